@@ -1,0 +1,80 @@
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+DOCS_STAMP := $(VENV)/.ready-docs
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# A PYTHON that the caller named is taken at its word; the default may be replaced.
+ifeq ($(origin PYTHON),file)
+PYTHONS := $(PYTHON) python3.12 python3.11 python3.10
+else
+PYTHONS := $(PYTHON)
+endif
+
+# Says on one line what is wrong with an interpreter; Debian ships venv without ensurepip.
+USABLE := import sys; v = sys.version_info[:2]; \
+	(3, 10) <= v <= (3, 12) or sys.exit("is Python %d.%d" % v); \
+	from importlib.util import find_spec; \
+	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types format docs clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: $(STAMP)  ## Run the demonstration
+	$(BIN)/python -m gpflow_gvi demo $(ARGS)
+
+test: $(STAMP)  ## Run the fast tests with coverage (all of them: make test ARGS=--runslow)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)
+
+lint: $(STAMP)  ## Check style and formatting
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+types: $(STAMP)  ## Check types
+	$(BIN)/python -m mypy
+
+format: $(STAMP)  ## Format the code and mend what can be mended
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+docs: $(DOCS_STAMP)  ## Build the documentation in docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+clean:  ## Remove everything made here, the environment too
+	rm -rf $(VENV) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(wildcard gpflow_gvi tests docs examples benchmarks) -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamp goes before an install and comes back after it. So no stamp means that nothing, or
+# half of something, is installed: start afresh. An old stamp means a sound environment to update.
+$(STAMP): pyproject.toml setup.py constraints.txt
+	@if [ ! -e $@ ]; then \
+	    found=; reasons=; \
+	    for candidate in $(PYTHONS); do \
+	        if ! command -v "$$candidate" >/dev/null 2>&1; then why="is not installed"; \
+	        elif why=$$("$$candidate" -c '$(USABLE)' 2>&1); then found=$$candidate; break; \
+	        else why=$$(printf '%s\n' "$$why" | head -n 1); fi; \
+	        reasons="$$reasons  $$candidate: $$why\n"; \
+	    done; \
+	    if [ -z "$$found" ]; then \
+	        printf 'This needs Python 3.10, 3.11 or 3.12 with venv. Looked at:\n%b' "$$reasons" >&2; \
+	        printf 'Name another one: make PYTHON=/path/to/python3.11\n' >&2; \
+	        exit 1; \
+	    fi; \
+	    echo "Creating $(VENV) with $$("$$found" --version)"; \
+	    "$$found" -m venv --clear $(VENV); \
+	fi
+	@rm -f $@ $(DOCS_STAMP)
+	@echo "Installing into $(VENV): TensorFlow is large, the first time takes some minutes"
+	$(PIP_INSTALL) -e ".[tests,lint,types,plots]"
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	$(PIP_INSTALL) -e ".[docs]"
+	@touch $@

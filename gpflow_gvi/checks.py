@@ -1,0 +1,94 @@
+"""The gate: arguments of users are looked at here, once, before any work is done."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingVariables
+
+from .errors import NumericsWarning
+
+
+def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
+    """Raise unless every entry of a value known now is finite and positive."""
+    if tf.is_symbolic_tensor(value):
+        return
+    array = np.asarray(tf.convert_to_tensor(value), dtype=float)
+    low_enough = array < 0.0 if or_zero else array <= 0.0
+    if np.any(low_enough) or not np.all(np.isfinite(array)):
+        wanted = "zero or positive" if or_zero else "positive"
+        raise ValueError(f"{name} is {value}; it must be {wanted} and finite.")
+
+
+def number_of_data(num_data: Any) -> None:
+    """Raise unless `num_data`, the N of the objective, is a count."""
+    if num_data is None:
+        raise ValueError(
+            "num_data is None. The objective is N times an average, so it needs the number of "
+            "training points: pass num_data=len(X) of the whole data set, not of a minibatch."
+        )
+    positive("num_data", num_data)
+
+
+def data(X: Any, Y: Any) -> RegressionData:
+    """Return X and Y as tensors after looking for what would spoil a fit."""
+    X, Y = _floats("X", X), _floats("Y", Y)
+    if X.shape[0] != Y.shape[0]:
+        raise ValueError(
+            f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must be the same in number."
+        )
+    return X, Y
+
+
+def _floats(name: str, value: Any) -> tf.Tensor:
+    if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value):
+        return value
+    array = value if isinstance(value, tf.Tensor | tf.Variable) else np.asarray(value)
+    dtype = tf.as_dtype(array.dtype)
+    if dtype != default_float():
+        wanted = np.dtype(default_float()).name
+        raise TypeError(
+            f"{name} has dtype {dtype.name}, but the model computes in {wanted}. Pass "
+            f"{name}.astype('{wanted}'), or change gpflow.config's default float."
+        )
+    if len(array.shape) < 2:
+        remedy = f"{name}[:, None] makes a column of it"
+        raise ValueError(
+            f"{name} has shape {tuple(array.shape)}, but rows are data points: it must have rank 2 "
+            f"([N, D]); {remedy}."
+        )
+    if array.shape[0] == 0:
+        raise ValueError(f"{name} has shape {tuple(array.shape)}: there are no data points.")
+    numbers = np.asarray(array)
+    if not np.all(np.isfinite(numbers)):
+        finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
+        rows = np.flatnonzero(~finite)
+        raise ValueError(
+            f"{name} has NaN or infinite values in {len(rows)} of {len(numbers)} rows (the first "
+            f"is row {rows[0]}). Drop those rows or fill them in before fitting."
+        )
+    return tf.convert_to_tensor(value)
+
+
+def distinct_points(inducing_variable: InducingVariables) -> None:
+    """Warn of inducing points that occur twice: K_ZZ is singular but for its jitter."""
+    for part in getattr(inducing_variable, "inducing_variables", (inducing_variable,)):
+        Z = getattr(part, "Z", None)
+        if Z is None or type(part).__name__ != "InducingPoints":
+            continue
+        with tf.init_scope():
+            points = np.asarray(tf.convert_to_tensor(Z))
+        repeated = len(points) - len(np.unique(points, axis=0))
+        if repeated:
+            warnings.warn(
+                f"{repeated} of the {len(points)} inducing points Z repeat another one, so K_ZZ is "
+                f"singular; it is factorised with jitter {default_jitter():.3g} added to its "
+                "diagonal. Drop the repeated rows (numpy.unique(Z, axis=0)) to avoid this.",
+                NumericsWarning,
+                stacklevel=4,
+            )

@@ -1,0 +1,132 @@
+"""Variational covariances r: GPflow kernels made of a base kernel and an inducing variable."""
+
+from __future__ import annotations
+
+import abc
+
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from .. import linalg, outputs
+
+
+class Covariance(Kernel):
+    """A kernel of J independent outputs that gives them one by one.
+
+    With J = 1 it is a plain GPflow kernel: `K(X)` is [N, N] and `K_diag(X)` is [N], and it enters
+    sums, products and models as any other. With J > 1 it follows the convention of GPflow's
+    `MultioutputKernel`: `K(X, X2, full_output_cov)` is [N, J, N2, J] or [J, N, N2].
+    """
+
+    num_outputs: int
+
+    @abc.abstractmethod
+    def output_variance(self, X: TensorType) -> tf.Tensor:
+        """Return r(x, x) of each output: [N, J]."""
+
+    @abc.abstractmethod
+    def output_covariance(self, X: TensorType, X2: TensorType | None) -> tf.Tensor:
+        """Return r(X, X2) of each output: [J, N, N2]."""
+
+    def K(
+        self, X: TensorType, X2: TensorType | None = None, full_output_cov: bool = True
+    ) -> tf.Tensor:
+        """Return r(X, X2)."""
+        covariance = self.output_covariance(X, X2)  # [J, N, N2]
+        if self.num_outputs == 1:
+            return covariance[0]
+        return outputs.spread(covariance, self.num_outputs) if full_output_cov else covariance
+
+    def K_diag(self, X: TensorType, full_output_cov: bool = True) -> tf.Tensor:
+        """Return r(x, x) for each row of X, without forming r(X, X)."""
+        variance = self.output_variance(X)  # [N, J]
+        if self.num_outputs == 1:
+            return variance[:, 0]
+        return tf.linalg.diag(variance) if full_output_cov else variance
+
+    def __call__(
+        self,
+        X: TensorType,
+        X2: TensorType | None = None,
+        *,
+        full_cov: bool = True,
+        full_output_cov: bool = True,
+        presliced: bool = False,
+    ) -> tf.Tensor:
+        """Return r(X, X2), or its diagonal; the kernels inside select their own dimensions."""
+        if full_cov:
+            return self.K(X, X2, full_output_cov)
+        if X2 is not None:
+            raise ValueError("X2 was given with full_cov=False; the diagonal needs X alone.")
+        return self.K_diag(X, full_output_cov)
+
+
+class SparseCovariance(Covariance):
+    """Base kernels with a low-rank part taken away and another one added: r = b - AᵀA + BᵀB.
+
+    The factors A and B have one column per input and one row per inducing variable, so the
+    diagonal costs O(N M²) and no more memory than they do.
+    """
+
+    inducing_variable: InducingVariables
+
+    relative_floor: float | None = None
+    """No marginal variance is smaller than this part of b's; None stands for rounding."""
+
+    @property
+    @abc.abstractmethod
+    def base_kernels(self) -> tuple[Kernel, ...]:
+        """The kernels whose sum is b."""
+
+    @abc.abstractmethod
+    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Return A and B (None where nothing is added): [J, M, N] each."""
+
+    def prepare(self) -> None:
+        """Compute what depends on the inducing variable alone, for a posterior to keep."""
+
+    @check_shapes(
+        "X: [N, D...]",
+        "return: [N, J]",
+    )
+    def output_variance(self, X: TensorType) -> tf.Tensor:
+        """Return b(x, x) - Σ_m A_m(x)² + Σ_m B_m(x)²: [N, J]."""
+        base = tf.add_n([outputs.variance(kernel, X) for kernel in self.base_kernels])
+        removed, added = self.factors(X)
+        variance = base - _squares(removed)
+        if added is not None:
+            variance += _squares(added)
+        variance = self._floored(variance, base)
+        return tf.broadcast_to(variance, [tf.shape(variance)[0], self.num_outputs])
+
+    @check_shapes(
+        "X: [N, D...]",
+        "X2: [N2, D...]",
+        "return: [J, N, N] if X2 is None",
+        "return: [J, N, N2] if X2 is not None",
+    )
+    def output_covariance(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        """Return b(X, X2) - A(X)ᵀ A(X2) + B(X)ᵀ B(X2): [J, N, N2]."""
+        removed, added = self.factors(X)
+        removed2, added2 = (removed, added) if X2 is None else self.factors(X2)
+        base = tf.add_n([outputs.covariance(kernel, X, X2) for kernel in self.base_kernels])
+        covariance = base - tf.matmul(removed, removed2, transpose_a=True)
+        if added is not None:
+            covariance += tf.matmul(added, added2, transpose_a=True)
+        if X2 is None:
+            diagonal = self._floored(tf.linalg.diag_part(covariance), tf.linalg.diag_part(base))
+            covariance = tf.linalg.set_diag(covariance, diagonal)
+        shape = tf.shape(covariance)
+        return tf.broadcast_to(covariance, [self.num_outputs, shape[1], shape[2]])
+
+    def _floored(self, variance: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
+        relative = self.relative_floor or linalg.epsilon(variance.dtype)
+        return linalg.floor(variance, base, relative=relative, name=type(self).__name__)
+
+
+def _squares(factor: tf.Tensor) -> tf.Tensor:
+    """Return Σ_m F_m(x)²: from [J, M, N] to [N, J]."""
+    return tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(factor), axis=-2))

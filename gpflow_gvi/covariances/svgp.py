@@ -1,0 +1,255 @@
+"""Covariances on the inducing variable of the regulariser: r = k - Q_Z + K_xZ Σ K_Zx'.
+
+Q_Z(x, x') = K_xZ K_ZZ⁻¹ K_Zx' is the Nyström part of the regulariser's kernel k. What is learned is
+what is put back in its place: a full Σ (`CholeskySVGP`), a diagonal Σ (`DiagonalSVGP`) or another
+kernel (`KernelisedSVGP`). Wild, Wynne, Hu and Sejdinovic (2022), "Generalized variational inference
+in function spaces", eq. for GWI-net; K_ZZ stands there where K_ZZ⁻¹ is meant.
+
+k belongs to the regulariser P, which is frozen while Q is trained: it is not among the trainable
+variables of these covariances.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+from typing import Any
+
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.base import TensorType
+from gpflow.config import default_float
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+from gpflow.utilities import positive, triangular
+
+from .. import checks, linalg, outputs, projection
+from ..evaluation import once
+from .base import SparseCovariance
+
+
+class _OnRegulariser(SparseCovariance):
+    """k without its Nyström part; a subclass adds something back."""
+
+    # P's kernel is used here and trained nowhere.
+    _TF_MODULE_IGNORED_PROPERTIES = SparseCovariance._TF_MODULE_IGNORED_PROPERTIES | {"kernel"}
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        num_latent_gps: int | None,
+    ) -> None:
+        super().__init__()
+        projection.require_independent_outputs(kernel)
+        self.kernel = kernel
+        self.inducing_variable = projection.as_inducing_variable(inducing_variable)
+        self.num_outputs = projection.num_outputs(kernel, self.inducing_variable, num_latent_gps)
+
+    @property
+    def base_kernels(self) -> tuple[Kernel, ...]:
+        """The kernels whose sum has its Nyström part replaced."""
+        return (self.kernel,)
+
+    @property
+    def num_inducing(self) -> int:
+        """The number M of inducing variables."""
+        return int(self.inducing_variable.num_inducing)
+
+    def prepare(self) -> None:
+        """Factorise K_ZZ."""
+        projection.cholesky(self.kernel, self.inducing_variable)
+
+    def removed(self, X: TensorType) -> tf.Tensor:
+        """Return A = L⁻¹ K_ZX, for which AᵀA is the Nyström part: [J, M, N]."""
+        return projection.whitened(self.kernel, self.inducing_variable, X)
+
+
+class SVGPCovariance(_OnRegulariser):
+    """The covariances of an inducing distribution: Q's law of u, and P's law of f given u.
+
+    For these, and for these alone, KL[Q, P] is finite; it is the one between q(u) and p(u).
+    """
+
+    @abc.abstractmethod
+    def whitened_sqrt(self) -> tf.Tensor:
+        """Return a triangular T with T Tᵀ = Lᵀ Σ L, the covariance of L⁻¹u under Q: [J, M, M]."""
+
+
+class CholeskySVGP(SVGPCovariance):
+    """r = k - Q_Z + K_xZ Σ K_Zx' with any positive definite Σ; the covariance of GPflow's SVGP.
+
+    Σ is written as in GPflow, by the lower Cholesky factor `q_sqrt` of the covariance S of the
+    inducing variable u (`whiten=False`, Σ = K_ZZ⁻¹ S K_ZZ⁻¹) or of L⁻¹u (`whiten=True`,
+    Σ = L⁻ᵀ S L⁻¹, with K_ZZ = L Lᵀ). Without a `q_sqrt`, S is the identity.
+
+    :param kernel: the regulariser's kernel k, one for all outputs or a GPflow kernel of
+        independent outputs.
+    :param inducing_variable: any of GPflow's; an array is taken as fixed inducing points.
+    :param q_sqrt: the start of the factor, [J, M, M].
+    :param whiten: whether q_sqrt belongs to L⁻¹u or to u.
+    :param num_latent_gps: the number J of outputs, where kernel and q_sqrt leave it open.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        *,
+        q_sqrt: Any = None,
+        whiten: bool = True,
+        num_latent_gps: int | None = None,
+    ) -> None:
+        if q_sqrt is not None and num_latent_gps is None:
+            num_latent_gps = int(q_sqrt.shape[0])
+        super().__init__(kernel, inducing_variable, num_latent_gps)
+        self.whiten = whiten
+        shape = (self.num_outputs, self.num_inducing, self.num_inducing)
+        if q_sqrt is None:
+            q_sqrt = tf.eye(shape[1], batch_shape=shape[:1], dtype=default_float())
+        if tuple(q_sqrt.shape) != shape:
+            raise ValueError(f"q_sqrt has shape {tuple(q_sqrt.shape)}; it must be {shape}.")
+        self.q_sqrt = q_sqrt if isinstance(q_sqrt, Parameter) else _lower(q_sqrt)
+
+    @classmethod
+    def from_data(
+        cls,
+        kernel: Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        X: TensorType,
+        noise_variance: TensorType,
+        *,
+        whiten: bool = True,
+        num_latent_gps: int | None = None,
+    ) -> CholeskySVGP:
+        """Start at the optimum for Gaussian noise, Σ = (K_ZZ + σ⁻² K_ZX K_XZ)⁻¹ (Titsias 2009)."""
+        inducing_variable = projection.as_inducing_variable(inducing_variable)
+        inner = projection.optimal_precision(kernel, inducing_variable, X, noise_variance)
+        q_sqrt = linalg.cholesky_of_inverse(inner)  # of (Lᵀ Σ L), L⁻¹u's covariance
+        if not whiten:
+            q_sqrt = tf.matmul(projection.cholesky(kernel, inducing_variable), q_sqrt)
+        J = projection.num_outputs(kernel, inducing_variable, num_latent_gps)
+        q_sqrt = tf.broadcast_to(q_sqrt, [max(J, q_sqrt.shape[0]), *q_sqrt.shape[1:]])
+        return cls(kernel, inducing_variable, q_sqrt=q_sqrt, whiten=whiten)
+
+    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Return A = L⁻¹ K_ZX and Tᵀ A."""
+        removed = self.removed(X)
+        return removed, tf.matmul(self.whitened_sqrt(), removed, transpose_a=True)
+
+    @once
+    def whitened_sqrt(self) -> tf.Tensor:
+        """Return q_sqrt where it is whitened already, and L⁻¹ q_sqrt where not: [J, M, M]."""
+        if self.whiten:
+            return tf.convert_to_tensor(self.q_sqrt)
+        L = projection.cholesky(self.kernel, self.inducing_variable)
+        return tf.linalg.triangular_solve(L, self.q_sqrt)
+
+
+class DiagonalSVGP(SVGPCovariance):
+    """r = k - Q_Z + K_xZ diag(v) K_Zx', with M positive numbers v for each output.
+
+    Without a `v`, all are equal and such that r has the variance of k at Z, on average.
+
+    :param kernel: the regulariser's kernel k.
+    :param inducing_variable: any of GPflow's; an array is taken as fixed inducing points.
+    :param v: the start of the diagonal, [M, J].
+    :param num_latent_gps: the number J of outputs, where kernel and v leave it open.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        *,
+        v: Any = None,
+        num_latent_gps: int | None = None,
+    ) -> None:
+        if v is not None and num_latent_gps is None:
+            num_latent_gps = int(v.shape[-1])
+        super().__init__(kernel, inducing_variable, num_latent_gps)
+        shape = (self.num_inducing, self.num_outputs)
+        if v is None:
+            L = projection.cholesky(kernel, self.inducing_variable)
+            Kzz = tf.matmul(L, L, transpose_b=True)  # [J, M, M]
+            v = tf.linalg.trace(Kzz) / tf.reduce_sum(tf.square(Kzz), axis=(-2, -1))
+            v = tf.broadcast_to(v, shape)
+        if tuple(v.shape) != shape:
+            raise ValueError(f"v has shape {tuple(v.shape)}; it must be {shape}.")
+        if not isinstance(v, Parameter):
+            checks.positive("v", v)
+            # v spans many orders of magnitude (it scales as K_ZZ⁻¹): learn its logarithm.
+            v = Parameter(v, transform=positive(base="exp"))
+        self.v = v
+
+    @classmethod
+    def from_data(
+        cls,
+        kernel: Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        X: TensorType,
+        noise_variance: TensorType,
+        *,
+        num_latent_gps: int | None = None,
+    ) -> DiagonalSVGP:
+        """Start at the diagonal of the optimum for Gaussian noise, (K_ZZ + σ⁻² K_ZX K_XZ)⁻¹."""
+        inducing_variable = projection.as_inducing_variable(inducing_variable)
+        inner = projection.optimal_precision(kernel, inducing_variable, X, noise_variance)
+        L = projection.cholesky(kernel, inducing_variable)
+        # Σ = L⁻ᵀ (C Cᵀ) L⁻¹ with C the factor of the inverse, so row m of L⁻ᵀC gives entry m.
+        rows = tf.linalg.triangular_solve(L, linalg.cholesky_of_inverse(inner), adjoint=True)
+        v = tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(rows), axis=-1))  # [M, J]
+        J = projection.num_outputs(kernel, inducing_variable, num_latent_gps)
+        v = tf.broadcast_to(v, [v.shape[0], max(J, v.shape[1])])
+        return cls(kernel, inducing_variable, v=v)
+
+    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Return A = L⁻¹ K_ZX and √v K_ZX."""
+        Kzx = projection.cross_covariance(self.kernel, self.inducing_variable, X)
+        return self.removed(X), self._root() * Kzx
+
+    def whitened_sqrt(self) -> tf.Tensor:
+        """Return Lᵀ √v, which is upper triangular: [J, M, M]."""
+        L = projection.cholesky(self.kernel, self.inducing_variable)
+        return tf.linalg.matrix_transpose(self._root() * L)
+
+    def _root(self) -> tf.Tensor:
+        return tf.sqrt(tf.linalg.matrix_transpose(self.v))[..., None]  # [J, M, 1]
+
+
+class KernelisedSVGP(_OnRegulariser):
+    """r = k - Q_Z + r_0, with the hyper-parameters of r_0 learned.
+
+    :param kernel: the regulariser's kernel k.
+    :param inducing_variable: any of GPflow's; an array is taken as fixed inducing points.
+    :param base_kernel: r_0; a copy of k if not given.
+    :param num_latent_gps: the number J of outputs, where the kernels leave it open.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        *,
+        base_kernel: Kernel | None = None,
+        num_latent_gps: int | None = None,
+    ) -> None:
+        base_kernel = copy.deepcopy(kernel) if base_kernel is None else base_kernel
+        projection.require_independent_outputs(base_kernel)
+        if num_latent_gps is None and outputs.num_outputs(base_kernel) > 1:
+            num_latent_gps = outputs.num_outputs(base_kernel)
+        super().__init__(kernel, inducing_variable, num_latent_gps)
+        self.base_kernel = base_kernel
+
+    @property
+    def base_kernels(self) -> tuple[Kernel, ...]:
+        """Both kernels: the Nyström part of k alone is taken away."""
+        return (self.kernel, self.base_kernel)
+
+    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Return A = L⁻¹ K_ZX and nothing."""
+        return self.removed(X), None
+
+
+def _lower(value: Any) -> Parameter:
+    return Parameter(tf.linalg.band_part(value, -1, 0), transform=triangular())

@@ -1,0 +1,242 @@
+"""Losses: what the objective averages over the data, E_Q[ℓ(f(x), y)] and its relatives."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import math
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, ScalarLikelihood, StudentT
+from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
+
+from . import checks
+
+
+class Loss(abc.ABC):
+    """The loss of each data point, given the marginals of Q there."""
+
+    @check_shapes(
+        "X: [N, D...]",
+        "f_mean: [N, J]",
+        "f_variance: [N, J]",
+        "Y: [N, P]",
+        "return: [N]",
+    )
+    def __call__(
+        self,
+        likelihood: Likelihood,
+        X: TensorType,
+        f_mean: TensorType,
+        f_variance: TensorType,
+        Y: TensorType,
+    ) -> tf.Tensor:
+        """Return the loss of each data point: [N].
+
+        :param likelihood: p(y | f(x)).
+        :param X: inputs, [N, D].
+        :param f_mean: the means of Q at X, [N, J].
+        :param f_variance: the variances of Q at X, [N, J].
+        :param Y: observations, [N, P].
+        """
+        return self._loss(likelihood, X, f_mean, f_variance, Y)
+
+    @abc.abstractmethod
+    def _loss(
+        self,
+        likelihood: Likelihood,
+        X: tf.Tensor,
+        f_mean: tf.Tensor,
+        f_variance: tf.Tensor,
+        Y: tf.Tensor,
+    ) -> tf.Tensor:
+        """Return the loss of each data point: [N]."""
+
+
+class LogLoss(Loss):
+    """-E_Q[log p(y|f)], the expected negative log likelihood of variational inference."""
+
+    def _loss(
+        self,
+        likelihood: Likelihood,
+        X: tf.Tensor,
+        f_mean: tf.Tensor,
+        f_variance: tf.Tensor,
+        Y: tf.Tensor,
+    ) -> tf.Tensor:
+        return -likelihood.variational_expectations(X, f_mean, f_variance, Y)
+
+
+class PredictiveLogLoss(Loss):
+    """-log E_Q[p(y|f)], the negative log predictive density (cross entropy of labels)."""
+
+    def _loss(
+        self,
+        likelihood: Likelihood,
+        X: tf.Tensor,
+        f_mean: tf.Tensor,
+        f_variance: tf.Tensor,
+        Y: tf.Tensor,
+    ) -> tf.Tensor:
+        return -likelihood.predict_log_density(X, f_mean, f_variance, Y)
+
+
+class BetaLoss(Loss):
+    """E_Q of the β-loss -(1/(β-1)) p(y|f)^(β-1) + (1/β) ∫ p(y'|f)^β dy'.
+
+    Observations that p finds unlikely lose their pull (Basu et al. 1998; Knoblauch, Jewson and
+    Damoulas 2022, "An optimization-centric view on Bayes' rule", section 5). As β → 1 its gradient
+    becomes that of the log loss, and its value the log loss plus 1 - 1/(β-1); β = 1 is the log loss.
+
+    :param beta: β > 0; above one for robustness.
+    """
+
+    def __init__(self, beta: float = 1.5) -> None:
+        checks.positive("beta", beta)
+        self.beta = float(beta)
+
+    def _loss(
+        self,
+        likelihood: Likelihood,
+        X: tf.Tensor,
+        f_mean: tf.Tensor,
+        f_variance: tf.Tensor,
+        Y: tf.Tensor,
+    ) -> tf.Tensor:
+        c = self.beta - 1.0
+        if c == 0.0:
+            return LogLoss()(likelihood, X, f_mean, f_variance, Y)
+        at_y = log_expected_power(likelihood, X, f_mean, f_variance, Y, c, 0.0)
+        everywhere = log_expected_power(likelihood, X, f_mean, f_variance, Y, 0.0, 1.0 + c)
+        return -tf.exp(at_y) / c + tf.exp(everywhere) / self.beta
+
+
+class GammaLoss(Loss):
+    """E_Q of the γ-loss -(γ/(γ-1)) p(y|f)^(γ-1) (∫ p(y'|f)^γ dy')^(-(γ-1)/γ).
+
+    A robust loss like the β-loss, invariant to a factor in p (Fujisawa and Eguchi 2008; Knoblauch,
+    Jewson and Damoulas 2022, section 5). As γ → 1 its gradient becomes that of the log loss, and its
+    value the log loss minus γ/(γ-1); γ = 1 is the log loss.
+
+    :param gamma: γ > 0; above one for robustness.
+    """
+
+    def __init__(self, gamma: float = 1.5) -> None:
+        checks.positive("gamma", gamma)
+        self.gamma = float(gamma)
+
+    def _loss(
+        self,
+        likelihood: Likelihood,
+        X: tf.Tensor,
+        f_mean: tf.Tensor,
+        f_variance: tf.Tensor,
+        Y: tf.Tensor,
+    ) -> tf.Tensor:
+        c = self.gamma - 1.0
+        if c == 0.0:
+            return LogLoss()(likelihood, X, f_mean, f_variance, Y)
+        value = log_expected_power(
+            likelihood, X, f_mean, f_variance, Y, c, self.gamma, -c / self.gamma
+        )
+        return -tf.exp(value) * self.gamma / c
+
+
+def log_expected_power(
+    likelihood: Likelihood,
+    X: tf.Tensor,
+    f_mean: tf.Tensor,
+    f_variance: tf.Tensor,
+    Y: tf.Tensor,
+    c: float,
+    power: float,
+    outer: float = 1.0,
+) -> tf.Tensor:
+    """Return log E_Q[ p(y|f)^c · (∫ p(y'|f)^power dy')^outer ], over all outputs at once: [N].
+
+    Outputs are independent under Q and under a `ScalarLikelihood`, so the expectation is a product
+    over them. It is in closed form for Gaussian noise, and by Gauss-Hermite quadrature else.
+    `power=0` leaves the integral out.
+    """
+    if not isinstance(likelihood, ScalarLikelihood):
+        raise TypeError(
+            f"likelihood is {type(likelihood).__name__}; the β- and γ-loss need a likelihood that "
+            "factorises over outputs (gpflow.likelihoods.ScalarLikelihood). Use LogLoss or "
+            "PredictiveLogLoss."
+        )
+    if isinstance(likelihood, Gaussian):
+        s = likelihood.conditional_variance(X, f_mean)  # [N, J]
+        integral = outer * log_power_integral(likelihood, X, f_mean, power) if power else 0.0
+        return tf.reduce_sum(
+            _log_expected_gaussian_power(Y - f_mean, f_variance, s, c) + integral, axis=-1
+        )
+    nodes, weights = np.polynomial.hermite_e.hermegauss(likelihood.quadrature.n_gh)
+    shape = [-1, 1, 1]
+    F = f_mean + tf.sqrt(f_variance) * tf.reshape(tf.cast(nodes, f_mean.dtype), shape)  # [S, N, J]
+    log_weights = np.log(weights / weights.sum())
+    terms = tf.reshape(tf.cast(log_weights, f_mean.dtype), shape)
+    if c:
+        terms += c * likelihood._scalar_log_prob(X, F, Y)
+    if power:
+        terms += outer * log_power_integral(likelihood, X, F, power)
+    return tf.reduce_sum(tf.reduce_logsumexp(terms, axis=0), axis=-1)
+
+
+def _log_expected_gaussian_power(
+    residual: tf.Tensor, v: tf.Tensor, s: tf.Tensor, c: float
+) -> tf.Tensor:
+    """Return log E[N(y; f, s)^c] for f ~ N(m, v) and residual y - m; infinite where it diverges."""
+    widened = s + c * v
+    finite = widened > 0.0  # always so for c > 0
+    widened = tf.where(finite, widened, tf.ones_like(widened))
+    value = 0.5 * (
+        -c * tf.math.log(2.0 * math.pi * s)
+        + tf.math.log(s / widened)
+        - c * tf.square(residual) / widened
+    )
+    return tf.where(finite, value, tf.constant(float("inf"), dtype=value.dtype))
+
+
+@functools.singledispatch
+def log_power_integral(
+    likelihood: Likelihood, X: tf.Tensor, F: tf.Tensor, power: float
+) -> tf.Tensor:
+    """Return log ∫ p(y|f)^power dy for each f; register a function here for a new likelihood."""
+    known = sorted(kind.__name__ for kind in log_power_integral.registry if kind is not object)
+    raise TypeError(
+        f"likelihood is {type(likelihood).__name__}; the integral of a power of its density is "
+        f"known for {known}. Register one with gpflow_gvi.losses.log_power_integral.register."
+    )
+
+
+@log_power_integral.register
+def _(likelihood: Gaussian, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tensor:
+    s = likelihood.conditional_variance(X, F)
+    return 0.5 * ((1.0 - power) * tf.math.log(2.0 * math.pi * s) - math.log(power))
+
+
+@log_power_integral.register
+def _(likelihood: StudentT, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tensor:
+    df = tf.cast(likelihood.df, F.dtype)
+    scale = evaluate_parameter_or_function(
+        likelihood.scale, X, lower_bound=likelihood.scale_lower_bound
+    )
+    scale += tf.zeros_like(F)
+    peak = (
+        tf.math.lgamma(0.5 * (df + 1.0))
+        - tf.math.lgamma(0.5 * df)
+        - 0.5 * tf.math.log(df * tf.cast(math.pi, F.dtype))
+    )
+    exponent = 0.5 * (df + 1.0) * power
+    width = 0.5 * tf.math.log(df * tf.cast(math.pi, F.dtype))
+    tails = tf.math.lgamma(exponent - 0.5) - tf.math.lgamma(exponent)
+    return power * peak + (1.0 - power) * tf.math.log(scale) + width + tails
+
+
+@log_power_integral.register
+def _(likelihood: Bernoulli, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tensor:
+    p = likelihood.invlink(F)
+    return tf.math.log(p**power + (1.0 - p) ** power)

@@ -1,0 +1,313 @@
+"""The model: a variational process Q that is pulled to the data and held by the regulariser P."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import InputData, MeanAndVariance, Parameter, RegressionData
+from gpflow.inducing_variables import InducingVariables
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.models import SVGP, GPModel
+from gpflow.posteriors import PrecomputeCacheType
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+from .. import checks, outputs
+from ..covariances import CholeskySVGP, SparseCovariance
+from ..divergences import Divergence, InducingKL
+from ..divergences.kl import inducing_kl
+from ..errors import NoEvidenceBoundError
+from ..evaluation import Evaluation
+from ..gaussian_process import GaussianProcess
+from ..losses import LogLoss, Loss
+from ..mean_functions import Inducing
+from ..training import GuardedStep, LossTerms, require_finite
+from .posterior import GVIPosterior
+
+
+class GVI(SVGP):
+    """Generalised variational inference for a Gaussian process.
+
+    The training loss is
+
+        N · ( average over the batch of E_Q[ℓ(f(x_n), y_n)]  +  λ · D[Q, P] )
+
+    Knoblauch, Jewson and Damoulas (2022); on function spaces, Wild et al. (2022). The log loss, the
+    divergence `InducingKL` and λ = 1 give GPflow's SVGP.
+
+    P is frozen: `trainable_variables` are those of Q, and of the likelihood as far as its parameters
+    are trainable (`gpflow.set_trainable(likelihood, False)` takes them out). As everywhere in
+    GPflow, log densities of priors on trainable parameters are added to the objective.
+
+    :param regulariser: P = GP(m_P, k); the model's `mean_function` and `kernel`.
+    :param variational: Q = GP(m_Q, r).
+    :param likelihood: p(y | f(x)).
+    :param divergence: D.
+    :param num_data: N, the number of training points (of all of them, not of a batch).
+    :param loss: ℓ, and in which way it meets Q; `LogLoss()` if not given.
+    :param divergence_weight: λ.
+    """
+
+    def __init__(
+        self,
+        regulariser: GaussianProcess,
+        variational: GaussianProcess,
+        likelihood: Likelihood,
+        divergence: Divergence,
+        *,
+        num_data: int | tf.Variable,
+        loss: Loss | None = None,
+        divergence_weight: float | tf.Variable = 1.0,
+    ) -> None:
+        for name, value, kind in (
+            ("regulariser", regulariser, GaussianProcess),
+            ("variational", variational, GaussianProcess),
+            ("likelihood", likelihood, Likelihood),
+            ("divergence", divergence, Divergence),
+            ("loss", LogLoss() if loss is None else loss, Loss),
+        ):
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} is {value!r}; it must be a {kind.__name__}.")
+        checks.number_of_data(num_data)
+        checks.positive("divergence_weight", divergence_weight, or_zero=True)
+        divergence.check(variational, regulariser)
+        # SVGP's own constructor would make variational parameters that nothing uses.
+        GPModel.__init__(
+            self,
+            kernel=regulariser.kernel,
+            likelihood=likelihood,
+            mean_function=regulariser.mean_function,
+            num_latent_gps=_num_outputs(variational, regulariser, likelihood),
+        )
+        self.variational = variational
+        self.divergence = divergence
+        self.loss = LogLoss() if loss is None else loss
+        self.num_data = num_data
+        self.divergence_weight = divergence_weight
+        _require_fewer_points_than_data(variational, num_data)
+
+    @property
+    def regulariser(self) -> GaussianProcess:
+        """P, the Gaussian process of the model's `mean_function` and `kernel`."""
+        return GaussianProcess(self.mean_function, self.kernel)
+
+    # What is trained: Q and the likelihood, never P.
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        """The variables of Q and of the likelihood; those of P are frozen."""
+        return self._without_regulariser(super().trainable_variables)
+
+    @property
+    def trainable_parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of Q and of the likelihood; those of P are frozen."""
+        trained = {id(variable) for variable in self.trainable_variables}
+        return tuple(
+            parameter
+            for parameter in super().trainable_parameters
+            if id(parameter.unconstrained_variable) in trained
+        )
+
+    def _without_regulariser(self, variables: tuple[tf.Variable, ...]) -> tuple[tf.Variable, ...]:
+        frozen = {id(variable) for variable in self.regulariser.variables}
+        return tuple(variable for variable in variables if id(variable) not in frozen)
+
+    # The objective.
+
+    def loss_terms(self, data: RegressionData) -> LossTerms:
+        """Return the average loss and the divergence at the rows of the data."""
+        X, Y = data
+        q, p = self.variational.at(X), self.regulariser.at(X)
+        self._require_columns(q.num_outputs, Y)
+        losses = self.loss(self.likelihood, q.X, q.mean, q.variance, Y)  # [N]
+        divergence = self.divergence.compare(q, p, self.num_data)
+        return LossTerms(tf.reduce_mean(losses), divergence)
+
+    def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
+        terms = self.loss_terms((X, Y))
+        dtype = terms.loss.dtype
+        N, weight = (tf.cast(value, dtype) for value in (self.num_data, self.divergence_weight))
+        total = N * (terms.loss + weight * terms.divergence)
+        return total - self.log_prior_density(), terms
+
+    def _training_loss(self, data: RegressionData) -> tf.Tensor:
+        with Evaluation():
+            total, terms = self._objective(*data)
+        return require_finite(total, terms, self._term_names)
+
+    @property
+    def _term_names(self) -> tuple[str, str]:
+        return type(self.loss).__name__, type(self.divergence).__name__
+
+    def training_loss_closure(
+        self, data: RegressionData | OwnedIterator, *, compile: bool = True
+    ) -> Callable[[], tf.Tensor]:
+        """Return a closure that computes the training loss, for any GPflow or Keras optimiser.
+
+        Arrays are looked at here, once, for NaN and wrong shapes. If the loss ever is not finite,
+        the closure restores the variables of its last finite value and raises.
+
+        :param data: (X, Y), or an iterator over batches of them.
+        :param compile: whether to compile the step; it is traced once.
+        """
+        step = GuardedStep(self._objective, self._term_names, self.trainable_variables)
+        if isinstance(data, OwnedIterator):
+            run = tf.function(step.run, input_signature=data.element_spec) if compile else step.run
+            return lambda: step.conclude(*run(*next(data)))
+        X, Y = checks.data(*data)
+        run = tf.function(step.run) if compile else step.run
+        return lambda: step.conclude(*run(X, Y))
+
+    # The evidence lower bound, where the objective is one.
+
+    def elbo(self, data: RegressionData) -> tf.Tensor:
+        """Return the evidence lower bound, which is minus the objective if that is one at all."""
+        weight = self.divergence_weight
+        is_bound = type(self.loss) is LogLoss and type(self.divergence) is InducingKL
+        if not is_bound or (not isinstance(weight, tf.Variable) and float(weight) != 1.0):
+            raise NoEvidenceBoundError(
+                f"There is no evidence lower bound with the loss {self._term_names[0]}, the "
+                f"divergence {self._term_names[1]} and divergence_weight {weight}: minus the "
+                "training loss bounds the log evidence only for LogLoss, InducingKL and 1. Use "
+                "training_loss(data) to compare fits of this objective, and "
+                "predict_log_density(held-out data) to compare models."
+            )
+        total, _ = self._objective(*data)
+        return -total - self.log_prior_density()
+
+    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
+        """Return the evidence lower bound, where there is one."""
+        return self.elbo(data)
+
+    def prior_kl(self) -> tf.Tensor:
+        """Return KL[Q, P], where it is finite: for an inducing distribution on P's kernel."""
+        try:
+            return inducing_kl(self.variational, self.regulariser)
+        except (TypeError, ValueError) as error:
+            raise NoEvidenceBoundError(f"prior_kl is not defined: {error}") from error
+
+    # Predictions.
+
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
+    ) -> GVIPosterior:
+        """Return Q with its factorisations computed, for many predictions."""
+        return GVIPosterior(self.variational, precompute_cache=precompute_cache)
+
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Return mean and (co)variance of Q at Xnew, in GPflow's shapes."""
+        with Evaluation():
+            return self.variational.predict(Xnew, full_cov, full_output_cov)
+
+    # SVGP's names for the parts of Q, where Q has them.
+
+    @property
+    def inducing_variable(self) -> InducingVariables:
+        """The inducing variable of Q's covariance."""
+        covariance = _sparse_covariance(self.variational)
+        if covariance is None:
+            raise AttributeError(
+                "inducing_variable: the covariance of this Q, "
+                f"{type(self.variational.kernel).__name__}, has none."
+            )
+        return covariance.inducing_variable
+
+    @property
+    def q_mu(self) -> Parameter:
+        """The mean of the inducing variable under Q, [M, J], if Q has mean `Inducing`."""
+        return self._inducing_mean("q_mu").q_mu
+
+    @property
+    def q_sqrt(self) -> Parameter:
+        """The factor of the inducing variable's covariance, [J, M, M], for `CholeskySVGP`."""
+        return self._cholesky_covariance("q_sqrt").q_sqrt
+
+    @property
+    def whiten(self) -> bool:
+        """Whether q_mu and q_sqrt are those of L⁻¹u."""
+        of_mean = self._inducing_mean("whiten").whiten
+        if of_mean != self._cholesky_covariance("whiten").whiten:
+            raise AttributeError("whiten: it differs between Q's mean and Q's covariance.")
+        return of_mean
+
+    def _inducing_mean(self, name: str) -> Inducing:
+        mean = self.variational.mean_function
+        if not isinstance(mean, Inducing):
+            raise AttributeError(
+                f"{name}: the mean of this Q, {type(mean).__name__}, has no inducing variable; "
+                "mean_functions.Inducing has."
+            )
+        return mean
+
+    def _cholesky_covariance(self, name: str) -> CholeskySVGP:
+        covariance = self.variational.kernel
+        if not isinstance(covariance, CholeskySVGP):
+            raise AttributeError(
+                f"{name}: the covariance of this Q, {type(covariance).__name__}, is not written "
+                "with a Cholesky factor; covariances.CholeskySVGP is."
+            )
+        return covariance
+
+    def _require_columns(self, num_outputs: int, Y: Any) -> None:
+        _require_latent_dim(self.likelihood, num_outputs)
+        columns = Y.shape[-1]
+        scalar = isinstance(self.likelihood, ScalarLikelihood)
+        if scalar and not isinstance(self.likelihood, SwitchedLikelihood) and columns != num_outputs:
+            raise ValueError(
+                f"Y has {columns} columns, but Q has {num_outputs} outputs. Pass num_latent_gps="
+                f"{columns} to the mean or the covariance of Q, or a multi-output kernel."
+            )
+
+
+def _sparse_covariance(variational: GaussianProcess) -> SparseCovariance | None:
+    kernel = variational.kernel
+    parts = (kernel, *kernel.submodules)
+    return next((part for part in parts if isinstance(part, SparseCovariance)), None)
+
+
+def _require_fewer_points_than_data(variational: GaussianProcess, num_data: Any) -> None:
+    covariance = _sparse_covariance(variational)
+    if covariance is None or isinstance(num_data, tf.Variable):
+        return
+    M = int(covariance.inducing_variable.num_inducing)
+    if int(num_data) < M:
+        raise ValueError(
+            f"variational has {M} inducing variables, but num_data is {num_data}; use at most as "
+            "many inducing variables as there are data."
+        )
+
+
+def _num_outputs(
+    variational: GaussianProcess, regulariser: GaussianProcess, likelihood: Likelihood
+) -> int:
+    """Return the number J of outputs of Q, having looked whether all parts agree on it."""
+    of_kernel = outputs.num_outputs(variational.kernel)
+    covariance = _sparse_covariance(variational)
+    Z = getattr(covariance and covariance.inducing_variable, "Z", None)
+    if Z is not None:
+        J = variational.at(Z[:1]).num_outputs
+        of_regulariser = regulariser.at(Z[:1]).num_outputs
+        if of_regulariser not in (1, J):
+            raise ValueError(
+                f"regulariser has {of_regulariser} outputs and variational has {J}; they must be "
+                "the same in number, or the regulariser 1 (shared)."
+            )
+    else:
+        J = max(of_kernel, getattr(variational.mean_function, "num_outputs", 1))
+    if Z is not None:
+        _require_latent_dim(likelihood, J)
+    return J
+
+
+def _require_latent_dim(likelihood: Likelihood, num_outputs: int) -> None:
+    wanted = likelihood.latent_dim
+    if wanted is not None and wanted != num_outputs:
+        raise ValueError(
+            f"likelihood {type(likelihood).__name__} is for {wanted} latent functions, but Q has "
+            f"{num_outputs}. Pass num_latent_gps={wanted} to the mean or the covariance of Q, or a "
+            "multi-output kernel."
+        )
+

@@ -1,0 +1,122 @@
+"""Kernels seen output by output: the one place that knows GPflow's kinds of multi-output kernels.
+
+A Gaussian process here has J outputs. Its kernel may be one of GPflow's single-output kernels
+(shared by all outputs), a `MultioutputKernel`, one of our covariances, or a sum or product of such.
+These functions give all of them one face: marginal variances `[N, J]`, covariances of each output
+`[J, N, N2]`, and the joint covariance of all outputs `[N, J, N2, J]`, where J = 1 stands for
+"shared by however many outputs there are".
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.kernels import (
+    Kernel,
+    LinearCoregionalization,
+    MultioutputKernel,
+    Product,
+    SeparateIndependent,
+    SharedIndependent,
+    Sum,
+)
+
+
+@runtime_checkable
+class OutputwiseKernel(Protocol):
+    """A kernel that gives the variances and covariances of its outputs itself."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The number J of independent outputs."""
+
+    def output_variance(self, X: TensorType) -> tf.Tensor:
+        """Return the marginal variances: [N, J]."""
+
+    def output_covariance(self, X: TensorType, X2: TensorType | None) -> tf.Tensor:
+        """Return the covariance of each output: [J, N, N2]."""
+
+
+def num_outputs(kernel: Kernel) -> int:
+    """Return the number of outputs; 1 for a kernel that any number of outputs can share."""
+    if isinstance(kernel, OutputwiseKernel):
+        return kernel.num_outputs
+    if isinstance(kernel, LinearCoregionalization):
+        return int(kernel.W.shape[0])
+    if isinstance(kernel, MultioutputKernel):
+        return int(kernel.num_latent_gps)
+    if isinstance(kernel, Sum | Product):
+        counts = {num_outputs(part) for part in kernel.kernels} - {1}
+        if len(counts) > 1:
+            raise ValueError(
+                f"the parts of {type(kernel).__name__} have {sorted(counts)} outputs; kernels that "
+                "are added or multiplied must have one output or the same number."
+            )
+        return counts.pop() if counts else 1
+    return 1
+
+
+def correlated(kernel: Kernel) -> bool:
+    """Return whether the outputs of the kernel are correlated with one another."""
+    if isinstance(kernel, Sum | Product):
+        return any(correlated(part) for part in kernel.kernels)
+    independent = SharedIndependent | SeparateIndependent
+    return isinstance(kernel, MultioutputKernel) and not isinstance(kernel, independent)
+
+
+def variance(kernel: Kernel, X: TensorType) -> tf.Tensor:
+    """Return the marginal variances of the outputs: [N, J]."""
+    if isinstance(kernel, OutputwiseKernel):
+        return kernel.output_variance(X)
+    if isinstance(kernel, MultioutputKernel):
+        return kernel(X, full_cov=False, full_output_cov=False)
+    if isinstance(kernel, Sum | Product):
+        return _combine(kernel, lambda part: variance(part, X))
+    return kernel(X, full_cov=False)[..., None]
+
+
+def covariance(kernel: Kernel, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+    """Return the covariance of each output: [J, N, N2]."""
+    if isinstance(kernel, OutputwiseKernel):
+        return kernel.output_covariance(X, X2)
+    if isinstance(kernel, MultioutputKernel):
+        return kernel(X, X2, full_cov=True, full_output_cov=False)
+    if isinstance(kernel, Sum | Product):
+        return _combine(kernel, lambda part: covariance(part, X, X2))
+    return kernel(X, X2)[None]
+
+
+def joint_variance(kernel: Kernel, X: TensorType, J: int) -> tf.Tensor:
+    """Return the covariance between the J outputs at each input: [N, J, J]."""
+    if isinstance(kernel, Sum | Product) and correlated(kernel):
+        return _combine(kernel, lambda part: joint_variance(part, X, J))
+    if correlated(kernel):
+        return kernel(X, full_cov=False, full_output_cov=True)
+    marginal = variance(kernel, X)  # [N, J] or [N, 1]
+    return tf.linalg.diag(tf.broadcast_to(marginal, [tf.shape(marginal)[0], J]))
+
+
+def joint_covariance(kernel: Kernel, X: TensorType, X2: TensorType | None, J: int) -> tf.Tensor:
+    """Return the covariance between all outputs at all inputs: [N, J, N2, J]."""
+    if isinstance(kernel, Sum | Product) and correlated(kernel):
+        return _combine(kernel, lambda part: joint_covariance(part, X, X2, J))
+    if correlated(kernel):
+        return kernel(X, X2, full_cov=True, full_output_cov=True)
+    return spread(covariance(kernel, X, X2), J)
+
+
+def spread(blocks: tf.Tensor, J: int) -> tf.Tensor:
+    """Return [J, N, N2] covariances of independent outputs as one of [N, J, N2, J]."""
+    shape = tf.shape(blocks)
+    blocks = tf.broadcast_to(blocks, [J, shape[1], shape[2]])
+    return tf.transpose(tf.linalg.diag(tf.transpose(blocks, [1, 2, 0])), [0, 2, 1, 3])
+
+
+def _combine(kernel: Sum | Product, evaluate: Callable[[Kernel], Any]) -> tf.Tensor:
+    reduction = operator.add if isinstance(kernel, Sum) else operator.mul
+    return functools.reduce(reduction, map(evaluate, kernel.kernels))

@@ -1,0 +1,1 @@
+"""Tests: `unit` mirrors the package, `integration` joins its parts."""

@@ -1,0 +1,78 @@
+"""Every divergence, loss and covariance of the package, ready to be built: tests walk these lists.
+
+A class that is added to the package and not to these lists is found by
+`tests/unit/test_catalogue.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+
+import gpflow_gvi as gvi
+
+PROJECTED: dict[str, Callable[[], gvi.divergences.ProjectedDivergence]] = {
+    "KL": gvi.divergences.ProjectedKL,
+    "ReverseKL": gvi.divergences.ProjectedReverseKL,
+    "Renyi(0.3)": lambda: gvi.divergences.ProjectedRenyi(0.3),
+    "Renyi(1)": lambda: gvi.divergences.ProjectedRenyi(1.0),
+    "Renyi(2)": lambda: gvi.divergences.ProjectedRenyi(2.0),
+    "Bhattacharyya": gvi.divergences.ProjectedBhattacharyya,
+    "Hellinger": gvi.divergences.ProjectedHellinger,
+    "Wasserstein": gvi.divergences.ProjectedWasserstein,
+    "SquaredDifference": gvi.divergences.ProjectedSquaredDifference,
+}
+
+DIVERGENCES: dict[str, Callable[[], gvi.divergences.Divergence]] = {
+    **PROJECTED,
+    "GaussianWasserstein(exact)": lambda: gvi.divergences.GaussianWasserstein("exact"),
+    "GaussianWasserstein(marginal)": lambda: gvi.divergences.GaussianWasserstein("marginal"),
+    "RegularisedKL": lambda: gvi.divergences.RegularisedKL(0.05),
+    "InducingKL": gvi.divergences.InducingKL,
+}
+
+LOSSES: dict[str, Callable[[], gvi.losses.Loss]] = {
+    "Log": gvi.losses.LogLoss,
+    "PredictiveLog": gvi.losses.PredictiveLogLoss,
+    "Beta": lambda: gvi.losses.BetaLoss(1.3),
+    "Gamma": lambda: gvi.losses.GammaLoss(1.4),
+}
+
+COVARIANCES: dict[str, Callable[..., gvi.covariances.Covariance]] = {
+    "CholeskySVGP": gvi.covariances.CholeskySVGP,
+    "CholeskySVGP(unwhitened)": lambda k, Z, **options: gvi.covariances.CholeskySVGP(
+        k, Z, whiten=False, **options
+    ),
+    "DiagonalSVGP": gvi.covariances.DiagonalSVGP,
+    "KernelisedSVGP": gvi.covariances.KernelisedSVGP,
+    "SparsePosterior": gvi.covariances.SparsePosterior,
+    "FixedSparsePosterior": gvi.covariances.FixedSparsePosterior,
+    "Tempered": lambda k, Z, **options: gvi.covariances.Tempered(
+        gvi.covariances.CholeskySVGP(k, Z, **options), 0.7
+    ),
+}
+
+FINITE_KL = ("CholeskySVGP", "CholeskySVGP(unwhitened)", "DiagonalSVGP")
+"""The covariances with which `InducingKL` is finite."""
+
+
+def kernels(J: int) -> dict[str, gpflow.kernels.Kernel]:
+    """The kernels of independent outputs, by how the J outputs share them."""
+
+    def single(i: int = 0) -> gpflow.kernels.Kernel:
+        return gpflow.kernels.SquaredExponential(variance=1.3 + 0.4 * i, lengthscales=0.8 + 0.2 * i)
+
+    if J == 1:
+        return {"single": single()}
+    return {
+        "single": single(),
+        "shared": gpflow.kernels.SharedIndependent(single(), J),
+        "separate": gpflow.kernels.SeparateIndependent([single(i) for i in range(J)]),
+    }
+
+
+def inducing_points(Z: Any) -> gpflow.inducing_variables.InducingPoints:
+    return gpflow.inducing_variables.InducingPoints(np.asarray(Z))
