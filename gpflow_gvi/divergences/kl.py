@@ -101,7 +101,8 @@ class RegularisedKL(Divergence):
         spread = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(root_p, root_q)), (-2, -1))
         shift = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(root_p, delta)), (-2, -1))
         logs = 2.0 * (_sum_log_diagonal(root_p) - _sum_log_diagonal(root_q))
-        return tf.reduce_sum(0.5 * (spread + shift - B + logs)) / B
+        divergence = tf.reduce_sum(0.5 * (spread + shift - B + logs)) / B
+        return tf.maximum(divergence, tf.zeros_like(divergence))  # no rounding below zero
 
 
 def _sum_log_diagonal(factor: tf.Tensor) -> tf.Tensor:

@@ -128,8 +128,19 @@ class GVI(SVGP):
         terms = self.loss_terms((X, Y))
         dtype = terms.loss.dtype
         N, weight = (tf.cast(value, dtype) for value in (self.num_data, self.divergence_weight))
-        total = N * (terms.loss + weight * terms.divergence)
-        return total - self.log_prior_density(), terms
+        total = N * (terms.loss + weight * terms.divergence) - self.log_prior_density()
+        return total + self._touched(dtype), terms
+
+    def _touched(self, dtype: tf.DType) -> tf.Tensor:
+        """Return zero, as a function of the covariance's variables.
+
+        Marginals of a stationary kernel do not depend on its lengthscales. With this their gradient
+        is zero, which every optimiser takes, instead of None, which some refuse.
+        """
+        zero = tf.zeros([], dtype=dtype)
+        for variable in self.variational.kernel.trainable_variables:
+            zero += tf.cast(0.0 * tf.reduce_sum(variable), dtype)
+        return zero
 
     def _training_loss(self, data: RegressionData) -> tf.Tensor:
         with Evaluation():
