@@ -116,7 +116,9 @@ class GaussianProcess(Module):
         "U: [M, J]",
         "noise_variance: [broadcast J]",
     )
-    def condition(self, Z: TensorType, U: TensorType, noise_variance: TensorType) -> GaussianProcess:
+    def condition(
+        self, Z: TensorType, U: TensorType, noise_variance: TensorType
+    ) -> GaussianProcess:
         """Return the exact posterior given that f(Z) + ε = U with ε ~ N(0, σ²).
 
         Mean m(x) + K_xZ (K_ZZ + σ²I)⁻¹ (U - m(Z)) and covariance

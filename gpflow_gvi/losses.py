@@ -6,7 +6,6 @@ import abc
 import functools
 import math
 
-import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
@@ -57,7 +56,7 @@ class Loss(abc.ABC):
 
 
 class LogLoss(Loss):
-    """-E_Q[log p(y|f)], the expected negative log likelihood of variational inference."""
+    """``-E_Q[log p(y|f)]``, the expected negative log likelihood of variational inference."""
 
     def _loss(
         self,
@@ -71,7 +70,7 @@ class LogLoss(Loss):
 
 
 class PredictiveLogLoss(Loss):
-    """-log E_Q[p(y|f)], the negative log predictive density (cross entropy of labels)."""
+    """``-log E_Q[p(y|f)]``, the negative log predictive density (cross entropy of labels)."""
 
     def _loss(
         self,
@@ -85,11 +84,12 @@ class PredictiveLogLoss(Loss):
 
 
 class BetaLoss(Loss):
-    """E_Q of the β-loss -(1/(β-1)) p(y|f)^(β-1) + (1/β) ∫ p(y'|f)^β dy'.
+    """E_Q of the β-loss ``-(1/(β-1)) p(y|f)^(β-1) + (1/β) ∫ p(y'|f)^β dy'``.
 
     Observations that p finds unlikely lose their pull (Basu et al. 1998; Knoblauch, Jewson and
     Damoulas 2022, "An optimization-centric view on Bayes' rule", section 5). As β → 1 its gradient
-    becomes that of the log loss, and its value the log loss plus 1 - 1/(β-1); β = 1 is the log loss.
+    becomes that of the log loss, and its value the log loss plus 1 - 1/(β-1); β = 1 is the log
+    loss itself.
 
     :param beta: β > 0; above one for robustness.
     """
@@ -115,11 +115,11 @@ class BetaLoss(Loss):
 
 
 class GammaLoss(Loss):
-    """E_Q of the γ-loss -(γ/(γ-1)) p(y|f)^(γ-1) (∫ p(y'|f)^γ dy')^(-(γ-1)/γ).
+    """E_Q of the γ-loss ``-(γ/(γ-1)) p(y|f)^(γ-1) (∫ p(y'|f)^γ dy')^(-(γ-1)/γ)``.
 
     A robust loss like the β-loss, invariant to a factor in p (Fujisawa and Eguchi 2008; Knoblauch,
-    Jewson and Damoulas 2022, section 5). As γ → 1 its gradient becomes that of the log loss, and its
-    value the log loss minus γ/(γ-1); γ = 1 is the log loss.
+    Jewson and Damoulas 2022, section 5). As γ → 1 its gradient becomes that of the log loss, and
+    its value the log loss minus γ/(γ-1); γ = 1 is the log loss itself.
 
     :param gamma: γ > 0; above one for robustness.
     """
@@ -155,7 +155,7 @@ def log_expected_power(
     power: float,
     outer: float = 1.0,
 ) -> tf.Tensor:
-    """Return log E_Q[ p(y|f)^c · (∫ p(y'|f)^power dy')^outer ], over all outputs at once: [N].
+    """Return ``log E_Q[ p(y|f)^c · (∫ p(y'|f)^power dy')^outer ]``, over all outputs: [N].
 
     Outputs are independent under Q and under a `ScalarLikelihood`, so the expectation is a product
     over them. It is in closed form for Gaussian noise, and by Gauss-Hermite quadrature else.
@@ -173,16 +173,13 @@ def log_expected_power(
         return tf.reduce_sum(
             _log_expected_gaussian_power(Y - f_mean, f_variance, s, c) + integral, axis=-1
         )
-    nodes, weights = np.polynomial.hermite_e.hermegauss(likelihood.quadrature.n_gh)
-    shape = [-1, 1, 1]
-    F = f_mean + tf.sqrt(f_variance) * tf.reshape(tf.cast(nodes, f_mean.dtype), shape)  # [S, N, J]
-    log_weights = np.log(weights / weights.sum())
-    terms = tf.reshape(tf.cast(log_weights, f_mean.dtype), shape)
-    if c:
-        terms += c * likelihood._scalar_log_prob(X, F, Y)
-    if power:
-        terms += outer * log_power_integral(likelihood, X, F, power)
-    return tf.reduce_sum(tf.reduce_logsumexp(terms, axis=0), axis=-1)
+
+    def log_integrand(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        value = c * likelihood._scalar_log_prob(X, F, Y) if c else tf.zeros_like(F)
+        return value + outer * log_power_integral(likelihood, X, F, power) if power else value
+
+    logs = likelihood.quadrature.logspace(log_integrand, f_mean, f_variance, X=X, Y=Y)  # [N, J]
+    return tf.reduce_sum(logs, axis=-1)
 
 
 def _log_expected_gaussian_power(
@@ -204,7 +201,7 @@ def _log_expected_gaussian_power(
 def log_power_integral(
     likelihood: Likelihood, X: tf.Tensor, F: tf.Tensor, power: float
 ) -> tf.Tensor:
-    """Return log ∫ p(y|f)^power dy for each f; register a function here for a new likelihood."""
+    """Return ``log ∫ p(y|f)^power dy`` for each f; `register` a likelihood of your own."""
     known = sorted(kind.__name__ for kind in log_power_integral.registry if kind is not object)
     raise TypeError(
         f"likelihood is {type(likelihood).__name__}; the integral of a power of its density is "

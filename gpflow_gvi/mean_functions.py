@@ -84,7 +84,9 @@ class Inducing(MeanFunction):
         X, Y = (tf.convert_to_tensor(part) for part in data)
         inducing_variable = projection.as_inducing_variable(inducing_variable)
         residual = Y if mean_function is None else Y - mean_function(X)  # [N, J]
-        inner = projection.optimal_precision(kernel, inducing_variable, X, noise_variance)  # [J, M, M]
+        inner = projection.optimal_precision(
+            kernel, inducing_variable, X, noise_variance
+        )  # [J, M, M]
         A = projection.whitened(kernel, inducing_variable, X)  # [J, M, N]
         noise_variance = tf.convert_to_tensor(noise_variance, dtype=A.dtype)
         residual = tf.linalg.matrix_transpose(residual / noise_variance)[..., None]  # [J, N, 1]

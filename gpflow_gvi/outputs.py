@@ -95,7 +95,7 @@ def joint_variance(kernel: Kernel, X: TensorType, J: int) -> tf.Tensor:
     """Return the covariance between the J outputs at each input: [N, J, J]."""
     if isinstance(kernel, Sum | Product) and correlated(kernel):
         return _combine(kernel, lambda part: joint_variance(part, X, J))
-    if correlated(kernel):
+    if isinstance(kernel, MultioutputKernel) and correlated(kernel):
         return kernel(X, full_cov=False, full_output_cov=True)
     marginal = variance(kernel, X)  # [N, J] or [N, 1]
     return tf.linalg.diag(tf.broadcast_to(marginal, [tf.shape(marginal)[0], J]))
@@ -105,7 +105,7 @@ def joint_covariance(kernel: Kernel, X: TensorType, X2: TensorType | None, J: in
     """Return the covariance between all outputs at all inputs: [N, J, N2, J]."""
     if isinstance(kernel, Sum | Product) and correlated(kernel):
         return _combine(kernel, lambda part: joint_covariance(part, X, X2, J))
-    if correlated(kernel):
+    if isinstance(kernel, MultioutputKernel) and correlated(kernel):
         return kernel(X, X2, full_cov=True, full_output_cov=True)
     return spread(covariance(kernel, X, X2), J)
 

@@ -48,9 +48,10 @@ def require_finite(
         for name, value in zip(what, terms, strict=True)
         if not math.isfinite(value)
     ]
+    reason = " and ".join(bad) or "its terms are, but their sum is not"
     raise NonFiniteLossError(
-        f"The training loss is not finite: {' and '.join(bad) or 'its terms are, but not their sum'}"
-        f". {consequence} A smaller learning rate, a larger noise variance or fewer inducing points "
+        f"The training loss is not finite: {reason}. "
+        f"{consequence} A smaller learning rate, a larger noise variance or fewer inducing points "
         "often help; a Rényi divergence with α > 1 is infinite where Q is too wide."
     )
 

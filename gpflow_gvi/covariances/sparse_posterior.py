@@ -66,9 +66,9 @@ class SparsePosterior(_OnOwnKernel):
 class FixedSparsePosterior(_OnOwnKernel):
     """r = r_0 - r_0(x, Z) k(Z, Z)⁻¹ r_0(Z, x') with k(Z, Z)⁻¹ frozen: no factorisation to train.
 
-    r is positive semi-definite while r_0(Z, Z) ⪯ k(Z, Z). It starts there (r_0 = k) and may leave in
-    training; then marginal variances below zero are raised to a small positive floor, and the user
-    is told how many there were. An r_0 that cannot leave needs no floor, for example s·k with s < 1:
+    r is positive semi-definite while r_0(Z, Z) ⪯ k(Z, Z). It starts there (r_0 = k) and may leave
+    in training; then marginal variances below zero are raised to a small positive floor, and the
+    user is told how many there were. An r_0 that cannot leave, as s·k with s < 1, needs no floor:
 
         r_0 = Tempered(k, Parameter(0.9, transform=tfp.bijectors.Sigmoid()))
         FixedSparsePosterior(k, Z, base_kernel=r_0)

@@ -32,6 +32,7 @@ class Divergence(abc.ABC):
 
     def check(self, q: GaussianProcess, p: GaussianProcess) -> None:
         """Raise for a Q and a P that this divergence cannot compare; most can compare any."""
+        return
 
     def compare(
         self, q: GaussianVector, p: GaussianVector, num_data: TensorType | None = None

@@ -19,9 +19,10 @@ from .base import Divergence
 class InducingKL(Divergence):
     """KL[q(u), p(u)] / N, which is KL[Q, P] / N for the covariances of an inducing distribution.
 
-    With it, the log loss and weight one, the objective is minus the evidence lower bound of GPflow's
-    SVGP. Matthews et al. (2016), "On sparse variational methods and the KL divergence between
-    stochastic processes". For any other mean or covariance KL[Q, P] is infinite, and this raises.
+    With it, the log loss and weight one, the objective is minus the evidence lower bound of
+    GPflow's SVGP. Matthews et al. (2016), "On sparse variational methods and the KL divergence
+    between stochastic processes". For any other mean or covariance KL[Q, P] is infinite, and this
+    raises.
     """
 
     def check(self, q: GaussianProcess, p: GaussianProcess) -> None:

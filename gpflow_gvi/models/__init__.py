@@ -5,4 +5,4 @@ from .gwi import GWI
 from .pgvi import PGVI
 from .posterior import GVIPosterior
 
-__all__ = ["GVI", "GVIPosterior", "GWI", "PGVI"]
+__all__ = ["GVI", "GWI", "PGVI", "GVIPosterior"]

@@ -36,9 +36,9 @@ class GVI(SVGP):
     Knoblauch, Jewson and Damoulas (2022); on function spaces, Wild et al. (2022). The log loss, the
     divergence `InducingKL` and λ = 1 give GPflow's SVGP.
 
-    P is frozen: `trainable_variables` are those of Q, and of the likelihood as far as its parameters
-    are trainable (`gpflow.set_trainable(likelihood, False)` takes them out). As everywhere in
-    GPflow, log densities of priors on trainable parameters are added to the objective.
+    P is frozen: `trainable_variables` are those of Q, and of the likelihood as far as its
+    parameters are trainable (`gpflow.set_trainable(likelihood, False)` takes them out). As
+    everywhere in GPflow, priors on trainable parameters enter the objective.
 
     :param regulariser: P = GP(m_P, k); the model's `mean_function` and `kernel`.
     :param variational: Q = GP(m_Q, r).
@@ -216,7 +216,7 @@ class GVI(SVGP):
     # SVGP's names for the parts of Q, where Q has them.
 
     @property
-    def inducing_variable(self) -> InducingVariables:
+    def inducing_variable(self) -> InducingVariables:  # type: ignore[override]
         """The inducing variable of Q's covariance."""
         covariance = _sparse_covariance(self.variational)
         if covariance is None:
@@ -227,17 +227,17 @@ class GVI(SVGP):
         return covariance.inducing_variable
 
     @property
-    def q_mu(self) -> Parameter:
+    def q_mu(self) -> Parameter:  # type: ignore[override]
         """The mean of the inducing variable under Q, [M, J], if Q has mean `Inducing`."""
         return self._inducing_mean("q_mu").q_mu
 
     @property
-    def q_sqrt(self) -> Parameter:
+    def q_sqrt(self) -> Parameter:  # type: ignore[override]
         """The factor of the inducing variable's covariance, [J, M, M], for `CholeskySVGP`."""
         return self._cholesky_covariance("q_sqrt").q_sqrt
 
     @property
-    def whiten(self) -> bool:
+    def whiten(self) -> bool:  # type: ignore[override]
         """Whether q_mu and q_sqrt are those of L⁻¹u."""
         of_mean = self._inducing_mean("whiten").whiten
         if of_mean != self._cholesky_covariance("whiten").whiten:
@@ -266,7 +266,8 @@ class GVI(SVGP):
         _require_latent_dim(self.likelihood, num_outputs)
         columns = Y.shape[-1]
         scalar = isinstance(self.likelihood, ScalarLikelihood)
-        if scalar and not isinstance(self.likelihood, SwitchedLikelihood) and columns != num_outputs:
+        switched = isinstance(self.likelihood, SwitchedLikelihood)  # has a column of its own
+        if scalar and not switched and columns != num_outputs:
             raise ValueError(
                 f"Y has {columns} columns, but Q has {num_outputs} outputs. Pass num_latent_gps="
                 f"{columns} to the mean or the covariance of Q, or a multi-output kernel."
@@ -321,4 +322,3 @@ def _require_latent_dim(likelihood: Likelihood, num_outputs: int) -> None:
             f"{num_outputs}. Pass num_latent_gps={wanted} to the mean or the covariance of Q, or a "
             "multi-output kernel."
         )
-
