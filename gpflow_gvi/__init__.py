@@ -2,10 +2,18 @@
 
 The regulariser P and the variational Q are both Gaussian processes, a mean function and a kernel;
 a divergence compares them, a loss meets the data, and a model joins the two.
+
+The parts are loaded when they are first used, so that the command line answers at once.
 """
 
-from . import covariances, divergences, errors, losses, mean_functions, models
-from .gaussian_process import GaussianProcess
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import covariances, divergences, errors, losses, mean_functions, models
+    from .gaussian_process import GaussianProcess
 
 __all__ = [
     "GaussianProcess",
@@ -18,3 +26,17 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+_HOMES = {"GaussianProcess": "gaussian_process"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    return importlib.import_module(f".{name}", __name__)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -165,14 +165,16 @@ def _fidelity(K: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tensor, Callable[..., tupl
     No eigenvector is differentiated, so repeated eigenvalues are harmless; λ^(-½) is damped where λ
     is lost in rounding.
     """
-    L = cholesky(K, name="the covariance of P at the batch")
+    rounding = epsilon(K.dtype) * tf.cast(tf.shape(K)[-1], K.dtype)
+    # A Gram matrix of many points is singular to working precision; F changes by less than that.
+    padded = add_to_diagonal(K, 10.0 * rounding * _scale(K))
+    L = cholesky(padded, name="the covariance of P at the batch")
     inner = tf.matmul(L, tf.matmul(R, L), transpose_a=True)
     eigenvalues, vectors = tf.linalg.eigh(0.5 * (inner + tf.linalg.matrix_transpose(inner)))
     eigenvalues = tf.maximum(eigenvalues, tf.zeros([], dtype=K.dtype))
     roots = tf.sqrt(eigenvalues)
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        rounding = epsilon(K.dtype) * tf.cast(tf.shape(K)[-1], K.dtype)
         tiny = rounding * eigenvalues[..., -1:] + tf.constant(1e-30, dtype=K.dtype)
         inverse_roots = roots / (eigenvalues + tiny)  # [..., B]
         weight = 0.5 * upstream[..., None, None]

@@ -1,0 +1,287 @@
+"""Gaussian processes before and after conditioning, against kernels, numpy and GPflow's GPR."""
+
+from __future__ import annotations
+
+import gpflow
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.functions import Constant, Linear, Zero
+from gpflow.kernels import LinearCoregionalization, Matern32, Periodic, SquaredExponential
+
+import gpflow_gvi as gvi
+from tests import catalogue
+
+J, D = 3, 2
+
+
+def mixed() -> LinearCoregionalization:
+    W = np.array([[1.0, 0.2], [-0.5, 0.8], [0.3, -1.1]])
+    latent = [SquaredExponential(variance=0.9, lengthscales=1.2), Matern32(lengthscales=0.7)]
+    return LinearCoregionalization(latent, W=W)
+
+
+def sloped(J: int) -> Linear:
+    return Linear(A=np.linspace(-1.0, 1.0, D * J).reshape(D, J), b=np.linspace(4.0, 6.0, J))
+
+
+KERNELS = {
+    **catalogue.kernels(J),
+    "mixed": mixed(),
+    "sum": catalogue.kernels(J)["separate"] + Matern32(),
+    "product": catalogue.kernels(J)["separate"] * catalogue.kernels(J)["shared"],
+    "mixed + noise": mixed() + Matern32(variance=0.4),
+}
+
+
+def dense(kernel: gpflow.kernels.Kernel, X: np.ndarray, X2: np.ndarray) -> np.ndarray:
+    """The covariance of all outputs at all inputs, [N·J, N2·J], written with GPflow alone."""
+    if isinstance(kernel, gpflow.kernels.Sum):
+        return sum(dense(part, X, X2) for part in kernel.kernels)
+    if isinstance(kernel, gpflow.kernels.Product):
+        return np.prod([dense(part, X, X2) for part in kernel.kernels], axis=0)
+    if not isinstance(kernel, gpflow.kernels.MultioutputKernel):
+        return np.kron(kernel(X, X2), np.eye(J))
+    return kernel(X, X2, full_cov=True).numpy().reshape(len(X) * J, len(X2) * J)
+
+
+def of_each_output(joint: np.ndarray) -> np.ndarray:
+    """[N·J, N2·J] to [J, N, N2]."""
+    N, N2 = (size // J for size in joint.shape)
+    return np.einsum("njmj->jnm", joint.reshape(N, J, N2, J))
+
+
+@pytest.fixture
+def X(rng) -> np.ndarray:
+    return rng.normal(size=(5, D))
+
+
+@pytest.fixture
+def data(rng) -> tuple[np.ndarray, np.ndarray]:
+    return rng.normal(size=(6, D)), 5.0 + rng.normal(size=(6, J))
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_marginals_and_covariances_are_the_kernel_s(kind, X, rng):
+    kernel, mean, X2 = KERNELS[kind], sloped(J), rng.normal(size=(4, D))
+    process = gvi.GaussianProcess(mean, kernel)
+    np.testing.assert_allclose(process.mean(X), mean(X), rtol=1e-12)
+    covariance = of_each_output(dense(kernel, X, X))
+    np.testing.assert_allclose(process.covariance(X), covariance, atol=1e-12)
+    np.testing.assert_allclose(process.variance(X), np.einsum("jnn->nj", covariance), atol=1e-12)
+    cross = of_each_output(dense(kernel, X, X2))
+    np.testing.assert_allclose(process.covariance(X, X2), cross, atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.3, [0.05, 0.4, 2.0]], ids=["one noise", "a noise per output"])
+@pytest.mark.parametrize("kind", KERNELS)
+def test_conditioning_is_conditioning_of_the_joint_gaussian(kind, noise, X, data, rng):
+    kernel, mean, (Z, U), X2 = KERNELS[kind], sloped(J), data, rng.normal(size=(4, D))
+    posterior = gvi.GaussianProcess(mean, kernel).condition(Z, U, np.array(noise))
+
+    Kzz = dense(kernel, Z, Z) + np.kron(np.eye(len(Z)), np.diag(np.broadcast_to(noise, J)))
+    gain = np.linalg.solve(Kzz, dense(kernel, Z, X)).T
+    expected_mean = mean(X).numpy() + (gain @ (U - mean(Z).numpy()).ravel()).reshape(-1, J)
+    joint = dense(kernel, X, X) - gain @ dense(kernel, Z, X)
+    cross = dense(kernel, X, X2) - gain @ dense(kernel, Z, X2)
+
+    np.testing.assert_allclose(posterior.mean(X), expected_mean, rtol=1e-8)
+    np.testing.assert_allclose(posterior.covariance(X), of_each_output(joint), atol=1e-9)
+    np.testing.assert_allclose(posterior.covariance(X, X2), of_each_output(cross), atol=1e-9)
+    np.testing.assert_allclose(posterior.variance(X).numpy().ravel(), np.diag(joint), atol=1e-9)
+    _, full = posterior.predict(X, full_cov=True, full_output_cov=True)
+    np.testing.assert_allclose(full.numpy().reshape(joint.shape), joint, atol=1e-9)
+
+
+def test_conditioning_is_gpflow_s_gpr(rng):
+    Z, U, X = rng.normal(size=(8, D)), rng.normal(size=(8, 2)), rng.normal(size=(5, D))
+    kernel, mean = SquaredExponential(lengthscales=[0.7, 1.4]) + Matern32(), Constant(5.0)
+    gpr = gpflow.models.GPR((Z, U), kernel, mean_function=mean, noise_variance=0.2)
+    posterior = gvi.GaussianProcess(mean, kernel).condition(Z, U, 0.2)
+    for full_cov in (False, True):
+        for ours, theirs in zip(
+            posterior.predict(X, full_cov=full_cov), gpr.predict_f(X, full_cov), strict=True
+        ):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
+def test_a_mean_of_five_and_data_of_five_predict_five(X, data):
+    process = gvi.GaussianProcess(Constant(np.full(J, 5.0)), SquaredExponential())
+    posterior = process.condition(data[0], np.full((6, J), 5.0), 0.1)
+    np.testing.assert_allclose(posterior.mean(10.0 * X), 5.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_without_noise_the_data_are_interpolated(kind, data):
+    Z, U = data
+    posterior = gvi.GaussianProcess(sloped(J), KERNELS[kind]).condition(Z, U, 0.0)
+    np.testing.assert_allclose(posterior.mean(Z), U, rtol=1e-6)
+    np.testing.assert_allclose(posterior.variance(Z), 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["single", "separate", "mixed"])
+def test_the_posterior_is_a_prior_again(kind, X, data):
+    """Conditioning on one half and then on the other is conditioning on both."""
+    (Z, U), prior = data, gvi.GaussianProcess(sloped(J), KERNELS[kind])
+    once = prior.condition(Z, U, 0.2)
+    twice = prior.condition(Z[:2], U[:2], 0.2).condition(Z[2:], U[2:], 0.2)
+    np.testing.assert_allclose(twice.mean(X), once.mean(X), rtol=1e-8)
+    np.testing.assert_allclose(twice.covariance(X), once.covariance(X), atol=1e-9)
+    np.testing.assert_allclose(twice.variance(X), once.variance(X), atol=1e-9)
+
+
+def test_a_conditioned_kernel_enters_gpflow_s_models(X, data):
+    """Posterior mean and kernel as GPR's prior: GPR on the rest of the data is GPR on all."""
+    (Z, U), kernel = data, SquaredExponential()
+    first = gvi.GaussianProcess(Constant(5.0), kernel).condition(Z[:3], U[:3, :1], 0.2)
+    rest = (Z[3:], U[3:, :1])
+    in_turn = gpflow.models.GPR(rest, first.kernel, first.mean_function, noise_variance=0.2)
+    at_once = gpflow.models.GPR((Z, U[:, :1]), kernel, Constant(5.0), noise_variance=0.2)
+    for ours, theirs in zip(in_turn.predict_f(X, True), at_once.predict_f(X, True), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("conditioned", [False, True], ids=["prior", "posterior"])
+@pytest.mark.parametrize("kind", KERNELS)
+def test_predict_in_every_shape_and_with_batches(kind, conditioned, data, rng):
+    process, N = gvi.GaussianProcess(sloped(J), KERNELS[kind]), 4
+    if conditioned:
+        process = process.condition(*data, np.array([0.1, 0.2, 0.3]))
+    X = rng.normal(size=(2, 3, N, D))
+    mean, full = process.predict(X, full_cov=True, full_output_cov=True)
+    assert full.shape == (2, 3, N, J, N, J)
+    for member in np.ndindex(2, 3):
+        alone_mean, alone_full = process.predict(X[member], True, True)
+        np.testing.assert_allclose(mean[member], alone_mean, rtol=1e-12)
+        np.testing.assert_allclose(full[member], alone_full, atol=1e-12)
+    reductions = {
+        (False, False): "...njnj->...nj",
+        (True, False): "...njmj->...jnm",
+        (False, True): "...njni->...nji",
+    }
+    for (full_cov, full_output_cov), reduction in reductions.items():
+        other_mean, part = process.predict(X, full_cov, full_output_cov)
+        np.testing.assert_allclose(other_mean, mean, rtol=1e-12)
+        np.testing.assert_allclose(part, np.einsum(reduction, full), atol=1e-9)
+
+
+@pytest.mark.parametrize("full_cov", [False, True])
+@pytest.mark.parametrize("full_output_cov", [False, True])
+def test_predict_has_gpflow_s_shapes_and_values(full_cov, full_output_cov, data, rng):
+    """An SVGP at its prior is the prior, and its predict_f sets the convention."""
+    kernel, Z, X = catalogue.kernels(J)["separate"], data[0], rng.normal(size=(2, 4, D))
+    shared = gpflow.inducing_variables.SharedIndependentInducingVariables(
+        gpflow.inducing_variables.InducingPoints(Z)
+    )
+    svgp = gpflow.models.SVGP(
+        kernel, gpflow.likelihoods.Gaussian(), shared, mean_function=sloped(J), num_latent_gps=J
+    )
+    ours = gvi.GaussianProcess(sloped(J), kernel).predict(X, full_cov, full_output_cov)
+    for mine, theirs in zip(ours, svgp.predict_f(X, full_cov, full_output_cov), strict=True):
+        assert mine.shape == theirs.shape
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
+
+
+def test_one_kernel_or_one_mean_is_shared_by_all_outputs(X, data):
+    one_kernel = gvi.GaussianProcess(sloped(J), SquaredExponential(0.7))
+    np.testing.assert_allclose(one_kernel.variance(X), np.full((5, J), 0.7))
+    one_mean = gvi.GaussianProcess(sloped(1), KERNELS["separate"])
+    np.testing.assert_allclose(one_mean.mean(X), np.tile(sloped(1)(X), J))
+    for process in (one_kernel, one_mean):
+        assert process.covariance(X).shape == process.covariance(X, X).shape == (J, 5, 5)
+        posterior = process.condition(*data, 0.1)
+        assert posterior.mean(X).shape == posterior.variance(X).shape == (5, J)
+
+
+WRONG = {
+    "mean function": (TypeError, "mean_function is 3.0", lambda: gvi.GaussianProcess(3.0, mixed())),
+    "kernel": (TypeError, "kernel is 'SE'", lambda: gvi.GaussianProcess(Zero(), "SE")),
+    "J of mean and kernel": (
+        ValueError,
+        "mean_function has 2 outputs and kernel has 3",
+        lambda: gvi.GaussianProcess(sloped(2), KERNELS["shared"]).mean(np.zeros((4, D))),
+    ),
+    "J of U": (ValueError, "U has 2 columns, but the kernel has 3", {"U": np.zeros((6, 2))}),
+    "dtype of X": (
+        TypeError,
+        "X has dtype float32",
+        lambda: gvi.GaussianProcess(Zero(), mixed()).variance(np.zeros((4, D), np.float32)),
+    ),
+    "dtype of X2": (
+        TypeError,
+        "X2 has dtype float32",
+        lambda: gvi.GaussianProcess(Zero(), mixed()).covariance(
+            np.zeros((4, D)), np.zeros((4, D), np.float32)
+        ),
+    ),
+    "dtype of U": (TypeError, "U has dtype float32", {"U": np.zeros((6, J), np.float32)}),
+    "integer Z": (TypeError, "Z has dtype int64", {"Z": np.zeros((6, D), int)}),
+    "NaN in Z": (ValueError, "Z has NaN", {"Z": np.full((6, D), np.nan)}),
+    "infinite U": (ValueError, "U has NaN or infinite", {"U": np.full((6, J), np.inf)}),
+    "lengths": (ValueError, "Z has 5 rows and U has 6", {"Z": np.zeros((5, D))}),
+    "no data": (ValueError, "no data points", {"Z": np.zeros((0, D)), "U": np.zeros((0, J))}),
+    "flat U": (ValueError, r"U has shape \(6,\).*\[:, None\]", {"U": np.zeros(6)}),
+    "negative noise": (ValueError, "noise_variance is -0.1", {"noise_variance": -0.1}),
+    "noise of 2 outputs": (ValueError, "noise_variance", {"noise_variance": np.ones(2)}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments_are_named(case):
+    error, message, arguments = WRONG[case]
+    if callable(arguments):
+        with pytest.raises(error, match=message):
+            arguments()
+        return
+    right = {"Z": np.zeros((6, D)), "U": np.zeros((6, J)), "noise_variance": 0.1}
+    process = gvi.GaussianProcess(Zero(), KERNELS["separate"])
+    with pytest.raises(error, match=message):
+        process.condition(**{**right, **arguments})
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(
+    seed=st.integers(0, 2**31),
+    kind=st.sampled_from(sorted(KERNELS)),
+    log_noise=st.floats(-8, 4),
+    scale=st.floats(0.01, 10),
+)
+def test_conditioning_never_adds_variance_and_stays_positive(seed, kind, log_noise, scale):
+    rng = np.random.default_rng(seed)
+    Z, U, X = (rng.normal(size=(n, d)) * scale for n, d in ((4, D), (4, J), (6, D)))
+    prior = gvi.GaussianProcess(Zero(), KERNELS[kind])
+    posterior = prior.condition(Z, U, np.exp(log_noise))
+    _, before = prior.predict(X, True, True)
+    _, after = posterior.predict(X, True, True)
+    before, after = (np.reshape(full, (6 * J, 6 * J)) for full in (before, after))
+    # Not only each variance: the variance of every combination of the values falls.
+    assert np.linalg.eigvalsh(before - after).min() > -1e-8
+    assert np.linalg.eigvalsh(after).min() > -1e-8
+    assert np.all(posterior.variance(X) > 0.0)
+    assert np.all(posterior.variance(X) <= prior.variance(X) + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["single", "separate", "mixed"])
+def test_in_a_graph_with_batches_of_unknown_size(kind, data, X):
+    process = gvi.GaussianProcess(sloped(J), KERNELS[kind]).condition(*data, 0.2)
+    signature = [tf.TensorSpec([None, D], tf.float64)]
+    for method in (process.mean, process.variance, process.covariance, process.predict):
+        compiled = tf.function(method, input_signature=signature)
+        for rows in (X, X[:2]):
+            for got, expected in zip(
+                tf.nest.flatten(compiled(rows)), tf.nest.flatten(method(rows)), strict=True
+            ):
+                np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_active_dimensions_are_respected(rng):
+    """Conditioning on a kernel of the first input only leaves the second one without effect."""
+    kernel = Periodic(SquaredExponential(active_dims=[0])) + Matern32(active_dims=[0])
+    Z, X = rng.normal(size=(4, D)), rng.normal(size=(3, D))
+    posterior = gvi.GaussianProcess(Zero(), kernel).condition(Z, Z[:, :1], 0.1)
+    moved = X + [0.0, 9.0]
+    np.testing.assert_allclose(posterior.mean(moved), posterior.mean(X), rtol=1e-12)
+    np.testing.assert_allclose(posterior.variance(moved), posterior.variance(X), rtol=1e-12)
+    assert not np.allclose(posterior.mean(X + [0.9, 0.0]), posterior.mean(X))
