@@ -1,4 +1,4 @@
-"""The shortest useful program: a projected GVI-GP on a noisy sine."""
+"""The shortest useful program: a projected GVI-GP on a noisy sine, with what it learned."""
 
 import gpflow
 import numpy as np
@@ -8,17 +8,24 @@ import gpflow_gvi as gvi
 rng = np.random.default_rng(0)
 X = rng.uniform(-3.0, 3.0, size=(200, 1))
 Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
+Z, minimise = X[::20], gpflow.optimizers.Scipy().minimize
 
-kernel = gpflow.kernels.SquaredExponential()
-Z = X[::20]
+# The regulariser P: a prior whose hyper-parameters, and the noise, are fitted first.
+prior = gpflow.models.SGPR((X, Y), gpflow.kernels.SquaredExponential(), Z)
+minimise(prior.training_loss, prior.trainable_variables)
+kernel, noise = prior.kernel, prior.likelihood.variance
 P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
-Q = gvi.GaussianProcess(
-    gvi.mean_functions.Inducing.from_data(kernel, Z, (X, Y), noise_variance=0.01),
-    gvi.covariances.CholeskySVGP.from_data(kernel, Z, X, noise_variance=0.01),
-)
-model = gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.01), num_data=len(X))
-loss = model.training_loss_closure((X, Y))
-gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables, options={"maxiter": 200})
 
-mean, variance = model.predict_y(np.linspace(-3.0, 3.0, 7)[:, None])
-print(np.c_[mean, np.sqrt(variance)].round(2))
+# The variational Q: any mean function, any of the covariances; here both on inducing points.
+mean = gvi.mean_functions.Inducing.from_data(kernel, Z, (X, Y), noise)
+covariance = gvi.covariances.CholeskySVGP.from_data(kernel, Z, X, noise)
+Q = gvi.GaussianProcess(mean, covariance)
+
+likelihood = gpflow.likelihoods.Gaussian(noise)
+gpflow.set_trainable(likelihood, False)
+model = gvi.models.PGVI(P, Q, likelihood, num_data=len(X))
+minimise(model.training_loss_closure((X, Y)), model.trainable_variables)
+
+x = np.linspace(-4.0, 4.0, 9)[:, None]
+f_mean, f_variance = model.predict_f(x)
+print(np.c_[x, np.sin(2.0 * x), f_mean, np.sqrt(f_variance)].round(2))

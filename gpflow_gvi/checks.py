@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData
+from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
 
@@ -46,9 +46,11 @@ def data(X: Any, Y: Any) -> RegressionData:
 
 
 def _floats(name: str, value: Any) -> tf.Tensor:
-    if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value):
+    if tf.is_symbolic_tensor(value):
         return value
-    array = value if isinstance(value, tf.Tensor | tf.Variable) else np.asarray(value)
+    if isinstance(value, tf.Variable | Parameter):
+        value = tf.convert_to_tensor(value)
+    array = value if isinstance(value, tf.Tensor) else np.asarray(value)
     dtype = tf.as_dtype(array.dtype)
     if dtype != default_float():
         wanted = np.dtype(default_float()).name
@@ -72,7 +74,7 @@ def _floats(name: str, value: Any) -> tf.Tensor:
             f"{name} has NaN or infinite values in {len(rows)} of {len(numbers)} rows (the first "
             f"is row {rows[0]}). Drop those rows or fill them in before fitting."
         )
-    return tf.convert_to_tensor(value)
+    return tf.convert_to_tensor(array)
 
 
 def distinct_points(inducing_variable: InducingVariables) -> None:

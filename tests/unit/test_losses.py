@@ -1,0 +1,302 @@
+"""Losses against integrals of their definitions over f, and over y, on grids."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.quadrature import NDiagGHQuadrature
+from scipy import stats
+
+import gpflow_gvi as gvi
+from gpflow_gvi.losses import log_power_integral
+
+from .. import catalogue
+
+X = np.array([[0.2], [1.0], [-0.4]])
+SCALE = (0.3 * X + 0.7)[:, 0]
+"""The noise of the heteroskedastic likelihoods, one standard deviation for each row of X."""
+
+# Fine enough for GPflow's quadrature to agree with ours to many digits.
+QUADRATURE = {"quadrature": NDiagGHQuadrature(1, 80)}
+
+
+def scale_function() -> gpflow.functions.Linear:
+    return gpflow.functions.Linear(A=[[0.3]], b=[0.7])
+
+
+class Likelihood(NamedTuple):
+    """A likelihood of GPflow, its log density by scipy, and whether y is a label."""
+
+    build: Callable[[], gpflow.likelihoods.Likelihood]
+    log_density: Callable[[np.ndarray, np.ndarray, float], np.ndarray]
+    binary: bool = False
+
+
+def log_bernoulli(y: np.ndarray, f: np.ndarray, _: float) -> np.ndarray:
+    p = 1e-3 + (1.0 - 2e-3) * stats.norm.cdf(f)  # GPflow's link keeps this far from 0 and 1
+    return np.log(np.where(y == 1.0, p, 1.0 - p))
+
+
+LIKELIHOODS = {
+    "Gaussian": Likelihood(
+        lambda: gpflow.likelihoods.Gaussian(0.4),
+        lambda y, f, _: stats.norm.logpdf(y, f, np.sqrt(0.4)),
+    ),
+    "heteroskedastic": Likelihood(
+        lambda: gpflow.likelihoods.Gaussian(scale=scale_function()),
+        lambda y, f, scale: stats.norm.logpdf(y, f, scale),
+    ),
+    "StudentT": Likelihood(
+        lambda: gpflow.likelihoods.StudentT(scale=0.8, df=4.0, **QUADRATURE),
+        lambda y, f, _: stats.t.logpdf(y, 4.0, f, 0.8),
+    ),
+    "StudentT(heteroskedastic)": Likelihood(
+        lambda: gpflow.likelihoods.StudentT(scale=scale_function(), df=4.0, **QUADRATURE),
+        lambda y, f, scale: stats.t.logpdf(y, 4.0, f, scale),
+    ),
+    "Bernoulli": Likelihood(
+        lambda: gpflow.likelihoods.Bernoulli(**QUADRATURE), log_bernoulli, binary=True
+    ),
+}
+
+
+def beta_loss(beta: float, p: np.ndarray, integral: Callable[[float], np.ndarray]) -> np.ndarray:
+    return -(p ** (beta - 1.0)) / (beta - 1.0) + integral(beta) / beta
+
+
+def gamma_loss(gamma: float, p: np.ndarray, integral: Callable[[float], np.ndarray]) -> np.ndarray:
+    c = gamma - 1.0
+    return -gamma / c * p**c * integral(gamma) ** (-c / gamma)
+
+
+LOSSES = {
+    "Log": (gvi.losses.LogLoss(), lambda p, _: -np.log(p)),
+    "PredictiveLog": (gvi.losses.PredictiveLogLoss(), lambda p, _: p),
+    **{
+        f"Beta({value})": (gvi.losses.BetaLoss(value), functools.partial(beta_loss, value))
+        for value in (0.8, 1.3, 2.0)
+    },
+    **{
+        f"Gamma({value})": (gvi.losses.GammaLoss(value), functools.partial(gamma_loss, value))
+        for value in (0.7, 1.4)
+    },
+}
+"""Each loss and its definition: of p(y|f) and of the function from a power to ∫ p(y'|f)^power dy'.
+
+For the predictive loss it is the density itself, whose expectation still needs the logarithm.
+"""
+
+
+def marginals(J: int) -> tuple[np.ndarray, np.ndarray]:
+    f_mean = np.array([[0.5, -0.3], [-0.2, 0.8], [0.1, 0.4]])[:, :J]
+    f_variance = np.array([[0.3, 0.5], [0.6, 0.1], [0.02, 0.4]])[:, :J]
+    return f_mean, f_variance
+
+
+def observations(J: int, binary: bool) -> np.ndarray:
+    Y = np.array([[0.9, -2.0], [1.4, 0.1], [-0.7, 0.6]])[:, :J]
+    return (Y > 0.0) * 1.0 if binary else Y
+
+
+def tensor_grid(nodes: np.ndarray, weights: np.ndarray, J: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes [n^J, J] and weights [n^J] of a rule over J variables at once."""
+    points = np.stack(np.meshgrid(*[nodes] * J, indexing="ij"), axis=-1).reshape(-1, J)
+    products = functools.reduce(np.multiply.outer, [weights] * J)
+    return points, products.ravel()
+
+
+def power_integral(case: Likelihood, J: int, scale: float, power: float, F: np.ndarray):
+    """Return ∫ p(y|f)^power dy over all of y in J dimensions, for the rows of F."""
+    if case.binary:
+        labels, ones = tensor_grid(np.array([0.0, 1.0]), np.ones(2), J)
+        logs = sum(case.log_density(labels[:, j], F[:, None, j], scale) for j in range(J))
+        return np.exp(power * logs) @ ones
+    # Densities of y - f: one f stands for all. With y = sinh t the tails end soon.
+    t = np.linspace(-14.0, 14.0, 601)
+    y, weights = tensor_grid(np.sinh(t), np.cosh(t) * (t[1] - t[0]), J)
+    return np.exp(power * case.log_density(y, 0.0, scale).sum(axis=-1)) @ weights
+
+
+def reference(name: str, case: Likelihood, J: int) -> np.ndarray:
+    """Return the loss of each row, as a sum over a grid of f in J dimensions."""
+    t = np.linspace(-11.0, 11.0, 301)
+    standard, weights = tensor_grid(t, stats.norm.pdf(t) * (t[1] - t[0]), J)
+    values = []
+    for mean, variance, y, scale in zip(*marginals(J), observations(J, case.binary), SCALE):
+        F = mean + np.sqrt(variance) * standard  # [n^J, J]
+        density = np.exp(case.log_density(y, F, scale).sum(axis=-1))
+        integral = functools.partial(power_integral, case, J, scale, F=F)
+        expected = weights @ LOSSES[name][1](density, integral)
+        values.append(-np.log(expected) if name == "PredictiveLog" else expected)
+    return np.array(values)
+
+
+@pytest.mark.parametrize("J", [1, 2])
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_loss_is_the_integral_of_its_definition(loss: str, likelihood: str, J: int) -> None:
+    """With J = 2 the density is that of both observations together."""
+    case = LIKELIHOODS[likelihood]
+    value = LOSSES[loss][0](case.build(), X, *marginals(J), observations(J, case.binary))
+    np.testing.assert_allclose(value, reference(loss, case, J), rtol=1e-7)
+
+
+def test_log_losses_are_those_of_gpflow_and_of_samples(rng: np.random.Generator) -> None:
+    likelihood = gpflow.likelihoods.MultiClass(2)
+    f_mean, f_variance = marginals(2)
+    Y = np.array([[0.0], [1.0], [1.0]])
+    arguments = (likelihood, X, f_mean, f_variance, Y)
+    expected = gvi.losses.LogLoss()(*arguments)
+    predictive = gvi.losses.PredictiveLogLoss()(*arguments)
+    np.testing.assert_array_equal(
+        expected, -likelihood.variational_expectations(X, f_mean, f_variance, Y)
+    )
+    samples = f_mean + np.sqrt(f_variance) * rng.normal(size=(20_000, *f_mean.shape))
+    # RobustMax: the largest of two has probability 1 - 1e-3, the other 1e-3.
+    right = np.argmax(samples, axis=-1) == Y[:, 0]
+    p = np.where(right, 1.0 - 1e-3, 1e-3)
+    for value, sampled in ((expected, -np.log(p)), (np.exp(-predictive), p)):
+        error = sampled.std(axis=0) / np.sqrt(len(samples))
+        assert np.all(np.abs(value - sampled.mean(axis=0)) < 5.0 * error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "constant"),
+    [
+        (gvi.losses.BetaLoss, lambda beta: 1.0 - 1.0 / (beta - 1.0)),
+        (gvi.losses.GammaLoss, lambda gamma: -gamma / (gamma - 1.0)),
+    ],
+    ids=["Beta", "Gamma"],
+)
+@pytest.mark.parametrize("likelihood", ["Gaussian", "StudentT", "Bernoulli"])
+def test_limit_at_one_is_the_log_loss(kind, constant, likelihood: str) -> None:
+    case = LIKELIHOODS[likelihood]
+    Y = observations(2, case.binary)
+    _, log_value, log_gradient = value_and_gradients(gvi.losses.LogLoss(), case.build(), Y)
+    _, value, gradient = value_and_gradients(kind(1.0), case.build(), Y)
+    np.testing.assert_array_equal(value, log_value)
+    np.testing.assert_array_equal(gradient, log_gradient)
+    errors = []
+    for c in (1e-3, -1e-3, 1e-4, -1e-4):
+        _, value, gradient = value_and_gradients(kind(1.0 + c), case.build(), Y)
+        errors.append(
+            [
+                np.max(np.abs(value - constant(1.0 + c) - log_value)),
+                np.max(np.abs(gradient - log_gradient)),
+            ]
+        )
+    assert np.all(np.array(errors[:2]) < 0.05)
+    # The difference is of first order in what is missing to one.
+    np.testing.assert_allclose(errors[2], 0.1 * np.array(errors[0]), rtol=0.05)
+    np.testing.assert_allclose(errors[3], 0.1 * np.array(errors[1]), rtol=0.05)
+
+
+def value_and_gradients(loss, likelihood, Y) -> tuple[list[tf.Tensor], np.ndarray, np.ndarray]:
+    """Return the marginals, the loss, and its gradients by f_mean and f_variance."""
+    arguments = [tf.constant(part) for part in marginals(2)]
+    with tf.GradientTape() as tape:
+        tape.watch(arguments)
+        value = loss(likelihood, X, *arguments, Y)
+    return arguments, value.numpy(), np.array(tape.gradient(value, arguments))
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("loss", catalogue.LOSSES)
+def test_gradients_are_those_of_finite_differences(loss: str, likelihood: str) -> None:
+    case = LIKELIHOODS[likelihood]
+    built, Y = case.build(), observations(2, case.binary)
+    kind = catalogue.LOSSES[loss]()
+    arguments, _, gradients = value_and_gradients(kind, built, Y)
+    for i, gradient in enumerate(gradients):
+        for j in range(2):
+            # Rows are independent, so all of a column may move at once.
+            step = np.zeros((2, 1, 2))
+            step[i, 0, j] = 1e-5
+            above, below = (
+                kind(built, X, *(a + sign * s for a, s in zip(arguments, step)), Y)
+                for sign in (1.0, -1.0)
+            )
+            np.testing.assert_allclose(gradient[:, j], (above - below) / 2e-5, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("likelihood", ["Gaussian", "StudentT"])
+@pytest.mark.parametrize("kind", [gvi.losses.BetaLoss, gvi.losses.GammaLoss])
+def test_outliers_lose_their_pull(kind, likelihood: str) -> None:
+    residuals = np.array([[1.0], [10.0], [100.0], [1000.0]])
+
+    def pull(loss: gvi.losses.Loss) -> np.ndarray:
+        f_mean = tf.zeros_like(residuals)
+        with tf.GradientTape() as tape:
+            tape.watch(f_mean)
+            value = loss(
+                LIKELIHOODS[likelihood].build(),
+                np.ones((4, 1)),
+                f_mean,
+                np.full((4, 1), 0.1),
+                residuals,
+            )
+        return -tape.gradient(value, f_mean).numpy()[:, 0]
+
+    robust = pull(kind(1.5))
+    assert robust[0] > 0.1
+    assert np.all(np.diff(robust) <= 0.0)
+    assert 0.0 <= robust[-1] < 1e-6
+    if likelihood == "Gaussian":
+        np.testing.assert_allclose(pull(gvi.losses.LogLoss()), residuals[:, 0] / 0.4)
+
+
+@pytest.mark.parametrize("kind", [gvi.losses.BetaLoss, gvi.losses.GammaLoss])
+def test_expectation_that_diverges_is_infinite_and_not_nan(kind) -> None:
+    """E N(y; f, s)^c diverges for s + c v ≤ 0: rows one (beyond) and two (on the border)."""
+    f_variance = np.array([[0.9, 0.1], [0.8, 0.1], [0.7, 0.1]])
+    Y = np.array([[0.0, 50.0], [0.0, 0.0], [0.0, 0.0]])
+    value = kind(0.5)(gpflow.likelihoods.Gaussian(0.4), X, np.zeros((3, 2)), f_variance, Y)
+    np.testing.assert_array_equal(np.isposinf(value), [True, True, False])
+    assert np.isfinite(value[2])
+
+
+class Laplace(gpflow.likelihoods.ScalarLikelihood):
+    """A likelihood of a user's own: p(y|f) = ½ exp(-|y - f|)."""
+
+    def _scalar_log_prob(self, X, F, Y):
+        return -tf.abs(Y - F) - np.log(2.0)
+
+    _conditional_mean = _conditional_variance = None
+
+
+@pytest.mark.parametrize("kind", [gvi.losses.BetaLoss, gvi.losses.GammaLoss])
+def test_likelihood_without_a_known_integral_is_refused(kind) -> None:
+    f = tf.zeros([3, 3], dtype=tf.float64)
+    labels = np.zeros((3, 1))
+    with pytest.raises(TypeError, match="likelihood is MultiClass; .*Use LogLoss"):
+        kind()(gpflow.likelihoods.MultiClass(3), X, f, f + 1.0, labels)
+    with pytest.raises(TypeError, match="likelihood is Poisson; .*log_power_integral.register"):
+        kind()(gpflow.likelihoods.Poisson(), X, f[:, :1], f[:, :1] + 1.0, labels)
+
+
+def test_likelihood_of_ones_own_is_registered() -> None:
+    @log_power_integral.register
+    def _(likelihood: Laplace, X, F, power):
+        return tf.zeros_like(F) + (1.0 - power) * np.log(2.0) - np.log(power)
+
+    case = Likelihood(
+        lambda: Laplace(quadrature=NDiagGHQuadrature(1, 80)),
+        lambda y, f, _: stats.laplace.logpdf(y, f),
+    )
+    value = gvi.losses.BetaLoss(1.3)(case.build(), X, *marginals(1), observations(1, False))
+    # A density with a kink converges slowly under any quadrature.
+    np.testing.assert_allclose(value, reference("Beta(1.3)", case, 1), rtol=5e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("kind", [gvi.losses.BetaLoss, gvi.losses.GammaLoss])
+def test_order_must_be_positive_and_finite(kind, value: float) -> None:
+    name = kind.__name__.removesuffix("Loss").lower()
+    with pytest.raises(ValueError, match=f"{name} is {value}; it must be positive and finite"):
+        kind(value)
