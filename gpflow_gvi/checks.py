@@ -35,12 +35,13 @@ def number_of_data(num_data: Any) -> None:
     positive("num_data", num_data)
 
 
-def data(X: Any, Y: Any) -> RegressionData:
+def data(X: Any, Y: Any, *, names: tuple[str, str] = ("X", "Y")) -> RegressionData:
     """Return X and Y as tensors after looking for what would spoil a fit."""
-    X, Y = _floats("X", X), _floats("Y", Y)
+    X, Y = _floats(names[0], X), _floats(names[1], Y)
     if X.shape[0] != Y.shape[0]:
         raise ValueError(
-            f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must be the same in number."
+            f"{names[0]} has {X.shape[0]} rows and {names[1]} has {Y.shape[0]}; they must be the "
+            "same in number."
         )
     return X, Y
 

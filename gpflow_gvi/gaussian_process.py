@@ -111,11 +111,6 @@ class GaussianProcess(Module):
             return at_X.mean, outputs.joint_variance(self.kernel, at_X.X, at_X.num_outputs)
         return at_X.mean, at_X.covariance if full_cov else at_X.variance
 
-    @check_shapes(
-        "Z: [M, D...]",
-        "U: [M, J]",
-        "noise_variance: [broadcast J]",
-    )
     def condition(
         self, Z: TensorType, U: TensorType, noise_variance: TensorType
     ) -> GaussianProcess:
@@ -128,12 +123,17 @@ class GaussianProcess(Module):
         :param U: the observations, [M, J].
         :param noise_variance: σ², one for all outputs or [J]; zero for exact values.
         """
-        Z, U = checks.data(Z, U)
+        Z, U = checks.data(Z, U, names=("Z", "U"))
         checks.positive("noise_variance", noise_variance, or_zero=True)
         J = outputs.num_outputs(self.kernel)
         if J not in (1, U.shape[-1]):
             raise ValueError(f"U has {U.shape[-1]} columns, but the kernel has {J} outputs.")
         noise_variance = tf.convert_to_tensor(noise_variance, dtype=default_float())
+        if tuple(noise_variance.shape) not in ((), (1,), (U.shape[-1],)):
+            raise ValueError(
+                f"noise_variance has shape {tuple(noise_variance.shape)}; give one number, or one "
+                f"for each of the {U.shape[-1]} columns of U."
+            )
         observations = Observations(self.mean_function, self.kernel, Z, U, noise_variance)
         kernel: Kernel
         if outputs.correlated(self.kernel):

@@ -89,12 +89,12 @@ def _escalating_cholesky(
     def attempt(
         step: tf.Tensor, added: tf.Tensor, factor: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        added = tf.where(failed(factor), step * scale, added)
+        added = tf.where(failed(factor), tf.minimum(step, MAXIMAL_JITTER) * scale, added)
         return 10.0 * step, added, tf.linalg.cholesky(add_to_diagonal(K, added))
 
     first = epsilon(K.dtype) * tf.cast(tf.shape(K)[-1], K.dtype)
     _, added, factor = tf.while_loop(
-        lambda step, _, factor: tf.reduce_any(failed(factor)) & (step <= MAXIMAL_JITTER),
+        lambda step, _, factor: tf.reduce_any(failed(factor)) & (step < 10.0 * MAXIMAL_JITTER),
         attempt,
         (first, tf.zeros_like(scale), tf.linalg.cholesky(K)),
     )
