@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--output", type=Path, default=Path("demo.png"), help="where the picture goes"
     )
     demo.add_argument("--seed", type=int, default=0, help="seed of data and network")
-    demo.add_argument("--iterations", type=int, default=500, help="at most so many per model")
+    demo.add_argument("--iterations", type=int, default=1000, help="at most so many per model")
     options = parser.parse_args(arguments)
 
     start = time.perf_counter()

@@ -163,7 +163,7 @@ def draw(models: dict[str, Any], curve: Curve, path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def run(picture: Path, *, seed: int = 0, iterations: int = 500) -> str:
+def run(picture: Path, *, seed: int = 0, iterations: int = 1000) -> str:
     """Fit the models, write the picture, and return the table."""
     rng = np.random.default_rng(seed)
     curve = make_curve(rng)
