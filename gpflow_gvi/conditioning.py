@@ -174,4 +174,4 @@ class CorrelatedConditionalCovariance(MultioutputKernel):
 
 def _floored(variance: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
     relative = linalg.epsilon(variance.dtype)
-    return linalg.floor(variance, base, relative=relative, name="the conditioned process")
+    return linalg.floor(variance, base, relative=relative)

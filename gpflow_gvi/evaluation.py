@@ -32,15 +32,19 @@ class Notice(NamedTuple):
 
     message: str
     amount: tf.Tensor
+    urgent: bool = False
+    """Whether to log it from within a graph if there is no other way, at the price of XLA."""
 
 
 class Evaluation:
     """A block of code in which `@once` functions are evaluated once.
 
     :param given: values that are known beforehand, by the keys of an earlier evaluation's `memo`.
+    :param collect: leave notices in `notices` even where their amounts are known.
     """
 
-    def __init__(self, given: Mapping[Key, Any] | None = None) -> None:
+    def __init__(self, given: Mapping[Key, Any] | None = None, *, collect: bool = False) -> None:
+        self.collect = collect
         self.given: dict[Key, Any] = dict(given or {})
         self.memo: dict[Key, Any] = {}
         self.notices: list[Notice] = []
@@ -59,16 +63,19 @@ class Evaluation:
     ) -> None:
         _current.reset(self._token)
 
-    def recall(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Return `function(*args)`, computed at most once in each graph of this evaluation."""
-        key: Key = (function, *map(id, args))
+    def recall(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Return the function's value, computed at most once in each graph of this evaluation."""
+        named = ((name, id(value)) for name, value in sorted(kwargs.items()))
+        key: Key = (function, *map(id, args), *named)
         if key in self.given:
             return self.given[key]
         # A tensor of an inner graph (a loop, a branch) must not leak into the outer one.
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         if (graph, key) not in self.memo:
-            self._alive.append(args)
-            self.memo[graph, key] = function(*args)
+            self._alive.append((args, kwargs))
+            self.memo[graph, key] = function(*args, **kwargs)
         return self.memo[graph, key]
 
 
@@ -85,7 +92,7 @@ def once(function: Callable[_P, _T]) -> Callable[_P, _T]:
         current = _current.get()
         if current is None:
             return function(*args, **kwargs)
-        value: _T = current.recall(function, args)
+        value: _T = current.recall(function, args, kwargs)
         return value
 
     return wrapper
@@ -99,19 +106,19 @@ def prepare(module: tf.Module) -> None:
             own()
 
 
-def notice(message: str, amount: tf.Tensor) -> None:
+def notice(message: str, amount: tf.Tensor, *, urgent: bool = False) -> None:
     """Tell the user `message`, with `amount` in place of `{}`, if the amount is positive.
 
     Told at once where values are known. In a graph the notice is left with the evaluation, whose
     owner (the training closure) tells it after the step: an operation that logs from within the
     graph could be compiled by XLA as little as it could be exported.
     """
-    if tf.executing_eagerly():
-        tell(Notice(message, amount))
-        return
+    note = Notice(message, amount, urgent)
     current = _current.get()
-    if current is not None:
-        current.notices.append(Notice(message, amount))
+    if current is not None and (current.collect or not tf.executing_eagerly()):
+        current.notices.append(note)
+    elif tf.executing_eagerly():
+        tell(note)
 
 
 def tell(note: Notice) -> bool:

@@ -153,7 +153,7 @@ def fidelity(K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
     It is the part of the 2-Wasserstein distance between Gaussians that is not a trace (Dowson and
     Landau 1982). Either matrix may be rank-deficient.
     """
-    return _fidelity(K, R)
+    return _fidelity(tf.convert_to_tensor(K), tf.convert_to_tensor(R))
 
 
 @tf.custom_gradient
@@ -166,7 +166,8 @@ def _fidelity(K: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tensor, Callable[..., tupl
     is lost in rounding.
     """
     rounding = epsilon(K.dtype) * tf.cast(tf.shape(K)[-1], K.dtype)
-    # A Gram matrix of many points is singular to working precision; F changes by less than that.
+    # A Gram matrix of many points is singular to working precision. Adding εI to K raises F by at
+    # most √ε tr √R, which for such an ε is below the rounding of the eigenvalues under the roots.
     padded = add_to_diagonal(K, 10.0 * rounding * _scale(K))
     L = cholesky(padded, name="the covariance of P at the batch")
     inner = tf.matmul(L, tf.matmul(R, L), transpose_a=True)
@@ -188,17 +189,34 @@ def _fidelity(K: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tensor, Callable[..., tupl
 
 
 @check_shapes(
+    "value: [any...]",
+    "return: [any...]",
+)
+def not_negative(value: tf.Tensor) -> tf.Tensor:
+    """Cut off the rounding below zero of a quantity that is not negative.
+
+    The gradient passes: it has its digits where the value, near its minimum, has lost them.
+    """
+    return value + tf.stop_gradient(tf.nn.relu(-value))
+
+
+@check_shapes(
     "variance: [any...]",
     "reference: [broadcast any...]",
     "return: [any...]",
 )
-def floor(variance: tf.Tensor, reference: tf.Tensor, *, relative: float, name: str) -> tf.Tensor:
+def floor(
+    variance: tf.Tensor, reference: tf.Tensor, *, relative: float, suspect: str = ""
+) -> tf.Tensor:
     """Return the variance, no smaller than `relative` times the reference variance.
 
-    A difference of positive numbers can round below zero; that is mended without a word. What lies
-    clearly below zero is not rounding, and the user is told how many entries it concerns.
+    A difference of positive numbers can round below zero; that is mended without a word. A
+    covariance that can be truly negative gives its name as `suspect`, and the user is told how many
+    entries lay clearly below zero.
     """
-    tolerance = tf.cast(tf.sqrt(epsilon(variance.dtype)), variance.dtype)
-    count = tf.reduce_sum(tf.cast(variance < -tolerance * reference, tf.int32))
-    notice(f"{{}} marginal variances of {name} were negative and were raised to a floor.", count)
+    if suspect:
+        tolerance = tf.cast(tf.sqrt(epsilon(variance.dtype)), variance.dtype)
+        count = tf.reduce_sum(tf.cast(variance < -tolerance * reference, tf.int32))
+        message = f"{{}} marginal variances of {suspect} were negative and were raised to a floor."
+        notice(message, count, urgent=True)
     return tf.maximum(variance, tf.cast(relative, variance.dtype) * reference)

@@ -15,7 +15,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from . import linalg, projection
-from .evaluation import prepare
+from .evaluation import once, prepare
 
 
 class Inducing(MeanFunction):
@@ -111,6 +111,7 @@ class Inducing(MeanFunction):
         shift = tf.matmul(A, self.whitened_mu(), transpose_a=True)[..., 0]  # [J, N]
         return self.mean_function(X) + tf.linalg.matrix_transpose(shift)
 
+    @once
     def whitened_mu(self) -> tf.Tensor:
         """Return L⁻¹(μ - m_P(Z)): [J, M, 1]."""
         q_mu = tf.linalg.matrix_transpose(self.q_mu)[..., None]
@@ -121,6 +122,7 @@ class Inducing(MeanFunction):
         )
 
     def prepare(self) -> None:
-        """Factorise K_ZZ, for a posterior to keep."""
+        """Factorise K_ZZ and settle q_mu, for a posterior to keep."""
         prepare(self.mean_function)
+        self.whitened_mu()
         projection.cholesky(self.kernel, self.inducing_variable)

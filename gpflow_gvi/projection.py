@@ -71,8 +71,13 @@ def num_outputs(
 @once
 def cholesky(kernel: Kernel, inducing_variable: InducingVariables) -> tf.Tensor:
     """Return the lower factor L of K_ZZ: [J, M, M]."""
-    pair = _dispatchable(kernel, inducing_variable)
-    Kzz = gpflow_covariances.Kuu(pair[1], pair[0], jitter=default_jitter())
+    if _unknown_to_gpflow(kernel):
+        points = _points_of_outputs(kernel, inducing_variable)
+        Kzz = _each_output([outputs.covariance(kernel, Z) for Z in points])
+        Kzz = linalg.add_to_diagonal(Kzz, default_jitter())
+    else:
+        pair = _dispatchable(kernel, inducing_variable)
+        Kzz = gpflow_covariances.Kuu(pair[1], pair[0], jitter=default_jitter())
     return linalg.cholesky(_outputs_first(Kzz), name="K_ZZ")
 
 
@@ -81,6 +86,9 @@ def cross_covariance(
     kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
 ) -> tf.Tensor:
     """Return K_ZX: [J, M, N]."""
+    if _unknown_to_gpflow(kernel):
+        points = _points_of_outputs(kernel, inducing_variable)
+        return _each_output([outputs.covariance(kernel, Z, X) for Z in points])
     pair = _dispatchable(kernel, inducing_variable)
     return _outputs_first(gpflow_covariances.Kuf(pair[1], pair[0], X))
 
@@ -126,6 +134,29 @@ def _dispatchable(
     elif separate:
         kernel = SharedIndependent(kernel, len(inducing_variable.inducing_variables))
     return kernel, inducing_variable
+
+
+def _unknown_to_gpflow(kernel: Kernel) -> bool:
+    """Return whether a kernel has several outputs in a way that `Kuu` and `Kuf` do not know."""
+    return outputs.num_outputs(kernel) > 1 and not isinstance(kernel, MultioutputKernel)
+
+
+def _points_of_outputs(kernel: Kernel, inducing_variable: InducingVariables) -> list[tf.Tensor]:
+    """Return the inducing points: one set for all outputs, or one for each."""
+    parts = getattr(inducing_variable, "inducing_variables", (inducing_variable,))
+    if not all(type(part) is InducingPoints for part in parts):
+        raise TypeError(
+            f"{type(kernel).__name__} with several outputs takes InducingPoints, but "
+            f"inducing_variable is {inducing_variable!r}."
+        )
+    return [tf.convert_to_tensor(part.Z) for part in parts]
+
+
+def _each_output(covariances: list[tf.Tensor]) -> tf.Tensor:
+    """Return output j of the j-th covariance, or all outputs of the only one."""
+    if len(covariances) == 1:
+        return covariances[0]
+    return tf.stack([covariance[j] for j, covariance in enumerate(covariances)])
 
 
 def _outputs_first(matrix: tf.Tensor) -> tf.Tensor:

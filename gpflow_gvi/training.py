@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from .errors import NonFiniteLossError
 from .evaluation import Evaluation, Notice, logger
-
-Told = dict[str, int]
 
 
 class LossTerms(NamedTuple):
@@ -39,8 +37,7 @@ def require_finite(
     if not tf.executing_eagerly():
         words = f"The training loss is not finite. {consequence} {what[0]} and {what[1]} are"
         good = tf.math.is_finite(total)
-        with tf.control_dependencies([tf.debugging.Assert(good, [words, *terms])]):
-            return tf.identity(total)
+        return _behind(tf.debugging.Assert(good, [words, *terms]), total)
     if math.isfinite(total):
         return total
     bad = [
@@ -54,6 +51,21 @@ def require_finite(
         f"{consequence} A smaller learning rate, a larger noise variance or fewer inducing points "
         "often help; a Rényi divergence with α > 1 is infinite where Q is too wide."
     )
+
+
+def _behind(operation: tf.Operation, total: tf.Tensor) -> tf.Tensor:
+    """Return the total, so that neither it nor its gradient exists before the operation is done."""
+
+    @tf.custom_gradient
+    def gate(value: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            with tf.control_dependencies([operation]):
+                return tf.identity(upstream)
+
+        with tf.control_dependencies([operation]):
+            return tf.identity(value), gradient
+
+    return gate(total)
 
 
 class LastGood:
@@ -72,8 +84,11 @@ class LastGood:
                 tf.Variable(variable, trainable=False) for variable in self.variables
             )
 
-    def keep_if(self, good: tf.Tensor) -> tf.Operation:
-        """Keep the variables as they are if `good`, and otherwise bring back what was kept."""
+    def keep_if(self, good: tf.Tensor) -> tf.Tensor:
+        """Keep the variables as they are if `good`, and otherwise bring back what was kept.
+
+        Return `good`, for others to wait for.
+        """
 
         def keep() -> tf.Tensor:
             for copy, variable in zip(self.copies, self.variables, strict=True):
@@ -109,35 +124,44 @@ class GuardedStep:
         self.evaluate = evaluate
         self.names = names
         self.last_good = LastGood(variables)
-        self.told: Told = {}
-        self._messages: list[str] = []
+        self.told: dict[str, int] = {}
+        self._notices: list[Notice] = []
 
-    def run(
-        self, X: tf.Tensor, Y: tf.Tensor
-    ) -> tuple[tf.Tensor, LossTerms, tf.Tensor, list[tf.Tensor]]:
-        """Return the loss, its terms, whether it is finite, and the amounts of the notices."""
-        with Evaluation() as evaluation:
+    def run(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms, list[tf.Tensor]]:
+        """Return the loss, its terms, and the amounts of the notices."""
+        with Evaluation(collect=True) as evaluation:
             total, terms = self.evaluate(X, Y)
-        good = tf.math.is_finite(total)
-        self.last_good.keep_if(good)
-        self._messages = [note.message for note in evaluation.notices]
-        return total, terms, good, [note.amount for note in evaluation.notices]
+        good = self.last_good.keep_if(tf.math.is_finite(total))
+        with tf.control_dependencies([good]):
+            total = tf.identity(total)
+        self._notices = [note._replace(amount=None) for note in evaluation.notices]
+        return total, terms, [note.amount for note in evaluation.notices]
 
-    def conclude(
-        self, total: tf.Tensor, terms: LossTerms, good: tf.Tensor, amounts: list[tf.Tensor]
-    ) -> tf.Tensor:
+    def conclude(self, total: tf.Tensor, terms: LossTerms, amounts: list[tf.Tensor]) -> tf.Tensor:
         """Tell what there is to tell about a step that was run, and return its loss."""
         total = require_finite(total, terms, self.names, consequence=RESTORED)
-        if tf.executing_eagerly():
-            for message, amount in zip(self._messages, amounts, strict=True):
-                self._tell_sometimes(Notice(message, amount))
+        notices = [
+            note._replace(amount=amount)
+            for note, amount in zip(self._notices, amounts, strict=True)
+        ]
+        for note in notices:
+            if tf.executing_eagerly():
+                self._tell_sometimes(note.message, float(note.amount))
+            elif note.urgent:
+                self._tell_from_graph(note)
         return total
 
-    def _tell_sometimes(self, note: Notice) -> None:
+    def _tell_from_graph(self, note: Notice) -> None:
+        def log(amount: np.ndarray[Any, Any]) -> None:
+            self._tell_sometimes(note.message, float(amount))
+
+        tf.numpy_function(log, [tf.cast(note.amount, tf.float64)], [])
+
+    def _tell_sometimes(self, message: str, amount: float) -> None:
         """Log a notice the 1st, 10th, 100th ... time that it is due: steps are many."""
-        if float(note.amount) <= 0.0:
+        if amount <= 0.0:
             return
-        count = self.told[note.message] = self.told.get(note.message, 0) + 1
+        count = self.told[message] = self.told.get(message, 0) + 1
         if 10 ** round(math.log10(count)) == count:
-            text = note.message.format(f"{float(note.amount):.3g}")
-            logger.log(logging.WARNING, "%s (step %d with this)", text, count)
+            text = message.format(f"{amount:.3g}")
+            logger.warning("%s (step %d with this)", text, count)

@@ -73,9 +73,6 @@ class SparseCovariance(Covariance):
 
     inducing_variable: InducingVariables
 
-    relative_floor: float | None = None
-    """No marginal variance is smaller than this part of b's; None stands for rounding."""
-
     @property
     @abc.abstractmethod
     def base_kernels(self) -> tuple[Kernel, ...]:
@@ -123,8 +120,8 @@ class SparseCovariance(Covariance):
         return tf.broadcast_to(covariance, [self.num_outputs, shape[1], shape[2]])
 
     def _floored(self, variance: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
-        relative = self.relative_floor or linalg.epsilon(variance.dtype)
-        return linalg.floor(variance, base, relative=relative, name=type(self).__name__)
+        """Mend what has rounded below zero."""
+        return linalg.floor(variance, base, relative=linalg.epsilon(variance.dtype))
 
 
 def _squares(factor: tf.Tensor) -> tf.Tensor:

@@ -15,7 +15,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.utilities import set_trainable
 
-from .. import outputs, projection
+from .. import linalg, outputs, projection
 from .base import SparseCovariance
 
 
@@ -98,9 +98,12 @@ class FixedSparsePosterior(_OnOwnKernel):
             set_trainable(self.inducing_variable, False)
         L = projection.cholesky(kernel, self.inducing_variable)
         self.frozen_cholesky = Parameter(L, trainable=False)  # [J, M, M]
-        self.relative_floor = default_jitter()
 
     def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Return L⁻¹ r_0(Z, X), with L the frozen factor of k(Z, Z), and nothing."""
         cross = projection.cross_covariance(self.base_kernel, self.inducing_variable, X)
         return tf.linalg.triangular_solve(self.frozen_cholesky, cross), None
+
+    def _floored(self, variance: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
+        name = type(self).__name__
+        return linalg.floor(variance, base, relative=default_jitter(), suspect=name)

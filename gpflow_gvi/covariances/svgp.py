@@ -75,6 +75,11 @@ class SVGPCovariance(_OnRegulariser):
     def whitened_sqrt(self) -> tf.Tensor:
         """Return a triangular T with T Tᵀ = Lᵀ Σ L, the covariance of L⁻¹u under Q: [J, M, M]."""
 
+    def prepare(self) -> None:
+        """Factorise K_ZZ and settle Σ."""
+        super().prepare()
+        self.whitened_sqrt()
+
 
 class CholeskySVGP(SVGPCovariance):
     """r = k - Q_Z + K_xZ Σ K_Zx' with any positive definite Σ; the covariance of GPflow's SVGP.
@@ -208,11 +213,13 @@ class DiagonalSVGP(SVGPCovariance):
         Kzx = projection.cross_covariance(self.kernel, self.inducing_variable, X)
         return self.removed(X), self._root() * Kzx
 
+    @once
     def whitened_sqrt(self) -> tf.Tensor:
         """Return Lᵀ √v, which is upper triangular: [J, M, M]."""
         L = projection.cholesky(self.kernel, self.inducing_variable)
         return tf.linalg.matrix_transpose(self._root() * L)
 
+    @once
     def _root(self) -> tf.Tensor:
         return tf.sqrt(tf.linalg.matrix_transpose(self.v))[..., None]  # [J, M, 1]
 

@@ -102,8 +102,7 @@ class RegularisedKL(Divergence):
         spread = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(root_p, root_q)), (-2, -1))
         shift = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(root_p, delta)), (-2, -1))
         logs = 2.0 * (_sum_log_diagonal(root_p) - _sum_log_diagonal(root_q))
-        divergence = tf.reduce_sum(0.5 * (spread + shift - B + logs)) / B
-        return tf.maximum(divergence, tf.zeros_like(divergence))  # no rounding below zero
+        return linalg.not_negative(tf.reduce_sum(0.5 * (spread + shift - B + logs)) / B)
 
 
 def _sum_log_diagonal(factor: tf.Tensor) -> tf.Tensor:
@@ -119,9 +118,11 @@ def _same_points(first: InducingVariables, second: InducingVariables) -> bool:
 
 
 def _same_kernel(first: Kernel, second: Kernel, inducing_variable: InducingVariables) -> bool:
-    """Return whether two kernels are one, or agree on the inducing variable."""
+    """Return whether two kernels are one, or of equal parameters and equal at the points."""
     if first is second:
         return True
+    if not _same_values(first, second):
+        return False
     with tf.init_scope():
         ours, theirs = (projection.cholesky(k, inducing_variable) for k in (first, second))
     return ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=1e-12)

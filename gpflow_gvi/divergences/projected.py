@@ -15,7 +15,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_float
 
-from .. import checks
+from .. import checks, linalg
 from ..gaussian_process import GaussianVector
 from .base import Divergence
 
@@ -69,7 +69,7 @@ class ProjectedRenyi(ProjectedDivergence):
         excess = tf.where(finite, excess, tf.zeros_like(excess))
         stretch = tf.math.log1p(excess) / c if c else (q - p) / p
         shift = self.alpha * tf.square(delta) / (p * (1.0 + excess))
-        value = _not_negative(0.5 * (tf.math.log(p) - tf.math.log(q) + stretch + shift))
+        value = linalg.not_negative(0.5 * (tf.math.log(p) - tf.math.log(q) + stretch + shift))
         return tf.where(finite, value, tf.constant(float("inf"), dtype=value.dtype))
 
 
@@ -78,7 +78,7 @@ class ProjectedKL(ProjectedDivergence):
 
     def _between(self, delta: tf.Tensor, q: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
         logs = tf.math.log(p) - tf.math.log(q)
-        return _not_negative(0.5 * ((q - p) / p + tf.square(delta) / p + logs))
+        return linalg.not_negative(0.5 * ((q - p) / p + tf.square(delta) / p + logs))
 
 
 class ProjectedReverseKL(ProjectedDivergence):
@@ -130,8 +130,3 @@ def _as_floats(value: Any) -> tf.Tensor:
     if isinstance(value, float | int):
         return tf.constant(value, dtype=default_float())
     return tf.convert_to_tensor(value)
-
-
-def _not_negative(value: tf.Tensor) -> tf.Tensor:
-    """Cut off the rounding below zero of a difference that is not negative."""
-    return tf.maximum(value, tf.zeros([], dtype=value.dtype))

@@ -37,8 +37,8 @@ class Exact(CovarianceDistance):
         """Return tr K + tr R - 2 F: [J]."""
         J = max(q.num_outputs, p.num_outputs)
         K, R = (_for_outputs(vector.covariance, J) for vector in (p, q))
-        distance = tf.linalg.trace(K) + tf.linalg.trace(R) - 2.0 * linalg.fidelity(K, R)
-        return tf.maximum(distance, tf.zeros([], dtype=distance.dtype))
+        traces = tf.linalg.trace(K) + tf.linalg.trace(R)
+        return linalg.not_negative(traces - 2.0 * linalg.fidelity(K, R))
 
 
 class Marginal(CovarianceDistance):

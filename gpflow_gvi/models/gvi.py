@@ -97,21 +97,24 @@ class GVI(SVGP):
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """The variables of Q and of the likelihood; those of P are frozen."""
-        return self._without_regulariser(super().trainable_variables)
+        return self._not_of_regulariser(
+            (*self.variational.trainable_variables, *self.likelihood.trainable_variables), id
+        )
 
     @property
     def trainable_parameters(self) -> tuple[Parameter, ...]:
         """The parameters of Q and of the likelihood; those of P are frozen."""
-        trained = {id(variable) for variable in self.trainable_variables}
-        return tuple(
-            parameter
-            for parameter in super().trainable_parameters
-            if id(parameter.unconstrained_variable) in trained
+        return self._not_of_regulariser(
+            (*self.variational.trainable_parameters, *self.likelihood.trainable_parameters),
+            lambda parameter: id(parameter.unconstrained_variable),
         )
 
-    def _without_regulariser(self, variables: tuple[tf.Variable, ...]) -> tuple[tf.Variable, ...]:
+    def _not_of_regulariser(
+        self, parts: tuple[Any, ...], identity: Callable[[Any], int]
+    ) -> tuple[Any, ...]:
         frozen = {id(variable) for variable in self.regulariser.variables}
-        return tuple(variable for variable in variables if id(variable) not in frozen)
+        distinct = {identity(part): part for part in parts}
+        return tuple(part for key, part in distinct.items() if key not in frozen)
 
     # The objective.
 
@@ -174,9 +177,10 @@ class GVI(SVGP):
 
     def elbo(self, data: RegressionData) -> tf.Tensor:
         """Return the evidence lower bound, which is minus the objective if that is one at all."""
-        weight = self.divergence_weight
+        with tf.init_scope():  # the weight may be a variable
+            weight = float(tf.convert_to_tensor(self.divergence_weight))
         is_bound = type(self.loss) is LogLoss and type(self.divergence) is InducingKL
-        if not is_bound or (not isinstance(weight, tf.Variable) and float(weight) != 1.0):
+        if not is_bound or weight != 1.0:
             raise NoEvidenceBoundError(
                 f"There is no evidence lower bound with the loss {self._term_names[0]}, the "
                 f"divergence {self._term_names[1]} and divergence_weight {weight}: minus the "
