@@ -1,4 +1,4 @@
-"""An inter-domain inducing variable that GPflow does not know: steps of a function on the circle."""
+"""An inter-domain inducing variable that GPflow does not know: steps on the circle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naive oracles in NumPy and SciPy, written from definitions and not from the package's formulas."""
+"""Naive oracles in NumPy and SciPy, written from definitions, independent of the package."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from gpflow.inducing_variables import (
     SharedIndependentInducingVariables,
 )
 
-from gpflow_gvi import projection
+import gpflow_gvi as gvi
+from gpflow_gvi import outputs, projection
 from tests import catalogue
 from tests.features import CircleArcCosine, Heaviside
 
@@ -76,6 +77,30 @@ def test_projections_of_each_output(kind, inducing, rng):
         nystrom = Kzx.T @ np.linalg.solve(Kzz, Kzx)
         np.testing.assert_allclose(A[j0].numpy().T @ A[j0].numpy(), nystrom, atol=1e-8)
     assert len(L) == (J if "separate" in (kind, inducing) else 1)
+
+
+def composed() -> dict[str, gpflow.kernels.Kernel]:
+    """Kernels of J independent outputs that are not GPflow's own multi-output classes."""
+    separate, matern = catalogue.kernels(J)["separate"], gpflow.kernels.Matern32()
+    prior = gvi.GaussianProcess(gpflow.functions.Zero(), separate)
+    seen = np.array([[0.3, -0.2], [1.0, 0.5]])
+    return {
+        "sum": separate + matern,
+        "product": separate * gpflow.kernels.SharedIndependent(matern, J),
+        "conditioned": prior.condition(seen, np.zeros((2, J)), 0.1).kernel,
+        "tempered": gvi.covariances.Tempered(separate, np.array([0.5, 1.0, 2.0])),
+    }
+
+
+@pytest.mark.parametrize("kind", ["sum", "product", "conditioned", "tempered"])
+def test_projections_of_kernels_composed_of_independent_outputs(kind, rng):
+    """The regulariser may be conditioned, and Q's own kernel composed: each is a kernel."""
+    kernel, Z, X = composed()[kind], rng.normal(size=(M, 2)), rng.normal(size=(5, 2))
+    grams = outputs.covariance(kernel, Z).numpy() + JITTER * np.eye(M)
+    found = projection.cross_covariance(kernel, InducingPoints(Z), X)
+    np.testing.assert_allclose(found, outputs.covariance(kernel, Z, X), atol=1e-12)
+    L = projection.cholesky(kernel, InducingPoints(Z))
+    np.testing.assert_allclose(L, np.linalg.cholesky(grams), atol=1e-9)
 
 
 def test_optimal_precision_inverts_the_titsias_optimum(rng):

@@ -1,0 +1,212 @@
+"""The Bayesian special case is GPflow's own model: SVGP, and SGPR at the optimum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.keras import tf_keras
+
+import gpflow_gvi as gvi
+
+from .. import catalogue
+
+N, M = 20, 5
+_RNG = np.random.default_rng(17)
+X = _RNG.normal(size=(N, 2))
+Y = np.sin(X @ [[1.0, 0.5, -1.0], [1.0, -0.7, 0.3]]) + 0.1 * _RNG.normal(size=(N, 3))
+Z = X[:M] + 0.05
+XNEW = _RNG.normal(size=(4, 2))
+
+LIKELIHOODS = {
+    "Gaussian": lambda: gpflow.likelihoods.Gaussian(0.1),
+    "Bernoulli": gpflow.likelihoods.Bernoulli,
+    "StudentT": gpflow.likelihoods.StudentT,
+}
+
+
+def data(likelihood: str, J: int) -> tuple[np.ndarray, np.ndarray]:
+    return X, (Y[:, :J] > 0.0) * 1.0 if likelihood == "Bernoulli" else Y[:, :J]
+
+
+def pair(
+    likelihood: str = "Gaussian",
+    J: int = 1,
+    sharing: str = "single",
+    whiten: bool = True,
+    num_data: int = N,
+) -> tuple[gvi.models.GVI, gpflow.models.SVGP]:
+    """Return our model and GPflow's, apart from one another but with the same values."""
+
+    def common() -> tuple[Any, ...]:
+        mean = gpflow.functions.Linear(A=[[0.3], [-0.2]], b=[0.5])
+        return mean, catalogue.kernels(J)[sharing], catalogue.inducing_points(Z)
+
+    rng = np.random.default_rng(4)
+    q = {
+        "q_mu": rng.normal(size=(M, J)),
+        "q_sqrt": np.tril(0.3 * rng.normal(size=(J, M, M))) + np.eye(M),
+    }
+    mean, k, inducing_variable = common()
+    P = gvi.GaussianProcess(mean, k)
+    Q = gvi.GaussianProcess(
+        gvi.mean_functions.Inducing(
+            k, inducing_variable, mean_function=mean, q_mu=q["q_mu"], whiten=whiten
+        ),
+        gvi.covariances.CholeskySVGP(k, inducing_variable, q_sqrt=q["q_sqrt"], whiten=whiten),
+    )
+    ours = gvi.models.GVI(
+        P, Q, LIKELIHOODS[likelihood](), gvi.divergences.InducingKL(), num_data=num_data
+    )
+    mean, k, inducing_variable = common()
+    if sharing != "single":
+        shared = gpflow.inducing_variables.SharedIndependentInducingVariables
+        inducing_variable = shared(inducing_variable)
+    theirs = gpflow.models.SVGP(
+        k,
+        LIKELIHOODS[likelihood](),
+        inducing_variable,
+        mean_function=mean,
+        num_latent_gps=J,
+        whiten=whiten,
+        num_data=num_data,
+        **q,
+    )
+    # P is frozen in ours.
+    gpflow.set_trainable(theirs.kernel, False)
+    gpflow.set_trainable(theirs.mean_function, False)
+    return ours, theirs
+
+
+MARGINAL = ((False, False),)
+ALL_SHAPES = (*MARGINAL, (True, False), (False, True), (True, True))
+"""The values of full_cov and full_output_cov."""
+
+
+def assert_same_predictions(ours: Any, theirs: Any, rtol: float, shapes: Any = MARGINAL) -> None:
+    for flags in shapes:
+        for our, their in zip(
+            ours.predict_f(XNEW, *flags), theirs.predict_f(XNEW, *flags), strict=True
+        ):
+            assert our.shape == their.shape
+            np.testing.assert_allclose(our, their, rtol=rtol, atol=rtol)
+    for our, their in zip(ours.predict_y(XNEW), theirs.predict_y(XNEW), strict=True):
+        np.testing.assert_allclose(our, their, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
+@pytest.mark.parametrize(
+    ("J", "sharing"), [(1, "single"), *((3, sharing) for sharing in catalogue.kernels(3))]
+)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_svgp(likelihood: str, J: int, sharing: str, whiten: bool) -> None:
+    ours, theirs = pair(likelihood, J, sharing, whiten, num_data=3 * N)
+    X, Y = data(likelihood, J)
+    for rows in (slice(None), slice(7)):  # all there are, and a minibatch
+        batch = X[rows], Y[rows]
+        elbo = theirs.elbo(batch)
+        np.testing.assert_allclose(-ours.training_loss(batch), elbo, rtol=1e-9)
+        np.testing.assert_allclose(ours.elbo(batch), elbo, rtol=1e-9)
+    np.testing.assert_allclose(ours.prior_kl(), theirs.prior_kl(), rtol=1e-9)
+    # Covariances of f know nothing of the likelihood.
+    shapes = ALL_SHAPES if likelihood == "Gaussian" else MARGINAL
+    assert_same_predictions(ours, theirs, rtol=1e-9, shapes=shapes)
+
+
+@pytest.mark.parametrize("sharing", ["single", "separate"])
+def test_gradients_are_those_of_svgp(sharing: str) -> None:
+    """Those of the inducing points as well, which enter Q through its mean and its covariance."""
+    ours, theirs = pair("Gaussian", 3, sharing, whiten=False)
+    batch = data("Gaussian", 3)
+    gradients = []
+    for model in (ours, theirs):
+        Z = model.inducing_variable
+        Z = getattr(Z, "inducing_variable", Z).Z
+        variables = [
+            parameter.unconstrained_variable
+            for parameter in (model.q_mu, model.q_sqrt, Z, model.likelihood.variance)
+        ]
+        assert {id(v) for v in variables} == {id(v) for v in model.trainable_variables}
+        with tf.GradientTape() as tape:
+            loss = model.training_loss(batch)
+        gradients.append(tape.gradient(loss, variables))
+    for our, their in zip(*gradients, strict=True):
+        scale = np.max(np.abs(their))
+        np.testing.assert_allclose(our, their, rtol=1e-7, atol=1e-9 * scale)
+
+
+def exact_optimum(whiten: bool, sharing: str = "single", J: int = 1) -> gvi.models.GVI:
+    k = catalogue.kernels(J)[sharing]
+    mean = gpflow.functions.Constant([0.5])
+    start = gvi.mean_functions.Inducing.from_data(
+        k, Z, (X, Y[:, :J]), 0.1, mean_function=mean, whiten=whiten
+    )
+    r = gvi.covariances.CholeskySVGP.from_data(k, Z, X, 0.1, whiten=whiten, num_latent_gps=J)
+    return gvi.models.GVI(
+        gvi.GaussianProcess(mean, k),
+        gvi.GaussianProcess(start, r),
+        gpflow.likelihoods.Gaussian(0.1),
+        gvi.divergences.InducingKL(),
+        num_data=N,
+    )
+
+
+@pytest.mark.parametrize("J", [1, 3])
+@pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
+def test_sgpr_is_the_start_from_data(whiten: bool, J: int) -> None:
+    ours = exact_optimum(whiten, J=J)
+    theirs = gpflow.models.SGPR(
+        (X, Y[:, :J]),
+        catalogue.kernels(1)["single"],
+        catalogue.inducing_points(Z),
+        mean_function=gpflow.functions.Constant([0.5]),
+        noise_variance=0.1,
+        num_latent_gps=J,
+    )
+    np.testing.assert_allclose(ours.elbo((X, Y[:, :J])), theirs.elbo(), rtol=1e-10)
+    for full_cov in (False, True):
+        for our, their in zip(
+            ours.predict_f(XNEW, full_cov), theirs.predict_f(XNEW, full_cov), strict=True
+        ):
+            np.testing.assert_allclose(our, their, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("sharing", ["single", "separate"])
+@pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
+def test_one_natural_gradient_step_reaches_the_optimum(whiten: bool, sharing: str) -> None:
+    J = 1 if sharing == "single" else 3
+    model, optimum = (exact_optimum(whiten, sharing, J) for _ in range(2))
+    rng = np.random.default_rng(8)
+    model.q_mu.assign(rng.normal(size=(M, J)))
+    model.q_sqrt.assign(np.tril(0.3 * rng.normal(size=(J, M, M))) + np.eye(M))
+    batch = (X, Y[:, :J])
+    best = optimum.elbo(batch)
+    assert model.elbo(batch) < best - 1.0
+    gpflow.optimizers.NaturalGradient(gamma=1.0).minimize(
+        model.training_loss_closure(batch, compile=False), [(model.q_mu, model.q_sqrt)]
+    )
+    np.testing.assert_allclose(model.elbo(batch), best, rtol=1e-8)
+    assert_same_predictions(model, optimum, rtol=1e-6)
+
+
+def test_training_takes_the_same_course() -> None:
+    models = pair("StudentT", 3, whiten=True)
+    batch = data("StudentT", 3)
+    courses = []
+    for model in models:
+        closure = model.training_loss_closure(batch)
+        variables = model.trainable_variables
+        optimizer = tf_keras.optimizers.Adam(0.05)
+        course = []
+        for _ in range(20):
+            with tf.GradientTape() as tape:
+                loss = closure()
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            course.append(float(loss))
+        courses.append(course)
+    assert courses[0][-1] < courses[0][0] - 5.0
+    np.testing.assert_allclose(courses[0], courses[1], rtol=1e-9)
+    assert_same_predictions(*models, rtol=1e-7)

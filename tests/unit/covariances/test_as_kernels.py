@@ -1,0 +1,279 @@
+"""Covariances used as the GPflow kernels they are: called, added, copied, differentiated."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import (
+    InducingPoints,
+    Multiscale,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+
+import gpflow_gvi as gvi
+from gpflow_gvi import outputs
+from tests import catalogue
+from tests.features import CircleArcCosine, Heaviside
+
+OWN_KERNEL = ("KernelisedSVGP", "SparsePosterior", "FixedSparsePosterior")
+"""The covariances that learn a kernel r_0 of their own."""
+
+Z = [np.array([[-2.1], [-0.9], [0.1], [1.2], [2.3]]) + shift for shift in (0.0, 0.1, -0.2)]
+
+# How many outputs, which kernel, which inducing variable.
+INGREDIENTS = {
+    "points": (1, "single", lambda: InducingPoints(Z[0])),
+    "multiscale": (1, "single", lambda: Multiscale(Z[0], scales=np.full_like(Z[0], 0.3))),
+    "heaviside": (1, "circle", lambda: Heaviside(np.array([-2.5, -1.1, 0.2, 1.3]))),
+    "J=3, single": (3, "single", lambda: InducingPoints(Z[0])),
+    "J=3, shared": (3, "shared", lambda: InducingPoints(Z[0])),
+    "J=3, separate": (3, "separate", lambda: InducingPoints(Z[0])),
+    "J=3, shared points": (
+        3,
+        "separate",
+        lambda: SharedIndependentInducingVariables(InducingPoints(Z[0])),
+    ),
+    "J=3, separate points": (
+        3,
+        "single",
+        lambda: SeparateIndependentInducingVariables([InducingPoints(z) for z in Z]),
+    ),
+    "J=3, all separate": (
+        3,
+        "separate",
+        lambda: SeparateIndependentInducingVariables([InducingPoints(z) for z in Z]),
+    ),
+}
+SOME = ("points", "heaviside", "J=3, all separate")
+FEW = ("points", "J=3, separate")
+
+# Without autograph a graph is traced several times faster, and nothing here needs it.
+graph = functools.partial(tf.function, autograph=False)
+
+every_covariance = pytest.mark.parametrize("name", catalogue.COVARIANCES)
+every_ingredient = pytest.mark.parametrize("ingredients", INGREDIENTS)
+some_ingredients = pytest.mark.parametrize("ingredients", SOME)
+few_ingredients = pytest.mark.parametrize("ingredients", FEW)
+
+
+def build(name: str, ingredients: str) -> tuple[gpflow.kernels.Kernel, gvi.covariances.Covariance]:
+    """The regulariser's kernel k, and the covariance on it with a Σ other than the start."""
+    J, kind, inducing_variable = INGREDIENTS[ingredients]
+    k = CircleArcCosine(0.8) if kind == "circle" else catalogue.kernels(J)[kind]
+    covariance = catalogue.COVARIANCES[name](k, inducing_variable(), num_latent_gps=J)
+    rng = np.random.default_rng(3)
+    for path, parameter in gpflow.utilities.parameter_dict(covariance).items():
+        if path.endswith("q_sqrt"):
+            parameter.assign(np.tril(rng.normal(size=parameter.shape)))
+        elif path.endswith(".v"):
+            parameter.assign(rng.gamma(1.0, size=parameter.shape))
+    return k, covariance
+
+
+@pytest.fixture(name="X")
+def _inputs(rng) -> np.ndarray:
+    return rng.uniform(-3.0, 3.0, size=(6, 1))
+
+
+@pytest.fixture(name="X2")
+def _other_inputs(rng) -> np.ndarray:
+    return rng.uniform(-3.0, 3.0, size=(4, 1))
+
+
+def flat(K: tf.Tensor) -> np.ndarray:
+    """[N, J, N2, J] to [N·J, N2·J], and [N, N2] as it is."""
+    K = np.asarray(K)
+    return K if K.ndim == 2 else K.reshape(K.shape[0] * K.shape[1], -1)
+
+
+@every_covariance
+@every_ingredient
+def test_is_one_positive_semi_definite_function(name, ingredients, X, X2):
+    """K(X), K(X, X) and K_diag(X) agree, and blocks are those of all inputs at once."""
+    J = INGREDIENTS[ingredients][0]
+    _, r = build(name, ingredients)
+    whole = flat(r(np.concatenate([X, X2])))
+    n = len(X) * J
+    np.testing.assert_allclose(flat(r(X)), whole[:n, :n], atol=1e-9)
+    np.testing.assert_allclose(flat(r(X, X)), whole[:n, :n], atol=1e-9)
+    np.testing.assert_allclose(flat(r(X, X2)), whole[:n, n:], atol=1e-9)
+    np.testing.assert_allclose(
+        np.asarray(r.K_diag(X, full_output_cov=False)).ravel(), np.diag(whole)[:n], atol=1e-9
+    )
+    np.testing.assert_allclose(whole, whole.T, atol=1e-12)
+    assert np.linalg.eigvalsh(whole).min() >= -1e-8
+
+
+@every_covariance
+@some_ingredients
+def test_adds_and_multiplies(name, ingredients, X, X2):
+    J = INGREDIENTS[ingredients][0]
+    _, r = build(name, ingredients)
+    other = gpflow.kernels.Matern32(0.6)
+    if J > 1:
+        other = gpflow.kernels.SharedIndependent(other, J)
+    scalar = gpflow.kernels.Matern32(0.6)(X, X2).numpy()
+    each = r.output_covariance(X, X2).numpy()
+    for combined, expected in ((r + other, each + scalar), (other * r, each * scalar)):
+        np.testing.assert_allclose(outputs.covariance(combined, X, X2), expected, atol=1e-12)
+        diagonal = np.einsum("jnn->nj", outputs.covariance(combined, X))
+        np.testing.assert_allclose(outputs.variance(combined, X), diagonal, atol=1e-9)
+        if J == 1:  # GPflow's own way of calling a combination
+            np.testing.assert_allclose(combined(X, X2), expected[0], atol=1e-12)
+            np.testing.assert_allclose(combined(X, full_cov=False), diagonal[:, 0], atol=1e-9)
+
+
+@every_covariance
+@pytest.mark.parametrize("ingredients", ["points", "multiscale", "heaviside"])
+def test_is_a_prior_for_gpflow_s_gpr(name, ingredients, X, X2):
+    _, r = build(name, ingredients)
+    Y, kernel = np.sin(X), r + gpflow.kernels.Constant(0.5)
+    gpr = gpflow.models.GPR((X, Y), kernel, noise_variance=0.1)
+    mean, covariance = gpr.predict_f(X2, full_cov=True)
+    whole = r(np.concatenate([X, X2])).numpy() + 0.5
+    n = len(X)
+    gain = np.linalg.solve(whole[:n, :n] + 0.1 * np.eye(n), whole[:n, n:]).T
+    np.testing.assert_allclose(mean, gain @ Y, atol=1e-9)
+    np.testing.assert_allclose(covariance[0], whole[n:, n:] - gain @ whole[:n, n:], atol=1e-8)
+
+
+def shapes_with_two(N: int, function: tf.types.experimental.GenericFunction) -> list[str]:
+    """The operations of a graph on N inputs of which a result has N entries in two dimensions."""
+    concrete = function.get_concrete_function(tf.TensorSpec([N, 1], tf.float64))
+    return [
+        op.name
+        for op in concrete.graph.get_operations()
+        for result in op.outputs
+        if result.shape.rank is not None and result.shape.as_list().count(N) > 1
+    ]
+
+
+@every_covariance
+@few_ingredients
+def test_the_diagonal_costs_no_square_of_the_number_of_inputs(name, ingredients):
+    N = 20011  # a prime, so that no other dimension looks like it
+    _, r = build(name, ingredients)
+    diagonal = graph(lambda X: r.K_diag(X, full_output_cov=False))
+    assert shapes_with_two(N, diagonal) == []
+    assert shapes_with_two(N, graph(lambda X: r.K(X, full_output_cov=False)))
+    X = np.linspace(-3.0, 3.0, N)[:, None]
+    some = [0, 1234, N - 1]
+    np.testing.assert_allclose(
+        diagonal(X).numpy()[some], r.K_diag(X[some], full_output_cov=False), atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("full_cov", [False, True], ids=["marginal", "full_cov"])
+@pytest.mark.parametrize("full_output_cov", [False, True], ids=["each output", "all outputs"])
+@pytest.mark.parametrize("kind", ["shared", "separate"])
+def test_is_called_as_gpflow_s_multi_output_kernels_are(kind, full_cov, full_output_cov, X, X2):
+    """With S = I for L⁻¹u, r is k itself, whose calls set the convention."""
+    k = catalogue.kernels(3)[kind]
+    r = gvi.covariances.CholeskySVGP(k, Z[0])
+    how = {"full_cov": full_cov, "full_output_cov": full_output_cov}
+    for other in (None, X2) if full_cov else (None,):
+        assert r(X, other, **how).shape == k(X, other, **how).shape
+        np.testing.assert_allclose(r(X, other, **how), k(X, other, **how), atol=1e-10)
+
+
+def test_the_diagonal_of_two_sets_of_inputs_is_refused(X, X2):
+    for ingredients in FEW:
+        with pytest.raises(ValueError, match="X2 was given with full_cov=False"):
+            build("CholeskySVGP", ingredients)[1](X, X2, full_cov=False)
+
+
+@every_covariance
+@some_ingredients
+def test_copies_are_equal_and_independent(name, ingredients, X):
+    _, r = build(name, ingredients)
+    before = r(X).numpy()
+    twin = copy.deepcopy(r)
+    np.testing.assert_array_equal(twin(X), before)
+    for variable in twin.trainable_variables:
+        variable.assign_add(0.1 * tf.ones_like(variable))
+    assert not np.allclose(twin(X), before)
+    np.testing.assert_array_equal(r(X), before)
+    # Values travel between the two by the names of the parameters.
+    gpflow.utilities.multiple_assign(
+        r, {path: p.numpy() for path, p in gpflow.utilities.parameter_dict(twin).items()}
+    )
+    np.testing.assert_allclose(r(X), twin(X), atol=1e-10)
+
+
+@every_covariance
+@every_ingredient
+def test_trains_what_is_its_own_and_not_the_regulariser_s_kernel(name, ingredients):
+    k, r = build(name, ingredients)
+    trained = {variable.ref() for variable in r.trainable_variables}
+    assert trained
+    assert not trained & {variable.ref() for variable in k.trainable_variables}
+    if name in OWN_KERNEL:
+        own = {variable.ref() for variable in r.base_kernel.trainable_variables}
+        assert own <= trained
+        assert len(own) == len(k.trainable_variables)
+        # The frozen factor would not follow inducing variables that move.
+        assert (own == trained) == (name == "FixedSparsePosterior")
+    if name == "Tempered":
+        assert r.factor.unconstrained_variable.ref() in trained
+
+
+def test_a_frozen_factor_leaves_the_given_inducing_variable_free():
+    """Another part of Q may share the object, and must still be able to move it."""
+    given = InducingPoints(Z[0])
+    fixed = gvi.covariances.FixedSparsePosterior(catalogue.kernels(1)["single"], given)
+    assert len(given.trainable_variables) == 1
+    before = fixed(Z[1]).numpy()
+    given.Z.assign_add(np.ones_like(Z[0]))
+    np.testing.assert_array_equal(fixed(Z[1]), before)
+
+
+@every_covariance
+@some_ingredients
+def test_gradients_in_a_graph_are_those_of_finite_differences(name, ingredients, X):
+    """Along one random direction through all trained variables at once."""
+    _, r = build(name, ingredients)
+    rng = np.random.default_rng(7)
+    variables = r.trainable_variables
+    directions = [rng.normal(size=variable.shape) for variable in variables]
+    of_diagonal = rng.normal(size=r.K_diag(X, full_output_cov=False).shape)
+    of_whole = rng.normal(size=r(X, full_output_cov=False).shape)
+
+    @graph
+    def value_and_gradients() -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(of_diagonal * r.K_diag(X, full_output_cov=False))
+            value += tf.reduce_sum(of_whole * r.K(X, full_output_cov=False))
+        return value, tape.gradient(value, variables)
+
+    def moved(step: float) -> float:
+        for variable, direction in zip(variables, directions, strict=True):
+            variable.assign_add(step * direction)
+        return float(value_and_gradients()[0])
+
+    gradients = value_and_gradients()[1]
+    slope = sum(np.sum(g * d) for g, d in zip(gradients, directions, strict=True))
+    h = 1e-5
+    ahead, behind = moved(h), moved(-2 * h)
+    np.testing.assert_allclose(slope, (ahead - behind) / (2 * h), rtol=1e-4)
+
+
+@every_covariance
+@few_ingredients
+def test_single_precision_agrees_with_double(name, ingredients, X):
+    values = {}
+    for dtype in (np.float64, np.float32):
+        with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-4)):
+            J, kind, _ = INGREDIENTS[ingredients]
+            k = catalogue.kernels(J)[kind]
+            r = catalogue.COVARIANCES[name](k, Z[0].astype(dtype), num_latent_gps=J)
+            X_in = X.astype(dtype)
+            for value in (r.K(X_in), r.K_diag(X_in)):
+                assert value.dtype == dtype
+            values[dtype] = r.K(X_in).numpy()
+    np.testing.assert_allclose(values[np.float32], values[np.float64], atol=1e-3)

@@ -1,0 +1,296 @@
+"""Each covariance, output by output, against its formula in dense numpy."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gpflow
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from gpflow.inducing_variables import (
+    InducingPoints,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import Kernel, SeparateIndependent, SharedIndependent, SquaredExponential
+
+import gpflow_gvi as gvi
+from gpflow_gvi.covariances import (
+    CholeskySVGP,
+    DiagonalSVGP,
+    FixedSparsePosterior,
+    KernelisedSVGP,
+    SparsePosterior,
+    Tempered,
+)
+
+M, D = 4, 2
+JITTER = gpflow.config.default_jitter()
+
+
+class Setting(NamedTuple):
+    """A kernel and an inducing variable, and what they are for each of the J outputs."""
+
+    J: int
+    kernel: Kernel
+    inducing_variable: Any
+    singles: list[SquaredExponential]
+    Z: list[np.ndarray]
+
+
+SETTINGS = [
+    (1, "single", "plain"),
+    (3, "single", "plain"),
+    (3, "single", "separate"),
+    (3, "shared", "shared"),
+    (3, "separate", "plain"),
+    (3, "separate", "shared"),
+    (3, "separate", "separate"),
+]
+
+
+@pytest.fixture(params=SETTINGS, ids=lambda p: f"J={p[0]}, {p[1]} kernel, {p[2]} points")
+def setting(request, rng) -> Setting:
+    J, kind, inducing = request.param
+    kernels = [
+        SquaredExponential(rng.uniform(0.5, 2.0), rng.uniform(0.7, 1.5, size=D)) for _ in range(J)
+    ]
+    Z = [rng.normal(size=(M, D)) for _ in range(J)]
+    kernel = {
+        "single": kernels[0],
+        "shared": SharedIndependent(kernels[0], J),
+        "separate": SeparateIndependent(kernels),
+    }[kind]
+    inducing_variable = {
+        "plain": InducingPoints(Z[0]),
+        "shared": SharedIndependentInducingVariables(InducingPoints(Z[0])),
+        "separate": SeparateIndependentInducingVariables([InducingPoints(z) for z in Z]),
+    }[inducing]
+    return Setting(
+        J,
+        kernel,
+        inducing_variable,
+        kernels if kind == "separate" else [kernels[0]] * J,
+        Z if inducing == "separate" else [Z[0]] * J,
+    )
+
+
+def own_kernel(kernel: Kernel) -> tuple[Kernel, Callable[[int], Kernel]]:
+    """An r_0 ⪯ k that is not k: smaller and smoother, so that its spectrum lies below k's."""
+    own = copy.deepcopy(kernel)
+    parts = getattr(own, "latent_kernels", (own,))
+    for part in parts:
+        part.variance.assign(0.3 * part.variance)
+        part.lengthscales.assign(1.2 * part.lengthscales)
+    return own, lambda j: parts[j % len(parts)]
+
+
+def padded(kernel: Kernel, Z: np.ndarray) -> np.ndarray:
+    return kernel(Z).numpy() + JITTER * np.eye(len(Z))
+
+
+def with_sigma(s: Setting, sigma: Callable[[int], np.ndarray]) -> Callable[..., np.ndarray]:
+    """k - K_xZ K_ZZ⁻¹ K_Zx' + K_xZ Σ K_Zx'."""
+
+    def formula(j: int, X: np.ndarray, X2: np.ndarray) -> np.ndarray:
+        k, Z = s.singles[j], s.Z[j]
+        left, right = k(X, Z).numpy(), k(Z, X2).numpy()
+        middle = sigma(j) - np.linalg.inv(padded(k, Z))
+        return k(X, X2).numpy() + left @ middle @ right
+
+    return formula
+
+
+def cholesky_svgp(s: Setting, rng: np.random.Generator):
+    T = np.tril(rng.normal(size=(s.J, M, M)))
+    whitened = CholeskySVGP(s.kernel, s.inducing_variable, q_sqrt=T)
+
+    def sigma(j: int) -> np.ndarray:
+        rows = np.linalg.solve(np.linalg.cholesky(padded(s.singles[j], s.Z[j])).T, T[j])
+        return rows @ rows.T
+
+    return whitened, with_sigma(s, sigma)
+
+
+def cholesky_svgp_unwhitened(s: Setting, rng: np.random.Generator):
+    T = np.tril(rng.normal(size=(s.J, M, M)))
+    plain = CholeskySVGP(s.kernel, s.inducing_variable, q_sqrt=T, whiten=False)
+
+    def sigma(j: int) -> np.ndarray:
+        rows = np.linalg.solve(padded(s.singles[j], s.Z[j]), T[j])
+        return rows @ rows.T
+
+    return plain, with_sigma(s, sigma)
+
+
+def diagonal_svgp(s: Setting, rng: np.random.Generator):
+    v = rng.gamma(1.0, size=(M, s.J))
+    covariance = DiagonalSVGP(s.kernel, s.inducing_variable, v=v)
+    return covariance, with_sigma(s, lambda j: np.diag(v[:, j]))
+
+
+def kernelised_svgp(s: Setting, rng: np.random.Generator):
+    own, part = own_kernel(s.kernel)
+    covariance = KernelisedSVGP(s.kernel, s.inducing_variable, base_kernel=own, num_latent_gps=s.J)
+    nothing = with_sigma(s, lambda j: np.zeros((M, M)))
+    return covariance, lambda j, X, X2: nothing(j, X, X2) + part(j)(X, X2).numpy()
+
+
+def sparse_posterior(s: Setting, rng: np.random.Generator):
+    own, part = own_kernel(s.kernel)
+    covariance = SparsePosterior(s.kernel, s.inducing_variable, base_kernel=own, num_latent_gps=s.J)
+
+    def formula(j: int, X: np.ndarray, X2: np.ndarray) -> np.ndarray:
+        r0, Z = part(j), s.Z[j]
+        return r0(X, X2).numpy() - r0(X, Z) @ np.linalg.solve(padded(r0, Z), r0(Z, X2))
+
+    return covariance, formula
+
+
+def fixed_sparse_posterior(s: Setting, rng: np.random.Generator):
+    own, part = own_kernel(s.kernel)
+    covariance = FixedSparsePosterior(
+        s.kernel, s.inducing_variable, base_kernel=own, num_latent_gps=s.J
+    )
+
+    def formula(j: int, X: np.ndarray, X2: np.ndarray) -> np.ndarray:
+        r0, Z = part(j), s.Z[j]
+        return r0(X, X2).numpy() - r0(X, Z) @ np.linalg.solve(padded(s.singles[j], Z), r0(Z, X2))
+
+    return covariance, formula
+
+
+def tempered(s: Setting, rng: np.random.Generator):
+    inner, formula = cholesky_svgp(s, rng)
+    factors = rng.uniform(0.2, 3.0, size=s.J)
+    return Tempered(inner, factors), lambda j, X, X2: factors[j] * formula(j, X, X2)
+
+
+FORMULAS = {
+    "CholeskySVGP": cholesky_svgp,
+    "CholeskySVGP(unwhitened)": cholesky_svgp_unwhitened,
+    "DiagonalSVGP": diagonal_svgp,
+    "KernelisedSVGP": kernelised_svgp,
+    "SparsePosterior": sparse_posterior,
+    "FixedSparsePosterior": fixed_sparse_posterior,
+    "Tempered": tempered,
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formula_of_each_output(name, setting, rng):
+    covariance, formula = FORMULAS[name](setting, rng)
+    X, X2 = rng.normal(size=(5, D)), rng.normal(size=(3, D))
+    expected = np.stack([formula(j, X, np.concatenate([X, X2])) for j in range(setting.J)])
+    close = {"rtol": 1e-6, "atol": 1e-7}
+    assert covariance.num_outputs == setting.J
+    np.testing.assert_allclose(covariance.output_covariance(X, X2), expected[:, :, 5:], **close)
+    np.testing.assert_allclose(covariance.output_covariance(X), expected[:, :, :5], **close)
+    diagonal = np.einsum("jnn->nj", expected[:, :, :5])
+    np.testing.assert_allclose(covariance.output_variance(X), diagonal, **close)
+
+
+def test_a_factor_for_each_output_of_one_kernel(rng):
+    kernel, X, factors = SquaredExponential(), rng.normal(size=(4, D)), np.array([0.5, 2.0, 3.0])
+    tempered = Tempered(kernel, factors)
+    np.testing.assert_allclose(tempered.output_variance(X), np.ones((4, 1)) * factors)
+    np.testing.assert_allclose(tempered.output_covariance(X), factors[:, None, None] * kernel(X))
+
+
+@pytest.fixture
+def spread_points(rng) -> np.ndarray:
+    """Points on a jittered grid: K is so well conditioned that a small nugget changes nothing."""
+    grid = np.stack(np.meshgrid([-2.0, 0.0, 2.0], [-2.0, 0.0, 2.0]), axis=-1).reshape(-1, D)
+    return grid + 0.2 * rng.normal(size=grid.shape)
+
+
+def test_sparse_posteriors_on_all_data_are_the_exact_noise_free_posterior(spread_points, rng):
+    Z, U, X = spread_points, rng.normal(size=(9, 1)), rng.normal(size=(6, D))
+    kernel = SquaredExponential(1.7, lengthscales=[0.8, 1.1])
+    process = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
+    exact = process.condition(Z, U, 0.0).covariance(X)[0]
+    gpr = gpflow.models.GPR((Z, U), kernel, noise_variance=1.1e-6).predict_f(X, full_cov=True)[1]
+    for covariance in (SparsePosterior(kernel, Z), FixedSparsePosterior(kernel, Z)):
+        np.testing.assert_allclose(covariance(X), exact, atol=1e-5)
+        np.testing.assert_allclose(covariance(X), gpr[0], atol=1e-5)
+        np.testing.assert_allclose(covariance(Z), 0.0, atol=1e-5)
+
+
+def test_fixed_sparse_posterior_starts_as_sparse_posterior(setting, rng):
+    X, X2 = rng.normal(size=(5, D)), rng.normal(size=(3, D))
+    options = {"num_latent_gps": setting.J}
+    free = SparsePosterior(setting.kernel, setting.inducing_variable, **options)
+    fixed = FixedSparsePosterior(setting.kernel, setting.inducing_variable, **options)
+    np.testing.assert_allclose(fixed(X, X2), free(X, X2), atol=1e-10)
+    # The floor of the fixed one may lift variances of the size of the jitter.
+    np.testing.assert_allclose(fixed(X), free(X), atol=1e-5)
+
+
+def optimum(s: Setting, j: int, X: np.ndarray, noise: float) -> np.ndarray:
+    """(K_ZZ + σ⁻² K_ZX K_XZ)⁻¹."""
+    cross = s.singles[j](s.Z[j], X).numpy()
+    return np.linalg.inv(padded(s.singles[j], s.Z[j]) + cross @ cross.T / noise)
+
+
+@pytest.mark.parametrize("whiten", [True, False, None], ids=["whitened", "unwhitened", "diagonal"])
+def test_from_data_starts_at_the_optimum_of_titsias(setting, whiten, rng):
+    noise = np.array([0.1, 0.5, 2.0])[: setting.J]
+    X, new = rng.normal(size=(12, D)), rng.normal(size=(5, D))
+    data = (setting.kernel, setting.inducing_variable, X, noise)
+    if whiten is None:
+        start = DiagonalSVGP.from_data(*data, num_latent_gps=setting.J)
+    else:
+        start = CholeskySVGP.from_data(*data, whiten=whiten, num_latent_gps=setting.J)
+    found = start.output_covariance(new)
+    for j in range(setting.J):
+        Sigma = optimum(setting, j, X, noise[j])
+        if whiten is None:
+            Sigma = np.diag(np.diag(Sigma))
+            np.testing.assert_allclose(start.v[:, j], np.diag(Sigma), rtol=1e-6)
+        expected = with_sigma(setting, lambda j, Sigma=Sigma: Sigma)(j, new, new)
+        np.testing.assert_allclose(found[j], expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
+def test_from_data_is_recovered_at_the_inducing_points_and_is_sgpr_s(whiten, spread_points, rng):
+    Z, X, new = spread_points, rng.normal(size=(15, D)), rng.normal(size=(6, D))
+    kernel, noise = SquaredExponential(1.4, lengthscales=0.9), 0.2
+    start = CholeskySVGP.from_data(kernel, Z, X, noise, whiten=whiten)
+    K, cross = kernel(Z).numpy(), kernel(Z, X).numpy()
+    inverse = np.linalg.inv(K)
+    # At Z, k - Q is no more than the jitter: r(Z, Z) = K Σ K.
+    np.testing.assert_allclose(
+        inverse @ start(Z).numpy() @ inverse,
+        np.linalg.inv(K + cross @ cross.T / noise),
+        atol=1e-4,
+    )
+    sgpr = gpflow.models.SGPR((X, X[:, :1]), kernel, Z, noise_variance=noise)
+    np.testing.assert_allclose(start(new), sgpr.predict_f(new, full_cov=True)[1][0], atol=1e-8)
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**31), log_scale=st.floats(-4, 4), whiten=st.booleans())
+def test_svgp_covariances_grow_with_sigma_from_k_without_its_nystrom_part(seed, log_scale, whiten):
+    """k - Q = r(Σ=0) ⪯ r(Σ) ⪯ r(Σ + vvᵀ), and r = k at the prior's own Σ = K_ZZ⁻¹."""
+    rng = np.random.default_rng(seed)
+    kernel, Z, X = SquaredExponential(), rng.normal(size=(M, D)), rng.normal(size=(6, D))
+    Kzz, Kzx = padded(kernel, Z), kernel(Z, X).numpy()
+
+    def r(S: np.ndarray) -> np.ndarray:
+        root = np.linalg.cholesky(S) if np.any(S) else S
+        return CholeskySVGP(kernel, Z, q_sqrt=root[None], whiten=whiten)(X).numpy()
+
+    S = np.exp(log_scale) * (np.eye(M) + 0.3 * np.ones((M, M)))
+    direction = rng.normal(size=(M, 1))
+    removed, some, more = r(np.zeros((M, M))), r(S), r(S + direction @ direction.T)
+    np.testing.assert_allclose(
+        removed, kernel(X).numpy() - Kzx.T @ np.linalg.solve(Kzz, Kzx), atol=1e-8
+    )
+    np.testing.assert_allclose(r(np.eye(M) if whiten else Kzz), kernel(X), atol=1e-8)
+    scale = 1e-8 * max(1.0, np.trace(more))
+    for difference in (removed, some - removed, more - some):
+        assert np.linalg.eigvalsh(difference).min() > -scale

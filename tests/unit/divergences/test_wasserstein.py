@@ -1,0 +1,215 @@
+"""The 2-Wasserstein distance between processes, against SciPy's matrix roots and closed forms."""
+
+from __future__ import annotations
+
+import gpflow
+import hypothesis.extra.numpy as st_numpy
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import scipy.linalg
+import tensorflow as tf
+from hypothesis import given, settings
+
+import gpflow_gvi as gvi
+from gpflow_gvi.divergences import GaussianWasserstein
+from tests import catalogue, references
+
+Array = np.ndarray
+COVARIANCES = pytest.mark.parametrize("name", catalogue.COVARIANCES)
+B = 6
+
+
+def linear_mean(rng: np.random.Generator, J: int) -> gpflow.functions.MeanFunction:
+    return gpflow.functions.Linear(rng.normal(size=(2, J)), rng.normal(size=J))
+
+
+def regulariser(rng: np.random.Generator, J: int) -> gvi.GaussianProcess:
+    kernels = [gpflow.kernels.Matern12(0.6 + 0.3 * j, 0.7 + 0.5 * j) for j in range(J)]
+    kernel = gpflow.kernels.SeparateIndependent(kernels) if J > 1 else kernels[0]
+    return gvi.GaussianProcess(linear_mean(rng, J), kernel)
+
+
+def variational(rng: np.random.Generator, name: str, J: int) -> gvi.GaussianProcess:
+    """Any covariance of the package, on a kernel that is not the regulariser's."""
+    kernel = catalogue.kernels(J)["single" if J == 1 else "separate"]
+    covariance = catalogue.COVARIANCES[name](kernel, rng.normal(size=(3, 2)))
+    return gvi.GaussianProcess(linear_mean(rng, J), covariance)
+
+
+def joint(process: gvi.GaussianProcess, X: Array) -> tuple[Array, Array]:
+    """Mean and covariance of all outputs at all inputs as one vector of J·B independent blocks."""
+    mean = process.mean(X).numpy().T.ravel()
+    return mean, scipy.linalg.block_diag(*process.covariance(X).numpy())
+
+
+@COVARIANCES
+@pytest.mark.parametrize("J", [1, 2])
+def test_exact_is_the_distance_of_the_joint_draws_over_their_number(rng, name, J):
+    """Over inputs only: λ = 1/N in the objective leaves the unscaled squared distance."""
+    q, p, X = variational(rng, name, J), regulariser(rng, J), rng.normal(size=(B, 2))
+    expected = references.squared_wasserstein(*joint(q, X), *joint(p, X))
+    value = GaussianWasserstein("exact")(q, p, X)
+    np.testing.assert_allclose(B * value, expected, rtol=1e-7)
+    np.testing.assert_allclose(GaussianWasserstein()(p, q, X), value, rtol=1e-7)
+
+
+@COVARIANCES
+def test_marginal_leaves_the_fidelity_out_and_is_an_upper_bound(rng, name):
+    q, p, X = variational(rng, name, 2), regulariser(rng, 2), rng.normal(size=(B, 2))
+    (q_mean, q_cov), (p_mean, p_cov) = joint(q, X), joint(p, X)
+    expected = (np.sum((q_mean - p_mean) ** 2) + np.trace(q_cov) + np.trace(p_cov)) / B
+    value = GaussianWasserstein("marginal")(q, p, X)
+    np.testing.assert_allclose(value, expected, rtol=1e-10)
+    assert GaussianWasserstein("exact")(q, p, X) < value
+
+
+@pytest.mark.parametrize("estimator", ["", "Exact", "landmarks"])
+def test_unknown_estimators_are_refused_with_the_known_ones(estimator):
+    with pytest.raises(ValueError, match=rf"estimator is '{estimator}'.*'exact'.*'marginal'"):
+        GaussianWasserstein(estimator)
+
+
+@COVARIANCES
+@pytest.mark.parametrize("points", ["distinct", "repeated", "many"])
+def test_zero_between_a_process_and_itself(rng, name, points):
+    """Up to 1e-6 of the variance: the root of what rounding leaves of zero eigenvalues."""
+    X = {
+        "distinct": rng.normal(size=(B, 2)),
+        "repeated": rng.normal(size=(3, 2))[[0, 1, 1, 2, 2, 2]],
+        "many": np.linspace(-1.0, 1.0, 60)[:, None] * np.ones(2),
+    }[points]
+    q = variational(rng, name, 2)
+    np.testing.assert_allclose(GaussianWasserstein()(q, q, X), 0.0, atol=1e-6)
+
+
+def test_zero_when_q_is_p_written_otherwise(rng):
+    """With S the identity in whitened coordinates, the covariance puts back what it took away."""
+    p = regulariser(rng, 2)
+    covariance = gvi.covariances.CholeskySVGP(p.kernel, rng.normal(size=(3, 2)))
+    q = gvi.GaussianProcess(p.mean_function, covariance)
+    np.testing.assert_allclose(GaussianWasserstein()(q, p, rng.normal(size=(B, 2))), 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.3, 9.0], ids=str)
+def test_tempered_process_in_closed_form(rng, factor):
+    """αK commutes with K: each standard deviation moves by the factor √α - 1."""
+    p, X = regulariser(rng, 1), rng.normal(size=(B, 2))
+    q = gvi.GaussianProcess(p.mean_function, gvi.covariances.Tempered(p.kernel, factor))
+    expected = (np.sqrt(factor) - 1) ** 2 * np.mean(p.variance(X))
+    np.testing.assert_allclose(GaussianWasserstein()(q, p, X), expected, rtol=1e-8)
+
+
+def test_processes_of_low_rank_in_closed_form(rng):
+    """f(x) = w x and f(x) = c: with one direction each, F is the cosine between the directions."""
+    X = rng.normal(size=(B, 1))
+    q = gvi.GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.Linear(0.7))
+    p = gvi.GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.Constant(1.4))
+    fidelity = np.sqrt(0.7 * 1.4) * abs(np.sum(X))
+    expected = (0.7 * np.sum(X**2) + 1.4 * B - 2 * fidelity) / B
+    for pair in ((q, p), (p, q)):
+        np.testing.assert_allclose(GaussianWasserstein()(*pair, X), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("shared", ["p", "q"])
+@pytest.mark.parametrize("estimator", ["exact", "marginal"])
+def test_outputs_add_and_one_output_meets_each_of_several(rng, estimator, shared):
+    kernels = [gpflow.kernels.Matern32(0.5), gpflow.kernels.Matern32(2.0, 0.4)]
+    zero = gpflow.functions.Zero()
+    several = gvi.GaussianProcess(zero, gpflow.kernels.SeparateIndependent(kernels))
+    one, X = gvi.GaussianProcess(zero, gpflow.kernels.Matern12(0.8)), rng.normal(size=(B, 2))
+
+    def distance(other: gvi.GaussianProcess) -> float:
+        pair = (other, one) if shared == "p" else (one, other)
+        return float(GaussianWasserstein(estimator)(*pair, X))
+
+    expected = sum(distance(gvi.GaussianProcess(zero, kernel)) for kernel in kernels)
+    np.testing.assert_allclose(distance(several), expected, rtol=1e-10)
+
+
+def test_processes_with_different_numbers_of_outputs_are_refused(rng):
+    with pytest.raises(ValueError, match="Q has 3 outputs and P has 2"):
+        GaussianWasserstein()(regulariser(rng, 3), regulariser(rng, 2), rng.normal(size=(B, 2)))
+
+
+def table(mean: Array, root: Array) -> gvi.GaussianProcess:
+    """A process on the inputs 0, 1, ... with any mean and any covariance root·rootᵀ."""
+    kernel = gpflow.kernels.Coregion(output_dim=len(root), rank=len(root))
+    kernel.W.assign(root)
+    kernel.kappa.assign(np.full(len(root), 1e-8))
+    return gvi.GaussianProcess(lambda X: tf.constant(mean)[:, None], kernel)
+
+
+HALVES = st.integers(-6, 6).map(lambda number: number / 2)
+TABLES = st.builds(
+    table,
+    st_numpy.arrays(float, 3, elements=HALVES),
+    st_numpy.arrays(float, (3, 3), elements=HALVES),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(a=TABLES, b=TABLES, c=TABLES)
+def test_triangle_inequality(a, b, c):
+    """Of the distance, not of its square; many of these covariances are singular."""
+    X = np.arange(3.0)[:, None]
+    ab, bc, ac = (np.sqrt(3 * GaussianWasserstein()(*pair, X)) for pair in ((a, b), (b, c), (a, c)))
+    assert ac <= ab + bc + 1e-3  # the root of what singular covariances leave of accuracy
+
+
+# --- gradients ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["exact", "marginal"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+def test_gradient_in_all_parameters_against_finite_differences(rng, estimator, compiled):
+    """Of Q's and of P's, so that both arguments of the fidelity are tried."""
+    q, p, X = variational(rng, "KernelisedSVGP", 2), regulariser(rng, 2), rng.normal(size=(B, 2))
+    divergence = GaussianWasserstein(estimator)
+    variables = [*q.trainable_variables, *p.trainable_variables]
+
+    def value_and_gradients() -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            value = divergence(q, p, X)
+        # The marginal estimate does not depend on P's lengthscales.
+        unconnected = tf.UnconnectedGradients.ZERO
+        return value, tape.gradient(value, variables, unconnected_gradients=unconnected)
+
+    evaluate = tf.function(value_and_gradients) if compiled else value_and_gradients
+    h = 1e-5
+    for variable, gradient in zip(variables, evaluate()[1], strict=True):
+        start = variable.numpy()
+        numerical = np.zeros_like(start)
+        for index in np.ndindex(start.shape):
+            step = np.zeros_like(start)
+            step[index] = h
+            sides = []
+            for moved in (start + step, start - step):
+                variable.assign(moved)
+                sides.append(float(evaluate()[0]))
+            numerical[index] = (sides[0] - sides[1]) / (2 * h)
+        variable.assign(start)
+        np.testing.assert_allclose(gradient, numerical, rtol=1e-5, atol=1e-8)
+
+
+@COVARIANCES
+@pytest.mark.parametrize("points", ["distinct", "repeated"])
+def test_float32_and_singular_covariances(name, points):
+    """Gradients are finite, and both precisions agree as far as singular matrices allow."""
+
+    def evaluate() -> float:
+        rng = np.random.default_rng(3)
+        q, p = variational(rng, name, 2), regulariser(rng, 2)
+        X = rng.normal(size=(B, 2)).astype(gpflow.default_float())
+        X = X if points == "distinct" else X[[0, 1, 1, 2, 2, 2]]
+        with tf.GradientTape() as tape:
+            value = GaussianWasserstein()(q, p, X)
+        assert value.dtype == gpflow.default_float()
+        for gradient in tape.gradient(value, q.trainable_variables):
+            assert np.all(np.isfinite(gradient))
+        return float(value)
+
+    precise = evaluate()
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        single = evaluate()
+    np.testing.assert_allclose(single, precise, rtol=1e-2)

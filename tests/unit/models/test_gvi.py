@@ -1,0 +1,312 @@
+"""The model: its objective, what it trains, and what it has of GPflow's SVGP."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from scipy import linalg, stats
+
+import gpflow_gvi as gvi
+from gpflow_gvi.errors import NoEvidenceBoundError
+
+N, M, D = 12, 4, 2
+_RNG = np.random.default_rng(7)
+X = _RNG.normal(size=(N, D))
+Y = np.sin(X @ [[1.0, 0.5], [-0.7, 1.2]]) + 0.1 * _RNG.normal(size=(N, 2))
+Z = X[:M] + 0.1
+NOISE = 0.3
+
+
+def parts(J: int = 1) -> tuple[gvi.GaussianProcess, gvi.GaussianProcess]:
+    """Return P, and a Q away from it that has Inducing and CholeskySVGP."""
+    k = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=0.9)
+    P = gvi.GaussianProcess(gpflow.functions.Constant([0.2]), k)
+    rng = np.random.default_rng(1)
+    inducing_variable = gpflow.inducing_variables.InducingPoints(Z)
+    mean = gvi.mean_functions.Inducing(
+        k, inducing_variable, mean_function=P.mean_function, q_mu=rng.normal(size=(M, J))
+    )
+    q_sqrt = np.tril(0.2 * rng.normal(size=(J, M, M))) + 0.6 * np.eye(M)
+    covariance = gvi.covariances.CholeskySVGP(k, inducing_variable, q_sqrt=q_sqrt)
+    return P, gvi.GaussianProcess(mean, covariance)
+
+
+def make(
+    divergence: gvi.divergences.Divergence | None = None, J: int = 1, **options: Any
+) -> gvi.models.GVI:
+    likelihood = options.pop("likelihood", None) or gpflow.likelihoods.Gaussian(NOISE)
+    divergence = gvi.divergences.ProjectedKL() if divergence is None else divergence
+    return gvi.models.GVI(*parts(J), likelihood, divergence, **{"num_data": N, **options})
+
+
+def marginals(model: gvi.models.GVI, rows: slice = slice(None)) -> tuple[np.ndarray, ...]:
+    """Return means and variances of Q and P."""
+    q_mean, q = (part.numpy() for part in model.predict_f(X[rows]))
+    p_mean = np.full_like(q_mean, 0.2)
+    return q_mean, q, p_mean, np.full_like(q, 1.3)
+
+
+def mean_log_loss(model: gvi.models.GVI, data: tuple[np.ndarray, np.ndarray]) -> float:
+    mean, variance = (part.numpy() for part in model.predict_f(data[0]))
+    logs = stats.norm.logpdf(data[1], mean, np.sqrt(NOISE)) - 0.5 * variance / NOISE
+    return -float(np.mean(np.sum(logs, axis=-1)))
+
+
+def kl_by_hand(model: gvi.models.GVI) -> float:
+    q_mean, q, p_mean, p = (tf.constant(part) for part in marginals(model))
+    q, p = (tfp.distributions.Normal(*pair) for pair in ((q_mean, q**0.5), (p_mean, p**0.5)))
+    return np.mean(np.sum(tfp.distributions.kl_divergence(q, p), axis=-1))
+
+
+def hellinger_by_hand(model: gvi.models.GVI) -> float:
+    """Return 1 - ∫ √(q p) over f of both outputs, by sums on a grid."""
+    q_mean, q, p_mean, p = marginals(model)
+    f = np.linspace(-15.0, 15.0, 4001)[:, None, None]
+    root = stats.norm.pdf(f, q_mean, np.sqrt(q)) * stats.norm.pdf(f, p_mean, np.sqrt(p))
+    affinity = np.sum(np.sqrt(root), axis=0) * (30.0 / 4000)  # [N, J]
+    return np.mean(1.0 - np.prod(affinity, axis=-1))
+
+
+def wasserstein_by_hand(model: gvi.models.GVI) -> float:
+    q_mean, _, p_mean, _ = marginals(model)
+    distance = np.sum((q_mean - p_mean) ** 2)
+    K = model.kernel(X).numpy()
+    for R in model.predict_f(X, full_cov=True)[1].numpy():
+        root = linalg.sqrtm(R)
+        distance += np.trace(K + R - 2.0 * linalg.sqrtm(root @ K @ root)).real
+    return distance / N
+
+
+BY_HAND = {
+    "ProjectedKL": (gvi.divergences.ProjectedKL, kl_by_hand),
+    "ProjectedHellinger": (gvi.divergences.ProjectedHellinger, hellinger_by_hand),
+    "GaussianWasserstein": (gvi.divergences.GaussianWasserstein, wasserstein_by_hand),
+}
+
+
+@pytest.mark.parametrize("J", [1, 2])
+@pytest.mark.parametrize("divergence", BY_HAND)
+def test_objective_is_that_of_the_formula(divergence: str, J: int) -> None:
+    kind, by_hand = BY_HAND[divergence]
+    data = (X, Y[:, :J])
+    # num_data is the N of the formula, not the number of rows; 1/N unscales a divergence.
+    for num_data, weight in ((N, 1.0), (100, 0.3), (N, 1.0 / N), (N, 0.0)):
+        model = make(kind(), J, num_data=num_data, divergence_weight=weight)
+        expected = num_data * (mean_log_loss(model, data) + weight * by_hand(model))
+        np.testing.assert_allclose(model.training_loss(data), expected, rtol=1e-6)
+        terms = model.loss_terms(data)
+        np.testing.assert_allclose(terms.loss, mean_log_loss(model, data), rtol=1e-10)
+        np.testing.assert_allclose(terms.divergence, by_hand(model), rtol=1e-6)
+
+
+def test_num_data_and_weight_may_be_variables() -> None:
+    num_data = tf.Variable(3, trainable=False)
+    weight = tf.Variable(0.5, dtype=tf.float64, trainable=False)
+    model = make(num_data=num_data, divergence_weight=weight)
+    closure = model.training_loss_closure((X, Y[:, :1]))
+    for n, w in ((3, 0.5), (12, 2.0)):
+        num_data.assign(n)
+        weight.assign(w)
+        other = make(num_data=12, divergence_weight=w)
+        np.testing.assert_allclose(closure(), n / 12 * other.training_loss((X, Y[:, :1])))
+
+
+def test_variables_of_the_objective_are_not_trained() -> None:
+    """An optimiser would turn λ to minus infinity."""
+    weight = tf.Variable(0.5, dtype=tf.float64)
+    model = make(num_data=tf.Variable(N), divergence_weight=weight)
+    expected = names(make())
+    assert len(model.trainable_variables) == len(expected)
+    assert all(variable is not weight for variable in model.trainable_variables)
+
+
+@pytest.mark.parametrize("divergence", ["ProjectedKL", "ProjectedHellinger"])
+def test_minibatch_loss_is_unbiased(divergence: str) -> None:
+    model = make(BY_HAND[divergence][0](), J=2, divergence_weight=0.7)
+    rows = [list(batch) for batch in itertools.combinations(range(6), 2)]
+    losses = [model.training_loss((X[batch], Y[batch])) for batch in rows]
+    np.testing.assert_allclose(np.mean(losses), model.training_loss((X[:6], Y[:6])), rtol=1e-12)
+
+
+def test_priors_of_trained_parameters_enter_as_in_gpflow() -> None:
+    model, plain = make(), make()
+    gamma = tfp.distributions.Gamma(np.float64(2.0), np.float64(3.0))
+    model.likelihood.variance.prior = gamma
+    # A prior of the frozen P is a constant that no one asked for.
+    model.kernel.variance.prior = gamma
+    data = (X, Y[:, :1])
+    log_prior = stats.gamma.logpdf(NOISE, 2.0, scale=1.0 / 3.0)
+    for loss in (model.training_loss(data), model.training_loss_closure(data)()):
+        np.testing.assert_allclose(loss, plain.training_loss(data) - log_prior, rtol=1e-12)
+
+
+def names(model: gvi.models.GVI) -> set[str]:
+    """Return the names of what is trained, one for each variable."""
+    found = gpflow.utilities.parameter_dict(model)
+    by_variable = {id(p.unconstrained_variable): name for name, p in found.items()}
+    variables, parameters = model.trainable_variables, model.trainable_parameters
+    assert [id(p.unconstrained_variable) for p in parameters] == [id(v) for v in variables]
+    chosen = {by_variable[id(variable)] for variable in variables}
+    assert len(chosen) == len(variables)
+    return chosen
+
+
+def test_trainable_are_the_variables_of_q_and_of_the_likelihood() -> None:
+    svgp = {".variational.mean_function.q_mu", ".variational.kernel.q_sqrt", ".likelihood.variance"}
+    model = make()
+    points = {name for name in names(model) if name.endswith("inducing_variable.Z")}
+    assert len(points) == 1
+    assert names(model) == svgp | points
+    gpflow.set_trainable(model.inducing_variable, False)
+    assert names(model) == svgp
+    gpflow.set_trainable(model.likelihood, False)
+    assert names(model) == svgp - {".likelihood.variance"}
+
+
+def test_p_is_frozen_in_posterior_mode_and_where_q_is_made_of_it() -> None:
+    P, _ = parts()
+    conditioned = P.condition(Z, Y[:M, :1], 0.2)
+    Q = gvi.GaussianProcess(
+        conditioned.mean_function, gvi.covariances.Tempered(conditioned.kernel, 0.5)
+    )
+    model = gvi.models.GVI(
+        conditioned,
+        Q,
+        gpflow.likelihoods.Gaussian(NOISE),
+        gvi.divergences.ProjectedKL(),
+        num_data=N,
+    )
+    assert names(model) == {".variational.kernel.factor", ".likelihood.variance"}
+    own = gvi.covariances.SparsePosterior(conditioned.kernel, Z)
+    Q = gvi.GaussianProcess(conditioned.mean_function, own)
+    model = gvi.models.GVI(
+        conditioned, Q, model.likelihood, gvi.divergences.ProjectedKL(), num_data=N
+    )
+    # r_0 is a copy of the conditioned kernel, and with it of P's parameters: those are Q's own.
+    assert {n.rsplit(".", 1)[-1] for n in names(model)} == {"c", "lengthscales", "variance"}
+
+
+def test_training_changes_nothing_of_p_and_p_stays_trainable_elsewhere() -> None:
+    model = make()
+    before = [variable.numpy() for variable in model.regulariser.variables]
+    start = [variable.numpy() for variable in model.trainable_variables]
+    closure = model.training_loss_closure((X, Y[:, :1]))
+    gpflow.optimizers.Scipy().minimize(
+        closure, model.trainable_variables, compile=False, options={"maxiter": 3}
+    )
+    assert all(
+        np.any(old != new.numpy())
+        for old, new in zip(start, model.trainable_variables, strict=True)
+    )
+    for old, new in zip(before, model.regulariser.variables, strict=True):
+        np.testing.assert_array_equal(old, new)
+    kernel = model.kernel
+    assert len(kernel.trainable_variables) == 2
+    exact = gpflow.models.GPR((X, Y[:, :1]), kernel)
+    with tf.GradientTape() as tape:
+        loss = exact.training_loss()
+    gradients = tape.gradient(loss, kernel.trainable_variables)
+    assert all(gradient is not None and np.all(gradient != 0.0) for gradient in gradients)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"divergence": gvi.divergences.ProjectedKL()}, "divergence ProjectedKL"),
+        ({"loss": gvi.losses.BetaLoss()}, "loss BetaLoss"),
+        ({"loss": gvi.losses.PredictiveLogLoss()}, "loss PredictiveLogLoss"),
+        ({"divergence_weight": 0.5}, "divergence_weight 0.5"),
+        ({"divergence_weight": tf.Variable(0.5, dtype=tf.float64)}, "divergence_weight .*0.5"),
+    ],
+    ids=["divergence", "beta loss", "predictive loss", "weight", "variable weight"],
+)
+def test_no_evidence_bound_of_an_objective_that_is_none(options: dict, reason: str) -> None:
+    model = make(**{"divergence": gvi.divergences.InducingKL(), **options})
+    data = (X, Y[:, :1])
+    for ask in (
+        model.elbo,
+        model.maximum_log_likelihood_objective,
+        model.log_posterior_density,
+    ):
+        with pytest.raises(NoEvidenceBoundError, match=f"(?s){reason}.*training_loss"):
+            ask(data)
+
+
+def test_evidence_bound_where_there_is_one() -> None:
+    model = make(gvi.divergences.InducingKL())
+    data = (X, Y[:, :1])
+    plain = -model.training_loss(data)
+    model.likelihood.variance.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(3.0))
+    log_prior = model.log_prior_density()
+    assert abs(log_prior) > 0.01
+    np.testing.assert_allclose(model.elbo(data), plain)
+    np.testing.assert_allclose(model.maximum_log_likelihood_objective(data), plain)
+    np.testing.assert_allclose(model.log_posterior_density(data), plain + log_prior)
+    # KL between the laws of L⁻¹u, whose prior is standard normal.
+    mvn = tfp.distributions.MultivariateNormalTriL(model.q_mu[:, 0], model.q_sqrt[0])
+    standard = tfp.distributions.MultivariateNormalDiag(tf.zeros(M, dtype=tf.float64))
+    np.testing.assert_allclose(model.prior_kl(), mvn.kl_divergence(standard))
+
+
+def test_prior_kl_where_it_is_infinite() -> None:
+    P, Q = parts()
+    Q = gvi.GaussianProcess(Q.mean_function, gvi.covariances.SparsePosterior(P.kernel, Z))
+    model = gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(), num_data=N)
+    with pytest.raises(NoEvidenceBoundError, match=r"infinite .* and SparsePosterior"):
+        model.prior_kl()
+
+
+def test_svgp_names_are_the_parts_of_q() -> None:
+    model = make()
+    assert isinstance(model, gpflow.models.SVGP)
+    assert model.q_mu is model.variational.mean_function.q_mu
+    assert model.q_sqrt is model.variational.kernel.q_sqrt
+    assert model.inducing_variable is model.variational.kernel.inducing_variable
+    assert model.whiten is True
+    assert model.regulariser.kernel is model.kernel
+    P, Q = parts()
+    unwhitened = gvi.covariances.CholeskySVGP(P.kernel, Z, whiten=False)
+    plain = gvi.GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.Matern32())
+    for process, missing in (
+        (gvi.GaussianProcess(Q.mean_function, unwhitened), {"whiten": "it differs"}),
+        (
+            plain,
+            {
+                "q_mu": "Zero, has no inducing variable",
+                "q_sqrt": "Matern32, is not written",
+                "whiten": "Zero, has no inducing variable",
+                "inducing_variable": "Matern32, has none",
+            },
+        ),
+    ):
+        other = gvi.models.PGVI(P, process, gpflow.likelihoods.Gaussian(), num_data=N)
+        for name, reason in missing.items():
+            with pytest.raises(AttributeError, match=f"{name}: .*{reason}"):
+                getattr(other, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        (gvi.models.GWI, gvi.divergences.GaussianWasserstein("exact")),
+        (gvi.models.PGVI, gvi.divergences.ProjectedRenyi(0.5)),
+    ],
+    ids=["GWI", "PGVI"],
+)
+def test_special_cases_differ_by_their_default_divergence(kind, default) -> None:
+    P, Q = parts()
+    likelihood, data = gpflow.likelihoods.Gaussian(NOISE), (X, Y[:, :1])
+    options = {"num_data": N, "divergence_weight": 0.4}
+    model = kind(P, Q, likelihood, **options)
+    assert isinstance(model, gvi.models.GVI)
+    general = gvi.models.GVI(P, Q, likelihood, default, **options)
+    assert float(model.training_loss(data)) == float(general.training_loss(data))
+    other = gvi.divergences.ProjectedWasserstein()
+    model = kind(P, Q, likelihood, other, **options)
+    assert model.divergence is other

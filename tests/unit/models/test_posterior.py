@@ -1,0 +1,245 @@
+"""What a model predicts, at once and from a cache."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.posteriors import PrecomputeCacheType
+from scipy import stats
+
+import gpflow_gvi as gvi
+
+from ... import catalogue
+
+M, D = 4, 2
+_RNG = np.random.default_rng(3)
+Z = _RNG.normal(size=(M, D))
+U = np.sin(Z @ [[1.0, 0.5], [-0.7, 1.2]])
+XNEW = _RNG.normal(size=(5, D))
+SHAPES = list(itertools.product([False, True], repeat=2))
+"""The values of full_cov and full_output_cov."""
+
+
+def prior() -> gvi.GaussianProcess:
+    k = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=0.9)
+    return gvi.GaussianProcess(gpflow.functions.Constant([0.2]), k)
+
+
+def make(
+    covariance: Callable[..., gpflow.kernels.Kernel],
+    J: int = 1,
+    *,
+    P: gvi.GaussianProcess | None = None,
+    likelihood: gpflow.likelihoods.Likelihood | None = None,
+    whiten: bool = True,
+) -> gvi.models.GVI:
+    """Return a model whose Q is not P."""
+    P = prior() if P is None else P
+    inducing_variable = catalogue.inducing_points(Z)
+    mean = gvi.mean_functions.Inducing(
+        P.kernel,
+        inducing_variable,
+        mean_function=P.mean_function,
+        q_mu=np.random.default_rng(1).normal(size=(M, J)),
+        whiten=whiten,
+    )
+    Q = gvi.GaussianProcess(mean, covariance(P.kernel, inducing_variable, num_latent_gps=J))
+    likelihood = gpflow.likelihoods.Gaussian(0.3) if likelihood is None else likelihood
+    return gvi.models.PGVI(P, Q, likelihood, num_data=10)
+
+
+def svgp(k: gpflow.kernels.Kernel, Z: object, **options: object) -> gvi.covariances.CholeskySVGP:
+    J = options["num_latent_gps"]
+    q_sqrt = np.tril(0.2 * np.random.default_rng(2).normal(size=(J, M, M))) + 0.6 * np.eye(M)
+    return gvi.covariances.CholeskySVGP(k, Z, q_sqrt=q_sqrt)
+
+
+def conditioned() -> gvi.models.GVI:
+    """Return a model whose P is a posterior, and whose Q has the mean of that."""
+    P = prior().condition(Z + 0.3, U[:, :1], 0.2)
+    return make(svgp, P=P)
+
+
+MODELS: dict[str, Callable[[], gvi.models.GVI]] = {
+    **{
+        f"{name}, J={J}": lambda build=build, J=J: make(build, J)
+        for name, build in catalogue.COVARIANCES.items()
+        for J in ((1, 2) if name in ("CholeskySVGP", "SparsePosterior") else (1,))
+    },
+    "unwhitened mean": lambda: make(svgp, whiten=False),
+    "sum with White": lambda: make(
+        lambda *args, **options: svgp(*args, **options) + gpflow.kernels.White(0.1)
+    ),
+    "conditioned P": conditioned,
+}
+
+
+@pytest.mark.parametrize("J", [1, 2])
+@pytest.mark.parametrize("likelihood", ["Gaussian", "Bernoulli"])
+def test_observations_are_predicted_through_the_likelihood(likelihood: str, J: int) -> None:
+    model = make(svgp, J, likelihood=getattr(gpflow.likelihoods, likelihood)())
+    f_mean, f_variance = (part.numpy() for part in model.predict_f(XNEW))
+    y_mean, y_variance = (part.numpy() for part in model.predict_y(XNEW))
+    Y = np.random.default_rng(5).integers(0, 2, size=(5, J)) * 1.0
+    density = model.predict_log_density((XNEW, Y)).numpy()
+    if likelihood == "Gaussian":
+        variance = f_variance + 1.0
+        np.testing.assert_allclose(y_mean, f_mean)
+        np.testing.assert_allclose(y_variance, variance)
+        logs = stats.norm.logpdf(Y, f_mean, np.sqrt(variance))
+    else:
+        # E Φ(f) = Φ(m / √(1 + v)); GPflow's link keeps p off 0 and 1 by a thousandth.
+        p = 1e-3 + (1.0 - 2e-3) * stats.norm.cdf(f_mean / np.sqrt(1.0 + f_variance))
+        np.testing.assert_allclose(y_mean, p)
+        np.testing.assert_allclose(y_variance, p * (1.0 - p))
+        logs = stats.bernoulli.logpmf(Y.astype(int), p)
+    np.testing.assert_allclose(density, logs.sum(axis=-1))
+
+
+@pytest.mark.parametrize("full_cov", [False, True])
+def test_samples_have_the_moments_of_q(full_cov: bool) -> None:
+    J, S = 2, 20_000
+    model = make(svgp, J)
+    assert model.predict_f_samples(XNEW, full_cov=full_cov).shape == (5, J)
+    samples = model.predict_f_samples(XNEW, S, full_cov=full_cov).numpy()
+    assert samples.shape == (S, 5, J)
+    mean, covariance = (part.numpy() for part in model.predict_f(XNEW, full_cov=True))
+    for j in range(J):
+        expected = covariance[j] if full_cov else np.diag(np.diag(covariance[j]))
+        variance = np.diag(expected)
+        error = 5.0 * np.sqrt(variance / S)
+        assert np.all(np.abs(samples[..., j].mean(axis=0) - mean[:, j]) < error)
+        # Var of a product of two centred Gaussians is v₁v₂ + c².
+        error = 5.0 * np.sqrt((np.outer(variance, variance) + expected**2) / S)
+        assert np.all(np.abs(np.cov(samples[..., j].T) - expected) < error)
+
+
+@pytest.mark.parametrize("full_output_cov", [False, True])
+@pytest.mark.parametrize("full_cov", [False, True])
+def test_shapes_of_predictions(full_cov: bool, full_output_cov: bool) -> None:
+    """[N, D] and leading batch dimensions; the entries are those of one joint covariance."""
+    model = make(svgp, J=2)
+    _, joint = model.predict_f(XNEW, full_cov=True, full_output_cov=True)
+    assert joint.shape == (5, 2, 5, 2)
+    indices = {
+        (False, False): "njnj->nj",
+        (True, False): "njmj->jnm",
+        (False, True): "njni->nji",
+        (True, True): "njmi->njmi",
+    }
+    mean, covariance = model.predict_f(XNEW, full_cov, full_output_cov)
+    assert mean.shape == (5, 2)
+    expected = np.einsum(indices[full_cov, full_output_cov], joint)
+    np.testing.assert_allclose(covariance, expected, atol=1e-12)
+    batch = np.stack([XNEW, XNEW + 0.5])[:, None]
+    mean, covariance = model.predict_f(batch, full_cov, full_output_cov)
+    assert mean.shape == (2, 1, 5, 2)
+    for member in range(2):
+        alone = model.predict_f(batch[member, 0], full_cov, full_output_cov)
+        np.testing.assert_allclose(mean[member, 0], alone[0], atol=1e-12)
+        np.testing.assert_allclose(covariance[member, 0], alone[1], atol=1e-12)
+
+
+def assert_same_predictions(posterior, model, predict: str = "predict_f") -> None:
+    for flags in SHAPES:
+        for cached, direct in zip(
+            getattr(posterior, predict)(XNEW, *flags), model.predict_f(XNEW, *flags), strict=True
+        ):
+            assert cached.shape == direct.shape
+            np.testing.assert_allclose(cached, direct, rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_posterior_predicts_what_the_model_does(model: str) -> None:
+    model = MODELS[model]()
+    for kind in ("tensor", PrecomputeCacheType.VARIABLE):
+        posterior = model.posterior(kind)
+        assert_same_predictions(posterior, model)
+        assert len(posterior.cache) >= 1
+        assert all(isinstance(c, tf.Variable) == (kind != "tensor") for c in posterior.cache)
+
+
+def test_posterior_without_a_cache() -> None:
+    model = MODELS["conditioned P"]()
+    for kind in (None, "nocache", PrecomputeCacheType.NOCACHE):
+        uncached = model.posterior(kind)
+        assert_same_predictions(uncached, model, "fused_predict_f")
+        with pytest.raises(ValueError, match="update_cache"):
+            uncached.predict_f(XNEW)
+
+
+def test_posterior_of_a_process_with_nothing_to_keep() -> None:
+    model = gvi.models.PGVI(prior(), prior(), gpflow.likelihoods.Gaussian(), num_data=10)
+    for kind in ("tensor", "variable"):
+        posterior = model.posterior(kind)
+        assert_same_predictions(posterior, model)
+        posterior.update_cache()
+        assert_same_predictions(posterior, model)
+
+
+@pytest.mark.parametrize("model", ["unwhitened mean", "Tempered, J=1", "conditioned P"])
+@pytest.mark.parametrize("kind", ["tensor", "variable"])
+def test_cache_is_renewed_by_update_cache_alone(model: str, kind: str) -> None:
+    model = MODELS[model]()
+    posterior = model.posterior(kind)
+    before = [factor.numpy() for factor in posterior.cache]
+    kernels = [part for part in model.submodules if isinstance(part, gpflow.kernels.Stationary)]
+    assert kernels
+    for kernel in kernels:
+        kernel.lengthscales.assign(0.5)
+    for old, kept in zip(before, posterior.cache, strict=True):
+        np.testing.assert_array_equal(old, kept)
+    stale = posterior.predict_f(XNEW)[0]
+    assert np.max(np.abs(stale - model.predict_f(XNEW)[0])) > 1e-3
+    variables = posterior.cache
+    posterior.update_cache()
+    assert_same_predictions(posterior, model)
+    if kind == "variable":  # the same ones, so that a graph that was exported sees the change
+        assert all(old is new for old, new in zip(variables, posterior.cache, strict=True))
+    model.q_mu.assign(model.q_mu + 1.0)
+    posterior.update_cache()
+    assert_same_predictions(posterior, model)
+
+
+def operations(function: Callable[..., object]) -> set[str]:
+    """Return the kinds of all operations of a function of X, also within functions it calls."""
+    spec = tf.TensorSpec([None, D], tf.float64)
+    graph = tf.function(function).get_concrete_function(spec).graph.as_graph_def()
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    return {node.op for node in nodes}
+
+
+@pytest.mark.parametrize(
+    "model", ["CholeskySVGP(unwhitened), J=1", "sum with White", "conditioned P"]
+)
+def test_cached_prediction_factorises_nothing(model: str) -> None:
+    model = MODELS[model]()
+    assert "Cholesky" in operations(model.predict_f)
+    assert "Cholesky" not in operations(model.posterior("tensor").predict_f)
+    assert "Cholesky" not in operations(model.posterior("variable").predict_f)
+
+
+@pytest.mark.parametrize("model", ["Tempered, J=1", "SparsePosterior, J=2", "conditioned P"])
+def test_posterior_is_saved_and_loaded(model: str, tmp_path: Path) -> None:
+    model = MODELS[model]()
+
+    class Exported(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.posterior = model.posterior("variable")
+
+        @tf.function(input_signature=[tf.TensorSpec([None, D], tf.float64)])
+        def predict(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return self.posterior.predict_f(X)
+
+    tf.saved_model.save(Exported(), str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    for rows in (XNEW, XNEW[:2]):
+        for there, here in zip(loaded.predict(rows), model.predict_f(rows), strict=True):
+            np.testing.assert_allclose(there, here, rtol=0.0, atol=1e-12)
