@@ -8,10 +8,11 @@ import gpflow_gvi as gvi
 rng = np.random.default_rng(0)
 X = rng.uniform(-3.0, 3.0, size=(200, 1))
 Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
-Z, minimise = X[::20], gpflow.optimizers.Scipy().minimize
+Z = np.linspace(-3.0, 3.0, 13)[:, None]
+minimise = gpflow.optimizers.Scipy().minimize
 
 # The regulariser P: a prior whose hyper-parameters, and the noise, are fitted first.
-prior = gpflow.models.SGPR((X, Y), gpflow.kernels.SquaredExponential(), Z)
+prior = gpflow.models.GPR((X, Y), gpflow.kernels.SquaredExponential())
 minimise(prior.training_loss, prior.trainable_variables)
 kernel, noise = prior.kernel, prior.likelihood.variance
 P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
@@ -24,7 +25,8 @@ Q = gvi.GaussianProcess(mean, covariance)
 likelihood = gpflow.likelihoods.Gaussian(noise)
 gpflow.set_trainable(likelihood, False)
 model = gvi.models.PGVI(P, Q, likelihood, num_data=len(X))
-minimise(model.training_loss_closure((X, Y)), model.trainable_variables)
+options = {"maxiter": 200}
+minimise(model.training_loss_closure((X, Y)), model.trainable_variables, options=options)
 
 x = np.linspace(-4.0, 4.0, 9)[:, None]
 f_mean, f_variance = model.predict_f(x)

@@ -91,7 +91,10 @@ class GaussianProcess(Module):
             return self._predict(X, full_cov, full_output_cov)
         if full_cov:
             mean, cov = tf.map_fn(
-                lambda member: self._predict(member, True, full_output_cov),
+                # Converting what lies beneath would take longer than running it.
+                tf.autograph.experimental.do_not_convert(
+                    lambda member: self._predict(member, True, full_output_cov)
+                ),
                 tf.reshape(X, tf.concat([[-1], tf.shape(X)[-2:]], 0)),
                 fn_output_signature=(X.dtype, X.dtype),
             )

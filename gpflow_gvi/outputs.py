@@ -94,7 +94,14 @@ def covariance(kernel: Kernel, X: TensorType, X2: TensorType | None = None) -> t
 def joint_variance(kernel: Kernel, X: TensorType, J: int) -> tf.Tensor:
     """Return the covariance between the J outputs at each input: [N, J, J]."""
     if isinstance(kernel, Sum | Product) and correlated(kernel):
-        return _combine(kernel, lambda part: joint_variance(part, X, J))
+        return _combine(
+            kernel,
+            lambda part: (
+                variance(part, X)[..., None]  # [N, 1, 1]
+                if _scales_all_outputs(part, kernel)
+                else joint_variance(part, X, J)
+            ),
+        )
     if isinstance(kernel, MultioutputKernel) and correlated(kernel):
         return kernel(X, full_cov=False, full_output_cov=True)
     marginal = variance(kernel, X)  # [N, J] or [N, 1]
@@ -104,7 +111,14 @@ def joint_variance(kernel: Kernel, X: TensorType, J: int) -> tf.Tensor:
 def joint_covariance(kernel: Kernel, X: TensorType, X2: TensorType | None, J: int) -> tf.Tensor:
     """Return the covariance between all outputs at all inputs: [N, J, N2, J]."""
     if isinstance(kernel, Sum | Product) and correlated(kernel):
-        return _combine(kernel, lambda part: joint_covariance(part, X, X2, J))
+        return _combine(
+            kernel,
+            lambda part: (
+                covariance(part, X, X2)[0, :, None, :, None]  # [N, 1, N2, 1]
+                if _scales_all_outputs(part, kernel)
+                else joint_covariance(part, X, X2, J)
+            ),
+        )
     if isinstance(kernel, MultioutputKernel) and correlated(kernel):
         return kernel(X, X2, full_cov=True, full_output_cov=True)
     return spread(covariance(kernel, X, X2), J)
@@ -115,6 +129,14 @@ def spread(blocks: tf.Tensor, J: int) -> tf.Tensor:
     shape = tf.shape(blocks)
     blocks = tf.broadcast_to(blocks, [J, shape[1], shape[2]])
     return tf.transpose(tf.linalg.diag(tf.transpose(blocks, [1, 2, 0])), [0, 2, 1, 3])
+
+
+def _scales_all_outputs(part: Kernel, whole: Sum | Product) -> bool:
+    """Return whether a part is a factor of every block: a shared kernel in a product.
+
+    A shared kernel in a sum is another one: it adds an independent function to each output.
+    """
+    return isinstance(whole, Product) and num_outputs(part) == 1
 
 
 def _combine(kernel: Sum | Product, evaluate: Callable[[Kernel], Any]) -> tf.Tensor:

@@ -96,6 +96,22 @@ def test_independent_noise_is_added_to_correlated_outputs(rng):
     )
 
 
+def test_a_single_factor_scales_every_block_of_correlated_outputs(rng):
+    mixed, factor = mixing(rng), gpflow.kernels.Matern32(variance=0.7)
+    X, X2 = rng.normal(size=(4, 1)), rng.normal(size=(3, 1))
+    alone = mixed(X, X2, full_cov=True, full_output_cov=True).numpy()
+    np.testing.assert_allclose(
+        outputs.joint_covariance(mixed * factor, X, X2, J),
+        alone * factor(X, X2).numpy()[:, None, :, None],
+        atol=1e-12,
+    )
+    np.testing.assert_allclose(
+        outputs.joint_variance(mixed * factor, X, J),
+        0.7 * mixed(X, full_cov=False, full_output_cov=True).numpy(),
+        atol=1e-12,
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_independent_kernels_count_their_outputs(kind):
     assert outputs.num_outputs(KINDS[kind]) == (1 if kind == "single" else J)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gpflow.inducing_variables import (
     InducingPoints,
+    Multiscale,
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
 )
@@ -92,15 +93,27 @@ def composed() -> dict[str, gpflow.kernels.Kernel]:
     }
 
 
+@pytest.mark.parametrize("inducing", ["plain", "shared", "separate"])
 @pytest.mark.parametrize("kind", ["sum", "product", "conditioned", "tempered"])
-def test_projections_of_kernels_composed_of_independent_outputs(kind, rng):
+def test_projections_of_kernels_composed_of_independent_outputs(kind, inducing, rng):
     """The regulariser may be conditioned, and Q's own kernel composed: each is a kernel."""
-    kernel, Z, X = composed()[kind], rng.normal(size=(M, 2)), rng.normal(size=(5, 2))
-    grams = outputs.covariance(kernel, Z).numpy() + JITTER * np.eye(M)
-    found = projection.cross_covariance(kernel, InducingPoints(Z), X)
-    np.testing.assert_allclose(found, outputs.covariance(kernel, Z, X), atol=1e-12)
-    L = projection.cholesky(kernel, InducingPoints(Z))
-    np.testing.assert_allclose(L, np.linalg.cholesky(grams), atol=1e-9)
+    kernel, X = composed()[kind], rng.normal(size=(5, 2))
+    inducing_variable, Z = inducing_variables(rng)[inducing]
+    L = projection.cholesky(kernel, inducing_variable)
+    cross = projection.cross_covariance(kernel, inducing_variable, X)
+    assert L.shape == (J, M, M)
+    assert cross.shape == (J, M, 5)
+    for j in range(J):
+        gram = outputs.covariance(kernel, Z[j])[j].numpy() + JITTER * np.eye(M)
+        np.testing.assert_allclose(L[j], np.linalg.cholesky(gram), atol=1e-9)
+        np.testing.assert_allclose(cross[j], outputs.covariance(kernel, Z[j], X)[j], atol=1e-12)
+
+
+def test_composed_kernels_know_inducing_points_alone():
+    """A Kuf of another inducing variable is written for one kernel, not for what is made of it."""
+    wide = Multiscale(np.zeros((M, 2)), scales=np.ones((M, 2)))
+    with pytest.raises(TypeError, match="Multiscale"):
+        projection.cholesky(composed()["tempered"], wide)
 
 
 def test_optimal_precision_inverts_the_titsias_optimum(rng):
