@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
+from typing import NamedTuple
 
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -13,6 +14,22 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, ScalarLikelihood
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from . import checks
+
+
+class Marginals(NamedTuple):
+    """The marginals of Q at data points, and the data: what a loss sees."""
+
+    X: tf.Tensor
+    """Inputs, [N, D]."""
+
+    f_mean: tf.Tensor
+    """Means of Q, [N, J]."""
+
+    f_variance: tf.Tensor
+    """Variances of Q, [N, J]."""
+
+    Y: tf.Tensor
+    """Observations, [N, P]."""
 
 
 class Loss(abc.ABC):
@@ -41,46 +58,25 @@ class Loss(abc.ABC):
         :param f_variance: the variances of Q at X, [N, J].
         :param Y: observations, [N, P].
         """
-        return self._loss(likelihood, X, f_mean, f_variance, Y)
+        return self._loss(likelihood, Marginals(X, f_mean, f_variance, Y))
 
     @abc.abstractmethod
-    def _loss(
-        self,
-        likelihood: Likelihood,
-        X: tf.Tensor,
-        f_mean: tf.Tensor,
-        f_variance: tf.Tensor,
-        Y: tf.Tensor,
-    ) -> tf.Tensor:
+    def _loss(self, likelihood: Likelihood, at: Marginals) -> tf.Tensor:
         """Return the loss of each data point: [N]."""
 
 
 class LogLoss(Loss):
     """``-E_Q[log p(y|f)]``, the expected negative log likelihood of variational inference."""
 
-    def _loss(
-        self,
-        likelihood: Likelihood,
-        X: tf.Tensor,
-        f_mean: tf.Tensor,
-        f_variance: tf.Tensor,
-        Y: tf.Tensor,
-    ) -> tf.Tensor:
-        return -likelihood.variational_expectations(X, f_mean, f_variance, Y)
+    def _loss(self, likelihood: Likelihood, at: Marginals) -> tf.Tensor:
+        return -likelihood.variational_expectations(*at)
 
 
 class PredictiveLogLoss(Loss):
     """``-log E_Q[p(y|f)]``, the negative log predictive density (cross entropy of labels)."""
 
-    def _loss(
-        self,
-        likelihood: Likelihood,
-        X: tf.Tensor,
-        f_mean: tf.Tensor,
-        f_variance: tf.Tensor,
-        Y: tf.Tensor,
-    ) -> tf.Tensor:
-        return -likelihood.predict_log_density(X, f_mean, f_variance, Y)
+    def _loss(self, likelihood: Likelihood, at: Marginals) -> tf.Tensor:
+        return -likelihood.predict_log_density(*at)
 
 
 class BetaLoss(Loss):
@@ -98,19 +94,12 @@ class BetaLoss(Loss):
         checks.positive("beta", beta)
         self.beta = float(beta)
 
-    def _loss(
-        self,
-        likelihood: Likelihood,
-        X: tf.Tensor,
-        f_mean: tf.Tensor,
-        f_variance: tf.Tensor,
-        Y: tf.Tensor,
-    ) -> tf.Tensor:
+    def _loss(self, likelihood: Likelihood, at: Marginals) -> tf.Tensor:
         c = self.beta - 1.0
         if c == 0.0:
-            return LogLoss()(likelihood, X, f_mean, f_variance, Y)
-        at_y = log_expected_power(likelihood, X, f_mean, f_variance, Y, c, 0.0)
-        everywhere = log_expected_power(likelihood, X, f_mean, f_variance, Y, 0.0, 1.0 + c)
+            return LogLoss()(likelihood, *at)
+        at_y = log_expected_power(likelihood, at, c)
+        everywhere = log_expected_power(likelihood, at, 0.0, power=self.beta)
         return -tf.exp(at_y) / c + tf.exp(everywhere) / self.beta
 
 
@@ -128,31 +117,20 @@ class GammaLoss(Loss):
         checks.positive("gamma", gamma)
         self.gamma = float(gamma)
 
-    def _loss(
-        self,
-        likelihood: Likelihood,
-        X: tf.Tensor,
-        f_mean: tf.Tensor,
-        f_variance: tf.Tensor,
-        Y: tf.Tensor,
-    ) -> tf.Tensor:
+    def _loss(self, likelihood: Likelihood, at: Marginals) -> tf.Tensor:
         c = self.gamma - 1.0
         if c == 0.0:
-            return LogLoss()(likelihood, X, f_mean, f_variance, Y)
-        value = log_expected_power(
-            likelihood, X, f_mean, f_variance, Y, c, self.gamma, -c / self.gamma
-        )
+            return LogLoss()(likelihood, *at)
+        value = log_expected_power(likelihood, at, c, power=self.gamma, outer=-c / self.gamma)
         return -tf.exp(value) * self.gamma / c
 
 
 def log_expected_power(
     likelihood: Likelihood,
-    X: tf.Tensor,
-    f_mean: tf.Tensor,
-    f_variance: tf.Tensor,
-    Y: tf.Tensor,
+    at: Marginals,
     c: float,
-    power: float,
+    *,
+    power: float = 0.0,
     outer: float = 1.0,
 ) -> tf.Tensor:
     """Return ``log E_Q[ p(y|f)^c · (∫ p(y'|f)^power dy')^outer ]``, over all outputs: [N].
@@ -167,6 +145,7 @@ def log_expected_power(
             "factorises over outputs (gpflow.likelihoods.ScalarLikelihood). Use LogLoss or "
             "PredictiveLogLoss."
         )
+    X, f_mean, f_variance, Y = at
     if isinstance(likelihood, Gaussian):
         s = likelihood.conditional_variance(X, f_mean)  # [N, J]
         integral = outer * log_power_integral(likelihood, X, f_mean, power) if power else 0.0

@@ -128,8 +128,8 @@ def test_step_in_a_graph_of_the_user_is_undone(compiled: bool) -> None:
 class Cliff(gvi.losses.Loss):
     """A loss that gets better with f until it is NaN, from f = 3 on; its gradient is finite."""
 
-    def _loss(self, likelihood, X, f_mean, f_variance, Y):
-        slope = -tf.reduce_sum(f_mean, axis=-1)
+    def _loss(self, likelihood, at):
+        slope = -tf.reduce_sum(at.f_mean, axis=-1)
         return tf.where(slope <= -3.0, tf.constant(np.nan, slope.dtype), slope)
 
 
