@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import abc
+import functools
+import operator
+from collections.abc import Callable
 
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -91,7 +94,7 @@ class SparseCovariance(Covariance):
     )
     def output_variance(self, X: TensorType) -> tf.Tensor:
         """Return b(x, x) - Σ_m A_m(x)² + Σ_m B_m(x)²: [N, J]."""
-        base = tf.add_n([outputs.variance(kernel, X) for kernel in self.base_kernels])
+        base = self._base(lambda kernel: outputs.variance(kernel, X))
         removed, added = self.factors(X)
         variance = base - _squares(removed)
         if added is not None:
@@ -109,7 +112,7 @@ class SparseCovariance(Covariance):
         """Return b(X, X2) - A(X)ᵀ A(X2) + B(X)ᵀ B(X2): [J, N, N2]."""
         removed, added = self.factors(X)
         removed2, added2 = (removed, added) if X2 is None else self.factors(X2)
-        base = tf.add_n([outputs.covariance(kernel, X, X2) for kernel in self.base_kernels])
+        base = self._base(lambda kernel: outputs.covariance(kernel, X, X2))
         covariance = base - tf.matmul(removed, removed2, transpose_a=True)
         if added is not None:
             covariance += tf.matmul(added, added2, transpose_a=True)
@@ -118,6 +121,10 @@ class SparseCovariance(Covariance):
             covariance = tf.linalg.set_diag(covariance, diagonal)
         shape = tf.shape(covariance)
         return tf.broadcast_to(covariance, [self.num_outputs, shape[1], shape[2]])
+
+    def _base(self, evaluate: Callable[[Kernel], tf.Tensor]) -> tf.Tensor:
+        """Return b; a kernel of one output broadcasts against one of J."""
+        return functools.reduce(operator.add, map(evaluate, self.base_kernels))
 
     def _floored(self, variance: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
         """Mend what has rounded below zero."""

@@ -201,6 +201,19 @@ def test_a_factor_for_each_output_of_one_kernel(rng):
     np.testing.assert_allclose(tempered.output_covariance(X), factors[:, None, None] * kernel(X))
 
 
+def test_kernelised_with_an_own_kernel_for_each_output_of_a_shared_one(rng):
+    X, Z = rng.normal(size=(5, D)), rng.normal(size=(M, D))
+    k = SquaredExponential(1.2)
+    own = [SquaredExponential(0.3), SquaredExponential(0.8, lengthscales=2.0)]
+    r = KernelisedSVGP(k, Z, base_kernel=SeparateIndependent(own))
+    for j, r_0 in enumerate(own):
+        single = KernelisedSVGP(k, Z, base_kernel=r_0)
+        np.testing.assert_allclose(r.K(X, full_output_cov=False)[j], single.K(X), rtol=1e-12)
+        np.testing.assert_allclose(
+            r.K_diag(X, full_output_cov=False)[:, j], single.K_diag(X), rtol=1e-12
+        )
+
+
 @pytest.fixture
 def spread_points(rng) -> np.ndarray:
     """Points on a jittered grid: K is so well conditioned that a small nugget changes nothing."""
