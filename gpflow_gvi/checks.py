@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
-from gpflow.inducing_variables import InducingVariables
+from gpflow.inducing_variables import InducingPoints, InducingVariables
 
 from .errors import NumericsWarning
 
@@ -82,7 +82,7 @@ def distinct_points(inducing_variable: InducingVariables) -> None:
     """Warn of inducing points that occur twice: K_ZZ is singular but for its jitter."""
     for part in getattr(inducing_variable, "inducing_variables", (inducing_variable,)):
         Z = getattr(part, "Z", None)
-        if Z is None or type(part).__name__ != "InducingPoints":
+        if Z is None or type(part) is not InducingPoints:
             continue
         with tf.init_scope():
             points = np.asarray(tf.convert_to_tensor(Z))

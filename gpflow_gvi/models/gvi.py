@@ -188,7 +188,8 @@ class GVI(SVGP):
                 "training_loss(data) to compare fits of this objective, and "
                 "predict_log_density(held-out data) to compare models."
             )
-        total, _ = self._objective(*data)
+        with Evaluation():
+            total, _ = self._objective(*data)
         return -total - self.log_prior_density()
 
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
@@ -311,11 +312,10 @@ def _num_outputs(
                 f"regulariser has {of_regulariser} outputs and variational has {J}; they must be "
                 "the same in number, or the regulariser 1 (shared)."
             )
-    else:
-        J = max(of_kernel, getattr(variational.mean_function, "num_outputs", 1))
-    if Z is not None:
         _require_latent_dim(likelihood, J)
-    return J
+        return J
+    # Without an input to try, the rest is looked at with the first data.
+    return max(of_kernel, getattr(variational.mean_function, "num_outputs", 1))
 
 
 def _require_latent_dim(likelihood: Likelihood, num_outputs: int) -> None:
