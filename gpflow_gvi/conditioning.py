@@ -1,5 +1,8 @@
 """A Gaussian process after exact observations: the mean and the kernel of the posterior.
 
+`posterior` chooses between two ways to write the same thing: by systems as large as the
+observations are many, or, for a kernel of fewer features than that, by systems of the features.
+
 For outputs that are independent this is J systems of size M; for outputs that are correlated (a
 `LinearCoregionalization`, say) it is one system of size M·J. Both are written as a batch of systems
 `[b, m, m]` with one right-hand side: b = J, m = M or b = 1, m = M·J.
@@ -7,6 +10,7 @@ For outputs that are independent this is J systems of size M; for outputs that a
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import Module, TensorType
 from gpflow.functions import MeanFunction
@@ -15,6 +19,37 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from . import linalg, outputs
 from .covariances.base import Covariance
 from .evaluation import once
+from .weight_space import Features, features
+
+
+def posterior(
+    mean_function: MeanFunction,
+    kernel: Kernel,
+    Z: tf.Tensor,
+    U: tf.Tensor,
+    noise_variance: tf.Tensor,
+) -> tuple[MeanFunction, Kernel]:
+    """Return mean and kernel after f(Z) + ε = U, ε ~ N(0, σ²), by the smaller of two systems."""
+    phi = features(kernel)
+    if phi is not None and _is_smaller(phi, Z) and _is_noisy(noise_variance):
+        by_weights = WeightObservations(mean_function, kernel, Z, U, noise_variance)
+        return ConditionalMean(by_weights), WeightCovariance(by_weights)
+    observations = Observations(mean_function, kernel, Z, U, noise_variance)
+    if outputs.correlated(kernel):
+        return ConditionalMean(observations), CorrelatedConditionalCovariance(observations)
+    return ConditionalMean(observations), ConditionalCovariance(observations)
+
+
+def _is_smaller(phi: Features, Z: tf.Tensor) -> bool:
+    """Return whether there are fewer features than observations."""
+    count, M = phi(Z).shape[-1], Z.shape[0]
+    return count is not None and M is not None and count < M
+
+
+def _is_noisy(noise_variance: tf.Tensor) -> bool:
+    """Return whether σ² is known to be positive: by the weights it is divided by."""
+    known = tf.get_static_value(noise_variance)
+    return known is not None and bool(np.all(known > 0.0))
 
 
 class Observations(Module):
@@ -79,6 +114,49 @@ class Observations(Module):
         return tf.reshape(joint, [1, shape[0] * J, shape[2] * J])
 
 
+class WeightObservations(Observations):
+    """The same for a kernel φ(x)ᵀ φ(x'), as what was learned about its weights w ~ N(0, I).
+
+    With the observed features Φ = φ(Z), the weights of output j have the posterior precision
+    A = I + σ⁻² ΦᵀΦ and mean A⁻¹ σ⁻² Φᵀ (U - m_P(Z)) (Rasmussen and Williams 2006, eq. 2.8).
+    Here b = J or 1, and m = F, the number of features.
+    """
+
+    def phi(self, X: TensorType) -> tf.Tensor:
+        """Return φ(X): [N, F]."""
+        phi = features(self.kernel)
+        if phi is None:
+            raise TypeError(f"kernel is a {type(self.kernel).__name__}, which has no features.")
+        return phi(X)
+
+    @once
+    def cholesky(self) -> tf.Tensor:
+        """Return the lower factor L of A: [b, F, F]."""
+        Phi = self.phi(self.Z) / tf.sqrt(self._noise)  # [b, M, F]
+        inner = tf.matmul(Phi, Phi, transpose_a=True)
+        A = linalg.add_to_diagonal(inner, tf.ones([], dtype=inner.dtype))
+        return linalg.cholesky(A, name="I + σ⁻² ΦᵀΦ")
+
+    @once
+    def whitened(self, X: TensorType) -> tf.Tensor:
+        """Return L⁻¹ φ(X)ᵀ: [b, F, N]."""
+        L = self.cholesky()
+        Phi = tf.linalg.matrix_transpose(self.phi(X))  # [F, N]
+        Phi = tf.broadcast_to(Phi, [tf.shape(L)[0], *tf.unstack(tf.shape(Phi))])
+        return tf.linalg.triangular_solve(L, Phi)
+
+    @once
+    def whitened_residual(self) -> tf.Tensor:
+        """Return L⁻¹ σ⁻² Φᵀ (U - m_P(Z)): [J, F, 1]."""
+        residual = tf.linalg.matrix_transpose(self.U - self.mean_function(self.Z))[..., None]
+        return tf.matmul(self.whitened(self.Z), residual / self._noise)
+
+    @property
+    def _noise(self) -> tf.Tensor:
+        """σ²: [b, 1, 1]."""
+        return tf.reshape(self.noise_variance, [-1, 1, 1])
+
+
 class ConditionalMean(MeanFunction):
     """m_P(x) + K_xZ (K_ZZ + σ² I)⁻¹ (U - m_P(Z)). Rasmussen and Williams (2006), eq. 2.38."""
 
@@ -126,6 +204,30 @@ class ConditionalCovariance(Covariance):
         right = left if X2 is None else self.observations.whitened(X2)
         base = outputs.covariance(self.observations.kernel, X, X2)
         return base - tf.matmul(left, right, transpose_a=True)
+
+
+class WeightCovariance(Covariance):
+    """φ(x)ᵀ A⁻¹ φ(x') with A = I + σ⁻² ΦᵀΦ, for a kernel of finitely many features.
+
+    Rasmussen and Williams (2006), eq. 2.9. It is a square, so nothing cancels.
+    """
+
+    def __init__(self, observations: WeightObservations) -> None:
+        super().__init__()
+        self.observations = observations
+        noises = observations.noise_variance.shape.num_elements()
+        self.num_outputs = max(outputs.num_outputs(observations.kernel), noises)
+
+    def output_variance(self, X: TensorType) -> tf.Tensor:
+        """Return the posterior variance of each output: [N, J]."""
+        squares = tf.reduce_sum(tf.square(self.observations.whitened(X)), axis=-2)  # [b, N]
+        return tf.linalg.matrix_transpose(squares)
+
+    def output_covariance(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        """Return the posterior covariance of each output: [J, N, N2]."""
+        left = self.observations.whitened(X)
+        right = left if X2 is None else self.observations.whitened(X2)
+        return tf.matmul(left, right, transpose_a=True)
 
 
 class CorrelatedConditionalCovariance(MultioutputKernel):

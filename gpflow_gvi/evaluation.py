@@ -41,10 +41,20 @@ class Evaluation:
 
     :param given: values that are known beforehand, by the keys of an earlier evaluation's `memo`.
     :param collect: leave notices in `notices` even where their amounts are known.
+    :param training: whether networks behave as in training: dropout drops, and batch
+        normalisation uses the batch's statistics and updates its own.
     """
 
-    def __init__(self, given: Mapping[Key, Any] | None = None, *, collect: bool = False) -> None:
+    def __init__(
+        self,
+        given: Mapping[Key, Any] | None = None,
+        *,
+        collect: bool = False,
+        training: bool = False,
+    ) -> None:
         self.collect = collect
+        self.training = training
+        self.frozen: set[int] = set()
         self.given: dict[Key, Any] = dict(given or {})
         self.memo: dict[Key, Any] = {}
         self.notices: list[Notice] = []
@@ -96,6 +106,22 @@ def once(function: Callable[_P, _T]) -> Callable[_P, _T]:
         return value
 
     return wrapper
+
+
+def is_training(part: tf.Module | None = None) -> bool:
+    """Return whether the current evaluation is one of training: of `part`, if that is given."""
+    current = _current.get()
+    return current is not None and current.training and id(part) not in current.frozen
+
+
+def freeze(module: tf.Module) -> None:
+    """Let the parts of a module behave as out of training for the rest of this evaluation.
+
+    The networks of the regulariser P keep their moving statistics while Q trains.
+    """
+    current = _current.get()
+    if current is not None and current.training:
+        current.frozen.update(id(part) for part in (module, *module.submodules))
 
 
 def prepare(module: tf.Module) -> None:

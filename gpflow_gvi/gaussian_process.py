@@ -15,13 +15,7 @@ from gpflow.config import default_float
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
 
-from . import checks, outputs
-from .conditioning import (
-    ConditionalCovariance,
-    ConditionalMean,
-    CorrelatedConditionalCovariance,
-    Observations,
-)
+from . import checks, conditioning, outputs
 
 
 class GaussianProcess(Module):
@@ -120,7 +114,8 @@ class GaussianProcess(Module):
         """Return the exact posterior given that f(Z) + ε = U with ε ~ N(0, σ²).
 
         Mean m(x) + K_xZ (K_ZZ + σ²I)⁻¹ (U - m(Z)) and covariance
-        k(x, x') - K_xZ (K_ZZ + σ²I)⁻¹ K_Zx' (Rasmussen and Williams 2006, chapter 2).
+        k(x, x') - K_xZ (K_ZZ + σ²I)⁻¹ K_Zx' (Rasmussen and Williams 2006, chapter 2), computed by
+        the weights of the kernel's features where these are fewer than the observations.
 
         :param Z: the inputs, [M, D].
         :param U: the observations, [M, J].
@@ -137,13 +132,8 @@ class GaussianProcess(Module):
                 f"noise_variance has shape {tuple(noise_variance.shape)}; give one number, or one "
                 f"for each of the {U.shape[-1]} columns of U."
             )
-        observations = Observations(self.mean_function, self.kernel, Z, U, noise_variance)
-        kernel: Kernel
-        if outputs.correlated(self.kernel):
-            kernel = CorrelatedConditionalCovariance(observations)
-        else:
-            kernel = ConditionalCovariance(observations)
-        return GaussianProcess(ConditionalMean(observations), kernel)
+        posterior = conditioning.posterior(self.mean_function, self.kernel, Z, U, noise_variance)
+        return GaussianProcess(*posterior)
 
 
 class GaussianVector:

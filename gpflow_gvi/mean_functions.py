@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,32 @@ from gpflow.kernels import Kernel
 
 from . import linalg, projection
 from .evaluation import once, prepare
+from .networks import as_function
+
+
+class Network(MeanFunction):
+    """A neural network as a mean function: m(x) = h(x).
+
+    :param network: h, from [N, D] to [N, J]: any model of Keras 3 or tf_keras, a `tf.Module` with
+        `__call__`, or a function. `networks.NetworkFunction` says how it is treated.
+    """
+
+    def __init__(self, network: Callable[..., Any]) -> None:
+        super().__init__()
+        self.network = as_function(network)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number J of outputs, where the network tells it without an input."""
+        return self.network.num_outputs
+
+    @check_shapes(
+        "X: [N, D...]",
+        "return: [..., J]",
+    )
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return h(X): [N, J]."""
+        return self.network(X)
 
 
 class Inducing(MeanFunction):

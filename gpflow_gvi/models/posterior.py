@@ -41,6 +41,7 @@ class GVIPosterior(AbstractPosterior):
         with Evaluation() as evaluation:
             prepare(self.process)
         self._keys = tuple(key for _, key in evaluation.memo)
+        self._evaluation = evaluation  # the keys hold ids of objects that must not die
         return tuple(
             PrecomputedValue(value, (False,) * value.shape.rank)
             for value in evaluation.memo.values()

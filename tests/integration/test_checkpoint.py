@@ -12,7 +12,9 @@ import pytest
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from tests import catalogue
+from gpflow_gvi.kernels.feature_map import FeatureMap
+from gpflow_gvi.networks import state
+from tests import catalogue, networks
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(5).normal(size=(20, 2))
@@ -95,3 +97,81 @@ def test_parameter_dict_carries_a_model_over(name):
     model, other = trained(name), build(name)
     gpflow.utilities.multiple_assign(other, gpflow.utilities.read_values(model))
     np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-12)
+
+
+# Models with networks: their weights, what batch normalisation knows, and the optimiser.
+
+Y = np.sin(X[:, :1])
+BOTH_KERAS = pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
+
+
+def with_networks(K):
+    """A network in every place: both means, and the kernels of P and (a copy of it) of Q."""
+    # The dropout of tf_keras draws from a generator of the whole process, which nothing restores.
+    dropout = 0.3 if K is networks.KERAS["keras"] else 0.0
+    kernel = FeatureMap(catalogue.kernels(1)["single"], networks.regularised(K, dropout, F=2))
+    means = [gvi.mean_functions.Network(networks.regularised(K, dropout)) for _ in range(2)]
+    r = gvi.covariances.SparsePosterior(kernel, X[:5])
+    P, Q = gvi.GaussianProcess(means[0], kernel), gvi.GaussianProcess(means[1], r)
+    return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.3), num_data=len(X))
+
+
+def trainer(K, model):
+    """Steps of a Keras optimiser on the training loss; the state of both in one checkpoint."""
+    optimiser = K.optimizers.Adam(0.02)
+    optimiser.build(list(model.trainable_variables))
+    closure = model.training_loss_closure((X, Y))
+
+    def train(steps):
+        for _ in range(steps):
+            with tf.GradientTape() as tape:
+                loss = closure()
+            variables = model.trainable_variables
+            gradients = tape.gradient(loss, variables)
+            optimiser.apply_gradients(zip(gradients, variables, strict=True))
+
+    return train, tf.train.Checkpoint(model=model, optimiser=optimiser)
+
+
+@BOTH_KERAS
+def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path):
+    model = with_networks(K)
+    train, checkpoint = trainer(K, model)
+    train(3)
+    path = checkpoint.save(str(tmp_path / "model"))
+    other = with_networks(K)
+    train_other, other_checkpoint = trainer(K, other)
+    assert not np.allclose(predictions(other), predictions(model))
+    other_checkpoint.restore(path).assert_existing_objects_matched()
+    assert np.array_equal(predictions(other), predictions(model))
+    for mine, theirs in zip(state(model), state(other), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    stopped = predictions(model)
+    train(2)
+    train_other(2)
+    assert not np.allclose(predictions(model), stopped)
+    np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6)
+
+
+@BOTH_KERAS
+def test_deepcopy_of_a_model_with_networks_trains_by_itself(K):
+    model = with_networks(K)
+    train, _ = trainer(K, model)
+    train(2)
+    copied = gpflow.utilities.deepcopy(model)
+    before = predictions(model)
+    assert np.array_equal(predictions(copied), before)
+    assert len(copied.trainable_variables) == len(model.trainable_variables)
+    trainer(K, copied)[0](2)
+    assert np.array_equal(predictions(model), before)
+    assert not np.allclose(predictions(copied), before)
+
+
+@BOTH_KERAS
+def test_parameter_dict_carries_the_networks_over(K):
+    """All that is trained; the moving statistics are those that both models start with."""
+    model, other = with_networks(K), with_networks(K)
+    values = gpflow.utilities.read_values(model)
+    assert ".variational.mean_function.network.weights['batch_normalization/gamma']" in values
+    gpflow.utilities.multiple_assign(other, values)
+    np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6)

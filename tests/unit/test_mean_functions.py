@@ -1,10 +1,13 @@
-"""The mean of a sparse variational GP: against dense numpy and against GPflow's SVGP and SGPR."""
+"""Means for Q: that of a sparse GP against numpy, SVGP and SGPR; a network against itself."""
 
 from __future__ import annotations
 
 import gpflow
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+import tf_keras
 from gpflow.inducing_variables import (
     InducingPoints,
     SeparateIndependentInducingVariables,
@@ -12,7 +15,8 @@ from gpflow.inducing_variables import (
 )
 
 import gpflow_gvi as gvi
-from tests import catalogue
+from gpflow_gvi.networks import in_precision, state
+from tests import catalogue, networks
 
 M = 4
 PRIOR_MEAN = gpflow.functions.Linear(A=np.array([[0.7], [-0.2]]), b=5.0)
@@ -118,3 +122,140 @@ def test_bad_arguments_are_named(rng):
         gvi.mean_functions.Inducing(mixed, Z)
     with pytest.raises(ValueError, match="noise_variance is 0"):
         gvi.mean_functions.Inducing.from_data(single, Z, (Z, Z[:, :1]), 0.0)
+
+
+# Networks.
+
+WITH_WEIGHTS = pytest.mark.parametrize(
+    "make", networks.WITH_WEIGHTS.values(), ids=networks.WITH_WEIGHTS
+)
+INPUTS = np.random.default_rng(4).normal(size=(30, 2))
+OUTPUTS = 2.0 * np.sin(INPUTS[:, :1])
+
+
+@pytest.fixture(autouse=True)
+def _seeded_networks():
+    keras.utils.set_random_seed(0)
+
+
+def model_with(network, prior_network=None):
+    """A model of P = GP(0 or a network, k) and Q = GP(a network, r)."""
+    kernel = catalogue.kernels(1)["single"]
+    prior = gpflow.functions.Zero()
+    if prior_network is not None:
+        prior = gvi.mean_functions.Network(prior_network)
+    r = gvi.covariances.DiagonalSVGP(kernel, INPUTS[:5])
+    likelihood = gpflow.likelihoods.Gaussian(0.1)
+    gpflow.set_trainable(likelihood, False)
+    return gvi.models.GWI(
+        gvi.GaussianProcess(prior, kernel),
+        gvi.GaussianProcess(gvi.mean_functions.Network(network), r),
+        likelihood,
+        num_data=len(INPUTS),
+    )
+
+
+@WITH_WEIGHTS
+@pytest.mark.parametrize("J", [1, 3])
+def test_a_network_is_a_mean_function_among_others(make, J, rng):
+    network, X = make(J), rng.normal(size=(6, 2))
+    mean = gvi.mean_functions.Network(network)
+    np.testing.assert_allclose(mean(X), network(X), rtol=1e-14)
+    value, linear = network(X).numpy(), X @ np.ones((2, 1)) + 5.0
+    other = gpflow.functions.Linear(A=np.ones((2, 1)), b=5.0)
+    np.testing.assert_allclose((mean + other)(X), value + linear, rtol=1e-12)
+    np.testing.assert_allclose((mean * other)(X), value * linear, rtol=1e-12)
+    assert len((mean + other).trainable_variables) == len(mean.trainable_variables) + 2
+    process = gvi.GaussianProcess(mean, catalogue.kernels(1)["single"])
+    assert process.at(X).num_outputs == J
+
+
+def test_knows_its_outputs_if_the_network_does():
+    for K in networks.KERAS.values():
+        assert gvi.mean_functions.Network(networks.dense(K, 3)).num_outputs == 3
+    assert not hasattr(gvi.mean_functions.Network(networks.Perceptron()), "num_outputs")
+
+
+@WITH_WEIGHTS
+def test_q_s_network_trains_and_p_s_does_not(make):
+    model = model_with(make(), prior_network=make())
+    p, q = model.regulariser.mean_function, model.variational.mean_function
+    trained = {id(variable) for variable in model.trainable_variables}
+    assert trained >= {id(variable) for variable in q.trainable_variables}
+    assert trained.isdisjoint(id(variable) for variable in p.variables)
+    assert len(trained) == len(q.trainable_variables) + 1  # the diagonal of r
+    before = p(INPUTS).numpy(), q(INPUTS).numpy()
+    closure = model.training_loss_closure((INPUTS, OUTPUTS))
+    loss = float(closure())
+    gpflow.optimizers.Scipy().minimize(
+        closure, model.trainable_variables, options={"maxiter": 15}, compile=False
+    )
+    assert float(closure()) < 0.8 * loss
+    np.testing.assert_array_equal(p(INPUTS), before[0])
+    assert np.abs(q(INPUTS) - OUTPUTS).mean() < np.abs(before[1] - OUTPUTS).mean()
+
+
+@pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
+@pytest.mark.parametrize(
+    "optimiser",
+    [keras.optimizers.Adam, tf_keras.optimizers.Adam],
+    ids=["keras's Adam", "tf_keras's Adam"],
+)
+def test_a_float32_network_learns_in_a_float64_model_by_either_adam(K, optimiser):
+    model = model_with(networks.dense(K, dtype="float32"))
+    closure, optimiser = model.training_loss_closure((INPUTS, OUTPUTS)), optimiser(0.05)
+    losses = []
+    for _ in range(30):
+        with tf.GradientTape() as tape:
+            losses.append(closure())
+        gradients = tape.gradient(losses[-1], model.trainable_variables)
+        optimiser.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+    assert losses[-1] < 0.8 * losses[0]
+    assert {variable.dtype for variable in model.trainable_variables} == {tf.float32, tf.float64}
+
+
+def test_in_precision_a_network_learns_by_lbfgs_too():
+    model = model_with(in_precision(networks.dense(keras, dtype="float32")))
+    closure = model.training_loss_closure((INPUTS, OUTPUTS))
+    loss = float(closure())
+    gpflow.optimizers.Scipy().minimize(
+        closure, model.trainable_variables, options={"maxiter": 5}, compile=False
+    )
+    assert float(closure()) < loss
+
+
+@pytest.mark.parametrize("compile", [True, False], ids=["graph", "eager"])
+@pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
+def test_training_normalises_batches_and_predicting_uses_what_it_learned(K, compile):
+    """One step of a Keras user's own loop moves the statistics as one loss of the model does."""
+    network, prior = (networks.regularised(K, dropout=0.0) for _ in range(2))
+    twin = K.models.clone_model(network)
+    twin.set_weights(network.get_weights())
+    model = model_with(network, prior_network=prior)
+    closure = model.training_loss_closure((INPUTS, OUTPUTS), compile=compile)
+    fixed = [variable.numpy() for variable in state(model.regulariser)]
+    for _ in range(3):
+        closure()
+        twin(INPUTS.astype("float32"), training=True)
+    mean = model.variational.mean_function
+    statistics = [v.numpy() for v in state(mean) if v.dtype == tf.float32]
+    own = [v.numpy() for v in networks.tensors(twin.non_trainable_variables)][:2]
+    for mine, theirs in zip(statistics, own, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-7)
+    expected = twin(INPUTS.astype("float32"), training=False)
+    np.testing.assert_allclose(model.predict_f(INPUTS)[0], expected, rtol=1e-4, atol=1e-6)
+    for variable, value in zip(state(model.regulariser), fixed, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+def test_a_network_whose_width_is_not_that_of_the_kernel_is_named():
+    kernel = catalogue.kernels(2)["separate"]
+    mean = gvi.mean_functions.Network(networks.dense(keras, 3))
+    with pytest.raises(ValueError, match="mean_function has 3 outputs and kernel has 2"):
+        gvi.GaussianProcess(mean, kernel).mean(INPUTS)
+
+
+def test_a_network_that_returns_nan_stops_training_and_is_named():
+    model = model_with(lambda X: X[:, :1] / 0.0 * 0.0)
+    with pytest.raises(gvi.errors.NonFiniteLossError, match=r"the loss \(LogLoss\) is nan"):
+        model.training_loss_closure((INPUTS, OUTPUTS))()

@@ -1,0 +1,120 @@
+"""A kernel on the features of a network, and inducing points among those features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow import Parameter
+from gpflow.base import TensorLike, TensorType
+from gpflow.covariances import Kuf, Kuu
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from .. import linalg, outputs
+from ..networks import as_function
+from ..weight_space import Features, features
+
+
+class FeatureMap(Kernel):
+    """k(x, x') = k_0(h(x), h(x')), where the network h is trained together with k_0.
+
+    Wilson, Hu, Salakhutdinov and Xing (2016), "Deep kernel learning", eq. 5. With a linear k_0 it
+    is Bayesian linear regression on the features h(x).
+
+    Inducing points are points of the input space (`gpflow.inducing_variables.InducingPoints`), or
+    of the feature space (`FeatureInducingPoints`).
+
+    :param base_kernel: k_0, a single-output kernel; its `active_dims` are columns of h(x).
+    :param network: h, from [N, D] to [N, F]: any model of Keras 3 or tf_keras, a `tf.Module` with
+        `__call__`, or a function. `networks.NetworkFunction` says how it is treated.
+    """
+
+    def __init__(self, base_kernel: Kernel, network: Callable[..., Any]) -> None:
+        super().__init__()
+        if not isinstance(base_kernel, Kernel):
+            raise TypeError(f"base_kernel is {base_kernel!r}; it must be a gpflow.kernels.Kernel.")
+        if outputs.num_outputs(base_kernel) > 1:
+            raise ValueError(
+                f"base_kernel is a {type(base_kernel).__name__} with "
+                f"{outputs.num_outputs(base_kernel)} outputs; it must have one. For several make "
+                "one FeatureMap for each, joined by gpflow.kernels.SeparateIndependent."
+            )
+        self.base_kernel = base_kernel
+        self.network = as_function(network)
+
+    @check_shapes(
+        "X: [N, D...]",
+        "return: [..., F]",
+    )
+    def features(self, X: TensorType) -> tf.Tensor:
+        """Return h(X): [N, F]."""
+        return self.network(X)
+
+    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        """Return k_0(h(X), h(X2)): [N, N2]."""
+        return self.base_kernel(self.features(X), None if X2 is None else self.features(X2))
+
+    def K_diag(self, X: TensorType) -> tf.Tensor:
+        """Return k_0(h(x), h(x)) for each row of X: [N]."""
+        return self.base_kernel(self.features(X), full_cov=False)
+
+    def __call__(
+        self,
+        X: TensorType,
+        X2: TensorType | None = None,
+        *,
+        full_cov: bool = True,
+        presliced: bool = False,
+    ) -> tf.Tensor:
+        """Return k(X, X2) or its diagonal; the rows of X may be images."""
+        # GPflow's version makes a slice of X, a new tensor, whose features would be computed anew.
+        if full_cov:
+            return self.K(X, X2)
+        if X2 is not None:
+            raise ValueError("X2 was given with full_cov=False; the diagonal needs X alone.")
+        return self.K_diag(X)
+
+
+@features.register(FeatureMap)
+def _features(kernel: FeatureMap) -> Features | None:
+    of_base = features(kernel.base_kernel)
+    return None if of_base is None else lambda X: of_base(kernel.features(X))
+
+
+class FeatureInducingPoints(InducingVariables):
+    """Inducing points of a `FeatureMap` in its feature space: u = f_0(V) where f = f_0 ∘ h.
+
+    They stay where they are while the network moves, and need no evaluation of it.
+
+    :param V: their features, [M, F]; `kernel.features(Z)` for those of inputs Z.
+    """
+
+    @check_shapes(
+        "V: [M, F]",
+    )
+    def __init__(self, V: TensorType) -> None:
+        super().__init__()
+        self.V = V if isinstance(V, Parameter) else Parameter(V)
+
+    @property
+    def num_inducing(self) -> tf.Tensor:
+        """The number M of points."""
+        return tf.shape(self.V)[0]
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """[M, D, 1] as GPflow counts; the number D of columns of X is up to the network."""
+        return (self.V.shape[0], None, 1)
+
+
+@Kuu.register(FeatureInducingPoints, FeatureMap)
+def _kuu(points: FeatureInducingPoints, kernel: FeatureMap, *, jitter: float = 0.0) -> tf.Tensor:
+    return linalg.add_to_diagonal(kernel.base_kernel(points.V), jitter)
+
+
+@Kuf.register(FeatureInducingPoints, FeatureMap, TensorLike)
+def _kuf(points: FeatureInducingPoints, kernel: FeatureMap, X: TensorType) -> tf.Tensor:
+    return kernel.base_kernel(points.V, kernel.features(X))
