@@ -26,6 +26,9 @@ from gpflow.kernels import (
     Sum,
 )
 
+Independent = SharedIndependent | SeparateIndependent
+"""GPflow's kernels of independent outputs. Called, they forget the `active_dims` of their parts."""
+
 
 @runtime_checkable
 class OutputwiseKernel(Protocol):
@@ -61,18 +64,27 @@ def num_outputs(kernel: Kernel) -> int:
     return 1
 
 
+def latent_kernels(kernel: SharedIndependent | SeparateIndependent) -> list[Kernel]:
+    """Return the kernel of each output: J of them."""
+    if isinstance(kernel, SharedIndependent):
+        return [kernel.kernel] * num_outputs(kernel)
+    return list(kernel.kernels)
+
+
 def correlated(kernel: Kernel) -> bool:
     """Return whether the outputs of the kernel are correlated with one another."""
     if isinstance(kernel, Sum | Product):
         return any(correlated(part) for part in kernel.kernels)
-    independent = SharedIndependent | SeparateIndependent
-    return isinstance(kernel, MultioutputKernel) and not isinstance(kernel, independent)
+    return isinstance(kernel, MultioutputKernel) and not isinstance(kernel, Independent)
 
 
 def variance(kernel: Kernel, X: TensorType) -> tf.Tensor:
     """Return the marginal variances of the outputs: [N, J]."""
     if isinstance(kernel, OutputwiseKernel):
         return kernel.output_variance(X)
+    if isinstance(kernel, Independent):
+        parts = [variance(part, X) for part in latent_kernels(kernel)]
+        return tf.concat(parts, axis=-1)
     if isinstance(kernel, MultioutputKernel):
         return kernel(X, full_cov=False, full_output_cov=False)
     if isinstance(kernel, Sum | Product):
@@ -84,6 +96,9 @@ def covariance(kernel: Kernel, X: TensorType, X2: TensorType | None = None) -> t
     """Return the covariance of each output: [J, N, N2]."""
     if isinstance(kernel, OutputwiseKernel):
         return kernel.output_covariance(X, X2)
+    if isinstance(kernel, Independent):
+        parts = [covariance(part, X, X2) for part in latent_kernels(kernel)]
+        return tf.concat(parts, axis=0)
     if isinstance(kernel, MultioutputKernel):
         return kernel(X, X2, full_cov=True, full_output_cov=False)
     if isinstance(kernel, Sum | Product):

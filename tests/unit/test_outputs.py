@@ -129,3 +129,19 @@ def test_parts_with_different_numbers_of_outputs_do_not_add_up():
     three, two = catalogue.kernels(3)["separate"], catalogue.kernels(2)["separate"]
     with pytest.raises(ValueError, match=r"\[2, 3\] outputs"):
         outputs.num_outputs(three + two)
+
+
+@pytest.mark.parametrize("name", ["shared", "separate"])
+def test_the_dimensions_that_each_output_looks_at_are_kept(rng, name):
+    # GPflow's own call of these kernels does not slice.
+    X, X2 = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
+    parts = [gpflow.kernels.Matern32(lengthscales=0.7 + j, active_dims=[j]) for j in range(2)]
+    if name == "shared":
+        parts[1] = parts[0]
+        kernel = gpflow.kernels.SharedIndependent(parts[0], 2)
+    else:
+        kernel = gpflow.kernels.SeparateIndependent(parts)
+    expected = np.stack([part(X, X2) for part in parts])
+    np.testing.assert_allclose(outputs.covariance(kernel, X, X2), expected)
+    expected = np.stack([part(X, full_cov=False) for part in parts], axis=-1)
+    np.testing.assert_allclose(outputs.variance(kernel, X), expected)
