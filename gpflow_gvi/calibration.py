@@ -1,0 +1,334 @@
+"""Tempering and conformal intervals: a fitted model meets data that it has not seen."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData, TensorType
+from gpflow.config import default_float
+from gpflow.functions import Function
+from gpflow.likelihoods import (
+    Bernoulli,
+    Gaussian,
+    Likelihood,
+    MonteCarloLikelihood,
+    MultiClass,
+    Softmax,
+)
+from gpflow.utilities import deepcopy, positive
+
+from . import checks
+from .covariances import Tempered
+from .errors import NumericsWarning
+from .gaussian_process import GaussianProcess
+from .losses import Marginals
+from .models import GVI
+from .optimisation import lbfgs
+
+Model = TypeVar("Model", bound=GVI)
+
+FEW_POINTS = 10
+"""With fewer points than this a factor is too noisy to be taken without a word."""
+
+LARGEST_FACTOR = 1e4
+"""Where no closed form is known, factors are sought between this and its inverse."""
+
+
+def temper(model: Model, validation_data: RegressionData) -> Model:
+    """Return the model with the covariance of Q scaled to fit held-out data.
+
+    Q = GP(m_Q, r) becomes GP(m_Q, α·r), one α > 0 per output, `variational.kernel.factor` of what
+    is returned. The factors maximise the predictive density of the validation data (Wu 2023,
+    "Generalised variational inference for Gaussian processes"). Under a Gaussian likelihood the
+    noise is scaled as well, so that y ~ N(m_Q, α (r + σ²)), and they are in closed form:
+
+        α_j = average over n of (y_nj - m_Qj(x_n))² / (r_j(x_n, x_n) + σ_j²)
+
+    Under any other likelihood log α is found by L-BFGS, and the result is no worse than α = 1.
+
+    The given model is left as it is. The result is for predicting: the factors are not trainable,
+    and the divergence has not been asked whether it can compare the tempered Q to P (`InducingKL`
+    cannot).
+
+    :param model: a fitted `GVI`, `GWI` or `PGVI`.
+    :param validation_data: (X, Y) that the model was not fitted to.
+    """
+    _require_model(model)
+    return tempered_by(model, _factors(model.likelihood, _marginals(model, *validation_data)))
+
+
+def tempered_by(model: Model, factor: TensorType) -> Model:
+    """Return the model tempered by known factors, such as those of another fit.
+
+    :param model: a fitted `GVI`, `GWI` or `PGVI`; it is left as it is.
+    :param factor: α, [J].
+    """
+    _require_model(model)
+    value = tf.convert_to_tensor(factor, dtype=default_float())
+    if value.shape.rank != 1:
+        raise ValueError(f"factor has shape {tuple(value.shape)}; give one for each output, [J].")
+    checks.positive("factor", value)
+    factor = Parameter(value, transform=positive(lower=0.0), trainable=False)
+    tempered = deepcopy(model)
+    Q = tempered.variational
+    tempered.variational = GaussianProcess(Q.mean_function, Tempered(Q.kernel, factor))
+    if isinstance(tempered.likelihood, Gaussian):
+        tempered.likelihood = _tempered_noise(tempered.likelihood, factor)
+    return tempered
+
+
+def _require_model(model: Any) -> None:
+    if not isinstance(model, GVI):
+        raise TypeError(
+            f"model is {model!r}; it must be a GVI, GWI or PGVI. Intervals of other models are "
+            "calibrated by conformal(model, calibration_data)."
+        )
+
+
+def _marginals(model: GVI, X: Any, Y: Any) -> Marginals:
+    """Return the marginals of Q at the validation data, having looked at both."""
+    if isinstance(model.likelihood, Softmax):  # the only one that asks for integers
+        Y = np.asarray(Y, dtype=default_float())
+    X, Y = checks.data(X, Y)
+    N = len(Y)
+    if N < 2:
+        raise ValueError(
+            "validation_data has 1 row, but a factor that is estimated from a single point says "
+            f"nothing. Hold out at least 2, better {FEW_POINTS} points or more."
+        )
+    if N < FEW_POINTS:
+        warnings.warn(
+            f"validation_data has {N} rows, so the relative standard error of the factor is about "
+            f"√(2/{N}) = {math.sqrt(2.0 / N):.2f}; hold out {FEW_POINTS} points or more.",
+            NumericsWarning,
+            stacklevel=3,  # the caller of temper
+        )
+    mean, variance = by_blocks(model.predict_f, X)
+    model._require_columns(mean.shape[-1], Y)
+    _require_finite("validation_data", mean, variance)
+    return Marginals(X, tf.constant(mean), tf.constant(variance), Y)
+
+
+@functools.singledispatch
+def _factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
+    """Return the factors of best predictive density, by a search over their logarithms: [J]."""
+    log_density = _log_density(likelihood, at)
+    # The derivative of a standard deviation of exactly zero would be infinite.
+    variance = tf.maximum(at.f_variance, at.f_variance.dtype.as_numpy_dtype(1e-30))
+    unbounded = tf.Variable(tf.zeros(at.f_mean.shape[-1:], at.f_mean.dtype))  # [J]
+
+    def factors() -> tf.Tensor:
+        return LARGEST_FACTOR ** tf.tanh(unbounded)
+
+    def nll() -> tf.Tensor:
+        return -tf.reduce_mean(log_density(at.X, at.f_mean, factors() * variance, at.Y))
+
+    def nll_of_shared_factor(exponent: float) -> float:
+        unbounded.assign(tf.fill(unbounded.shape, tf.cast(math.atanh(exponent), unbounded.dtype)))
+        return float(nll())
+
+    untempered = nll_of_shared_factor(0.0)
+    if not math.isfinite(untempered):
+        raise ValueError(
+            f"the mean log predictive density of validation_data is {-untempered}; "
+            f"{type(likelihood).__name__} gives no density to some rows of Y. Check their values."
+        )
+    # Where confident predictions are wrong, the density is flat around α = 1: look further first.
+    nll_of_shared_factor(min((0.0, -0.5, -0.25, 0.25, 0.5, 0.75), key=nll_of_shared_factor))
+    lbfgs(nll, [unbounded])
+    return factors().numpy()
+
+
+@_factors.register
+def _(likelihood: Gaussian, at: Marginals) -> AnyNDArray:
+    variance = at.f_variance + likelihood.conditional_variance(at.X, at.f_mean)  # [N, J]
+    factors = tf.reduce_mean(tf.square(at.Y - at.f_mean) / variance, axis=0).numpy()  # [J]
+    if not np.all(factors > 0.0):
+        raise ValueError(
+            f"validation_data is predicted without any error in outputs "
+            f"{np.flatnonzero(factors <= 0.0).tolist()} of {len(factors)}, so its factor would be "
+            "0; it must be positive. Use held-out points, whose Y the model has not seen."
+        )
+    return factors
+
+
+LogDensity = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+@functools.singledispatch
+def _log_density(likelihood: Likelihood, at: Marginals) -> LogDensity:
+    """Return the log predictive density as a function that is the same at every call."""
+    return likelihood.predict_log_density
+
+
+@_log_density.register
+def _(likelihood: MonteCarloLikelihood, at: Marginals) -> LogDensity:
+    # The samples are drawn once: a search needs values that it can compare.
+    shape = [likelihood.num_monte_carlo_points, *at.f_mean.shape]
+    epsilon = tf.random.stateless_normal(shape, seed=(0, 0), dtype=at.f_mean.dtype)
+    return functools.partial(likelihood._predict_log_density, epsilon=epsilon)
+
+
+@_log_density.register
+def _(likelihood: Softmax, at: Marginals) -> LogDensity:
+    log_density = _log_density.dispatch(MonteCarloLikelihood)(likelihood, at)
+    return lambda X, mean, variance, Y: log_density(X, mean, variance, tf.cast(Y, tf.int64))
+
+
+def _tempered_noise(likelihood: Gaussian, factor: Parameter) -> Gaussian:
+    """Return the likelihood with α times the noise variance of each output.
+
+    Constant noise stays a parameter, so that it can be read and trained as before. It has no lower
+    bound any more: the bound was for σ², and α σ² may lie below it.
+    """
+    noise = likelihood.scale if likelihood.variance is None else likelihood.variance
+    if not isinstance(noise, Parameter):
+        return Gaussian(_TemperedNoise(likelihood, factor), variance_lower_bound=0.0)
+    anywhere = tf.zeros([1, *factor.shape], dtype=factor.dtype)
+    variance = factor * likelihood.conditional_variance(anywhere, anywhere)[0]  # [J]
+    if len(variance) == 1:
+        variance = variance[0]
+    variance = Parameter(variance, transform=positive(lower=0.0), trainable=noise.trainable)
+    return Gaussian(variance, variance_lower_bound=0.0)
+
+
+class _TemperedNoise(Function):
+    """α σ²(x), the noise variance of each output of a heteroskedastic likelihood."""
+
+    def __init__(self, likelihood: Gaussian, factor: Parameter) -> None:
+        super().__init__()
+        self.likelihood = likelihood
+        self.factor = factor
+
+    @check_shapes(
+        "X: [batch..., D]",
+        "return: [batch..., J]",
+    )
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return α_j σ_j²(x): [N, J]."""
+        of_outputs = tf.concat([tf.shape(X)[:-1], tf.shape(self.factor)], axis=0)
+        zeros = tf.zeros(of_outputs, dtype=self.factor.dtype)
+        return self.factor * self.likelihood.conditional_variance(X, zeros)
+
+
+class PredictsY(Protocol):
+    """Anything with the `predict_y` of GPflow's models."""
+
+    def predict_y(self, Xnew: InputData) -> MeanAndVariance:
+        """Return mean and variance of y at each row: [N, J] each."""
+
+
+@dataclass(frozen=True)
+class Conformal:
+    """A model whose intervals are widened, or narrowed, until they hold what they promise.
+
+    :param model: the model.
+    :param scores: the normalised residuals of the calibration data, [n, J], each column sorted.
+    """
+
+    model: PredictsY
+    scores: AnyNDArray
+
+    def quantile(self, coverage: float) -> AnyNDArray:
+        """Return how many standard deviations each output's interval reaches out: [J].
+
+        It is the ⌈(n+1)·coverage⌉-th smallest score, an order statistic, never interpolated; and
+        infinite if there are not so many.
+        """
+        if not 0.0 < coverage < 1.0:
+            raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
+        n, J = self.scores.shape
+        # In floating point 100 * 0.55 is more than 55, and the rank would be one too high.
+        rank = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
+        return self.scores[rank - 1] if rank <= n else np.full(J, np.inf, self.scores.dtype)
+
+    @check_shapes(
+        "X: [N, D...]",
+        "return[0]: [N, J]",
+        "return[1]: [N, J]",
+    )
+    def predict_interval(self, X: InputData, coverage: float = 0.95) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the lower and upper ends of the interval of each output: [N, J] each.
+
+        :param X: the inputs, [N, D].
+        :param coverage: the probability with which y shall lie in its interval.
+        """
+        reach = self.quantile(coverage)
+        mean, variance = self.model.predict_y(X)
+        # Infinitely many standard deviations are infinite, even if the deviation is zero.
+        half = tf.where(np.isinf(reach), tf.cast(np.inf, mean.dtype), reach * tf.sqrt(variance))
+        return mean - half, mean + half
+
+
+def conformal(model: PredictsY, calibration_data: RegressionData) -> Conformal:
+    """Return the model with prediction intervals of guaranteed coverage.
+
+    Split conformal prediction with normalised residuals |y - E y| / sd(y) as scores (Vovk,
+    Gammerman and Shafer 2005; Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018, section 5.2).
+    If the calibration data and a new point are exchangeable, its y lies in its interval with at
+    least the probability `coverage`, whatever the model: with n points, none of them tied, at most
+    1/(n+1) more often than that. This holds for each output by itself, and on average over new
+    points and over calibration sets, not for every x.
+
+    :param model: anything with `predict_y`, a model of GPflow's or of this package, of real-valued
+        outputs.
+    :param calibration_data: (X, Y) that the model was neither fitted nor tempered with.
+    """
+    require_real_outputs(model)
+    X, Y = checks.data(*calibration_data)
+    mean, variance = by_blocks(model.predict_y, X)
+    if mean.shape != tuple(Y.shape):
+        raise ValueError(
+            f"Y of calibration_data has shape {tuple(Y.shape)}, but the model predicts "
+            f"{mean.shape}; it must have a column for each output."
+        )
+    _require_finite("calibration_data", mean, variance)
+    if not np.all(variance > 0.0):
+        raise ValueError(
+            f"the model predicts no variance at {np.sum(np.any(variance <= 0.0, axis=1))} of the "
+            f"{len(variance)} rows of calibration_data, and residuals are measured in standard "
+            "deviations. Use a likelihood with noise."
+        )
+    scores = np.abs(Y - mean) / np.sqrt(variance)  # [n, J]
+    return Conformal(model, np.sort(scores, axis=0))
+
+
+def require_real_outputs(model: Any) -> None:
+    """Raise unless the model predicts means and variances of real-valued observations."""
+    if not callable(getattr(model, "predict_y", None)):
+        raise TypeError(f"model is {model!r}; it must have a method predict_y(X).")
+    likelihood = getattr(model, "likelihood", None)
+    if isinstance(likelihood, Bernoulli | MultiClass | Softmax):
+        raise TypeError(
+            f"the model's likelihood is {type(likelihood).__name__}, whose observations are "
+            "classes; intervals and the metrics of intervals are for real-valued Y. "
+            "predict_log_density measures the predictions of classes."
+        )
+
+
+def by_blocks(
+    predict: Callable[..., tuple[TensorType, ...]], *rows: TensorType, size: int = 10_000
+) -> tuple[AnyNDArray, ...]:
+    """Return what a function says of data points, asked for so many of them at a time."""
+    starts = range(0, len(rows[0]), size)
+    blocks = [predict(*(part[i : i + size] for part in rows)) for i in starts]
+    return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
+
+
+def _require_finite(name: str, mean: AnyNDArray, variance: AnyNDArray) -> None:
+    finite = np.all(np.isfinite(mean) & np.isfinite(variance), axis=-1)
+    if not np.all(finite):
+        raise ValueError(
+            f"the model's predictions are NaN or infinite at {np.sum(~finite)} of the "
+            f"{len(finite)} rows of {name} (the first is row {np.argmin(finite)}). Look at the "
+            "mean function of the model and at the scale of X."
+        )

@@ -1,0 +1,239 @@
+"""Metrics: how good predictions are, each as one number of which it is known what is better.
+
+Functions of arrays `[N, J]`, computed in float64 and averaged over points and outputs; only `nll`
+is the sum over the outputs, as GPflow's `predict_log_density` is. `METRICS` lists them with their
+orientation, and `evaluate` computes all of them for a model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
+from scipy import stats
+
+from . import checks
+from .calibration import by_blocks, require_real_outputs
+
+LEVELS = tuple(i / 20 for i in range(1, 20))
+"""The nominal coverages at which `calibration_error` looks: 0.05, 0.10, ..., 0.95."""
+
+
+def nll(Y: TensorType, mean: TensorType, variance: TensorType) -> float:
+    """Return the negative log density of Gaussians, summed over outputs, averaged over points."""
+    Y, mean, sd = _gaussians(Y, mean, variance)
+    return float(-np.mean(np.sum(stats.norm.logpdf(Y, mean, sd), axis=-1)))
+
+
+def rmse(Y: TensorType, mean: TensorType) -> float:
+    """Return the root of the mean squared error."""
+    Y, mean = _arrays(Y=Y, mean=mean)
+    return math.sqrt(np.mean(np.square(Y - mean)))
+
+
+def mae(Y: TensorType, mean: TensorType) -> float:
+    """Return the mean absolute error."""
+    Y, mean = _arrays(Y=Y, mean=mean)
+    return float(np.mean(np.abs(Y - mean)))
+
+
+def crps(Y: TensorType, mean: TensorType, variance: TensorType) -> float:
+    """Return the mean continuous ranked probability score ∫ (F(z) - 1{y ≤ z})² dz of Gaussians.
+
+    It is σ (u (2Φ(u) - 1) + 2φ(u) - 1/√π) with u = (y - μ)/σ (Gneiting and Raftery 2007,
+    "Strictly proper scoring rules, prediction, and estimation", equation 21, with the sign turned).
+    """
+    Y, mean, sd = _gaussians(Y, mean, variance)
+    u = (Y - mean) / sd
+    scores = (
+        u * (2.0 * stats.norm.cdf(u) - 1.0) + 2.0 * stats.norm.pdf(u) - 1.0 / math.sqrt(math.pi)
+    )
+    return float(np.mean(sd * scores))
+
+
+def coverage(Y: TensorType, lower: TensorType, upper: TensorType) -> float:
+    """Return the fraction of observations that lie in their intervals, ends included."""
+    Y, lower, upper = _arrays(Y=Y, lower=lower, upper=upper)
+    return float(np.mean((lower <= Y) & (upper >= Y)))
+
+
+def width(lower: TensorType, upper: TensorType) -> float:
+    """Return the mean width of the intervals."""
+    lower, upper = _arrays(lower=lower, upper=upper)
+    if np.any(lower > upper):
+        raise ValueError(
+            f"lower is above upper in {np.sum(lower > upper)} of {lower.size} intervals; pass the "
+            "lower ends first."
+        )
+    return float(np.mean(upper - lower))
+
+
+def calibration_error(
+    Y: TensorType, mean: TensorType, variance: TensorType, levels: Sequence[float] = LEVELS
+) -> float:
+    """Return how far the coverage of central intervals is from their level, averaged over levels.
+
+    The observed coverage of Gaussian intervals is compared to each nominal level, as Kuleshov,
+    Fenner and Ermon (2018), "Accurate uncertainties for deep learning using calibrated regression",
+    do for quantiles; here by absolute differences.
+    """
+    Y, mean, sd = _gaussians(Y, mean, variance)
+    nominal = np.asarray(levels, dtype=float)
+    if nominal.size == 0 or not np.all((nominal > 0.0) & (nominal < 1.0)):
+        raise ValueError(f"levels is {levels}; they must lie between 0 and 1, as 0.5 and 0.9 do.")
+    # A point is in all central intervals whose level is at least this.
+    level = 2.0 * stats.norm.cdf(np.abs(Y - mean) / sd) - 1.0
+    observed = np.mean(level.ravel() <= nominal[:, None], axis=1)
+    return float(np.mean(np.abs(observed - nominal)))
+
+
+class Predictions(NamedTuple):
+    """Observations and what was predicted of them: what a metric sees."""
+
+    Y: AnyNDArray
+    """Observations, [N, J]."""
+
+    mean: AnyNDArray
+    """Predictive means, [N, J]."""
+
+    variance: AnyNDArray
+    """Predictive variances, noise included, [N, J]."""
+
+    log_density: AnyNDArray
+    """Log predictive densities of the observations, [N]."""
+
+    lower: AnyNDArray
+    """Lower ends of the prediction intervals, [N, J]."""
+
+    upper: AnyNDArray
+    """Upper ends of the prediction intervals, [N, J]."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of merit, and which way it points."""
+
+    name: str
+    function: Callable[[Predictions], float]
+    orientation: Literal["lower", "higher", "target"]
+    """Whether lower or higher values are better, or those near to a nominal value."""
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("nll", lambda at: -float(np.mean(at.log_density)), "lower"),
+        Metric("rmse", lambda at: rmse(at.Y, at.mean), "lower"),
+        Metric("mae", lambda at: mae(at.Y, at.mean), "lower"),
+        Metric("crps", lambda at: crps(at.Y, at.mean, at.variance), "lower"),
+        Metric("coverage", lambda at: coverage(at.Y, at.lower, at.upper), "target"),
+        Metric("width", lambda at: width(at.lower, at.upper), "lower"),
+        Metric(
+            "calibration_error", lambda at: calibration_error(at.Y, at.mean, at.variance), "lower"
+        ),
+    )
+}
+"""All metrics of `evaluate`, by name."""
+
+
+class Predicts(Protocol):
+    """Anything with these two methods of GPflow's models."""
+
+    def predict_y(self, Xnew: Any) -> MeanAndVariance:
+        """Return mean and variance of y at each row: [N, J] each."""
+
+    def predict_log_density(self, data: Any) -> TensorType:
+        """Return the log predictive density of each row: [N]."""
+
+
+def evaluate(
+    model: Predicts,
+    data: RegressionData,
+    *,
+    coverage_level: float = 0.95,
+    Y_scale: Any = 1.0,
+) -> dict[str, float]:
+    """Return all `METRICS` of a model's predictions of the data, by name.
+
+    `nll` is that of the model's likelihood, whatever it is. The others see the mean and variance of
+    `predict_y`; where they need a distribution they take the Gaussian with these moments.
+
+    :param model: a model of GPflow's or of this package, of real-valued outputs.
+    :param data: held-out (X, Y).
+    :param coverage_level: the nominal coverage of the central intervals.
+    :param Y_scale: where Y was divided by a scale before the fit, that scale, a number or [J]; the
+        metrics are then those of the original Y. What was subtracted from it does not matter.
+    """
+    if not 0.0 < coverage_level < 1.0:
+        raise ValueError(f"coverage_level is {coverage_level}; it must lie between 0 and 1.")
+    checks.positive("Y_scale", Y_scale)
+    require_real_outputs(model)
+    X, Y = checks.data(*data)
+    mean, variance = by_blocks(model.predict_y, X)
+    (log_density,) = by_blocks(lambda *block: (model.predict_log_density(block),), X, Y)
+    Y, mean, sd = _gaussians(Y, mean, variance)
+    scale = _scale(Y_scale, Y.shape[1])
+    Y, mean, sd = Y * scale, mean * scale, sd * scale
+    reach = sd * stats.norm.ppf(0.5 + 0.5 * coverage_level)
+    at = Predictions(
+        Y=Y,
+        mean=mean,
+        variance=np.square(sd),
+        # The density of s·y is that of y divided by s.
+        log_density=np.asarray(log_density, dtype=float) - np.sum(np.log(scale)),
+        lower=mean - reach,
+        upper=mean + reach,
+    )
+    return {name: metric.function(at) for name, metric in METRICS.items()}
+
+
+def _scale(Y_scale: Any, J: int) -> AnyNDArray:
+    """Return the scale of each output: [J]."""
+    scale = np.asarray(Y_scale, dtype=np.float64)
+    if scale.shape not in ((), (1,), (J,)):
+        raise ValueError(
+            f"Y_scale has shape {scale.shape}; give one number, or one for each of the {J} outputs."
+        )
+    return np.broadcast_to(scale, (J,))
+
+
+def _gaussians(
+    Y: TensorType, mean: TensorType, variance: TensorType
+) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
+    """Return observations, means and standard deviations of one shape."""
+    Y, mean, variance = _arrays(Y=Y, mean=mean, variance=variance)
+    bad = (variance <= 0.0) | np.isinf(variance)
+    if np.any(bad):
+        raise ValueError(
+            f"variance is zero, negative or infinite in {np.sum(bad)} of {bad.size} entries (the "
+            f"first is {variance[bad][0]}); a Gaussian needs a positive, finite one."
+        )
+    return Y, mean, np.sqrt(variance)
+
+
+def _arrays(**values: TensorType) -> tuple[AnyNDArray, ...]:
+    """Return the values as float64 arrays, which must be of the same shape and without NaN.
+
+    NumPy would silently make [N, N] of [N, 1] and [N].
+    """
+    arrays = {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
+    shapes = {name: array.shape for name, array in arrays.items()}
+    if len(set(shapes.values())) > 1:
+        listed = ", ".join(f"{name} has shape {shape}" for name, shape in shapes.items())
+        raise ValueError(f"{listed}; they must be the same, [N, J].")
+    for name, array in arrays.items():
+        if array.ndim != 2 or array.size == 0:
+            raise ValueError(
+                f"{name} has shape {array.shape}; it must be [N, J] with at least one entry. "
+                f"{name}[:, None] makes a column of a vector."
+            )
+        if np.any(np.isnan(array)):
+            raise ValueError(
+                f"{name} is NaN in {np.sum(np.isnan(array))} of {array.size} entries; there is no "
+                "metric of what is not a number."
+            )
+    return tuple(arrays.values())
