@@ -1,0 +1,170 @@
+"""The second step of the procedure: the regulariser P, from data.
+
+Inducing points are chosen for a kernel, and the kernel's hyper-parameters are fitted to the
+observations at them; the one depends on the other, so the two alternate until the choice repeats.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import Module, RegressionData
+from gpflow.config import default_float
+from gpflow.functions import MeanFunction, Zero
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.utilities import multiple_assign, read_values
+
+from . import checks
+from .evaluation import logger
+from .evidence import Evidence, InducingEvidence
+from .gaussian_process import GaussianProcess
+from .inducing import Select, greedy_variance
+from .optimisation import Minimise, lbfgs
+
+
+class Round(NamedTuple):
+    """One round of the alternation: a choice of points, and a fit to the observations there."""
+
+    indices: np.ndarray[Any, Any] | None
+    """Which rows of the data are the inducing points, if they are rows."""
+    loss: float
+    """Minus the log evidence after the fit."""
+    hyper_parameters: dict[str, np.ndarray[Any, Any]]
+    """The values of kernel, mean function and likelihood after the fit, by their paths."""
+
+
+class Regulariser(NamedTuple):
+    """A regulariser P, before and after it is conditioned, and how it was found."""
+
+    prior: GaussianProcess
+    """GP(m_P, k) with the fitted hyper-parameters."""
+    posterior: GaussianProcess
+    """The prior conditioned on the observations."""
+    likelihood: Gaussian
+    """The noise, fitted with the rest."""
+    inducing_points: np.ndarray[Any, Any]
+    """Z: [M, D...]."""
+    inducing_outputs: np.ndarray[Any, Any] | None
+    """U, the observations at Z: [M, J]; None where Z are not rows of the data."""
+    history: tuple[Round, ...]
+    """The rounds, in their order."""
+    converged: bool
+    """Whether the choice of points repeated, or else the number of rounds was exhausted."""
+
+    @property
+    def log_evidence(self) -> float:
+        """The log evidence that the last round reached."""
+        return -self.history[-1].loss
+
+
+def fit_regulariser(
+    data: RegressionData,
+    kernel: Kernel,
+    num_inducing: int,
+    *,
+    mean_function: MeanFunction | None = None,
+    likelihood: Gaussian | None = None,
+    evidence: Evidence | None = None,
+    select: Select = greedy_variance,
+    minimise: Minimise = lbfgs,
+    max_rounds: int = 10,
+    seed: int = 0,
+) -> Regulariser:
+    """Choose inducing points and fit the hyper-parameters of P, in turn, until the choice repeats.
+
+    Each fit starts from the hyper-parameters that were given, and is one to the observations at the
+    points that were just chosen. The arguments are left as they are; P has copies of them.
+
+    :param data: (X, Y), with one column of Y for each output.
+    :param kernel: k, with the hyper-parameters to start from.
+    :param num_inducing: M, the number of inducing points; all data if there are fewer.
+    :param mean_function: m_P; zero if not given.
+    :param likelihood: the noise to start from; a tenth of the variance of Y if not given.
+    :param evidence: what is maximised; `InducingEvidence()` if not given. `DataEvidence()` fits to
+        all of the data.
+    :param select: how inducing points are chosen.
+    :param minimise: how the hyper-parameters are fitted.
+    :param max_rounds: at most so many rounds.
+    :param seed: the seed of the choice.
+    """
+    X, Y = checks.data(*data)
+    checks.count("num_inducing", num_inducing)
+    checks.count("max_rounds", max_rounds)
+    evidence = InducingEvidence() if evidence is None else evidence
+    parts = _Parts(
+        copy.deepcopy(kernel),
+        Zero(Y.shape[-1]) if mean_function is None else copy.deepcopy(mean_function),
+        _noise_of(Y) if likelihood is None else copy.deepcopy(likelihood),
+    )
+    prior = GaussianProcess(parts.mean_function, parts.kernel)
+
+    # One graph for all rounds: the points of a round are its arguments.
+    @tf.function(reduce_retracing=True)
+    def loss(Z: tf.Tensor, U: tf.Tensor) -> tf.Tensor:
+        value = -evidence.log_density(prior, parts.likelihood.variance, (Z, U), (X, Y))
+        return value - parts.log_prior_density()
+
+    start = parts.values()
+    history: list[Round] = []
+    chosen: set[int] | None = None
+    converged = False
+    for _ in range(max_rounds):
+        points, indices = select(np.asarray(X), num_inducing, kernel=parts.kernel, seed=seed)
+        if indices is None and evidence.needs_inducing_outputs:
+            raise ValueError(
+                f"select is {select!r}, whose points are not rows of the data, so there are no "
+                f"observations at them for {type(evidence).__name__}. Take greedy_variance or "
+                "uniform, or evidence=DataEvidence()."
+            )
+        if chosen is not None and indices is not None and chosen == set(indices.tolist()):
+            converged = True
+            break
+        Z = tf.convert_to_tensor(points)
+        U = tf.zeros([0, Y.shape[-1]], Y.dtype) if indices is None else tf.gather(Y, indices)
+        multiple_assign(parts, start)
+        minimise(functools.partial(loss, Z, U), parts.trainable_variables)
+        history.append(Round(indices, float(loss(Z, U)), parts.values()))
+        if indices is None:  # nothing to compare with
+            break
+        chosen = set(indices.tolist())
+    if not converged and chosen is not None:
+        logger.info("The choice of inducing points did not repeat in %d rounds.", max_rounds)
+    noise = parts.likelihood.variance
+    return Regulariser(
+        prior,
+        evidence.posterior(prior, noise, (Z, U), (X, Y)),
+        parts.likelihood,
+        np.asarray(Z),
+        None if history[-1].indices is None else np.asarray(U),
+        tuple(history),
+        converged,
+    )
+
+
+class _Parts(Module):
+    """What has hyper-parameters: the kernel, the mean function and the noise."""
+
+    def __init__(self, kernel: Kernel, mean_function: MeanFunction, likelihood: Gaussian) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.mean_function = mean_function
+        self.likelihood = likelihood
+
+    def log_prior_density(self) -> tf.Tensor:
+        """Return the log density of the hyper-parameters under their own priors: []."""
+        logs = [parameter.log_prior_density() for parameter in self.trainable_parameters]
+        return tf.add_n(logs) if logs else tf.zeros([], default_float())
+
+    def values(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return copies of the values of all hyper-parameters, by their paths."""
+        return {path: np.array(value) for path, value in read_values(self).items()}
+
+
+def _noise_of(Y: tf.Tensor) -> Gaussian:
+    variance = float(tf.reduce_mean(tf.math.reduce_variance(Y, axis=0)))
+    return Gaussian(0.1 * variance if variance > 0.0 else 0.1)
