@@ -1,167 +1,256 @@
-"""Training: the closure that an optimiser calls, and the guard that keeps what was learned."""
+"""Training: `compile` and `fit` as Keras has them, with many steps in one compiled call."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import abc
+import os
+import warnings
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import Module
 
-from .errors import NonFiniteLossError
-from .evaluation import Evaluation, Notice, logger
-
-
-class LossTerms(NamedTuple):
-    """The two terms of the objective, each an average over the data."""
-
-    loss: tf.Tensor
-    """The average of E_Q[ℓ(f(x), y)]."""
-
-    divergence: tf.Tensor
-    """D[Q, P], not yet weighted."""
+from . import checks, networks
+from .backup import assign_values, below, numbered, read_arrays, write_arrays
+from .batches import Batches, as_batches
+from .callbacks import KerasView, backups, callback_list, checked
+from .epochs import Epochs, Work
+from .errors import NumericsWarning
+from .guard import LossTerms
+from .steps import TrainingSteps, ValidationSteps
 
 
-RESTORED = "The parameters of the last finite loss have been restored."
+class Trainable(Module, abc.ABC):
+    """A model with an objective, trained as a Keras model is.
 
+        model.compile("adam")
+        history = model.fit((X, Y), epochs=100, batch_size=100, validation_data=(X_new, Y_new))
 
-def require_finite(
-    total: tf.Tensor, terms: LossTerms, names: tuple[str, str], *, consequence: str = ""
-) -> tf.Tensor:
-    """Return the total if it is finite, and otherwise raise saying which of the terms is not.
-
-    In a graph the error is TensorFlow's `InvalidArgumentError`, raised when the graph runs.
-    """
-    what = (f"the loss ({names[0]})", f"the divergence ({names[1]})")
-    if not tf.executing_eagerly():
-        words = f"The training loss is not finite. {consequence} {what[0]} and {what[1]} are"
-        good = tf.math.is_finite(total)
-        return _behind(tf.debugging.Assert(good, [words, *terms]), total)
-    if math.isfinite(total):
-        return total
-    bad = [
-        f"{name} is {float(value)}"
-        for name, value in zip(what, terms, strict=True)
-        if not math.isfinite(value)
-    ]
-    reason = " and ".join(bad) or "its terms are, but their sum is not"
-    raise NonFiniteLossError(
-        f"The training loss is not finite: {reason}. "
-        f"{consequence} A smaller learning rate, a larger noise variance or fewer inducing points "
-        "often help; a Rényi divergence with α > 1 is infinite where Q is too wide."
-    )
-
-
-def _behind(operation: tf.Operation, total: tf.Tensor) -> tf.Tensor:
-    """Return the total, so that neither it nor its gradient exists before the operation is done."""
-
-    @tf.custom_gradient
-    def gate(value: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            with tf.control_dependencies([operation]):
-                return tf.identity(upstream)
-
-        with tf.control_dependencies([operation]):
-            return tf.identity(value), gradient
-
-    return gate(total)
-
-
-class LastGood:
-    """Remembers the variables of the last finite loss and gives them back after one that is not.
-
-    The copies live in `tf.Variable`s and are written inside the graph of the step, so that the
-    guard holds as well in a step that the caller has compiled around it.
-
-    :param variables: the variables to remember.
+    The optimiser and the callbacks are those of Keras 3 or of tf_keras.
     """
 
-    def __init__(self, variables: Sequence[tf.Variable]) -> None:
-        self.variables = tuple(variables)
-        with tf.init_scope():
-            self.copies = tuple(
-                tf.Variable(variable, trainable=False) for variable in self.variables
-            )
+    num_data: Any
+    _compiled: Compiled | None = None
 
-    def keep_if(self, good: tf.Tensor) -> tf.Tensor:
-        """Keep the variables as they are if `good`, and otherwise bring back what was kept.
+    @abc.abstractmethod
+    def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
+        """Return the training loss of a batch, and its terms."""
 
-        Return `good`, for others to wait for.
-        """
+    @property
+    @abc.abstractmethod
+    def _term_names(self) -> tuple[str, str]:
+        """What to call the two terms."""
 
-        def keep() -> tf.Tensor:
-            for copy, variable in zip(self.copies, self.variables, strict=True):
-                copy.assign(variable, read_value=False)
-            return tf.constant(True)
-
-        def restore() -> tf.Tensor:
-            for copy, variable in zip(self.copies, self.variables, strict=True):
-                variable.assign(copy, read_value=False)
-            return tf.constant(False)
-
-        return tf.cond(good, keep, restore)
-
-
-class GuardedStep:
-    """The training loss on one batch, evaluated with its guard.
-
-    Called eagerly it raises `NonFiniteLossError` itself. Called while a graph is traced (as
-    `gpflow.optimizers.Scipy` and a user's own `tf.function` do) the guard becomes part of that
-    graph and TensorFlow raises `InvalidArgumentError` with the same words when the graph runs.
-
-    :param evaluate: from a batch to the total loss and its terms.
-    :param names: what to call the two terms.
-    :param variables: what an optimiser may change.
-    """
-
-    def __init__(
+    def compile(
         self,
-        evaluate: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, LossTerms]],
-        names: tuple[str, str],
-        variables: Sequence[tf.Variable],
+        optimizer: Any = "adam",
+        *,
+        steps_per_execution: int = 100,
+        jit_compile: bool = False,
     ) -> None:
-        self.evaluate = evaluate
-        self.names = names
-        self.last_good = LastGood(variables)
-        self.told: dict[str, int] = {}
-        self._notices: list[Notice] = []
+        """Choose how `fit` trains.
 
-    def run(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms, list[tf.Tensor]]:
-        """Return the loss, its terms, and the amounts of the notices."""
-        with Evaluation(collect=True) as evaluation:
-            total, terms = self.evaluate(X, Y)
-        good = self.last_good.keep_if(tf.math.is_finite(total))
-        with tf.control_dependencies([good]):
-            total = tf.identity(total)
-        self._notices = [note._replace(amount=None) for note in evaluation.notices]
-        return total, terms, [note.amount for note in evaluation.notices]
+        :param optimizer: an optimiser of Keras 3 or tf_keras, or the name of one of Keras 3.
+        :param steps_per_execution: how many steps, at most, one call of the compiled loop does.
+            Callbacks are told of batches, and an interrupt is heard, between such calls.
+        :param jit_compile: whether XLA compiles a step, anew for each size of a batch. It is rarely
+            faster without an accelerator.
+        """
+        checks.count("steps_per_execution", steps_per_execution)
+        self._compiled = Compiled(_optimizer(optimizer), steps_per_execution, jit_compile)
 
-    def conclude(self, total: tf.Tensor, terms: LossTerms, amounts: list[tf.Tensor]) -> tf.Tensor:
-        """Tell what there is to tell about a step that was run, and return its loss."""
-        total = require_finite(total, terms, self.names, consequence=RESTORED)
-        notices = [
-            note._replace(amount=amount)
-            for note, amount in zip(self._notices, amounts, strict=True)
-        ]
-        for note in notices:
-            if tf.executing_eagerly():
-                self._tell_sometimes(note.message, float(note.amount))
-            elif note.urgent:
-                self._tell_from_graph(note)
-        return total
+    def fit(
+        self,
+        data: Any,
+        *,
+        epochs: int = 1,
+        batch_size: int | None = 100,
+        verbose: int | str = "auto",
+        callbacks: Iterable[Any] | None = None,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        seed: int = 0,
+    ) -> Any:
+        """Train, and return Keras's `History` of the training loss and its two terms.
 
-    def _tell_from_graph(self, note: Notice) -> None:
-        def log(amount: np.ndarray[Any, Any]) -> None:
-            self._tell_sometimes(note.message, float(amount))
+        The loss of an epoch is the training loss of its batches, averaged over their rows, while
+        the parameters change. `val_loss` is the training loss of the validation data after the
+        epoch, with networks as in inference.
 
-        tf.numpy_function(log, [tf.cast(note.amount, tf.float64)], [])
+        A step whose loss or gradient is not finite changes nothing and raises
+        `NonFiniteLossError`. Killed and started again by the same program, a training with Keras's
+        `BackupAndRestore` among its callbacks goes on after the last complete epoch and ends where
+        it would have ended undisturbed. For that a Dataset has to give the same batches again, and
+        random operations have to keep their state in variables, as the dropout of Keras 3 does.
 
-    def _tell_sometimes(self, message: str, amount: float) -> None:
-        """Log a notice the 1st, 10th, 100th ... time that it is due: steps are many."""
-        if amount <= 0.0:
-            return
-        count = self.told[message] = self.told.get(message, 0) + 1
-        if 10 ** round(math.log10(count)) == count:
-            text = message.format(f"{amount:.3g}")
-            logger.warning("%s (step %d with this)", text, count)
+        :param data: arrays (X, Y), or a `tf.data.Dataset` of batches (X, Y).
+        :param epochs: the number of the epoch before which to stop.
+        :param batch_size: rows in a batch of arrays; None for all of them.
+        :param verbose: 0 for silence, 1 or "auto" for a progress bar, 2 for a line in each epoch.
+        :param callbacks: of Keras 3 or tf_keras. Their `self.model` is this model, and has what
+            Keras's callbacks need as well.
+        :param validation_data: as `data`.
+        :param shuffle: whether each pass over arrays has an order of its own; a Dataset keeps its.
+        :param initial_epoch: the number of the first epoch.
+        :param steps_per_epoch: batches in an epoch, if not those of one pass over the data. One
+            pass follows the other then.
+        :param seed: of the orders; each depends on the seed and the number of its pass alone.
+        """
+        compiled, callbacks = self._require_compiled(), checked(callbacks)
+        _require_counts(epochs=epochs, initial_epoch=initial_epoch)
+        of_training, of_validation = compiled.steps(self)
+        training = as_batches(
+            "data",
+            data,
+            batch_size=batch_size,
+            seed=_whole(seed) if shuffle else None,
+            steps_per_epoch=steps_per_epoch,
+        )
+        _warn_of_other_number(self.num_data, training)
+        validation = None
+        if validation_data is not None:
+            batches = as_batches(
+                "validation_data", validation_data, batch_size=batch_size, seed=None
+            )
+            validation = Work("test", of_validation, batches)
+        view = KerasView(self, compiled.optimizer)
+        told = callback_list(view, callbacks, verbose=verbose, epochs=epochs, steps=training.steps)
+        state = (*self.weights, *compiled.state)
+        Epochs(
+            view,
+            Work("train", of_training, training),
+            validation,
+            told,
+            backups(callbacks, state, told.callbacks),
+            compiled.steps_per_execution,
+        ).run(initial_epoch, epochs)
+        return view.history
+
+    def _require_compiled(self) -> Compiled:
+        if self._compiled is None:
+            raise RuntimeError(
+                f"fit: this {type(self).__name__} has no optimiser yet. Call compile(optimizer) "
+                "first, for example model.compile('adam')."
+            )
+        return self._compiled
+
+    @property
+    def weights(self) -> tuple[tf.Variable, ...]:
+        """All variables: those that are trained, those that are not, and the state of networks."""
+        return tuple({id(v): v for v in (*self.variables, *networks.state(self))}.values())
+
+    def get_weights(self) -> list[np.ndarray[Any, Any]]:
+        """Return the values of the weights."""
+        return [variable.numpy() for variable in self.weights]
+
+    def set_weights(self, weights: Iterable[Any]) -> None:
+        """Assign values to the weights, in the order of `get_weights`."""
+        assign_values(self.weights, list(weights), source="weights")
+
+    def save_weights(
+        self, filepath: str | os.PathLike[str], overwrite: bool = True, **_: Any
+    ) -> None:
+        """Write the values of the weights to an HDF5 file, whole or not at all."""
+        if os.path.exists(filepath) and not overwrite:
+            raise FileExistsError(f"filepath {filepath} exists; pass overwrite=True to replace it.")
+        write_arrays(filepath, {f"weights/{k}": v for k, v in numbered(self.weights).items()})
+
+    def load_weights(self, filepath: str | os.PathLike[str], **_: Any) -> None:
+        """Assign what `save_weights` wrote, from a model that was built in the same way."""
+        weights = below("weights", read_arrays(filepath))
+        assign_values(self.weights, weights, source=f"filepath {filepath}")
+
+
+class Compiled:
+    """How a model is trained. It belongs to the one model: a copy is compiled anew.
+
+    :param optimizer: an optimiser of Keras 3 or tf_keras.
+    :param steps_per_execution: at most so many steps in one call.
+    :param jit_compile: whether XLA compiles a step.
+    """
+
+    def __init__(self, optimizer: Any, steps_per_execution: int, jit_compile: bool) -> None:
+        self.optimizer = optimizer
+        self.steps_per_execution = steps_per_execution
+        self.jit_compile = jit_compile
+        self._variables: tuple[tf.Variable, ...] | None = None
+        self._parts: tuple[Any, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let copies and pickles of the model hold None in this place."""
+        return type(None), ()
+
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """The variables of the optimiser, with the learning rate, which tf_keras leaves out."""
+        own = (*self.optimizer.variables, getattr(self.optimizer, "learning_rate", None))
+        return tuple({id(part): part for part in own if hasattr(part, "assign")}.values())
+
+    def steps(self, model: Trainable) -> tuple[TrainingSteps, ValidationSteps]:
+        """Return the steps, traced anew only if a part of the model is another one now."""
+        variables = model.trainable_variables
+        if self._variables is None:
+            self.optimizer.build(list(variables))
+            self._variables = variables
+        if not _same(variables, self._variables):
+            raise ValueError(
+                "fit: other variables are trainable now than when the optimiser was first used. "
+                "Call compile with a new optimiser."
+            )
+        parts = tuple(part for name, part in vars(model).items() if not name.startswith("_"))
+        if not _same(parts, self._parts):
+            self._parts = parts
+            options = {"jit_compile": self.jit_compile}
+            self._steps = (
+                TrainingSteps(
+                    model._objective, variables, networks.state(model), self.optimizer, **options
+                ),
+                ValidationSteps(model._objective, **options),
+            )
+        return self._steps
+
+
+def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    return len(first) == len(second) and all(a is b for a, b in zip(first, second, strict=True))
+
+
+def _optimizer(optimizer: Any) -> Any:
+    """Return an optimiser that can be built and applied, made from its name if it is one."""
+    if isinstance(optimizer, str):
+        import keras
+
+        return keras.optimizers.get(optimizer)
+    if not hasattr(optimizer, "apply_gradients") or not hasattr(optimizer, "build"):
+        raise TypeError(
+            f"optimizer is {optimizer!r}; it must be the name of an optimiser of Keras, or an "
+            "optimiser of keras.optimizers or tf_keras.optimizers. Others (such as "
+            "gpflow.optimizers.Scipy) take model.training_loss_closure(data)."
+        )
+    return optimizer
+
+
+def _require_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        if value != 0:
+            checks.count(name, value)
+
+
+def _whole(seed: int) -> int:
+    if not isinstance(seed, int | np.integer):
+        raise ValueError(f"seed is {seed!r}; it must be a whole number (or pass shuffle=False).")
+    return int(seed)
+
+
+def _warn_of_other_number(num_data: Any, batches: Batches) -> None:
+    given = getattr(batches, "num_data", None)  # of a Dataset it is not known
+    if given is not None and int(num_data) != given:
+        warnings.warn(
+            f"data has {given} rows, but the model has num_data={int(num_data)}, with which its "
+            "objective is scaled. Pass num_data=len(X) to the model, or all of the data to fit.",
+            NumericsWarning,
+            stacklevel=3,
+        )

@@ -13,20 +13,22 @@ from gpflow.models import SVGP, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
-from .. import checks, outputs
+from .. import checks, networks, outputs
 from ..covariances import CholeskySVGP, SparseCovariance
 from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
 from ..errors import NoEvidenceBoundError
-from ..evaluation import Evaluation
+from ..evaluation import Evaluation, freeze
 from ..gaussian_process import GaussianProcess
+from ..guard import GuardedStep, LossTerms, require_finite
 from ..losses import LogLoss, Loss
 from ..mean_functions import Inducing
-from ..training import GuardedStep, LossTerms, require_finite
+from ..sampling import joint_samples
+from ..training import Trainable
 from .posterior import GVIPosterior
 
 
-class GVI(SVGP):
+class GVI(Trainable, SVGP):
     """Generalised variational inference for a Gaussian process.
 
     The training loss is
@@ -121,6 +123,7 @@ class GVI(SVGP):
     def loss_terms(self, data: RegressionData) -> LossTerms:
         """Return the average loss and the divergence at the rows of the data."""
         X, Y = data
+        freeze(self.regulariser)
         q, p = self.variational.at(X), self.regulariser.at(X)
         self._require_columns(q.num_outputs, Y)
         losses = self.loss(self.likelihood, q.X, q.mean, q.variance, Y)  # [N]
@@ -165,7 +168,8 @@ class GVI(SVGP):
         :param data: (X, Y), or an iterator over batches of them.
         :param compile: whether to compile the step; it is traced once.
         """
-        step = GuardedStep(self._objective, self._term_names, self.trainable_variables)
+        variables = (*self.trainable_variables, *networks.state(self))
+        step = GuardedStep(self._objective, self._term_names, variables)
         if isinstance(data, OwnedIterator):
             run = tf.function(step.run, input_signature=data.element_spec) if compile else step.run
             return lambda: step.conclude(*run(*next(data)))
@@ -217,6 +221,23 @@ class GVI(SVGP):
         """Return mean and (co)variance of Q at Xnew, in GPflow's shapes."""
         with Evaluation():
             return self.variational.predict(Xnew, full_cov, full_output_cov)
+
+    def predict_f_samples(
+        self,
+        Xnew: InputData,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        """Return samples of Q at Xnew, [num_samples, N, J], or one of [N, J]; joint if `full_cov`.
+
+        GPflow's own way to joint samples adds a fixed jitter, too little for float32.
+        """
+        if not full_cov or full_output_cov or tf.rank(Xnew) > 2:
+            return super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
+        with Evaluation():
+            samples = joint_samples(self.variational, Xnew, num_samples or 1)
+        return samples[0] if num_samples is None else samples
 
     # SVGP's names for the parts of Q, where Q has them.
 

@@ -1,8 +1,8 @@
-"""A step that is not finite is named and undone, and notices reach the user."""
+"""compile and fit do what they say, to a model so small that NumPy can follow."""
 
 from __future__ import annotations
 
-import logging
+import copy
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,206 +12,443 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
-import gpflow_gvi as gvi
-from gpflow_gvi.errors import NonFiniteLossError
+from gpflow_gvi.errors import NonFiniteLossError, NumericsWarning
+from gpflow_gvi.evaluation import is_training, notice
+from gpflow_gvi.guard import LossTerms
+from gpflow_gvi.networks import as_function
+from gpflow_gvi.training import Trainable
 
-N, M = 8, 3
-_RNG = np.random.default_rng(11)
+N = 10
+_RNG = np.random.default_rng(4)
 X = _RNG.normal(size=(N, 2))
 Y = _RNG.normal(size=(N, 1))
-Z = _RNG.normal(size=(M, 2))
+RATE = 0.05
 
 
-def prior() -> gvi.GaussianProcess:
-    return gvi.GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.SquaredExponential())
+class Line(Trainable):
+    """Least squares, and half the squared weights in the place of a divergence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = tf.Variable(np.array([[0.3], [-0.2]]))
+        self.num_data = N
+        self._traces = 0
+        self._trained = 0
+
+    _term_names = ("Squares", "Ridge")
+
+    def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
+        self._traces += 1
+        self._trained += is_training()
+        loss = tf.reduce_mean((X @ self.w - Y) ** 2)
+        ridge = 0.5 * tf.reduce_sum(self.w**2)
+        return N * (loss + 0.1 * ridge), LossTerms(loss, ridge)
 
 
-def make(**options: Any) -> gvi.models.GVI:
-    """Return a model whose Q has an Inducing mean and a covariance of adjustable width."""
-    P = prior()
-    covariance = gvi.covariances.Tempered(gvi.covariances.CholeskySVGP(P.kernel, Z), 1.0)
-    Q = gvi.GaussianProcess(gvi.mean_functions.Inducing(P.kernel, Z), covariance)
-    divergence = options.pop("divergence", gvi.divergences.ProjectedRenyi(2.0))
-    likelihood = gpflow.likelihoods.Gaussian()
-    return gvi.models.GVI(P, Q, likelihood, divergence, num_data=N, **options)
+def compiled(model: Trainable | None = None, optimizer: Any = None, **options: Any) -> Any:
+    model = Line() if model is None else model
+    model.compile(keras.optimizers.SGD(RATE / N) if optimizer is None else optimizer, **options)
+    return model
 
 
-def too_wide(model: gvi.models.GVI) -> None:
-    """Let Q be more than twice as wide as P, where Renyi(2) is infinite."""
-    model.variational.kernel.factor.assign(9.0)
+def by_numpy(batches: list[slice], w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return gradient descent's weights and the terms, averaged over rows as the steps go on."""
+    sums, rows = np.zeros(3), 0
+    for batch in batches:
+        x, y = X[batch], Y[batch]
+        error = x @ w - y
+        terms = np.array([np.mean(error**2), 0.5 * np.sum(w**2)])
+        sums += len(x) * np.array([N * (terms[0] + 0.1 * terms[1]), *terms])
+        rows += len(x)
+        w = w - RATE * (2.0 * x.T @ error / len(x) + 0.1 * w)
+    return w, sums / rows
 
 
-def not_a_number(model: gvi.models.GVI) -> None:
-    """Do what an optimiser does with a NaN gradient."""
-    variable = model.q_mu.unconstrained_variable
-    variable.assign(np.nan * variable)
+def as_arrays(size: int) -> dict[str, Any]:
+    return {"data": (X, Y), "batch_size": size, "shuffle": False}
 
 
-BREAK: dict[str, tuple[Callable[[gvi.models.GVI], None], dict[str, Any], str]] = {
-    "divergence": (too_wide, {}, "the divergence (ProjectedRenyi) is inf"),
-    "loss": (
-        too_wide,
-        {"loss": gvi.losses.BetaLoss(0.5), "divergence": gvi.divergences.ProjectedKL()},
-        "the loss (BetaLoss) is inf",
+def as_dataset(size: int) -> dict[str, Any]:
+    return {"data": tf.data.Dataset.from_tensor_slices((X, Y)).batch(size)}
+
+
+def as_generator(size: int) -> dict[str, Any]:
+    """A Dataset that does not know how long it is."""
+    signature = (tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([None, 1], tf.float64))
+
+    def batches() -> Any:
+        for start in range(0, N, size):
+            yield X[start : start + size], Y[start : start + size]
+
+    return {"data": tf.data.Dataset.from_generator(batches, output_signature=signature)}
+
+
+@pytest.mark.parametrize("optimizer", [keras.optimizers.SGD, tf_keras.optimizers.SGD])
+@pytest.mark.parametrize("size", [4, 5, 10, 64])
+@pytest.mark.parametrize("data", [as_arrays, as_dataset, as_generator])
+def test_steps_are_those_of_gradient_descent(
+    data: Callable[[int], dict[str, Any]], size: int, optimizer: Any
+) -> None:
+    model = compiled(optimizer=optimizer(RATE / N), steps_per_execution=2)
+    w = model.w.numpy()
+    history = model.fit(**data(size), epochs=3, verbose=0).history
+    for epoch in range(3):
+        w, means = by_numpy([slice(i, i + size) for i in range(0, N, size)], w)
+        for name, mean in zip(("loss", "expected_loss", "divergence"), means, strict=True):
+            # tf_keras keeps its learning rate in float32
+            np.testing.assert_allclose(history[name][epoch], mean, rtol=1e-6)
+    np.testing.assert_allclose(model.w, w, rtol=1e-6)
+
+
+def test_batch_size_none_is_all_rows() -> None:
+    model = compiled()
+    w, _ = by_numpy([slice(None)], model.w.numpy())
+    model.fit((X, Y), batch_size=None, verbose=0)
+    np.testing.assert_allclose(model.w, w, rtol=1e-7)
+
+
+def test_validation_is_the_loss_afterwards_out_of_training() -> None:
+    model = compiled(steps_per_execution=2)
+    history = model.fit((X, Y), verbose=0, batch_size=4, validation_data=(X[:7], Y[:7])).history
+    w = model.w.numpy()
+    loss = np.mean((X[:7] @ w - Y[:7]) ** 2)
+    assert history["val_expected_loss"] == [pytest.approx(loss, rel=1e-12)]
+    assert history["val_divergence"] == [pytest.approx(0.5 * np.sum(w**2), rel=1e-12)]
+    assert history["val_loss"] == [pytest.approx(N * (loss + 0.05 * np.sum(w**2)), rel=1e-12)]
+    assert (model._trained, model._traces) == (1, 2)
+
+
+class Visits(Trainable):
+    """Counts under SGD(1) how often each row was seen, and in which step it was last."""
+
+    num_data = N
+    _term_names = ("A", "B")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = tf.Variable(np.zeros(N))
+        self.step = tf.Variable(0, trainable=False)
+        self.seen_in = tf.Variable(np.zeros(N, int), trainable=False)
+
+    def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
+        rows = tf.cast(X[:, 0], tf.int32)
+        self.step.assign_add(1)
+        seen = tf.tensor_scatter_nd_update(
+            self.seen_in, rows[:, None], tf.repeat(tf.cast(self.step, tf.int64), tf.size(rows))
+        )
+        self.seen_in.assign(seen)
+        total = -tf.reduce_sum(tf.gather(self.counts, rows))
+        return total, LossTerms(total, total)
+
+
+ROWS = (np.arange(N, dtype=float)[:, None], np.zeros((N, 1)))
+
+
+def order_after(seed: int = 0, **options: Any) -> np.ndarray:
+    model = compiled(Visits(), keras.optimizers.SGD(1.0))
+    model.fit(ROWS, batch_size=3, verbose=0, seed=seed, **options)
+    assert np.sum(model.counts) == pytest.approx(N * options.get("epochs", 1))
+    np.testing.assert_array_equal(model.counts, options.get("epochs", 1))
+    return model.seen_in.numpy()
+
+
+def test_each_epoch_visits_each_row_once_in_an_order_of_its_own() -> None:
+    first = order_after()
+    np.testing.assert_array_equal(np.bincount(first), [0, 3, 3, 3, 1])
+    second = order_after(epochs=2) - 4
+    assert np.any(first != second)
+    assert np.any(first != order_after(seed=1))
+    np.testing.assert_array_equal(first, order_after())
+    np.testing.assert_array_equal(order_after(shuffle=False), np.arange(N) // 3 + 1)
+
+
+def test_order_of_an_epoch_depends_on_its_number_alone() -> None:
+    model = compiled(Visits(), keras.optimizers.SGD(1.0))
+    model.fit(ROWS, batch_size=3, verbose=0, initial_epoch=1, epochs=2)
+    np.testing.assert_array_equal(model.seen_in, order_after(epochs=2) - 4)
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 3, 100])
+def test_passes_follow_each_other_in_longer_epochs(steps_per_execution: int) -> None:
+    """Three passes of four batches are as well three epochs or two of six batches."""
+    model = compiled(Visits(), keras.optimizers.SGD(1.0), steps_per_execution=steps_per_execution)
+    history = model.fit(ROWS, batch_size=3, verbose=0, steps_per_epoch=6, epochs=2)
+    assert history.params["steps"] == 6
+    assert int(model.step) == 12
+    np.testing.assert_array_equal(model.counts, 3.0)
+    np.testing.assert_array_equal(model.seen_in, order_after(epochs=3))
+
+
+def test_endless_dataset_goes_on_from_epoch_to_epoch() -> None:
+    model = compiled(Visits(), keras.optimizers.SGD(1.0))
+    endless = tf.data.Dataset.from_tensor_slices(ROWS).batch(3).repeat()
+    model.fit(endless, verbose=0, steps_per_epoch=2, epochs=3)
+    np.testing.assert_array_equal(model.counts, np.where(np.arange(N) < 6, 2.0, 1.0))
+
+
+# One trace.
+
+
+def test_traced_once_whatever_the_length() -> None:
+    model = compiled()
+    model.fit((X, Y), batch_size=4, epochs=3, verbose=0)
+    model.fit((X, Y), batch_size=4, epochs=2, verbose=0)
+    model.fit((X, Y), batch_size=3, shuffle=False, verbose=0)
+    model.fit(**as_generator(3), verbose=0)
+    assert model._traces == 1
+    model.compile("adam")
+    model.fit((X, Y), batch_size=4, verbose=0)
+    assert model._traces == 2
+
+
+def test_other_part_of_the_model_is_traced_anew() -> None:
+    model = compiled()
+    model.fit((X, Y), batch_size=4, verbose=0)
+    model.w = tf.Variable(np.zeros((2, 1)))
+    with pytest.raises(ValueError, match=r"other variables are trainable now.*Call compile"):
+        model.fit((X, Y), batch_size=4, verbose=0)
+    model.num_data = N
+    model.scale = 3.0
+    model = compiled(model)
+    model.fit((X, Y), batch_size=4, verbose=0)
+    before = model._traces
+    model.scale = 4.0
+    model.fit((X, Y), batch_size=4, verbose=0)
+    assert model._traces == before + 1
+
+
+def test_learning_rate_may_change_between_epochs() -> None:
+    model = compiled()
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.0 if epoch else RATE / N)
+    after = []
+    tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: after.append(model.w.numpy()))
+    history = model.fit((X, Y), epochs=3, verbose=0, callbacks=[schedule, tell]).history
+    assert np.any(after[0] != [[0.3], [-0.2]])
+    np.testing.assert_array_equal(after[2], after[0])
+    assert history["learning_rate"] == pytest.approx([RATE / N, 0.0, 0.0])
+    assert model._traces == 1
+
+
+# What is not finite.
+
+
+class Counter(tf.Module):
+    """A network that counts its evaluations in training, as batch normalisation does means."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = tf.Variable(0, trainable=False)
+
+    def __call__(self, X: tf.Tensor, training: bool = False) -> tf.Tensor:
+        self.count.assign_add(int(training))
+        return 0.0 * X
+
+
+@tf.custom_gradient
+def steep(position: tf.Tensor) -> Any:
+    """The position, with a slope that is NaN from 3 on."""
+    nan = tf.constant(np.nan, position.dtype)
+    return tf.identity(position), lambda upstream: tf.where(position >= 3.0, nan, upstream)
+
+
+class Cliff(Trainable):
+    """Goes down in steps to where its loss, its gradient, or a term is not finite."""
+
+    num_data = N
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+        self.position = gpflow.Parameter(np.array(0.0))
+        self.other = tf.Variable(np.array(1.0))
+        self.network = as_function(Counter())
+
+    _term_names = ("Loss", "Divergence")
+
+    def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
+        position = tf.convert_to_tensor(self.position)
+        if self.what == "gradient":
+            position = steep(position)
+        value = -position + 0.0 * self.other + tf.reduce_sum(self.network(X))
+        bad = tf.where(value <= -3.0, tf.constant(np.nan, value.dtype), 0.0)
+        loss = value + bad if self.what == "loss" else value
+        divergence = value + bad if self.what == "divergence" else value
+        return loss + divergence - value, LossTerms(loss, divergence)
+
+
+WORDS = {
+    "loss": r"not finite: the loss \(Loss\) is nan\. The parameters are those before",
+    "divergence": r"not finite: the divergence \(Divergence\) is nan\. The parameters",
+    "gradient": r"gradient of the training loss is not finite with respect to position, though",
+}
+
+
+@pytest.mark.parametrize("K", [keras, tf_keras], ids=["keras", "tf_keras"])
+@pytest.mark.parametrize("what", WORDS)
+def test_step_that_is_not_finite_changes_nothing(what: str, K: Any) -> None:
+    optimizer = K.optimizers.SGD(1.0, momentum=0.5)
+    model = compiled(Cliff(what), optimizer)
+    with pytest.raises(NonFiniteLossError, match=WORDS[what]):
+        model.fit((X, Y), epochs=1, steps_per_epoch=50, verbose=0)
+    # Steps of 1, 1.5 and 1.75; the fourth is not done.
+    assert float(model.position.numpy()) == 4.25
+    assert int(optimizer.iterations) == int(model.network.network.count) == 3
+    assert any(np.all(variable.numpy() == 1.75) for variable in optimizer.variables)
+    with pytest.raises(NonFiniteLossError, match=WORDS[what]):  # training can be tried again
+        model.fit((X, Y), verbose=0)
+    assert int(optimizer.iterations) == int(model.network.network.count) == 3
+
+
+def test_validation_loss_that_is_not_finite_is_told_of() -> None:
+    model = compiled(Cliff("loss"), keras.optimizers.SGD(4.0))
+    with pytest.warns(NumericsWarning, match="loss and expected_loss is not finite"):
+        history = model.fit((X, Y), verbose=0, validation_data=(X, Y)).history
+    assert np.isnan(history["val_loss"]).all()
+
+
+class Noisy(Line):
+    """Has something to tell in three of four steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = tf.Variable(0.0, trainable=False)
+
+    def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
+        notice("{} of these", self.step.assign_add(1.0) % 4.0)
+        return super()._objective(X, Y)
+
+
+def test_notices_are_told_the_1st_10th_and_100th_time(caplog: pytest.LogCaptureFixture) -> None:
+    model = compiled(Noisy(), steps_per_execution=8)
+    model.fit((X, Y), steps_per_epoch=160, verbose=0)
+    told = [record.getMessage() for record in caplog.records]
+    # Six of each eight steps count; the tenth is among the second eight, the 100th among the 17th.
+    assert told == [f"3 of these (step {count} with this)" for count in (6, 12, 102)]
+
+
+# A compiled model is a model as before.
+
+
+def test_copies_checkpoints_and_listings_ignore_what_was_compiled(tmp_path: Any) -> None:
+    plain, model = Line(), compiled(optimizer="adam")
+    model.fit((X, Y), verbose=0)
+    assert [v.name for v in model.variables] == [v.name for v in plain.variables]
+    listed = gpflow.utilities.parameter_dict(model)
+    assert listed.keys() == gpflow.utilities.parameter_dict(plain).keys() == {".w"}
+    for duplicate in (gpflow.utilities.deepcopy(model), copy.deepcopy(model)):
+        np.testing.assert_array_equal(duplicate.w, model.w)
+        with pytest.raises(RuntimeError, match="Call compile"):
+            duplicate.fit((X, Y))
+        compiled(duplicate).fit((X, Y), verbose=0)
+        assert np.all(duplicate.w.numpy() != model.w.numpy())
+    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoint"))
+    tf.train.Checkpoint(model=plain).restore(path).assert_consumed()
+    np.testing.assert_array_equal(plain.w, model.w)
+
+
+def test_weights_go_to_a_file_and_back(tmp_path: Any) -> None:
+    model, other = compiled(), Line()
+    model.fit((X, Y), verbose=0)
+    path = tmp_path / "new" / "line.weights.h5"
+    model.save_weights(path)
+    other.load_weights(path)
+    np.testing.assert_array_equal(other.w, model.w)
+    assert [part.name for part in path.parent.iterdir()] == [path.name]
+    with pytest.raises(FileExistsError, match=r"line.weights.h5.*overwrite"):
+        model.save_weights(path, overwrite=False)
+    with pytest.raises(ValueError, match=r"line.weights.h5 has the values of 1 .* there are 3"):
+        Visits().load_weights(path)
+    with pytest.raises(ValueError, match=r"weights has a value of shape \(3,\) .* is \(2, 1\)"):
+        model.set_weights([np.zeros(3)])
+    np.testing.assert_array_equal(other.w, model.w)
+
+
+# Bad input.
+
+BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "batch_size": ({"batch_size": 0}, ValueError, "batch_size is 0; .*at least 1"),
+    "steps": ({"steps_per_epoch": 2.5}, ValueError, "steps_per_epoch is 2.5; "),
+    "epochs": ({"epochs": -1}, ValueError, "epochs is -1; "),
+    "initial": ({"initial_epoch": -2}, ValueError, "initial_epoch is -2; "),
+    "seed": ({"seed": None}, ValueError, "seed is None; "),
+    "rows": ({"data": (X, Y[:4])}, ValueError, "data's X has 10 rows and data's Y has 4"),
+    "dtype": ({"data": (X.astype("float32"), Y)}, TypeError, "data's X has dtype float32"),
+    "pair": ({"data": X}, ValueError, r"data is a ndarray; it must be the pair .*\(X, Y\)"),
+    "triple": ({"data": (X, Y, Y)}, ValueError, "data is a tuple of length 3"),
+    "validation": (
+        {"validation_data": (X[:0], Y[:0])},
+        ValueError,
+        "validation_data's X has shape .*no data points",
     ),
-    "both": (
-        not_a_number,
-        {},
-        "the loss (LogLoss) is nan and the divergence (ProjectedRenyi) is nan",
+    "endless": (
+        {"data": tf.data.Dataset.from_tensors((X, Y)).repeat()},
+        ValueError,
+        "data is a Dataset without an end. Pass steps_per_epoch",
+    ),
+    "empty": (
+        {"data": tf.data.Dataset.from_tensors((X, Y)).take(0)},
+        ValueError,
+        "data is a Dataset without any batches",
+    ),
+    "empty after all": (
+        {"data": tf.data.Dataset.from_tensors((X, Y)).filter(lambda *_: False)},
+        ValueError,
+        "no batch in epoch 1",
+    ),
+    "not pairs": (
+        {"data": tf.data.Dataset.from_tensors(X)},
+        ValueError,
+        r"data is a Dataset with the elements .*a batch \(X, Y\)",
+    ),
+    "not batched": (
+        {"data": tf.data.Dataset.from_tensor_slices((X, Y))},
+        ValueError,
+        r"X of data has shape \(2,\) in each element.*\.batch\(batch_size\)",
+    ),
+    "dtype of elements": (
+        {"data": tf.data.Dataset.from_tensors((X, Y.astype("float32")))},
+        TypeError,
+        "Y of data has dtype float32, .*tf.cast",
+    ),
+    "callback": ({"callbacks": [print]}, TypeError, "callbacks has <built-in function print>"),
+    "whole model": (
+        {"callbacks": [keras.callbacks.ModelCheckpoint("model.keras")]},
+        ValueError,
+        "ModelCheckpoint with save_weights_only=False.*save_weights_only=True",
+    ),
+    "histograms": (
+        {"callbacks": [keras.callbacks.TensorBoard(histogram_freq=2)]},
+        ValueError,
+        "TensorBoard with histogram_freq=2; it must be 0",
+    ),
+    "backup": (
+        {"callbacks": keras.callbacks.BackupAndRestore("folder", save_freq=7)},
+        ValueError,
+        "BackupAndRestore with save_freq=7; it must be 'epoch'",
     ),
 }
 
 
-def values(model: gvi.models.GVI) -> list[np.ndarray]:
-    return [variable.numpy() for variable in model.variational.variables]
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_of_fit(name: str) -> None:
+    options, kind, words = BAD[name]
+    with pytest.raises(kind, match=f"(?s){words}"):
+        compiled().fit(**{"data": (X, Y), "verbose": 0, **options})
 
 
-def assert_at(model: gvi.models.GVI, state: list[np.ndarray]) -> None:
-    for value, expected in zip(values(model), state, strict=True):
-        np.testing.assert_array_equal(value, expected)
+def test_bad_input_of_compile() -> None:
+    with pytest.raises(RuntimeError, match=r"this Line has no optimiser yet. Call compile"):
+        Line().fit((X, Y))
+    with pytest.raises(TypeError, match=r"(?s)optimizer is .*Scipy.*training_loss_closure"):
+        Line().compile(gpflow.optimizers.Scipy())
+    with pytest.raises(ValueError, match="steps_per_execution is 0"):
+        Line().compile("adam", steps_per_execution=0)
+    with pytest.raises(ValueError, match=re.escape("adom")):
+        Line().compile("adom")
 
 
-def move(model: gvi.models.GVI, to: float) -> None:
-    model.q_mu.assign(np.full((M, 1), to))
-
-
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("term", BREAK)
-def test_step_that_is_not_finite_is_undone_and_named(term: str, compiled: bool) -> None:
-    break_it, options, message = BREAK[term]
-    model = make(**options)
-    closure = model.training_loss_closure((X, Y), compile=compiled)
-    start = values(model)
-    break_it(model)
-    with pytest.raises(NonFiniteLossError, match=re.escape(f"{message}. The parameters")):
-        closure()
-    assert_at(model, start)  # where there was no finite loss yet: as when the closure was made
-    for to in (0.1, 0.2):
-        move(model, to)
-        good, last = values(model), closure()
-        break_it(model)
-        with pytest.raises(NonFiniteLossError, match=re.escape(message)):
-            closure()
-        assert_at(model, good)
-        assert float(closure()) == float(last)
-
-
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_step_in_a_graph_of_the_user_is_undone(compiled: bool) -> None:
-    """Again and again: an update that races the restoration may win only now and then."""
-    model = make()
-    variables = model.trainable_variables
-    closure = model.training_loss_closure((X, Y), compile=compiled)
-    optimizer = keras.optimizers.SGD(1e-3)
-    optimizer.build(list(variables))
-
-    @tf.function
-    def step() -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = closure()
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return loss
-
-    for attempt in range(5):
-        move(model, 0.1 * attempt)
-        good = values(model)
-        before = float(step())
-        not_a_number(model)
-        words = r"(?s)not finite.*last finite loss.*the loss \(LogLoss\)"
-        with pytest.raises(tf.errors.InvalidArgumentError, match=words):
-            step()
-        assert_at(model, good)
-        assert float(model.training_loss((X, Y))) == pytest.approx(before, rel=1e-12)
-
-
-class Cliff(gvi.losses.Loss):
-    """A loss that gets better with f until it is NaN, from f = 3 on; its gradient is finite."""
-
-    def _loss(self, likelihood, at):
-        slope = -tf.reduce_sum(at.f_mean, axis=-1)
-        return tf.where(slope <= -3.0, tf.constant(np.nan, slope.dtype), slope)
-
-
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_step_of_scipy_is_undone(compiled: bool) -> None:
-    P = prior()
-    mean = gpflow.functions.Constant([0.0])
-    likelihood = gpflow.likelihoods.Gaussian()
-    gpflow.set_trainable(likelihood, False)
-    Q = gvi.GaussianProcess(mean, P.kernel)
-    model = gvi.models.PGVI(P, Q, likelihood, num_data=N, loss=Cliff(), divergence_weight=1e-6)
-    closure = model.training_loss_closure((X, Y))
-    tried = []
-
-    def tracked() -> tf.Tensor:
-        tf.py_function(lambda value: tried.append(float(value[0])), [mean.c + 0.0], [])
-        return closure()
-
-    error = tf.errors.InvalidArgumentError if compiled else NonFiniteLossError
-    with pytest.raises(error, match=r"(?s)not finite.*the loss \(Cliff\)"):
-        gpflow.optimizers.Scipy().minimize(tracked, model.trainable_variables, compile=compiled)
-    finite = [value for value in tried if value < 3.0]
-    assert len(tried) > len(finite) > 1  # it went there step by step
-    assert mean.c.numpy() == finite[-1]
-
-
-def test_evaluation_without_a_closure_raises_as_well() -> None:
-    model = make()
-    not_a_number(model)
-    state = values(model)
-    with pytest.raises(NonFiniteLossError, match=r"the loss \(LogLoss\) is nan") as raised:
-        model.training_loss((X, Y))
-    # Nothing was remembered, so nothing is restored, and the message must not say so.
-    assert "restored" not in str(raised.value)
-    assert_at(model, state)
-
-
-# FixedSparsePosterior out of the region where it is a covariance.
-
-AT_Z = np.vstack([Z, X[: N - M]])
-
-
-def fixed_sparse_posterior() -> gvi.models.PGVI:
-    P = prior()
-    Q = gvi.GaussianProcess(
-        gpflow.functions.Zero(), gvi.covariances.FixedSparsePosterior(P.kernel, Z)
-    )
-    return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(), num_data=N)
-
-
-def test_negative_variances_are_told_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    model = fixed_sparse_posterior()
-    closure = model.training_loss_closure((AT_Z, Y))
-    with caplog.at_level(logging.WARNING, logger="gpflow_gvi"):
-        closure()
-        inside = len(caplog.records)
-        model.variational.kernel.base_kernel.variance.assign(1.5)
-        counts = []
-        for step in range(1, 121):
-            assert np.isfinite(closure())
-            if len(caplog.records) > inside + len(counts):
-                counts.append(step)
-    k = model.kernel
-    cross = 1.5 * k(Z, AT_Z).numpy()
-    solved = np.linalg.solve(k(Z).numpy(), cross)
-    negative = np.sum(1.5 - np.sum(cross * solved, axis=0) < -1e-6)
-    assert negative >= M
-    assert inside == 0
-    assert counts == [1, 10, 100]
-    for record, step in zip(caplog.records, counts, strict=True):
-        assert record.levelno == logging.WARNING
-        assert f"{negative} marginal variances of FixedSparsePosterior" in record.getMessage()
-        assert f"step {step} " in record.getMessage()
-
-
-def test_negative_variances_are_told_of_under_scipy(caplog: pytest.LogCaptureFixture) -> None:
-    """There the closure is part of the graph of the optimiser."""
-    model = fixed_sparse_posterior()
-    model.variational.kernel.base_kernel.variance.assign(1.5)
-    closure = model.training_loss_closure((AT_Z, Y))
-    with caplog.at_level(logging.WARNING, logger="gpflow_gvi"):
-        gpflow.optimizers.Scipy().minimize(
-            closure, model.trainable_variables, options={"maxiter": 1}
-        )
-    assert any("marginal variances" in record.getMessage() for record in caplog.records)
+def test_other_number_of_data_is_warned_of() -> None:
+    with pytest.warns(NumericsWarning, match="data has 4 rows, but the model has num_data=10"):
+        compiled().fit((X[:4], Y[:4]), verbose=0)

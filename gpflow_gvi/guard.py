@@ -1,0 +1,183 @@
+"""The guard: a step that is not finite is named and undone, and notices reach the user."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from .errors import NonFiniteLossError
+from .evaluation import Evaluation, Notice, logger
+
+
+class LossTerms(NamedTuple):
+    """The two terms of the objective, each an average over the data."""
+
+    loss: tf.Tensor
+    """The average of E_Q[ℓ(f(x), y)]."""
+
+    divergence: tf.Tensor
+    """D[Q, P], not yet weighted."""
+
+
+RESTORED = "The parameters of the last finite loss have been restored."
+OFTEN_HELPS = (
+    "A smaller learning rate, a larger noise variance or fewer inducing points often help; "
+    "a Rényi divergence with α > 1 is infinite where Q is too wide."
+)
+
+
+def require_finite(
+    total: tf.Tensor, terms: LossTerms, names: tuple[str, str], *, consequence: str = ""
+) -> tf.Tensor:
+    """Return the total if it is finite, and otherwise raise saying which of the terms is not.
+
+    In a graph the error is TensorFlow's `InvalidArgumentError`, raised when the graph runs.
+    """
+    what = (f"the loss ({names[0]})", f"the divergence ({names[1]})")
+    if not tf.executing_eagerly():
+        words = f"The training loss is not finite. {consequence} {what[0]} and {what[1]} are"
+        good = tf.math.is_finite(total)
+        return _behind(tf.debugging.Assert(good, [words, *terms]), total)
+    if math.isfinite(total):
+        return total
+    bad = [
+        f"{name} is {float(value)}"
+        for name, value in zip(what, terms, strict=True)
+        if not math.isfinite(value)
+    ]
+    reason = " and ".join(bad) or "its terms are, but their sum is not"
+    raise NonFiniteLossError(
+        f"The training loss is not finite: {reason}. {consequence} {OFTEN_HELPS}"
+    )
+
+
+def _behind(operation: tf.Operation, total: tf.Tensor) -> tf.Tensor:
+    """Return the total, so that neither it nor its gradient exists before the operation is done."""
+
+    @tf.custom_gradient
+    def gate(value: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            with tf.control_dependencies([operation]):
+                return tf.identity(upstream)
+
+        with tf.control_dependencies([operation]):
+            return tf.identity(value), gradient
+
+    return gate(total)
+
+
+class LastGood:
+    """Remembers the variables of the last finite loss and gives them back after one that is not.
+
+    The copies live in `tf.Variable`s and are written inside the graph of the step, so that the
+    guard holds as well in a step that the caller has compiled around it.
+
+    :param variables: the variables to remember.
+    """
+
+    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+        self.variables = tuple(variables)
+        with tf.init_scope():
+            self.copies = tuple(
+                tf.Variable(variable, trainable=False) for variable in self.variables
+            )
+
+    def keep_if(self, good: tf.Tensor) -> tf.Tensor:
+        """Keep the variables as they are if `good`, and otherwise bring back what was kept.
+
+        Return `good`, for others to wait for.
+        """
+
+        def keep() -> tf.Tensor:
+            for copy, variable in zip(self.copies, self.variables, strict=True):
+                copy.assign(variable, read_value=False)
+            return tf.constant(True)
+
+        def restore() -> tf.Tensor:
+            for copy, variable in zip(self.copies, self.variables, strict=True):
+                variable.assign(copy, read_value=False)
+            return tf.constant(False)
+
+        return tf.cond(good, keep, restore)
+
+
+class Teller:
+    """Logs a notice the 1st, 10th, 100th ... time that it is due: steps are many."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def tell(self, message: str, amount: float, *, times: int = 1) -> None:
+        """Count a notice whose amount is positive, and log it if the count passes a power of ten.
+
+        :param message: the notice, with `{}` for the amount.
+        :param amount: the amount; of several times, the largest.
+        :param times: how many steps had this notice since it was last looked at.
+        """
+        if amount <= 0.0 or times < 1:
+            return
+        before = self.counts.get(message, 0)
+        count = self.counts[message] = before + times
+        if before == 0 or len(str(count)) > len(str(before)):
+            text = message.format(f"{amount:.3g}")
+            logger.warning("%s (step %d with this)", text, count)
+
+
+class GuardedStep:
+    """The training loss on one batch, evaluated with its guard.
+
+    Called eagerly it raises `NonFiniteLossError` itself. Called while a graph is traced (as
+    `gpflow.optimizers.Scipy` and a user's own `tf.function` do) the guard becomes part of that
+    graph and TensorFlow raises `InvalidArgumentError` with the same words when the graph runs.
+
+    :param evaluate: from a batch to the total loss and its terms.
+    :param names: what to call the two terms.
+    :param variables: what an optimiser may change, and what a forward pass may (the statistics of
+        a batch normalisation).
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, LossTerms]],
+        names: tuple[str, str],
+        variables: Sequence[tf.Variable],
+    ) -> None:
+        self.evaluate = evaluate
+        self.names = names
+        self.last_good = LastGood(variables)
+        self.teller = Teller()
+        self._notices: list[Notice] = []
+
+    def run(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms, list[tf.Tensor]]:
+        """Return the loss, its terms, and the amounts of the notices."""
+        with Evaluation(collect=True, training=True) as evaluation:
+            total, terms = self.evaluate(X, Y)
+        good = self.last_good.keep_if(tf.math.is_finite(total))
+        with tf.control_dependencies([good]):
+            total = tf.identity(total)
+        self._notices = [note._replace(amount=None) for note in evaluation.notices]
+        return total, terms, [note.amount for note in evaluation.notices]
+
+    def conclude(self, total: tf.Tensor, terms: LossTerms, amounts: list[tf.Tensor]) -> tf.Tensor:
+        """Tell what there is to tell about a step that was run, and return its loss."""
+        total = require_finite(total, terms, self.names, consequence=RESTORED)
+        notices = [
+            note._replace(amount=amount)
+            for note, amount in zip(self._notices, amounts, strict=True)
+        ]
+        for note in notices:
+            if tf.executing_eagerly():
+                self.teller.tell(note.message, float(note.amount))
+            elif note.urgent:
+                self._tell_from_graph(note)
+        return total
+
+    def _tell_from_graph(self, note: Notice) -> None:
+        def log(amount: np.ndarray[Any, Any]) -> None:
+            self.teller.tell(note.message, float(amount))
+
+        tf.numpy_function(log, [tf.cast(note.amount, tf.float64)], [])

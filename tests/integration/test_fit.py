@@ -1,0 +1,229 @@
+"""fit is the training that a user would write by hand, and goes on where it was killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import gpflow_gvi as gvi
+
+from .. import catalogue, networks
+
+ROOT = Path(__file__).parents[2]
+N, M = 50, 6
+_RNG = np.random.default_rng(8)
+X = _RNG.uniform(-2.0, 2.0, size=(N, 2))
+Y = np.sin(2.0 * X[:, :1]) + 0.1 * _RNG.normal(size=(N, 1))
+KERAS = {"keras": keras, "tf_keras": tf_keras}
+
+
+def kernel() -> gpflow.kernels.Kernel:
+    return gpflow.kernels.SquaredExponential(lengthscales=0.8)
+
+
+def make(covariance: str = "CholeskySVGP", divergence: str = "Renyi(0.3)") -> gvi.models.GVI:
+    k, Z = kernel(), catalogue.inducing_points(X[:M])
+    Q = gvi.GaussianProcess(
+        gvi.mean_functions.Inducing(k, Z), catalogue.COVARIANCES[covariance](k, Z)
+    )
+    P = gvi.GaussianProcess(gpflow.functions.Zero(), k)
+    D = catalogue.DIVERGENCES[divergence]()
+    return gvi.models.GVI(P, Q, gpflow.likelihoods.Gaussian(0.5), D, num_data=N)
+
+
+def with_network(K: Any = keras, dropout: float = 0.2) -> gvi.models.GVI:
+    """A float32 network with batch normalisation and dropout in a float64 model."""
+    K.utils.set_random_seed(3)
+    k = kernel()
+    mean = gvi.mean_functions.Network(networks.regularised(K, dropout=dropout))
+    Q = gvi.GaussianProcess(mean, gvi.covariances.CholeskySVGP(k, X[:M]))
+    P = gvi.GaussianProcess(gpflow.functions.Zero(), k)
+    return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.5), num_data=N)
+
+
+# As by hand.
+
+
+def test_full_batch_is_the_loop_over_a_closure() -> None:
+    model, by_hand = make(), make()
+    model.compile(keras.optimizers.Adam(0.05))
+    losses = model.fit((X, Y), batch_size=None, epochs=5, verbose=0).history["loss"]
+    closure, variables = by_hand.training_loss_closure((X, Y)), by_hand.trainable_variables
+    optimizer = keras.optimizers.Adam(0.05)
+    for epoch in range(5):
+        with tf.GradientTape() as tape:
+            loss = closure()
+        assert losses[epoch] == pytest.approx(float(loss), rel=1e-9)
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    for ours, theirs in zip(model.trainable_variables, variables, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_fit_of_gpflows_svgp() -> None:
+    """With the inducing KL the steps are those of GPflow's SVGP on the same batches."""
+    model, k = make(divergence="InducingKL"), kernel()
+    svgp = gpflow.models.SVGP(k, gpflow.likelihoods.Gaussian(0.5), X[:M], num_data=N, whiten=True)
+    for module in (svgp.kernel, svgp.inducing_variable):  # P is frozen in ours
+        gpflow.set_trainable(module, False)
+    gpflow.set_trainable(model.inducing_variable, False)
+    model.compile(keras.optimizers.SGD(1e-3))
+    model.fit((X, Y), batch_size=20, epochs=2, shuffle=False, verbose=0)
+    optimizer = keras.optimizers.SGD(1e-3)
+    for start in (0, 20, 40, 0, 20, 40):
+        with tf.GradientTape() as tape:
+            loss = svgp.training_loss((X[start : start + 20], Y[start : start + 20]))
+        gradients = tape.gradient(loss, svgp.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, svgp.trainable_variables, strict=True))
+    np.testing.assert_allclose(model.q_mu, svgp.q_mu, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(model.q_sqrt, svgp.q_sqrt, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("covariance", "divergence", "batch_size"),
+    [
+        ("DiagonalSVGP", "GaussianWasserstein(exact)", 20),
+        ("SparsePosterior", "RegularisedKL", 25),
+        ("KernelisedSVGP", "GaussianWasserstein(marginal)", 20),
+    ],
+)
+def test_loss_decreases(covariance: str, divergence: str, batch_size: int) -> None:
+    model = make(covariance, divergence)
+    model.compile(keras.optimizers.Adam(0.05))
+    losses = model.fit((X, Y), batch_size=batch_size, epochs=5, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] - 1.0
+
+
+@pytest.mark.parametrize("K", KERAS.values(), ids=KERAS)
+def test_dropout_and_batch_normalisation_work_in_training_alone(K: Any) -> None:
+    model = with_network(K)
+    model.compile(K.optimizers.SGD(0.0))
+    history = model.fit((X, Y), batch_size=None, verbose=0, validation_data=(X, Y)).history
+    # The moving statistics have changed, and make the loss out of training.
+    assert history["val_loss"] == [pytest.approx(float(model.training_loss((X, Y))), rel=1e-6)]
+    assert abs(history["loss"][0] - history["val_loss"][0]) > 0.1
+    first, norm, *_ = model.variational.mean_function.network.network.layers
+    hidden = np.asarray(first(X.astype(np.float32)))
+    np.testing.assert_allclose(norm.moving_mean, 0.1 * hidden.mean(axis=0), rtol=1e-5, atol=1e-7)
+
+
+def test_single_precision() -> None:
+    with gpflow.config.as_context():
+        gpflow.config.set_default_float(np.float32)
+        data = (X.astype(np.float32), Y.astype(np.float32))
+        Z = catalogue.inducing_points(data[0][:M])
+        k = kernel()
+        Q = gvi.GaussianProcess(
+            gvi.mean_functions.Inducing(k, Z), gvi.covariances.CholeskySVGP(k, Z)
+        )
+        P = gvi.GaussianProcess(gpflow.functions.Zero(), k)
+        model = gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.5), num_data=N)
+        model.compile("sgd")
+        model._compiled.optimizer.learning_rate = 0.0
+        history = model.fit(data, batch_size=20, verbose=0, validation_data=data).history
+        assert history["loss"] == [pytest.approx(float(model.training_loss(data)), rel=1e-5)]
+        assert history["val_loss"] == pytest.approx(history["loss"], rel=1e-6)
+        assert {variable.dtype for variable in model.trainable_variables} == {tf.float32}
+
+
+# Killed and started again.
+
+BATCHES = 5
+"""In an epoch, of 12 rows at most."""
+
+
+class Interrupt(keras.callbacks.Callback):
+    """Stops the program after so many steps, in one way or another."""
+
+    def __init__(self, after: float = np.inf, how: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self.after = after
+        self.how = how
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if int(self.model.optimizer.iterations) >= self.after:
+            if self.how is None:
+                raise KeyboardInterrupt
+            self.how()
+
+
+def train(K: Any, folder: Path | None, interrupt: Interrupt) -> tuple[list[np.ndarray], Any]:
+    """Train a new model, or go on from what a backup in the folder says."""
+    # The state of tf_keras's dropout is out of reach.
+    model = with_network(K, dropout=0.2 if K is keras else 0.0)
+    model.compile(K.optimizers.Adam(0.02), steps_per_execution=2)
+    callbacks = [K.callbacks.ReduceLROnPlateau(monitor="loss", patience=0, min_delta=2.0)]
+    if folder is not None:
+        callbacks.append(K.callbacks.BackupAndRestore(str(folder)))
+    callbacks.append(interrupt)
+    history = model.fit((X, Y), batch_size=12, epochs=6, verbose=0, callbacks=callbacks)
+    return model.get_weights(), history.history
+
+
+def assert_same(one: Any, other: Any) -> None:
+    assert one[1] == other[1]
+    for value, expected in zip(one[0], other[0], strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize("K", [keras, pytest.param(tf_keras, marks=pytest.mark.slow)], ids=KERAS)
+def test_interrupted_training_ends_where_it_would_have(K: Any, tmp_path: Path) -> None:
+    undisturbed = train(K, None, Interrupt())
+    folder = tmp_path / "backup"
+    with pytest.raises(KeyboardInterrupt):
+        train(K, folder, Interrupt(2 * BATCHES + 3))
+    assert_same(train(K, folder, Interrupt()), undisturbed)
+    assert not folder.exists()
+
+
+KILLED = """
+import json, os, pathlib, signal, sys
+import keras, numpy as np
+from tests.integration.test_fit import Interrupt, train
+
+folder, when, number = pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
+replace, calls = pathlib.Path.replace, []
+
+def half(self, target):
+    calls.append(target)
+    if len(calls) == number:
+        self.write_bytes(self.read_bytes()[:1000])
+        kill()
+    return replace(self, target)
+
+if when == "while writing":
+    pathlib.Path.replace = half
+interrupt = Interrupt(number, kill) if when == "after" else Interrupt()
+weights, history = train(keras, folder / "backup", interrupt)
+np.savez(folder / "weights.npz", *weights)
+(folder / "history.json").write_text(json.dumps(history))
+"""
+
+
+@pytest.mark.slow
+def test_killed_training_ends_where_it_would_have(tmp_path: Path) -> None:
+    def run(when: str, number: int = 0) -> int:
+        command = [sys.executable, "-c", KILLED, str(tmp_path), when, str(number)]
+        return subprocess.run(command, cwd=ROOT, check=False, timeout=300).returncode
+
+    assert run("after", 2 * BATCHES + 3) == -signal.SIGKILL
+    assert run("while writing", 2) == -signal.SIGKILL
+    assert len(list((tmp_path / "backup").iterdir())) == 2  # the last one, and half of the next
+    assert run("never") == 0
+    with np.load(tmp_path / "weights.npz") as file:
+        weights = [file[name] for name in file.files]
+    history = json.loads((tmp_path / "history.json").read_text())
+    assert_same((weights, history), train(keras, None, Interrupt()))
