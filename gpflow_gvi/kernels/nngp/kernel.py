@@ -1,0 +1,184 @@
+"""The infinitely wide network as a GPflow kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.kernels import Kernel
+
+from ... import checks
+from .images import Flatten
+from .layers import Dense, Layer
+from .network import Network, image_shape, output_shapes
+
+
+class NNGP(Kernel):
+    """The covariance of a network with infinitely many units or channels in each layer.
+
+    At initialisation such a network is a Gaussian process (Neal 1996; Lee et al. 2018, "Deep neural
+    networks as Gaussian processes"). Its hyper-parameters are the variances of the weights and
+    biases of each layer:
+
+        NNGP([Dense(2.0, 0.1), ReLU(), Dense()])
+        NNGP([Conv2D(3), ReLU(), Flatten(), Dense()], input_shape=(28, 28, 1))
+
+    Gram matrices of images are computed in tiles, and computed again for a gradient, so that memory
+    stays bounded. A network without pooling needs H·W numbers for each pair of images; one with
+    average pooling needs a few times more; with `GlobalAveragePooling2D` it is about 4·(H·W)².
+
+    :param layers: what the inputs pass through; the last one gives the output, whose covariance
+        this is. Widths are infinite and not asked for.
+    :param input_shape: the shape of one input: (H, W, C) for images, (D,) for vectors. With it,
+        images may also be given as rows of H·W·C numbers, as GPflow's models want them.
+    :param active_dims: the columns of X to use, as for any kernel of GPflow.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        *,
+        input_shape: int | Sequence[int] | None = None,
+        active_dims: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(active_dims=active_dims, name=name)
+        self.layers = _layers(layers)
+        self.input_shape = _input_shape(input_shape, self.layers[0])
+        output_shapes(self.layers, image_shape(self.layers[0], self.input_shape))
+
+    @classmethod
+    def from_keras(cls, model: Any) -> NNGP:
+        """Return the kernel of a Keras model (of Keras 3 or tf_keras) with infinite widths.
+
+        The model is a `Sequential` one or a functional chain of Dense, Conv2D, Flatten,
+        AveragePooling2D, GlobalAveragePooling2D, Activation, ReLU, Dropout and input layers, with
+        the activations relu, tanh (which becomes `Erf`), erf and linear. Its weights are not used,
+        nor are its initialisers, which depend on the width: each weight variance starts at 2 before
+        a ReLU (which keeps the variance of the signal) and at 1 elsewhere, each bias variance at
+        0.1, or there is none where the layer has `use_bias=False`. Dropout is the identity, as it
+        is in predictions.
+        """
+        from .from_keras import read
+
+        layers, input_shape = read(model)
+        return cls(layers, input_shape=input_shape)
+
+    def __call__(
+        self,
+        X: TensorType,
+        X2: TensorType | None = None,
+        *,
+        full_cov: bool = True,
+        presliced: bool = False,
+    ) -> tf.Tensor:
+        """Return k(X, X2), or its diagonal; images [N, H, W, C] are taken as well as rows."""
+        if not full_cov and X2 is not None:
+            raise ValueError("X2 was given with full_cov=False; the diagonal needs X alone.")
+        if not presliced:
+            # One at a time: X may be images where X2 is rows.
+            X = self.slice(X, None)[0]
+            X2 = None if X2 is None else self.slice(X2, None)[0]
+        return self.K(X, X2) if full_cov else self.K_diag(X)
+
+    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        """Return k(X, X2): [N, N2], or [batch..., N, batch2..., N2]; [batch..., N, N] alone."""
+        X, leading = self._inputs("X", X)
+        if X2 is not None:
+            X2, leading2 = self._inputs("X2", X2)
+            K = self._network(X).covariance(X, X2)
+            return tf.reshape(K, tf.concat([leading, leading2], axis=0))
+        if leading.shape[0] == 1:
+            return self._network(X).covariance(X, None)
+        batches = tf.reshape(X, tf.concat([[-1], leading[-1:], tf.shape(X)[1:]], axis=0))
+        batches = tf.ensure_shape(batches, [None, None, *X.shape[1:]])
+        K = tf.map_fn(lambda batch: self._network(batch).covariance(batch, None), batches)
+        return tf.reshape(K, tf.concat([leading, leading[-1:]], axis=0))
+
+    def K_diag(self, X: TensorType) -> tf.Tensor:
+        """Return k(x, x) for each row of X, without forming k(X, X): [N], or [batch..., N]."""
+        X, leading = self._inputs("X", X)
+        return tf.reshape(self._network(X).variances(X)[-1], leading)
+
+    def _network(self, X: tf.Tensor) -> Network:
+        return Network(self.layers, None if self._on_vectors else tuple(X.shape[1:3]))
+
+    @property
+    def _on_vectors(self) -> bool:
+        """Whether inputs are vectors, or images that are made so before anything else."""
+        return isinstance(self.layers[0], Dense | Flatten)
+
+    def _inputs(self, name: str, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return X as [N, H, W, C] or as [N, D], and the shape of its leading axes."""
+        X = tf.convert_to_tensor(X)
+        for parameter in self.parameters[:1]:
+            if X.dtype != parameter.dtype:
+                raise TypeError(
+                    f"{name} has dtype {X.dtype.name}, but the kernel computes in "
+                    f"{parameter.dtype.name}. Pass {name}.astype('{parameter.dtype.name}')."
+                )
+        axes = self._axes_of_one(name, X.shape)
+        leading, own = tf.shape(X)[:-axes], tf.shape(X)[-axes:]
+        if self._on_vectors:
+            own = own if axes == 1 else tf.reduce_prod(own, keepdims=True)
+        elif self.input_shape is not None:
+            own = self.input_shape
+        return tf.reshape(X, tf.concat([[-1], own], axis=0)), leading
+
+    def _axes_of_one(self, name: str, shape: tf.TensorShape) -> int:
+        """Return how many axes of X, from the last one, make up one input."""
+        wanted = self.input_shape
+        if wanted is None:
+            images = not isinstance(self.layers[0], Dense) and shape.rank >= 4
+            if not images and not self._on_vectors:
+                raise ValueError(
+                    f"{name} has shape {tuple(shape)}, but the first layer takes images. Pass them "
+                    "as [N, H, W, C], or say input_shape=(H, W, C) to NNGP."
+                )
+            axes = 3 if images else 1
+        elif shape[-len(wanted) :].is_compatible_with(wanted):
+            axes = len(wanted)
+        elif shape[-1:].is_compatible_with([math.prod(wanted)]):
+            axes = 1
+        else:
+            raise ValueError(
+                f"{name} has shape {tuple(shape)}, but input_shape is {wanted}. Pass "
+                f"{('N', *wanted)} or rows of {math.prod(wanted)} numbers."
+            )
+        if shape.rank <= axes:
+            raise ValueError(
+                f"{name} has shape {tuple(shape)}, which is that of a single input. Its first axis "
+                f"must be the data points: {name}[None] makes it one of them."
+            )
+        return axes
+
+
+def _input_shape(value: int | Sequence[int] | None, first: Layer) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    shape = (value,) if isinstance(value, int) else tuple(value)
+    for size in shape:
+        checks.count("input_shape", size)
+    rank = 1 if isinstance(first, Dense) else 3
+    if len(shape) != rank and not isinstance(first, Flatten):
+        wanted = "(D,)" if rank == 1 else "(H, W, C)"
+        raise ValueError(
+            f"input_shape is {shape}, but the first layer ({type(first).__name__}) takes {wanted}."
+        )
+    return shape
+
+
+def _layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    layers = tuple(layers)
+    if not layers:
+        raise ValueError("layers is empty. Give at least one, such as [Dense()].")
+    for layer in layers:
+        if not isinstance(layer, Layer):
+            raise TypeError(
+                f"layers contains {layer!r}; each must be an instance of a layer of "
+                "gpflow_gvi.kernels.nngp, such as Dense()."
+            )
+    return layers

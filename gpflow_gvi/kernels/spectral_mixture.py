@@ -1,0 +1,95 @@
+"""Smooth and quasi-periodic functions of one feature each, added up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow import Parameter
+from gpflow.base import TensorType
+from gpflow.kernels import Kernel
+from gpflow.utilities import positive
+
+
+class AdditiveSpectralMixture(Kernel):
+    """k(x, x') = Σ_d Σ_q v_qd exp(-½ r_d² / ℓ_qd²) cos(2π f_qd r_d), with r = x - x'.
+
+    For each feature d a mixture of Q Gaussians as the spectral density (Wilson and Adams 2013,
+    "Gaussian process kernels for pattern discovery and extrapolation", eq. 12), and the sum over
+    features of an additive Gaussian process (Duvenaud, Nickisch and Rasmussen 2011). Components of
+    frequency zero are squared exponentials. Such functions carry on along each feature, and
+    through gaps, where a product over all features has forgotten the data.
+
+    :param variances: v, [Q, D].
+    :param lengthscales: ℓ, [Q, D].
+    :param frequencies: f in cycles per unit of the feature, [Q, D]; their sign does not matter.
+    """
+
+    def __init__(self, variances: Any, lengthscales: Any, frequencies: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.variances = Parameter(variances, transform=positive())
+        self.lengthscales = Parameter(lengthscales, transform=positive())
+        self.frequencies = Parameter(frequencies)
+        shapes = [tuple(part.shape) for part in self.parameters]
+        if len(set(shapes)) > 1 or len(shapes[0]) != 2:
+            raise ValueError(
+                "variances, lengthscales and frequencies have the shapes "
+                f"{tuple(self.variances.shape)}, {tuple(self.lengthscales.shape)} and "
+                f"{tuple(self.frequencies.shape)}; each must be [Q, D], Q components for every "
+                "feature."
+            )
+
+    @check_shapes(
+        "X: [batch..., N, D]",
+        "X2: [batch2..., N2, D]",
+        "return: [batch..., N, batch2..., N2] if X2 is not None",
+        "return: [batch..., N, N] if X2 is None",
+    )
+    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        """Return k(X, X2)."""
+        X = tf.convert_to_tensor(X)
+        if X2 is None:
+            return self._sum(X, X)
+        X2 = tf.convert_to_tensor(X2)
+        value = self._sum(*(tf.reshape(rows, [-1, rows.shape[-1]]) for rows in (X, X2)))
+        return tf.reshape(value, tf.concat([tf.shape(X)[:-1], tf.shape(X2)[:-1]], 0))
+
+    def _sum(self, X: tf.Tensor, X2: tf.Tensor) -> tf.Tensor:
+        """Return Σ_qd v exp(u) w: [..., N, N2].
+
+        Both -½ r²/ℓ² = u and cos(2πf r) = w are products of a matrix of N rows and one of N2, so
+        that nothing but an exponential is computed for each pair of rows and each component.
+        """
+        v, scale, f = (
+            tf.reshape(part, [-1, 1, 1])  # [Q D, 1, 1]
+            for part in (self.variances, self.lengthscales, self.frequencies)
+        )
+        x, x2 = (self._each_component(rows) for rows in (X, X2))  # [..., Q D, N, 1]
+        a, a2, b, b2 = x / scale, x2 / scale, 2.0 * math.pi * f * x, 2.0 * math.pi * f * x2
+        one, one2 = tf.ones_like(a), tf.ones_like(a2)
+        u = tf.matmul(
+            tf.concat([a, -0.5 * tf.square(a), one], -1),
+            tf.concat([a2, one2, -0.5 * tf.square(a2)], -1),
+            transpose_b=True,
+        )
+        w = tf.matmul(
+            tf.concat([v * tf.cos(b), v * tf.sin(b)], -1),
+            tf.concat([tf.cos(b2), tf.sin(b2)], -1),
+            transpose_b=True,
+        )
+        return tf.reduce_sum(tf.exp(u) * w, axis=-3)
+
+    def _each_component(self, X: tf.Tensor) -> tf.Tensor:
+        """Return the feature that each component looks at: [..., Q D, N, 1]."""
+        columns = tf.linalg.matrix_transpose(X)[..., None]  # [..., D, N, 1]
+        return tf.concat([columns] * int(self.variances.shape[0]), axis=-3)
+
+    @check_shapes(
+        "X: [batch..., N, D]",
+        "return: [batch..., N]",
+    )
+    def K_diag(self, X: TensorType) -> tf.Tensor:
+        """Return Σ v for each row of X."""
+        return tf.fill(tf.shape(X)[:-1], tf.reduce_sum(self.variances))
