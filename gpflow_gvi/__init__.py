@@ -12,22 +12,63 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import covariances, divergences, errors, losses, mean_functions, models
+    from . import (
+        calculus,
+        covariances,
+        divergences,
+        errors,
+        evidence,
+        inducing,
+        kernels,
+        losses,
+        mean_functions,
+        metrics,
+        models,
+        networks,
+        recipe,
+        sampling,
+    )
+    from .calibration import conformal, temper
     from .gaussian_process import GaussianProcess
+    from .learning import learn
+    from .regulariser import fit_regulariser
+    from .serialisation import load, save
 
 __all__ = [
     "GaussianProcess",
+    "calculus",
+    "conformal",
     "covariances",
     "divergences",
     "errors",
+    "evidence",
+    "fit_regulariser",
+    "inducing",
+    "kernels",
+    "learn",
+    "load",
     "losses",
     "mean_functions",
+    "metrics",
     "models",
+    "networks",
+    "recipe",
+    "sampling",
+    "save",
+    "temper",
 ]
 
 __version__ = "0.1.0"
 
-_HOMES = {"GaussianProcess": "gaussian_process"}
+_HOMES = {
+    "GaussianProcess": "gaussian_process",
+    "conformal": "calibration",
+    "fit_regulariser": "regulariser",
+    "learn": "learning",
+    "load": "serialisation",
+    "save": "serialisation",
+    "temper": "calibration",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,286 @@
+"""The whole procedure in one call, from data in original units to predictions in original units.
+
+    data → inducing points → regulariser P → variational Q → tempering → calibration
+
+Each step is a function of its own, in a module of its own; this one joins them.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, RegressionData, TensorType
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.utilities import deepcopy
+from scipy import stats
+
+from . import checks, recipe, serialisation
+from .calibration import FEW_POINTS, Conformal, conformal, temper, tempered_by
+from .divergences import Divergence
+from .errors import NumericsWarning
+from .evidence import DataEvidence
+from .gaussian_process import GaussianProcess
+from .inducing import Select, greedy_variance
+from .mean_functions import Network
+from .models import GVI, PGVI
+from .optimisation import lbfgs
+from .regulariser import Regulariser, fit_regulariser
+from .scaling import Scaling
+from .stopping import Training
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """A fitted, tempered model that takes and gives original units."""
+
+    model: GVI
+    """The model, in standard units."""
+    regulariser: Regulariser
+    """The regulariser, in standard units, as it was fitted."""
+    inputs: Scaling
+    """Standard units of X."""
+    outputs: Scaling
+    """Standard units of Y."""
+    history: dict[str, list[float]]
+    """Of each epoch of training Q: the loss, its terms, and the held-out density."""
+    calibration: Conformal | None = None
+    """Intervals with a guarantee, if data were set aside for them; in standard units."""
+
+    def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
+        """Return mean and variance of f at X, [N, J] each (covariance [J, N, N])."""
+        mean, variance = self.model.predict_f(self.inputs.standard(X), full_cov=full_cov)
+        scale = self.outputs.scale[:, None, None] if full_cov else self.outputs.scale
+        return self.outputs.original(mean), variance * scale**2
+
+    def predict_y(self, X: TensorType) -> MeanAndVariance:
+        """Return mean and variance of y at X: [N, J] each."""
+        mean, variance = self.model.predict_y(self.inputs.standard(X))
+        return self.outputs.original(mean), variance * self.outputs.scale**2
+
+    def predict_log_density(self, data: RegressionData) -> tf.Tensor:
+        """Return the log density of each observed y: [N]."""
+        X, Y = self.inputs.standard(data[0]), self.outputs.standard(_column(data[1]))
+        return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
+
+    def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
+        """Return joint samples of f at X: [num_samples, N, J]."""
+        samples = self.model.predict_f_samples(self.inputs.standard(X), num_samples)
+        return self.outputs.original(samples)
+
+    def predict_interval(
+        self, X: TensorType, coverage: float = 0.95
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the ends of an interval that holds y with the given probability: [N, J] each.
+
+        With calibration data it has split conformal prediction's guarantee; without, it is the
+        central interval of the predictive density.
+        """
+        if self.calibration is not None:
+            ends = self.calibration.predict_interval(self.inputs.standard(X), coverage)
+            lower, upper = (self.outputs.original(end) for end in ends)
+            return lower, upper
+        if not 0.0 < coverage < 1.0:
+            raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
+        mean, variance = self.predict_y(X)
+        half = stats.norm.ppf(0.5 + 0.5 * coverage) * tf.sqrt(variance)
+        return mean - half, mean + half
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""
+        serialisation.save(self, folder, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Learned:
+        """Read what `save` wrote."""
+        loaded = serialisation.load(folder)
+        if not isinstance(loaded, cls):
+            raise TypeError(f"folder {folder} holds a {type(loaded).__name__}, not a Learned.")
+        return loaded
+
+
+def learn(
+    data: RegressionData,
+    *,
+    kernel: Kernel | Sequence[Kernel] | None = None,
+    network: Any = None,
+    model: type[GVI] = PGVI,
+    divergence: Divergence | None = None,
+    divergence_weight: float = 0.1,
+    num_inducing: int | None = None,
+    select: Select = greedy_variance,
+    validation_data: RegressionData | None = None,
+    validation_fraction: float = 0.1,
+    calibration_fraction: float = 0.0,
+    standardise: bool = True,
+    epochs: int = 20,
+    batch_size: int = 200,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+) -> Learned:
+    """Learn a Gaussian process from data, end to end.
+
+    The regulariser P is the sparse posterior under the hyper-parameters of the greatest evidence.
+    Q starts there, with a network that starts at zero added to its mean. Q is trained for as long
+    as held-out data gain by it, and tempered with them. Rows that this function held out, and not
+    the caller, then join the others: P is conditioned on all rows, Q is trained on them for as long
+    as was found best, and tempered by the factor that was found.
+
+    :param data: (X, Y), [N, D] and [N, J] or [N], in any units.
+    :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
+        of the greatest evidence is taken. By default `recipe.kernels`.
+    :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
+        zero at its start. By default `recipe.network`.
+    :param model: `PGVI`, `GWI` or `GVI`.
+    :param divergence: D, if it is not to be the model's own.
+    :param divergence_weight: λ.
+    :param num_inducing: M, the number of inducing points of P and Q; by default at most 200.
+    :param select: how they are chosen.
+    :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
+    :param validation_fraction: how large a part.
+    :param calibration_fraction: the part to set aside for conformal intervals, if any.
+    :param standardise: whether to work in standard units, for which the defaults are made.
+    :param epochs: at most so many looks at the held-out data, each after `recipe.NUM_STEPS` steps.
+    :param batch_size: rows of a batch.
+    :param learning_rate: Adam's at the start; it falls along a cosine.
+    :param seed: of the split, the selection, the network and the order of batches.
+    """
+    X, Y = _arrays("X", "Y", data)
+    _require_variation(Y)
+    inputs, outputs = (Scaling.of(part) if standardise else Scaling.none(part) for part in (X, Y))
+
+    def standard(rows: Array) -> RegressionData:
+        return inputs.standard(X[rows]), outputs.standard(Y[rows])
+
+    rows = np.random.default_rng(seed).permutation(len(X))
+    rows, aside = _split("calibration_fraction", calibration_fraction, rows)
+    if validation_data is None:
+        seen, unseen = _split("validation_fraction", validation_fraction, rows)
+        held_out = standard(unseen) if len(unseen) else None
+    else:
+        X_held_out, Y_held_out = _arrays(
+            "validation_data[0]", "validation_data[1]", validation_data
+        )
+        seen, held_out = rows, (inputs.standard(X_held_out), outputs.standard(Y_held_out))
+
+    M = recipe.NUM_INDUCING if num_inducing is None else num_inducing
+    checks.count("num_inducing", M)
+    regulariser = _best_regulariser(standard(seen), kernel, M, select=select, seed=seed)
+    network = recipe.network(X.shape[-1], Y.shape[-1], seed=seed) if network is None else network
+
+    def start(data: RegressionData) -> GVI:
+        points = select(np.asarray(data[0]), M, kernel=regulariser.prior.kernel, seed=seed).points
+        P, Q = _start(regulariser, points, data, network)
+        options: dict[str, Any] = {} if divergence is None else {"divergence": divergence}
+        return model(
+            P,
+            Q,
+            deepcopy(regulariser.likelihood),
+            num_data=len(data[0]),
+            divergence_weight=divergence_weight,
+            **options,
+        )
+
+    training = Training(epochs, batch_size, learning_rate, seed)
+    fitted = start(standard(seen))
+    found = training.run(fitted, standard(seen), held_out)
+    if held_out is not None:
+        fitted = temper(fitted, held_out)
+    if held_out is not None and validation_data is None:
+        untempered = start(standard(rows))
+        training.run(untempered, standard(rows), epochs=found.epochs)
+        fitted = tempered_by(untempered, fitted.variational.kernel.factor)
+    calibration = conformal(fitted, standard(aside)) if len(aside) else None
+    return Learned(fitted, regulariser, inputs, outputs, found.history, calibration)
+
+
+def _arrays(X_name: str, Y_name: str, data: RegressionData) -> tuple[Array, Array]:
+    """Return inputs and outputs as arrays of the default float; a vector Y is one column."""
+    X, Y = data
+    X = np.asarray(X, dtype=default_float())
+    Y = np.asarray(Y, dtype=default_float())
+    tensors = checks.data(X, _column(Y), names=(X_name, Y_name))
+    return np.asarray(tensors[0]), np.asarray(tensors[1])
+
+
+def _require_variation(Y: Array) -> None:
+    constant = np.flatnonzero(Scaling.of(Y).standard(Y).numpy().std(axis=0) < 0.5)
+    if len(Y) > 1 and len(constant):
+        raise ValueError(
+            f"Y is constant in column {constant[0]} (it is {Y[0, constant[0]]}): there is nothing "
+            "to learn, and no scale for errors. Leave such columns out."
+        )
+
+
+def _column(Y: TensorType) -> TensorType:
+    """Return a vector as one column, and anything else as it is."""
+    return Y[:, None] if len(Y.shape) == 1 else Y
+
+
+def _split(name: str, fraction: float, rows: Array) -> tuple[Array, Array]:
+    """Return the rows in two parts, the second of which has the given fraction, or is empty."""
+    if not 0.0 <= fraction < 1.0:
+        raise ValueError(f"{name} is {fraction}; it must be at least 0 and less than 1.")
+    count = max(round(fraction * len(rows)), FEW_POINTS) if fraction else 0
+    if count > len(rows) // 3:
+        warnings.warn(
+            f"{name}={fraction}: {len(rows)} rows are too few to hold out {count}, so none are, "
+            "and predictions are neither stopped, tempered nor calibrated by unseen data.",
+            NumericsWarning,
+            stacklevel=3,
+        )
+        count = 0
+    return rows[: len(rows) - count], rows[len(rows) - count :]
+
+
+def _best_regulariser(
+    data: RegressionData,
+    kernel: Kernel | Sequence[Kernel] | None,
+    num_inducing: int,
+    *,
+    select: Select,
+    seed: int,
+) -> Regulariser:
+    """Return the regulariser of the greatest evidence, from no more rows than that needs."""
+    X, Y = (np.asarray(part)[: recipe.MOST_ROWS] for part in data)  # the rows are shuffled
+    if kernel is None:
+        kernel = recipe.kernels(X, Y)
+    minimise = functools.partial(lbfgs, max_iterations=recipe.NUM_ITERATIONS)
+    found = [
+        fit_regulariser(
+            (X, Y),
+            start,
+            num_inducing,
+            evidence=DataEvidence(),
+            select=select,
+            minimise=minimise,
+            max_rounds=1,
+            seed=seed,
+        )
+        for start in ([kernel] if isinstance(kernel, Kernel) else kernel)
+    ]
+    return max(found, key=lambda regulariser: regulariser.log_evidence)
+
+
+def _start(
+    regulariser: Regulariser, points: Array, data: RegressionData, network: Any
+) -> tuple[GaussianProcess, GaussianProcess]:
+    """Return P, conditioned on the data, and a Q that is P but for a network in its mean."""
+    prior, noise = regulariser.prior, regulariser.likelihood.variance
+    correction = Network(copy.deepcopy(network))
+    columns, J = correction(data[0][:1]).shape[-1], data[1].shape[-1]
+    if columns != J:
+        raise ValueError(f"network returns {columns} columns, but Y has {J}; give it {J} outputs.")
+    P = DataEvidence().posterior(prior, noise, (points, None), data)
+    Q = deepcopy(P)
+    return P, GaussianProcess(Q.mean_function + correction, Q.kernel)
