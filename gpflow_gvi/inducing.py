@@ -12,14 +12,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import scipy.cluster.vq
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
 from . import checks, outputs
-from .errors import NumericsWarning
+from .evaluation import logger
 from .kernels.feature_map import FeatureMap
 from .linalg import epsilon
 
@@ -159,11 +158,8 @@ def _distinct_rows(X: AnyNDArray, seed: int) -> AnyNDArray:
 
 def _tell_if_fewer(found: int, wanted: int, reason: str) -> None:
     if found < wanted:
-        warnings.warn(
-            f"{found} inducing points were chosen, not num_points={wanted}: {reason}.",
-            NumericsWarning,
-            stacklevel=4,
-        )
+        text = "%d inducing points were chosen, not num_points=%d: %s."
+        logger.info(text, found, wanted, reason)
 
 
 def _centres(X: AnyNDArray, M: int, seed: int) -> AnyNDArray:
@@ -177,11 +173,13 @@ def _centres(X: AnyNDArray, M: int, seed: int) -> AnyNDArray:
 
 
 def _scipy_centres(X: AnyNDArray, M: int, random: np.random.Generator) -> AnyNDArray:
+    from scipy.cluster.vq import kmeans2
+
     if len(X) > MANY_ROWS:
         X = random.choice(X, max(MANY_ROWS, M), replace=False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "One of the clusters is empty")  # it keeps its old centre
-        centres, _ = scipy.cluster.vq.kmeans2(X, M, iter=50, minit="++", seed=random)
+        centres, _ = kmeans2(X, M, iter=50, minit="++", seed=random)
     return centres
 
 

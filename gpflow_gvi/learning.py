@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from .models import GVI, PGVI
 from .optimisation import lbfgs
 from .regulariser import Regulariser, fit_regulariser
 from .scaling import Scaling
-from .stopping import Training
+from .stopping import Training, tempered_nll
 
 Array = np.ndarray[Any, Any]
 
@@ -101,9 +101,11 @@ class Learned:
         serialisation.save(self, folder, overwrite=overwrite)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Learned:
+    def load(
+        cls, folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | None = None
+    ) -> Learned:
         """Read what `save` wrote."""
-        loaded = serialisation.load(folder)
+        loaded = serialisation.load(folder, custom_objects=custom_objects)
         if not isinstance(loaded, cls):
             raise TypeError(f"folder {folder} holds a {type(loaded).__name__}, not a Learned.")
         return loaded
@@ -138,7 +140,7 @@ def learn(
 
     :param data: (X, Y), [N, D] and [N, J] or [N], in any units.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
-        of the greatest evidence is taken. By default `recipe.kernels`.
+        that predicts held-out data best is taken. By default `recipe.kernels`.
     :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
         zero at its start. By default `recipe.network`.
     :param model: `PGVI`, `GWI` or `GVI`.
@@ -175,7 +177,7 @@ def learn(
 
     M = recipe.NUM_INDUCING if num_inducing is None else num_inducing
     checks.count("num_inducing", M)
-    regulariser = _best_regulariser(standard(seen), kernel, M, select=select, seed=seed)
+    regulariser = _best_regulariser(standard(seen), held_out, kernel, M, select=select, seed=seed)
     network = recipe.network(X.shape[-1], Y.shape[-1], seed=seed) if network is None else network
 
     def start(data: RegressionData) -> GVI:
@@ -245,13 +247,18 @@ def _split(name: str, fraction: float, rows: Array) -> tuple[Array, Array]:
 
 def _best_regulariser(
     data: RegressionData,
+    held_out: RegressionData | None,
     kernel: Kernel | Sequence[Kernel] | None,
     num_inducing: int,
     *,
     select: Select,
     seed: int,
 ) -> Regulariser:
-    """Return the regulariser of the greatest evidence, from no more rows than that needs."""
+    """Return the regulariser that predicts held-out data best, or that of the greatest evidence.
+
+    Evidence alone can be misled: with many hyper-parameters there are optima of equal evidence that
+    predict quite differently.
+    """
     X, Y = (np.asarray(part)[: recipe.MOST_ROWS] for part in data)  # the rows are shuffled
     if kernel is None:
         kernel = recipe.kernels(X, Y)
@@ -269,7 +276,14 @@ def _best_regulariser(
         )
         for start in ([kernel] if isinstance(kernel, Kernel) else kernel)
     ]
-    return max(found, key=lambda regulariser: regulariser.log_evidence)
+    if held_out is None:
+        return max(found, key=lambda regulariser: regulariser.log_evidence)
+    return min(
+        found,
+        key=lambda regulariser: float(
+            tempered_nll(regulariser.posterior, regulariser.likelihood, held_out)
+        ),
+    )
 
 
 def _start(

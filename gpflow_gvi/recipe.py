@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.signal
 import tensorflow_probability as tfp
 from gpflow.config import default_float
-from gpflow.kernels import Kernel, SquaredExponential
+from gpflow.kernels import Kernel, SquaredExponential, Sum
 
 from .kernels.spectral_mixture import AdditiveSpectralMixture
 
@@ -28,11 +27,11 @@ MOST_ROWS = 2000
 
 
 def kernels(X: Array, Y: Array) -> list[Kernel]:
-    """Return one kernel from several starts, for the evidence to choose among.
+    """Return kernels to choose among.
 
-    The kernel is that of a sum of functions of single features, smooth or quasi-periodic, and,
-    where there are several features, of three functions of all of them, which start with long,
-    middling and short lengthscales. Variances and lengthscales have wide priors.
+    Each is that of a sum of functions of single features, smooth or quasi-periodic, and, where
+    there are several features, of two or three functions of all of them, which start with longer
+    and shorter lengthscales. Variances and lengthscales have wide priors.
 
     :param X: standardised inputs, [N, D].
     :param Y: standardised outputs, [N, J].
@@ -42,8 +41,19 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         high = frequencies(X[:, 0], Y[:, 0], 2)
         low = np.array([0.1, high[0]])
         return [_main_effects(f[:, None], 1.0) for f in (high, low)]
-    slow, middle, fast = (_interactions(D, s, v) for s, v in ((2.0, 1.0), (0.7, 0.5), (0.25, 0.3)))
-    return [slow + middle + fast + _main_effects(np.full((1, D), 0.05), 0.3)]
+    starts = (
+        ((2.0, 1.0), (0.7, 0.5), (0.25, 0.3)),
+        ((2.0, 1.0), (0.6, 0.3)),
+    )
+    return [
+        Sum(
+            [
+                *(_interactions(D, scale, variance) for scale, variance in start),
+                _main_effects(np.full((1, D), 0.05), 0.3),
+            ]
+        )
+        for start in starts
+    ]
 
 
 def frequencies(x: Array, y: Array, count: int) -> Array:
@@ -52,13 +62,15 @@ def frequencies(x: Array, y: Array, count: int) -> Array:
     They are peaks of the Lomb-Scargle periodogram (Lomb 1976; Scargle 1982) of what a parabola and
     the sinusoids before leave of y.
     """
+    from scipy.signal import lombscargle
+
     width = float(np.ptp(x)) or 1.0
     grid = np.linspace(0.25, min(0.25 * len(x), 100.0), 2000) / width
     basis = np.vander(x, 3)
     found: list[float] = []
     for _ in range(count):
         y = y - basis @ np.linalg.lstsq(basis, y, rcond=None)[0]
-        power = scipy.signal.lombscargle(x, y, 2.0 * np.pi * grid)
+        power = lombscargle(x, y, 2.0 * np.pi * grid)
         found.append(float(grid[np.argmax(power)]))
         angle = 2.0 * np.pi * found[-1] * x
         basis = np.column_stack([np.ones_like(x), np.sin(angle), np.cos(angle)])

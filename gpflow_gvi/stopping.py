@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Gaussian, Likelihood
 
 from .evaluation import Evaluation
+from .gaussian_process import GaussianProcess
 from .models import GVI
 
 STEPS_PER_EPOCH = 50
@@ -81,7 +82,7 @@ def _keep_best(model: GVI, held_out: RegressionData, patience: int) -> Any:
     """Return a callback of Keras that remembers the weights of the best held-out density."""
     import keras
 
-    score = tf.function(lambda: tempered_nll(model, held_out))
+    score = tf.function(lambda: tempered_nll(model.variational, model.likelihood, held_out))
 
     class KeepBest(keras.callbacks.Callback):
         def on_train_begin(self, logs: Any = None) -> None:
@@ -99,20 +100,22 @@ def _keep_best(model: GVI, held_out: RegressionData, patience: int) -> Any:
     return KeepBest()
 
 
-def tempered_nll(model: GVI, data: RegressionData) -> tf.Tensor:
-    """Return the negative log density of data that `temper(model, data)` would reach: [].
+def tempered_nll(
+    process: GaussianProcess, likelihood: Likelihood, data: RegressionData
+) -> tf.Tensor:
+    """Return the negative log density of data that tempering with them would reach: [].
 
     With noise that is Gaussian and v the variance of y it is
-    ½ log( average of (y - m)² / v ) + ½ average of log v, up to a constant and summed over outputs.
-    A constant factor in v, to which tempering is indifferent, does not matter to it. Under another
-    likelihood it is the density without tempering.
+    ½ log( average of (y - m)² / v ) + ½ average of log v, up to a constant and summed over outputs:
+    a constant factor in v, which tempering would mend, does not matter. Under another likelihood
+    it is the density as it is.
     """
     X, Y = data
     with Evaluation():
-        f_mean, f_variance = model.predict_f(X)
-        if not isinstance(model.likelihood, Gaussian):
-            return -tf.reduce_mean(model.likelihood.predict_log_density(X, f_mean, f_variance, Y))
-        variance = f_variance + model.likelihood.conditional_variance(X, f_mean)
+        f_mean, f_variance = process.predict(X)
+        if not isinstance(likelihood, Gaussian):
+            return -tf.reduce_mean(likelihood.predict_log_density(X, f_mean, f_variance, Y))
+        variance = f_variance + likelihood.conditional_variance(X, f_mean)
     factor = tf.reduce_mean(tf.square(Y - f_mean) / variance, axis=0)  # [J]
     logs = tf.math.log(factor) + tf.reduce_mean(tf.math.log(variance), axis=0)
     return 0.5 * tf.reduce_sum(logs + 1.0 + np.log(2.0 * np.pi))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import logging
+import re
 import sys
 import weakref
 from collections.abc import Callable
@@ -15,12 +18,32 @@ import scipy.spatial
 import tensorflow as tf
 
 from gpflow_gvi import covariances, inducing
-from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.inducing import greedy_variance, kmeans, uniform
 from gpflow_gvi.kernels.feature_map import FeatureMap
 from tests.catalogue import inducing_points
 
 Array = np.ndarray
+
+
+@contextlib.contextmanager
+def told(words):
+    """What is logged inside must have a message like this."""
+    records = []
+    handler = logging.Handler(logging.INFO)
+    handler.emit = records.append
+    logger = logging.getLogger("gpflow_gvi")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    messages = [record.getMessage() for record in records]
+    assert any(re.search(words, message) for message in messages), messages
+
+
 SE = gpflow.kernels.SquaredExponential
 SELECTIONS = {"greedy_variance": greedy_variance, "kmeans": kmeans, "uniform": uniform}
 
@@ -203,22 +226,16 @@ def test_where_all_rows_tie_the_choice_is_a_random_one():
 def test_equal_rows_are_chosen_once(select, offset, rng):
     distinct = offset + rng.integers(-3, 4, size=(12, 2)) + 10.0 * np.arange(12)[:, None]
     X = rng.permutation(np.repeat(distinct, 7, axis=0))
-    with pytest.warns(NumericsWarning, match="12 inducing points were chosen, not num_points=30"):
+    with told("12 inducing points were chosen, not num_points=30"):
         points, indices = select(X, 30, kernel=se(20.0))
     np.testing.assert_array_equal(np.unique(points, axis=0), np.unique(distinct, axis=0))
     assert indices is None or len(np.unique(indices)) == 12
 
 
 def test_zero_and_minus_zero_are_equal_rows(select):
-    with pytest.warns(NumericsWarning, match="1 inducing points"):
+    with told("1 inducing points"):
         points, _ = select(np.array([[0.0], [-0.0]]), 2, kernel=se())
     assert points.shape == (1, 1)
-
-
-def test_the_warning_points_at_the_caller(select):
-    with pytest.warns(NumericsWarning) as warned:
-        select(np.zeros((3, 1)), 2, kernel=se())
-    assert warned[0].filename == __file__
 
 
 def test_white_noise_is_explained_by_no_other_row(rng):
@@ -230,7 +247,7 @@ def test_white_noise_is_explained_by_no_other_row(rng):
 @pytest.mark.parametrize("tolerance", [1e-8, 0.0])
 def test_a_kernel_of_low_rank_is_used_up_early(tolerance, rng):
     X, low_rank = rng.normal(size=(100, 4)), gpflow.kernels.Linear(active_dims=[0, 1, 3])
-    with pytest.warns(NumericsWarning, match=f"3 .* num_points=20: .* tolerance={tolerance:g} .*"):
+    with told(f"3 .* num_points=20: .* tolerance={tolerance:g} .*"):
         indices = greedy_variance(X, 20, kernel=low_rank, tolerance=tolerance).indices
     assert len(set(indices)) == 3
 
@@ -239,7 +256,7 @@ def test_a_kernel_of_low_rank_is_used_up_early(tolerance, rng):
 def test_it_stops_as_soon_as_the_tolerance_is_met(tolerance, rng):
     X, kernel = rng.normal(size=(150, 2)), se(0.8)
     K = kernel(X).numpy()[None]
-    with pytest.warns(NumericsWarning, match=f"tolerance={tolerance:g}"):
+    with told(f"tolerance={tolerance:g}"):
         chosen = list(greedy_variance(X, 140, kernel=kernel, tolerance=tolerance).indices)
     left = [conditional_variance(K, chosen[:m]).sum() / 150 for m in (len(chosen) - 1, len(chosen))]
     assert left[0] > tolerance >= left[1]
@@ -247,7 +264,7 @@ def test_it_stops_as_soon_as_the_tolerance_is_met(tolerance, rng):
 
 def test_without_tolerance_it_stops_where_rounding_begins(rng):
     X, kernel = rng.uniform(size=(200, 1)), se()
-    with pytest.warns(NumericsWarning, match="rounding"):
+    with told("rounding"):
         chosen = greedy_variance(X, 200, kernel=kernel, tolerance=0.0).indices
     assert 8 < len(set(chosen)) == len(chosen) < 40
 
@@ -300,7 +317,7 @@ def test_tensors_are_data(select, form, rng):
 def test_all_rows(select, M, rng):
     X = rng.normal(size=(4, 2))
     if M > 4:
-        with pytest.warns(NumericsWarning, match="4 inducing points were chosen, not num_points=6"):
+        with told("4 inducing points were chosen, not num_points=6"):
             points = select(X, M, kernel=se()).points
     else:
         points = select(X, M, kernel=se()).points

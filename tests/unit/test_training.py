@@ -188,6 +188,21 @@ def test_endless_dataset_goes_on_from_epoch_to_epoch() -> None:
     np.testing.assert_array_equal(model.counts, np.where(np.arange(N) < 6, 2.0, 1.0))
 
 
+@pytest.mark.parametrize("steps_per_epoch", [None, 3])
+def test_dataset_gives_an_epoch_the_batches_of_its_number(steps_per_epoch: int | None) -> None:
+    def seen(**options: Any) -> tuple[np.ndarray, np.ndarray]:
+        model = compiled(Visits(), keras.optimizers.SGD(1.0))
+        shuffled = tf.data.Dataset.from_tensor_slices(ROWS).shuffle(N, seed=5).batch(3)
+        model.fit(shuffled, verbose=0, steps_per_epoch=steps_per_epoch, **options)
+        return model.counts.numpy(), model.seen_in.numpy() - int(model.step)
+
+    counts, when = seen(initial_epoch=2, epochs=3)
+    counts_before, _ = seen(epochs=2)
+    counts_all, when_all = seen(epochs=3)
+    np.testing.assert_array_equal(counts_before + counts, counts_all)
+    np.testing.assert_array_equal(when[counts > 0], when_all[counts > 0])
+
+
 # One trace.
 
 

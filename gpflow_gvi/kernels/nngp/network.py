@@ -43,9 +43,12 @@ class Network:
 
     def covariance(self, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
         """Return k(X, X2): [N, N2]."""
-        first = [X, *self.variances(X)[:-1]]
+        *variances, diagonal = self.variances(X)
         second = None if X2 is None else [X2, *self.variances(X2)[:-1]]
-        return tiles.gram(self._covariance, first, second, self._parameters(), cost=self.cost)
+        K = tiles.gram(
+            self._covariance, [X, *variances], second, self._parameters(), cost=self.cost
+        )
+        return tf.linalg.set_diag(K, diagonal) if X2 is None else K
 
     def _parameters(self) -> list[tf.Tensor]:
         used = (layer.parameters_in_use for layer in self.layers)
