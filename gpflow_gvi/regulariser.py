@@ -54,7 +54,8 @@ class Regulariser(NamedTuple):
     history: tuple[Round, ...]
     """The rounds, in their order."""
     converged: bool
-    """Whether the choice of points repeated, or else the number of rounds was exhausted."""
+    """Whether the last choice of points was that of the round before, and not the maximal number of
+    rounds reached or an earlier choice come back."""
 
     @property
     def log_evidence(self) -> float:
@@ -111,7 +112,7 @@ def fit_regulariser(
 
     start = parts.values()
     history: list[Round] = []
-    chosen: set[int] | None = None
+    seen: list[set[int]] = []
     converged = False
     for _ in range(max_rounds):
         points, indices = select(np.asarray(X), num_inducing, kernel=parts.kernel, seed=seed)
@@ -121,8 +122,9 @@ def fit_regulariser(
                 f"observations at them for {type(evidence).__name__}. Take greedy_variance or "
                 "uniform, or evidence=DataEvidence()."
             )
-        if chosen is not None and indices is not None and chosen == set(indices.tolist()):
-            converged = True
+        chosen = set() if indices is None else set(indices.tolist())
+        if chosen in seen:  # before the last round: a cycle, which would go on for ever
+            converged = chosen == seen[-1]
             break
         Z = tf.convert_to_tensor(points)
         U = tf.zeros([0, Y.shape[-1]], Y.dtype) if indices is None else tf.gather(Y, indices)
@@ -131,9 +133,9 @@ def fit_regulariser(
         history.append(Round(indices, float(loss(Z, U)), parts.values()))
         if indices is None:  # nothing to compare with
             break
-        chosen = set(indices.tolist())
-    if not converged and chosen is not None:
-        logger.info("The choice of inducing points did not repeat in %d rounds.", max_rounds)
+        seen.append(chosen)
+    if seen and not converged:
+        logger.info("The choice of inducing points did not settle in %d rounds.", len(history))
     noise = parts.likelihood.variance
     return Regulariser(
         prior,

@@ -20,11 +20,11 @@ from ..divergences.kl import inducing_kl
 from ..errors import NoEvidenceBoundError
 from ..evaluation import Evaluation, freeze
 from ..gaussian_process import GaussianProcess
-from ..guard import GuardedStep, LossTerms, require_finite
 from ..losses import LogLoss, Loss
 from ..mean_functions import Inducing
 from ..sampling import joint_samples
 from ..training import Trainable
+from ..training.guard import GuardedStep, LossTerms, require_finite
 from .posterior import GVIPosterior
 
 

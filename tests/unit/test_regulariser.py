@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_gvi.evidence import DataEvidence
-from gpflow_gvi.inducing import kmeans, uniform
+from gpflow_gvi.inducing import Selection, kmeans, uniform
 from gpflow_gvi.optimisation import lbfgs
 from gpflow_gvi.regulariser import fit_regulariser
 
@@ -189,3 +189,15 @@ def test_traces_the_loss_once_for_all_rounds(data):
     traced.clear()
     fit_regulariser(data, kernel, 3, minimise=few_iterations, max_rounds=6)
     assert len(traced) <= before
+
+
+def test_a_choice_that_comes_back_later_ends_the_alternation_unconverged(data):
+    choices = iter([[0, 1, 2], [3, 4, 5], [2, 0, 1], [6, 7, 8]])
+
+    def select(X, num_points, *, kernel, seed=0):
+        indices = np.array(next(choices))
+        return Selection(X[indices], indices)
+
+    regulariser = fit_regulariser(data, _kernel(), 3, select=select, minimise=few_iterations)
+    assert len(regulariser.history) == 2
+    assert not regulariser.converged

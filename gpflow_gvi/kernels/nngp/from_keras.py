@@ -28,7 +28,7 @@ def read(model: Any) -> tuple[list[Layer], tuple[int, ...] | None]:
         try:
             if kind not in _READERS:
                 known = ", ".join(sorted(_READERS))
-                raise ValueError(f"there is no such layer here. Those that there are: {known}.")
+                raise ValueError(f"it has no counterpart here. These have: {known}.")
             parts = _READERS[kind](layer)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None

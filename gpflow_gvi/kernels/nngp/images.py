@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 
 
 class Conv2D(Affine):
-    """A convolution: σ_b² + σ_w² times the average over the patch (Novak et al. 2019, eq. 9).
+    """A convolution: σ_b² + σ_w² times the average over the patch (Novak et al. 2019, section 2.2).
 
     The covariance between output pixels p and p' is the average, over the positions in the filter,
     of those between the inputs under it. Pixels that `padding="same"` adds are zeros and enter the

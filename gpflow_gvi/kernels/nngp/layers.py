@@ -105,7 +105,7 @@ def affine(K: tf.Tensor, weight_variance: tf.Tensor, *bias_variance: tf.Tensor) 
 
 
 class Dense(Affine):
-    """A fully connected layer on vectors: σ_b² + σ_w² K (Lee et al. 2018, eq. 5).
+    """A fully connected layer on vectors: σ_b² + σ_w² K (Lee et al. 2018, section 2.3).
 
     In front of the first one stands K = x·x'/D.
     """
@@ -139,7 +139,7 @@ class Activation(Layer):
 class ReLU(Activation):
     """max(0, u): with r = √(K11 K22) and cos θ = K12/r, E = r (sin θ + (π - θ) cos θ) / 2π.
 
-    It is half the arc-cosine kernel of order 1. Cho and Saul (2009), eq. 6.
+    It is half the arc-cosine kernel of order 1. Cho and Saul (2009), eqs. 3 and 6.
     """
 
     def expectation(self, K: tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
@@ -170,8 +170,9 @@ def _expected_relu(
 class Erf(Activation):
     """The error function, in the place of tanh: E = (2/π) asin( 2K12 / √((1+2K11)(1+2K22)) ).
 
-    Williams (1997), "Computing with infinite networks", eq. 11. It is bounded, so a network that
-    ends with it has k(x, x') < 1 whatever its parameters: follow it by a `Dense`.
+    Williams (1997), "Computing with infinite networks"; Rasmussen and Williams (2006), eq. 4.29.
+    It is bounded, so a network that ends with it has k(x, x') < 1 whatever its parameters: let a
+    `Dense` follow it.
     """
 
     def expectation(self, K: tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
+from check_shapes import check_shapes
 
 from . import tiles
 from .images import Flatten
@@ -35,12 +36,22 @@ class Network:
         """The number of activations."""
         return sum(isinstance(layer, Activation) for layer in self.layers)
 
+    @check_shapes(
+        "X: [N, D...]",
+        "return[all]: [N, ...]",
+    )
     def variances(self, X: tf.Tensor) -> list[tf.Tensor]:
         """Return the variances in front of each activation, [N, H, W] or [N], and k(x, x), [N]."""
         return tiles.by_rows(
             self._variances, [X], self._parameters(), cost=self.cost, results=self.activations + 1
         )
 
+    @check_shapes(
+        "X: [N, D...]",
+        "X2: [N2, D...]",
+        "return: [N, N] if X2 is None",
+        "return: [N, N2] if X2 is not None",
+    )
     def covariance(self, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
         """Return k(X, X2): [N, N2]."""
         *variances, diagonal = self.variances(X)

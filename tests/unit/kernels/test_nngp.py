@@ -12,6 +12,7 @@ import pytest
 import scipy.integrate
 import scipy.special
 import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
 from gpflow.config import Config, as_context
 
 from gpflow_gvi.kernels.nngp import (
@@ -616,6 +617,11 @@ def test_bad_inputs(layers, input_shape, X, message):
     for evaluate in (kernel.K, kernel.K_diag):
         with pytest.raises((ValueError, TypeError), match=message):
             evaluate(X)
+
+
+def test_inputs_of_two_widths_are_refused(rng):
+    with pytest.raises(ShapeMismatchError, match="X2"):
+        NNGP([Dense()])(rng.normal(size=(2, 3)), rng.normal(size=(2, 4)))
 
 
 def test_diagonal_of_two_inputs_is_refused():

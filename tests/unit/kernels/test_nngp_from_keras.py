@@ -161,7 +161,7 @@ def bad_layers(k: Any) -> dict[str, tuple[list[Any], str]]:
     return {
         "max pooling": (
             [L.Conv2D(2, 3), L.ReLU(), L.MaxPooling2D(2, name="pool"), *end],
-            r'Layer 2 "pool" \(MaxPooling2D\): there is no such layer here.*AveragePooling2D, Conv',
+            r'Layer 2 "pool" \(MaxPooling2D\): it has no counterpart here.*AveragePooling2D, Conv',
         ),
         "subclass": ([L.Flatten(), Dense2(3, name="own")], r'Layer 1 "own" \(Dense2\)'),
         "activation": (

@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from gpflow_gvi.backup import Backup, read_arrays, write_arrays
-from gpflow_gvi.guard import LossTerms
 from gpflow_gvi.networks import as_function
 from gpflow_gvi.training import Trainable
+from gpflow_gvi.training.backup import Backup, read_arrays, write_arrays
+from gpflow_gvi.training.guard import LossTerms
 
 ARRAYS = {
     "a/1": np.array([[1.0, np.inf], [np.nan, -0.0]]),

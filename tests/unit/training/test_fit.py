@@ -16,9 +16,9 @@ import tf_keras
 
 from gpflow_gvi.errors import NonFiniteLossError, NumericsWarning
 from gpflow_gvi.evaluation import is_training, notice
-from gpflow_gvi.guard import LossTerms
 from gpflow_gvi.networks import as_function
 from gpflow_gvi.training import Trainable
+from gpflow_gvi.training.guard import LossTerms
 
 N = 10
 _RNG = np.random.default_rng(4)

@@ -12,12 +12,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Module
 
-from . import checks, networks
+from .. import checks, networks
+from ..errors import NumericsWarning
 from .backup import assign_values, below, numbered, read_arrays, write_arrays
 from .batches import Batches, as_batches
 from .callbacks import KerasView, backups, callback_list, checked
 from .epochs import Epochs, Work
-from .errors import NumericsWarning
 from .guard import LossTerms
 from .steps import TrainingSteps, ValidationSteps
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .errors import NonFiniteLossError
-from .evaluation import Evaluation, Notice, logger
+from ..errors import NonFiniteLossError
+from ..evaluation import Evaluation, Notice, logger
 
 
 class LossTerms(NamedTuple):

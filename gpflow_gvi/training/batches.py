@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
 
-from . import checks
+from .. import checks
 
 
 class Rows(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from ..evaluation import Evaluation
 from .batches import Chunk
-from .evaluation import Evaluation
 from .guard import LossTerms
 
 Objective = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, LossTerms]]

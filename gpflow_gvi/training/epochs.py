@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from gpflow.utilities import parameter_dict
 
+from ..errors import NonFiniteLossError, NumericsWarning
 from .backup import Backup
 from .batches import Batches
 from .callbacks import KerasView
-from .errors import NonFiniteLossError, NumericsWarning
 from .guard import OFTEN_HELPS, LossTerms, Teller, require_finite
 from .steps import Outcome, Steps, Tally
 

@@ -1,0 +1,109 @@
+"""`learn` with its default recipe on the ten regression curves, against GPflow's exact GPR.
+
+    GPFLOW_GVI_DATA=... python benchmarks/curves.py --picture curves.png
+
+Each curve has noise of standard deviation 0.5, 600 points to train with, 150 among them to
+validate, and five gaps. The model sees the validation data to stop and to temper; the gaps are for
+the figures alone. GPR is given the training data, and a squared exponential from three starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import gpflow
+import numpy as np
+
+import gpflow_gvi as gvi
+from gpflow_gvi import metrics
+
+if __package__:
+    from .data import Curve, add_argument, load_curve
+else:
+    from data import Curve, add_argument, load_curve
+
+
+def learned(kind: type[gvi.models.GVI], curve: Curve, seed: int) -> Any:
+    """The default recipe."""
+    validation_data = (curve.X_validation, curve.Y_validation)
+    return gvi.learn((curve.X, curve.Y), validation_data=validation_data, model=kind, seed=seed)
+
+
+def gpr(curve: Curve) -> Any:
+    """GPflow's exact Gaussian process, the best of three starts by marginal likelihood."""
+    models = []
+    for lengthscale in (0.1, 0.3, 1.0):
+        kernel = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
+        model = gpflow.models.GPR((curve.X, curve.Y), kernel)
+        gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
+        models.append(model)
+    return min(models, key=lambda model: float(model.training_loss()))
+
+
+def main() -> None:
+    """Fit the curves, print the table, draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("curves", nargs="*", type=int, default=list(range(10)))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--without-gpr", action="store_true")
+    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--output", type=Path, help="a JSON file for the figures")
+    add_argument(parser)
+    options = parser.parse_args()
+    makers = {
+        "PGVI": lambda curve: learned(gvi.models.PGVI, curve, options.seed),
+        "GWI": lambda curve: learned(gvi.models.GWI, curve, options.seed),
+    }
+    if not options.without_gpr:
+        makers["GPR"] = gpr
+    rows: list[dict[str, Any]] = []
+    fits: list[tuple[Curve, Any]] = []
+    for number in options.curves:
+        curve = load_curve(Path(options.data_dir), number)
+        for name, make in makers.items():
+            start = time.perf_counter()
+            model = make(curve)
+            row = {"curve": number, "model": name, "seconds": time.perf_counter() - start}
+            for part in ("validation", "gaps"):
+                X, Y = getattr(curve, f"X_{part}"), getattr(curve, f"Y_{part}")
+                row[part] = metrics.nll(Y, *model.predict_y(X))
+            rows.append(row)
+            line = "{curve:>2}  {model:<5} {validation:.3f}  gaps {gaps:.3f}  {seconds:.1f} s"
+            print(line.format(**row), flush=True)
+            if name == "PGVI":
+                fits.append((curve, model))
+    if options.output:
+        options.output.write_text(json.dumps(rows, indent=1))
+    if options.picture:
+        draw(fits, options.picture)
+
+
+def draw(fits: list[tuple[Curve, Any]], path: Path) -> None:
+    """Draw data, gaps, and prediction with the 95 % intervals of f and of y."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(16, 6), layout="constrained")
+    panels = figure.subplots(2, (len(fits) + 1) // 2, squeeze=False).ravel()
+    x = np.linspace(-2.2, 2.2, 400)[:, None]
+    for panel, (curve, model) in zip(panels, fits, strict=False):
+        (mean, of_f), (_, of_y) = model.predict_f(x), model.predict_y(x)
+        for variance, alpha in ((of_y, 0.2), (of_f, 0.4)):
+            half = 1.96 * np.sqrt(variance[:, 0])
+            panel.fill_between(
+                x[:, 0], mean[:, 0] - half, mean[:, 0] + half, alpha=alpha, color="C0", lw=0
+            )
+        panel.plot(x, mean, "C0")
+        panel.plot(curve.X, curve.Y, "k.", ms=1)
+        panel.plot(curve.X_gaps, curve.Y_gaps, "C3.", ms=1)
+    figure.savefig(path, dpi=100)
+
+
+if __name__ == "__main__":
+    main()
