@@ -93,12 +93,10 @@ def test_history_has_the_loss_its_terms_and_the_held_out_density(learned):
 
 def test_is_what_its_seed_makes_it():
     X, _ = _curve(10, seed=1)
-    first, second, other = (
-        gvi.learn(_curve(60), kernel=_kernel(), seed=seed, **QUICK).predict_y(X)
-        for seed in (3, 3, 4)
+    first, second = (
+        gvi.learn(_curve(60), kernel=_kernel(), seed=3, **QUICK).predict_y(X) for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)
-    assert not np.array_equal(first, other)
 
 
 def test_units_do_not_matter():
@@ -128,17 +126,14 @@ def test_validation_data_of_the_caller_are_not_trained_with():
     data, validation_data = _curve(60), _curve(30, seed=1)
     learned = gvi.learn(data, kernel=_kernel(), validation_data=validation_data, **QUICK)
     assert int(learned.model.num_data) == 60
-    untempered = gvi.learn(data, kernel=_kernel(), validation_fraction=0.0, **QUICK)
-    assert int(untempered.model.num_data) == 60
     # Tempering is by the held-out residuals: with them, the mean of (y - m)²/v is one.
     X, Y = validation_data
     mean, variance = learned.predict_y(X)
     assert np.mean(np.square(Y - mean) / variance) == pytest.approx(1.0)
 
 
-def test_rows_held_out_by_itself_join_in_the_end():
-    learned = gvi.learn(_curve(60), kernel=_kernel(), **QUICK)
-    assert int(learned.model.num_data) == 60
+def test_rows_held_out_by_itself_join_in_the_end(learned):
+    assert int(learned.model.num_data) == 105  # all but those of the calibration
 
 
 def test_network_divergence_and_model_of_the_callers_choice():
@@ -171,7 +166,8 @@ def test_several_outputs():
     np.testing.assert_allclose(mean[:, 1], -0.01 * mean[:, 0], rtol=0.05)
 
 
-def test_the_default_recipe_takes_several_features(rng):
+def test_the_default_recipe_takes_several_features(rng, monkeypatch):
+    monkeypatch.setattr(gvi.recipe, "NUM_ITERATIONS", 20)
     X = rng.normal(size=(80, 3)) * [1.0, 100.0, 0.01]
     X[:, 2] = 0.5  # constant
     Y = np.sin(2.0 * X[:, :1]) + 0.01 * X[:, 1:2] + 0.1 * rng.normal(size=(80, 1))
@@ -181,7 +177,7 @@ def test_the_default_recipe_takes_several_features(rng):
 
 
 @pytest.mark.filterwarnings("ignore::gpflow_gvi.errors.NumericsWarning")
-@pytest.mark.parametrize("N", [1, 3])
+@pytest.mark.parametrize("N", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_hardly_any_data(N):
     X, Y = _curve(N)
     mean, variance = gvi.learn((X, Y), kernel=_kernel(), **QUICK).predict_y(X)
