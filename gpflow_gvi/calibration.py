@@ -272,7 +272,7 @@ class Conformal:
 def conformal(model: PredictsY, calibration_data: RegressionData) -> Conformal:
     """Return the model with prediction intervals of guaranteed coverage.
 
-    Split conformal prediction with normalised residuals |y - E y| / sd(y) as scores (Vovk,
+    Split conformal prediction with normalised residuals ``|y - E y| / sd(y)`` as scores (Vovk,
     Gammerman and Shafer 2005; Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018, section 5.2).
     If the calibration data and a new point are exchangeable, its y lies in its interval with at
     least the probability `coverage`, whatever the model: with n points, none of them tied, at most
