@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import (
         calculus,
+        contexts,
         covariances,
         divergences,
         errors,
@@ -38,6 +39,7 @@ __all__ = [
     "GaussianProcess",
     "calculus",
     "conformal",
+    "contexts",
     "covariances",
     "divergences",
     "errors",

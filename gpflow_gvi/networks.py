@@ -20,6 +20,7 @@ import tensorflow as tf
 from gpflow.base import Module, Parameter, TensorType
 from gpflow.config import default_float
 
+from .contexts import Context
 from .evaluation import is_training, once
 from .network_variables import (
     Weight,
@@ -240,12 +241,14 @@ def _restored(
 
 
 def state(module: tf.Module) -> tuple[tf.Variable, ...]:
-    """Return the variables of a module's networks that training changes without training them.
+    """Return the variables of a module that training changes without training them.
+
+    They are those of its networks, such as moving statistics, and of its contexts.
 
     Where a failed step of training is undone, theirs has to be undone as well.
     """
     parts = (module, *module.submodules)
-    found = (v for part in parts if isinstance(part, NetworkFunction) for v in part.state)
+    found = (v for part in parts if isinstance(part, NetworkFunction | Context) for v in part.state)
     return tuple({id(variable): variable for variable in found}.values())
 
 

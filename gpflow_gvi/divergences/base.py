@@ -6,20 +6,35 @@ import abc
 
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow.base import TensorType
+from gpflow.base import Module, TensorType
 
+from ..contexts import Context
 from ..gaussian_process import GaussianProcess, GaussianVector
 
 
-class Divergence(abc.ABC):
-    """D[Q, P] as an average over the input measure, so that one weight fits all batch sizes."""
+class Divergence(Module, abc.ABC):
+    """D[Q, P] as an average over the input measure, so that one weight fits all batch sizes.
+
+    :param context: where to evaluate it instead of at the inputs that it is given; see `contexts`.
+    """
+
+    context: Context | None = None
+
+    def __init__(self, *, context: Context | None = None) -> None:
+        super().__init__()
+        if not isinstance(context, Context | None):
+            raise TypeError(
+                f"context is {context!r}; it must be one of gpflow_gvi.contexts. For an array of "
+                "inputs, pass contexts.Inputs(array)."
+            )
+        self.context = context
 
     @check_shapes(
         "X: [N, D...]",
         "return: []",
     )
     def __call__(self, q: GaussianProcess, p: GaussianProcess, X: TensorType) -> tf.Tensor:
-        """Return D[Q, P] with the rows of X as the input measure.
+        """Return D[Q, P] with the rows of X as the input measure, or those of the context for X.
 
         :param q: the variational process Q.
         :param p: the regulariser P.
@@ -37,9 +52,10 @@ class Divergence(abc.ABC):
     def compare(
         self, q: GaussianVector, p: GaussianVector, num_data: TensorType | None = None
     ) -> tf.Tensor:
-        """Return D[Q, P] of processes that are at their inputs already.
+        """Return D[Q, P] of processes at their inputs, or at those of the context for these.
 
         :param num_data: the number of points for which these stand, where they are a minibatch.
+            What is an average over inputs, of the context or not, does not depend on it.
         """
         if q.num_outputs != p.num_outputs and 1 not in (q.num_outputs, p.num_outputs):
             raise ValueError(
@@ -48,6 +64,9 @@ class Divergence(abc.ABC):
             )
         if num_data is None:
             num_data = tf.shape(q.X)[0]
+        if self.context is not None:
+            points = self.context(q.X)
+            q, p = q.process.at(points), p.process.at(points)
         return self._divergence(q, p, tf.cast(num_data, q.mean.dtype))
 
     @abc.abstractmethod

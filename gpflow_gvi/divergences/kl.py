@@ -10,6 +10,7 @@ from gpflow.kernels import Kernel
 from gpflow.utilities import read_values
 
 from .. import checks, linalg, projection
+from ..contexts import Context
 from ..covariances import SVGPCovariance
 from ..gaussian_process import GaussianProcess, GaussianVector
 from ..mean_functions import Inducing
@@ -22,8 +23,11 @@ class InducingKL(Divergence):
     With it, the log loss and weight one, the objective is minus the evidence lower bound of
     GPflow's SVGP. Matthews et al. (2016), "On sparse variational methods and the KL divergence
     between stochastic processes". For any other mean or covariance KL[Q, P] is infinite, and this
-    raises.
+    raises. It depends on no inputs, and so takes no context.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def check(self, q: GaussianProcess, p: GaussianProcess) -> None:
         """Raise where KL[Q, P] is infinite."""
@@ -83,9 +87,11 @@ class RegularisedKL(Divergence):
     covariance operators and Gaussian measures on Hilbert spaces".
 
     :param gamma: γ > 0.
+    :param context: where to evaluate it instead of at the inputs that it is given.
     """
 
-    def __init__(self, gamma: float = 1e-2) -> None:
+    def __init__(self, gamma: float = 1e-2, *, context: Context | None = None) -> None:
+        super().__init__(context=context)
         checks.positive("gamma", gamma)
         self.gamma = float(gamma)
 

@@ -16,6 +16,7 @@ from check_shapes import check_shapes
 from gpflow.config import default_float
 
 from .. import checks, linalg
+from ..contexts import Context
 from ..gaussian_process import GaussianVector
 from .base import Divergence
 
@@ -55,9 +56,11 @@ class ProjectedRenyi(ProjectedDivergence):
     Gil, Alajaji and Linder (2013), table 2. α = 1 is KL(Q‖P), α = ½ twice Bhattacharyya.
 
     :param alpha: the order α > 0.
+    :param context: where to evaluate it instead of at the inputs that it is given.
     """
 
-    def __init__(self, alpha: float = 0.5) -> None:
+    def __init__(self, alpha: float = 0.5, *, context: Context | None = None) -> None:
+        super().__init__(context=context)
         checks.positive("alpha", alpha)
         self.alpha = float(alpha)
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from .. import linalg
+from ..contexts import Context
 from ..gaussian_process import GaussianVector
 from .base import Divergence
 
@@ -58,9 +59,13 @@ class GaussianWasserstein(Divergence):
     """The squared 2-Wasserstein distance on function space, summed over independent outputs.
 
     :param estimator: "exact" or "marginal", or a `CovarianceDistance`.
+    :param context: where to evaluate it instead of at the inputs that it is given.
     """
 
-    def __init__(self, estimator: str | CovarianceDistance = "exact") -> None:
+    def __init__(
+        self, estimator: str | CovarianceDistance = "exact", *, context: Context | None = None
+    ) -> None:
+        super().__init__(context=context)
         if isinstance(estimator, str):
             if estimator not in ESTIMATORS:
                 raise ValueError(

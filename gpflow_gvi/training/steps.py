@@ -178,8 +178,7 @@ class TrainingSteps(Steps):
             return tf.identity(finite)
 
         def undo() -> tf.Tensor:
-            for variable, value in zip(self.state, before, strict=True):
-                variable.assign(value)
+            _put_back(self.state, before)
             return tf.identity(finite)
 
         finite = tf.cond(tf.reduce_all(finite), apply, undo)
@@ -190,17 +189,28 @@ class ValidationSteps(Steps):
     """Evaluations of the objective that change nothing.
 
     :param objective: from a batch to the training loss and its terms.
+    :param state: what the objective itself may change, which is put back.
     :param jit_compile: whether XLA compiles the evaluation.
     """
 
-    def __init__(self, objective: Objective, *, jit_compile: bool) -> None:
+    def __init__(
+        self, objective: Objective, state: Sequence[tf.Variable], *, jit_compile: bool
+    ) -> None:
         super().__init__(jit_compile=jit_compile)
         self.objective = objective
+        self.state = tuple(state)
 
     def _evaluation(self) -> Evaluation:
         return Evaluation(collect=True)
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        before = [tf.identity(variable) for variable in self.state]
         total, terms = self.objective(X, Y)
+        _put_back(self.state, before)
         finite = tf.constant([True])  # what is not finite is reported, and all rows are visited
         return finite, tf.stack([total, *terms])
+
+
+def _put_back(variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)

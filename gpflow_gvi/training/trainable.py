@@ -140,7 +140,7 @@ class Trainable(Module, abc.ABC):
 
     @property
     def weights(self) -> tuple[tf.Variable, ...]:
-        """All variables: those that are trained, those that are not, and the state of networks."""
+        """All variables: those that are trained, those that are not, and the state of the rest."""
         return tuple({id(v): v for v in (*self.variables, *networks.state(self))}.values())
 
     def get_weights(self) -> list[np.ndarray[Any, Any]]:
@@ -204,12 +204,11 @@ class Compiled:
         parts = tuple(part for name, part in vars(model).items() if not name.startswith("_"))
         if not _same(parts, self._parts):
             self._parts = parts
+            objective, state = model._objective, networks.state(model)
             options = {"jit_compile": self.jit_compile}
             self._steps = (
-                TrainingSteps(
-                    model._objective, variables, networks.state(model), self.optimizer, **options
-                ),
-                ValidationSteps(model._objective, **options),
+                TrainingSteps(objective, variables, state, self.optimizer, **options),
+                ValidationSteps(objective, state, **options),
             )
         return self._steps
 
