@@ -24,8 +24,8 @@ class Divergence(Module, abc.ABC):
         super().__init__()
         if not isinstance(context, Context | None):
             raise TypeError(
-                f"context is {context!r}; it must be one of gpflow_gvi.contexts. For an array of "
-                "inputs, pass contexts.Inputs(array)."
+                f"context is a {type(context).__name__}; it must be one of gpflow_gvi.contexts. "
+                "For an array of inputs, pass contexts.Inputs(array)."
             )
         self.context = context
 
