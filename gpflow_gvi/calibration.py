@@ -26,7 +26,7 @@ from gpflow.likelihoods import (
 )
 from gpflow.utilities import deepcopy, positive
 
-from . import checks
+from . import checks, inputs
 from .covariances import Tempered
 from .errors import NumericsWarning
 from .gaussian_process import GaussianProcess
@@ -112,6 +112,7 @@ def _marginals(model: GVI, X: Any, Y: Any) -> Marginals:
             NumericsWarning,
             stacklevel=3,  # the caller of temper
         )
+    X = inputs.as_rows(X, model.variational, model.regulariser)
     mean, variance = by_blocks(model.predict_f, X)
     model._require_columns(mean.shape[-1], Y)
     _require_finite("validation_data", mean, variance)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import Parameter, RegressionData
+from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 
 from .errors import NumericsWarning
+
+MANY_COLUMNS = 36
+"""Rows of fewer whole numbers are hardly images."""
 
 
 def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
@@ -61,9 +65,10 @@ def _floats(name: str, value: Any) -> tf.Tensor:
     dtype = tf.as_dtype(array.dtype)
     if dtype != default_float():
         wanted = np.dtype(default_float()).name
+        scaled = " / 255 (of pixels)" if dtype == tf.uint8 else ""
         raise TypeError(
             f"{name} has dtype {dtype.name}, but the model computes in {wanted}. Pass "
-            f"{name}.astype('{wanted}'), or change gpflow.config's default float."
+            f"{name}.astype('{wanted}'){scaled}, or change gpflow.config's default float."
         )
     if len(array.shape) < 2:
         remedy = f"{name}[:, None] makes a column of it"
@@ -81,7 +86,22 @@ def _floats(name: str, value: Any) -> tf.Tensor:
             f"{name} has NaN or infinite values in {len(rows)} of {len(numbers)} rows (the first "
             f"is row {rows[0]}). Drop those rows or fill them in before fitting."
         )
+    scaled_images(name, numbers)
     return tf.convert_to_tensor(array)
+
+
+def scaled_images(name: str, X: AnyNDArray) -> None:
+    """Warn of images whose pixels are whole numbers up to 255, as in files; rows may be images."""
+    if math.prod(X.shape[1:]) < MANY_COLUMNS or not 64 <= np.max(X) <= 255 or np.min(X) < 0:
+        return
+    if np.all(X[:100] == np.round(X[:100])):
+        warnings.warn(
+            f"{name} looks like images that were not scaled: {X.shape[1:]} whole numbers in each "
+            f"row, the largest {np.max(X):g}. Networks and lengthscales start where inputs are "
+            f"about 1 in size: pass {name} / 255.",
+            NumericsWarning,
+            stacklevel=4,
+        )
 
 
 def distinct_points(inducing_variable: InducingVariables) -> None:

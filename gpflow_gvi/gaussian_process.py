@@ -15,7 +15,7 @@ from gpflow.config import default_float
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
 
-from . import checks, conditioning, outputs
+from . import checks, conditioning, inputs, outputs
 
 
 class GaussianProcess(Module):
@@ -23,6 +23,9 @@ class GaussianProcess(Module):
 
     A single-output kernel is shared by as many outputs as the mean function has, and a mean
     function of one column by as many as the kernel has.
+
+    Where its parts say that one input is an image (see `inputs`), X may be images [N, H, W, C] as
+    well as rows [N, H·W·C].
 
     :param mean_function: m, any GPflow mean function.
     :param kernel: k, any GPflow kernel, of one or of several outputs.
@@ -70,7 +73,8 @@ class GaussianProcess(Module):
         at_X = self.at(X)
         if X2 is None:
             return at_X.covariance
-        blocks = outputs.covariance(self.kernel, at_X.X, _as_floats("X2", X2))
+        X2 = inputs.as_rows(_as_floats("X2", X2), self)
+        blocks = outputs.covariance(self.kernel, at_X.X, X2)
         return tf.broadcast_to(blocks, [at_X.num_outputs, *tf.unstack(tf.shape(blocks)[1:])])
 
     def predict(
@@ -78,9 +82,10 @@ class GaussianProcess(Module):
     ) -> MeanAndVariance:
         """Return mean and (co)variance in the shapes of GPflow's `predict_f`.
 
-        Leading dimensions of X are a batch; the covariance within each member is returned.
+        Leading dimensions of X are a batch; the covariance within each member is returned. The
+        axes of an image are no batch (see `inputs`).
         """
-        X = _as_floats("X", X)
+        X = inputs.as_rows(_as_floats("X", X), self)
         if X.shape.rank is None or X.shape.rank <= 2:
             return self._predict(X, full_cov, full_output_cov)
         if full_cov:
@@ -122,6 +127,7 @@ class GaussianProcess(Module):
         :param noise_variance: σ², one for all outputs or [J]; zero for exact values.
         """
         Z, U = checks.data(Z, U, names=("Z", "U"))
+        Z = inputs.as_rows(Z, self)
         checks.positive("noise_variance", noise_variance, or_zero=True)
         J = outputs.num_outputs(self.kernel)
         if J not in (1, U.shape[-1]):
@@ -140,12 +146,12 @@ class GaussianVector:
     """A Gaussian process at N inputs: the random vectors f_j(X), computed when asked for, once.
 
     :param process: the process.
-    :param X: the inputs, [N, D].
+    :param X: the inputs, [N, D], or images that the process takes.
     """
 
     def __init__(self, process: GaussianProcess, X: TensorType) -> None:
         self.process = process
-        self.X = _as_floats("X", X)
+        self.X = inputs.as_rows(_as_floats("X", X), process)
 
     @functools.cached_property
     def num_outputs(self) -> int:
@@ -179,7 +185,15 @@ class GaussianVector:
 
     @functools.cached_property
     def _raw_mean(self) -> tf.Tensor:
-        return self.process.mean_function(self.X)
+        mean = self.process.mean_function(self.X)
+        if mean.shape.rank not in (2, None):
+            raise ValueError(
+                f"X has shape {tuple(self.X.shape)}, and m(X) has {tuple(mean.shape)}; it must be "
+                "[N, J], one row for each row of X. If X are images let a part of the process say "
+                "so (input_shape=(H, W, C) to NNGP, keras.Input to a network), or flatten them: "
+                "X.reshape(len(X), -1)."
+            )
+        return mean
 
 
 def _as_floats(name: str, X: TensorType) -> tf.Tensor:

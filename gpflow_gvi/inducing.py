@@ -17,13 +17,16 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
-from . import checks, outputs
+from . import checks, inputs, outputs
 from .evaluation import logger
 from .kernels.feature_map import FeatureMap
 from .linalg import epsilon
 
 MAXIMAL_BLOCK = 64
 """At most this many points are chosen between two passes over the data; it bounds the memory."""
+
+MOST_IMAGES = 1_000
+"""A network looks at so many rows at a time; its layers hold far more numbers than its input."""
 
 MANY_ROWS = 10_000
 """With more rows than this, k-means looks at samples of them."""
@@ -76,8 +79,7 @@ def greedy_variance(
         raise ValueError(f"tolerance is {tolerance}; it must be at least 0 and less than 1.")
     order = _distinct_rows(data, seed)
     pivots, remaining = _compiled_pivots(
-        kernel,
-        tf.constant(data[order]),
+        *_without_network(kernel, data[order]),
         tf.constant(num_points),
         tf.constant(tolerance, data.dtype),
     )
@@ -183,6 +185,17 @@ def _scipy_centres(X: AnyNDArray, M: int, random: np.random.Generator) -> AnyNDA
     return centres
 
 
+def _without_network(kernel: Kernel, X: AnyNDArray) -> tuple[Kernel, tf.Tensor]:
+    """Return a kernel of the same pivots, and what it takes: the network runs once, in parts."""
+    if isinstance(kernel, SharedIndependent):  # the sum of equal variances is largest where one is
+        return _without_network(kernel.kernel, X)
+    if not isinstance(kernel, FeatureMap):
+        return kernel, inputs.data_rows(tf.constant(X), kernel)
+    starts = range(0, len(X), MOST_IMAGES)
+    features = [kernel.features(inputs.as_rows(X[i : i + MOST_IMAGES], kernel)) for i in starts]
+    return _without_network(kernel.base_kernel, np.concatenate(features))
+
+
 class _Graph(NamedTuple):
     """A compiled selection and the variables that it reads."""
 
@@ -215,10 +228,6 @@ def _pivots(
     kernel: Kernel, X: tf.Tensor, M: tf.Tensor, tolerance: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return at most M pivots of k(X, X), and how much variance they leave in all."""
-    if isinstance(kernel, SharedIndependent):  # the sum of equal variances is largest where one is
-        return _pivots(kernel.kernel, X, M, tolerance)
-    if isinstance(kernel, FeatureMap):  # the network runs once instead of once a block
-        return _pivots(kernel.base_kernel, kernel.features(X), M, tolerance)
     variance = outputs.variance(kernel, X)  # [N, J]
     rounding = 100.0 * epsilon(X.dtype) * variance
     enough = tolerance * tf.reduce_sum(variance)

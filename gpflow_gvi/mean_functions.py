@@ -15,7 +15,7 @@ from gpflow.functions import MeanFunction, Zero
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from . import linalg, projection
+from . import inputs, linalg, projection
 from .evaluation import once, prepare
 from .networks import as_function
 
@@ -35,6 +35,11 @@ class Network(MeanFunction):
     def num_outputs(self) -> int:
         """The number J of outputs, where the network tells it without an input."""
         return self.network.num_outputs
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, where the network tells it."""
+        return self.network.input_shape
 
     @check_shapes(
         "X: [N, D...]",
@@ -110,6 +115,7 @@ class Inducing(MeanFunction):
         """
         X, Y = (tf.convert_to_tensor(part) for part in data)
         inducing_variable = projection.as_inducing_variable(inducing_variable)
+        X = inputs.as_rows(X, kernel, inducing_variable)
         residual = Y if mean_function is None else Y - mean_function(X)  # [N, J]
         inner = projection.optimal_precision(
             kernel, inducing_variable, X, noise_variance
@@ -134,6 +140,7 @@ class Inducing(MeanFunction):
     )
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return m_P(x) + (L⁻¹ K_Zx)ᵀ L⁻¹(μ - m_P(Z)): [N, J]."""
+        X = inputs.as_rows(X, self)
         A = projection.whitened(self.kernel, self.inducing_variable, X)  # [J, M, N]
         shift = tf.matmul(A, self.whitened_mu(), transpose_a=True)[..., 0]  # [J, N]
         return self.mean_function(X) + tf.linalg.matrix_transpose(shift)

@@ -96,6 +96,11 @@ class NetworkFunction(Module):
         return int(shape[-1])
 
     @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one row of X, where the network tells it."""
+        return _row_shape(_static_shape(self.network, "input_shape"))
+
+    @property
     def _title(self) -> str:
         name = getattr(self.network, "name", None) or getattr(self.network, "__name__", "")
         return f"{type(self.network).__name__} {name!r}"
@@ -105,11 +110,16 @@ class NetworkFunction(Module):
 
         Where X is a batch of sets of vectors, return the shape of that batch as well.
         """
-        wanted = _row_shape(_static_shape(self.network, "input_shape"))
+        wanted = self.input_shape
         given = _row_shape(X.shape)
-        if wanted is None or given is None or given == wanted:
+        if wanted is None or given == wanted:
             return X, None
-        if math.prod(given) == math.prod(wanted):
+        if given is None:
+            known = X.shape.rank is not None and X.shape.rank > 2
+            return X if known else tf.reshape(X, [-1, *wanted]), None
+        sizes, wanted_sizes = ([size for size in shape if size > 1] for shape in (given, wanted))
+        permuted = sizes != wanted_sizes and sorted(sizes) == sorted(wanted_sizes)
+        if math.prod(given) == math.prod(wanted) and not permuted:
             return tf.reshape(X, [-1, *wanted]), None
         if given[-1] == math.prod(wanted):
             return tf.reshape(X, [-1, *wanted]), tf.unstack(tf.shape(X)[:-2])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow import covariances as gpflow_covariances
-from gpflow.base import TensorType
+from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import (
     FallbackSeparateIndependentInducingVariables,
@@ -24,7 +24,7 @@ from gpflow.inducing_variables import (
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.utilities import set_trainable
 
-from . import checks, linalg, outputs
+from . import checks, inputs, linalg, outputs
 from .evaluation import once
 
 
@@ -32,10 +32,12 @@ def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
     """Return an inducing variable as it is, and an array as fixed `InducingPoints`.
 
     An array is data and stays where it is; pass `gpflow.inducing_variables.InducingPoints(Z)` for
-    points that move in training, the same object to the mean and to the covariance.
+    points that move in training, the same object to the mean and to the covariance. An array of
+    images becomes rows, which is what GPflow's inducing points are.
     """
     if not isinstance(inducing_variable, InducingVariables):
-        points = InducingPoints(np.asarray(inducing_variable, dtype=default_float()))
+        Z: AnyNDArray = np.asarray(inducing_variable, dtype=default_float())
+        points = InducingPoints(Z.reshape(len(Z), -1) if Z.ndim > 2 else Z)
         set_trainable(points, False)
         inducing_variable = points
     checks.distinct_points(inducing_variable)
@@ -114,7 +116,8 @@ def optimal_precision(
     :param noise_variance: σ², one for all outputs or [J].
     """
     checks.positive("noise_variance", noise_variance)
-    A = whitened(kernel, inducing_variable, tf.convert_to_tensor(X))
+    X = inputs.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
+    A = whitened(kernel, inducing_variable, X)
     precision = 1.0 / tf.convert_to_tensor(noise_variance, dtype=A.dtype)
     inner = tf.matmul(A, A, transpose_b=True) * tf.reshape(precision, [-1, 1, 1])
     return linalg.add_to_diagonal(inner, tf.ones([], dtype=A.dtype))

@@ -19,7 +19,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import multiple_assign, read_values
 
-from . import checks
+from . import checks, inputs
 from .evaluation import logger
 from .evidence import Evidence, InducingEvidence
 from .gaussian_process import GaussianProcess
@@ -94,6 +94,7 @@ def fit_regulariser(
     :param seed: the seed of the choice.
     """
     X, Y = checks.data(*data)
+    X = inputs.data_rows(X, kernel, *([] if mean_function is None else [mean_function]))
     checks.count("num_inducing", num_inducing)
     checks.count("max_rounds", max_rounds)
     evidence = InducingEvidence() if evidence is None else evidence

@@ -9,6 +9,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian, Likelihood
 
+from . import inputs
 from .evaluation import Evaluation
 from .gaussian_process import GaussianProcess
 from .models import GVI
@@ -110,7 +111,7 @@ def tempered_nll(
     a constant factor in v, which tempering would mend, does not matter. Under another likelihood
     it is the density as it is.
     """
-    X, Y = data
+    X, Y = inputs.as_rows(data[0], process), data[1]
     with Evaluation():
         f_mean, f_variance = process.predict(X)
         if not isinstance(likelihood, Gaussian):

@@ -13,7 +13,7 @@ from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from .. import linalg, outputs
+from .. import inputs, linalg, outputs
 
 
 class Covariance(Kernel):
@@ -94,6 +94,7 @@ class SparseCovariance(Covariance):
     )
     def output_variance(self, X: TensorType) -> tf.Tensor:
         """Return b(x, x) - Σ_m A_m(x)² + Σ_m B_m(x)²: [N, J]."""
+        X = inputs.as_rows(X, self)
         base = self._base(lambda kernel: outputs.variance(kernel, X))
         removed, added = self.factors(X)
         variance = base - _squares(removed)
@@ -110,6 +111,7 @@ class SparseCovariance(Covariance):
     )
     def output_covariance(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         """Return b(X, X2) - A(X)ᵀ A(X2) + B(X)ᵀ B(X2): [J, N, N2]."""
+        X, X2 = inputs.as_rows(X, self), None if X2 is None else inputs.as_rows(X2, self)
         removed, added = self.factors(X)
         removed2, added2 = (removed, added) if X2 is None else self.factors(X2)
         base = self._base(lambda kernel: outputs.covariance(kernel, X, X2))

@@ -45,6 +45,11 @@ class FeatureMap(Kernel):
         self.base_kernel = base_kernel
         self.network = as_function(network)
 
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, where the network tells it."""
+        return self.network.input_shape
+
     @check_shapes(
         "X: [N, D...]",
         "return: [..., F]",

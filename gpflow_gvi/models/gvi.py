@@ -13,7 +13,7 @@ from gpflow.models import SVGP, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
-from .. import checks, networks, outputs
+from .. import checks, inputs, networks, outputs
 from ..covariances import CholeskySVGP, SparseCovariance
 from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
@@ -124,11 +124,17 @@ class GVI(Trainable, SVGP):
         """Return the average loss and the divergence at the rows of the data."""
         X, Y = data
         freeze(self.regulariser)
+        X = self._rows(X)
         q, p = self.variational.at(X), self.regulariser.at(X)
         self._require_columns(q.num_outputs, Y)
         losses = self.loss(self.likelihood, q.X, q.mean, q.variance, Y)  # [N]
         divergence = self.divergence.compare(q, p, self.num_data)
         return LossTerms(tf.reduce_mean(losses), divergence)
+
+    def training_loss(self, data: RegressionData) -> tf.Tensor:
+        """Return the training loss of these rows of data: []."""
+        X, Y = data
+        return super().training_loss((self._rows(X), Y))
 
     def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
         terms = self.loss_terms((X, Y))
@@ -220,7 +226,20 @@ class GVI(Trainable, SVGP):
     ) -> MeanAndVariance:
         """Return mean and (co)variance of Q at Xnew, in GPflow's shapes."""
         with Evaluation():
-            return self.variational.predict(Xnew, full_cov, full_output_cov)
+            return self.variational.predict(self._rows(Xnew), full_cov, full_output_cov)
+
+    def predict_y(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Return mean and variance of y at Xnew, in GPflow's shapes."""
+        return super().predict_y(self._rows(Xnew), full_cov, full_output_cov)
+
+    def predict_log_density(
+        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """Return the log density of each observed y: [N]."""
+        X, Y = data
+        return super().predict_log_density((self._rows(X), Y), full_cov, full_output_cov)
 
     def predict_f_samples(
         self,
@@ -233,11 +252,16 @@ class GVI(Trainable, SVGP):
 
         GPflow's own way to joint samples adds a fixed jitter, too little for float32.
         """
+        Xnew = self._rows(Xnew)
         if not full_cov or full_output_cov or tf.rank(Xnew) > 2:
             return super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
         with Evaluation():
             samples = joint_samples(self.variational, Xnew, num_samples or 1)
         return samples[0] if num_samples is None else samples
+
+    def _rows(self, X: InputData) -> InputData:
+        """Return images as rows, if any part of P and Q says that one input is an image."""
+        return inputs.as_rows(X, self.variational, self.mean_function, self.kernel)
 
     # SVGP's names for the parts of Q, where Q has them.
 

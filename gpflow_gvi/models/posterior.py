@@ -10,6 +10,7 @@ from gpflow.posteriors import (
     PrecomputedValue,
 )
 
+from .. import inputs
 from ..evaluation import Evaluation, Key, prepare
 from ..gaussian_process import GaussianProcess
 
@@ -45,6 +46,20 @@ class GVIPosterior(AbstractPosterior):
         return tuple(
             PrecomputedValue(value, (False,) * value.shape.rank)
             for value in evaluation.memo.values()
+        )
+
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Return mean and (co)variance at Xnew from what is kept, in GPflow's shapes."""
+        return super().predict_f(inputs.as_rows(Xnew, self.process), full_cov, full_output_cov)
+
+    def fused_predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Return mean and (co)variance at Xnew, all computed anew."""
+        return super().fused_predict_f(
+            inputs.as_rows(Xnew, self.process), full_cov, full_output_cov
         )
 
     def _conditional_with_precompute(
