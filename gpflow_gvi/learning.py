@@ -144,7 +144,8 @@ def learn(
     :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
         zero at its start. By default `recipe.network`.
     :param model: `PGVI`, `GWI` or `GVI`.
-    :param divergence: D, if it is not to be the model's own.
+    :param divergence: D, if it is not to be the model's own; a context of it is in the units that
+        the model works in (`standardise`).
     :param divergence_weight: λ.
     :param num_inducing: M, the number of inducing points of P and Q; by default at most 200.
     :param select: how they are chosen.
@@ -183,7 +184,9 @@ def learn(
     def start(data: RegressionData) -> GVI:
         points = select(np.asarray(data[0]), M, kernel=regulariser.prior.kernel, seed=seed).points
         P, Q = _start(regulariser, points, data, network)
-        options: dict[str, Any] = {} if divergence is None else {"divergence": divergence}
+        options: dict[str, Any] = {}
+        if divergence is not None:  # each training starts from the same state of its context
+            options["divergence"] = deepcopy(divergence)
         return model(
             P,
             Q,

@@ -313,6 +313,22 @@ def test_checkpoint_copy_and_folder_go_on_where_the_model_is(tmp_path: Path) -> 
         assert [float(again.training_loss((X, Y))) for _ in range(2)] == expected
 
 
+@pytest.mark.slow
+def test_learn_leaves_the_context_as_it_is_given() -> None:
+    """So that the same call learns the same again."""
+    box = UniformBox([-2.0] * D, [2.0] * D)
+    learned = gvi.learn(
+        (X, Y),
+        kernel=gpflow.kernels.SquaredExponential(),
+        divergence=ProjectedKL(context=TrainingInputs() + box),
+        num_inducing=4,
+        validation_fraction=0.0,
+        epochs=1,
+    )
+    assert box.counter.numpy().tolist() == [0, 0]
+    assert counters(learned.model) == [[0, 50]]
+
+
 class Bumps(tf.Module):
     """A network that is linear in its weights, each of which matters close by alone."""
 
