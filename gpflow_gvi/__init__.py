@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import (
         calculus,
+        classification,
         contexts,
         covariances,
         divergences,
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
         recipe,
         sampling,
     )
-    from .calibration import conformal, temper
+    from .calibration import temper
+    from .conformal_prediction import conformal
     from .gaussian_process import GaussianProcess
     from .learning import learn
     from .regulariser import fit_regulariser
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GaussianProcess",
     "calculus",
+    "classification",
     "conformal",
     "contexts",
     "covariances",
@@ -64,7 +67,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "GaussianProcess": "gaussian_process",
-    "conformal": "calibration",
+    "conformal": "conformal_prediction",
     "fit_regulariser": "regulariser",
     "learn": "learning",
     "load": "serialisation",

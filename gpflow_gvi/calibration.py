@@ -1,4 +1,4 @@
-"""Tempering and conformal intervals: a fitted model meets data that it has not seen."""
+"""Tempering: the covariance of a fitted model is scaled to fit data that it has not seen."""
 
 from __future__ import annotations
 
@@ -6,27 +6,19 @@ import functools
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow import Parameter
-from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData, TensorType
+from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.functions import Function
-from gpflow.likelihoods import (
-    Bernoulli,
-    Gaussian,
-    Likelihood,
-    MonteCarloLikelihood,
-    MultiClass,
-    Softmax,
-)
+from gpflow.likelihoods import Gaussian, Likelihood, MonteCarloLikelihood
 from gpflow.utilities import deepcopy, positive
 
-from . import checks, inputs
+from . import checks, inputs, labels
 from .covariances import Tempered
 from .errors import NumericsWarning
 from .gaussian_process import GaussianProcess
@@ -96,9 +88,7 @@ def _require_model(model: Any) -> None:
 
 def _marginals(model: GVI, X: Any, Y: Any) -> Marginals:
     """Return the marginals of Q at the validation data, having looked at both."""
-    if isinstance(model.likelihood, Softmax):  # the only one that asks for integers
-        Y = np.asarray(Y, dtype=default_float())
-    X, Y = checks.data(X, Y)
+    X, Y = labels.data(model.likelihood, X, Y)
     N = len(Y)
     if N < 2:
         raise ValueError(
@@ -114,8 +104,8 @@ def _marginals(model: GVI, X: Any, Y: Any) -> Marginals:
         )
     X = inputs.as_rows(X, model.variational, model.regulariser)
     mean, variance = by_blocks(model.predict_f, X)
-    model._require_columns(mean.shape[-1], Y)
-    _require_finite("validation_data", mean, variance)
+    model.require_columns(mean.shape[-1], Y)
+    require_finite("validation_data", mean, variance)
     return Marginals(X, tf.constant(mean), tf.constant(variance), Y)
 
 
@@ -179,12 +169,6 @@ def _(likelihood: MonteCarloLikelihood, at: Marginals) -> LogDensity:
     return functools.partial(likelihood._predict_log_density, epsilon=epsilon)
 
 
-@_log_density.register
-def _(likelihood: Softmax, at: Marginals) -> LogDensity:
-    log_density = _log_density.dispatch(MonteCarloLikelihood)(likelihood, at)
-    return lambda X, mean, variance, Y: log_density(X, mean, variance, tf.cast(Y, tf.int64))
-
-
 def _tempered_noise(likelihood: Gaussian, factor: Parameter) -> Gaussian:
     """Return the likelihood with α times the noise variance of each output.
 
@@ -221,101 +205,6 @@ class _TemperedNoise(Function):
         return self.factor * self.likelihood.conditional_variance(X, zeros)
 
 
-class PredictsY(Protocol):
-    """Anything with the `predict_y` of GPflow's models."""
-
-    def predict_y(self, Xnew: InputData) -> MeanAndVariance:
-        """Return mean and variance of y at each row: [N, J] each."""
-
-
-@dataclass(frozen=True)
-class Conformal:
-    """A model whose intervals are widened, or narrowed, until they hold what they promise.
-
-    :param model: the model.
-    :param scores: the normalised residuals of the calibration data, [n, J], each column sorted.
-    """
-
-    model: PredictsY
-    scores: AnyNDArray
-
-    def quantile(self, coverage: float) -> AnyNDArray:
-        """Return how many standard deviations each output's interval reaches out: [J].
-
-        It is the ⌈(n+1)·coverage⌉-th smallest score, an order statistic, never interpolated; and
-        infinite if there are not so many.
-        """
-        if not 0.0 < coverage < 1.0:
-            raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
-        n, J = self.scores.shape
-        # In floating point 100 * 0.55 is more than 55, and the rank would be one too high.
-        rank = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
-        return self.scores[rank - 1] if rank <= n else np.full(J, np.inf, self.scores.dtype)
-
-    @check_shapes(
-        "X: [N, D...]",
-        "return[0]: [N, J]",
-        "return[1]: [N, J]",
-    )
-    def predict_interval(self, X: InputData, coverage: float = 0.95) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the lower and upper ends of the interval of each output: [N, J] each.
-
-        :param X: the inputs, [N, D].
-        :param coverage: the probability with which y shall lie in its interval.
-        """
-        reach = self.quantile(coverage)
-        mean, variance = self.model.predict_y(X)
-        # Infinitely many standard deviations are infinite, even if the deviation is zero.
-        half = tf.where(np.isinf(reach), tf.cast(np.inf, mean.dtype), reach * tf.sqrt(variance))
-        return mean - half, mean + half
-
-
-def conformal(model: PredictsY, calibration_data: RegressionData) -> Conformal:
-    """Return the model with prediction intervals of guaranteed coverage.
-
-    Split conformal prediction with normalised residuals ``|y - E y| / sd(y)`` as scores (Vovk,
-    Gammerman and Shafer 2005; Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018, section 5.2).
-    If the calibration data and a new point are exchangeable, its y lies in its interval with at
-    least the probability `coverage`, whatever the model: with n points, none of them tied, at most
-    1/(n+1) more often than that. This holds for each output by itself, and on average over new
-    points and over calibration sets, not for every x.
-
-    :param model: anything with `predict_y`, a model of GPflow's or of this package, of real-valued
-        outputs.
-    :param calibration_data: (X, Y) that the model was neither fitted nor tempered with.
-    """
-    require_real_outputs(model)
-    X, Y = checks.data(*calibration_data)
-    mean, variance = by_blocks(model.predict_y, X)
-    if mean.shape != tuple(Y.shape):
-        raise ValueError(
-            f"Y of calibration_data has shape {tuple(Y.shape)}, but the model predicts "
-            f"{mean.shape}; it must have a column for each output."
-        )
-    _require_finite("calibration_data", mean, variance)
-    if not np.all(variance > 0.0):
-        raise ValueError(
-            f"the model predicts no variance at {np.sum(np.any(variance <= 0.0, axis=1))} of the "
-            f"{len(variance)} rows of calibration_data, and residuals are measured in standard "
-            "deviations. Use a likelihood with noise."
-        )
-    scores = np.abs(Y - mean) / np.sqrt(variance)  # [n, J]
-    return Conformal(model, np.sort(scores, axis=0))
-
-
-def require_real_outputs(model: Any) -> None:
-    """Raise unless the model predicts means and variances of real-valued observations."""
-    if not callable(getattr(model, "predict_y", None)):
-        raise TypeError(f"model is {model!r}; it must have a method predict_y(X).")
-    likelihood = getattr(model, "likelihood", None)
-    if isinstance(likelihood, Bernoulli | MultiClass | Softmax):
-        raise TypeError(
-            f"the model's likelihood is {type(likelihood).__name__}, whose observations are "
-            "classes; intervals and the metrics of intervals are for real-valued Y. "
-            "predict_log_density measures the predictions of classes."
-        )
-
-
 def by_blocks(
     predict: Callable[..., tuple[TensorType, ...]], *rows: TensorType, size: int = 10_000
 ) -> tuple[AnyNDArray, ...]:
@@ -325,7 +214,8 @@ def by_blocks(
     return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
 
 
-def _require_finite(name: str, mean: AnyNDArray, variance: AnyNDArray) -> None:
+def require_finite(name: str, mean: AnyNDArray, variance: AnyNDArray) -> None:
+    """Raise unless all predictions for the data of this name are finite."""
     finite = np.all(np.isfinite(mean) & np.isfinite(variance), axis=-1)
     if not np.all(finite):
         raise ValueError(

@@ -47,16 +47,22 @@ def number_of_data(num_data: Any) -> None:
 
 def data(X: Any, Y: Any, *, names: tuple[str, str] = ("X", "Y")) -> RegressionData:
     """Return X and Y as tensors after looking for what would spoil a fit."""
-    X, Y = _floats(names[0], X), _floats(names[1], Y)
+    X, Y = inputs(names[0], X), inputs(names[1], Y)
+    same_rows(names, X, Y)
+    return X, Y
+
+
+def same_rows(names: tuple[str, str], X: Any, Y: Any) -> None:
+    """Raise unless X and Y have the same number of rows."""
     if X.shape[0] != Y.shape[0]:
         raise ValueError(
             f"{names[0]} has {X.shape[0]} rows and {names[1]} has {Y.shape[0]}; they must be the "
             "same in number."
         )
-    return X, Y
 
 
-def _floats(name: str, value: Any) -> tf.Tensor:
+def inputs(name: str, value: Any) -> tf.Tensor:
+    """Return rows of numbers as a tensor after looking for what would spoil a fit."""
     if tf.is_symbolic_tensor(value):
         return value
     if isinstance(value, tf.Variable | Parameter):

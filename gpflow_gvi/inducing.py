@@ -146,7 +146,7 @@ def uniform(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int 
 
 def _arguments(X: Any, num_points: int) -> tuple[AnyNDArray, int]:
     checks.count("num_points", num_points)
-    return np.asarray(checks._floats("X", X)), int(num_points)
+    return np.asarray(checks.inputs("X", X)), int(num_points)
 
 
 def _distinct_rows(X: AnyNDArray, seed: int) -> AnyNDArray:

@@ -20,11 +20,14 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 from gpflow.utilities import deepcopy
 from scipy import stats
 
-from . import checks, recipe, serialisation
-from .calibration import FEW_POINTS, Conformal, conformal, temper, tempered_by
+from . import checks, labels, recipe, serialisation
+from .calibration import FEW_POINTS, temper, tempered_by
+from .classification import class_probabilities
+from .conformal_prediction import Conformal, ConformalSets, conformal, require_real_outputs
 from .divergences import Divergence
 from .errors import NumericsWarning
 from .evidence import DataEvidence
@@ -54,8 +57,14 @@ class Learned:
     """Standard units of Y."""
     history: dict[str, list[float]]
     """Of each epoch of training Q: the loss, its terms, and the held-out density."""
-    calibration: Conformal | None = None
-    """Intervals with a guarantee, if data were set aside for them; in standard units."""
+    calibration: Conformal | ConformalSets | None = None
+    """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
+    units."""
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """p(y | f), in standard units."""
+        return self.model.likelihood
 
     def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
         """Return mean and variance of f at X, [N, J] each (covariance [J, N, N])."""
@@ -78,6 +87,22 @@ class Learned:
         samples = self.model.predict_f_samples(self.inputs.standard(X), num_samples)
         return self.outputs.original(samples)
 
+    def predict_proba(self, X: TensorType) -> Array:
+        """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
+        return class_probabilities(self.model, self.inputs.standard(X))
+
+    def predict_set(self, X: TensorType, coverage: float = 0.95) -> Array:
+        """Return which classes are in a set that holds the label with the given probability.
+
+        [N, J], booleans. They need `calibration_fraction`.
+        """
+        if not isinstance(self.calibration, ConformalSets):
+            raise ValueError(
+                "predict_set: there are no sets of classes. Learn from labels, with a likelihood "
+                "of classes and a calibration_fraction such as 0.2."
+            )
+        return self.calibration.predict_set(self.inputs.standard(X), coverage)
+
     def predict_interval(
         self, X: TensorType, coverage: float = 0.95
     ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -86,7 +111,8 @@ class Learned:
         With calibration data it has split conformal prediction's guarantee; without, it is the
         central interval of the predictive density.
         """
-        if self.calibration is not None:
+        require_real_outputs(self.model)
+        if isinstance(self.calibration, Conformal):
             ends = self.calibration.predict_interval(self.inputs.standard(X), coverage)
             lower, upper = (self.outputs.original(end) for end in ends)
             return lower, upper
@@ -116,6 +142,7 @@ def learn(
     *,
     kernel: Kernel | Sequence[Kernel] | None = None,
     network: Any = None,
+    likelihood: Likelihood | None = None,
     model: type[GVI] = PGVI,
     divergence: Divergence | None = None,
     divergence_weight: float = 0.1,
@@ -138,11 +165,13 @@ def learn(
     the caller, then join the others: P is conditioned on all rows, Q is trained on them for as long
     as was found best, and tempered by the factor that was found.
 
-    :param data: (X, Y), [N, D] and [N, J] or [N], in any units.
+    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
         that predicts held-out data best is taken. By default `recipe.kernels`.
     :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
         zero at its start. By default `recipe.network`.
+    :param likelihood: the noise to start from; or a `MultiClass`, `Softmax` or `Bernoulli`, which
+        says that Y are labels 0, 1, ....
     :param model: `PGVI`, `GWI` or `GVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
@@ -153,14 +182,18 @@ def learn(
     :param validation_fraction: how large a part.
     :param calibration_fraction: the part to set aside for conformal intervals, if any.
     :param standardise: whether to work in standard units, for which the defaults are made.
-    :param epochs: at most so many looks at the held-out data, each after `recipe.NUM_STEPS` steps.
+    :param epochs: at most so many looks at the held-out data, each after
+        `stopping.STEPS_PER_EPOCH` steps.
     :param batch_size: rows of a batch.
     :param learning_rate: Adam's at the start; it falls along a cosine.
     :param seed: of the split, the selection, the network and the order of batches.
     """
-    X, Y = _arrays("X", "Y", data)
-    _require_variation(Y)
-    inputs, outputs = (Scaling.of(part) if standardise else Scaling.none(part) for part in (X, Y))
+    of_classes = labels.num_classes(likelihood) is not None
+    X, Y = _arrays("X", "Y", data, likelihood)
+    if not of_classes:
+        _require_variation(Y)
+    inputs = Scaling.of(X) if standardise else Scaling.none(X)
+    outputs = Scaling.of(Y) if standardise and not of_classes else Scaling.none(Y)
 
     def standard(rows: Array) -> RegressionData:
         return inputs.standard(X[rows]), outputs.standard(Y[rows])
@@ -172,14 +205,17 @@ def learn(
         held_out = standard(unseen) if len(unseen) else None
     else:
         X_held_out, Y_held_out = _arrays(
-            "validation_data[0]", "validation_data[1]", validation_data
+            "validation_data[0]", "validation_data[1]", validation_data, likelihood
         )
         seen, held_out = rows, (inputs.standard(X_held_out), outputs.standard(Y_held_out))
 
     M = recipe.NUM_INDUCING if num_inducing is None else num_inducing
     checks.count("num_inducing", M)
-    regulariser = _best_regulariser(standard(seen), held_out, kernel, M, select=select, seed=seed)
-    network = recipe.network(X.shape[-1], Y.shape[-1], seed=seed) if network is None else network
+    regulariser = _best_regulariser(
+        standard(seen), held_out, kernel, M, likelihood=likelihood, select=select, seed=seed
+    )
+    J = regulariser.posterior.mean(inputs.standard(X[:1])).shape[-1]
+    network = recipe.network(X.shape[-1], J, seed=seed) if network is None else network
 
     def start(data: RegressionData) -> GVI:
         points = select(np.asarray(data[0]), M, kernel=regulariser.prior.kernel, seed=seed).points
@@ -209,13 +245,14 @@ def learn(
     return Learned(fitted, regulariser, inputs, outputs, found.history, calibration)
 
 
-def _arrays(X_name: str, Y_name: str, data: RegressionData) -> tuple[Array, Array]:
+def _arrays(
+    X_name: str, Y_name: str, data: RegressionData, likelihood: Likelihood | None
+) -> tuple[Array, Array]:
     """Return inputs and outputs as arrays of the default float; a vector Y is one column."""
-    X, Y = data
-    X = np.asarray(X, dtype=default_float())
-    Y = np.asarray(Y, dtype=default_float())
-    tensors = checks.data(X, _column(Y), names=(X_name, Y_name))
-    return np.asarray(tensors[0]), np.asarray(tensors[1])
+    X: Array = np.asarray(data[0], dtype=default_float())
+    Y: Array = np.asarray(data[1], dtype=default_float())
+    tensors = labels.data(likelihood, X, _column(Y), names=(X_name, Y_name))
+    return np.asarray(tensors[0]), np.asarray(tensors[1], dtype=default_float())
 
 
 def _require_variation(Y: Array) -> None:
@@ -254,6 +291,7 @@ def _best_regulariser(
     kernel: Kernel | Sequence[Kernel] | None,
     num_inducing: int,
     *,
+    likelihood: Likelihood | None,
     select: Select,
     seed: int,
 ) -> Regulariser:
@@ -264,13 +302,14 @@ def _best_regulariser(
     """
     X, Y = (np.asarray(part)[: recipe.MOST_ROWS] for part in data)  # the rows are shuffled
     if kernel is None:
-        kernel = recipe.kernels(X, Y)
+        kernel = recipe.kernels(X, np.asarray(labels.responses(likelihood, Y)))
     minimise = functools.partial(lbfgs, max_iterations=recipe.NUM_ITERATIONS)
     found = [
         fit_regulariser(
             (X, Y),
             start,
             num_inducing,
+            likelihood=likelihood,
             evidence=DataEvidence(),
             select=select,
             minimise=minimise,
@@ -293,11 +332,15 @@ def _start(
     regulariser: Regulariser, points: Array, data: RegressionData, network: Any
 ) -> tuple[GaussianProcess, GaussianProcess]:
     """Return P, conditioned on the data, and a Q that is P but for a network in its mean."""
-    prior, noise = regulariser.prior, regulariser.likelihood.variance
+    prior, noise = regulariser.prior, regulariser.noise.variance
+    data = data[0], labels.responses(regulariser.likelihood, data[1])
     correction = Network(copy.deepcopy(network))
     columns, J = correction(data[0][:1]).shape[-1], data[1].shape[-1]
     if columns != J:
-        raise ValueError(f"network returns {columns} columns, but Y has {J}; give it {J} outputs.")
+        raise ValueError(
+            f"network returns {columns} columns, but there are {J} latent functions; give it {J} "
+            "outputs."
+        )
     P = DataEvidence().posterior(prior, noise, (points, None), data)
     Q = deepcopy(P)
     return P, GaussianProcess(Q.mean_function + correction, Q.kernel)

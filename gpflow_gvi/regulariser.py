@@ -16,10 +16,10 @@ from gpflow.base import Module, RegressionData
 from gpflow.config import default_float
 from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import multiple_assign, read_values
 
-from . import checks, inputs
+from . import checks, inputs, labels
 from .evaluation import logger
 from .evidence import Evidence, InducingEvidence
 from .gaussian_process import GaussianProcess
@@ -45,12 +45,14 @@ class Regulariser(NamedTuple):
     """GP(m_P, k) with the fitted hyper-parameters."""
     posterior: GaussianProcess
     """The prior conditioned on the observations."""
-    likelihood: Gaussian
-    """The noise, fitted with the rest."""
+    likelihood: Likelihood
+    """That of a model: the noise, fitted with the rest; for labels, the one that was given."""
+    noise: Gaussian
+    """The noise of the observations or responses that P is conditioned on."""
     inducing_points: np.ndarray[Any, Any]
     """Z: [M, D...]."""
     inducing_outputs: np.ndarray[Any, Any] | None
-    """U, the observations at Z: [M, J]; None where Z are not rows of the data."""
+    """U, the observations or responses at Z: [M, J]; None where Z are not rows of the data."""
     history: tuple[Round, ...]
     """The rounds, in their order."""
     converged: bool
@@ -69,7 +71,7 @@ def fit_regulariser(
     num_inducing: int,
     *,
     mean_function: MeanFunction | None = None,
-    likelihood: Gaussian | None = None,
+    likelihood: Likelihood | None = None,
     evidence: Evidence | None = None,
     select: Select = greedy_variance,
     minimise: Minimise = lbfgs,
@@ -81,11 +83,16 @@ def fit_regulariser(
     Each fit starts from the hyper-parameters that were given, and is one to the observations at the
     points that were just chosen. The arguments are left as they are; P has copies of them.
 
-    :param data: (X, Y), with one column of Y for each output.
+    Labels of classes are fitted by regression on responses, which P is conditioned on as well: by
+    their one-hot code, or by -1 and 1 under `Bernoulli`. A class without examples has the response
+    zero everywhere.
+
+    :param data: (X, Y), with one column of Y for each output, or with labels.
     :param kernel: k, with the hyper-parameters to start from.
     :param num_inducing: M, the number of inducing points; all data if there are fewer.
     :param mean_function: m_P; zero if not given.
-    :param likelihood: the noise to start from; a tenth of the variance of Y if not given.
+    :param likelihood: the noise to start from, a tenth of the variance of Y if not given; or a
+        `MultiClass`, `Softmax` or `Bernoulli`, which says that Y are labels.
     :param evidence: what is maximised; `InducingEvidence()` if not given. `DataEvidence()` fits to
         all of the data.
     :param select: how inducing points are chosen.
@@ -93,7 +100,16 @@ def fit_regulariser(
     :param max_rounds: at most so many rounds.
     :param seed: the seed of the choice.
     """
-    X, Y = checks.data(*data)
+    of_classes = labels.num_classes(likelihood) is not None
+    if not (likelihood is None or of_classes or isinstance(likelihood, Gaussian)):
+        raise TypeError(
+            f"likelihood is {likelihood!r}; it must be a Gaussian, the noise of real-valued Y, or "
+            "a MultiClass, Softmax or Bernoulli of labels."
+        )
+    X, Y = labels.data(likelihood, *data)
+    if of_classes:
+        _require_two_classes(Y)
+    Y = labels.responses(likelihood, Y)
     X = inputs.data_rows(X, kernel, *([] if mean_function is None else [mean_function]))
     checks.count("num_inducing", num_inducing)
     checks.count("max_rounds", max_rounds)
@@ -101,7 +117,7 @@ def fit_regulariser(
     parts = _Parts(
         copy.deepcopy(kernel),
         Zero(Y.shape[-1]) if mean_function is None else copy.deepcopy(mean_function),
-        _noise_of(Y) if likelihood is None else copy.deepcopy(likelihood),
+        copy.deepcopy(likelihood) if isinstance(likelihood, Gaussian) else _noise_of(Y),
     )
     prior = GaussianProcess(parts.mean_function, parts.kernel)
 
@@ -137,10 +153,10 @@ def fit_regulariser(
         seen.append(chosen)
     if seen and not converged:
         logger.info("The choice of inducing points did not settle in %d rounds.", len(history))
-    noise = parts.likelihood.variance
     return Regulariser(
         prior,
-        evidence.posterior(prior, noise, (Z, U), (X, Y)),
+        evidence.posterior(prior, parts.likelihood.variance, (Z, U), (X, Y)),
+        copy.deepcopy(likelihood) if likelihood and of_classes else parts.likelihood,
         parts.likelihood,
         np.asarray(Z),
         None if history[-1].indices is None else np.asarray(U),
@@ -166,6 +182,15 @@ class _Parts(Module):
     def values(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of the values of all hyper-parameters, by their paths."""
         return {path: np.array(value) for path, value in read_values(self).items()}
+
+
+def _require_two_classes(Y: tf.Tensor) -> None:
+    present = np.unique(np.asarray(Y))
+    if len(present) < 2:
+        raise ValueError(
+            f"Y has examples of class {present[0]:.0f} alone: there is nothing to tell apart. Give "
+            "examples of at least two classes."
+        )
 
 
 def _noise_of(Y: tf.Tensor) -> Gaussian:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian, Likelihood
 
-from . import inputs
+from . import inputs, labels
 from .evaluation import Evaluation
 from .gaussian_process import GaussianProcess
 from .models import GVI
@@ -115,6 +115,7 @@ def tempered_nll(
     with Evaluation():
         f_mean, f_variance = process.predict(X)
         if not isinstance(likelihood, Gaussian):
+            Y = labels.observed(likelihood, Y)
             return -tf.reduce_mean(likelihood.predict_log_density(X, f_mean, f_variance, Y))
         variance = f_variance + likelihood.conditional_variance(X, f_mean)
     factor = tf.reduce_mean(tf.square(Y - f_mean) / variance, axis=0)  # [J]

@@ -13,7 +13,7 @@ from gpflow.models import SVGP, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
-from .. import checks, inputs, networks, outputs
+from .. import checks, inputs, labels, networks, outputs
 from ..covariances import CholeskySVGP, SparseCovariance
 from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
@@ -126,7 +126,8 @@ class GVI(Trainable, SVGP):
         freeze(self.regulariser)
         X = self._rows(X)
         q, p = self.variational.at(X), self.regulariser.at(X)
-        self._require_columns(q.num_outputs, Y)
+        Y = labels.observed(self.likelihood, Y)
+        self.require_columns(q.num_outputs, Y)
         losses = self.loss(self.likelihood, q.X, q.mean, q.variance, Y)  # [N]
         divergence = self.divergence.compare(q, p, self.num_data)
         return LossTerms(tf.reduce_mean(losses), divergence)
@@ -134,7 +135,7 @@ class GVI(Trainable, SVGP):
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Return the training loss of these rows of data: []."""
         X, Y = data
-        return super().training_loss((self._rows(X), Y))
+        return super().training_loss((self._rows(X), labels.observed(self.likelihood, Y)))
 
     def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
         terms = self.loss_terms((X, Y))
@@ -179,7 +180,8 @@ class GVI(Trainable, SVGP):
         if isinstance(data, OwnedIterator):
             run = tf.function(step.run, input_signature=data.element_spec) if compile else step.run
             return lambda: step.conclude(*run(*next(data)))
-        X, Y = checks.data(*data)
+        X, Y = labels.data(self.likelihood, *data)
+        labels.warn_of_missing(self.likelihood, Y)
         run = tf.function(step.run) if compile else step.run
         return lambda: step.conclude(*run(X, Y))
 
@@ -239,7 +241,8 @@ class GVI(Trainable, SVGP):
     ) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
         X, Y = data
-        return super().predict_log_density((self._rows(X), Y), full_cov, full_output_cov)
+        observed = (self._rows(X), labels.observed(self.likelihood, Y))
+        return super().predict_log_density(observed, full_cov, full_output_cov)
 
     def predict_f_samples(
         self,
@@ -312,7 +315,8 @@ class GVI(Trainable, SVGP):
             )
         return covariance
 
-    def _require_columns(self, num_outputs: int, Y: Any) -> None:
+    def require_columns(self, num_outputs: int, Y: Any) -> None:
+        """Raise unless observations have the columns that the likelihood and Q ask for."""
         _require_latent_dim(self.likelihood, num_outputs)
         columns = Y.shape[-1]
         scalar = isinstance(self.likelihood, ScalarLikelihood)

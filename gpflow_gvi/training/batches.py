@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
+from gpflow.likelihoods import Likelihood
 
-from .. import checks
+from .. import checks, labels
 
 
 class Rows(NamedTuple):
@@ -172,14 +173,18 @@ def as_batches(
     batch_size: int | None,
     seed: int | None,
     steps_per_epoch: int | None = None,
+    likelihood: Likelihood | None = None,
 ) -> Batches:
-    """Return arrays or a Dataset as batches, after a look at what would spoil a fit."""
+    """Return arrays or a Dataset as batches, after a look at what would spoil a fit.
+
+    The likelihood says whether Y are labels, for which other rules hold than for numbers.
+    """
     if batch_size is not None:
         checks.count("batch_size", batch_size)
     if steps_per_epoch is not None:
         checks.count("steps_per_epoch", steps_per_epoch)
     if isinstance(data, tf.data.Dataset):
-        _require_pairs(name, data)
+        _require_pairs(name, data, labels.num_classes(likelihood) is not None)
         cardinality = int(data.cardinality())
         if cardinality == 0:
             raise ValueError(f"{name} is a Dataset without any batches.")
@@ -194,7 +199,7 @@ def as_batches(
             "tf.data.Dataset of batches (X, Y)."
         )
     return ArrayBatches(
-        checks.data(*data, names=(f"{name}'s X", f"{name}'s Y")),
+        labels.data(likelihood, *data, names=(f"{name}'s X", f"{name}'s Y")),
         batch_size=batch_size,
         seed=seed,
         steps_per_epoch=steps_per_epoch,
@@ -206,14 +211,14 @@ def _brief(data: Any) -> str:
     return f"a {type(data).__name__}{length}"
 
 
-def _require_pairs(name: str, dataset: tf.data.Dataset) -> None:
+def _require_pairs(name: str, dataset: tf.data.Dataset, of_labels: bool) -> None:
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 2:
         raise ValueError(
             f"{name} is a Dataset with the elements {spec}; each must be a batch (X, Y)."
         )
     wanted = np.dtype(default_float()).name
-    for part, what in zip(spec, "XY", strict=True):
+    for part, what in zip(spec, "X" if of_labels else "XY", strict=False):
         if part.dtype != default_float():
             raise TypeError(
                 f"{what} of {name} has dtype {part.dtype.name}, but the model computes in "

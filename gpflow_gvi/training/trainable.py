@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Module
 
-from .. import checks, networks
+from .. import checks, labels, networks
 from ..errors import NumericsWarning
 from .backup import assign_values, below, numbered, read_arrays, write_arrays
-from .batches import Batches, as_batches
+from .batches import ArrayBatches, Batches, as_batches
 from .callbacks import KerasView, backups, callback_list, checked
 from .epochs import Epochs, Work
 from .guard import LossTerms
@@ -32,6 +32,7 @@ class Trainable(Module, abc.ABC):
     """
 
     num_data: Any
+    likelihood: Any = None
     _compiled: Compiled | None = None
 
     @abc.abstractmethod
@@ -109,12 +110,19 @@ class Trainable(Module, abc.ABC):
             batch_size=batch_size,
             seed=_whole(seed) if shuffle else None,
             steps_per_epoch=steps_per_epoch,
+            likelihood=self.likelihood,
         )
         _warn_of_other_number(self.num_data, training)
+        if isinstance(training, ArrayBatches):
+            labels.warn_of_missing(self.likelihood, training.data[1])
         validation = None
         if validation_data is not None:
             batches = as_batches(
-                "validation_data", validation_data, batch_size=batch_size, seed=None
+                "validation_data",
+                validation_data,
+                batch_size=batch_size,
+                seed=None,
+                likelihood=self.likelihood,
             )
             validation = Work("test", of_validation, batches)
         view = KerasView(self, compiled.optimizer)

@@ -17,7 +17,7 @@ import tensorflow_probability as tfp
 import tf_keras
 
 import gpflow_gvi as gvi
-from gpflow_gvi.calibration import Conformal
+from gpflow_gvi.conformal_prediction import Conformal
 from gpflow_gvi.kernels import NNGP, FeatureMap, nngp
 from gpflow_gvi.learning import Learned
 from gpflow_gvi.regulariser import Regulariser, Round

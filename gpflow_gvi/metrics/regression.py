@@ -1,23 +1,25 @@
-"""Metrics: how good predictions are, each as one number of which it is known what is better.
+"""Metrics of real-valued predictions, and the evaluation of a model by them.
 
-Functions of arrays `[N, J]`, computed in float64 and averaged over points and outputs; only `nll`
-is the sum over the outputs, as GPflow's `predict_log_density` is. `METRICS` lists them with their
-orientation, and `evaluate` computes all of them for a model.
+They are functions of arrays `[N, J]`, computed in float64 and averaged over points and outputs;
+only `nll` is the sum over the outputs, as GPflow's `predict_log_density` is. `METRICS` lists them
+with their orientation, and `evaluate` computes all of them for a model.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from scipy import stats
 
-from . import checks
-from .calibration import by_blocks, require_real_outputs
+from .. import checks, labels
+from ..calibration import by_blocks
+from ..conformal_prediction import require_real_outputs
+from .base import Metric
+from .classes import evaluate_classes
 
 LEVELS = tuple(i / 20 for i in range(1, 20))
 """The nominal coverages at which `calibration_error` looks: 0.05, 0.10, ..., 0.95."""
@@ -113,16 +115,6 @@ class Predictions(NamedTuple):
     """Upper ends of the prediction intervals, [N, J]."""
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A figure of merit, and which way it points."""
-
-    name: str
-    function: Callable[[Predictions], float]
-    orientation: Literal["lower", "higher", "target"]
-    """Whether lower or higher values are better, or those near to a nominal value."""
-
-
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -159,10 +151,11 @@ def evaluate(
 ) -> dict[str, float]:
     """Return all `METRICS` of a model's predictions of the data, by name.
 
+    If its likelihood is one of classes they are the `CLASS_METRICS`; what follows is for others.
     `nll` is that of the model's likelihood, whatever it is. The others see the mean and variance of
     `predict_y`; where they need a distribution they take the Gaussian with these moments.
 
-    :param model: a model of GPflow's or of this package, of real-valued outputs.
+    :param model: a model of GPflow's or of this package.
     :param data: held-out (X, Y).
     :param coverage_level: the nominal coverage of the central intervals.
     :param Y_scale: where Y was divided by a scale before the fit, that scale, a number or [J]; the
@@ -171,6 +164,8 @@ def evaluate(
     if not 0.0 < coverage_level < 1.0:
         raise ValueError(f"coverage_level is {coverage_level}; it must lie between 0 and 1.")
     checks.positive("Y_scale", Y_scale)
+    if labels.num_classes(getattr(model, "likelihood", None)) is not None:
+        return evaluate_classes(model, data)
     require_real_outputs(model)
     X, Y = checks.data(*data)
     mean, variance = by_blocks(model.predict_y, X)

@@ -302,11 +302,6 @@ def test_evaluate_in_single_precision(rng: np.random.Generator) -> None:
         (ValueError, {"Y": np.ones((5, 1))}, r"Y has shape \(5, 1\), mean has shape \(5, 2\)"),
         (ValueError, {"Y": np.full((5, J), np.nan)}, "Y has NaN"),
         (TypeError, {"model": gvi}, r"model is <module.*it must have a method predict_y"),
-        (
-            TypeError,
-            {"likelihood": gpflow.likelihoods.Bernoulli()},
-            "likelihood is Bernoulli, whose observations are classes.*predict_log_density",
-        ),
     ],
 )
 def test_evaluate_says_what_is_wrong(

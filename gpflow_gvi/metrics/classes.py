@@ -1,0 +1,172 @@
+"""Metrics of predicted classes: functions of labels [N] or [N, 1] and probabilities [N, J]."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from gpflow.base import AnyNDArray, RegressionData, TensorType
+from scipy.stats import rankdata
+
+from .. import checks, labels
+from ..classification import class_probabilities
+from .base import Metric
+
+
+def accuracy(Y: TensorType, probabilities: TensorType) -> float:
+    """Return the fraction of labels to which the largest probability was given."""
+    return float(np.mean(_right(*_arrays(Y, probabilities))))
+
+
+def cross_entropy(Y: TensorType, probabilities: TensorType) -> float:
+    """Return the mean of -log p(y), the negative log likelihood of the labels."""
+    Y, p = _arrays(Y, probabilities)
+    with np.errstate(divide="ignore"):
+        return float(-np.mean(np.log(p[np.arange(len(Y)), Y])))
+
+
+def brier(Y: TensorType, probabilities: TensorType) -> float:
+    """Return the mean of Σ_j (p_j - 1{y = j})² (Brier 1950), between 0 and 2."""
+    Y, p = _arrays(Y, probabilities)
+    return float(np.mean(np.sum(np.square(p - np.eye(p.shape[1])[Y]), axis=1)))
+
+
+class Reliability(NamedTuple):
+    """A reliability diagram: in each bin that is not empty, how sure and how often right."""
+
+    confidence: AnyNDArray
+    """The mean of the largest probability, [B]."""
+
+    accuracy: AnyNDArray
+    """The fraction of right predictions, [B]."""
+
+    count: AnyNDArray
+    """The number of predictions, [B]."""
+
+    def plot(self, axes: Any) -> None:
+        """Draw the diagram on axes of Matplotlib, beside the diagonal of perfect calibration."""
+        axes.plot([0.0, 1.0], [0.0, 1.0], color="grey", linestyle=":")
+        axes.plot(self.confidence, self.accuracy, marker="o")
+        axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0.0, 1.0), ylim=(0.0, 1.0))
+
+
+def reliability(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> Reliability:
+    """Return how often predictions are right, by how sure they are, in bins of equal width."""
+    checks.count("bins", bins)
+    Y, p = _arrays(Y, probabilities)
+    confidence = p.max(axis=1)
+    bin_of = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    count = np.bincount(bin_of, minlength=bins)
+    full = count > 0
+
+    def mean(values: AnyNDArray) -> AnyNDArray:
+        return np.bincount(bin_of, values, bins)[full] / count[full]
+
+    return Reliability(mean(confidence), mean(_right(Y, p)), count[full])
+
+
+def ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> float:
+    """Return the expected calibration error, the mean of |confidence - accuracy| over the bins.
+
+    Each bin counts by its predictions (Guo, Pleiss, Sun and Weinberger 2017, eq. 3).
+    """
+    of_bins = reliability(Y, probabilities, bins=bins)
+    return float(np.average(np.abs(of_bins.confidence - of_bins.accuracy), weights=of_bins.count))
+
+
+class Selective(NamedTuple):
+    """Selective prediction: the least certain are left out, one after the other."""
+
+    coverage: AnyNDArray
+    """The fraction of rows that is kept, ascending, [N]."""
+
+    accuracy: AnyNDArray
+    """The accuracy on those, [N]."""
+
+    @property
+    def area(self) -> float:
+        """The mean accuracy over all coverages; higher is better."""
+        return float(np.mean(self.accuracy))
+
+
+def selective(
+    Y: TensorType, probabilities: TensorType, uncertainty: TensorType | None = None
+) -> Selective:
+    """Return the accuracy on the most certain rows, for each number of them.
+
+    :param Y: the labels.
+    :param probabilities: their predicted probabilities.
+    :param uncertainty: by which rows are left out, [N]; 1 minus the largest probability by default.
+    """
+    Y, p = _arrays(Y, probabilities)
+    by = 1.0 - p.max(axis=1) if uncertainty is None else np.asarray(uncertainty, dtype=float)
+    if by.shape != Y.shape or np.any(np.isnan(by)):
+        raise ValueError(f"uncertainty has shape {by.shape} or NaN; it must be {len(Y)} numbers.")
+    kept = np.arange(1, len(Y) + 1)
+    order = np.argsort(by, kind="stable")
+    return Selective(kept / len(Y), np.cumsum(_right(Y, p)[order]) / kept)
+
+
+def auroc(negative: TensorType, positive: TensorType) -> float:
+    """Return the probability that a score of the second kind exceeds one of the first.
+
+    The area under the receiver operating characteristic; ties count half. With uncertainties at
+    known inputs and at inputs of another kind it says how well the latter are told: 1 is best.
+
+    :param negative: scores of the first kind, [N].
+    :param positive: scores of the second kind, [N2].
+    """
+    low, high = (np.asarray(scores, dtype=float).ravel() for scores in (negative, positive))
+    for name, scores in (("negative", low), ("positive", high)):
+        if not len(scores) or np.any(np.isnan(scores)):
+            raise ValueError(f"{name} is empty or has NaN; an order needs numbers.")
+    ranks = rankdata(np.concatenate([low, high]))[len(low) :]
+    above = np.sum(ranks) - 0.5 * len(high) * (len(high) + 1)
+    return float(above / (len(low) * len(high)))
+
+
+class ClassPredictions(NamedTuple):
+    """Labels and their predicted probabilities: what a metric of classes sees."""
+
+    Y: AnyNDArray
+    """Labels, [N]."""
+
+    probabilities: AnyNDArray
+    """Probabilities of the classes, [N, J]."""
+
+
+CLASS_METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("nll", lambda at: cross_entropy(*at), "lower"),
+        Metric("accuracy", lambda at: accuracy(*at), "higher"),
+        Metric("brier", lambda at: brier(*at), "lower"),
+        Metric("ece", lambda at: ece(*at), "lower"),
+    )
+}
+"""All metrics of `evaluate` for a classifier, by name."""
+
+
+def evaluate_classes(model: Any, data: RegressionData) -> dict[str, float]:
+    """Return all `CLASS_METRICS` of a classifier's predictions of the data, by name."""
+    X, Y = data
+    Y = labels.one_hot(Y, labels.num_classes(model.likelihood) or 0).argmax(axis=1)
+    at = ClassPredictions(Y, class_probabilities(model, X))
+    return {name: metric.function(at) for name, metric in CLASS_METRICS.items()}
+
+
+def _right(Y: AnyNDArray, p: AnyNDArray) -> AnyNDArray:
+    return np.asarray(p.argmax(axis=1) == Y, dtype=float)
+
+
+def _arrays(Y: TensorType, probabilities: TensorType) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return labels [N] and probabilities [N, J], which must belong together."""
+    p = np.asarray(probabilities, dtype=np.float64)
+    if p.ndim != 2 or p.shape[1] < 2 or len(p) == 0:
+        raise ValueError(f"probabilities has shape {p.shape}; it must be [N, J] with J ≥ 2.")
+    if not np.all((p >= 0.0) & (np.abs(p.sum(axis=1, keepdims=True) - 1.0) < 1e-3)):
+        raise ValueError("probabilities has rows that are negative or do not sum to one.")
+    Y = labels.one_hot(Y, p.shape[1]).argmax(axis=1)
+    if len(Y) != len(p):
+        raise ValueError(f"Y has {len(Y)} rows and probabilities has {len(p)}.")
+    return Y, p

@@ -1,0 +1,216 @@
+"""Classifiers from the user's view: likelihoods, losses, kernels, both modes of P, and `learn`."""
+
+from __future__ import annotations
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import (
+    InducingPoints,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import SeparateIndependent, SharedIndependent, SquaredExponential
+
+import gpflow_gvi as gvi
+from gpflow_gvi.errors import NumericsWarning
+
+J, N, M = 3, 90, 10
+_RNG = np.random.default_rng(11)
+CENTRES = np.array([[0.0, 2.0], [-2.0, -1.0], [2.0, -1.0]])
+Y = np.arange(N) % J
+X = CENTRES[Y] + 0.6 * _RNG.normal(size=(N, 2))
+
+LIKELIHOODS = {
+    "MultiClass": lambda: gpflow.likelihoods.MultiClass(J),
+    "Softmax": lambda: gpflow.likelihoods.Softmax(J),
+}
+
+
+def network(outputs: int = J) -> keras.Model:
+    keras.utils.set_random_seed(1)
+    layers = [keras.Input((2,)), keras.layers.Dense(10, "tanh"), keras.layers.Dense(outputs)]
+    return keras.Sequential(layers)
+
+
+def regulariser(likelihood, num_inducing=M, **options):
+    return gvi.fit_regulariser(
+        (X, Y),
+        SquaredExponential(),
+        num_inducing,
+        likelihood=likelihood,
+        max_rounds=1,
+        minimise=lambda *_: None,  # the kernel as it is
+        **options,
+    )
+
+
+def classifier(P, likelihood, Z, *, kernel=None, inducing_variable=None, **options):
+    covariance = gvi.covariances.CholeskySVGP(
+        SquaredExponential() if kernel is None else kernel,
+        InducingPoints(Z) if inducing_variable is None else inducing_variable,
+        num_latent_gps=J,
+    )
+    Q = gvi.GaussianProcess(gvi.mean_functions.Network(network()), covariance)
+    return gvi.models.PGVI(P, Q, likelihood, num_data=N, divergence_weight=0.01, **options)
+
+
+@pytest.mark.parametrize("mode", ["prior", "posterior"])
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_three_classes_are_told(name, mode):
+    found = regulariser(LIKELIHOODS[name]())
+    model = classifier(getattr(found, mode), found.likelihood, found.inducing_points)
+    model.compile(keras.optimizers.Adam(0.03))
+    history = model.fit((X, Y), epochs=80, batch_size=30, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+    figures = gvi.metrics.evaluate(model, (X, Y))
+    assert figures["accuracy"] > 0.95
+    assert figures["nll"] < 0.5
+
+
+def test_the_posterior_is_that_of_one_hot_responses():
+    found = regulariser(gpflow.likelihoods.MultiClass(J))
+    one_hot = np.eye(J)[Y]
+    gpr = gpflow.models.GPR(
+        (found.inducing_points, found.inducing_outputs),
+        SquaredExponential(),
+        noise_variance=found.noise.variance.numpy(),
+    )
+    rows = found.history[-1].indices
+    np.testing.assert_array_equal(found.inducing_outputs, one_hot[rows])
+    np.testing.assert_allclose(found.posterior.mean(X), gpr.predict_f(X)[0], atol=1e-6)
+    # As its responses say, the right class has the largest mean.
+    assert np.mean(np.argmax(found.posterior.mean(X), axis=1) == Y) > 0.95
+
+
+def test_two_classes_with_one_latent_function():
+    labels = Y == 0
+    found = gvi.fit_regulariser(
+        (X, labels), SquaredExponential(), M, likelihood=gpflow.likelihoods.Bernoulli()
+    )
+    assert set(np.unique(found.inducing_outputs)) == {-1.0, 1.0}
+    Q = gpflow.utilities.deepcopy(found.posterior)
+    model = gvi.models.PGVI(found.posterior, Q, found.likelihood, num_data=N)
+    losses = [float(model.training_loss((X, kind))) for kind in (labels, labels[:, None] * 1.0)]
+    assert losses[0] == losses[1]
+    assert gvi.metrics.evaluate(model, (X, labels))["accuracy"] > 0.95
+
+
+@pytest.mark.parametrize("kernels", ["shared", "separate"])
+@pytest.mark.parametrize("points", ["shared", "separate"])
+def test_kernels_and_inducing_points_shared_or_one_for_each_class(kernels, points):
+    Zs = [X[j::J][:M] for j in range(J)]
+    kernel = (
+        SharedIndependent(SquaredExponential(), J)
+        if kernels == "shared"
+        else SeparateIndependent([SquaredExponential(lengthscales=1.0 + j) for j in range(J)])
+    )
+    inducing_variable = (
+        SharedIndependentInducingVariables(InducingPoints(Zs[0]))
+        if points == "shared"
+        else SeparateIndependentInducingVariables([InducingPoints(Z) for Z in Zs])
+    )
+    P = gvi.GaussianProcess(gpflow.functions.Zero(J), kernel)
+    model = classifier(
+        P,
+        gpflow.likelihoods.MultiClass(J),
+        None,
+        kernel=kernel,
+        inducing_variable=inducing_variable,
+    )
+    q_sqrt = model.variational.kernel.q_sqrt
+    q_sqrt.assign(np.tril(_RNG.normal(size=q_sqrt.shape)) + 2.0 * np.eye(M))
+    assert np.isfinite(model.training_loss((X, Y)))
+    # Each latent function is the one of its own kernel and points.
+    single = gvi.covariances.CholeskySVGP(
+        kernel.kernels[1] if kernels == "separate" else kernel.kernel,
+        InducingPoints(Zs[0 if points == "shared" else 1]),
+        q_sqrt=q_sqrt[1:2],
+    )
+    np.testing.assert_allclose(
+        model.variational.variance(X)[:, 1], single(X, full_cov=False), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_predictive_log_loss_is_the_cross_entropy(name):
+    P = gvi.GaussianProcess(gpflow.functions.Zero(J), SquaredExponential())
+    likelihood = LIKELIHOODS[name]()
+    model = classifier(P, likelihood, X[:M], loss=gvi.losses.PredictiveLogLoss())
+    likelihood.num_monte_carlo_points = 10_000
+    terms = model.loss_terms((X, Y))
+    p = gvi.classification.class_probabilities(model, X, num_samples=4096)
+    expected = gvi.metrics.cross_entropy(Y, p)
+    assert float(terms.loss) == pytest.approx(expected, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_labels_from_a_dataset(name):
+    P = gvi.GaussianProcess(gpflow.functions.Zero(J), SquaredExponential())
+    histories = []
+    for kind in (Y, Y[:, None].astype(float)):
+        model = classifier(P, LIKELIHOODS[name](), X[:M])
+        model.compile(keras.optimizers.Adam(0.01))
+        tf.random.set_seed(3)
+        dataset = tf.data.Dataset.from_tensor_slices((X, kind)).batch(30)
+        histories.append(model.fit(dataset, epochs=2, verbose=0).history["loss"])
+    np.testing.assert_allclose(*histories, rtol=0.1 if name == "Softmax" else 1e-9)
+
+
+def test_each_class_has_a_factor_of_its_own():
+    P = gvi.GaussianProcess(gpflow.functions.Zero(J), SquaredExponential())
+    model = classifier(P, gpflow.likelihoods.MultiClass(J), X[:M])
+    tempered = gvi.temper(model, (X, Y))
+    assert tempered.variational.kernel.factor.shape == (J,)
+    before, after = (gvi.metrics.evaluate(each, (X, Y))["nll"] for each in (model, tempered))
+    assert after <= before + 1e-9
+
+
+@pytest.mark.parametrize("likelihood", [*LIKELIHOODS.values(), gpflow.likelihoods.Bernoulli])
+def test_learn_takes_labels(likelihood, tmp_path):
+    likelihood = likelihood()
+    of_two = isinstance(likelihood, gpflow.likelihoods.Bernoulli)
+    labels = (Y == 1) if of_two else Y
+    learned = gvi.learn(
+        (1e3 * X, labels),
+        kernel=SquaredExponential(lengthscales=[1.0, 1.0]),
+        likelihood=likelihood,
+        num_inducing=M,
+        epochs=2,
+        calibration_fraction=0.3,
+    )
+    p = learned.predict_proba(1e3 * X)
+    assert gvi.metrics.accuracy(labels, p) > 0.95
+    assert gvi.metrics.evaluate(learned, (1e3 * X, labels))["accuracy"] > 0.95
+    sets = learned.predict_set(1e3 * X, 0.9)
+    assert np.mean(sets[np.arange(N), labels.astype(int)]) > 0.8
+    if of_two:
+        return
+    learned.save(tmp_path / "model")
+    np.testing.assert_allclose(gvi.load(tmp_path / "model").predict_proba(1e3 * X), p, atol=1e-10)
+    with pytest.raises(TypeError, match="whose observations are classes"):
+        learned.predict_interval(X)
+
+
+def test_what_is_wrong_is_told():
+    P = gvi.GaussianProcess(gpflow.functions.Zero(J), SquaredExponential())
+    model = classifier(P, gpflow.likelihoods.MultiClass(J), X[:M])
+    model.compile()
+    with pytest.raises(ValueError, match="whole numbers from 0 to 2"):
+        model.fit((X, Y + 1), verbose=0)
+    with pytest.raises(ValueError, match="whole numbers from 0 to 2"):
+        model.training_loss_closure((X, Y - 1))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="whole numbers from 0 to 2"):
+        model.predict_log_density((X, Y + 1))
+    with pytest.warns(NumericsWarning, match="no example of class 2 of 3"):
+        model.training_loss_closure((X, Y % 2))
+    with pytest.raises(ValueError, match="MultiClass is for 4 latent functions, but Q has 3"):
+        classifier(P, gpflow.likelihoods.MultiClass(4), X[:M])
+    with pytest.raises(ValueError, match="examples of class 1 alone"):
+        gvi.fit_regulariser(
+            (X, np.ones(N)), SquaredExponential(), M, likelihood=gpflow.likelihoods.MultiClass(J)
+        )
+    with pytest.raises(TypeError, match=r"likelihood is .*StudentT.* it must be a Gaussian"):
+        regulariser(gpflow.likelihoods.StudentT())

@@ -1,0 +1,126 @@
+"""Metrics of classes against scikit-learn's and against counting by hand."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+
+from gpflow_gvi import metrics
+
+from ...models import make
+
+sklearn_metrics = pytest.importorskip("sklearn.metrics")
+
+N, J = 200, 4
+
+
+@pytest.fixture
+def predicted(rng):
+    probabilities = rng.dirichlet(np.full(J, 0.5), size=N)
+    Y = np.array([rng.choice(J, p=0.5 * p + 0.5 / J) for p in probabilities])  # over-confident
+    return Y, probabilities
+
+
+def test_metrics_are_those_of_sklearn(predicted):
+    Y, p = predicted
+    assert metrics.accuracy(Y, p) == pytest.approx(
+        sklearn_metrics.accuracy_score(Y, p.argmax(axis=1))
+    )
+    assert metrics.cross_entropy(Y, p) == pytest.approx(sklearn_metrics.log_loss(Y, p))
+    one_hot = np.eye(J)[Y]
+    by_class = [sklearn_metrics.brier_score_loss(one_hot[:, j], p[:, j]) for j in range(J)]
+    assert metrics.brier(Y, p) == pytest.approx(sum(by_class))
+
+
+def test_columns_and_floats_are_labels_too(predicted):
+    Y, p = predicted
+    for same in (Y[:, None], Y.astype(float), Y.astype(np.uint8), Y.tolist()):
+        assert metrics.brier(same, p) == metrics.brier(Y, p)
+
+
+def test_a_label_that_was_thought_impossible_costs_infinitely_much():
+    assert metrics.cross_entropy([1], [[1.0, 0.0]]) == np.inf
+
+
+def test_auroc_is_that_of_sklearn_ties_included(rng):
+    low, high = np.round(rng.normal(size=50), 1), np.round(0.7 + rng.normal(size=30), 1)
+    kinds = np.repeat([0, 1], [50, 30])
+    expected = sklearn_metrics.roc_auc_score(kinds, np.concatenate([low, high]))
+    assert metrics.auroc(low, high) == pytest.approx(expected)
+    assert metrics.auroc(high, low) == pytest.approx(1.0 - expected)
+    assert metrics.auroc([1.0], [1.0]) == 0.5
+
+
+def test_calibration_error_by_hand():
+    """Two bins: sure of .9 and right in half of the cases; sure of .6 and always right."""
+    p = np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.6, 0.4]])
+    Y = [0, 1, 0, 0]
+    assert metrics.ece(Y, p, bins=10) == pytest.approx(0.5 * 0.4 + 0.5 * 0.4)
+    diagram = metrics.reliability(Y, p, bins=10)
+    np.testing.assert_allclose(diagram.confidence, [0.6, 0.9])
+    np.testing.assert_allclose(diagram.accuracy, [1.0, 0.5])
+    np.testing.assert_array_equal(diagram.count, [2, 2])
+
+
+def test_certainty_belongs_to_the_last_bin():
+    diagram = metrics.reliability([0, 1], np.eye(2), bins=3)
+    np.testing.assert_array_equal(diagram.count, [2])
+    assert diagram.confidence == [1.0]
+
+
+def test_calibrated_probabilities_have_a_small_error(rng):
+    p = rng.dirichlet(np.ones(3), size=20_000)
+    Y = np.array([rng.choice(3, p=each) for each in p])
+    assert metrics.ece(Y, p) < 0.02
+    assert metrics.ece((Y + 1) % 3, p) > 0.2
+
+
+def test_selective_prediction_counts_the_most_certain_first(predicted):
+    Y, p = predicted
+    right = p.argmax(axis=1) == Y
+    order = np.argsort(-p.max(axis=1), kind="stable")
+    curve = metrics.selective(Y, p)
+    assert curve.coverage[-1] == 1.0
+    assert curve.accuracy[-1] == pytest.approx(metrics.accuracy(Y, p))
+    assert curve.accuracy[49] == pytest.approx(right[order[:50]].mean())
+    perfect = metrics.selective(Y, p, uncertainty=~right)
+    worst = metrics.selective(Y, p, uncertainty=right)
+    assert worst.area < curve.area < perfect.area
+    assert perfect.accuracy[right.sum() - 1] == 1.0
+
+
+def test_evaluate_knows_classifiers(rng):
+    X, Y = rng.normal(size=(30, 1)), rng.integers(3, size=30)
+    model = make(3, gpflow.likelihoods.MultiClass(3))
+    figures = metrics.evaluate(model, (X, Y))
+    assert set(figures) == set(metrics.CLASS_METRICS)
+    density = model.predict_log_density((X, Y))
+    assert figures["nll"] == pytest.approx(-np.mean(density), rel=1e-3)
+    best = np.argmax(model.predict_y(X)[0], axis=1)
+    assert figures["accuracy"] == np.mean(best == Y)
+
+
+def test_reliability_diagram_is_drawn():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    _, axes = pyplot.subplots()
+    metrics.reliability([0, 1], np.eye(2)).plot(axes)
+    assert len(axes.lines) == 2
+    pyplot.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: metrics.accuracy([0], [[0.7, 0.7]]), "probabilities has rows .* sum to one"),
+        (lambda: metrics.accuracy([0], [0.5, 0.5]), r"probabilities has shape \(2,\)"),
+        (lambda: metrics.accuracy([2], [[0.5, 0.5]]), "whole numbers from 0 to 1"),
+        (lambda: metrics.accuracy([0, 1], [[0.5, 0.5]]), "Y has 2 rows and probabilities has 1"),
+        (lambda: metrics.ece([0], [[0.5, 0.5]], bins=0), "bins is 0"),
+        (lambda: metrics.selective([0], [[0.5, 0.5]], [np.nan]), "uncertainty has"),
+        (lambda: metrics.auroc([], [1.0]), "negative is empty"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
