@@ -54,3 +54,13 @@ def load_curve(folder: Path, number: int) -> Curve:
     with np.load(folder / "toy_curves" / f"curve{number}.npz") as file:
         columns = (file[f"{axis}_{name}"].reshape(-1, 1) for name in names for axis in "xy")
         return Curve(*(column.astype(float) for column in columns))
+
+
+def load_images(
+    folder: Path, name: str, dtype: type = np.float32, *, part: str = "train"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return images [N, 28, 28, 1] of a part, scaled to [0, 1], and their labels [N]."""
+    with np.load(folder / f"img_{name}.npz") as file:
+        images, labels = file[f"x_{part}"], file[f"y_{part}"]
+    X = np.multiply(images[..., None], 1.0 / 255.0, dtype=dtype)
+    return X, labels.astype(int)

@@ -29,10 +29,10 @@ def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
         raise ValueError(f"{name} is {value}; it must be {wanted} and finite.")
 
 
-def count(name: str, value: Any) -> None:
-    """Raise unless a value is a whole number of at least one."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1.")
+def count(name: str, value: Any, *, least: int = 1) -> None:
+    """Raise unless a value is a whole number of at least one, or another least."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
 
 
 def number_of_data(num_data: Any) -> None:

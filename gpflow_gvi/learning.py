@@ -188,6 +188,10 @@ def learn(
     :param learning_rate: Adam's at the start; it falls along a cosine.
     :param seed: of the split, the selection, the network and the order of batches.
     """
+    checks.count("epochs", epochs, least=0)
+    checks.count("batch_size", batch_size)
+    if num_inducing is not None:
+        checks.count("num_inducing", num_inducing)
     of_classes = labels.num_classes(likelihood) is not None
     X, Y = _arrays("X", "Y", data, likelihood)
     if not of_classes:
@@ -210,7 +214,6 @@ def learn(
         seen, held_out = rows, (inputs.standard(X_held_out), outputs.standard(Y_held_out))
 
     M = recipe.NUM_INDUCING if num_inducing is None else num_inducing
-    checks.count("num_inducing", M)
     regulariser = _best_regulariser(
         standard(seen), held_out, kernel, M, likelihood=likelihood, select=select, seed=seed
     )

@@ -56,8 +56,6 @@ class Training(NamedTuple):
         import keras
 
         epochs = self.epochs if epochs is None else epochs
-        if epochs < 0:
-            raise ValueError(f"epochs is {epochs}; it must not be negative.")
         if epochs == 0:
             return Found(0, {})
         steps = self.epochs * STEPS_PER_EPOCH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 
 # TensorFlow's start-up lines would drown the report of pytest.
@@ -22,9 +23,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--runslow"):
         return
     skip = pytest.mark.skip(reason="slow: run with --runslow")
+    cases: collections.Counter[str] = collections.Counter()
     for item in items:
-        if "slow" in item.keywords:
+        # Of a `thin(n)` test every n-th case is run; each value of each parameter is among them
+        # where n divides none of their numbers.
+        thin = item.get_closest_marker("thin")
+        test = item.nodeid.partition("[")[0]
+        if "slow" in item.keywords or (thin and cases[test] % thin.args[0]):
             item.add_marker(skip)
+        cases[test] += 1
 
 
 @pytest.fixture(autouse=True)

@@ -102,7 +102,8 @@ class Trainable(Module, abc.ABC):
         :param seed: of the orders; each depends on the seed and the number of its pass alone.
         """
         compiled, callbacks = self._require_compiled(), checked(callbacks)
-        _require_counts(epochs=epochs, initial_epoch=initial_epoch)
+        checks.count("epochs", epochs, least=0)
+        checks.count("initial_epoch", initial_epoch, least=0)
         of_training, of_validation = compiled.steps(self)
         training = as_batches(
             "data",
@@ -238,12 +239,6 @@ def _optimizer(optimizer: Any) -> Any:
             "gpflow.optimizers.Scipy) take model.training_loss_closure(data)."
         )
     return optimizer
-
-
-def _require_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        if value != 0:
-            checks.count(name, value)
 
 
 def _whole(seed: int) -> int:

@@ -76,6 +76,7 @@ def _cases(cases):
     )
 
 
+@pytest.mark.thin(3)
 @_cases(SOME)
 def test_gradient_is_the_derivative(covariance, divergence, loss):
     check(covariance, divergence, loss, J=1)

@@ -75,6 +75,7 @@ def test_marginals_and_covariances_are_the_kernel_s(kind, X, rng):
     np.testing.assert_allclose(process.covariance(X, X2), cross, atol=1e-12)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("noise", [0.3, [0.05, 0.4, 2.0]], ids=["one noise", "a noise per output"])
 @pytest.mark.parametrize("kind", KERNELS)
 def test_conditioning_is_conditioning_of_the_joint_gaussian(kind, noise, X, data, rng):
@@ -144,6 +145,7 @@ def test_a_conditioned_kernel_enters_gpflow_s_models(X, data):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("conditioned", [False, True], ids=["prior", "posterior"])
 @pytest.mark.parametrize("kind", KERNELS)
 def test_predict_gives_parts_of_one_joint_covariance(kind, conditioned, X, data):
@@ -170,6 +172,7 @@ def test_predict_treats_each_member_of_a_batch_alone(kind, full_cov, data, rng):
 
 
 # GPflow itself cannot give all outputs at once for a batch.
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("kind", "batch", "full_output_cov"),
     [("separate", (), False), ("separate", (), True), ("single", (2,), False)],
@@ -252,6 +255,7 @@ def test_wrong_arguments_are_named(case):
         process.condition(**{**right, **arguments})
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=15, deadline=None)
 @hypothesis.given(
     seed=st.integers(0, 2**31),
@@ -274,6 +278,7 @@ def test_conditioning_never_adds_variance_and_stays_positive(seed, kind, log_noi
     assert np.all(posterior.variance(X) <= prior.variance(X) + 1e-9)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("kind", ["single", "separate", "mixed"])
 def test_in_a_graph_with_batches_of_unknown_size(kind, data, X):
     process = gvi.GaussianProcess(sloped(J), KERNELS[kind]).condition(*data, 0.2)

@@ -98,6 +98,7 @@ KERNELS: dict[str, Callable[[], gpflow.kernels.Kernel]] = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_greedy_variance_is_the_greedy_choice(name, rng):
     X, kernel = rng.normal(size=(150, 3)), KERNELS[name]()

@@ -91,6 +91,7 @@ def test_history_has_the_loss_its_terms_and_the_held_out_density(learned):
     assert all(len(values) == 1 for values in learned.history.values())
 
 
+@pytest.mark.slow
 def test_is_what_its_seed_makes_it():
     X, _ = _curve(10, seed=1)
     first, second = (
@@ -99,6 +100,7 @@ def test_is_what_its_seed_makes_it():
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.slow
 def test_units_do_not_matter():
     X, Y = _curve(60)
     x, _ = _curve(10, seed=1)
@@ -136,6 +138,7 @@ def test_rows_held_out_by_itself_join_in_the_end(learned):
     assert int(learned.model.num_data) == 105  # all but those of the calibration
 
 
+@pytest.mark.slow
 def test_network_divergence_and_model_of_the_callers_choice():
     layers = [tf.keras.Input((1,)), tf.keras.layers.Dense(1, kernel_initializer="zeros")]
     learned = gvi.learn(
@@ -166,6 +169,7 @@ def test_several_outputs():
     np.testing.assert_allclose(mean[:, 1], -0.01 * mean[:, 0], rtol=0.05)
 
 
+@pytest.mark.slow
 def test_the_default_recipe_takes_several_features(rng, monkeypatch):
     monkeypatch.setattr(gvi.recipe, "NUM_ITERATIONS", 20)
     X = rng.normal(size=(80, 3)) * [1.0, 100.0, 0.01]
@@ -190,6 +194,7 @@ def test_too_few_rows_to_hold_out_is_told():
         gvi.learn(_curve(20), kernel=_kernel(), **QUICK)
 
 
+@pytest.mark.slow
 def test_duplicated_rows_and_more_inducing_points_than_data():
     X, Y = (np.repeat(part, 2, axis=0) for part in _curve(30))
     learned = gvi.learn((X, Y), kernel=_kernel(), num_inducing=500, epochs=1)
@@ -235,6 +240,7 @@ def test_a_network_of_the_wrong_width_is_told():
         )
 
 
+@pytest.mark.slow
 def test_a_network_that_returns_nan_stops_training():
     with pytest.raises(gvi.errors.NonFiniteLossError, match="nan"):
         gvi.learn(_curve(60), kernel=_kernel(), network=lambda X: np.nan * X, **QUICK)

@@ -138,6 +138,7 @@ def reference(name: str, case: Likelihood, J: int) -> np.ndarray:
     return np.array(values)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("J", [1, 2])
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("loss", LOSSES)
@@ -207,6 +208,7 @@ def value_and_gradients(loss, likelihood, Y) -> tuple[list[tf.Tensor], np.ndarra
     return arguments, value.numpy(), np.array(tape.gradient(value, arguments))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("loss", catalogue.LOSSES)
 def test_gradients_are_those_of_finite_differences(loss: str, likelihood: str) -> None:

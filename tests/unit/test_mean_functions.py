@@ -195,6 +195,7 @@ def test_q_s_network_trains_and_p_s_does_not(make):
     assert np.abs(q(INPUTS) - OUTPUTS).mean() < np.abs(before[1] - OUTPUTS).mean()
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
 @pytest.mark.parametrize(
     "optimiser",
@@ -224,6 +225,7 @@ def test_in_precision_a_network_learns_by_lbfgs_too():
     assert float(closure()) < loss
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("compile", [True, False], ids=["graph", "eager"])
 @pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
 def test_training_normalises_batches_and_predicting_uses_what_it_learned(K, compile):

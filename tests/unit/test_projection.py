@@ -93,6 +93,7 @@ def composed() -> dict[str, gpflow.kernels.Kernel]:
     }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("inducing", ["plain", "shared", "separate"])
 @pytest.mark.parametrize("kind", ["sum", "product", "conditioned", "tempered"])
 def test_projections_of_kernels_composed_of_independent_outputs(kind, inducing, rng):

@@ -103,6 +103,7 @@ def test_priors_on_hyper_parameters_count(data):
     assert regulariser.prior.kernel.lengthscales.numpy() == pytest.approx(np.exp(1.5), rel=0.05)
 
 
+@pytest.mark.slow
 def test_fits_more_data_than_an_exact_process_could(rng):
     X = rng.uniform(-3.0, 3.0, size=(50_000, 1))
     Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)

@@ -55,6 +55,7 @@ def require_moments(samples, process, X, bias: float = 0.0) -> None:
 # Joint samples.
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", catalogue.COVARIANCES)
 def test_joint_samples_have_the_moments_of_the_process(name, rng):
     """Rows that coincide make every covariance singular."""
@@ -92,6 +93,7 @@ def test_joint_samples_follow_their_seed(rng):
     assert np.abs(unseeded[0] - unseeded[1]).max() > 0.1
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", catalogue.COVARIANCES)
 def test_samples_of_a_model(name, rng):
     """GPflow's predict_f_samples draws from Q."""
@@ -115,6 +117,7 @@ def test_samples_of_a_model(name, rng):
 # Functions.
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", CONSISTENT)
 def test_functions_have_the_moments_of_the_process(name, rng):
     """At inputs among, near and far from the inducing points, some of them repeated."""

@@ -66,6 +66,7 @@ def test_integrals_of_prior_kernels(name, measure, rng):
     require_integrals(process, measure, 2, n=40)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("name", ["ARD", "Sum", "FeatureMap(Linear)"])
 def test_integrals_of_conditioned_processes(name, measure, rng):

@@ -181,6 +181,7 @@ FORMULAS = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formula_of_each_output(name, setting, rng):
     covariance, formula = FORMULAS[name](setting, rng)
@@ -249,6 +250,7 @@ def optimum(s: Setting, j: int, X: np.ndarray, noise: float) -> np.ndarray:
     return np.linalg.inv(padded(s.singles[j], s.Z[j]) + cross @ cross.T / noise)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("whiten", [True, False, None], ids=["whitened", "unwhitened", "diagonal"])
 def test_from_data_starts_at_the_optimum_of_titsias(setting, whiten, rng):
     noise = np.array([0.1, 0.5, 2.0])[: setting.J]

@@ -99,6 +99,7 @@ def test_order_of_renyi_must_be_positive(alpha):
 # --- identities ---------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(3)
 @NAMES
 @DTYPES
 @SAMPLED
@@ -252,6 +253,7 @@ def process(rng: np.random.Generator, J: int, variance: float) -> gvi.GaussianPr
     return gvi.GaussianProcess(gpflow.functions.Linear(rng.normal(size=(2, J)), np.ones(J)), kernel)
 
 
+@pytest.mark.thin(3)
 @NAMES
 @pytest.mark.parametrize("J", [1, 3])
 def test_processes_are_compared_by_the_product_of_their_marginals(rng, name, J):

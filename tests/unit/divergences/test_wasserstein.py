@@ -160,6 +160,7 @@ def test_triangle_inequality(a, b, c):
 # --- gradients ----------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("estimator", ["exact", "marginal"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
 def test_gradient_in_all_parameters_against_finite_differences(rng, estimator, compiled):

@@ -31,6 +31,7 @@ Array = np.ndarray
 # --- As a kernel ----------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(3)
 @also_tiled([*NETWORKS], ["same"])
 def test_is_a_covariance(name, tile, rng):
     """Symmetric, positive semi-definite, with the diagonal that K_diag gives."""
@@ -56,6 +57,7 @@ def test_rows_of_numbers_are_images(name, rng):
     np.testing.assert_allclose(kernel(rows, full_cov=False), kernel.K_diag(X), rtol=1e-14)
 
 
+@pytest.mark.thin(3)
 @also_tiled(["relu", "same"], ["same"])
 def test_leading_axes(name, tile, rng):
     """[batch..., N, D] as in GPflow's own kernels."""
@@ -161,6 +163,7 @@ def slope(function: Callable[[], tf.Tensor], variable: tf.Variable, direction: A
     return (ends[0] - ends[1]) / (2.0 * step)
 
 
+@pytest.mark.thin(3)
 @also_tiled(["relu", "erf", "overlapping pooling"], ["global"])
 def test_gradient(name, tile, rng):
     """In the variances and in the inputs of both sides, against central differences."""

@@ -90,6 +90,7 @@ BY_HAND = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("J", [1, 2])
 @pytest.mark.parametrize("divergence", BY_HAND)
 def test_objective_is_that_of_the_formula(divergence: str, J: int) -> None:

@@ -85,6 +85,7 @@ def as_generator(size: int) -> dict[str, Any]:
     return {"data": tf.data.Dataset.from_generator(batches, output_signature=signature)}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("optimizer", [keras.optimizers.SGD, tf_keras.optimizers.SGD])
 @pytest.mark.parametrize("size", [4, 5, 10, 64])
 @pytest.mark.parametrize("data", [as_arrays, as_dataset, as_generator])

@@ -77,6 +77,7 @@ def move(model: gvi.models.GVI, to: float) -> None:
     model.q_mu.assign(np.full((M, 1), to))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("term", BREAK)
 def test_step_that_is_not_finite_is_undone_and_named(term: str, compiled: bool) -> None:

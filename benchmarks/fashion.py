@@ -1,0 +1,303 @@
+"""Fashion-MNIST: accuracy, calibration, and whether MNIST is known for what it is not.
+
+    GPFLOW_GVI_DATA=... python benchmarks/fashion.py                 # a part, on two cores
+    GPFLOW_GVI_DATA=... python benchmarks/fashion.py --rows 55000 --epochs 30 --width 64   # a GPU
+
+The same convolutional network is trained by maximum likelihood, five times for an ensemble, and as
+the mean of a generalised variational posterior, with and without context points; beside them is
+GPflow's SVGP on pixels. Every model sees the same images for as many epochs. Five thousand training
+images are held out to temper with (the network by its temperature); MNIST is seen by none before it
+is scored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow as tf
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
+
+import gpflow_gvi as gvi
+from gpflow_gvi import contexts, metrics
+from gpflow_gvi.classification import Entropies, class_probabilities, entropies
+
+if __package__:
+    from .data import add_argument, load_images
+else:
+    from data import add_argument, load_images
+
+J = 10
+BATCH = 128
+
+
+class Images(NamedTuple):
+    """Images [N, 28, 28, 1] in [0, 1] and labels."""
+
+    X: np.ndarray
+    Y: np.ndarray
+
+
+class Task(NamedTuple):
+    """What all models are given, and what they are judged by."""
+
+    train: Images
+    held_out: Images
+    test: Images
+    strange: Images
+    epochs: int
+    width: int
+
+
+class Prediction(NamedTuple):
+    """What a model says of the test images, and how strange it finds these and the others."""
+
+    probabilities: np.ndarray
+    scores: dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+def network(width: int, seed: int) -> keras.Model:
+    """Return the network: two convolutions, and logits."""
+    keras.utils.set_random_seed(seed)
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Conv2D(width, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(2 * width, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(4 * width, "relu"),
+            layers.Dense(J),
+        ]
+    )
+
+
+def trained(task: Task, seed: int) -> keras.Model:
+    """Return the network, trained by maximum likelihood."""
+    net = network(task.width, seed)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    net.compile(keras.optimizers.Adam(_rate(task)), loss, steps_per_execution=20)
+    net.fit(*task.train, batch_size=BATCH, epochs=task.epochs, verbose=0)
+    return net
+
+
+def maximum_likelihood(task: Task, members: list[keras.Model]) -> Prediction:
+    """The first network, its logits divided by the best temperature for the held-out images."""
+    return _ensemble(task, members[:1])
+
+
+def ensemble(task: Task, members: list[keras.Model]) -> Prediction:
+    """The average of all networks (Lakshminarayanan, Pritzel and Blundell 2017)."""
+    return _ensemble(task, members)
+
+
+def svgp(task: Task, members: list[keras.Model]) -> Prediction:
+    """GPflow's SVGP on pixels, a squared exponential and 200 inducing points that move."""
+    X = task.train.X.reshape(len(task.train.X), -1)
+    Z = gvi.inducing.kmeans(X, 200).points
+    kernel = gpflow.kernels.SquaredExponential(variance=10.0, lengthscales=8.0)
+    model = gpflow.models.SVGP(
+        kernel, gpflow.likelihoods.Softmax(J), Z, num_latent_gps=J, num_data=len(X)
+    )
+    Y = task.train.Y[:, None]
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(len(X), seed=0).repeat().batch(BATCH)
+    closure = model.training_loss_closure(iter(data))
+    optimiser = tf.keras.optimizers.Adam(_rate(task, 1e-2))
+    variables = list(model.trainable_variables)
+    optimiser.build(variables)
+
+    @tf.function
+    def step() -> None:
+        with tf.GradientTape() as tape:
+            loss = closure()
+        optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+    for _ in range(task.epochs * len(X) // BATCH):
+        step()
+    return _gaussian_process(task, model, lambda images: images.reshape(len(images), -1))
+
+
+def pgvi(context: contexts.Context | None) -> Callable[..., Prediction]:
+    """The network as the mean of Q, and a kernel on the features of the first network."""
+
+    def predict(task: Task, members: list[keras.Model]) -> Prediction:
+        model = _pgvi(task, members[0], context)
+        model.compile(keras.optimizers.Adam(_rate(task)), steps_per_execution=20)
+        model.fit(task.train, batch_size=BATCH, epochs=task.epochs, verbose=0)
+        model = gvi.temper(model, task.held_out)
+        return _gaussian_process(task, model, lambda images: images)
+
+    return predict
+
+
+def _pgvi(task: Task, net: keras.Model, context: contexts.Context | None) -> gvi.models.PGVI:
+    features = keras.Sequential([keras.Input((28, 28, 1)), *net.layers[:-1]])
+    features.trainable = False
+    likelihood = gpflow.likelihoods.Softmax(J)
+    base = gpflow.kernels.SquaredExponential(lengthscales=_median_distance(features, task.train.X))
+    kernel = gvi.kernels.FeatureMap(base, features)
+    part = Images(*(values[:2000] for values in task.train))
+    found = gvi.fit_regulariser(
+        part, kernel, 200, likelihood=likelihood, evidence=gvi.evidence.DataEvidence(), max_rounds=1
+    )
+    # One-hot responses tell the lengthscale; latent functions are logits, whose scale is another.
+    kernel = found.prior.kernel
+    kernel.base_kernel.variance.assign(10.0)
+    P = gvi.GaussianProcess(gpflow.functions.Zero(J), kernel)
+    Z = gvi.kernels.FeatureInducingPoints(kernel.features(found.inducing_points))
+    gpflow.set_trainable(Z, False)
+    Q = gvi.GaussianProcess(
+        gvi.mean_functions.Network(network(task.width, seed=0)),
+        gvi.covariances.CholeskySVGP(kernel, Z, num_latent_gps=J),
+    )
+    return gvi.models.PGVI(
+        P,
+        Q,
+        likelihood,
+        gvi.divergences.ProjectedKL(context=context),
+        num_data=len(task.train.X),
+        divergence_weight=1e-3,
+    )
+
+
+def _median_distance(features: keras.Model, X: np.ndarray) -> float:
+    some = features.predict(X[:500], verbose=0)
+    return float(np.median(np.linalg.norm(some[:, None] - some, axis=-1)))
+
+
+def _gaussian_process(
+    task: Task, model: Any, rows: Callable[[np.ndarray], np.ndarray]
+) -> Prediction:
+    inside, outside = rows(task.test.X), rows(task.strange.X)
+    known, unknown = entropies(model, inside), entropies(model, outside)
+    variances = (
+        np.concatenate(
+            [np.sum(model.predict_f(X[i : i + 1000])[1], axis=1) for i in range(0, len(X), 1000)]
+        )
+        for X in (inside, outside)
+    )
+    low, high = variances
+    return Prediction(
+        class_probabilities(model, inside),
+        {
+            "entropy": (known.total, unknown.total),
+            "epistemic": (known.epistemic, unknown.epistemic),
+            "variance": (low, high),
+        },
+    )
+
+
+def _ensemble(task: Task, members: list[keras.Model]) -> Prediction:
+    held_out = _logits(members, task.held_out.X)
+
+    def nll(log_temperature: float) -> float:
+        p = softmax(held_out / np.exp(log_temperature), axis=-1).mean(axis=0)
+        return metrics.cross_entropy(task.held_out.Y, p / p.sum(axis=1, keepdims=True))
+
+    temperature = np.exp(minimize_scalar(nll, bounds=(-3.0, 3.0), method="bounded").x)
+    known, unknown = (
+        softmax(_logits(members, images.X) / temperature, axis=-1)
+        for images in (task.test, task.strange)
+    )
+    low, high = Entropies.of_members(known), Entropies.of_members(unknown)
+    scores = {"entropy": (low.total, high.total)}
+    if len(members) > 1:
+        scores["epistemic"] = (low.epistemic, high.epistemic)
+        scores["variance"] = (known.var(axis=0).sum(axis=-1), unknown.var(axis=0).sum(axis=-1))
+    p = known.mean(axis=0)
+    return Prediction(p / p.sum(axis=1, keepdims=True), scores)
+
+
+def _logits(members: list[keras.Model], X: np.ndarray) -> np.ndarray:
+    logits = [net.predict(X, batch_size=1000, verbose=0) for net in members]
+    return np.stack(logits).astype(np.float64)
+
+
+def _rate(task: Task, start: float = 1e-3) -> Any:
+    steps = task.epochs * len(task.train.X) // BATCH
+    return keras.optimizers.schedules.CosineDecay(start, steps)
+
+
+def around(X: np.ndarray) -> contexts.Context:
+    """Return the context: the batch, and training images with their pixels in another order."""
+    rng = np.random.default_rng(0)
+    pixels = X[:5000].reshape(-1, 784)
+    shuffled = rng.permuted(pixels, axis=1).reshape(-1, 28, 28, 1)
+    return contexts.TrainingInputs() + contexts.Inputs(shuffled, BATCH)
+
+
+def load(folder: Path, rows: int) -> tuple[Images, Images, Images, Images]:
+    """Return the training, held-out and test images of Fashion-MNIST, and those of MNIST."""
+    X, Y = load_images(folder, "fashion_mnist")
+    order = np.random.default_rng(0).permutation(len(X))
+    train, held_out = order[5000 : 5000 + rows], order[:5000]
+    test = Images(*load_images(folder, "fashion_mnist", part="test"))
+    strange = Images(*load_images(folder, "mnist", part="test"))
+    return Images(X[train], Y[train]), Images(X[held_out], Y[held_out]), test, strange
+
+
+def main() -> None:
+    """Run the models and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=20_000, help="training images")
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--width", type=int, default=16, help="channels of the first convolution")
+    parser.add_argument("--members", type=int, default=5, help="networks of the ensemble")
+    parser.add_argument("--scored", type=int, default=10_000, help="test images of each kind")
+    parser.add_argument("--output", type=Path, help="a JSON file for the figures")
+    add_argument(parser)
+    options = parser.parse_args()
+    gpflow.config.set_default_float(np.float32)
+    train, held_out, test, strange = load(Path(options.data_dir), options.rows)
+    test, strange = (Images(*(v[: options.scored] for v in part)) for part in (test, strange))
+    task = Task(train, held_out, test, strange, options.epochs, options.width)
+    start = time.perf_counter()
+    members = [trained(task, seed) for seed in range(options.members)]
+    seconds = (time.perf_counter() - start) / options.members
+    models: dict[str, tuple[Callable[..., Prediction], float]] = {
+        "network": (maximum_likelihood, seconds),
+        "ensemble": (ensemble, seconds * options.members),
+        "SVGP": (svgp, 0.0),
+        "PGVI": (pgvi(None), seconds),
+        "PGVI, context": (pgvi(around(train.X)), seconds),
+    }
+    print("| model | accuracy | NLL | ECE | AUROC entropy | epistemic | variance | seconds |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    figures: dict[str, Any] = {}
+    for name, (predict, before) in models.items():
+        start = time.perf_counter()
+        prediction = predict(task, members)
+        figures[name] = {
+            "accuracy": metrics.accuracy(test.Y, prediction.probabilities),
+            "nll": metrics.cross_entropy(test.Y, prediction.probabilities),
+            "ece": metrics.ece(test.Y, prediction.probabilities),
+            **{key: metrics.auroc(*pair) for key, pair in prediction.scores.items()},
+            "seconds": time.perf_counter() - start + before,
+        }
+        row = figures[name]
+        aurocs = (f"{row[key]:.3f}" if key in row else "" for key in ("entropy", "epistemic"))
+        variance = f"{row['variance']:.3f}" if "variance" in row else ""
+        print(
+            f"| {name} | {row['accuracy']:.4f} | {row['nll']:.4f} | {row['ece']:.4f} | "
+            f"{' | '.join(aurocs)} | {variance} | {row['seconds']:.0f} |",
+            flush=True,
+        )
+        if options.output:
+            options.output.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
