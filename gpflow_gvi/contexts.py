@@ -13,7 +13,9 @@ in Bayesian neural networks", its points context points.
     context = TrainingInputs() + UniformBox(X.min(axis=0) - 1.0, X.max(axis=0) + 1.0)
     model = PGVI(P, Q, likelihood, ProjectedRenyi(context=context), num_data=len(X))
 
-Inputs are those that the model sees: standardised, where it is trained on standardised ones.
+Inputs are those that the model sees: standardised, where it is trained on standardised ones. The
+points are a batch of their own for networks: batch normalisation, in training, takes its statistics
+from both.
 """
 
 from __future__ import annotations
