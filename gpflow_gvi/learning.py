@@ -154,7 +154,7 @@ def learn(
     standardise: bool = True,
     epochs: int = 20,
     batch_size: int = 200,
-    learning_rate: float = 1e-3,
+    learning_rate: float = 3e-3,
     seed: int = 0,
 ) -> Learned:
     """Learn a Gaussian process from data, end to end.
@@ -182,8 +182,8 @@ def learn(
     :param validation_fraction: how large a part.
     :param calibration_fraction: the part to set aside for conformal intervals, if any.
     :param standardise: whether to work in standard units, for which the defaults are made.
-    :param epochs: at most so many looks at the held-out data, each after
-        `stopping.STEPS_PER_EPOCH` steps.
+    :param epochs: at most so many looks at the held-out data, each after 50 steps, or after two
+        passes over the data if that is more.
     :param batch_size: rows of a batch.
     :param learning_rate: Adam's at the start; it falls along a cosine.
     :param seed: of the split, the selection, the network and the order of batches.

@@ -14,8 +14,11 @@ from .evaluation import Evaluation
 from .gaussian_process import GaussianProcess
 from .models import GVI
 
-STEPS_PER_EPOCH = 50
-"""Steps between two looks at the held-out data, however many data there are."""
+FEWEST_STEPS = 50
+"""At least so many steps between two looks at the held-out data."""
+
+PASSES = 2
+"""So many passes over the data between two looks, where they take more steps."""
 
 
 class Found(NamedTuple):
@@ -31,7 +34,7 @@ class Training(NamedTuple):
     """Adam with a learning rate that falls along a cosine, on batches in a seeded order."""
 
     epochs: int
-    """At most so many epochs, of `STEPS_PER_EPOCH` steps each."""
+    """At most so many epochs, as one look at the held-out data and the steps before are called."""
     batch_size: int
     learning_rate: float
     seed: int
@@ -58,15 +61,15 @@ class Training(NamedTuple):
         epochs = self.epochs if epochs is None else epochs
         if epochs == 0:
             return Found(0, {})
-        steps = self.epochs * STEPS_PER_EPOCH
-        rate = keras.optimizers.schedules.CosineDecay(self.learning_rate, steps)
-        model.compile(keras.optimizers.Adam(rate), steps_per_execution=STEPS_PER_EPOCH)
+        steps = max(FEWEST_STEPS, PASSES * len(data[0]) // self.batch_size)
+        rate = keras.optimizers.schedules.CosineDecay(self.learning_rate, self.epochs * steps)
+        model.compile(keras.optimizers.Adam(rate), steps_per_execution=steps)
         watch = [] if held_out is None else [_keep_best(model, held_out, patience)]
         history = model.fit(
             data,
             epochs=epochs,
             batch_size=min(self.batch_size, len(data[0])),
-            steps_per_epoch=STEPS_PER_EPOCH,
+            steps_per_epoch=steps,
             callbacks=watch,
             seed=self.seed,
             verbose=0,
