@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
+import json
 import os
 import sys
 import time
@@ -24,14 +26,84 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     demo.add_argument("--seed", type=int, default=0, help="seed of data and network")
     demo.add_argument("--iterations", type=int, default=1000, help="at most so many per model")
+    demo.set_defaults(handler=_demo)
+    run = commands.add_parser("run", help="run the experiment that a YAML file describes")
+    run.add_argument("config", type=Path, help="the file")
+    run.add_argument("--folder", type=Path, default=Path("runs"), help="where the runs go")
+    run.add_argument("--force", action="store_true", help="run again what is finished")
+    run.add_argument("--dry-run", action="store_true", help="print what would be run, and where")
+    run.add_argument(
+        "--data-dir", type=Path, help="data sets; by default what GPFLOW_GVI_DATA says"
+    )
+    run.add_argument("--data", help="YAML of the part `data` to take instead, as: yacht")
+    run.add_argument("--regulariser", type=Path, help="the file to take data and regulariser from")
+    run.add_argument("--no-figures", action="store_true", help="draw nothing")
+    run.add_argument("--tensorboard", action="store_true", help="write events for TensorBoard")
+    run.set_defaults(handler=_run)
+    schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
+    schema.set_defaults(handler=_schema)
     options = parser.parse_args(arguments)
+    status: int = options.handler(options)
+    return status
 
+
+def _demo(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     with _quiet_start():
         from . import demo as demonstration
 
     print(demonstration.run(options.output, seed=options.seed, iterations=options.iterations))
     print(f"\nThe picture is {options.output.resolve()} ({time.perf_counter() - start:.0f} s).")
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from .experiments.reading import ConfigError
+
+    try:
+        return _checked_run(options)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            print("Finished runs are intact; make room and run the same again.", file=sys.stderr)
+        return 1
+
+
+def _checked_run(options: argparse.Namespace) -> int:
+    from .experiments import read
+    from .experiments.folder import RunFolder, name_of
+
+    experiment = read(options.config, data=options.data, regulariser=options.regulariser)
+    if options.dry_run:
+        import yaml
+
+        print(f"# {options.folder / name_of(experiment)}")
+        print(yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False), end="")
+        return 0
+    folder = options.folder / name_of(experiment)
+    if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
+        with _quiet_start():
+            from .experiments.run import run
+        run(
+            experiment,
+            options.folder,
+            force=options.force,
+            data_dir=options.data_dir,
+            pictures=not options.no_figures,
+            tensorboard=options.tensorboard,
+        )
+    print((folder / "metrics.json").read_text("utf-8"), end="")
+    print(folder)
+    return 0
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from .experiments import Experiment
+
+    print(json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False))
     return 0
 
 

@@ -1,0 +1,150 @@
+"""An experiment: all that a run needs to know, and nothing that cannot go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import model_validator
+
+from .data import UCI, Data, DataSet, Given, Split
+from .networks import require_images
+from .objective import Divergence, Gaussian, Likelihood, LogLoss, Loss, ProjectedRenyi
+from .parts import Flag, Off, Part, Whole, impossible, kinds
+from .reading import Document
+from .regulariser import Regulariser
+from .training import Adaptive, Calibration, HeldOutTempering, Optimiser, Tempering, Training
+from .variational import Covariance, InducingMean, Mean, NetworkMean, SumMean, SVGPCovariance
+
+
+class Experiment(Part):
+    """A run, described completely. Only `data` has no default; the others are those of `learn`."""
+
+    data: Data
+    split: Split = Given()
+    standardise: Flag = True
+    """Whether the model works in units in which columns have mean zero and deviation one."""
+    likelihood: Likelihood = Gaussian()
+    regulariser: Regulariser = Regulariser()
+    mean: Mean = SumMean(parts=(InducingMean(), NetworkMean()))
+    covariance: Covariance = SVGPCovariance(kind="cholesky")
+    divergence: Divergence = ProjectedRenyi()
+    loss: Loss = LogLoss(kind="log")
+    optimiser: Optimiser = Adaptive(kind="adam")
+    training: Training = Training()
+    tempering: Tempering = HeldOutTempering()
+    calibration: Calibration = Off()
+    seed: Whole = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults_of_the_data(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        data = value.get("data")
+        kind = data.get("kind") if isinstance(data, Mapping) else getattr(data, "kind", data)
+        for data_set in DataSet.__subclasses__():
+            if kind in kinds(data_set):
+                return {**data_set.defaults, **value}
+        return value
+
+    @model_validator(mode="after")
+    def _possible(self) -> Experiment:
+        self._require_a_fitting_split()
+        self._require_a_fitting_likelihood()
+        self._require_held_out_rows()
+        self._require_a_finite_divergence()
+        P = self.regulariser
+        if P.evidence.kind == "inducing" and P.select.kind == "kmeans":
+            raise impossible(
+                "regulariser.select",
+                "kmeans",
+                "its points are no rows, so nothing was observed at them. Take greedy_variance, "
+                "uniform, or evidence: data.",
+            )
+        for name in ("regulariser", "mean", "covariance"):
+            are_images = self.data.input_shape is not None
+            require_images(getattr(self, name), name, are_images=are_images)
+        return self
+
+    def _require_a_fitting_split(self) -> None:
+        data, split = self.data, self.split
+        if not isinstance(split, Given):
+            return
+        if not data.has_split:
+            raise impossible("split", "given", f"{data.kind} has no split; take random.")
+        if split.index and not isinstance(data, UCI):
+            raise impossible("split.index", split.index, f"{data.kind} has split 0 only.")
+        if data.has_validation and split.validation is not None:
+            raise impossible(
+                "split.validation",
+                split.validation,
+                f"{data.kind} names the rows for validation; leave it out.",
+            )
+
+    def _require_a_fitting_likelihood(self) -> None:
+        kind = self.likelihood.kind
+        if self.data.of_classes is not None and self.data.of_classes == (kind == "gaussian"):
+            remedy = "take multi_class or softmax" if self.data.of_classes else "take gaussian"
+            what = "labels of ten classes" if self.data.of_classes else "real numbers"
+            raise impossible("likelihood", kind, f"{self.data.kind} has {what}; {remedy}.")
+        if self.data.of_classes and kind == "bernoulli":
+            raise impossible("likelihood", kind, "there are ten classes; take multi_class.")
+        if self.loss.kind in ("beta", "gamma") and kind in ("multi_class", "softmax"):
+            raise impossible(
+                "loss", self.loss.kind, f"it is not known for {kind}; take log or predictive_log."
+            )
+
+    def _require_held_out_rows(self) -> None:
+        if self.split.validation != 0.0:
+            return
+        for path, part in (
+            ("training.early_stopping", self.training.early_stopping),
+            ("tempering", self.tempering),
+        ):
+            if part.kind == "held_out":
+                raise impossible(
+                    path, "held_out", "split.validation is 0; raise it, or take none here."
+                )
+
+    def _require_a_finite_divergence(self) -> None:
+        if self.divergence.kind != "inducing_kl":
+            return
+        for path, value, allowed in (
+            ("regulariser.mode", self.regulariser.mode, ("prior",)),
+            ("mean", self.mean.kind, ("inducing",)),
+            ("covariance", self.covariance.kind, ("cholesky", "diagonal")),
+        ):
+            if value not in allowed:
+                raise impossible(
+                    path,
+                    value,
+                    f"with divergence: inducing_kl it must be {' or '.join(allowed)}, or KL is "
+                    "infinite. Other divergences, as projected_kl, take any.",
+                )
+
+
+def read(
+    path: str | Path, *, data: str | None = None, regulariser: str | Path | None = None
+) -> Experiment:
+    """Return the experiment that a YAML file describes, in this format or in the thesis's.
+
+    :param path: the file.
+    :param data: YAML of the part `data` to take instead, as "yacht" or "{kind: curve, number: 3}".
+    :param regulariser: a file whose data, split and regulariser are taken instead.
+    """
+    from . import thesis_format
+
+    document = Document.read(path)
+    of_data = None if data is None else Document(data, "--data").value
+    if thesis_format.recognises(document):
+        values = thesis_format.translated(document, data=of_data, regulariser=regulariser)
+        return document.validated(Experiment, values)
+    values = dict(document.value)
+    if regulariser is not None:
+        other = read(regulariser, data=data).model_dump(mode="json")
+        values |= {name: other[name] for name in thesis_format.OF_REGULARISER}
+    elif of_data is not None:
+        values["data"] = of_data
+    return document.validated(Experiment, values)

