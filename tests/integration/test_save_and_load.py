@@ -339,7 +339,14 @@ def test_what_the_whole_procedure_returns(tmp_path):
     before = Learned(
         model=fitted,
         regulariser=Regulariser(
-            prior, posterior, fitted.likelihood, fitted.likelihood, X[:4], Y[:4, :1], rounds, converged=True
+            prior,
+            posterior,
+            fitted.likelihood,
+            fitted.likelihood,
+            X[:4],
+            Y[:4, :1],
+            rounds,
+            converged=True,
         ),
         inputs=Scaling.of(X),
         outputs=Scaling.of(Y[:, :1]),
