@@ -21,7 +21,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format docs clean
+.PHONY: help demo test coverage lint types format docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -29,7 +29,10 @@ help:  ## Show this list
 demo: $(STAMP)  ## Run the demonstration
 	$(BIN)/python -m gpflow_gvi demo $(ARGS)
 
-test: $(STAMP)  ## Run the fast tests with coverage (all of them: make test ARGS=--runslow)
+test: $(STAMP)  ## Run the fast tests (all of them: make test ARGS=--runslow)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+coverage: $(STAMP)  ## Run the fast tests, half as fast, and show which lines they reach
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)
 
 lint: $(STAMP)  ## Check style and formatting

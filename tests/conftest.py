@@ -7,6 +7,9 @@ import os
 
 # TensorFlow's start-up lines would drown the report of pytest.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+if "PYTEST_XDIST_WORKER" in os.environ:  # a process for each core: more threads would be in the way
+    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 import check_shapes
 import gpflow

@@ -30,7 +30,7 @@ class Experiment(Part):
     mean: Mean = SumMean(parts=(InducingMean(), NetworkMean()))
     covariance: Covariance = SVGPCovariance(kind="cholesky")
     divergence: Divergence = ProjectedRenyi()
-    loss: Loss = LogLoss(kind="log")
+    loss: Loss = LogLoss(kind="log_loss")
     optimiser: Optimiser = Adaptive(kind="adam")
     training: Training = Training()
     tempering: Tempering = HeldOutTempering()
@@ -91,9 +91,9 @@ class Experiment(Part):
             raise impossible("likelihood", kind, f"{self.data.kind} has {what}; {remedy}.")
         if self.data.of_classes and kind == "bernoulli":
             raise impossible("likelihood", kind, "there are ten classes; take multi_class.")
-        if self.loss.kind in ("beta", "gamma") and kind in ("multi_class", "softmax"):
+        if self.loss.kind in ("beta_loss", "gamma_loss") and kind in ("multi_class", "softmax"):
             raise impossible(
-                "loss", self.loss.kind, f"it is not known for {kind}; take log or predictive_log."
+                "loss", self.loss.kind, f"it is not known for {kind}; take predictive_log_loss."
             )
 
     def _require_held_out_rows(self) -> None:

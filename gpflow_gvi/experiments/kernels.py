@@ -90,7 +90,7 @@ class NNGP(Part):
     @field_validator("layers")
     @classmethod
     def _has_a_limit(cls, layers: Layers) -> Layers:
-        known = ("relu", "tanh", "erf", "linear")
+        known = ("relu", "tanh", "linear")
         for layer in layers:
             activation = getattr(layer, "activation", "linear")
             if activation not in known:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .parts import BY_KIND, OR_NAME, Count, Fraction, Part, impossible
 
-Activation = Literal["relu", "tanh", "erf", "sigmoid", "elu", "gelu", "silu", "softplus", "linear"]
+Activation = Literal["relu", "tanh", "sigmoid", "elu", "gelu", "silu", "softplus", "linear"]
 
 
 class Dense(Part):
@@ -23,7 +23,7 @@ class Dense(Part):
         """Return the layer of Keras."""
         import keras
 
-        return keras.layers.Dense(self.units, _function(self.activation), **options)
+        return keras.layers.Dense(self.units, self.activation, **options)
 
 
 class Conv2D(Part):
@@ -45,7 +45,7 @@ class Conv2D(Part):
             self.kernel_size,
             strides=self.strides,
             padding=self.padding,
-            activation=_function(self.activation),
+            activation=self.activation,
             **options,
         )
 
@@ -143,11 +143,3 @@ def require_images(part: Any, path: str, *, are_images: bool) -> None:
     elif isinstance(part, tuple):
         for number, item in enumerate(part):
             require_images(item, f"{path}.{number}", are_images=are_images)
-
-
-def _function(activation: Activation) -> Any:
-    if activation != "erf":
-        return activation
-    import tensorflow as tf
-
-    return tf.math.erf

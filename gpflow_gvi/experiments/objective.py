@@ -60,17 +60,17 @@ Likelihood = Annotated[Gaussian | Classes, BY_KIND, OR_NAME]
 class LogLoss(Part):
     """Minus the expected log density, or minus the log of the expected density."""
 
-    kind: Literal["log", "predictive_log"]
+    kind: Literal["log_loss", "predictive_log_loss"]
 
     def build(self) -> gvi.losses.Loss:
         """Return the loss."""
-        return gvi.losses.LogLoss() if self.kind == "log" else gvi.losses.PredictiveLogLoss()
+        return gvi.losses.LogLoss() if self.kind == "log_loss" else gvi.losses.PredictiveLogLoss()
 
 
 class BetaLoss(Part):
     """The robust β-loss."""
 
-    kind: Literal["beta"] = "beta"
+    kind: Literal["beta_loss"] = "beta_loss"
     beta: Positive = 1.5
 
     def build(self) -> gvi.losses.Loss:
@@ -81,7 +81,7 @@ class BetaLoss(Part):
 class GammaLoss(Part):
     """The robust γ-loss."""
 
-    kind: Literal["gamma"] = "gamma"
+    kind: Literal["gamma_loss"] = "gamma_loss"
     gamma: Positive = 1.5
 
     def build(self) -> gvi.losses.Loss:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -105,29 +105,40 @@ class Document:
         for item in error.errors():
             location: Location = item["loc"]
             if item["type"] == "impossible":
-                location = tuple(item["ctx"]["path"].split("."))
-            line, path = self._place(location, item["type"])
+                steps = item["ctx"]["path"].split(".")
+                location = tuple(int(step) if step.isdigit() else step for step in steps)
+            line, found = self._place(location)
+            if item["type"] == "impossible":  # it may be a default
+                path = _written(location)
+            else:
+                path = _written([*found, *location[-1:]] if item["type"] == "missing" else found)
             told.setdefault((line, path), []).append(_complaint(kind, location, dict(item)))
         return "\n".join(
-            f"{self.source}:{line}: {path} {' Or: '.join(dict.fromkeys(complaints))}"
+            f"{self.source}:{line}: {path or 'it'} {' Or: '.join(dict.fromkeys(complaints))}"
             for (line, path), complaints in told.items()
         )
 
-    def _place(self, location: Location, type_of_error: str) -> tuple[int, str]:
+    def _place(self, location: Location) -> tuple[int, list[int | str]]:
         """Return the line, and the path as it stands in the file: without kinds of unions."""
-        node, line, path = self.node, 1, ""
+        node, line = self.node, 1
+        path: list[int | str] = []
         for step in location:
             if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
                 node = node.value[step]
-                line, path = node.start_mark.line + 1, f"{path}[{step}]"
+                line = node.start_mark.line + 1
+                path.append(step)
             elif isinstance(node, yaml.MappingNode):
                 for key, value in node.value:
                     if key.value == str(step):
-                        node, line, path = value, key.start_mark.line + 1, f"{path}.{step}"
+                        node, line = value, key.start_mark.line + 1
+                        path.append(step)
                         break
-        if type_of_error == "missing" or not path:
-            path += "".join(f".{step}" for step in location[-1:])
-        return line, path.lstrip(".") or "the file"
+        return line, path
+
+
+def _written(path: Iterable[int | str]) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return "".join(steps).lstrip(".")
 
 
 def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> str:

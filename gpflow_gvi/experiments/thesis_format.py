@@ -202,7 +202,7 @@ class ApproximateFile(Part):
             "mean": {"kind": "network", "layers": hidden, "readout": "random"},
             "covariance": self.kernel.kernel_schema,
             "divergence": divergence,
-            "loss": "predictive_log",
+            "loss": "predictive_log_loss",
             "optimiser": {
                 "kind": trainer.optimiser_schema,
                 "learning_rate": trainer.learning_rate,

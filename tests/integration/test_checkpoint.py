@@ -133,6 +133,7 @@ def trainer(K, model):
     return train, tf.train.Checkpoint(model=model, optimiser=optimiser)
 
 
+@pytest.mark.thin(2)
 @BOTH_KERAS
 def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path):
     model = with_networks(K)
@@ -153,6 +154,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path
     np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6)
 
 
+@pytest.mark.thin(2)
 @BOTH_KERAS
 def test_deepcopy_of_a_model_with_networks_trains_by_itself(K):
     model = with_networks(K)

@@ -97,7 +97,7 @@ def assert_same_predictions(ours: Any, theirs: Any, rtol: float, shapes: Any = M
         np.testing.assert_allclose(our, their, rtol=rtol, atol=rtol)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
 @pytest.mark.parametrize(
     ("J", "sharing"), [(1, "single"), *((3, sharing) for sharing in catalogue.kernels(3))]

@@ -124,6 +124,7 @@ def test_saved_and_loaded_it_predicts_the_same(learned, tmp_path):
         Learned.load(tmp_path / "kernel")
 
 
+@pytest.mark.slow
 def test_validation_data_of_the_caller_are_not_trained_with():
     data, validation_data = _curve(60), _curve(30, seed=1)
     learned = gvi.learn(data, kernel=_kernel(), validation_data=validation_data, **QUICK)
@@ -161,6 +162,7 @@ def test_network_divergence_and_model_of_the_callers_choice():
     np.testing.assert_allclose(learned.model.divergence(Q, P, x), expected / 5)
 
 
+@pytest.mark.slow
 def test_several_outputs():
     X, Y = _curve(60)
     learned = gvi.learn((X, np.hstack([Y, -0.01 * Y])), kernel=_kernel(), **QUICK)

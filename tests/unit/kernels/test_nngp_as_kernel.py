@@ -163,7 +163,7 @@ def slope(function: Callable[[], tf.Tensor], variable: tf.Variable, direction: A
     return (ends[0] - ends[1]) / (2.0 * step)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @also_tiled(["relu", "erf", "overlapping pooling"], ["global"])
 def test_gradient(name, tile, rng):
     """In the variances and in the inputs of both sides, against central differences."""

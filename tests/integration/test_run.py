@@ -1,0 +1,209 @@
+"""Runs of experiments: what is in their folders, and what is left when something goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import gpflow_gvi as gvi
+from gpflow_gvi.__main__ import main
+from gpflow_gvi.experiments import read
+from gpflow_gvi.experiments import run as runs
+from gpflow_gvi.experiments.run import run
+
+HERE = Path(__file__).parent
+THESIS = HERE.parent / "unit" / "experiments"
+
+SMALL = {
+    "data": {"kind": "curve", "number": 1},
+    "regulariser": {
+        "kernel": {"kind": "matern52", "lengthscale": 0.3},
+        "inducing": 12,
+        "select": "uniform",
+        "evidence": "inducing",
+        "minimise": {"kind": "lbfgs", "max_iterations": 3},
+    },
+    "mean": {"kind": "network", "layers": [{"kind": "dense", "units": 3}]},
+    "covariance": "cholesky",
+    "training": {"epochs": 6, "steps_per_epoch": 3, "early_stopping": {"kind": "held_out"}},
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "experiment.yaml"
+    path.write_text(yaml.safe_dump(SMALL))
+    return path
+
+
+def test_folder_of_a_run_and_what_becomes_of_it(config, tmp_path, monkeypatch, capsys):
+    experiment = read(config)
+    folder = run(experiment, tmp_path / "runs")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [folder.name]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("config.yaml", "history.csv", "losses.png", "metrics.json", "model", "prediction.png"),
+        "run.json",
+    ]
+    assert read(folder / "config.yaml") == experiment
+    with (folder / "history.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
+    assert {"loss", "expected_loss", "divergence", "val_nll"} < set(rows[0])
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["rows"] == {"train": 600, "validation": 150, "test": 250}
+    assert facts["versions"]["gpflow_gvi"] == gvi.__version__
+
+    # What was saved predicts, in the units of the data, what was measured.
+    learned = gvi.load(folder / "model")
+    data = experiment.data.load()["test"]
+    metrics = json.loads((folder / "metrics.json").read_text())
+    mean, variance = learned.predict_y(data.X)
+    residual = data.Y - mean
+    nll = 0.5 * (np.log(2.0 * np.pi * variance) + residual**2 / variance)
+    assert metrics["test"]["nll"] == pytest.approx(np.mean(nll))
+    assert metrics["test"]["rmse"] == pytest.approx(np.sqrt(np.mean(residual**2)))
+
+    # It is not repeated, by the command neither.
+    before = (folder / "run.json").stat().st_mtime_ns
+    assert run(experiment, tmp_path / "runs") == folder
+    command = ["run", str(config), "--folder", str(tmp_path / "runs")]
+    assert main(command) == 0
+    assert str(folder) in capsys.readouterr().out
+    assert (folder / "run.json").stat().st_mtime_ns == before
+
+    # A disk that is full when it is repeated leaves it alone.
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(runs, "_write_config", full)
+    assert main([*command, "--force"]) == 1
+    told = capsys.readouterr().err
+    assert "No space left" in told
+    assert "intact" in told
+    assert (folder / "run.json").stat().st_mtime_ns == before
+
+
+class Killed(BaseException):
+    """Stands for kill -9."""
+
+
+@pytest.mark.slow
+def test_run_goes_on_where_it_was_killed_and_ends_where_it_would_have(
+    config, tmp_path, monkeypatch
+):
+    experiment = read(config)
+    whole = run(experiment, tmp_path / "whole", pictures=False)
+
+    def killed(self, epoch, logs=None):
+        if epoch == 3:
+            raise Killed
+
+    monkeypatch.setattr(runs._Progress, "on_epoch_end", killed)
+    with pytest.raises(Killed):
+        run(experiment, tmp_path / "resumed")
+    monkeypatch.undo()
+    [partial] = (tmp_path / "resumed").iterdir()
+    assert partial.name == f"{whole.name}.partial"
+
+    # The fit of the regulariser is not repeated.
+    monkeypatch.setattr(type(experiment.regulariser), "build", None)
+    resumed = run(experiment, tmp_path / "resumed", pictures=False)
+    for name in ("metrics.json", "history.csv", "config.yaml"):
+        assert (resumed / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_labels_of_a_table_with_conformal_sets(tmp_path, rng, monkeypatch):
+    X = rng.normal(size=(120, 2))
+    labels = (X[:, 0] > 0.0).astype(int) + (X[:, 1] > 0.5)
+    np.savetxt(
+        tmp_path / "own.csv",
+        np.column_stack([X, labels]),
+        delimiter=",",
+        header="a,b,label",
+        comments="",
+    )
+    config = tmp_path / "experiment.yaml"
+    values = {
+        **SMALL,
+        "data": {"kind": "table", "path": "own.csv", "inputs": ["a", "b"], "outputs": ["label"]},
+        "likelihood": "multi_class",
+        "mean": "inducing",
+        "training": {"epochs": 0},
+        "tempering": "none",
+        "calibration": {"kind": "conformal", "coverage": 0.8},
+    }
+    config.write_text(yaml.safe_dump(values))
+    monkeypatch.chdir(tmp_path)
+    folder = run(read(config), pictures=False)
+    assert folder.parent == tmp_path / "runs"
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert set(metrics) == {"validation", "test"}
+    assert metrics["test"]["accuracy"] > 0.5
+    assert 1.0 <= metrics["test"]["conformal_size"] <= 3.0
+    # After the command has seen the file change it is another experiment.
+    before = folder.name
+    with (tmp_path / "own.csv").open("a") as file:
+        file.write("0.0,0.0,0\n")
+    assert runs.name_of(read(config)) != before
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "message"),
+    [
+        ("data: {kind: curve}\n", 2, "data.number is missing"),
+        ("data: yacht\n", 1, "no folder with data was named"),
+        ("data: {kind: table, path: no.csv, inputs: [a], outputs: [b]}", 1, "no such file"),
+    ],
+)
+def test_errors_are_one_line_for_the_user(text, status, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("GPFLOW_GVI_DATA", raising=False)
+    path = tmp_path / "experiment.yaml"
+    path.write_text(text)
+    assert main(["run", str(path), "--folder", str(tmp_path / "runs")]) == status
+    told = capsys.readouterr().err
+    assert message in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.slow
+def test_files_of_the_thesis_run_unchanged(tmp_path, capsys):
+    regulariser = str(THESIS / "thesis_regulariser.yaml")
+    options = ["--data", "{kind: curve, number: 0}", "--folder", str(tmp_path), "--no-figures"]
+    assert main(["run", regulariser, *options]) == 0
+    approximate = str(THESIS / "thesis_approximate.yaml")
+    assert main(["run", approximate, *options, "--regulariser", regulariser]) == 0
+    for path in tmp_path.glob("*/metrics.json"):
+        assert json.loads(path.read_text())["test"]["nll"] < 5.0
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_killed_for_real_at_any_moment(config, tmp_path):
+    values = {**SMALL, "training": {**SMALL["training"], "epochs": 40}}
+    values["training"]["early_stopping"] = "none"
+    config.write_text(yaml.safe_dump(values))
+    experiment = read(config)
+    whole = run(experiment, tmp_path / "whole", pictures=False)
+    command = [sys.executable, "-m", "gpflow_gvi", "run", str(config), "--no-figures"]
+    folder = tmp_path / "killed"
+    for seconds in (6.0, 9.0, 11.0):
+        process = subprocess.Popen([*command, "--folder", str(folder)], stdout=subprocess.DEVNULL)
+        time.sleep(seconds)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        for path in folder.glob("*"):
+            assert path.suffix in (".partial", ".lock") or (path / "run.json").exists()
+    resumed = run(experiment, folder, pictures=False)
+    assert (resumed / "metrics.json").read_bytes() == (whole / "metrics.json").read_bytes()
+    assert [path.name for path in folder.iterdir()] == [whole.name]

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpflow_gvi.experiments import ConfigError, Experiment, read
+from gpflow_gvi.experiments.folder import name_of
+from gpflow_gvi.experiments.parts import Part, kinds
+from gpflow_gvi.experiments.regulariser import PowerOfN, Regulariser
+from gpflow_gvi.experiments.training import Training
+
+FEW_LINES = """\
+data: {kind: curve, number: 4}
+regulariser: {kernel: squared_exponential}
+covariance: diagonal
+divergence: {kind: projected_renyi, alpha: 0.7}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "experiment.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_few_lines_are_an_experiment_and_what_they_resolve_to_is_the_same_one(write, tmp_path):
+    experiment = read(write(FEW_LINES))
+    assert experiment.divergence.alpha == 0.7
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(yaml.safe_dump(experiment.model_dump(mode="json")))
+    again = read(resolved)
+    assert again == experiment
+    assert name_of(again) == name_of(experiment)
+
+
+def test_name_tells_settings_apart_and_reads_well(write):
+    name = name_of(read(write(FEW_LINES)))
+    assert name.startswith("curve4-squared_exponential-posterior-sum-diagonal-projected_renyi-")
+    assert name != name_of(read(write(FEW_LINES.replace("0.7", "0.8"))))
+
+
+def test_a_name_stands_for_a_part_with_its_defaults(write):
+    short = "data: yacht\nmean: network\ndivergence: {kind: projected_kl, context: uniform_box}\n"
+    long = (
+        "data: {kind: yacht}\nmean: {kind: network}\n"
+        "divergence: {kind: projected_kl, context: {kind: uniform_box}}\n"
+    )
+    assert read(write(short)) == read(write(long))
+
+
+def test_images_have_labels_and_stay_in_their_units(write):
+    experiment = read(write("data: mnist\n"))
+    assert experiment.likelihood.kind == "multi_class"
+    assert not experiment.standardise
+    assert read(write("data: mnist\nlikelihood: softmax\n")).likelihood.kind == "softmax"
+
+
+def test_numbers_are_read_as_yaml_1_2_has_them(write):
+    text = "data: yacht\noptimiser: {kind: adam, learning_rate: 1e-3}\n"
+    assert read(write(text)).optimiser.learning_rate == 0.001
+    with pytest.raises(ConfigError, match="standardise is 'yes'"):
+        read(write("data: yacht\nstandardise: yes\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("data: yaht\n", 1, ["data", "'yaht'", "concrete", "Did you mean 'yacht'"]),
+        ("data: yacht\nsede: 1\n", 2, ["sede", "Did you mean 'seed'", "regulariser"]),
+        ("seed: 1\n", 1, ["data is missing"]),
+        ("data: {kind: curve}\n", 1, ["data.number is missing"]),
+        ("data: yacht\nseed: -1\n", 2, ["seed is -1", "greater than or equal to 0"]),
+        ("data: yacht\nseed: true\n", 2, ["seed is True", "valid integer"]),
+        (
+            "data: yacht\nloss: {beta: 2.0}\n",
+            2,
+            ["loss", "a `kind`", "gamma_loss"],
+        ),
+        ("data: yacht\ndivergence: [1]\n", 2, ["divergence is [1]", "projected_kl"]),
+        ("data: yacht\nregulariser: {inducing: 0}\n", 2, ["regulariser.inducing is 0"]),
+        (
+            "data: yacht\nregulariser:\n  inducing: {factor: 1.0, powr: 2}\n",
+            3,
+            ["regulariser.inducing.powr", "Did you mean 'power'"],
+        ),
+        (
+            "data: yacht\nmean:\n  kind: sum\n  parts:\n    - inducing\n"
+            "    - kind: network\n      layers: [dense, {kind: dense, units: 0}]\n",
+            7,
+            ["mean.parts[1].layers[1].units is 0"],
+        ),
+        ("data: yacht\nmean: {kind: sum, parts: [inducing]}\n", 2, ["mean.parts", "at least 2"]),
+        ("data: yacht\ndata: energy\n", 2, ["'data' appears twice"]),
+        ("data: {kind: curve,\n", 2, ["expected"]),
+        ("data: !!python/object:os.system {}\n", 1, ["could not determine a constructor"]),
+        ("data: yacht\ntempering: {kind: none, x: .nan}\n", 2, ["tempering.x is no key"]),
+        (
+            "data: yacht\noptimiser: {kind: adam, learning_rate: .inf}\n",
+            2,
+            ["optimiser.learning_rate is inf"],
+        ),
+    ],
+)
+def test_errors_name_file_line_value_and_what_is_allowed(write, text, line, words):
+    path = write(text)
+    with pytest.raises(ConfigError) as caught:
+        read(path)
+    lines = [each for each in str(caught.value).splitlines() if f"{path}:{line}: " in each]
+    assert lines
+    for word in words:
+        assert any(word in each for each in lines), (word, str(caught.value))
+
+
+def test_all_errors_are_told_at_once(write):
+    with pytest.raises(ConfigError) as caught:
+        read(write("data: yaht\nseed: -1\ntraining: {epochs: many}\n"))
+    assert len(str(caught.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "is empty"), ("# nothing\n", "is empty"), ("- 1\n", "holds a list"), ("3\n", "a int")],
+)
+def test_files_that_hold_no_experiment_are_refused(write, text, message):
+    with pytest.raises(ConfigError, match=message):
+        read(write(text))
+
+
+def test_missing_and_binary_files_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        read(tmp_path / "no.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        read(tmp_path / "binary.yaml")
+
+
+KL = "data: yacht\ndivergence: inducing_kl\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (f"{KL}mean: inducing\n", "regulariser.mode"),
+        (f"{KL}regulariser: {{mode: prior}}\n", "mean"),
+        (f"{KL}regulariser: {{mode: prior}}\nmean: inducing\ncovariance: kernelised", "covariance"),
+        ("data: yacht\nsplit: {kind: given, validation: 0.0}\n", "training.early_stopping"),
+        (
+            "data: yacht\nsplit: {kind: given, validation: 0.0}\ntraining: {early_stopping: none}",
+            "tempering",
+        ),
+        ("data: {kind: curve, number: 1}\nsplit: {kind: given, index: 2}\n", "split.index"),
+        ("data: {kind: curve, number: 1}\nsplit: {kind: given, validation: 0.1}", "validation"),
+        ("data: co2\nsplit: given\n", "split"),
+        ("data: mnist\nlikelihood: gaussian\n", "likelihood"),
+        ("data: mnist\nlikelihood: bernoulli\n", "likelihood"),
+        ("data: yacht\nlikelihood: softmax\n", "likelihood"),
+        ("data: mnist\nloss: beta_loss\n", "loss"),
+        ("data: yacht\nregulariser: {evidence: inducing, select: kmeans}\n", "regulariser.select"),
+        ("data: yacht\nmean: {kind: network, layers: [conv2d]}\n", "mean.layers[0]"),
+        ("data: yacht\nregulariser: {kernel: {kind: nngp, layers: [conv2d]}}", "kernel.layers[0]"),
+        (
+            "data: yacht\n"
+            "regulariser: {kernel: {kind: nngp, layers: [{kind: dense, activation: elu}]}}",
+            "regulariser.kernel.layers",
+        ),
+        ("data: mnist\nregulariser: {kernel: {kind: nngp, layers: [max_pooling_2d]}}", "layers"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_where_it_stands(write, text, path):
+    with pytest.raises(ConfigError) as caught:
+        read(write(text))
+    assert f"{path} is " in str(caught.value)
+
+
+def test_svgp_is_an_experiment(write):
+    read(write(f"{KL}regulariser: {{mode: prior}}\nmean: inducing\n"))
+
+
+def test_data_and_regulariser_of_the_command_line_replace_those_of_the_file(write, tmp_path):
+    other = tmp_path / "other.yaml"
+    other.write_text("data: energy\nregulariser: {kernel: matern32}\nseed: 5\n")
+    path = write("data: yacht\nloss: gamma_loss\n")
+    assert read(path, data="{kind: curve, number: 3}").data.number == 3
+    experiment = read(path, regulariser=other)
+    assert (experiment.data.kind, experiment.regulariser.kernel.kind) == ("energy", "matern32")
+    assert (experiment.loss.kind, experiment.seed) == ("gamma_loss", 0)
+    with pytest.raises(ConfigError, match=r"yacht\.yaml does not exist"):
+        read(path, regulariser=tmp_path / "yacht.yaml")
+
+
+def test_schema_takes_what_the_reader_takes(write):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = Experiment.model_json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    experiment = read(write(FEW_LINES))
+    for value in (yaml.safe_load(FEW_LINES), experiment.model_dump(mode="json")):
+        jsonschema.validate(value, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"data": "yacht", "covariance": "round"}, schema)
+
+
+def test_no_part_has_a_key_named_like_its_kind():
+    # The search for the line of an error passes over names of kinds.
+    parts = [Part]
+    for part in parts:
+        parts += part.__subclasses__()
+    for part in parts:
+        assert not set(kinds(part)) & set(part.model_fields)
+
+
+@pytest.mark.parametrize("command", [["run", "{}", "--dry-run"], ["schema"]])
+def test_answers_that_need_no_tensorflow_do_without_it(command, write):
+    path = str(write(FEW_LINES))
+    code = (
+        "import sys; from gpflow_gvi.__main__ import main; main(sys.argv[1:]);"
+        "sys.exit('tensorflow' in sys.modules or 'gpflow' in sys.modules)"
+    )
+    arguments = [part.format(path) for part in command]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "data" in done.stdout
+
+
+@given(root=st.integers(1, 50), power=st.integers(1, 4), rest=st.floats(0.0, 0.999))
+def test_number_of_inducing_points_is_the_root_rounded_down(root, power, rest):
+    N = int(Fraction(root) ** power + Fraction(rest) * ((root + 1) ** power - root**power))
+    part = Regulariser(inducing=PowerOfN(power=float(power)))
+    assert part.num_inducing(N) == root
+
+
+@given(
+    epochs=st.integers(0, 300),
+    N=st.integers(1, 3000),
+    batch_size=st.none() | st.integers(1, 1000),
+)
+def test_passes_over_the_data_are_as_many_as_epochs(epochs, N, batch_size):
+    course = Training(epochs=epochs, batch_size=batch_size, steps_per_epoch=None).course(N)
+    assert course.steps == epochs * -(-N // course.batch_size)
+    assert course.batch_size <= N
