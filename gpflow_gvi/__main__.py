@@ -42,6 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.set_defaults(handler=_run)
     schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
     schema.set_defaults(handler=_schema)
+    report = commands.add_parser("report", help="write a page on the runs in a folder")
+    report.add_argument("folder", type=Path, help="that of a sweep, or of runs")
+    report.add_argument("--output", type=Path, help="the page; by default FOLDER/report.html")
+    report.add_argument("--score", default="nll", help="the metric that ranks")
+    report.add_argument(
+        "--over",
+        nargs="+",
+        metavar="AXIS",
+        help="what repeats a setting; by default split.index seed data.seed",
+    )
+    report.set_defaults(handler=_report)
     options = parser.parse_args(arguments)
     status: int = options.handler(options)
     return status
@@ -97,6 +108,18 @@ def _checked_run(options: argparse.Namespace) -> int:
         )
     print((folder / "metrics.json").read_text("utf-8"), end="")
     print(folder)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it may draw what a model predicts
+    from .experiments.report import report
+
+    try:
+        print(report(options.folder, output=options.output, score=options.score, over=options.over))
+    except (OSError, ValueError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
