@@ -94,7 +94,8 @@
     });
     cell.replaceChildren(button);
   });
-  [...selects, search].forEach((control) => control.addEventListener("input", changed));
+  selects.forEach((select) => select.addEventListener("change", changed));
+  search.addEventListener("input", changed);
   byId("more").addEventListener("click", () => {
     shown += PORTION;
     draw();

@@ -401,6 +401,27 @@ def test_figures_of_the_best_and_of_nothing_else(tmp_path, caplog):
     assert any("no_model" in text for text in caplog.messages)
 
 
+@pytest.mark.slow
+def test_figure_is_drawn_from_the_model_where_the_run_has_none(tmp_path):
+    config = tmp_path / "experiment.yaml"
+    values = {
+        "data": {"kind": "curve", "number": 1},
+        "regulariser": {"inducing": 12, "minimise": {"kind": "lbfgs", "max_iterations": 2}},
+        "mean": "inducing",
+        "training": {"epochs": 0},
+        "calibration": "conformal",
+    }
+    config.write_text(yaml.safe_dump(values))
+    folder = tmp_path / "runs"
+    assert main(["run", str(config), "--folder", str(folder), "--no-figures"]) == 0
+    [run] = folder.iterdir()
+    before = {path.name for path in run.iterdir()}
+    [image] = Page(report(folder)).all("img")
+    content = base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))
+    assert content.startswith(b"\x89PNG")
+    assert {path.name for path in run.iterdir()} == before
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
