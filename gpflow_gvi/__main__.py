@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 
@@ -40,6 +40,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--no-figures", action="store_true", help="draw nothing")
     run.add_argument("--tensorboard", action="store_true", help="write events for TensorBoard")
     run.set_defaults(handler=_run)
+    sweep = commands.add_parser("sweep", help="run all experiments that a YAML file describes")
+    sweep.add_argument("config", type=Path, help="the file: a base, and axes")
+    sweep.add_argument("--folder", type=Path, help="where the runs go; by default runs/<its name>")
+    sweep.add_argument("--dry-run", action="store_true", help="count and list the runs")
+    sweep.add_argument("--workers", type=int, help="processes; by default one for each core")
+    sweep.add_argument(
+        "--worker-memory", type=float, help="megabytes at which a process is replaced by a new one"
+    )
+    sweep.add_argument("--scheduler", help="a Dask cluster to use instead, as tcp://host:8786")
+    sweep.add_argument("--sample", type=int, help="do so many of the runs, drawn at random")
+    sweep.add_argument("--retry", action="store_true", help="do failed runs again")
+    sweep.add_argument("--figures", action="store_true", help="draw, for each run")
+    sweep.add_argument(
+        "--data-dir", type=Path, help="data sets; by default what GPFLOW_GVI_DATA says"
+    )
+    sweep.set_defaults(handler=_sweep)
     schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
     schema.set_defaults(handler=_schema)
     report = commands.add_parser("report", help="write a page on the runs in a folder")
@@ -69,10 +85,19 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    return _checked(_checked_run, options)
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    return _checked(_checked_sweep, options)
+
+
+def _checked(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Carry out a command; what goes wrong is told in a line, without a traceback."""
     from .experiments.reading import ConfigError
 
     try:
-        return _checked_run(options)
+        return command(options)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
@@ -109,6 +134,41 @@ def _checked_run(options: argparse.Namespace) -> int:
     print((folder / "metrics.json").read_text("utf-8"), end="")
     print(folder)
     return 0
+
+
+def _checked_sweep(options: argparse.Namespace) -> int:
+    from .experiments.crew import MOST_MEMORY, Crew
+    from .experiments.folder import name_of
+    from .experiments.run_all import Scheduler, cores, run_all
+    from .experiments.sweep import read_sweep, sample
+
+    points = read_sweep(options.config)
+    if options.sample is not None:
+        points = sample(points, options.sample)
+    if options.dry_run:
+        for point in points:
+            axes = ", ".join(f"{name}={level}" for name, level in point.axes.items())
+            print(f"{name_of(point.experiment)}  {axes}")
+        print(f"{len(points)} runs")
+        return 0
+    folder = options.folder or Path("runs") / options.config.stem
+    scheduler: Scheduler
+    if options.scheduler is None:
+        scheduler = Crew(options.workers or cores(), options.worker_memory or MOST_MEMORY)
+    else:
+        from .experiments.cluster import Cluster
+
+        scheduler = Cluster(options.scheduler)
+    summary = run_all(
+        points,
+        folder,
+        scheduler,
+        retry=options.retry,
+        data_dir=options.data_dir,
+        pictures=options.figures,
+    )
+    print(f"{summary.done} runs done, {summary.failed} failed: {folder}")
+    return 1 if summary.failed else 0
 
 
 def _report(options: argparse.Namespace) -> int:

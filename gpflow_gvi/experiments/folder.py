@@ -13,7 +13,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,6 @@ class FolderInUseError(RuntimeError):
 
 def name_of(experiment: Experiment) -> str:
     """Return a readable name for the settings, which other settings do not have."""
-    settings = json.dumps(experiment.model_dump(mode="json"), sort_keys=True)
-    digest = hashlib.sha256(f"{settings}{experiment.data.fingerprint}".encode()).hexdigest()
     parts = (
         experiment.data.label,
         experiment.regulariser.kernel.kind,
@@ -44,9 +43,20 @@ def name_of(experiment: Experiment) -> str:
         experiment.covariance.kind,
         experiment.divergence.kind,
         f"seed{experiment.seed}",
-        digest[:8],
+        digest(experiment),
     )
     return "-".join(parts)
+
+
+def digest(experiment: Experiment, *, of: Collection[str] | None = None) -> str:
+    """Return a short text that other settings, or data, do not have.
+
+    :param experiment: the settings.
+    :param of: the parts that matter; all of them if not given.
+    """
+    include = None if of is None else set(of)
+    settings = json.dumps(experiment.model_dump(mode="json", include=include), sort_keys=True)
+    return hashlib.sha256(f"{settings}{experiment.data.fingerprint}".encode()).hexdigest()[:10]
 
 
 class RunFolder:
@@ -72,15 +82,9 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Hold the run, having cleared up what a process that was killed had left."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lock = self._beside(".lock")
-        descriptor = _acquire(lock)
-        try:
+        with held(self._beside(".lock")):
             self._recover()
             yield
-        finally:
-            with contextlib.suppress(FileNotFoundError, PermissionError):
-                lock.unlink()
-            os.close(descriptor)
 
     def _recover(self) -> None:
         if self._replaced.exists() and not self.path.exists():
@@ -113,6 +117,29 @@ def write_json(path: Path, value: Any) -> None:
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(partial, path)
+
+
+@contextlib.contextmanager
+def held(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a lock, a file that is there for as long.
+
+    :param path: the file.
+    :param wait: whether to wait for another process that holds it.
+    """
+    while True:
+        try:
+            descriptor = _acquire(path)
+            break
+        except FolderInUseError:
+            if not wait:
+                raise
+            time.sleep(0.1)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            path.unlink()
+        os.close(descriptor)
 
 
 def _acquire(path: Path) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError, core_schema
 
 
@@ -13,6 +13,21 @@ class Part(BaseModel):
     """A part of a configuration. Of several kinds `kind` says which one it is."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_default_kind(cls, values: Any) -> Any:
+        """Let a part that does not say its kind be of the kind that it has by default."""
+        if not isinstance(values, Mapping):
+            return values
+        by_default = {
+            name: {"kind": getattr(field.default, "kind"), **values[name]}  # noqa: B009
+            for name, field in cls.model_fields.items()
+            if isinstance(field.default, Part)
+            and kinds(type(field.default))
+            and isinstance(values.get(name), Mapping)
+        }
+        return {**values, **by_default}
 
 
 Count = Annotated[int, Field(strict=True, ge=1)]

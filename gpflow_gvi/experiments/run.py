@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import logging
+import functools
 import math
 import platform
 import shutil
@@ -27,16 +27,17 @@ from .. import labels, projection
 from ..learning import Learned
 from ..regulariser import Regulariser
 from ..scaling import Scaling
-from ..stopping import tempered_nll
 from . import figures
 from .config import Experiment
 from .data import Rooms, load
-from .folder import COMPLETE, RunFolder, name_of, write_json
+from .folder import COMPLETE, RunFolder, digest, held, name_of, write_json
 from .kernels import Site
+from .reuse import Traced, Workshop
 from .training import Conformal, HeldOutStopping
 from .variational import Start
 
-logger = logging.getLogger("gpflow_gvi")
+OF_FIT = ("data", "split", "standardise", "likelihood", "regulariser", "calibration", "seed")
+"""The parts of an experiment that the fit of its regulariser depends on."""
 
 
 def run(
@@ -47,6 +48,7 @@ def run(
     data_dir: Path | None = None,
     pictures: bool = True,
     tensorboard: bool = False,
+    workshop: Workshop | None = None,
 ) -> Path:
     """Run an experiment, unless that was done before, and return its folder.
 
@@ -59,6 +61,8 @@ def run(
     :param data_dir: the folder with data sets.
     :param pictures: whether to draw, if matplotlib is there.
     :param tensorboard: whether to write events for TensorBoard.
+    :param workshop: what is kept from one run to the next; fitted regularisers are then kept in the
+        folder, too.
     """
     place = RunFolder(Path(folder) / name_of(experiment))
     with place.locked():
@@ -76,11 +80,13 @@ def run(
             data_dir=data_dir,
         )
         standard = _standardised(experiment, rooms)
-        regulariser = _regulariser(experiment, standard, work / "regulariser")
+        regulariser = _regulariser(experiment, standard, work, workshop)
         seconds["regulariser"] = time.perf_counter() - start
         start = time.perf_counter()
         model = build_model(experiment, regulariser, standard)
-        history = _train(experiment, model, standard, work, tensorboard=tensorboard)
+        history = _train(
+            experiment, model, standard, work, workshop or Workshop(), tensorboard=tensorboard
+        )
         learned = _finished(experiment, model, regulariser, standard, history)
         seconds["training"] = time.perf_counter() - start
         start = time.perf_counter()
@@ -128,14 +134,31 @@ def _standardised(experiment: Experiment, rooms: Rooms) -> Standard:
     return Standard(inputs, outputs, units, site, likelihood)
 
 
-def _regulariser(experiment: Experiment, standard: Standard, folder: Path) -> Regulariser:
-    """Return the fitted regulariser: that of an earlier attempt, if there is one."""
-    if folder.exists():
-        return gvi.load(folder)
-    held_out = standard.rooms.get("validation")
-    fitted = experiment.regulariser.build(standard.site, standard.likelihood, held_out)
-    gvi.save(fitted, folder)
-    return fitted
+def _regulariser(
+    experiment: Experiment, standard: Standard, work: Path, workshop: Workshop | None
+) -> Regulariser:
+    """Return the fitted regulariser: that of an earlier attempt, or of another run, if there is."""
+
+    def fitted(folder: Path) -> Regulariser:
+        if folder.exists():
+            return gvi.load(folder)
+        held_out = standard.rooms.get("validation")
+        found = experiment.regulariser.build(standard.site, standard.likelihood, held_out)
+        gvi.save(found, folder)
+        return found
+
+    if workshop is None:
+        return fitted(work / "regulariser")
+    either = experiment.regulariser.model_copy(update={"mode": "prior"})  # it is the same fit
+    key = digest(experiment.model_copy(update={"regulariser": either}), of=OF_FIT)
+    shared = work.parent / ".regularisers" / key
+    shared.parent.mkdir(exist_ok=True)
+
+    def fitted_once() -> Regulariser:
+        with held(shared.with_suffix(".lock"), wait=True):
+            return fitted(shared)
+
+    return workshop.regularisers.recall(key, fitted_once)
 
 
 def build_model(
@@ -170,6 +193,7 @@ def _train(
     model: gvi.models.GVI,
     standard: Standard,
     work: Path,
+    workshop: Workshop,
     *,
     tensorboard: bool,
 ) -> dict[str, list[float]]:
@@ -177,19 +201,20 @@ def _train(
     course = experiment.training.course(len(standard.site.X))
     if course.steps == 0:
         return {}
-    optimiser = experiment.optimiser.build(course.steps)
-    model.compile(optimiser, steps_per_execution=course.steps_per_epoch)
+    data = (standard.site.X, standard.site.Y)
+    num_data = {name: len(rows[0]) for name, rows in standard.rooms.items()}
+    traced = workshop.traced(model, data, experiment, course, num_data)
     stopping = experiment.training.early_stopping
     callbacks: list[Any] = [
         keras.callbacks.BackupAndRestore(str(work / "backup"), delete_checkpoint=False),
         _Progress(course.epochs),
     ]
     if isinstance(stopping, HeldOutStopping):
-        callbacks.insert(0, _KeepBest(model, standard.rooms["validation"], stopping.patience))
+        callbacks.insert(0, _KeepBest(traced, standard.rooms["validation"], stopping.patience))
     if tensorboard:
         callbacks.append(_tensorboard(work / "tensorboard"))
-    found: dict[str, list[float]] = model.fit(
-        (standard.site.X, standard.site.Y),
+    found: dict[str, list[float]] = traced.model.fit(
+        data,
         epochs=course.epochs,
         batch_size=course.batch_size,
         steps_per_epoch=course.steps_per_epoch,
@@ -197,27 +222,26 @@ def _train(
         seed=experiment.seed,
         verbose=0,
     ).history
+    traced.give(model)
     return found
 
 
 class _KeepBest(keras.callbacks.EarlyStopping):
     """Early stopping by the held-out density that tempering would reach, from the start on."""
 
-    def __init__(self, model: gvi.models.GVI, held_out: RegressionData, patience: int) -> None:
+    def __init__(self, traced: Traced, held_out: RegressionData, patience: int) -> None:
         super().__init__("val_nll", mode="min", patience=patience, restore_best_weights=True)
-        self._score = tf.function(
-            lambda: tempered_nll(model.variational, model.likelihood, held_out)
-        )
+        self._score = functools.partial(traced.score, held_out)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Take the start for the best so far."""
         super().on_train_begin(logs)
-        self.best, self.best_weights = float(self._score()), self.model.get_weights()
+        self.best, self.best_weights = self._score(), self.model.get_weights()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Look at the held-out data."""
         logs = {} if logs is None else logs
-        logs["val_nll"] = float(self._score())
+        logs["val_nll"] = self._score()
         super().on_epoch_end(epoch, logs)
 
 

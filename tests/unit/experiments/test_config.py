@@ -82,9 +82,9 @@ def test_numbers_are_read_as_yaml_1_2_has_them(write):
         ("data: yacht\nseed: -1\n", 2, ["seed is -1", "greater than or equal to 0"]),
         ("data: yacht\nseed: true\n", 2, ["seed is True", "valid integer"]),
         (
-            "data: yacht\nloss: {beta: 2.0}\n",
+            "data: yacht\nmean: {kind: sum, parts: [inducing, {beta: 2.0}]}\n",
             2,
-            ["loss", "a `kind`", "gamma_loss"],
+            ["mean.parts[1]", "a `kind`", "network"],
         ),
         ("data: yacht\ndivergence: [1]\n", 2, ["divergence is [1]", "projected_kl"]),
         ("data: yacht\nregulariser: {inducing: 0}\n", 2, ["regulariser.inducing is 0"]),
@@ -247,3 +247,12 @@ def test_passes_over_the_data_are_as_many_as_epochs(epochs, N, batch_size):
     course = Training(epochs=epochs, batch_size=batch_size, steps_per_epoch=None).course(N)
     assert course.steps == epochs * -(-N // course.batch_size)
     assert course.batch_size <= N
+
+
+def test_a_part_without_a_kind_is_of_the_kind_that_it_has_by_default(write):
+    path = write("data: yacht\noptimiser: {learning_rate: 0.5}\nloss: {beta: 2.0}\n")
+    with pytest.raises(ConfigError, match="beta is no key of this part; its keys are kind"):
+        read(path)
+    experiment = read(write("data: yacht\noptimiser: {learning_rate: 0.5}\n"))
+    assert experiment.optimiser.kind == "adam"
+    assert experiment.optimiser.learning_rate == 0.5

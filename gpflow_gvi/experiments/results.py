@@ -1,0 +1,76 @@
+"""The results of a sweep: `results.jsonl`, one line for each run, written as runs finish.
+
+    {"name": "curve3-...", "data": "curve3", "axes": {"covariance": "diagonal"}, "status": "done",
+     "validation": {"nll": 0.73, ...}, "test": {...}, "seconds": 3.9}
+
+A run that failed has "status": "failed" and an "error", its traceback, instead of metrics. Of two
+lines with the same name the later one counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from .folder import COMPLETE
+
+Record: TypeAlias = "dict[str, Any]"
+
+NAME = "results.jsonl"
+
+
+class Results:
+    """The file of results, to read and to add to.
+
+    :param folder: the folder of the sweep.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+
+    def read(self) -> tuple[dict[str, Record], list[str]]:
+        """Return the records by the names of their runs, and what is wrong with other lines."""
+        found: dict[str, Record] = {}
+        wrong = []
+        try:
+            lines = self.path.read_text("utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return {}, []
+        for number, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line)
+                found[record["name"]] = record
+            except (ValueError, TypeError, KeyError):
+                wrong.append(f"{self.path}:{number} is no record of a run; it was skipped.")
+        return found, wrong
+
+    def add(self, record: Record) -> None:
+        """Write one more line, to the disk."""
+        with self.path.open("ab+") as file:
+            if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
+                file.write(b"\n")  # after a line that was torn
+            file.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def record_of(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
+    """Return the record of a finished run.
+
+    :param folder: of the run.
+    :param data: a name of its data set.
+    :param axes: names of the levels of the axes.
+    """
+    metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+    seconds = json.loads((folder / COMPLETE).read_text("utf-8"))["seconds"]
+    return {
+        "name": folder.name,
+        "data": data,
+        "axes": dict(axes),
+        "status": "done",
+        **metrics,
+        "seconds": round(sum(seconds.values()), 3),
+    }

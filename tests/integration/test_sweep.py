@@ -1,0 +1,266 @@
+"""Sweeps that are run: graphs that serve many runs, processes, clusters."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from gpflow_gvi.__main__ import main
+from gpflow_gvi.experiments import reuse
+from gpflow_gvi.experiments.cluster import Cluster
+from gpflow_gvi.experiments.config import Experiment
+from gpflow_gvi.experiments.crew import Crew
+from gpflow_gvi.experiments.results import Results
+from gpflow_gvi.experiments.reuse import Recent, Traced, Workshop
+from gpflow_gvi.experiments.run import run
+from gpflow_gvi.experiments.run_all import run_all
+from gpflow_gvi.experiments.sweep import read_sweep
+
+BASE = {
+    "data": {"kind": "curve", "number": 1},
+    "regulariser": {
+        "kernel": {"kind": "matern52", "lengthscale": 0.3},
+        "inducing": 6,
+        "evidence": "inducing",
+        "max_rounds": 1,
+        "minimise": {"kind": "lbfgs", "max_iterations": 3},
+    },
+    "mean": {"kind": "network", "layers": [{"kind": "dense", "units": 3}]},
+    "covariance": "diagonal",
+    "optimiser": {"kind": "adam", "schedule": "constant"},
+    "training": {"epochs": 2, "steps_per_epoch": 4, "early_stopping": "none"},
+}
+
+
+def _experiment(**changes):
+    return Experiment.model_validate({**BASE, **changes})
+
+
+@pytest.fixture
+def count(monkeypatch):
+    """How many models were traced."""
+    made = []
+    start = Traced.__init__
+
+    def counted(self, *arguments):
+        made.append(self)
+        start(self, *arguments)
+
+    monkeypatch.setattr(Traced, "__init__", counted)
+    return made
+
+
+def _metrics(folder):
+    metrics = json.loads((folder / "metrics.json").read_text())
+    return [metrics[part][name] for part in ("validation", "test") for name in ("nll", "crps")]
+
+
+CHANGES = [
+    {},
+    {"data": {"kind": "curve", "number": 2}},
+    {"optimiser": {"kind": "adam", "schedule": "constant", "learning_rate": 0.05}},
+    {"seed": 1},
+]
+
+
+def test_runs_that_differ_by_numbers_share_a_graph_and_come_out_the_same(tmp_path, count):
+    workshop = Workshop()
+    shared = [
+        run(_experiment(**change), tmp_path / "shared", pictures=False, workshop=workshop)
+        for change in CHANGES
+    ]
+    assert len(count) == 1
+    alone = [run(_experiment(**CHANGES[i]), tmp_path / "alone", pictures=False) for i in (1, 3)]
+    assert len(count) == 3
+    for folder, expected in zip((shared[1], shared[3]), alone, strict=True):
+        assert folder.name == expected.name
+        np.testing.assert_allclose(_metrics(folder), _metrics(expected), rtol=1e-6)
+    assert len({tuple(_metrics(folder)) for folder in shared}) == len(shared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["prior", "posterior"])
+@pytest.mark.parametrize(
+    "covariance", ["cholesky", "kernelised", "sparse_posterior", "fixed_sparse_posterior"]
+)
+def test_every_covariance_can_be_lent_a_graph(covariance, mode, tmp_path, count):
+    workshop = Workshop()
+    regulariser = {**BASE["regulariser"], "mode": mode}
+    changes = {"covariance": covariance, "regulariser": regulariser}
+    for change in CHANGES[:2]:
+        experiment = _experiment(**{**changes, **change})
+        found = run(experiment, tmp_path / "shared", pictures=False, workshop=workshop)
+    assert len(count) == 1
+    expected = run(experiment, tmp_path / "alone", pictures=False)
+    np.testing.assert_allclose(_metrics(found), _metrics(expected), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_graph_that_has_other_numbers_in_it_is_not_used(tmp_path, count):
+    # The seed by which this context draws its points is a constant of the graph.
+    divergence = {"kind": "projected_kl", "context": {"kind": "gaussian_noise"}}
+    experiments = [_experiment(divergence=divergence, seed=seed) for seed in (0, 1)]
+    workshop = Workshop()
+    shared = [run(each, tmp_path / "a", pictures=False, workshop=workshop) for each in experiments]
+    assert len(count) == 2
+    alone = run(experiments[1], tmp_path / "b", pictures=False)
+    np.testing.assert_allclose(_metrics(shared[1]), _metrics(alone), rtol=1e-9)
+
+
+def test_structure_is_what_is_no_number(tmp_path):
+    class Weightless:
+        weights = ()
+        submodules = ()
+
+    def key(**changes):
+        return reuse.structure(_experiment(**changes), Weightless(), {"train": 600})
+
+    for change in CHANGES:
+        assert key(**change) == key()
+    for change in (
+        {"covariance": "cholesky"},
+        {"optimiser": {"kind": "adam", "schedule": "cosine"}},
+        {"divergence": {"kind": "projected_kl", "weight": 2.0}},
+    ):
+        assert key(**change) != key()
+    cosine = [{"kind": "adam", "learning_rate": rate} for rate in (0.1, 0.2)]
+    assert key(optimiser=cosine[0]) != key(optimiser=cosine[1])
+
+
+def test_what_was_not_asked_for_for_longest_makes_room():
+    recent, made = Recent(2), []
+
+    def make(key):
+        made.append(key)
+        return key.upper()
+
+    for key in "abacab":
+        assert recent.recall(key, lambda key=key: make(key)) == key.upper()
+    assert made == ["a", "b", "c", "b"]
+
+
+SWEEP = {
+    "base": BASE,
+    "axes": {"data.number": [1, 2], "covariance": ["diagonal", "cholesky"]},
+}
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump(SWEEP))
+    return path
+
+
+def _require_all(folder):
+    records, wrong = Results(folder).read()
+    assert not wrong
+    assert len(records) == 4
+    for name, record in records.items():
+        assert record["status"] == "done", record.get("error")
+        metrics = json.loads((folder / name / "metrics.json").read_text())
+        assert record["test"] == metrics["test"]
+    assert not list(folder.glob("*.partial"))
+    return records
+
+
+@pytest.mark.slow
+def test_a_sweep_by_the_command_line_and_one_that_fails(sweep, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("GPFLOW_GVI_DATA", raising=False)
+    folder = tmp_path / "runs"
+    command = ["sweep", str(sweep), "--folder", str(folder), "--workers", "2"]
+    assert main(command) == 0
+    before = _require_all(folder)
+    assert f"4 runs done, 0 failed: {folder}" in capsys.readouterr().out
+    failing = {**SWEEP, "axes": {"data": [{"kind": "curve", "number": 1}, "yacht"]}}
+    sweep.write_text(yaml.safe_dump(failing))
+    assert main(command) == 1
+    records, _ = Results(folder).read()
+    [failure] = [record for record in records.values() if record["status"] == "failed"]
+    assert "Traceback" in failure["error"]
+    assert "no folder with data was named" in failure["error"]
+    assert all(records[name] == record for name, record in before.items())
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_goes_on(sweep, tmp_path):
+    folder = tmp_path / "runs"
+    command = [sys.executable, "-m", "gpflow_gvi", "sweep", str(sweep), "--folder", str(folder)]
+    process = subprocess.Popen([*command, "--workers", "1"], start_new_session=True)
+    results = Results(folder)
+    while process.poll() is None and not results.read()[0]:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)  # with its workers
+    process.wait()
+    before = results.path.read_text()
+    run_all(read_sweep(sweep), folder, Crew(1))
+    _require_all(folder)
+    assert results.path.read_text().startswith(before)
+
+
+@pytest.mark.slow
+def test_a_sweep_on_a_dask_cluster(sweep, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        summary = run_all(read_sweep(sweep), tmp_path / "runs", Cluster(cluster.scheduler_address))
+    assert summary == (4, 0)
+    _require_all(tmp_path / "runs")
+
+
+class Unlucky:
+    """Stands for Dask's client: its only worker dies."""
+
+    class Future:
+        def exception(self):
+            return RuntimeError("KilledWorker")
+
+        def release(self):
+            pass
+
+    def submit(self, *_, **__):
+        return self.Future()
+
+
+def test_tasks_that_dask_gave_up_are_failed(sweep, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "as_completed", lambda futures: futures)
+    assert run_all(read_sweep(sweep), tmp_path / "runs", Cluster(Unlucky())) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("SGECluster", ["#$ -l h_rt=12:00:00", "#$ -q all.q"]),
+        ("SLURMCluster", ["#SBATCH -t 12:00:00", "#SBATCH -p all.q", "#SBATCH --mem=4G"]),
+    ],
+)
+def test_job_scripts_of_the_documented_recipe(kind, lines):
+    jobqueue = pytest.importorskip("dask_jobqueue")
+    cluster = getattr(jobqueue, kind)(
+        queue="all.q",
+        cores=1,
+        processes=1,
+        memory="4GB",
+        walltime="12:00:00",
+        scheduler_options={"dashboard_address": None},
+    )
+    try:
+        script = cluster.job_script()
+    finally:
+        cluster.close()
+    for line in lines:
+        assert line in script
+    assert "distributed.cli.dask_worker" in script
+    docs = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    assert kind in docs

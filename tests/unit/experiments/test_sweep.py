@@ -1,0 +1,154 @@
+"""Sweeps: which runs a file describes, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+
+from gpflow_gvi.__main__ import main
+from gpflow_gvi.experiments.folder import name_of
+from gpflow_gvi.experiments.reading import ConfigError
+from gpflow_gvi.experiments.sweep import read_sweep, sample
+
+THESIS = Path(__file__).parents[3] / "examples" / "thesis_sweep.yaml"
+
+
+@pytest.fixture
+def points(tmp_path):
+    def read(**values):
+        path = tmp_path / "sweep.yaml"
+        path.write_text(yaml.safe_dump({"base": {"data": "yacht"}, **values}, sort_keys=False))
+        return read_sweep(path)
+
+    return read
+
+
+def test_axes_are_crossed_and_what_walks_in_step_is_one_axis(points):
+    found = points(
+        axes={"split.index": [0, 1], "regulariser.inducing": {"root": {"power": 2}, "ten": 10}},
+        zip=[{"optimiser.learning_rate": [0.1, 0.01], "training.epochs": [1, 10]}],
+        variants={"method": {"a": {"divergence": "projected_kl"}, "b": {"mean": "network"}}},
+    )
+    expected = {
+        (index, inducing, method, *pair)
+        for index, inducing, method, pair in itertools.product(
+            (0, 1), ("root", "ten"), "ab", ((0.1, 1), (0.01, 10))
+        )
+    }
+    names = ("split.index", "regulariser.inducing", "method")
+    walk = ("optimiser.learning_rate", "training.epochs")
+    assert {tuple(p.axes[name] for name in names + walk) for p in found} == expected
+    assert len(found) == len({name_of(p.experiment) for p in found}) == 16
+    for axes, experiment in found:
+        assert experiment.split.index == axes["split.index"]
+        assert experiment.optimiser.learning_rate == axes["optimiser.learning_rate"]
+        assert experiment.training.epochs == axes["training.epochs"]
+        M = experiment.regulariser.num_inducing(400)
+        assert {"root": 20, "ten": 10}[axes["regulariser.inducing"]] == M
+        assert (experiment.divergence.kind == "projected_kl") == (axes["method"] == "a")
+        assert (experiment.mean.kind == "network") == (axes["method"] == "b")
+
+
+def test_excluded_combinations(points):
+    found = points(
+        axes={"split.index": [0, 1, 2], "covariance": ["cholesky", "diagonal"]},
+        exclude=[{"split.index": [0, 2], "covariance": "diagonal"}, {"split.index": 1}],
+    )
+    assert [tuple(p.axes.values()) for p in found] == [(0, "cholesky"), (2, "cholesky")]
+
+
+def test_what_is_drawn(points):
+    draw = {
+        "optimiser.learning_rate": {"kind": "uniform", "low": 1e-4, "high": 1e-1, "log": True},
+        "regulariser.inducing": {"kind": "integer", "low": 3, "high": 6},
+        "covariance": {"kind": "choice", "values": ["cholesky", "diagonal"]},
+    }
+    found = points(random={"runs": 800, "draw": draw})
+    rates = np.log10([p.experiment.optimiser.learning_rate for p in found])
+    assert stats.kstest(rates, stats.uniform(-4.0, 3.0).cdf).pvalue > 1e-3
+    sizes = [p.experiment.regulariser.inducing for p in found]
+    _, counts = np.unique(sizes, return_counts=True)
+    assert stats.chisquare(counts).pvalue > 1e-3
+    assert {p.experiment.covariance.kind for p in found} == {"cholesky", "diagonal"}
+    assert len(counts) == 4
+    again = points(random={"runs": 800, "draw": draw})
+    assert [p.axes for p in again] == [p.axes for p in found]
+    other = points(random={"runs": 800, "draw": draw, "seed": 1})
+    assert [p.axes for p in other] != [p.axes for p in found]
+
+
+def test_paths_lead_through_names_and_lists(points):
+    base = {
+        "data": "yacht",
+        "covariance": "kernelised",
+        "mean": {"kind": "network", "layers": [{"kind": "dense"}, {"kind": "dense"}]},
+    }
+    axes = {"covariance.base_kernel": ["matern52"], "mean.layers.1.units": [7]}
+    [(_, experiment)] = points(base=base, axes=axes)
+    assert experiment.covariance.base_kernel.kind == "matern52"
+    assert [layer.units for layer in experiment.mean.layers] == [50, 7]
+
+
+def test_base_may_be_a_file_beside_it(points, tmp_path):
+    (tmp_path / "base.yaml").write_text("data: energy\nseed: 3\n")
+    found = points(base="base.yaml", axes={"seed": [3, 4]})
+    assert [(p.experiment.data.kind, p.experiment.seed) for p in found] == [
+        ("energy", 3),
+        ("energy", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"axis": {}}, "axis is no key of this part.*Did you mean 'axes'"),
+        ({"axes": {"seed": []}}, "axes"),
+        ({"axes": {"sed": [1]}}, "where sed is 1.*sed is no key.*Did you mean 'seed'"),
+        ({"axes": {"seed": [-1]}}, "where seed is -1.*seed is -1"),
+        ({"axes": {"seed.x": [1]}, "base": {"data": "yacht", "seed": 1}}, "seed, which is 1"),
+        ({"axes": {"seed": [1]}, "zip": [{"seed": [2]}]}, "seed is an axis twice"),
+        ({"zip": [{"seed": [1], "split.index": [1, 2]}]}, "different numbers"),
+        ({"axes": {"seed": [1]}, "exclude": [{"sed": 1}]}, "exclude names sed"),
+        ({"axes": {"seed": [1]}, "exclude": [{"seed": 1}]}, "leaves no run"),
+        ({"random": {"runs": 0, "draw": {"seed": {"kind": "choice", "values": [1]}}}}, "runs is 0"),
+        (
+            {"random": {"runs": 1, "draw": {"seed": {"kind": "integer", "low": 2, "high": 1}}}},
+            "less than high",
+        ),
+        ({"base": "no.yaml"}, "no.yaml does not exist"),
+        (
+            {"axes": {"mean.layers.5.units": [1]}, "base": {"data": "yacht", "mean": "network"}},
+            "mean.layers",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is(values, message, points):
+    with pytest.raises(ConfigError, match=message):
+        points(**values)
+
+
+def test_the_sweep_of_the_thesis_has_its_1260_settings_on_ten_curves(capsys):
+    found = read_sweep(THESIS)
+    assert len({name_of(p.experiment) for p in found}) == len(found) == 12600
+    of_curve = {}
+    for axes, _ in found:
+        of_curve.setdefault(axes["data.number"], set()).add(tuple(axes.values())[1:])
+    assert {len(settings) for settings in of_curve.values()} == {1260}
+    assert main(["sweep", str(THESIS), "--dry-run", "--sample", "3"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 4
+    assert told[-1] == "3 runs"
+
+
+def test_sample():
+    assert sample(range(100), 100) == list(range(100))
+    some = sample(range(100), 10)
+    assert some == sorted(set(some))
+    assert len(some) == 10
+    with pytest.raises(ConfigError, match="--sample is 101"):
+        sample(range(100), 101)
