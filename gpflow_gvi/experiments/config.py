@@ -12,6 +12,7 @@ from .data import UCI, Data, DataSet, Given, Split
 from .networks import require_images
 from .objective import Divergence, Gaussian, Likelihood, LogLoss, Loss, ProjectedRenyi
 from .parts import Flag, Off, Part, Whole, impossible, kinds
+from .peers import GVI, Model
 from .reading import Document
 from .regulariser import Regulariser
 from .training import Adaptive, Calibration, HeldOutTempering, Optimiser, Tempering, Training
@@ -25,6 +26,8 @@ class Experiment(Part):
     split: Split = Given()
     standardise: Flag = True
     """Whether the model works in units in which columns have mean zero and deviation one."""
+    model: Model = GVI()
+    """Of another kind than gvi, the parts from likelihood to calibration do not matter."""
     likelihood: Likelihood = Gaussian()
     regulariser: Regulariser = Regulariser()
     mean: Mean = SumMean(parts=(InducingMean(), NetworkMean()))
@@ -55,6 +58,8 @@ class Experiment(Part):
         self._require_a_fitting_likelihood()
         self._require_held_out_rows()
         self._require_a_finite_divergence()
+        if self.model.kind != "gvi" and self.likelihood.kind != "gaussian":
+            raise impossible("model", self.model.kind, "it is for real numbers; take gvi.")
         P = self.regulariser
         if P.evidence.kind == "inducing" and P.select.kind == "kmeans":
             raise impossible(
@@ -63,7 +68,7 @@ class Experiment(Part):
                 "its points are no rows, so nothing was observed at them. Take greedy_variance, "
                 "uniform, or evidence: data.",
             )
-        for name in ("regulariser", "mean", "covariance"):
+        for name in ("model", "regulariser", "mean", "covariance"):
             are_images = self.data.input_shape is not None
             require_images(getattr(self, name), name, are_images=are_images)
         return self

@@ -35,17 +35,16 @@ class FolderInUseError(RuntimeError):
 
 def name_of(experiment: Experiment) -> str:
     """Return a readable name for the settings, which other settings do not have."""
-    parts = (
-        experiment.data.label,
-        experiment.regulariser.kernel.kind,
-        experiment.regulariser.mode,
-        experiment.mean.kind,
-        experiment.covariance.kind,
-        experiment.divergence.kind,
-        f"seed{experiment.seed}",
-        digest(experiment),
-    )
-    return "-".join(parts)
+    kinds: tuple[str, ...] = (experiment.model.kind,)
+    if experiment.model.kind == "gvi":
+        kinds = (
+            experiment.regulariser.kernel.kind,
+            experiment.regulariser.mode,
+            experiment.mean.kind,
+            experiment.covariance.kind,
+            experiment.divergence.kind,
+        )
+    return "-".join((experiment.data.label, *kinds, f"seed{experiment.seed}", digest(experiment)))
 
 
 def digest(experiment: Experiment, *, of: Collection[str] | None = None) -> str:

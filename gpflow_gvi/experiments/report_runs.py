@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-RESULTS = "results.jsonl"
-"""One JSON object for each run of a sweep, a line each."""
+from .results import NAME as RESULTS
 
 _MALFORMED = (
     AttributeError,

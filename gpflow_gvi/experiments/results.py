@@ -36,7 +36,7 @@ class Results:
         found: dict[str, Record] = {}
         wrong = []
         try:
-            lines = self.path.read_text("utf-8", errors="replace").splitlines()
+            lines = self.path.read_bytes().rstrip(b"\n").split(b"\n")
         except FileNotFoundError:
             return {}, []
         for number, line in enumerate(lines, 1):

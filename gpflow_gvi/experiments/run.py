@@ -32,6 +32,7 @@ from .config import Experiment
 from .data import Rooms, load
 from .folder import COMPLETE, RunFolder, digest, held, name_of, write_json
 from .kernels import Site
+from .peers import GVI, Fitted
 from .reuse import Traced, Workshop
 from .training import Conformal, HeldOutStopping
 from .variational import Start
@@ -70,8 +71,6 @@ def run(
             return place.path
         work = place.begin(anew=force)
         _write_config(experiment, work / "config.yaml")
-        seconds = {}
-        start = time.perf_counter()
         rooms = load(
             experiment.data,
             experiment.split,
@@ -79,29 +78,43 @@ def run(
             seed=experiment.seed,
             data_dir=data_dir,
         )
+        watch = Stopwatch()
         standard = _standardised(experiment, rooms)
-        regulariser = _regulariser(experiment, standard, work, workshop)
-        seconds["regulariser"] = time.perf_counter() - start
-        start = time.perf_counter()
-        model = build_model(experiment, regulariser, standard)
-        history = _train(
-            experiment, model, standard, work, workshop or Workshop(), tensorboard=tensorboard
-        )
-        learned = _finished(experiment, model, regulariser, standard, history)
-        seconds["training"] = time.perf_counter() - start
-        start = time.perf_counter()
-        metrics = _metrics(experiment, learned, rooms)
-        seconds["evaluation"] = time.perf_counter() - start
-        _write_history(history, work / "history.csv")
-        learned.save(work / "model", overwrite=True)
-        if pictures:
-            figures.draw(learned, rooms, work)
+        fitted: Learned | Fitted
+        if isinstance(experiment.model, GVI):
+            fitted = _learned(
+                experiment, standard, work, watch, workshop=workshop, tensorboard=tensorboard
+            )
+            fitted.save(work / "model", overwrite=True)
+            _write_history(fitted.history, work / "history.csv")
+            if pictures:
+                figures.draw(fitted, rooms, work)
+        else:
+            moments = experiment.model.fit(standard.rooms, experiment.seed)
+            fitted = Fitted(moments, standard.inputs, standard.outputs)
+        watch.take("training")
+        metrics = _metrics(experiment, fitted, rooms)
+        watch.take("evaluation")
         shutil.rmtree(work / "backup", ignore_errors=True)
         shutil.rmtree(work / "regulariser", ignore_errors=True)  # the model has it
         write_json(work / "metrics.json", metrics)
-        write_json(work / COMPLETE, _facts(experiment, rooms, regulariser, seconds))
+        write_json(work / COMPLETE, _facts(experiment, rooms, watch.seconds))
         place.publish()
     return place.path
+
+
+class Stopwatch:
+    """The seconds that each part of a run took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def take(self, name: str) -> None:
+        """Note the time since the last part ended, or since the start."""
+        now = time.perf_counter()
+        self.seconds[name] = round(now - self._last, 3)
+        self._last = now
 
 
 class Standard(NamedTuple):
@@ -132,6 +145,25 @@ def _standardised(experiment: Experiment, rooms: Rooms) -> Standard:
     shape = experiment.data.input_shape or (X.shape[-1],)
     site = Site(X, Y, responses, experiment.seed, shape)
     return Standard(inputs, outputs, units, site, likelihood)
+
+
+def _learned(
+    experiment: Experiment,
+    standard: Standard,
+    work: Path,
+    watch: Stopwatch,
+    *,
+    workshop: Workshop | None,
+    tensorboard: bool,
+) -> Learned:
+    """Return the model of this package: fitted, tempered and calibrated."""
+    regulariser = _regulariser(experiment, standard, work, workshop)
+    watch.take("regulariser")
+    model = build_model(experiment, regulariser, standard)
+    history = _train(
+        experiment, model, standard, work, workshop or Workshop(), tensorboard=tensorboard
+    )
+    return _finished(experiment, model, regulariser, standard, history)
 
 
 def _regulariser(
@@ -294,14 +326,15 @@ def _finished(
     return Learned(model, regulariser, standard.inputs, standard.outputs, history, calibration)
 
 
-def _metrics(experiment: Experiment, learned: Learned, rooms: Rooms) -> dict[str, Any]:
+def _metrics(experiment: Experiment, fitted: Learned | Fitted, rooms: Rooms) -> dict[str, Any]:
     """Return metrics of held-out and test rows, in original units; null for what is not finite."""
     found: dict[str, Any] = {}
     for name in ("validation", "test"):
         if name in rooms:
-            values = gvi.metrics.evaluate(learned, rooms[name])
-            if isinstance(experiment.calibration, Conformal):
-                values |= _calibrated(learned, *rooms[name], experiment.calibration.coverage)
+            values = gvi.metrics.evaluate(fitted, rooms[name])
+            calibration = experiment.calibration
+            if isinstance(calibration, Conformal) and isinstance(fitted, Learned):
+                values |= _calibrated(fitted, *rooms[name], calibration.coverage)
             found[name] = {key: v if math.isfinite(v) else None for key, v in values.items()}
     return found
 
@@ -319,9 +352,7 @@ def _calibrated(learned: Learned, X: Any, Y: Any, coverage: float) -> dict[str, 
     }
 
 
-def _facts(
-    experiment: Experiment, rooms: Rooms, regulariser: Regulariser, seconds: dict[str, float]
-) -> dict[str, Any]:
+def _facts(experiment: Experiment, rooms: Rooms, seconds: dict[str, float]) -> dict[str, Any]:
     """Return what a run depended on beyond its settings, and what it took."""
     packages = (gvi, gpflow, keras, np, tf, tfp)
     versions = {package.__name__: package.__version__ for package in packages}
@@ -330,8 +361,7 @@ def _facts(
         "seed": experiment.seed,
         "float": np.dtype(gpflow.default_float()).name,
         "rows": {name: len(rows.X) for name, rows in rooms.items()},
-        "num_inducing": len(regulariser.inducing_points),
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "seconds": seconds,
     }
 
 
