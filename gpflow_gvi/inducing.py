@@ -211,7 +211,7 @@ def _compiled_pivots(kernel: Kernel, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Te
     variables = [variable.ref() for variable in kernel.variables]
     graph = _graphs.get(kernel)
     if graph is None or graph.variables != variables:
-        graph = _Graph(variables, tf.function(_pivots, reduce_retracing=True))
+        graph = _Graph(variables, tf.function(_pivots, reduce_retracing=True, autograph=False))
         _graphs[kernel] = graph
     return graph.pivots(kernel, *args)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import importlib
 import inspect
 import math
@@ -132,10 +133,15 @@ class NetworkFunction(Module):
         if _takes_training(self.network):
             frozen = bool(self.weights) and not self.trainable_variables
             options["training"] = is_training(self) and not frozen
+        network = functools.partial(self.network, **options)
+        if not tf.executing_eagerly():
+            # This package traces its graphs without AutoGraph, which takes longer than the rest of
+            # it; but a network may count on it, as for `if` on a tensor.
+            network = tf.function(network)
         if self._known:
-            return self.network(X, **options)
+            return network(X)
         with tf.GradientTape() as tape:
-            value = self.network(X, **options)
+            value = network(X)
         self._take_new_weights()
         self._warn_of_hidden_weights(tape.watched_variables())
         self._known = True

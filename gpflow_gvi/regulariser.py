@@ -122,7 +122,7 @@ def fit_regulariser(
     prior = GaussianProcess(parts.mean_function, parts.kernel)
 
     # One graph for all rounds: the points of a round are its arguments.
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def loss(Z: tf.Tensor, U: tf.Tensor) -> tf.Tensor:
         value = -evidence.log_density(prior, parts.likelihood.variance, (Z, U), (X, Y))
         return value - parts.log_prior_density()

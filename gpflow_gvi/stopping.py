@@ -84,7 +84,9 @@ def _keep_best(model: GVI, held_out: RegressionData, patience: int) -> Any:
     """Return a callback of Keras that remembers the weights of the best held-out density."""
     import keras
 
-    score = tf.function(lambda: tempered_nll(model.variational, model.likelihood, held_out))
+    score = tf.function(
+        lambda: tempered_nll(model.variational, model.likelihood, held_out), autograph=False
+    )
 
     class KeepBest(keras.callbacks.Callback):
         def on_train_begin(self, logs: Any = None) -> None:

@@ -69,9 +69,10 @@ class Traced:
         optimizer.build(list(model.trainable_variables))
         self._start = [np.array(variable) for variable in optimizer.variables]
         self._score = tf.function(
-            lambda X, Y: tempered_nll(model.variational, model.likelihood, (X, Y))
+            lambda X, Y: tempered_nll(model.variational, model.likelihood, (X, Y)),
+            autograph=False,
         )
-        self._loss = tf.function(lambda X, Y: model.training_loss((X, Y)))
+        self._loss = tf.function(lambda X, Y: model.training_loss((X, Y)), autograph=False)
 
     def score(self, data: RegressionData) -> float:
         """Return the density of held-out data that tempering would reach, `val_nll`."""

@@ -178,11 +178,13 @@ class GVI(Trainable, SVGP):
         variables = (*self.trainable_variables, *networks.state(self))
         step = GuardedStep(self._objective, self._term_names, variables)
         if isinstance(data, OwnedIterator):
-            run = tf.function(step.run, input_signature=data.element_spec) if compile else step.run
+            run = step.run
+            if compile:
+                run = tf.function(run, input_signature=data.element_spec, autograph=False)
             return lambda: step.conclude(*run(*next(data)))
         X, Y = labels.data(self.likelihood, *data)
         labels.warn_of_missing(self.likelihood, Y)
-        run = tf.function(step.run) if compile else step.run
+        run = tf.function(step.run, autograph=False) if compile else step.run
         return lambda: step.conclude(*run(X, Y))
 
     # The evidence lower bound, where the objective is one.

@@ -71,7 +71,9 @@ class Steps(abc.ABC):
     def __init__(self, *, jit_compile: bool) -> None:
         self.messages: list[str] = []
         # A step is the same for arrays and Datasets of any length, and so is its trace.
-        self._traced_step = tf.function(self._noted_step, jit_compile=jit_compile or None)
+        self._traced_step = tf.function(
+            self._noted_step, jit_compile=jit_compile or None, autograph=False
+        )
         # TensorFlow counts traces by code, to warn of too many. A partial function has no code, so
         # that the traces of other models are not counted in.
         self._loop = tf.function(functools.partial(self._run), autograph=False)

@@ -76,12 +76,13 @@ def _cases(cases):
     )
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(7)
 @_cases(SOME)
 def test_gradient_is_the_derivative(covariance, divergence, loss):
     check(covariance, divergence, loss, J=1)
 
 
+@pytest.mark.thin(7)
 @pytest.mark.parametrize("divergence", catalogue.DIVERGENCES)
 def test_gradient_is_the_derivative_with_several_outputs(divergence):
     check("CholeskySVGP", divergence, "Log", J=2)

@@ -55,7 +55,7 @@ def evaluate(covariance, divergence, loss, dtype):
     return [np.asarray(tensor, dtype=np.float64) for tensor in tensors]
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize(
     ("divergence", "loss"), [*((name, "Log") for name in DIVERGENCES), ("Renyi(0.3)", "Gamma")]
 )

@@ -97,7 +97,7 @@ def assert_same_predictions(ours: Any, theirs: Any, rtol: float, shapes: Any = M
         np.testing.assert_allclose(our, their, rtol=rtol, atol=rtol)
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(7)
 @pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
 @pytest.mark.parametrize(
     ("J", "sharing"), [(1, "single"), *((3, sharing) for sharing in catalogue.kernels(3))]
@@ -175,6 +175,7 @@ def test_sgpr_is_the_start_from_data(whiten: bool, J: int) -> None:
             np.testing.assert_allclose(our, their, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("sharing", ["single", "separate"])
 @pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
 def test_one_natural_gradient_step_reaches_the_optimum(whiten: bool, sharing: str) -> None:
@@ -193,6 +194,7 @@ def test_one_natural_gradient_step_reaches_the_optimum(whiten: bool, sharing: st
     assert_same_predictions(model, optimum, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_training_takes_the_same_course() -> None:
     models = pair("StudentT", 3, whiten=True)
     batch = data("StudentT", 3)

@@ -261,3 +261,33 @@ def test_a_network_that_returns_nan_stops_training_and_is_named():
     model = model_with(lambda X: X[:, :1] / 0.0 * 0.0)
     with pytest.raises(gvi.errors.NonFiniteLossError, match=r"the loss \(LogLoss\) is nan"):
         model.training_loss_closure((INPUTS, OUTPUTS))()
+
+
+class Branching(tf.Module):
+    """|w x|, by an `if` on a tensor: in a graph that is for AutoGraph to translate."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable(2.0, dtype=tf.float64)
+
+    def __call__(self, X):
+        total = tf.reduce_sum(self.w * X)
+        if total > 0.0:
+            return self.w * X
+        return -self.w * X
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_network_may_branch_on_a_tensor(sign, rng):
+    X = sign * rng.uniform(1.0, 2.0, size=(8, 1))
+    mean = gvi.mean_functions.Network(Branching())
+    kernel = gpflow.kernels.SquaredExponential()
+    P = gvi.GaussianProcess(gpflow.functions.Zero(1), kernel)
+    Q = gvi.GaussianProcess(mean, kernel)
+    model = gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(), num_data=8)
+    data = (X, np.abs(X))
+    eager = model.training_loss_closure(data, compile=False)()
+    np.testing.assert_allclose(model.training_loss_closure(data)(), eager)
+    model.compile("adam")
+    loss = model.fit(data, batch_size=None, verbose=0).history["loss"][0]
+    np.testing.assert_allclose(loss, eager)

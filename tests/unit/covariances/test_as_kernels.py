@@ -86,7 +86,7 @@ def flat(K: tf.Tensor) -> np.ndarray:
     return K if K.ndim == 2 else K.reshape(K.shape[0] * K.shape[1], -1)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @every_covariance
 @every_ingredient
 def test_is_one_positive_semi_definite_function(name, ingredients, X, X2):

@@ -43,6 +43,7 @@ def joint(process: gvi.GaussianProcess, X: Array) -> tuple[Array, Array]:
     return mean, scipy.linalg.block_diag(*process.covariance(X).numpy())
 
 
+@pytest.mark.thin(3)
 @COVARIANCES
 @pytest.mark.parametrize("J", [1, 2])
 def test_exact_is_the_distance_of_the_joint_draws_over_their_number(rng, name, J):
@@ -70,6 +71,7 @@ def test_unknown_estimators_are_refused_with_the_known_ones(estimator):
         GaussianWasserstein(estimator)
 
 
+@pytest.mark.thin(4)
 @COVARIANCES
 @pytest.mark.parametrize("points", ["distinct", "repeated", "many"])
 def test_zero_between_a_process_and_itself(rng, name, points):
@@ -193,6 +195,7 @@ def test_gradient_in_all_parameters_against_finite_differences(rng, estimator, c
         np.testing.assert_allclose(gradient, numerical, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.thin(3)
 @COVARIANCES
 @pytest.mark.parametrize("points", ["distinct", "repeated"])
 def test_float32_and_singular_covariances(name, points):

@@ -12,10 +12,9 @@ from gpflow_gvi.experiments.reading import ConfigError, Document
 from gpflow_gvi.scaling import Scaling
 
 QUICK = [
-    SVGP(inducing=10, iterations=20),
+    pytest.param(SVGP(inducing=10, iterations=20), marks=pytest.mark.slow),
     SVGP(inducing=10, full_batch=1, steps=30, batch_size=20),
     ExactGP(iterations=20),
-    Network(epochs=3),
     Network(epochs=3, members=2),
 ]
 
@@ -27,7 +26,7 @@ def rooms(rng):
     return {"train": (X[:50], Y[:50]), "validation": (X[50:], Y[50:])}
 
 
-@pytest.mark.parametrize("peer", QUICK, ids=lambda peer: peer.kind)
+@pytest.mark.parametrize("peer", QUICK, ids=["svgp", "svgp in batches", "exact gp", "networks"])
 def test_density_is_that_of_the_moments_in_the_units_of_the_data(peer, rooms, rng):
     inputs = Scaling(np.zeros(2), np.ones(2))
     moments = peer.fit(rooms, seed=0)
@@ -41,6 +40,7 @@ def test_density_is_that_of_the_moments_in_the_units_of_the_data(peer, rooms, rn
     np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_with_all_rows_as_inducing_points_the_sparse_gp_is_nearly_exact(rooms):
     X, _ = rooms["validation"]
     sparse, exact = (peer.fit(rooms, 0)(X) for peer in (SVGP(inducing=50), ExactGP()))
@@ -48,6 +48,7 @@ def test_with_all_rows_as_inducing_points_the_sparse_gp_is_nearly_exact(rooms):
         np.testing.assert_allclose(found, expected, atol=0.1)
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_less_sure_by_the_variance_of_its_members(rooms):
     ensemble = Network(epochs=3, members=3)
     X = rooms["validation"][0]
