@@ -6,6 +6,7 @@ and never at Y; equal rows of X count once.
 
 from __future__ import annotations
 
+import functools
 import warnings
 import weakref
 from collections.abc import Callable
@@ -211,7 +212,10 @@ def _compiled_pivots(kernel: Kernel, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Te
     variables = [variable.ref() for variable in kernel.variables]
     graph = _graphs.get(kernel)
     if graph is None or graph.variables != variables:
-        graph = _Graph(variables, tf.function(_pivots, reduce_retracing=True, autograph=False))
+        graph = _Graph(
+            variables,
+            tf.function(functools.partial(_pivots), reduce_retracing=True, autograph=False),
+        )
         _graphs[kernel] = graph
     return graph.pivots(kernel, *args)
 

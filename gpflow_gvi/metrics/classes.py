@@ -66,7 +66,7 @@ def reliability(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> 
 
 
 def ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> float:
-    """Return the expected calibration error, the mean of |confidence - accuracy| over the bins.
+    """Return the expected calibration error, how far confidence is from accuracy on average.
 
     Each bin counts by its predictions (Guo, Pleiss, Sun and Weinberger 2017, eq. 3).
     """
