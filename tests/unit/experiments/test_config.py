@@ -3,12 +3,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
 from gpflow_gvi.experiments.folder import name_of
 from gpflow_gvi.experiments.parts import Part, kinds
@@ -256,3 +258,14 @@ def test_a_part_without_a_kind_is_of_the_kind_that_it_has_by_default(write):
     experiment = read(write("data: yacht\noptimiser: {learning_rate: 0.5}\n"))
     assert experiment.optimiser.kind == "adam"
     assert experiment.optimiser.learning_rate == 0.5
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_examples_can_be_run(path, capsys):
+    command = "sweep" if path.stem.endswith("sweep") else "run"
+    options = ["--sample", "1"] if command == "sweep" else []
+    assert main([command, str(path), "--dry-run", *options]) == 0
+    assert capsys.readouterr().out
