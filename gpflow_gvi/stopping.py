@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,7 +86,8 @@ def _keep_best(model: GVI, held_out: RegressionData, patience: int) -> Any:
     import keras
 
     score = tf.function(
-        lambda: tempered_nll(model.variational, model.likelihood, held_out), autograph=False
+        functools.partial(tempered_nll, model.variational, model.likelihood, held_out),
+        autograph=False,
     )
 
     class KeepBest(keras.callbacks.Callback):

@@ -8,6 +8,7 @@ their values and take them back when they are trained.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Callable, Hashable, Mapping
@@ -68,11 +69,9 @@ class Traced:
         model.compile(optimizer, steps_per_execution=steps)
         optimizer.build(list(model.trainable_variables))
         self._start = [np.array(variable) for variable in optimizer.variables]
-        self._score = tf.function(
-            lambda X, Y: tempered_nll(model.variational, model.likelihood, (X, Y)),
-            autograph=False,
-        )
-        self._loss = tf.function(lambda X, Y: model.training_loss((X, Y)), autograph=False)
+        # Partial functions have no code, by which TensorFlow would count traces to warn of many.
+        self._score = tf.function(functools.partial(_score, model), autograph=False)
+        self._loss = tf.function(functools.partial(_loss, model), autograph=False)
 
     def score(self, data: RegressionData) -> float:
         """Return the density of held-out data that tempering would reach, `val_nll`."""
@@ -100,6 +99,14 @@ class Traced:
         """Give a model the values of this one."""
         for variable, value in zip(model.weights, self._weights, strict=True):
             variable.assign(value)
+
+
+def _score(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    return tempered_nll(model.variational, model.likelihood, (X, Y))
+
+
+def _loss(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    return model.training_loss((X, Y))
 
 
 def constants(model: tf.Module) -> list[tuple[tf.Module, str, tf.Tensor]]:

@@ -1,0 +1,222 @@
+"""A training step of PGVI, loss and gradient, beside one of SVGP; and what `fit` adds to a step.
+
+    python -m benchmarks.steps --gpjax PYTHON --gpytorch PYTHON
+
+Both train on batches of B rows of 8 columns, with M inducing points, an ARD squared exponential
+kernel, a network of ten tanh units as the mean and Gaussian noise, in float64 on one core. SVGP
+stands here twice: as GPflow makes it, with its kernel and inducing points trained, and with these
+fixed, as they are in most rows of PGVI. Ratios are to the first. GPyTorch and GPJax are timed where
+this interpreter, or one that an option names, can import them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow as tf
+
+import gpflow_gvi as gvi
+from gpflow_gvi.evidence import DataEvidence
+
+if __package__:
+    from . import timing
+    from .peers import STEPS, UNITS, D, Peer, can_import, inputs
+    from .timing import Row, Timed
+else:
+    import timing
+    from peers import STEPS, UNITS, D, Peer, can_import, inputs
+    from timing import Row, Timed
+
+SIZES = [(B, M) for M in (32, 100) for B in (100, 1000, 5000)]
+
+COVARIANCES: dict[str, Callable[..., gpflow.kernels.Kernel]] = {
+    "CholeskySVGP": gvi.covariances.CholeskySVGP,
+    "DiagonalSVGP": gvi.covariances.DiagonalSVGP,
+    "KernelisedSVGP": gvi.covariances.KernelisedSVGP,
+    "FixedSparsePosterior": gvi.covariances.FixedSparsePosterior,
+    "SparsePosterior": gvi.covariances.SparsePosterior,
+}
+AS_LEARNED = "as learn has it"
+REFERENCE = "GPflow SVGP"
+FIXED = "GPflow SVGP, kernel and Z fixed"
+
+
+def kernel() -> gpflow.kernels.Kernel:
+    """Return the kernel of all models."""
+    return gpflow.kernels.SquaredExponential(lengthscales=np.full(D, D**0.5))
+
+
+def network(outputs: int = 1) -> gvi.mean_functions.Network:
+    """Return the mean of all models."""
+    dense = keras.layers.Dense
+    layers = [dense(UNITS, "tanh", dtype="float64"), dense(outputs, dtype="float64")]
+    return gvi.mean_functions.Network(
+        keras.Sequential([keras.Input((D,), dtype="float64"), *layers])
+    )
+
+
+def pgvi(name: str, B: int, M: int) -> gvi.models.PGVI:
+    """Return PGVI with a covariance; P is the prior, or for the last one its sparse posterior."""
+    X, Y, Z = inputs(B, M)
+    P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel())
+    if name == AS_LEARNED:
+        P = DataEvidence().posterior(P, 0.1, (Z, None), (X, Y))
+        copy = gpflow.utilities.deepcopy(P)
+        Q = gvi.GaussianProcess(copy.mean_function + network(), copy.kernel)
+    else:
+        Q = gvi.GaussianProcess(network(), COVARIANCES[name](P.kernel, Z))
+    return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.1), num_data=10 * max(B, M))
+
+
+def svgp(B: int, M: int, *, fixed: bool = False) -> gpflow.models.SVGP:
+    """Return GPflow's SVGP."""
+    model = gpflow.models.SVGP(
+        kernel(),
+        gpflow.likelihoods.Gaussian(0.1),
+        inputs(B, M)[2],
+        mean_function=network(),
+        num_data=10 * max(B, M),
+    )
+    if fixed:
+        gpflow.set_trainable(model.kernel, False)
+        gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def step(model: gpflow.models.SVGP, X: np.ndarray, Y: np.ndarray) -> Callable[[], Any]:
+    """Return a compiled evaluation of the training loss of a batch and its gradient."""
+    variables = model.trainable_variables
+
+    @tf.function(autograph=False)
+    def run(X: tf.Tensor, Y: tf.Tensor) -> Any:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for variable in variables:
+                tape.watch(variable)
+            loss = model.training_loss((X, Y))
+        return loss, tape.gradient(loss, variables)
+
+    batch = tf.constant(X), tf.constant(Y)
+    return lambda: run(*batch)[0].numpy()
+
+
+def models(B: int, M: int) -> dict[str, gpflow.models.SVGP]:
+    """Return all models."""
+    ours = {name: pgvi(name, B, M) for name in (*COVARIANCES, AS_LEARNED)}
+    return {REFERENCE: svgp(B, M), FIXED: svgp(B, M, fixed=True), **ours}
+
+
+def steps(sizes: Iterable[tuple[int, int]], peers: dict[str, Peer], rounds: int) -> list[Row]:
+    """Return milliseconds of a step of each model, and ratios to SVGP's."""
+    rows = []
+    for B, M in sizes:
+        X, Y, _ = inputs(B, M)
+        cases: dict[str, Timed] = {
+            name: timing.timed(step(model, X, Y)) for name, model in models(B, M).items()
+        }
+        cases |= {f"{name} SVGP": peer.timed(B, M) for name, peer in peers.items()}
+        seconds = timing.medians(cases, rounds)
+        rows += [
+            {"B": B, "M": M, "model": name, "ms": 1e3 * value, "ratio": value / seconds[REFERENCE]}
+            for name, value in seconds.items()
+        ]
+    return rows
+
+
+def overhead(B: int = 100, M: int = 32, count: int = 100, rounds: int = 9) -> list[Row]:
+    """Return milliseconds of a step inside `fit`, beside those of a bare loop in one graph."""
+    X, Y, _ = inputs(B * count, M)
+    options = {"batch_size": B, "epochs": 10, "verbose": 0}
+    model, bare = (pgvi("CholeskySVGP", B * count, M) for _ in range(2))
+    model.compile(keras.optimizers.Adam(1e-4), steps_per_execution=count)
+    loop = bare_loop(bare, X[:B], Y[:B], 10 * count)
+    cases = {
+        "model.fit": timing.timed(lambda: model.fit((X, Y), **options)),
+        "bare loop": timing.timed(loop),
+    }
+    seconds = timing.medians(cases, rounds)
+    rows = [{"step": name, "ms": 1e2 * value / count} for name, value in seconds.items()]
+    return [*rows, {"step": "difference", "ms": rows[0]["ms"] - rows[1]["ms"]}]
+
+
+def bare_loop(
+    model: gvi.models.PGVI, X: np.ndarray, Y: np.ndarray, count: int
+) -> Callable[[], Any]:
+    """Return so many steps of Adam on one batch in one graph, and nothing but them."""
+    variables = model.trainable_variables
+    optimizer = keras.optimizers.Adam(1e-4)
+    optimizer.build(list(variables))
+    batch = tf.constant(X), tf.constant(Y)
+
+    def body(i: tf.Tensor) -> tuple[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = model.training_loss(batch)
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return (i + 1,)
+
+    @tf.function(autograph=False)
+    def run() -> tf.Tensor:
+        return tf.while_loop(lambda i: i < count, body, (tf.constant(0),))[0]
+
+    return lambda: run().numpy()
+
+
+@contextlib.contextmanager
+def open_peers(options: argparse.Namespace) -> Iterator[dict[str, Peer]]:
+    """Start those of the other libraries that can be imported."""
+    peers = {}
+    for name in STEPS:
+        python = getattr(options, name) or sys.executable
+        if can_import(name, python):
+            peers[name] = Peer(name, python)
+        else:
+            print(f"{name}: {python} cannot import it, left out", flush=True)
+    try:
+        yield peers
+    finally:
+        for peer in peers.values():
+            peer.close()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    for name in STEPS:
+        parser.add_argument(f"--{name}", metavar="PYTHON", help=f"an interpreter that has {name}")
+
+
+def run(options: argparse.Namespace) -> dict[str, list[Row]]:
+    """Measure, and return the tables."""
+    with open_peers(options) as peers:
+        found = steps(options.sizes, peers, options.rounds)
+    return {"steps": found, "overhead of fit": overhead(rounds=options.rounds)}
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_arguments(parser)
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each for a median")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        default=SIZES,
+        type=lambda text: tuple(map(int, text.split("x"))),
+        help="batches and inducing points, as 1000x100",
+    )
+    timing.one_core()
+    for name, rows in run(parser.parse_args()).items():
+        print(f"\n{name}\n\n{timing.table(rows)}")
+
+
+if __name__ == "__main__":
+    main()

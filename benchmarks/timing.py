@@ -1,0 +1,75 @@
+"""How benchmarks measure: in turns, in seconds of processor time, by medians.
+
+Other work on the machine then counts for little, and what still does counts for all alike: compare
+ratios, not seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Timed = Callable[[int], float]
+"""From a number of calls to the seconds of processor time that they took."""
+
+Row = dict[str, Any]
+
+
+def timed(function: Callable[[], Any]) -> Timed:
+    """Return how long calls of a function of this process take."""
+
+    def run(calls: int) -> float:
+        start = time.process_time()
+        for _ in range(calls):
+            function()
+        return time.process_time() - start
+
+    return run
+
+
+def medians(cases: Mapping[str, Timed], rounds: int, at_least: float = 0.05) -> dict[str, float]:
+    """Return the seconds of one call of each, measured in turns.
+
+    :param rounds: so many turns, over which medians are taken.
+    :param at_least: the seconds that a turn of each should last.
+    """
+    counts = {}
+    for name, run in cases.items():
+        run(2)  # traces and compiles
+        counts[name] = max(1, round(at_least / max(run(3) / 3, 1e-5)))
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, run in cases.items():
+            found[name].append(run(counts[name]) / counts[name])
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def one_core() -> None:
+    """Keep this process and those that it starts on one core, where the system lets us."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def peak_memory() -> float:
+    """Return the largest resident memory that this process ever had, in MiB."""
+    unit = 2**10 if sys.platform.startswith("linux") else 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return rows of the same columns as a table in Markdown."""
+    head = list(rows[0])
+    cells = [[_cell(row[name]) for name in head] for row in rows]
+    rule = ["---" if isinstance(rows[0][name], str) else "--:" for name in head]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *cells))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
