@@ -21,10 +21,10 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint types format docs clean
+.PHONY: help demo test coverage benchmark lint types format docs clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 demo: $(STAMP)  ## Run the demonstration
 	$(BIN)/python -m gpflow_gvi demo $(ARGS)
@@ -34,6 +34,10 @@ test: $(STAMP)  ## Run the fast tests (all of them: make test ARGS=--runslow)
 
 coverage: $(STAMP)  ## Run the fast tests, half as fast, and show which lines they reach
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)
+
+benchmark: $(STAMP)  ## Measure side by side with other libraries (one part: make benchmark ARGS=steps)
+	TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1 \
+	    $(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(STAMP)  ## Check style and formatting
 	$(BIN)/python -m ruff check .

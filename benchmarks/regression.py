@@ -138,7 +138,7 @@ def main() -> None:
     rows: list[Row] = []
     for name in options.data:
         for split in range(options.splits):
-            part = _standardised(load_split(Path(options.data_dir), name, split))
+            part = standardised(load_split(Path(options.data_dir), name, split))
             for model in options.models:
                 if model == "GPR" and len(part.X) > MOST_ROWS_OF_GPR:
                     continue
@@ -186,7 +186,8 @@ def _run(name: str, split: int, model: str, part: Split) -> Row:
     )
 
 
-def _standardised(part: Split) -> Split:
+def standardised(part: Split) -> Split:
+    """Return a split in the units of its training part."""
     of_X, of_Y = Scaling.of(part.X), Scaling.of(part.Y)
     X, X_test = (of_X.standard(value).numpy() for value in (part.X, part.X_test))
     Y, Y_test = (of_Y.standard(value).numpy() for value in (part.Y, part.Y_test))

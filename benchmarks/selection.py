@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
-from collections.abc import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -21,6 +19,11 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_gvi.inducing import greedy_variance, uniform
+
+if __package__:
+    from .timing import Row, table, timed
+else:
+    from timing import Row, table, timed
 
 CASES = [
     # N, D, M, lengthscale
@@ -50,14 +53,7 @@ def pivoted_cholesky(X: np.ndarray, M: int, lengthscale: float) -> np.ndarray:
     return pivots
 
 
-def seconds(function: Callable[[], np.ndarray]) -> float:
-    """Return how much processor time a call takes."""
-    start = time.process_time()
-    function()
-    return time.process_time() - start
-
-
-def compare(N: int, D: int, M: int, lengthscale: float, repeats: int) -> str:
+def compare(N: int, D: int, M: int, lengthscale: float, repeats: int) -> Row:
     """Return one row of the table."""
     X = np.random.default_rng(0).normal(size=(N, D))
     kernel = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
@@ -71,13 +67,26 @@ def compare(N: int, D: int, M: int, lengthscale: float, repeats: int) -> str:
     def reference() -> np.ndarray:
         return order[pivoted_cholesky(shuffled, M, lengthscale)]
 
-    first_call = seconds(ours)
-    times = np.median([(seconds(ours), seconds(reference)) for _ in range(repeats)], axis=0)
-    same = np.mean(ours() == reference())
-    return (
-        f"| {N:,} | {D} | {M} | {lengthscale:g} | {first_call:.2f} | {times[0]:.3f} "
-        f"| {times[1]:.3f} | {times[0] / times[1]:.2f} | {same:.0%} |"
-    )
+    first_call = timed(ours)(1)
+    mine, theirs = (timed(function) for function in (ours, reference))
+    times = np.median([(mine(1), theirs(1)) for _ in range(repeats)], axis=0)
+    return {
+        "N": N,
+        "D": D,
+        "M": M,
+        "lengthscale": lengthscale,
+        "first call (s)": first_call,
+        "ours (s)": float(times[0]),
+        "NumPy (s)": float(times[1]),
+        "ratio": float(times[0] / times[1]),
+        "same points": float(np.mean(ours() == reference())),
+    }
+
+
+def rows(repeats: int) -> list[Row]:
+    """Return the table."""
+    greedy_variance(np.eye(2), 1, kernel=gpflow.kernels.Linear())  # TensorFlow's own first call
+    return [compare(*case, min(repeats, 3) if case[0] > 10_000 else repeats) for case in CASES]
 
 
 def main() -> None:
@@ -87,13 +96,7 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    greedy_variance(np.eye(2), 1, kernel=gpflow.kernels.Linear())  # TensorFlow's own first call
-    print(
-        "| N | D | M | lengthscale | first call (s) | ours (s) | NumPy (s) | ratio | same points |"
-    )
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for case in CASES:
-        print(compare(*case, repeats=min(repeats, 3) if case[0] > 10_000 else repeats), flush=True)
+    print(table(rows(repeats)))
 
 
 if __name__ == "__main__":

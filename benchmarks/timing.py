@@ -73,3 +73,17 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def memory(function: Callable[[], Any], device: str = "CPU:0") -> float:
+    """Return the MiB of tensors that a call holds at once; NaN where TensorFlow does not count."""
+    import tensorflow as tf
+
+    counter = tf.config.experimental
+    try:
+        counter.reset_memory_stats(device)
+        before = counter.get_memory_info(device)["current"]
+        function()
+        return (counter.get_memory_info(device)["peak"] - before) / 2**20
+    except ValueError:  # its allocator is not the one that counts
+        return float("nan")

@@ -1,0 +1,95 @@
+"""The benchmarks side by side: `make benchmark`, or `python -m benchmarks`.
+
+Tables are printed in Markdown; one JSON file holds their rows, and what they were measured on.
+What a machine lacks (another library, data sets) is left out with a word. The rest of this folder
+are studies of their own, each a script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import end_to_end, growth, nngp_against_neural_tangents, selection, steps, timing
+from .peers import can_import
+from .timing import Row
+
+Tables = dict[str, list[Row]]
+
+
+def nngp(options: argparse.Namespace) -> Tables:
+    """Return seconds of NNGP Gram matrices, beside neural-tangents where that can be imported."""
+    python = options.neural_tangents or sys.executable
+    if not can_import("neural_tangents", python):
+        print(f"nngp: {python} cannot import neural-tangents, left out")
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "reference.npz")
+        script = nngp_against_neural_tangents.__file__
+        subprocess.run([python, script, "reference", file], check=True)
+        return {"NNGP": nngp_against_neural_tangents.times(file)}
+
+
+def selected(options: argparse.Namespace) -> Tables:
+    """Return seconds of selection beside NumPy."""
+    return {"Selection": selection.rows(options.rounds)}
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Tables]] = {
+    "growth": growth.run,  # first: it reports the peak of the process's memory
+    "steps": steps.run,
+    "selection": selected,
+    "nngp": nngp,
+    "end_to_end": end_to_end.run,
+}
+
+
+def environment() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    packages = ("gpflow-gvi", "gpflow", "tensorflow", "keras", "numpy")
+    return {
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, one used",
+        **{name: importlib.metadata.version(name) for name in packages},
+    }
+
+
+def main() -> None:
+    """Run the parts, print tables and write JSON."""
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; all if none are named")
+    parser.add_argument("--output", type=Path, default=Path("benchmark.json"))
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each for a median")
+    parser.add_argument(
+        "--neural-tangents", metavar="PYTHON", help="an interpreter that has neural-tangents"
+    )
+    for part in (steps, growth, end_to_end):
+        part.add_arguments(parser)
+    options = parser.parse_args()
+    unknown = set(options.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"{', '.join(sorted(unknown))}: the parts are {', '.join(PARTS)}")
+    timing.one_core()
+    results: dict[str, Any] = {"environment": environment(), "tables": {}}
+    for name, part in PARTS.items():
+        if name in (options.parts or PARTS):
+            for title, rows in part(options).items():
+                print(f"\n{title}\n\n{timing.table(rows)}\n", flush=True)
+                results["tables"][title] = rows
+            options.output.write_text(json.dumps(results, indent=1))
+    print(f"written: {options.output}")
+
+
+if __name__ == "__main__":
+    main()

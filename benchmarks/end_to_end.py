@@ -1,0 +1,84 @@
+"""Seconds that `learn` takes to its held-out density on real data, and GPflow's SVGP to its own.
+
+    GPFLOW_GVI_DATA=... python -m benchmarks.end_to_end
+
+`learn` with its default recipe, from raw data to a tempered posterior, all it does included; SVGP
+with as many inducing points, which it moves, by L-BFGS (`regression.py`). In turns, one after the
+other for each split; the NLL is that of the test part, on standardised targets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+if __package__:
+    from . import regression, timing
+    from .data import add_argument, load_split
+    from .timing import Row
+else:
+    import regression
+    import timing
+    from data import add_argument, load_split
+    from timing import Row
+
+from gpflow_gvi import metrics
+
+MODELS = {"learn": regression.pgvi, "GPflow SVGP": regression.svgp}
+
+
+def end_to_end(folder: Path, data: list[str], splits: int) -> list[Row]:
+    """Return the medians over splits for each model and data set."""
+    rows = []
+    for name in data:
+        found: dict[str, list[tuple[float, float, float]]] = {model: [] for model in MODELS}
+        for split in range(splits):
+            part = regression.standardised(load_split(folder, name, split))
+            for model, fit in MODELS.items():
+                start = time.process_time(), time.perf_counter()
+                mean, variance = fit(part, split)
+                spent = time.process_time() - start[0], time.perf_counter() - start[1]
+                found[model].append((*spent, metrics.nll(part.Y_test, mean, variance)))
+        middle = {key: list(map(statistics.median, zip(*own))) for key, own in found.items()}  # noqa: B905
+        rows += [
+            {
+                "data": name,
+                "model": model,
+                "processor s": spent,
+                "ratio": spent / middle["GPflow SVGP"][0],
+                "s": seconds,
+                "NLL": nll,
+            }
+            for model, (spent, seconds, nll) in middle.items()
+        ]
+    return rows
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    add_argument(parser)
+    parser.add_argument("--data", nargs="+", default=["yacht", "energy"], help="or protein")
+    parser.add_argument("--splits", type=int, default=3, help="so many splits of each")
+
+
+def run(options: argparse.Namespace) -> dict[str, list[Row]]:
+    """Measure, and return the table."""
+    if options.data_dir is None:
+        print("end_to_end: GPFLOW_GVI_DATA names no folder with data sets, left out")
+        return {}
+    return {"End to end": end_to_end(Path(options.data_dir), options.data, options.splits)}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_arguments(parser)
+    timing.one_core()
+    for name, rows in run(parser.parse_args()).items():
+        print(f"\n{name}\n\n{timing.table(rows)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

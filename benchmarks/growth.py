@@ -1,0 +1,180 @@
+"""How the cost of PGVI grows with the batch B, inducing points M, outputs J and the data N.
+
+    python -m benchmarks.growth
+
+For B, M and J it is that of a step, loss and gradient: the processor time, and the most memory that
+its tensors hold at once. For N it is that of an epoch of `fit`, in batches of 1000 rows in memory.
+Slopes are those of log-log fits over the three largest sizes; 1 is linear growth.
+
+    python -m benchmarks.growth --stream 100000 1000000
+
+does an epoch over so many rows of 8 columns that lie in a file, through `tf.data`, in shuffled
+batches of 1000 with M = 200: seconds, and the peaks of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow as tf
+
+import gpflow_gvi as gvi
+
+if __package__:
+    from . import timing
+    from .peers import D, inputs
+    from .steps import kernel, network, step
+    from .timing import Row
+else:
+    import timing
+    from peers import D, inputs
+    from steps import kernel, network, step
+    from timing import Row
+
+BATCH = 1000
+SIZES: dict[str, Sequence[int]] = {
+    "B": (500, 1000, 2000, 4000, 8000, 16000),
+    "M": (50, 100, 200, 400),
+    "J": (1, 2, 4, 8, 16),
+    "N": (10_000, 100_000, 300_000, 1_000_000),
+}
+
+
+def model(M: int, *, num_data: int, J: int = 1) -> gvi.models.PGVI:
+    """Return PGVI with a Cholesky factor for each of J outputs."""
+    P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel())
+    r = gvi.covariances.CholeskySVGP(P.kernel, inputs(1, M)[2], num_latent_gps=J)
+    Q = gvi.GaussianProcess(network(J), r)
+    return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.1), num_data=num_data)
+
+
+def one_step(*, B: int = BATCH, M: int = 100, J: int = 1) -> Callable[[], Any]:
+    """Return a step."""
+    X, Y, _ = inputs(B, M)
+    return step(model(M, J=J, num_data=10 * max(B, M)), X, np.tile(Y, J))
+
+
+def one_epoch(*, N: int, M: int = 32) -> Callable[[], Any]:
+    """Return an epoch of `fit`."""
+    X, Y, _ = inputs(N, M)
+    trained = model(M, num_data=N)
+    trained.compile(keras.optimizers.Adam(1e-4))
+    return functools.partial(trained.fit, (X, Y), batch_size=BATCH, verbose=0)
+
+
+def growth(sizes: dict[str, Sequence[int]], rounds: int) -> list[Row]:
+    """Return the cost of each size."""
+    rows = []
+    for what, values in sizes.items():
+        function = one_epoch if what == "N" else one_step
+        cases = {size: function(**{what: size}) for size in values}
+        measured = {str(size): timing.timed(case) for size, case in cases.items()}
+        seconds = timing.medians(measured, rounds)
+        for size, case in cases.items():
+            row = {"of": what, "size": size, "ms": 1e3 * seconds[str(size)]}
+            rows.append({**row, "MiB": timing.memory(case)})
+    return rows
+
+
+def slopes(rows: list[Row]) -> list[Row]:
+    """Return the slopes of log-log fits over the three largest sizes of each kind."""
+    found = []
+    for what in dict.fromkeys(row["of"] for row in rows):
+        last = [row for row in rows if row["of"] == what][-3:]
+        sizes, ms, held = (np.log([row[key] for row in last]) for key in ("size", "ms", "MiB"))
+        found.append(
+            {
+                "of": what,
+                "slope of time": float(np.polyfit(sizes, ms, 1)[0]),
+                "slope of memory": float(np.polyfit(sizes, held, 1)[0]),
+            }
+        )
+    return found
+
+
+def write_rows(path: Path, N: int) -> None:
+    """Write rows of X and Y, one million numbers or so at a time."""
+    rng = np.random.default_rng(0)
+    with path.open("wb") as file:
+        for start in range(0, N, 100_000):
+            X = rng.normal(size=(min(100_000, N - start), D))
+            Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.1 * rng.normal(size=(len(X), 1))
+            file.write(np.hstack([X, Y]).tobytes())
+
+
+def read_rows(path: Path) -> tf.data.Dataset:
+    """Return shuffled batches (X, Y) of the rows of a file."""
+
+    def parsed(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        rows = tf.reshape(tf.io.decode_raw(records, tf.float64), [-1, D + 1])
+        return rows[:, :D], rows[:, D:]
+
+    records = tf.data.FixedLengthRecordDataset(str(path), record_bytes=8 * (D + 1))
+    return records.shuffle(10 * BATCH, seed=0).batch(BATCH).map(parsed).prefetch(2)
+
+
+def stream(N: int, M: int = 200) -> Row:
+    """Return the cost of an epoch over rows on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows"
+        write_rows(path, N)
+        trained = model(M, num_data=N)
+        trained.compile(keras.optimizers.Adam(1e-3))
+        start = time.perf_counter(), time.process_time()
+        held = timing.memory(lambda: trained.fit(read_rows(path), verbose=0))
+        return {
+            "N": N,
+            "M": M,
+            "seconds": time.perf_counter() - start[0],
+            "of processor time": time.process_time() - start[1],
+            "MiB on disk": path.stat().st_size / 2**20,
+            "MiB of tensors": held,
+            "MiB of the process": timing.peak_memory(),
+        }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    parser.add_argument(
+        "--stream",
+        nargs="*",
+        type=int,
+        default=[],
+        metavar="ROWS",
+        help="how many rows to stream from disk, for example 100000 1000000",
+    )
+
+
+def run(options: argparse.Namespace) -> dict[str, list[Row]]:
+    """Measure, and return the tables."""
+    found = {}
+    if options.stream:  # first: peaks of memory are those of the process
+        found["Rows from disk"] = [stream(N) for N in options.stream]
+    cost = growth(SIZES, options.rounds)
+    return {**found, "Cost": cost, "Slopes": slopes(cost)}
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_arguments(parser)
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each for a median")
+    timing.one_core()
+    for name, rows in run(parser.parse_args()).items():
+        print(f"\n{name}\n\n{timing.table(rows)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

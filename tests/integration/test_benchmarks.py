@@ -1,0 +1,84 @@
+"""The benchmarks run: their smallest cases, and no figure of theirs is asserted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+# `__main__` and what it calls.
+from benchmarks import __main__ as suite
+from benchmarks import growth, peers, steps, timing
+
+
+def test_medians_are_of_calls():
+    found = timing.medians({"a": lambda calls: 0.3 * calls, "b": lambda calls: 0.1 * calls}, 3)
+    assert found == pytest.approx({"a": 0.3, "b": 0.1})
+
+
+def test_time_is_of_the_processor():
+    assert timing.timed(lambda: time.sleep(0.2))(1) < 0.1
+
+
+def test_tables_are_markdown():
+    rows = [{"name": "a", "N": 1000, "s": 0.12345}]
+    assert timing.table(rows) == "| name | N | s |\n| --- | --: | --: |\n| a | 1,000 | 0.123 |"
+
+
+def test_slopes_are_the_exponents():
+    sizes = (1, 10, 20, 40)
+    rows = [{"of": "B", "size": n, "ms": 2.0 * n**1.5, "MiB": 7.0 * n} for n in sizes]
+    (found,) = growth.slopes(rows)
+    assert found["slope of time"] == pytest.approx(1.5)
+    assert found["slope of memory"] == pytest.approx(1.0)
+
+
+def test_a_step_gives_the_training_loss():
+    X, Y, _ = peers.inputs(20, 5)
+    model = steps.pgvi("CholeskySVGP", 20, 5)
+    loss = model.training_loss((X, Y)).numpy()
+    np.testing.assert_allclose(steps.step(model, X, Y)(), loss, rtol=1e-10)
+
+
+def test_growth_in_the_batch():
+    rows = growth.growth({"B": (20, 40)}, rounds=1)
+    assert [row["size"] for row in rows] == [20, 40]
+    assert all(row["ms"] > 0.0 for row in rows)
+
+
+def test_rows_on_disk_are_read_back(tmp_path):
+    growth.write_rows(tmp_path / "rows", 1500)
+    batches = list(growth.read_rows(tmp_path / "rows"))
+    assert [len(X) for X, _ in batches] == [1000, 500]
+    X, Y = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+    file = np.fromfile(tmp_path / "rows").reshape(1500, -1)
+    # Shuffled, and in the order of the first column the same.
+    assert not np.array_equal(X[:, 0], file[:, 0])
+    together = np.hstack([X, Y])
+    np.testing.assert_array_equal(together[together[:, 0].argsort()], file[file[:, 0].argsort()])
+
+
+def test_what_cannot_be_imported_is_left_out():
+    assert peers.can_import("json", sys.executable)
+    assert not peers.can_import("no_such_library", sys.executable)
+    assert not peers.can_import("json", "/no/such/python")
+
+
+@pytest.mark.slow
+def test_the_suite_writes_json(tmp_path):
+    output = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "benchmarks", "steps", "--sizes", "20x5", "--rounds", "1"]
+    subprocess.run([*command, "--output", str(output)], check=True, capture_output=True)
+    written = json.loads(output.read_text())
+    models = [row["model"] for row in written["tables"]["Steps"]]
+    assert set(models) >= {*steps.COVARIANCES, steps.AS_LEARNED, steps.REFERENCE}
+    assert set(suite.environment()) == set(written["environment"])
+
+
+@pytest.mark.slow
+def test_streaming():
+    assert growth.stream(3000, M=5)["N"] == 3000
