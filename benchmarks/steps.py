@@ -134,24 +134,29 @@ def steps(sizes: Iterable[tuple[int, int]], peers: dict[str, Peer], rounds: int)
     return rows
 
 
-def in_fit(B: int = 100, M: int = 32, count: int = 100, rounds: int = 9) -> list[Row]:
+def in_fit(B: int = 100, M: int = 32, count: int = 1000, rounds: int = 9) -> list[Row]:
     """Return milliseconds of a step inside `fit`, and those of a bare loop in one graph."""
     X, Y, _ = inputs(B * count, M)
     rows = []
     for name in COVARIANCES:
-        model, bare = (pgvi(name, B, M, num_data=len(X)) for _ in range(2))
-        model.compile(keras.optimizers.Adam(1e-4), steps_per_execution=count)
-        seconds = timing.medians(
-            {
-                "fit": timing.timed(lambda: model.fit((X, Y), batch_size=B, epochs=4, verbose=0)),  # noqa: B023
-                "bare": timing.timed(bare_loop(bare, X[:B], Y[:B], 4 * count)),
-            },
-            rounds,
-        )
-        fit, loop = (1e3 * seconds[key] / (4 * count) for key in ("fit", "bare"))
-        row = {"B": B, "M": M, "covariance": name, "ms in fit": fit, "ms in a bare loop": loop}
-        rows.append({**row, "difference": fit - loop})
+        cases = {
+            f"fit, {most} a call": timing.timed(fit(pgvi(name, B, M, len(X)), X, Y, B, most))
+            for most in (count // 10, count)
+        }
+        bare = pgvi(name, B, M, len(X))
+        cases["bare loop"] = timing.timed(bare_loop(bare, X[:B], Y[:B], count))
+        ms = {key: 1e3 * value / count for key, value in timing.medians(cases, rounds).items()}
+        added = ms[f"fit, {count} a call"] - ms["bare loop"]
+        rows.append({"B": B, "M": M, "covariance": name, **ms, "added in a call": added})
     return rows
+
+
+def fit(
+    model: gvi.models.PGVI, X: np.ndarray, Y: np.ndarray, B: int, most: int
+) -> Callable[[], Any]:
+    """Return an epoch of `fit`, with so many steps in each compiled call."""
+    model.compile(keras.optimizers.Adam(1e-4), steps_per_execution=most)
+    return lambda: model.fit((X, Y), batch_size=B, verbose=0)
 
 
 def bare_loop(

@@ -79,6 +79,14 @@ def test_the_suite_writes_json(tmp_path):
     assert set(suite.environment()) == set(written["environment"])
 
 
+def test_a_bare_loop_trains():
+    X, Y, _ = peers.inputs(20, 5)
+    model = steps.pgvi("CholeskySVGP", 20, 5)
+    before = model.training_loss((X, Y))
+    steps.bare_loop(model, X, Y, 20)()
+    assert model.training_loss((X, Y)) < before
+
+
 @pytest.mark.slow
 def test_streaming():
     assert growth.stream(3000, M=5)["N"] == 3000
