@@ -48,6 +48,7 @@ def selected(options: argparse.Namespace) -> Tables:
 PARTS: dict[str, Callable[[argparse.Namespace], Tables]] = {
     "growth": growth.run,  # first: it reports the peak of the process's memory
     "steps": steps.run,
+    "fit": steps.run_in_fit,
     "selection": selected,
     "nngp": nngp,
     "end_to_end": end_to_end.run,

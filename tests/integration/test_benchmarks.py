@@ -79,6 +79,7 @@ def test_the_suite_writes_json(tmp_path):
     assert set(suite.environment()) == set(written["environment"])
 
 
+@pytest.mark.slow
 def test_a_bare_loop_trains():
     X, Y, _ = peers.inputs(20, 5)
     model = steps.pgvi("CholeskySVGP", 20, 5)
