@@ -197,6 +197,22 @@ def _without_network(kernel: Kernel, X: AnyNDArray) -> tuple[Kernel, tf.Tensor]:
     return _without_network(kernel.base_kernel, np.concatenate(features))
 
 
+def greedy_pivots(kernel: Kernel, X: tf.Tensor, num_points: int, tolerance: float) -> tf.Tensor:
+    """Return the rows of X that `greedy_variance` would choose, as a part of any graph: [M].
+
+    They are constants to a gradient. Of equal rows the first is chosen.
+    """
+    while isinstance(kernel, SharedIndependent | FeatureMap):
+        if isinstance(kernel, FeatureMap):  # the network runs once
+            X = kernel.features(X)
+            kernel = kernel.base_kernel
+        else:
+            kernel = kernel.kernel
+    X = tf.stop_gradient(X)
+    pivots, _ = _pivots(kernel, X, tf.constant(num_points), tf.constant(tolerance, X.dtype))
+    return pivots
+
+
 class _Graph(NamedTuple):
     """A compiled selection and the variables that it reads."""
 

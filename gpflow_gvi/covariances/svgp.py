@@ -28,7 +28,7 @@ from ..evaluation import once
 from .base import SparseCovariance
 
 
-class _OnRegulariser(SparseCovariance):
+class OnRegulariser(SparseCovariance):
     """k without its Nyström part; a subclass adds something back."""
 
     # P's kernel is used here and trained nowhere.
@@ -65,7 +65,7 @@ class _OnRegulariser(SparseCovariance):
         return projection.whitened(self.kernel, self.inducing_variable, X)
 
 
-class SVGPCovariance(_OnRegulariser):
+class SVGPCovariance(OnRegulariser):
     """The covariances of an inducing distribution: Q's law of u, and P's law of f given u.
 
     For these, and for these alone, KL[Q, P] is finite; it is the one between q(u) and p(u).
@@ -224,7 +224,7 @@ class DiagonalSVGP(SVGPCovariance):
         return tf.sqrt(tf.linalg.matrix_transpose(self.v))[..., None]  # [J, M, 1]
 
 
-class KernelisedSVGP(_OnRegulariser):
+class KernelisedSVGP(OnRegulariser):
     """r = k - Q_Z + r_0, with the hyper-parameters of r_0 learned.
 
     :param kernel: the regulariser's kernel k.

@@ -1,0 +1,50 @@
+"""What an estimator of the distance between two covariances is."""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar
+
+import tensorflow as tf
+
+from ... import outputs
+from ...gaussian_process import GaussianVector
+
+
+class CovarianceDistance(abc.ABC):
+    """An estimator of tr K + tr R - 2 F, what W₂² is apart from the means.
+
+    Of outputs that share both kernels one stands for all: J is then 1.
+    """
+
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return the estimate for each output: [J] or [1]."""
+
+    def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return what the error of the estimate cannot exceed, for each output: [J] or [1]."""
+        raise NotImplementedError(
+            f"no bound is known for the error of the estimator {self.name!r}. Compare it with "
+            "'exact' on some hundred inputs, or take 'low_rank'."
+        )
+
+
+def blocks(vector: GaussianVector) -> tf.Tensor:
+    """Return the covariance at the inputs, once for outputs that share a kernel: [J, N, N]."""
+    return outputs.covariance(vector.process.kernel, vector.X)
+
+
+def variances(vector: GaussianVector) -> tf.Tensor:
+    """Return the variances at the inputs, once for outputs that share a kernel: [J, N]."""
+    J = outputs.num_outputs(vector.process.kernel)
+    return tf.linalg.matrix_transpose(vector.variance[:, :J])
+
+
+def spread_rows(B: tf.Tensor, count: int) -> tf.Tensor:
+    """Return so many of B rows at even distances, or all of them if there are no more: [count]."""
+    count = tf.minimum(count, B)
+    return tf.cast(tf.range(count, dtype=tf.int64) * tf.cast(B, tf.int64), tf.int64) // tf.cast(
+        count, tf.int64
+    )

@@ -1,0 +1,289 @@
+"""The estimators of the Wasserstein distance against `exact`, and it against SciPy at its size."""
+
+from __future__ import annotations
+
+import logging
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_gvi as gvi
+from gpflow_gvi import linalg
+from gpflow_gvi.divergences import GaussianWasserstein
+from gpflow_gvi.divergences.wasserstein import Exact, Landmark, LowRank, Marginal, NewtonSchulz
+from gpflow_gvi.divergences.wasserstein.newton_schulz import fidelity_by_products
+from tests import catalogue, references
+
+Array = np.ndarray
+SE = gpflow.kernels.SquaredExponential
+
+
+def process(kernel: gpflow.kernels.Kernel) -> gvi.GaussianProcess:
+    return gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
+
+
+def pair(
+    rng: np.random.Generator, name: str, X: Array, lengthscale: float, M: int
+) -> tuple[gvi.GaussianProcess, gvi.GaussianProcess]:
+    """A covariance of ours, with a kernel of its own if it has one, and a prior."""
+    k, Z = SE(lengthscales=lengthscale), X[rng.permutation(len(X))[:M]]
+    if name == "CholeskySVGP":
+        return process(gvi.covariances.CholeskySVGP.from_data(k, Z, X, 0.1)), process(k)
+    own = SE(0.6, lengthscales=0.8 * lengthscale)
+    return process(getattr(gvi.covariances, name)(k, Z, base_kernel=own)), process(k)
+
+
+def gradients(divergence, q, p, X) -> list[Array]:
+    variables, zero = q.trainable_variables, tf.UnconnectedGradients.ZERO
+    with tf.GradientTape() as tape:
+        value = divergence(q, p, X)
+    return [g.numpy() for g in tape.gradient(value, variables, unconnected_gradients=zero)]
+
+
+# --- low rank -----------------------------------------------------------------------------------
+
+SMOOTH = [
+    # D, lengthscale, inducing points, rank of which the error is below one percent
+    (1, 0.5, 40, None),
+    (2, 1.0, 100, 64),
+    (4, 2.0, 100, 100),
+    (8, 5.0, 100, None),
+    (8, 5.0, 100, 64),
+    (8, 8**0.5, 100, 200),
+]
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
+@pytest.mark.parametrize(("D", "lengthscale", "M", "rank"), SMOOTH)
+def test_low_rank_is_within_one_percent_on_smooth_kernels(rng, name, D, lengthscale, M, rank):
+    X = rng.normal(size=(300, D))
+    q, p = pair(rng, name, X, lengthscale, M if name != "SparsePosterior" else M // 4)
+    exact, estimate = GaussianWasserstein()(q, p, X), GaussianWasserstein(LowRank(rank))(q, p, X)
+    np.testing.assert_allclose(estimate, exact, rtol=1e-2)
+    bound = GaussianWasserstein(LowRank(rank)).error_bound(q, p, X)
+    assert abs(estimate - exact) <= bound + 1e-9
+
+
+@pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
+@pytest.mark.parametrize("rank", [None, 30])
+def test_gradient_of_low_rank_is_that_of_exact_where_the_rank_suffices(rng, name, rank):
+    X = rng.normal(size=(60, 1))
+    q, p = pair(rng, name, X, 1.0, 30 if name != "SparsePosterior" else 4)
+    estimate, exact = (
+        gradients(divergence, q, p, X)
+        for divergence in (GaussianWasserstein(LowRank(rank)), GaussianWasserstein())
+    )
+    for ours, theirs in zip(estimate, exact, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=5e-3 * (1e-3 + np.abs(theirs).max()))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        lambda: gpflow.kernels.Linear(variance=[0.5, 1.0, 2.0]),
+        lambda: gpflow.kernels.Linear() + gpflow.kernels.Constant(0.5),
+        lambda: gvi.kernels.FeatureMap(gpflow.kernels.Linear(), lambda X: tf.tanh(X * [1.0, 2, 3])),
+    ],
+    ids=["linear", "with a constant", "features"],
+)
+def test_low_rank_is_exact_for_few_features(rng, kernel):
+    X = rng.normal(size=(80, 3))
+    k, Z = kernel(), rng.normal(size=(2, 3))
+    q, p = process(gvi.covariances.SparsePosterior(k, Z)), process(k)
+    value = GaussianWasserstein(LowRank(10))(q, p, X)
+    np.testing.assert_allclose(value, GaussianWasserstein()(q, p, X), rtol=2e-4)
+    assert GaussianWasserstein(LowRank(10)).error_bound(q, p, X) < 1e-2 * value
+
+
+def test_what_is_left_over_is_told_of(rng, caplog):
+    X = rng.normal(size=(50, 2))
+    q, p = process(SE(0.5, lengthscales=0.3)), process(SE(lengthscales=0.3))
+    with caplog.at_level(logging.WARNING, "gpflow_gvi"):
+        GaussianWasserstein(LowRank(45))(q, p, X)
+        assert not caplog.records
+        GaussianWasserstein(LowRank(5))(q, p, X)
+    assert "LowRank(rank=...)" in caplog.text
+
+
+@pytest.mark.parametrize("kernel", [SE, gpflow.kernels.Matern12])
+@pytest.mark.parametrize("rank", [3, 20])
+def test_bound_holds_for_rough_kernels_and_is_that_of_traces_at_most(rng, kernel, rank):
+    X = rng.normal(size=(100, 3))
+    q, p = process(kernel(0.5, lengthscales=0.8)), process(kernel(lengthscales=1.0))
+    divergence = GaussianWasserstein(LowRank(rank))
+    error = abs(divergence(q, p, X) - GaussianWasserstein()(q, p, X))
+    bound = divergence.error_bound(q, p, X)
+    assert error <= bound
+    assert bound <= 2.0 * 2.0 * np.sqrt(0.5)  # all of tr K / B = 1 and tr R / B = 0.5 left
+
+
+# --- landmarks ----------------------------------------------------------------------------------
+
+
+def test_landmark_is_the_formula(rng):
+    """√(B / N_S) Σ √λ( r(S, X) k(X, S) ), S every other row."""
+    X = rng.normal(size=(40, 2))
+    q, p = pair(rng, "CholeskySVGP", X, 1.0, 5)
+    S = X[::2]
+    eigenvalues = np.linalg.eigvals(q.covariance(S, X)[0].numpy() @ p.covariance(X, S)[0].numpy())
+    fidelity = np.sqrt(2.0) * np.sum(np.sqrt(eigenvalues.astype(complex))).real
+    expected = np.mean(p.variance(X) + q.variance(X) + p.mean(X) ** 2) - 2.0 * fidelity / 40
+    value = GaussianWasserstein(Landmark(20))(q, p, X)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["CholeskySVGP", "SparsePosterior"])
+def test_all_landmarks_are_exact(rng, name):
+    X = rng.normal(size=(40, 2))
+    q, p = pair(rng, name, X, 0.4, 5)
+    np.testing.assert_allclose(
+        GaussianWasserstein(Landmark(40))(q, p, X), GaussianWasserstein()(q, p, X), rtol=1e-5
+    )
+    ours, exact = (
+        gradients(GaussianWasserstein(kind), q, p, X) for kind in (Landmark(40), "exact")
+    )
+    for one, other in zip(ours, exact, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-3 * np.abs(other).max())
+
+
+def test_more_landmarks_err_less(rng):
+    X = np.sort(rng.normal(size=(400, 1)), axis=0)
+    q, p = pair(rng, "CholeskySVGP", X, 0.5, 20)
+    exact = GaussianWasserstein()(q, p, X)
+    errors = [abs(GaussianWasserstein(Landmark(n))(q, p, X) - exact) for n in (10, 50, 200)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.02 * exact
+
+
+# --- Newton-Schulz ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
+@pytest.mark.parametrize("D", [1, 4])
+def test_newton_schulz_is_exact(rng, name, D):
+    X = rng.normal(size=(60, D))
+    q, p = pair(rng, name, X, 1.0, 8)
+    exact, ours = GaussianWasserstein(), GaussianWasserstein("newton_schulz")
+    np.testing.assert_allclose(ours(q, p, X), exact(q, p, X), rtol=1e-6)
+    for one, other in zip(gradients(ours, q, p, X), gradients(exact, q, p, X), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-3 * np.abs(other).max())
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-6), (np.float32, 1e-2)])
+def test_newton_schulz_of_singular_matrices_and_zero(rng, dtype, rtol):
+    """Batched, with K shared; too many steps do no harm, and zero has fidelity zero."""
+    factors = rng.normal(size=(3, 30, 12)) * np.array([1.0, 1e-3, 0.0])[:, None, None]
+    R = (factors @ np.swapaxes(factors, 1, 2)).astype(dtype)
+    root = rng.normal(size=(30, 20))
+    K = (root @ root.T).astype(dtype)[None]
+    expected = [np.linalg.norm(root.T @ factor, "nuc") for factor in factors]
+    for iterations in (None, 200):
+        value = fidelity_by_products(tf.constant(K), tf.constant(R), iterations)
+        np.testing.assert_allclose(value, expected, rtol=rtol)
+    tensors = tf.constant(K), tf.constant(R)
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        value = tf.reduce_sum(fidelity_by_products(*tensors))
+    for gradient, tensor in zip(tape.gradient(value, tensors), tensors, strict=True):
+        assert gradient.shape == tensor.shape
+        assert np.all(np.isfinite(gradient))
+
+
+def test_newton_schulz_tells_of_too_few_steps(rng, caplog):
+    K = tf.constant(np.diag([1.0, 0.1, 0.01]))
+    with caplog.at_level(logging.WARNING, "gpflow_gvi"):
+        fidelity_by_products(K, K)
+        assert not caplog.records
+        fidelity_by_products(K, K, 2)
+    assert "had not converged" in caplog.text
+
+
+def test_newton_schulz_does_not_hide_nan():
+    assert np.isnan(fidelity_by_products(*2 * [tf.constant([[np.nan, 0.0], [0.0, 1.0]])]))
+
+
+# --- all ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", [Exact, NewtonSchulz, LowRank, Landmark, Marginal])
+def test_shared_kernels_are_compared_once_and_counted_for_each_output(rng, kind, dtype):
+    """Three outputs with the same kernels are three times one."""
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-5)):
+        X = rng.normal(size=(20, 2)).astype(dtype)
+        k, Z = SE(lengthscales=1.0), X[:4]
+        zeros = gpflow.functions.Constant(np.zeros(3, dtype))
+        p3, p1 = gvi.GaussianProcess(zeros, k), process(k)
+        q1 = gvi.covariances.KernelisedSVGP(k, Z, base_kernel=SE(0.5))
+        q3 = gvi.covariances.KernelisedSVGP(k, Z, base_kernel=SE(0.5), num_latent_gps=3)
+        divergence = GaussianWasserstein(kind())
+        one = float(divergence(process(q1), p1, X))
+        for covariance in (q1, q3):
+            process3 = gvi.GaussianProcess(zeros, covariance)
+            value = divergence(process3, p3, X)
+            assert value.dtype == dtype
+            np.testing.assert_allclose(value, 3.0 * one, rtol=1e-9 if dtype == np.float64 else 1e-2)
+
+
+@pytest.mark.parametrize("rank", [None, 7])
+def test_low_rank_in_a_graph_of_batches_of_any_size(rng, rank):
+    X = rng.normal(size=(40, 2))
+    q, p = pair(rng, "CholeskySVGP", X, 1.0, 10)
+    divergence = GaussianWasserstein(LowRank(rank))
+    shape = tf.TensorSpec([None, 2], tf.float64)
+    graph = tf.function(lambda X: divergence(q, p, X), input_signature=[shape], autograph=False)
+    for B in (40, 25):
+        np.testing.assert_allclose(graph(X[:B]), divergence(q, p, X[:B]), rtol=1e-8)
+
+
+@pytest.mark.thin(4)
+@pytest.mark.parametrize("kind", [Exact, NewtonSchulz, LowRank, Landmark, Marginal])
+@pytest.mark.parametrize("name", catalogue.COVARIANCES)
+def test_gradients_are_finite_at_repeated_points(rng, kind, name):
+    X = rng.normal(size=(4, 2))[[0, 1, 1, 2, 3, 3, 3]]
+    k = SE()
+    q, p = process(catalogue.COVARIANCES[name](k, X[:2])), process(k)
+    for gradient in gradients(GaussianWasserstein(kind()), q, p, X):
+        assert np.all(np.isfinite(gradient))
+
+
+def test_bounds_of_the_others(rng):
+    X = rng.normal(size=(30, 2))
+    q, p = pair(rng, "CholeskySVGP", X, 1.0, 5)
+    exact, marginal = GaussianWasserstein(), GaussianWasserstein("marginal")
+    assert exact.error_bound(q, p, X) == 0.0
+    assert marginal(q, p, X) - exact(q, p, X) <= marginal.error_bound(q, p, X)
+    with pytest.raises(NotImplementedError, match=r"'landmark'.*'low_rank'"):
+        GaussianWasserstein("landmark").error_bound(q, p, X)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LowRank(0), "rank is 0"),
+        (lambda: LowRank(tolerance=1.0), "tolerance is 1"),
+        (lambda: Landmark(2.5), "num_landmarks is 2.5"),
+        (lambda: NewtonSchulz(-1), "iterations is -1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("B", [1, 2, 3, 5, 64, 130])
+def test_fidelity_in_blocks_of_any_size(rng, B):
+    """Against SciPy, in value and in the derivative along the matrices themselves (F is
+    homogeneous of degree one half in each)."""
+    K, R = (a @ a.T / B + np.eye(B) for a in rng.normal(size=(2, B, B)))
+    tensors = tf.constant(K), tf.constant(R)
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        value = linalg.fidelity(*tensors)
+    np.testing.assert_allclose(value, references.fidelity(K, R), rtol=1e-10)
+    for gradient, tensor in zip(tape.gradient(value, tensors), tensors, strict=True):
+        np.testing.assert_allclose(np.sum(gradient * tensor), 0.5 * value, rtol=1e-8)
+        np.testing.assert_allclose(gradient, np.transpose(gradient), atol=1e-12)
