@@ -345,5 +345,7 @@ def _start(
             "outputs."
         )
     P = DataEvidence().posterior(prior, noise, (points, None), data)
-    Q = deepcopy(P)
+    # k and Z are trained in neither. As the same objects their matrices are computed once for both.
+    parts = (getattr(P.kernel, name, None) for name in ("kernel", "inducing_variable"))
+    Q = deepcopy(P, {id(part): part for part in parts if part is not None})
     return P, GaussianProcess(Q.mean_function + correction, Q.kernel)
