@@ -1,0 +1,153 @@
+"""The estimators of the function-space Wasserstein distance: their time and their error.
+
+    python -m benchmarks.wasserstein --output wasserstein.json
+
+Time of the distance with its gradient, where it costs O(B³); of a training step with it, beside a
+step of PGVI, where its cost is linear in B; and the error against the exact distance. On one core,
+in float64. X is standard normal in 8 dimensions, kernels are squared exponentials of lengthscale
+√8, if nothing else is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+import gpflow_gvi as gvi
+from gpflow_gvi.divergences import GaussianWasserstein
+from gpflow_gvi.divergences.wasserstein import (
+    CovarianceDistance,
+    Exact,
+    Landmark,
+    LowRank,
+    NewtonSchulz,
+)
+
+from . import steps, timing
+from .peers import inputs
+from .timing import Row
+
+M = 100
+ESTIMATORS = {
+    "low_rank": LowRank(),
+    "low_rank, 64 pivots": LowRank(64),
+    "low_rank, 200 pivots": LowRank(200),
+    "landmark, 100": Landmark(100),
+}
+COVARIANCES = ("CholeskySVGP", "DiagonalSVGP", "KernelisedSVGP", "SparsePosterior")
+SMOOTH = [(1, 0.5), (2, 1.0), (4, 2.0), (8, 5.0), (8, 8**0.5)]
+
+
+def distance(kind: CovarianceDistance, B: int) -> Callable[[], Any]:
+    """Return a compiled evaluation of a distance and its gradient in Q's parameters."""
+    X, _, Z = inputs(B, M)
+    k = steps.kernel()
+    p = gvi.GaussianProcess(gpflow.functions.Zero(), k)
+    q = gvi.GaussianProcess(gpflow.functions.Zero(), gvi.covariances.CholeskySVGP(k, Z))
+    divergence, batch = GaussianWasserstein(kind), tf.constant(X)
+
+    @tf.function(autograph=False)
+    def run(X: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            value = divergence(q, p, X)
+        return value, tape.gradient(value, q.trainable_variables)
+
+    return lambda: run(batch)[0].numpy()
+
+
+def dense(rounds: int) -> list[Row]:
+    """Return milliseconds of what costs O(B³)."""
+    rows = []
+    for B in (250, 500, 1000):
+        kinds = {"exact": Exact(), "newton_schulz": NewtonSchulz()}
+        cases = {name: timing.timed(distance(kind, B)) for name, kind in kinds.items()}
+        for name, value in timing.medians(cases, rounds).items():
+            rows.append({"B": B, "estimator": name, "ms": 1e3 * value})
+    return rows
+
+
+def linear(rounds: int) -> list[Row]:
+    """Return milliseconds of steps, and ratios to a step of PGVI."""
+    rows = []
+    for covariance in COVARIANCES:
+        for B in (500, 1000, 5000):
+            X, Y, _ = inputs(B, M)
+            cases = {"PGVI": timing.timed(steps.step(steps.pgvi(covariance, B, M), X, Y))}
+            for name, kind in ESTIMATORS.items():
+                model = steps.pgvi(covariance, B, M)
+                model.divergence = GaussianWasserstein(kind)
+                cases[name] = timing.timed(steps.step(model, X, Y))
+            seconds = timing.medians(cases, rounds)
+            rows += [
+                {
+                    "covariance": covariance,
+                    "B": B,
+                    "divergence": name,
+                    "ms": 1e3 * value,
+                    "ratio": value / seconds["PGVI"],
+                }
+                for name, value in seconds.items()
+            ]
+    return rows
+
+
+def posterior(name: str, k: gpflow.kernels.Kernel, X: np.ndarray, Z: np.ndarray) -> Any:
+    """Return a covariance that has seen data, or has a kernel of its own."""
+    if name in ("CholeskySVGP", "DiagonalSVGP"):
+        return getattr(gvi.covariances, name).from_data(k, Z, X, 0.1)
+    own = gpflow.kernels.SquaredExponential(0.6, lengthscales=0.8 * k.lengthscales)
+    Z = Z if name == "KernelisedSVGP" else Z[:25]
+    return getattr(gvi.covariances, name)(k, Z, base_kernel=own)
+
+
+def errors(B: int = 500) -> list[Row]:
+    """Return relative errors of W₂² in percent, with inducing points by greedy variance."""
+    rows = []
+    for covariance in COVARIANCES:
+        for D, lengthscale in SMOOTH:
+            X = np.random.default_rng(0).normal(size=(B, D))
+            k = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
+            Z = gvi.inducing.greedy_variance(X, M, kernel=k).points
+            p = gvi.GaussianProcess(gpflow.functions.Zero(), k)
+            q = gvi.GaussianProcess(gpflow.functions.Zero(), posterior(covariance, k, X, Z))
+            exact = float(GaussianWasserstein()(q, p, X))
+            row: Row = {"covariance": covariance, "D": D, "lengthscale": lengthscale, "W₂²": exact}
+            for name, kind in {**ESTIMATORS, "newton_schulz": NewtonSchulz()}.items():
+                row[f"{name} (%)"] = 100.0 * (float(GaussianWasserstein(kind)(q, p, X)) / exact - 1)
+            bound = GaussianWasserstein(LowRank(200)).error_bound(q, p, X)
+            row["bound, 200 pivots (%)"] = 100.0 * float(bound) / exact
+            rows.append(row)
+    return rows
+
+
+def main() -> None:
+    """Print the tables, and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each for a median")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    timing.one_core()
+    tables = {}
+    for title, rows in (
+        ("Distance and gradient", lambda: dense(options.rounds)),
+        ("Steps", lambda: linear(options.rounds)),
+        ("Errors at B = 500", errors),
+    ):
+        tables[title] = rows()
+        print(f"\n{title}\n\n{timing.table(tables[title])}\n", flush=True)
+    if options.output:
+        options.output.write_text(json.dumps(tables, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
