@@ -20,7 +20,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import end_to_end, growth, nngp_against_neural_tangents, selection, steps, timing
+from . import (
+    end_to_end,
+    growth,
+    nngp_against_neural_tangents,
+    selection,
+    steps,
+    timing,
+    wasserstein,
+)
 from .peers import can_import
 from .timing import Row
 
@@ -49,6 +57,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Tables]] = {
     "growth": growth.run,  # first: it reports the peak of the process's memory
     "steps": steps.run,
     "fit": steps.run_in_fit,
+    "wasserstein": wasserstein.run,
     "selection": selected,
     "nngp": nngp,
     "end_to_end": end_to_end.run,

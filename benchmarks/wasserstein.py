@@ -130,6 +130,15 @@ def errors(B: int = 500) -> list[Row]:
     return rows
 
 
+def run(options: argparse.Namespace) -> dict[str, list[Row]]:
+    """Measure, and return the tables."""
+    return {
+        "Distance and gradient": dense(options.rounds),
+        "Steps with a distance on function space": linear(options.rounds),
+        "Errors at B = 500": errors(),
+    }
+
+
 def main() -> None:
     """Print the tables, and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -137,14 +146,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     timing.one_core()
-    tables = {}
-    for title, rows in (
-        ("Distance and gradient", lambda: dense(options.rounds)),
-        ("Steps", lambda: linear(options.rounds)),
-        ("Errors at B = 500", errors),
-    ):
-        tables[title] = rows()
-        print(f"\n{title}\n\n{timing.table(tables[title])}\n", flush=True)
+    tables = run(options)
+    for title, rows in tables.items():
+        print(f"\n{title}\n\n{timing.table(rows)}\n", flush=True)
     if options.output:
         options.output.write_text(json.dumps(tables, indent=1) + "\n")
 

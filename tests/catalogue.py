@@ -29,11 +29,7 @@ PROJECTED: dict[str, Callable[[], gvi.divergences.ProjectedDivergence]] = {
 DIVERGENCES: dict[str, Callable[[], gvi.divergences.Divergence]] = {
     **PROJECTED,
     "GaussianWasserstein(exact)": lambda: gvi.divergences.GaussianWasserstein("exact"),
-    "GaussianWasserstein(newton_schulz)": lambda: gvi.divergences.GaussianWasserstein(
-        "newton_schulz"
-    ),
     "GaussianWasserstein(low_rank)": lambda: gvi.divergences.GaussianWasserstein("low_rank"),
-    "GaussianWasserstein(landmark)": lambda: gvi.divergences.GaussianWasserstein("landmark"),
     "GaussianWasserstein(marginal)": lambda: gvi.divergences.GaussianWasserstein("marginal"),
     "RegularisedKL": lambda: gvi.divergences.RegularisedKL(0.05),
     "InducingKL": gvi.divergences.InducingKL,

@@ -214,7 +214,9 @@ class GaussianWasserstein(_AtInputs):
     """The 2-Wasserstein distance on function space."""
 
     kind: Literal["gaussian_wasserstein"] = "gaussian_wasserstein"
-    estimator: Literal["exact", "newton_schulz", "low_rank", "landmark", "marginal"] = "exact"
+    estimator: Literal["exact", "newton_schulz", "blocks", "low_rank", "landmark", "marginal"] = (
+        "exact"
+    )
 
     def build(self, X: Array, seed: int) -> gvi.divergences.Divergence:
         """Return the divergence."""

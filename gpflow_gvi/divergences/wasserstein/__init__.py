@@ -5,6 +5,7 @@ that can be made with its options and given to `GaussianWasserstein`.
 """
 
 from .base import CovarianceDistance
+from .blocks import Blocks
 from .divergence import ESTIMATORS, GaussianWasserstein
 from .exact import Exact
 from .landmark import Landmark
@@ -14,6 +15,7 @@ from .newton_schulz import NewtonSchulz
 
 __all__ = [
     "ESTIMATORS",
+    "Blocks",
     "CovarianceDistance",
     "Exact",
     "GaussianWasserstein",

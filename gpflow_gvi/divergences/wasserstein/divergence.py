@@ -10,6 +10,7 @@ from ...contexts import Context
 from ...gaussian_process import GaussianProcess, GaussianVector
 from ..base import Divergence
 from .base import CovarianceDistance
+from .blocks import Blocks
 from .exact import Exact
 from .landmark import Landmark
 from .low_rank import LowRank
@@ -17,7 +18,7 @@ from .marginal import Marginal
 from .newton_schulz import NewtonSchulz
 
 ESTIMATORS: dict[str, type[CovarianceDistance]] = {
-    kind.name: kind for kind in (Exact, NewtonSchulz, LowRank, Landmark, Marginal)
+    kind.name: kind for kind in (Exact, NewtonSchulz, Blocks, LowRank, Landmark, Marginal)
 }
 
 
@@ -30,8 +31,9 @@ class GaussianWasserstein(Divergence):
         W₂² ≈ (1/B) [ Σ δ(x)² + tr K + tr R - 2 F ],   F = tr( (K^½ R K^½)^½ ).
 
     :param estimator: of what depends on covariances: "exact", "newton_schulz" (the same by matrix
-        products alone), "low_rank" or "landmark" (linear in B), "marginal" (an upper bound), or a
-        `CovarianceDistance` with options of its own, as `LowRank(rank=200)`.
+        products alone), "blocks" (an average over ten minibatches, a lower bound), "low_rank" or
+        "landmark" (linear in B), "marginal" (an upper bound), or a `CovarianceDistance` with
+        options of its own, as `LowRank(rank=200)`.
     :param context: where to evaluate it instead of at the inputs that it is given.
     """
 

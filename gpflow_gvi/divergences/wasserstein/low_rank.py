@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.config import default_jitter
 
-from ... import checks, inducing, linalg, outputs, projection
+from ... import checks, inducing, linalg, outputs, projection, weight_space
 from ...covariances.svgp import OnRegulariser
 from ...evaluation import notice
 from ...gaussian_process import GaussianVector
@@ -59,7 +59,7 @@ class LowRank(CovarianceDistance):
     `error_bound` bounds it, and a rest of over a tenth of the variance is told of.
 
     :param rank: m, of pivots; fewer where fewer leave no more than `tolerance`. If not given, the
-        inducing points where they serve, and elsewhere 64 pivots.
+        inducing points where they serve, and elsewhere 64 pivots, or as many as k has features.
     :param tolerance: the part of tr K that pivots may leave.
     """
 
@@ -110,9 +110,16 @@ class LowRank(CovarianceDistance):
     ) -> tuple[_Split, _Split]:
         """Return K and R, split at the same points, and R with the sampled columns."""
         r, k = q.process.kernel, p.process.kernel
-        if self.rank is None and isinstance(r, OnRegulariser) and r.kernel is k:
+        features = weight_space.features(k)
+        full = 0 if features is None else int(features(p.X[:1]).shape[-1])  # the rank of K
+        if (
+            self.rank is None
+            and isinstance(r, OnRegulariser)
+            and r.kernel is k
+            and (not full or r.removed(q.X).shape[-2] >= full)
+        ):
             return _at_inducing_points(q, p, r, sample)
-        rank = PIVOTS if self.rank is None else self.rank
+        rank = max(PIVOTS, full) if self.rank is None else self.rank
         candidates = spread_rows(tf.shape(p.X)[0], CANDIDATES * rank)
         among = tf.gather(p.X, candidates)
         rows = tf.gather(candidates, inducing.greedy_pivots(k, among, rank, self.tolerance))

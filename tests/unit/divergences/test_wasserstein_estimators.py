@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 
 import gpflow
@@ -12,7 +13,14 @@ import tensorflow as tf
 import gpflow_gvi as gvi
 from gpflow_gvi import linalg
 from gpflow_gvi.divergences import GaussianWasserstein
-from gpflow_gvi.divergences.wasserstein import Exact, Landmark, LowRank, Marginal, NewtonSchulz
+from gpflow_gvi.divergences.wasserstein import (
+    ESTIMATORS,
+    Blocks,
+    Exact,
+    Landmark,
+    LowRank,
+    NewtonSchulz,
+)
 from gpflow_gvi.divergences.wasserstein.newton_schulz import fidelity_by_products
 from tests import catalogue, references
 
@@ -56,7 +64,7 @@ SMOOTH = [
 ]
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
 @pytest.mark.parametrize(("D", "lengthscale", "M", "rank"), SMOOTH)
 def test_low_rank_is_within_one_percent_on_smooth_kernels(rng, name, D, lengthscale, M, rank):
@@ -97,6 +105,23 @@ def test_low_rank_is_exact_for_few_features(rng, kernel):
     value = GaussianWasserstein(LowRank(10))(q, p, X)
     np.testing.assert_allclose(value, GaussianWasserstein()(q, p, X), rtol=2e-4)
     assert GaussianWasserstein(LowRank(10)).error_bound(q, p, X) < 1e-2 * value
+
+
+@pytest.mark.parametrize("M", [20, 90])
+def test_low_rank_takes_all_features_by_default(rng, M):
+    """80 features: fewer inducing points, or the usual number of pivots, would not do."""
+    W = rng.normal(size=(3, 80))
+    k = gvi.kernels.FeatureMap(gpflow.kernels.Linear(), lambda X: tf.sin(3.0 * X @ W))
+    X = rng.normal(size=(150, 3))
+    q, p = process(gvi.covariances.KernelisedSVGP(k, X[:M], base_kernel=SE(0.5))), process(k)
+    bound = GaussianWasserstein("low_rank").error_bound(q, p, X)
+    features = np.sin(3.0 * X @ W)  # K = Φ Φᵀ, so F is the nuclear norm of Φᵀ R^½
+    R = q.covariance(X)[0].numpy()
+    fidelity = np.sum(np.sqrt(np.maximum(np.linalg.eigvalsh(features.T @ R @ features), 0.0)))
+    expected = (np.sum(features**2) + np.trace(R) - 2.0 * fidelity) / len(X)
+    value = GaussianWasserstein("low_rank")(q, p, X)
+    assert abs(value - expected) <= bound
+    np.testing.assert_allclose(value, expected, rtol=1e-2)
 
 
 def test_what_is_left_over_is_told_of(rng, caplog):
@@ -159,6 +184,42 @@ def test_more_landmarks_err_less(rng):
     assert errors[-1] < 0.02 * exact
 
 
+# --- blocks -------------------------------------------------------------------------------------
+
+
+def test_blocks_are_minibatches(rng):
+    X = rng.normal(size=(23, 2))
+    q, p = pair("CholeskySVGP", X, 1.0, 5)
+    exact, kind = GaussianWasserstein(), GaussianWasserstein(Blocks(3))
+    ends = [0, 7, 15, 23]
+    rows = [X[a:b] for a, b in itertools.pairwise(ends)]
+    expected = sum(len(x) * float(exact(q, p, x)) for x in rows) / 23
+    np.testing.assert_allclose(kind(q, p, X), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["CholeskySVGP", "SparsePosterior"])
+def test_finer_blocks_are_lower_bounds_down_to_the_marginals(rng, name):
+    X = rng.normal(size=(12, 2))
+    q, p = pair(name, X, 1.0, 5)
+    kinds = [Exact(), *(Blocks(G) for G in (2, 4, 12))]
+    values = [float(GaussianWasserstein(kind)(q, p, X)) for kind in kinds]
+    assert values == sorted(values, reverse=True)
+    marginals = gvi.divergences.ProjectedWasserstein()(q, p, X)
+    np.testing.assert_allclose(values[-1], marginals, rtol=1e-6)
+
+
+def test_more_blocks_than_rows(rng):
+    """The last batch of an epoch may be short."""
+    X = rng.normal(size=(3, 2))
+    q, p = pair("CholeskySVGP", X, 1.0, 2)
+    divergence = GaussianWasserstein(Blocks(5))
+    marginals = gvi.divergences.ProjectedWasserstein()
+    np.testing.assert_allclose(divergence(q, p, X), marginals(q, p, X), rtol=1e-6)
+    pairs = (gradients(kind, q, p, X) for kind in (divergence, marginals))
+    for ours, theirs in zip(*pairs, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
 # --- Newton-Schulz ------------------------------------------------------------------------------
 
 
@@ -209,8 +270,9 @@ def test_newton_schulz_does_not_hide_nan():
 # --- all ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("kind", ESTIMATORS.values())
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kind", [Exact, NewtonSchulz, LowRank, Landmark, Marginal])
 def test_shared_kernels_are_compared_once_and_counted_for_each_output(rng, kind, dtype):
     """Three outputs with the same kernels are three times one."""
     with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-5)):
@@ -241,7 +303,7 @@ def test_low_rank_in_a_graph_of_batches_of_any_size(rng, rank):
 
 
 @pytest.mark.thin(4)
-@pytest.mark.parametrize("kind", [Exact, NewtonSchulz, LowRank, Landmark, Marginal])
+@pytest.mark.parametrize("kind", ESTIMATORS.values())
 @pytest.mark.parametrize("name", catalogue.COVARIANCES)
 def test_gradients_are_finite_at_repeated_points(rng, kind, name):
     X = rng.normal(size=(4, 2))[[0, 1, 1, 2, 3, 3, 3]]
@@ -266,6 +328,7 @@ def test_bounds_of_the_others(rng):
     [
         (lambda: LowRank(0), "rank is 0"),
         (lambda: LowRank(tolerance=1.0), "tolerance is 1"),
+        (lambda: Blocks(0), "num_blocks is 0"),
         (lambda: Landmark(2.5), "num_landmarks is 2.5"),
         (lambda: NewtonSchulz(-1), "iterations is -1"),
     ],
