@@ -9,13 +9,21 @@ release = installed_version("gpflow-gvi")
 version = ".".join(release.split(".")[:2])
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # brings myst_parser, and runs docs/notebooks
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "conf.py"]  # it too is Python
+
+# Notebooks are scripts in cells, and are executed when the documentation is built.
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 1200
+# A Keras progress bar or a warning of TensorFlow's is not part of the page.
+nb_output_stderr = "remove"
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2

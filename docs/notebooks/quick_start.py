@@ -1,0 +1,85 @@
+# ---
+# jupytext:
+#   text_representation:
+#     format_name: percent
+# kernelspec:
+#   display_name: Python 3
+#   name: python3
+# ---
+
+# %% [markdown]
+# # Quick start
+#
+# Data with a gap, and one call. `learn` chooses inducing points, fits the regulariser P, starts Q at
+# P with a network added to its mean, trains it, and tempers it on rows that it held out.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+import gpflow_gvi as gvi
+
+ROWS = 200
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-3.0, 3.0, size=(ROWS, 1))
+X = X[(X[:, 0] < 0.5) | (X[:, 0] > 1.5)]
+Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
+
+learned = gvi.learn((X, Y))
+
+# %% [markdown]
+# What it returns predicts in the units of the data. `predict_f` is of the function, and
+# `predict_interval` of what will be observed, noise included.
+
+# %%
+x = np.linspace(-5.0, 5.0, 300)[:, None]
+mean, variance = learned.predict_f(x)
+lower, upper = learned.predict_interval(x, coverage=0.9)
+
+deviation = 2.0 * np.sqrt(variance)
+plt.figure(figsize=(8, 3))
+plt.fill_between(x[:, 0], lower[:, 0], upper[:, 0], color="C0", alpha=0.15, label="90 % of y")
+plt.fill_between(
+    x[:, 0],
+    (mean - deviation)[:, 0],
+    (mean + deviation)[:, 0],
+    color="C0",
+    alpha=0.3,
+    label="f, ±2 sd",
+)
+plt.plot(x, mean, "C0")
+plt.plot(x, np.sin(2.0 * x), "k:", label="truth")
+plt.plot(X, Y, "k.", markersize=3)
+plt.legend(loc="upper right", fontsize="small")
+plt.show()
+
+# %% [markdown]
+# How good is it? `metrics.evaluate` says, on data that it has not seen.
+
+# %%
+new = rng.uniform(-3.0, 3.0, size=(500, 1))
+scores = gvi.metrics.evaluate(learned, (new, np.sin(2.0 * new) + 0.1 * rng.normal(size=new.shape)))
+{name: round(float(value), 3) for name, value in scores.items()}
+
+# %% [markdown]
+# Functions drawn from the posterior, evaluated together at all of x: they agree where there are
+# data.
+
+# %%
+functions = learned.predict_f_samples(x, 5)
+plt.figure(figsize=(8, 3))
+plt.plot(x, np.asarray(functions)[:, :, 0].T, linewidth=1)
+plt.plot(X, Y, "k.", markersize=3)
+plt.show()
+
+# %% [markdown]
+# Keep it in a folder, without pickle, and have it back.
+
+# %%
+import tempfile
+
+with tempfile.TemporaryDirectory() as folder:
+    learned.save(f"{folder}/model")
+    same = gvi.load(f"{folder}/model")
+np.allclose(same.predict_f(x)[0], mean)
