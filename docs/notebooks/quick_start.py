@@ -10,8 +10,8 @@
 # %% [markdown]
 # # Quick start
 #
-# Data with a gap, and one call. `learn` chooses inducing points, fits the regulariser P, starts Q at
-# P with a network added to its mean, trains it, and tempers it on rows that it held out.
+# Data with a gap, and one call. `learn` chooses inducing points, fits the regulariser P, starts Q
+# at P with a network added to its mean, trains it, and tempers it on rows that it held out.
 
 # %%
 import matplotlib.pyplot as plt
