@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     )
     from .calibration import temper
     from .conformal_prediction import conformal
+    from .estimators import GVIClassifier as GVIClassifier
+    from .estimators import GVIRegressor as GVIRegressor
     from .gaussian_process import GaussianProcess
     from .learning import learn
     from .regulariser import fit_regulariser
     from .serialisation import load, save
+    from .serving import export
 
 __all__ = [
     "GaussianProcess",
@@ -48,6 +51,7 @@ __all__ = [
     "divergences",
     "errors",
     "evidence",
+    "export",
     "fit_regulariser",
     "inducing",
     "kernels",
@@ -67,9 +71,13 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+# What is not in __all__ needs an extra, which `import *` must not.
 _HOMES = {
+    "GVIClassifier": "estimators",
+    "GVIRegressor": "estimators",
     "GaussianProcess": "gaussian_process",
     "conformal": "conformal_prediction",
+    "export": "serving",
     "fit_regulariser": "regulariser",
     "learn": "learning",
     "load": "serialisation",
@@ -79,12 +87,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _HOMES:
         return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f".{name}", __name__)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_HOMES})

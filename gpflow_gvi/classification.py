@@ -85,7 +85,7 @@ def _predicted(model: Any, X: InputData, num_samples: int) -> tuple[AnyNDArray, 
 
     def predict(X: Any) -> tuple[AnyNDArray, AnyNDArray]:
         mean, variance = model.predict_f(X)
-        epsilon = _normal(num_samples, mean.shape[-1], mean.dtype.as_numpy_dtype)
+        epsilon = normal_points(num_samples, mean.shape[-1], mean.dtype.as_numpy_dtype)
         f = mean + tf.sqrt(variance) * epsilon[:, None, :]  # [S, N, J]
         members = _given(likelihood, f)
         if isinstance(likelihood, Softmax):
@@ -103,7 +103,7 @@ def _many_labels(model: Any) -> bool:
     return isinstance(model.likelihood, Bernoulli) and getattr(model, "num_latent_gps", 1) != 1
 
 
-def _normal(num_samples: int, J: int, dtype: Any) -> AnyNDArray:
+def normal_points(num_samples: int, J: int, dtype: Any) -> AnyNDArray:
     """Return points that fill a standard normal distribution evenly: [S, J]."""
     sampler = qmc.MultivariateNormalQMC(np.zeros(J), seed=np.random.default_rng(0))
     return np.asarray(sampler.random(num_samples), dtype=dtype)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from gpflow.config import default_float, default_jitter
 import gpflow_gvi
 
 from ..errors import NumericsWarning
-from . import names
+from . import atomic, names
 from .decoder import Decoder
 from .encoder import Encoder
 
@@ -41,20 +40,8 @@ def save(thing: Any, folder: str | os.PathLike[str], *, overwrite: bool = False)
     :param folder: where to: a new or an empty folder.
     :param overwrite: replace what was saved there before.
     """
-    folder = Path(folder).resolve()
-    is_saved = (_present(folder) / "structure.json").exists()
-    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not (overwrite if is_saved else is_free):
-        remedy = "pass overwrite=True to replace it, or choose" if is_saved else "choose"
-        raise FileExistsError(f"folder {folder} is in use; {remedy} another one.")
-    partial = _beside(folder, "partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        partial.mkdir(parents=True)
+    with atomic.written(folder, "structure.json", overwrite=overwrite) as partial:
         _write(thing, partial)
-        _replace(folder, partial)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | None = None) -> Any:
@@ -68,7 +55,7 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
     :param custom_objects: your own classes and functions by name, as in Keras (`{"MyKernel":
         MyKernel}`), or by `"module:name"`.
     """
-    folder = _present(Path(folder).resolve())
+    folder = atomic.present(Path(folder).resolve())
     structure = _read_structure(folder)
     custom_objects = custom_objects or {}
     for name in structure["custom_objects"]:
@@ -101,8 +88,6 @@ def _write(thing: Any, folder: Path) -> None:
     }
     text = json.dumps(structure, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / "structure.json").write_text(text, encoding="utf-8")
-    for path in (*folder.rglob("*"), folder):
-        _settle(path)
 
 
 def _read_structure(folder: Path) -> dict[str, Any]:
@@ -146,35 +131,5 @@ def _read_structure(folder: Path) -> dict[str, Any]:
     return structure
 
 
-def _replace(folder: Path, partial: Path) -> None:
-    """Put the new folder in the place of an old one, which is kept until then."""
-    old = _beside(folder, "replaced")
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-    partial.rename(folder)
-    _settle(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _present(folder: Path) -> Path:
-    """Return where the content of a folder is: beside it, if killed between the two renamings."""
-    old = _beside(folder, "replaced")
-    return old if old.exists() and not folder.exists() else folder
-
-
-def _beside(folder: Path, suffix: str) -> Path:
-    return folder.with_name(f"{folder.name}.{suffix}")
-
-
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _settle(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    if path.is_dir() and os.name != "posix":
-        return  # only there folders can be waited for
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)

@@ -68,7 +68,7 @@ def test_killed_at_any_moment_the_old_or_the_new_is_there(tmp_path, monkeypatch)
     """Stop before each of the calls that change the disk, and clean nothing up."""
     folder = tmp_path / "saved"
     save("old", folder)
-    monkeypatch.setattr("gpflow_gvi.serialisation.folder.shutil.rmtree", real := Counted())
+    monkeypatch.setattr("gpflow_gvi.serialisation.atomic.shutil.rmtree", real := Counted())
     for name in ("mkdir", "rename", "write_text", "open"):
         original = getattr(Path, name)
         monkeypatch.setattr(Path, name, real.stopping(original))

@@ -1,0 +1,126 @@
+"""The hatch: a fitted model as TensorFlow's SavedModel, which predicts where this package is not.
+
+What is written is the graph of one prediction and the variables that it reads: no GPflow, no Keras.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from gpflow.config import default_float
+from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
+from gpflow.posteriors import PrecomputeCacheType
+
+from . import labels
+from .classification import normal_points
+from .inputs import input_shape as declared_shape
+from .learning import Learned
+from .models import GVI
+from .scaling import Scaling
+from .serialisation import atomic
+
+NUM_SAMPLES = 512
+"""So many samples of f give the probabilities under `Softmax`, as in `class_probabilities`."""
+
+
+def export(
+    model: GVI | Learned,
+    folder: str | os.PathLike[str],
+    *,
+    input_shape: Sequence[int] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a model's predictions as a SavedModel, for TensorFlow alone to read.
+
+    Its signature `predict` (and `serving_default`, the same) takes `X`, any number of rows in the
+    units and the precision of the model, and returns, each [N, J],
+
+    - `f_mean` and `f_variance` of the latent functions, and
+    - `mean` and `variance` of y, or, where y is a class, the `probabilities` of the classes.
+
+    What depends on inducing points alone is computed once, here. The folder is complete or not
+    there at all, as with `save`; what is exported cannot be trained any more, nor given to `load`.
+
+    :param model: a `GVI`, `GWI` or `PGVI`, tempered or not, or what `learn` returned.
+    :param folder: where to: a new or an empty folder.
+    :param input_shape: the shape of one input, as (D,) or (H, W, C), where the model does not tell
+        it or takes images as rows as well.
+    :param overwrite: replace what was exported there before.
+    """
+    if isinstance(model, Learned):
+        fitted, units, outputs = model.model, model.inputs, model.outputs
+        shape: Sequence[int] | None = units.shift.shape
+    elif isinstance(model, GVI):
+        fitted = model
+        units = outputs = Scaling.none(np.zeros([1, 1], default_float()))
+        shape = declared_shape(model.variational, model.mean_function, model.kernel)
+    else:
+        raise TypeError(
+            f"model is {model!r}; it must be a GVI, GWI or PGVI, or what learn returned. Of "
+            "conformal intervals export the model that they are made of."
+        )
+    shape = shape if input_shape is None else input_shape
+    if shape is None:
+        raise ValueError(
+            "input_shape is None, and the model has neither inducing points nor networks to tell "
+            "the shape of one input: pass input_shape=(D,)."
+        )
+    likelihood = fitted.likelihood
+    posterior = fitted.posterior(PrecomputeCacheType.VARIABLE)
+
+    def predict(X: tf.Tensor) -> dict[str, tf.Tensor]:
+        X = units.standard(X)
+        f_mean, f_variance = posterior.predict_f(X)
+        result = {
+            "f_mean": outputs.original(f_mean),
+            "f_variance": f_variance * outputs.scale**2,
+        }
+        if _is_of_classes(likelihood, f_mean.shape[-1]):
+            return {"probabilities": _probabilities(likelihood, X, f_mean, f_variance), **result}
+        mean, variance = likelihood.predict_mean_and_var(X, f_mean, f_variance)
+        return {
+            "mean": outputs.original(mean),
+            "variance": variance * outputs.scale**2,
+            **result,
+        }
+
+    signature = [tf.TensorSpec([None, *shape], default_float(), name="X")]
+    module = tf.Module()
+    module.predict = tf.function(predict, input_signature=signature, autograph=False)
+    concrete = module.predict.get_concrete_function()
+    # In place of the model, which TensorFlow would otherwise have to take apart.
+    module.state = concrete.variables
+    with atomic.written(folder, "saved_model.pb", overwrite=overwrite) as partial:
+        tf.saved_model.save(
+            module,
+            os.fspath(partial),
+            signatures={"predict": concrete, "serving_default": concrete},
+        )
+
+
+def _is_of_classes(likelihood: Likelihood, J: int) -> bool:
+    """Return whether y is one of several classes, and not a label of each latent function."""
+    many_labels = isinstance(likelihood, Bernoulli) and J != 1
+    return labels.num_classes(likelihood) is not None and not many_labels
+
+
+def _probabilities(
+    likelihood: Likelihood, X: tf.Tensor, f_mean: tf.Tensor, f_variance: tf.Tensor
+) -> tf.Tensor:
+    """Return the probabilities of the classes, as `class_probabilities` does: [N, J]."""
+    if isinstance(likelihood, Softmax):
+        deviation = tf.sqrt(f_variance)
+        epsilon = normal_points(NUM_SAMPLES, f_mean.shape[-1], f_mean.dtype.as_numpy_dtype)
+        total = tf.foldl(  # one after another: memory is O(NJ) for any number of rows
+            lambda total, point: total + likelihood.conditional_mean(X, f_mean + deviation * point),
+            tf.constant(epsilon),
+            initializer=tf.zeros_like(f_mean),
+        )
+        return total / NUM_SAMPLES
+    p, _ = likelihood.predict_mean_and_var(X, f_mean, f_variance)
+    if p.shape[-1] == 1:
+        p = tf.concat([1.0 - p, p], axis=-1)
+    return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # quadrature is not exact
