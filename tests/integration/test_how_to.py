@@ -1,0 +1,31 @@
+"""The programs of the how-to pages run, word for word, each page from its first to its last."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import gpflow
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [*sorted((DOCS / "how_to").glob("*.md")), DOCS / "ecosystem.md"]
+BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def programs() -> dict[str, str]:
+    found = {}
+    for page in PAGES:
+        blocks = [textwrap.dedent(code) for _, code in BLOCK.findall(page.read_text("utf-8"))]
+        if blocks:
+            found[page.stem] = "\n".join(blocks)
+    return found
+
+
+@pytest.mark.thin(3)
+@pytest.mark.parametrize("page", programs())
+def test_program_of_the_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with gpflow.config.as_context():
+        exec(compile(programs()[page], page, "exec"), {"__name__": "__main__"})
