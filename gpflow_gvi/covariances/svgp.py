@@ -23,7 +23,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.utilities import positive, triangular
 
-from .. import checks, linalg, outputs, projection
+from .. import checks, inputs, linalg, outputs, projection
 from ..evaluation import once
 from .base import SparseCovariance
 
@@ -197,13 +197,21 @@ class DiagonalSVGP(SVGPCovariance):
         *,
         num_latent_gps: int | None = None,
     ) -> DiagonalSVGP:
-        """Start at the diagonal of the optimum for Gaussian noise, (K_ZZ + σ⁻² K_ZX K_XZ)⁻¹."""
+        """Start at the best diagonal for Gaussian noise, v_m = 1 / [K_ZZ + σ⁻² K_ZX K_XZ]_mm.
+
+        Of the evidence lower bound only  -½ Σ_m ( v_m [K_ZZ + σ⁻² K_ZX K_XZ]_mm - log v_m )
+        depends on v. It is the reciprocal of the diagonal of the precision Σ⁻¹, as in any mean
+        field; the diagonal of Σ itself would make variances enormous where points are close.
+        """
+        checks.positive("noise_variance", noise_variance)
         inducing_variable = projection.as_inducing_variable(inducing_variable)
-        inner = projection.optimal_precision(kernel, inducing_variable, X, noise_variance)
+        X = inputs.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
         L = projection.cholesky(kernel, inducing_variable)
-        # Σ = L⁻ᵀ (C Cᵀ) L⁻¹ with C the factor of the inverse, so row m of L⁻ᵀC gives entry m.
-        rows = tf.linalg.triangular_solve(L, linalg.cholesky_of_inverse(inner), adjoint=True)
-        v = tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(rows), axis=-1))  # [M, J]
+        Kzx = projection.cross_covariance(kernel, inducing_variable, X)
+        noise = tf.reshape(tf.convert_to_tensor(noise_variance, dtype=L.dtype), [-1, 1])
+        of_data = tf.reduce_sum(tf.square(Kzx), axis=-1) / noise
+        precision = tf.reduce_sum(tf.square(L), axis=-1) + of_data  # [J, M]
+        v = tf.linalg.matrix_transpose(1.0 / precision)  # [M, J]
         J = projection.num_outputs(kernel, inducing_variable, num_latent_gps)
         v = tf.broadcast_to(v, [v.shape[0], max(J, v.shape[1])])
         return cls(kernel, inducing_variable, v=v)
