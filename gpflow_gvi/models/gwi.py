@@ -14,7 +14,7 @@ from .gvi import GVI
 class GWI(GVI):
     """`GVI` whose divergence is `GaussianWasserstein()` unless another one is given.
 
-    Wild, Wynne, Hu and Sejdinovic (2022), "Generalized variational inference in function spaces:
+    Wild, Hu and Sejdinovic (2022), "Generalized variational inference in function spaces:
     Gaussian measures meet Bayesian deep learning".
     """
 
