@@ -110,16 +110,14 @@ class GVILayer(GPLayer):
             self.num_latent_gps = self._count(self._row_shape)
 
     def build(self, input_shape: Any) -> None:
-        """Look whether the layer can take what the one before it gives."""
-        columns = input_shape[-1]
+        """Count the outputs, where nothing but the inputs tells them."""
         if self._row_shape is None:
-            self.num_latent_gps = self._count((columns,))
-        elif columns not in (None, self._row_shape[-1], math.prod(self._row_shape)):
-            raise ValueError(
-                f"layer {self.name} gets inputs of {columns} columns, but its processes take "
-                f"inputs of shape {self._row_shape}. Give the layer before it as many outputs, or "
-                "place the inducing points among its outputs."
-            )
+            if input_shape[-1] is None:
+                raise ValueError(
+                    f"layer {self.name} gets inputs of an unknown number of columns, and has no "
+                    "inducing points to tell it: pass input_dim to DeepGP."
+                )
+            self.num_latent_gps = self._count((input_shape[-1],))
         super().build(input_shape)
 
     def _count(self, shape: tuple[int, ...]) -> int:
@@ -156,7 +154,7 @@ class GVILayer(GPLayer):
     @tf.autograph.experimental.do_not_convert
     def call(self, inputs: TensorType, *args: Any, **kwargs: Any) -> tf.Tensor:
         """Return the distribution of the outputs, and add the divergence to the loss."""
-        X = tf.convert_to_tensor(inputs)  # a sample of the layer before
+        X = self._sized(tf.convert_to_tensor(inputs))  # a sample of the layer before
         training = bool(kwargs.get("training"))
         loss = tf.zeros([], default_float())
         with Evaluation(training=training):
@@ -168,6 +166,21 @@ class GVILayer(GPLayer):
         self.add_loss(loss)
         self.add_metric(loss, name=f"{self.name}_divergence", aggregation="mean")
         return outputs
+
+    def _sized(self, X: tf.Tensor) -> tf.Tensor:
+        """Return the inputs with as many columns as the processes take, or raise."""
+        if self._row_shape is None:
+            return X
+        wanted = math.prod(self._row_shape)
+        if X.shape[-1] is None:  # in a DeepGP without input_dim
+            return tf.ensure_shape(X, [*X.shape[:-1], wanted])
+        if X.shape[-1] not in (wanted, self._row_shape[-1]):
+            raise ValueError(
+                f"layer {self.name} gets inputs of {X.shape[-1]} columns, but its processes take "
+                f"inputs of shape {self._row_shape}. Give the layer before it as many outputs, or "
+                "place the inducing points among its outputs."
+            )
+        return X
 
     def _loss(self, X: tf.Tensor) -> tf.Tensor:
         """Return λ · D - log p(parameters) / N."""
