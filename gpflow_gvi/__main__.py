@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -56,6 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--data-dir", type=Path, help="data sets; by default what GPFLOW_GVI_DATA says"
     )
     sweep.set_defaults(handler=_sweep)
+    launch = commands.add_parser("launch", help="run a program as workers that train one model")
+    launch.add_argument("--workers", type=int, default=2, help="how many, on this machine")
+    launch.add_argument(
+        "--cluster", default="", help="instead, all workers of several machines: host:port,..."
+    )
+    launch.add_argument("--index", type=int, default=0, help="which of these is this one, from 0")
+    launch.add_argument("--restarts", type=int, default=3, help="start again at most so often")
+    launch.add_argument("program", nargs=argparse.REMAINDER, help="a Python file, its arguments")
+    launch.set_defaults(handler=_launch)
     schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
     schema.set_defaults(handler=_schema)
     report = commands.add_parser("report", help="write a page on the runs in a folder")
@@ -181,6 +191,24 @@ def _report(options: argparse.Namespace) -> int:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _launch(options: argparse.Namespace) -> int:
+    from .launch import launch
+
+    # An end by SIGTERM is an exit, so that the workers are ended as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        return launch(
+            options.program,
+            workers=options.workers,
+            cluster=options.cluster.split(",") if options.cluster else (),
+            index=options.index,
+            restarts=options.restarts,
+        )
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
 
 
 def _schema(options: argparse.Namespace) -> int:

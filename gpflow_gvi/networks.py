@@ -171,7 +171,9 @@ class NetworkFunction(Module):
         self._take(weights)
 
     def _warn_of_hidden_weights(self, used: Iterable[tf.Variable]) -> None:
-        known = {id(variable) for variable in all_variables(self.network)}
+        # Under a strategy of `tf.distribute` a variable has a part on each device, which is used.
+        parts = tf.distribute.get_strategy().experimental_local_results
+        known = {id(part) for variable in all_variables(self.network) for part in parts(variable)}
         hidden = [variable.name for variable in used if id(variable) not in known]
         if hidden:
             warnings.warn(

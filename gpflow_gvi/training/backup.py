@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from .replicas import is_first
+
 PROGRESS = (
     *("history", "epoch"),  # History
     *("best", "best_epoch", "best_weights", "wait", "stopped_epoch"),  # EarlyStopping
@@ -21,9 +23,14 @@ PROGRESS = (
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
-    """Write arrays to an HDF5 file, of which at any moment the old or the new one is there."""
+    """Write arrays to an HDF5 file, of which at any moment the old or the new one is there.
+
+    Of many workers the first one does, as all have the same to write.
+    """
     import h5py
 
+    if not is_first():
+        return
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
@@ -139,7 +146,7 @@ class Backup:
 
     def conclude(self) -> None:
         """Remove the backup, which has done its work, and its folder if that is empty now."""
-        if self.keep or not self.path.parent.is_dir():
+        if self.keep or not is_first() or not self.path.parent.is_dir():
             return
         for path in self.path.parent.glob(f"{self.path.name}*"):
             path.unlink()

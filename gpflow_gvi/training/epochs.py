@@ -13,6 +13,7 @@ from .backup import Backup
 from .batches import Batches
 from .callbacks import KerasView
 from .guard import OFTEN_HELPS, LossTerms, Teller, require_finite
+from .replicas import require_same_epoch
 from .steps import Outcome, Steps, Tally
 
 NAMES = ("loss", "expected_loss", "divergence")
@@ -84,6 +85,7 @@ class Epochs:
             progress = backup.restore()
             first = progress.get("epochs", first)
             self.view.stop_training = progress.get("stopped", False)
+            require_same_epoch(first)
         logs: dict[str, float] = {}
         for epoch in range(first, end):
             if self.view.stop_training:
@@ -92,7 +94,9 @@ class Epochs:
             for backup in self.backups:
                 backup.save(epochs=epoch + 1, stopped=self.view.stop_training)
         optimizer = self.view.optimizer
-        if int(optimizer.iterations) > 0:  # there is a moving average of the weights, if asked for
+        if (
+            int(optimizer.iterations.numpy()) > 0
+        ):  # there is a moving average of the weights, if asked for
             optimizer.finalize_variable_values(self.view.trainable_variables)
         self.callbacks.on_train_end(logs)
         for backup in self.backups:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ..evaluation import Evaluation
-from .batches import Chunk
+from .batches import Chunk, Stream
 from .guard import LossTerms
+from .replicas import Share, handed_over_once, local, share, summed
 
 Objective = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, LossTerms]]
 
@@ -80,33 +81,51 @@ class Steps(abc.ABC):
 
     def run(self, chunk: Chunk) -> Tally:
         """Do the steps of a chunk: fewer if its source ends, or with one that is not finite."""
-        first, count = (tf.constant(number, tf.int64) for number in chunk[1:])
-        tally: Tally = tf.nest.map_structure(
-            lambda tensor: tensor.numpy(), self._loop(chunk.source, first, count)
-        )
+        if isinstance(chunk.source, Stream) and tf.distribute.has_strategy():
+            found = self._run_one_by_one(chunk.source, chunk.steps)
+        else:
+            first, count = (tf.constant(number, tf.int64) for number in chunk[1:])
+            found = self._loop(chunk.source, first, count)
+        tally: Tally = tf.nest.map_structure(lambda tensor: tensor.numpy(), found)
         return tally
 
     @abc.abstractmethod
-    def _step(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Do one step within an evaluation; return `finite` and `values` of its outcome."""
+    def _step(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Do one step; return `finite`, `values` and `amounts` of its outcome."""
 
     @abc.abstractmethod
     def _evaluation(self) -> Evaluation:
         """Return an evaluation that collects the notices of a step."""
 
     def _noted_step(self, X: tf.Tensor, Y: tf.Tensor) -> Outcome:
-        with self._evaluation() as evaluation:
-            finite, values = self._step(X, Y)
-        self.messages = [note.message for note in evaluation.notices]
-        amounts = [tf.cast(note.amount, values.dtype) for note in evaluation.notices]
-        return Outcome(
-            rows=tf.shape(X, out_type=tf.int64)[0],
-            finite=finite,
-            values=values,
-            amounts=tf.stack(amounts) if amounts else tf.zeros([0], values.dtype),
-        )
+        finite, values, amounts = self._step(X, Y)
+        return Outcome(tf.shape(X, out_type=tf.int64)[0], finite, values, amounts)
 
-    def _run(self, source: Any, first: tf.Tensor, count: tf.Tensor) -> Tally:
+    def _on_replicas(
+        self, function: Callable[[Share], tuple[tf.Tensor, Any]], X: tf.Tensor, Y: tf.Tensor
+    ) -> tuple[tf.Tensor, Any, tf.Tensor]:
+        """Evaluate a function of the rows of each replica.
+
+        Return the values, and what else it returns as it is at each replica, both summed over
+        replicas; and the largest amounts of notices at the replicas of this process.
+        """
+
+        def on_replica() -> tuple[tf.Tensor, Any, tf.Tensor]:
+            # Replicas may be threads, to each of which belongs an evaluation of its own.
+            with self._evaluation() as evaluation:
+                values, others = function(share(X, Y))
+            self.messages = [note.message for note in evaluation.notices]
+            amounts = [tf.cast(note.amount, values.dtype) for note in evaluation.notices]
+            noted = tf.stack(amounts) if amounts else tf.zeros([0], values.dtype)
+            return *summed((values, others)), noted
+
+        strategy = tf.distribute.get_strategy()
+        values, others, amounts = strategy.run(on_replica)
+        of_each = strategy.experimental_local_results(amounts)
+        return local(values), others, functools.reduce(tf.maximum, of_each)
+
+    def _traced(self, source: Any) -> tuple[Callable[..., Outcome], Outcome, Tally]:
+        """Return the step for a source, the outcome of none, and the tally before the first."""
         step = self._traced_step.get_concrete_function(*source.spec)
         nothing: Outcome = tf.nest.map_structure(
             lambda tensor: tf.zeros(tensor.shape, tensor.dtype), step.structured_outputs
@@ -119,6 +138,21 @@ class Steps(abc.ABC):
             amounts=nothing.amounts,
             last=nothing,
         )
+        return step, nothing, start
+
+    def _run_one_by_one(self, source: Stream, count: int) -> Tally:
+        """Do the steps from Python: TensorFlow's all-reduce fails in the branch of a condition."""
+        step, nothing, tally = self._traced(source)
+        for _ in range(count):
+            batch = next(source.iterator, None)
+            outcome = nothing if batch is None else step(*batch)
+            tally = tally.add(outcome)
+            if not tf.reduce_all(outcome.finite):  # and nothing is not
+                break
+        return tally
+
+    def _run(self, source: Any, first: tf.Tensor, count: tf.Tensor) -> Tally:
+        step, nothing, start = self._traced(source)
 
         def body(_: tf.Tensor, tally: Tally) -> tuple[tf.Tensor, Tally]:
             outcome = source.visit(first + tally.steps, step, nothing)
@@ -160,31 +194,41 @@ class TrainingSteps(Steps):
     def _evaluation(self) -> Evaluation:
         return Evaluation(collect=True, training=True)
 
-    def _step(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _step(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         before = [tf.identity(variable) for variable in self.state]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for variable in self.variables:
-                tape.watch(variable)
-            total, terms = self.objective(X, Y)
-            scaled = getattr(self.optimizer, "scale_loss", tf.identity)(total)
-        gradients = [
-            tf.convert_to_tensor(gradient)  # from sparse ones
-            for gradient in tape.gradient(scaled, self.variables, unconnected_gradients="zero")
-        ]
+        values, gradients, amounts = self._on_replicas(self._gradients, X, Y)
         finite = tf.stack(
-            [tf.reduce_all(tf.math.is_finite(value)) for value in (total, *gradients)]
+            [
+                tf.reduce_all(tf.math.is_finite(value))
+                for value in (values[0], *(local(gradient) for gradient in gradients))
+            ]
         )
 
         def apply() -> tf.Tensor:
-            self.optimizer.apply_gradients(zip(gradients, self.variables, strict=True))
+            tf.distribute.get_strategy().run(self._apply, args=(gradients,))
             return tf.identity(finite)
 
         def undo() -> tf.Tensor:
             _put_back(self.state, before)
             return tf.identity(finite)
 
-        finite = tf.cond(tf.reduce_all(finite), apply, undo)
-        return finite, tf.stack([total, *terms])
+        return tf.cond(tf.reduce_all(finite), apply, undo), values, amounts
+
+    def _gradients(self, rows: Share) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for variable in self.variables:
+                tape.watch(variable)
+            total, terms = self.objective(rows.X, rows.Y)
+            scaled = getattr(self.optimizer, "scale_loss", tf.identity)(rows.of(total))
+        gradients = [
+            tf.convert_to_tensor(gradient)  # from sparse ones
+            for gradient in tape.gradient(scaled, self.variables, unconnected_gradients="zero")
+        ]
+        return rows.of(tf.stack([total, *terms])), gradients
+
+    def _apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        gradients = handed_over_once(gradients)
+        self.optimizer.apply_gradients(zip(gradients, self.variables, strict=True))
 
 
 class ValidationSteps(Steps):
@@ -205,12 +249,16 @@ class ValidationSteps(Steps):
     def _evaluation(self) -> Evaluation:
         return Evaluation(collect=True)
 
-    def _step(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _step(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         before = [tf.identity(variable) for variable in self.state]
-        total, terms = self.objective(X, Y)
+        values, _, amounts = self._on_replicas(self._values, X, Y)
         _put_back(self.state, before)
         finite = tf.constant([True])  # what is not finite is reported, and all rows are visited
-        return finite, tf.stack([total, *terms])
+        return finite, values, amounts
+
+    def _values(self, rows: Share) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        total, terms = self.objective(rows.X, rows.Y)
+        return rows.of(tf.stack([total, *terms])), []
 
 
 def _put_back(variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]) -> None:

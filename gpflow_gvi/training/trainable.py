@@ -19,6 +19,7 @@ from .batches import ArrayBatches, Batches, as_batches
 from .callbacks import KerasView, backups, callback_list, checked
 from .epochs import Epochs, Work
 from .guard import LossTerms
+from .replicas import require_in_scope, require_one_dtype, scope, strategy_of, warn_unless_average
 from .steps import TrainingSteps, ValidationSteps
 
 
@@ -28,7 +29,9 @@ class Trainable(Module, abc.ABC):
         model.compile("adam")
         history = model.fit((X, Y), epochs=100, batch_size=100, validation_data=(X_new, Y_new))
 
-    The optimiser and the callbacks are those of Keras 3 or of tf_keras.
+    The optimiser and the callbacks are those of Keras 3 or of tf_keras. Made and compiled in the
+    scope of a `tf.distribute` strategy, it is trained by all replicas of that, which share the rows
+    of each batch.
     """
 
     num_data: Any
@@ -60,7 +63,7 @@ class Trainable(Module, abc.ABC):
             faster without an accelerator.
         """
         checks.count("steps_per_execution", steps_per_execution)
-        self._compiled = Compiled(_optimizer(optimizer), steps_per_execution, jit_compile)
+        self._compiled = Compiled(self, optimizer, steps_per_execution, jit_compile)
 
     def fit(
         self,
@@ -129,14 +132,16 @@ class Trainable(Module, abc.ABC):
         view = KerasView(self, compiled.optimizer)
         told = callback_list(view, callbacks, verbose=verbose, epochs=epochs, steps=training.steps)
         state = (*self.weights, *compiled.state)
-        Epochs(
+        work = Epochs(
             view,
             Work("train", of_training, training),
             validation,
             told,
             backups(callbacks, state, told.callbacks),
             compiled.steps_per_execution,
-        ).run(initial_epoch, epochs)
+        )
+        with scope(compiled.strategy):
+            work.run(initial_epoch, epochs)
         return view.history
 
     def _require_compiled(self) -> Compiled:
@@ -177,15 +182,26 @@ class Trainable(Module, abc.ABC):
 class Compiled:
     """How a model is trained. It belongs to the one model: a copy is compiled anew.
 
-    :param optimizer: an optimiser of Keras 3 or tf_keras.
+    :param model: the model.
+    :param optimizer: an optimiser of Keras 3 or tf_keras, or the name of one of Keras 3.
     :param steps_per_execution: at most so many steps in one call.
     :param jit_compile: whether XLA compiles a step.
     """
 
-    def __init__(self, optimizer: Any, steps_per_execution: int, jit_compile: bool) -> None:
-        self.optimizer = optimizer
+    def __init__(
+        self, model: Trainable, optimizer: Any, steps_per_execution: int, jit_compile: bool
+    ) -> None:
+        self.strategy = strategy_of(model.trainable_variables)
+        with scope(self.strategy):
+            self.optimizer = _optimizer(optimizer)
         self.steps_per_execution = steps_per_execution
         self.jit_compile = jit_compile
+        if self.strategy is not None:
+            own = [v if isinstance(v, tf.Variable) else v.value for v in self.state]
+            require_in_scope(self.strategy, own, "the optimiser")
+            if self.strategy.num_replicas_in_sync > 1:
+                require_one_dtype(model.trainable_variables)
+                warn_unless_average(getattr(model, "divergence", None))
         self._variables: tuple[tf.Variable, ...] | None = None
         self._parts: tuple[Any, ...] = ()
 
@@ -203,7 +219,8 @@ class Compiled:
         """Return the steps, traced anew only if a part of the model is another one now."""
         variables = model.trainable_variables
         if self._variables is None:
-            self.optimizer.build(list(variables))
+            with scope(self.strategy):
+                self.optimizer.build(list(variables))
             self._variables = variables
         if not _same(variables, self._variables):
             raise ValueError(
