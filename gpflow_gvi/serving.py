@@ -16,6 +16,7 @@ from gpflow.posteriors import PrecomputeCacheType
 
 from . import labels
 from .classification import normal_points
+from .inputs import as_rows
 from .inputs import input_shape as declared_shape
 from .learning import Learned
 from .models import GVI
@@ -56,7 +57,7 @@ def export(
     elif isinstance(model, GVI):
         fitted = model
         units = outputs = Scaling.none(np.zeros([1, 1], default_float()))
-        shape = declared_shape(model.variational, model.mean_function, model.kernel)
+        shape = declared_shape(model.variational, model.regulariser)
     else:
         raise TypeError(
             f"model is {model!r}; it must be a GVI, GWI or PGVI, or what learn returned. Of "
@@ -68,11 +69,11 @@ def export(
             "input_shape is None, and the model has neither inducing points nor networks to tell "
             "the shape of one input: pass input_shape=(D,)."
         )
-    likelihood = fitted.likelihood
+    likelihood, parts = fitted.likelihood, (fitted.variational, fitted.regulariser)
     posterior = fitted.posterior(PrecomputeCacheType.VARIABLE)
 
     def predict(X: tf.Tensor) -> dict[str, tf.Tensor]:
-        X = units.standard(X)
+        X = as_rows(units.standard(X), *parts)
         f_mean, f_variance = posterior.predict_f(X)
         result = {
             "f_mean": outputs.original(f_mean),

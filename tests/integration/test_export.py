@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import check_shapes
 import gpflow
 import keras
 import numpy as np
@@ -155,6 +156,7 @@ class _Float32:
 @pytest.fixture(scope="module")
 def predictions(request, tmp_path_factory):
     """Return, for each case, what is predicted here and there."""
+    check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.ENABLED)
     folder = tmp_path_factory.mktemp("exported")
     here = {}
     slow = request.config.getoption("--runslow")
