@@ -23,7 +23,7 @@ def programs() -> dict[str, str]:
     return found
 
 
-@pytest.mark.thin(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("page", programs())
 def test_program_of_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

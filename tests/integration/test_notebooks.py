@@ -26,6 +26,7 @@ def shrunk(notebook: Path) -> str:
     return source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_notebook_runs(notebook, tmp_path, monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot")
