@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import (
+        bayesian_optimisation,
         calculus,
         classification,
         contexts,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GaussianProcess",
+    "bayesian_optimisation",
     "calculus",
     "classification",
     "conformal",
