@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -85,20 +85,25 @@ class Traced:
         :param data: where the losses of the two are compared.
         """
         there = [*self._weights, *self._constants]
-        here = _values(model)
-        for variable, value in zip(there, here, strict=True):
-            variable.assign(value)
+        here = [tf.identity(value) for value in _values(model)]
+        _assign(there, here)
         for variable, start in zip(self.optimizer.variables, self._start, strict=True):
             variable.assign(start)
         if learning_rate is not None:
             self.optimizer.learning_rate = learning_rate
         X, Y = map(tf.convert_to_tensor, data)
-        return bool(np.isclose(self._loss(X, Y), model.training_loss((X, Y)), rtol=AGREE))
+        same = bool(np.isclose(self._loss(X, Y), model.training_loss((X, Y)), rtol=AGREE))
+        _assign(there, here)  # a loss may count how often it was asked for
+        return same
 
     def give(self, model: GVI) -> None:
         """Give a model the values of this one."""
-        for variable, value in zip(model.weights, self._weights, strict=True):
-            variable.assign(value)
+        _assign(model.weights, self._weights)
+
+
+def _assign(variables: Iterable[tf.Variable], values: Iterable[Any]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
 
 
 def _score(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

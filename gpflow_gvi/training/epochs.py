@@ -94,9 +94,8 @@ class Epochs:
             for backup in self.backups:
                 backup.save(epochs=epoch + 1, stopped=self.view.stop_training)
         optimizer = self.view.optimizer
-        if (
-            int(optimizer.iterations.numpy()) > 0
-        ):  # there is a moving average of the weights, if asked for
+        # There is a moving average of the weights, if asked for.
+        if int(optimizer.iterations.numpy()) > 0:
             optimizer.finalize_variable_values(self.view.trainable_variables)
         self.callbacks.on_train_end(logs)
         for backup in self.backups:

@@ -58,9 +58,7 @@ def summed(values: Any) -> Any:
     if context.num_replicas_in_sync == 1:
         return values
     flat = tf.nest.flatten(values)
-    for dtype in dict.fromkeys(
-        value.dtype for value in flat
-    ):  # tensors of several cannot be sent together
+    for dtype in dict.fromkeys(value.dtype for value in flat):  # those of one are sent together
         places = [i for i, value in enumerate(flat) if value.dtype == dtype]
         sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [flat[i] for i in places])
         for i, total in zip(places, sums, strict=True):
@@ -134,8 +132,13 @@ def is_first() -> bool:
 def require_same_epoch(first: int) -> None:
     """Raise unless all workers start with the same epoch."""
     strategy = tf.distribute.get_strategy()
-    number = tf.function(lambda: local(strategy.run(lambda: summed(tf.constant(float(first))))))
-    mean = float(number()) / strategy.num_replicas_in_sync
+    if strategy.num_replicas_in_sync == 1:
+        return
+
+    def total() -> tf.Tensor:
+        return local(strategy.run(lambda: summed(tf.constant(float(first)))))
+
+    mean = float(tf.function(total, autograph=False)()) / strategy.num_replicas_in_sync
     if mean != first:
         raise ValueError(
             f"BackupAndRestore: this worker starts with epoch {first}, and others with another. "
