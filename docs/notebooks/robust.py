@@ -1,0 +1,144 @@
+# ---
+# jupytext:
+#   text_representation:
+#     format_name: percent
+# kernelspec:
+#   display_name: Python 3
+#   name: python3
+# ---
+
+# %% [markdown]
+# # Robust losses
+#
+# The log loss of an observation grows with the square of its distance, so that a few gross errors
+# can lead everything astray. In generalised variational inference the loss is a choice: the β and
+# the γ loss look at a power of the density p(y | f) instead of its logarithm,
+#
+# $$ \ell_\beta = -\frac{p(y \mid f)^{\beta-1}}{\beta-1}
+#    + \frac{1}{\beta} \int p(y' \mid f)^\beta dy',
+#    \qquad
+#    \ell_\gamma = -\frac{\gamma}{\gamma-1}\, p(y \mid f)^{\gamma-1}
+#    \Big( \int p(y' \mid f)^\gamma dy' \Big)^{-\frac{\gamma-1}{\gamma}}. $$
+#
+# Both become the log loss, up to a constant, as the parameter tends to one.
+
+# %%
+import gpflow
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+
+import gpflow_gvi as gvi
+from gpflow_gvi import losses
+
+ROWS = 200
+EPOCHS = 1000
+SEEDS = (0, 1)
+FRACTIONS = (0.0, 0.15, 0.3)
+
+# %% [markdown]
+# ## What an observation can cost
+#
+# The three losses under noise of standard deviation 1, less what they are at y = f.
+
+# %%
+likelihood = gpflow.likelihoods.Gaussian(1.0)
+y = np.linspace(-6.0, 6.0, 201)[:, None]
+zero = np.zeros_like(y)
+plt.figure(figsize=(6, 3))
+kinds = {"log": losses.LogLoss(), "β = 1.5": losses.BetaLoss(1.5), "γ = 1.5": losses.GammaLoss(1.5)}
+for name, loss in kinds.items():
+    values = loss(likelihood, y, zero, zero, y)
+    plt.plot(y, values - np.min(values), label=name)
+plt.ylim(0.0, 4.0)
+plt.xlabel("y - f")
+plt.legend()
+plt.show()
+
+# %% [markdown]
+# From a few standard deviations on, the robust losses do not grow any more: such an observation has
+# no pull.
+#
+# ## Regression with outliers
+#
+# A smooth function, noise of standard deviation 0.1, and some observations too high by two to four:
+# none of them, 15 %, or 30 %. Nothing but the loss differs between the models: they have the same
+# P, the prior that the contaminated data suggest, the same Q, that of an SVGP, and the divergence
+# of the evidence lower bound. The noise is learned with Q.
+
+
+# %%
+def truth(x):
+    return np.sin(2.0 * x) + 0.3 * x
+
+
+def contaminated(seed, fraction):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(ROWS, 1))
+    Y = truth(X) + 0.1 * rng.normal(size=X.shape)
+    outliers = rng.random(X.shape) < fraction
+    return X, Y + outliers * rng.uniform(2.0, 4.0, size=X.shape)
+
+
+def fitted(data, loss):
+    regulariser = gvi.fit_regulariser(
+        data,
+        gpflow.kernels.SquaredExponential(),
+        20,
+        evidence=gvi.evidence.DataEvidence(),
+        max_rounds=1,
+    )
+    kernel, noise = regulariser.prior.kernel, regulariser.likelihood.variance.numpy()
+    Z = gpflow.inducing_variables.InducingPoints(regulariser.inducing_points)
+    gpflow.set_trainable(Z, False)
+    Q = gvi.GaussianProcess(
+        gvi.mean_functions.Inducing.from_data(kernel, Z, data, noise),
+        gvi.covariances.CholeskySVGP.from_data(kernel, Z, data[0], noise),
+    )
+    model = gvi.models.GVI(
+        regulariser.prior,
+        Q,
+        regulariser.likelihood,
+        gvi.divergences.InducingKL(),
+        loss=loss,
+        num_data=len(data[0]),
+    )
+    model.compile(keras.optimizers.Adam(1e-2))
+    model.fit(data, epochs=EPOCHS // 100, steps_per_epoch=100, batch_size=None, verbose=0)
+    return model
+
+
+models = {
+    (fraction, name): [fitted(contaminated(seed, fraction), loss) for seed in SEEDS]
+    for fraction in FRACTIONS
+    for name, loss in kinds.items()
+}
+
+# %%
+x = np.linspace(-3.0, 3.0, 200)[:, None]
+figure, panels = plt.subplots(1, 3, figsize=(10, 3), sharey=True)
+for panel, name in zip(panels, kinds, strict=True):
+    mean, variance = (np.asarray(part) for part in models[FRACTIONS[-1], name][0].predict_f(x))
+    deviation = 2.0 * np.sqrt(variance)
+    panel.fill_between(x[:, 0], (mean - deviation)[:, 0], (mean + deviation)[:, 0], alpha=0.3)
+    panel.plot(x, mean)
+    panel.plot(x, truth(x), "k:")
+    panel.plot(*contaminated(SEEDS[0], FRACTIONS[-1]), "k.", markersize=2)
+    panel.set_title(name, fontsize="small")
+plt.show()
+
+# %% [markdown]
+# The root mean squared distance from the function without outliers and noise, and the standard
+# deviation of the noise that was learned, each an average over the data sets.
+
+# %%
+print("outliers   loss          RMSE   noise")
+for (fraction, name), members in models.items():
+    rmse = np.mean([gvi.metrics.rmse(truth(x), model.predict_f(x)[0]) for model in members])
+    noise = np.mean([np.sqrt(model.likelihood.variance) for model in members])
+    print(f"{fraction:8.2f}   {name:<10}{rmse:8.3f}{noise:8.3f}")
+
+# %% [markdown]
+# The log loss explains outliers by more noise, and its mean is drawn upwards. The robust losses
+# find function and noise as if there were none, and without outliers they lose nothing here. They
+# are not convex, so the start matters: here it is the optimum of the log loss.
