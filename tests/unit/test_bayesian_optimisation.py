@@ -217,7 +217,7 @@ def test_minimum_of_branin():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "acquisition",
-    [bo.ThompsonSampling(), bo.LowerConfidenceBound(), bo.ProbabilityOfImprovement()],
+    [bo.ThompsonSampling(), bo.LowerConfidenceBound()],
     ids=lambda acquisition: type(acquisition).__name__,
 )
 def test_minimum_of_a_bowl(acquisition):
