@@ -104,7 +104,8 @@ def in_trieste(make: Callable[[Any, Any, Problem], Any]) -> Callable[[Problem, i
         from trieste.space import Box
 
         def observe(X: tf.Tensor) -> Dataset:
-            return Dataset(X, tf.constant([[problem.function(x)] for x in X.numpy()]))
+            values = [[problem.function(x)] for x in X.numpy()]
+            return Dataset(X, tf.constant(values, tf.float64))
 
         tf.random.set_seed(seed)
         np.random.seed(seed)  # noqa: NPY002 (Trieste draws from it)
