@@ -21,7 +21,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage benchmark lint types format docs clean
+.PHONY: help demo test programs coverage benchmark lint types format docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -31,6 +31,10 @@ demo: $(STAMP)  ## Run the demonstration
 
 test: $(STAMP)  ## Run the fast tests (all of them: make test ARGS=--runslow)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+programs: $(STAMP)  ## Run all examples, the demonstration, the how-to pages and, in short, the notebooks
+	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow \
+	    $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py)
 
 coverage: $(STAMP)  ## Run the fast tests, half as fast, and show which lines they reach
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)

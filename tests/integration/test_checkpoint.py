@@ -66,6 +66,7 @@ def restore_all(folder):
         np.save(f"{folder}/{name}.npy", predictions(model))
 
 
+@pytest.mark.slow
 def test_restored_in_a_new_process_it_predicts_the_same_bits(tmp_path):
     models = {name: trained(name) for name in catalogue.COVARIANCES}
     for name, model in models.items():
@@ -133,7 +134,7 @@ def trainer(K, model):
     return train, tf.train.Checkpoint(model=model, optimiser=optimiser)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @BOTH_KERAS
 def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path):
     model = with_networks(K)
@@ -154,7 +155,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path
     np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @BOTH_KERAS
 def test_deepcopy_of_a_model_with_networks_trains_by_itself(K):
     model = with_networks(K)

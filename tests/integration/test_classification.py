@@ -57,7 +57,7 @@ def classifier(P, likelihood, Z, *, kernel=None, inducing_variable=None, **optio
     return gvi.models.PGVI(P, Q, likelihood, num_data=N, divergence_weight=0.01, **options)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("mode", ["prior", "posterior"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_three_classes_are_told(name, mode):
@@ -147,7 +147,7 @@ def test_predictive_log_loss_is_the_cross_entropy(name):
     assert float(terms.loss) == pytest.approx(expected, rel=1e-2)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_labels_from_a_dataset(name):
     P = gvi.GaussianProcess(gpflow.functions.Zero(J), SquaredExponential())
@@ -170,7 +170,7 @@ def test_each_class_has_a_factor_of_its_own():
     assert after <= before + 1e-9
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("likelihood", [*LIKELIHOODS.values(), gpflow.likelihoods.Bernoulli])
 def test_learn_takes_labels(likelihood, tmp_path):
     likelihood = likelihood()

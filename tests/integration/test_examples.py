@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs_and_prints_numbers(script, capsys):
     runpy.run_path(str(script), run_name="__main__")
@@ -31,6 +32,7 @@ def test_readme_shows_the_quick_start_as_it_is():
     assert body in blocks
 
 
+@pytest.mark.slow
 def test_demo_prints_its_table_and_writes_its_picture(tmp_path):
     picture = tmp_path / "demo.png"
     command = [sys.executable, "-m", "gpflow_gvi", "demo", "--iterations", "5"]

@@ -189,6 +189,7 @@ def _predicted_and_exported(name, make, X, folder):
     return {key: np.asarray(value) for key, value in result.items()}
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in CASES],

@@ -91,6 +91,7 @@ def test_fit_of_gpflows_svgp() -> None:
     np.testing.assert_allclose(model.q_sqrt, svgp.q_sqrt, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("covariance", "divergence", "batch_size"),
     [
@@ -106,6 +107,7 @@ def test_loss_decreases(covariance: str, divergence: str, batch_size: int) -> No
     assert losses[-1] < losses[0] - 1.0
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("K", KERAS.values(), ids=KERAS)
 def test_dropout_and_batch_normalisation_work_in_training_alone(K: Any) -> None:
     model = with_network(K)

@@ -72,6 +72,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.slow
 def test_runs_that_differ_by_numbers_share_a_graph_and_come_out_the_same(tmp_path, count):
     workshop = Workshop()
     shared = [

@@ -101,7 +101,7 @@ OPTIMISERS: dict[str, Callable[[Problem], None]] = {
 
 
 # The uppermost varies fastest, so that all optimisers of a problem meet its one trace.
-@pytest.mark.thin(5)
+@pytest.mark.thin(10)
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 @pytest.mark.parametrize("divergence", ["Renyi(0.3)", "GaussianWasserstein(exact)"])
 @pytest.mark.parametrize("covariance", catalogue.COVARIANCES)
@@ -176,6 +176,7 @@ def test_step_is_traced_once(covariance: str, data: str) -> None:
     assert set(counts) == {counts[0]}
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("covariance", "divergence"),
     [

@@ -77,6 +77,7 @@ def test_gaussian_factors_are_those_of_maximum_likelihood(likelihood: str) -> No
     np.testing.assert_allclose(nll(tempered, (X, Y)), lowest, rtol=1e-9)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("likelihood", "J"),
     [(name, 2) for name in GAUSSIANS] + [("variance", 1), ("scale function", 1)],
@@ -132,6 +133,7 @@ def test_tempering_what_is_tempered_changes_nothing() -> None:
         np.testing.assert_allclose(part, expected, rtol=1e-12)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("likelihood", GAUSSIANS)
 def test_factors_of_one_fit_serve_another(likelihood: str) -> None:
     X, Y = data(2)

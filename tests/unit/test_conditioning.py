@@ -67,7 +67,7 @@ def test_other_kernels_have_none_and_are_conditioned_as_functions(kernel, rng):
     assert isinstance(posterior.kernel, ConditionalCovariance)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @KERNELS
 @pytest.mark.parametrize("noise", [0.3, np.array([0.05, 2.0])], ids=["one noise", "two noises"])
 @pytest.mark.parametrize("shared", [False, True], ids=["single", "shared"])

@@ -255,6 +255,7 @@ def undisturbed() -> list[Any]:
     return fit(noisy())
 
 
+@pytest.mark.slow
 def test_interrupted_training_ends_where_it_would_have(
     tmp_path: Path, undisturbed: list[Any]
 ) -> None:

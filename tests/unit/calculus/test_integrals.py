@@ -32,6 +32,7 @@ from tests.unit.calculus.processes import (
 )
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("J", "kind", "measure"), [(1, "single", "gaussian"), (2, "separate", "uniform")]
 )
@@ -58,6 +59,7 @@ INTEGRABLE = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("name", INTEGRABLE)
 def test_integrals_of_prior_kernels(name, measure, rng):

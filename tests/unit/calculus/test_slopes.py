@@ -45,7 +45,7 @@ def test_slopes_of_stationary_kernels(name, rng):
     np.testing.assert_array_equal(mean, np.zeros((4, 3, 1)))
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("name", catalogue.COVARIANCES)
 def test_slopes_of_variational_processes(name, rng):
     Z = rng.uniform(-2.0, 2.0, size=(M, 2))

@@ -86,7 +86,7 @@ def flat(K: tf.Tensor) -> np.ndarray:
     return K if K.ndim == 2 else K.reshape(K.shape[0] * K.shape[1], -1)
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(10)
 @every_covariance
 @every_ingredient
 def test_is_one_positive_semi_definite_function(name, ingredients, X, X2):
@@ -105,7 +105,7 @@ def test_is_one_positive_semi_definite_function(name, ingredients, X, X2):
     assert np.linalg.eigvalsh(whole).min() >= -1e-8
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @every_covariance
 @some_ingredients
 def test_adds_and_multiplies(name, ingredients, X, X2):
@@ -125,7 +125,7 @@ def test_adds_and_multiplies(name, ingredients, X, X2):
             np.testing.assert_allclose(combined(X, full_cov=False), diagonal[:, 0], atol=1e-9)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @every_covariance
 @pytest.mark.parametrize("ingredients", ["points", "multiscale", "heaviside"])
 def test_is_a_prior_for_gpflow_s_gpr(name, ingredients, X, X2):
@@ -151,7 +151,7 @@ def shapes_with_two(N: int, function: tf.types.experimental.GenericFunction) -> 
     ]
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @every_covariance
 @few_ingredients
 def test_the_diagonal_costs_no_square_of_the_number_of_inputs(name, ingredients):
@@ -167,6 +167,7 @@ def test_the_diagonal_costs_no_square_of_the_number_of_inputs(name, ingredients)
     )
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("full_cov", [False, True], ids=["marginal", "full_cov"])
 @pytest.mark.parametrize("full_output_cov", [False, True], ids=["each output", "all outputs"])
 @pytest.mark.parametrize("kind", ["shared", "separate"])
@@ -186,7 +187,7 @@ def test_the_diagonal_of_two_sets_of_inputs_is_refused(X, X2):
             build("CholeskySVGP", ingredients)[1](X, X2, full_cov=False)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @every_covariance
 @some_ingredients
 def test_copies_are_equal_and_independent(name, ingredients, X):
@@ -232,7 +233,7 @@ def test_a_frozen_factor_leaves_the_given_inducing_variable_free():
     np.testing.assert_array_equal(fixed(Z[1]), before)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @every_covariance
 @pytest.mark.parametrize("ingredients", ["heaviside", "J=3, all separate"])
 def test_gradients_in_a_graph_are_those_of_finite_differences(name, ingredients, X):
@@ -263,7 +264,7 @@ def test_gradients_in_a_graph_are_those_of_finite_differences(name, ingredients,
     np.testing.assert_allclose(slope, (ahead - behind) / (2 * h), rtol=1e-4)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @every_covariance
 @few_ingredients
 def test_single_precision_agrees_with_double(name, ingredients, X):

@@ -181,7 +181,7 @@ FORMULAS = {
 }
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formula_of_each_output(name, setting, rng):
     covariance, formula = FORMULAS[name](setting, rng)

@@ -228,7 +228,7 @@ def marginals(process: gvi.GaussianProcess, X: Array) -> list[tuple[Array, Array
     return list(zip(process.mean(X).numpy().T, process.covariance(X).numpy(), strict=True))
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("name", catalogue.COVARIANCES)
 @pytest.mark.parametrize(("J", "gamma"), [(1, 1e-3), (2, 0.4)], ids=str)
 @pytest.mark.parametrize("points", ["distinct", "repeated"])

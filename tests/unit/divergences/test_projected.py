@@ -157,6 +157,7 @@ def test_renyi_of_order_one_is_kl_and_a_limit(q, p):
         )
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("alpha", [1.25, 2.0, 5.0], ids=str)
 @DTYPES
 @SAMPLED
@@ -174,6 +175,7 @@ def test_renyi_is_infinite_where_s_is_not_positive(alpha, dtype, p, delta, stret
     assert np.all(np.isfinite(gradients(divergence, *moments)))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", INVARIANT)
 @DTYPES
 @SAMPLED
@@ -280,6 +282,7 @@ def test_average_over_all_minibatches_is_that_of_the_full_batch(rng, name):
     np.testing.assert_allclose(np.mean(of_minibatches), divergence(q, p, X), rtol=1e-10)
 
 
+@pytest.mark.thin(2)
 @NAMES
 @pytest.mark.parametrize("shared", ["p", "q"])
 def test_one_output_is_compared_with_each_of_several(rng, name, shared):

@@ -55,6 +55,7 @@ def test_exact_is_the_distance_of_the_joint_draws_over_their_number(rng, name, J
     np.testing.assert_allclose(GaussianWasserstein()(p, q, X), value, rtol=1e-7)
 
 
+@pytest.mark.thin(2)
 @COVARIANCES
 def test_marginal_leaves_the_fidelity_out_and_is_an_upper_bound(rng, name):
     q, p, X = variational(rng, name, 2), regulariser(rng, 2), rng.normal(size=(B, 2))
@@ -162,7 +163,7 @@ def test_triangle_inequality(a, b, c):
 # --- gradients ----------------------------------------------------------------------------------
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("estimator", ["exact", "marginal"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
 def test_gradient_in_all_parameters_against_finite_differences(rng, estimator, compiled):
@@ -195,7 +196,7 @@ def test_gradient_in_all_parameters_against_finite_differences(rng, estimator, c
         np.testing.assert_allclose(gradient, numerical, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @COVARIANCES
 @pytest.mark.parametrize("points", ["distinct", "repeated"])
 def test_float32_and_singular_covariances(name, points):

@@ -64,7 +64,7 @@ SMOOTH = [
 ]
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(7)
 @pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
 @pytest.mark.parametrize(("D", "lengthscale", "M", "rank"), SMOOTH)
 def test_low_rank_is_within_one_percent_on_smooth_kernels(rng, name, D, lengthscale, M, rank):
@@ -76,6 +76,7 @@ def test_low_rank_is_within_one_percent_on_smooth_kernels(rng, name, D, lengthsc
     assert abs(estimate - exact) <= bound + 1e-9
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
 @pytest.mark.parametrize("rank", [None, 30])
 def test_gradient_of_low_rank_is_that_of_exact_where_the_rank_suffices(rng, name, rank):
@@ -197,6 +198,7 @@ def test_blocks_are_minibatches(rng):
     np.testing.assert_allclose(kind(q, p, X), expected, rtol=1e-10)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["CholeskySVGP", "SparsePosterior"])
 def test_finer_blocks_are_lower_bounds_down_to_the_marginals(rng, name):
     X = rng.normal(size=(12, 2))
@@ -223,6 +225,7 @@ def test_more_blocks_than_rows(rng):
 # --- Newton-Schulz ------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
 @pytest.mark.parametrize("D", [1, 4])
 def test_newton_schulz_is_exact(rng, name, D):
@@ -270,7 +273,7 @@ def test_newton_schulz_does_not_hide_nan():
 # --- all ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("kind", ESTIMATORS.values())
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_shared_kernels_are_compared_once_and_counted_for_each_output(rng, kind, dtype):
@@ -291,6 +294,7 @@ def test_shared_kernels_are_compared_once_and_counted_for_each_output(rng, kind,
             np.testing.assert_allclose(value, 3.0 * one, rtol=1e-9 if dtype == np.float64 else 1e-2)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("rank", [None, 7])
 def test_low_rank_in_a_graph_of_batches_of_any_size(rng, rank):
     X = rng.normal(size=(40, 2))
@@ -338,6 +342,7 @@ def test_options_that_make_no_sense_are_refused(make, message):
         make()
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("B", [1, 2, 3, 5, 64, 130])
 def test_fidelity_in_blocks_of_any_size(rng, B):
     """Against SciPy, in value and in the derivative along the matrices themselves (F is

@@ -132,6 +132,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is(values, message, point
         points(**values)
 
 
+@pytest.mark.slow
 def test_the_sweep_of_the_thesis_has_its_1260_settings_on_ten_curves(capsys):
     found = read_sweep(THESIS)
     assert len({name_of(p.experiment) for p in found}) == len(found) == 12600

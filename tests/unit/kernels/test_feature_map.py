@@ -155,6 +155,7 @@ def test_the_gradient_reaches_network_and_base_kernel_alike(make, rng):
     assert min(np.abs(g).max() for g in gradients if g.shape.rank == 2) > 1e-3
 
 
+@pytest.mark.thin(2)
 @WITH_WEIGHTS
 @pytest.mark.parametrize("name", ["KernelisedSVGP", "SparsePosterior"])
 def test_q_s_copy_of_the_kernel_trains_while_p_s_stays(make, name):

@@ -104,7 +104,7 @@ def definition(layers: list[Layer], x: Array, y: Array) -> float:
     return float(Ks[1])
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @also_tiled([*NETWORKS], ["valid strides", "overlapping pooling", "global"])
 def test_agrees_with_the_definition(name, tile, rng):
     X, X2 = inputs(name, 5, rng), inputs(name, 3, rng)

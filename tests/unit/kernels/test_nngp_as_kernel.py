@@ -45,6 +45,7 @@ def test_is_a_covariance(name, tile, rng):
     assert np.linalg.eigvalsh(K).min() > -1e-13 * K.max()
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", IMAGES)
 def test_rows_of_numbers_are_images(name, rng):
     X, X2 = inputs(name, 4, rng), inputs(name, 3, rng)
@@ -126,6 +127,7 @@ def test_models_of_gpflow(rng):
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.thin(2)
 @also_tiled(["relu"], ["same"])
 def test_inputs_of_unknown_number(name, tile, rng):
     """A compiled function may not know how many rows there will be; there may be none."""

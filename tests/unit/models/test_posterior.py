@@ -184,6 +184,7 @@ def test_posterior_of_a_process_with_nothing_to_keep() -> None:
         assert_same_predictions(posterior, model)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("model", ["unwhitened mean", "Tempered, J=1", "conditioned P"])
 @pytest.mark.parametrize("kind", ["tensor", "variable"])
 def test_cache_is_renewed_by_update_cache_alone(model: str, kind: str) -> None:
@@ -216,6 +217,7 @@ def operations(function: Callable[..., object]) -> set[str]:
     return {node.op for node in nodes}
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "model", ["CholeskySVGP(unwhitened), J=1", "sum with White", "conditioned P"]
 )
@@ -226,6 +228,7 @@ def test_cached_prediction_factorises_nothing(model: str) -> None:
     assert "Cholesky" not in operations(model.posterior("variable").predict_f)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("model", ["Tempered, J=1", "SparsePosterior, J=2", "conditioned P"])
 def test_posterior_is_saved_and_loaded(model: str, tmp_path: Path) -> None:
     model = MODELS[model]()

@@ -119,6 +119,7 @@ def train(K: Any, folder: Path, after: float = np.inf, **options: Any) -> Any:
     return history.history, history.epoch, [value.tolist() for value in model.get_weights()]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("K", [keras, tf_keras], ids=["keras", "tf_keras"])
 def test_interrupted_training_ends_where_it_would_have(K: Any, tmp_path: Path) -> None:
     """Optimiser, learning rate, patience, best weights and random generator all go on."""
