@@ -21,7 +21,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test programs coverage benchmark lint types format docs clean
+.PHONY: help demo test programs coverage benchmark lint types format docs links clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,9 @@ format: $(STAMP)  ## Format the code and mend what can be mended
 
 docs: $(DOCS_STAMP)  ## Build the documentation in docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+links: $(DOCS_STAMP)  ## Check every link of the documentation, which takes the network
+	$(BIN)/python -m sphinx -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 
 clean:  ## Remove everything made here, the environment too
 	rm -rf $(VENV) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*

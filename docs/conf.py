@@ -26,7 +26,7 @@ nb_execution_timeout = 1200
 nb_output_stderr = "remove"
 
 myst_enable_extensions = ["dollarmath"]
-myst_heading_anchors = 2
+myst_heading_anchors = 3
 
 # Source order puts a base class before what builds on it.
 autodoc_member_order = "bysource"

@@ -8,7 +8,6 @@
 # ---
 
 # %% [markdown]
-# %% [markdown]
 # # Deep GVI
 #
 # A step is hard for one stationary Gaussian process: a short lengthscale fits the edge and wiggles
