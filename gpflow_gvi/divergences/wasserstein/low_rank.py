@@ -19,7 +19,7 @@ PIVOTS = 64
 CANDIDATES = 16
 """Pivots are looked for among at most so many rows each."""
 
-SAMPLED = 50
+SAMPLED = 25
 """The covariance that the low rank leaves is looked at in so many of its columns."""
 
 MOST_LEFT_OVER = 0.1
@@ -48,7 +48,7 @@ class LowRank(CovarianceDistance):
         F ≈ tr( Φ R Φᵀ )^½ + ρ^½ Σ_b (d_b e_b)^½,    ρ = 1 - tr(Π E) / tr E,
 
     where the second term takes what is outside Φ for diagonal. In Φ R Φᵀ all of Ψᵀ Ψ and diag(e)
-    enters, and a sum over fifty columns of the rest of E stands for that over all B.
+    enters, and a sum over 25 columns of the rest of E stands for that over all B.
 
     The points are rows of the batch, the pivots of a Cholesky factorisation of K, each where most
     variance is left. If Q is an SVGP covariance on P's kernel they are its inducing points, where
@@ -99,7 +99,7 @@ class LowRank(CovarianceDistance):
         does not lower a fidelity (Nielsen and Chuang 2010, section 9.2.2). Hence the first term for
         leaving C to the diagonals, and the second, F(Φᵀ Φ, E) at most, for not knowing all of E.
         By Cauchy and Schwarz it is at most 2 √(tr C · tr R) + 2 √(tr K · tr E). Of more than
-        fifty rows it leaves out the error of sampling columns of E, in practice a small part of it.
+        25 rows it leaves out the error of sampling columns of E, in practice a small part of it.
         """
         K, R = self._split(q, p, None)
         terms = tf.sqrt(K.residual * variances(q)) + tf.sqrt(K.explained * R.residual)
