@@ -10,6 +10,7 @@ Slopes are those of log-log fits over the three largest sizes; 1 is linear growt
 
 does an epoch over so many rows of 8 columns that lie in a file, through `tf.data`, in shuffled
 batches of 1000 with M = 200: seconds, and the peaks of memory. Without the option it is 100,000.
+With `--picture growth.png` time and memory are drawn on logarithmic axes.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ else:
 BATCH = 1000
 SIZES: dict[str, Sequence[int]] = {
     "B": (500, 1000, 2000, 4000, 8000, 16000),
+    "B, low_rank": (500, 1000, 2000, 4000, 8000, 16000),
     "M": (50, 100, 200, 400),
     "J": (1, 2, 4, 8, 16),
     "N": (10_000, 100_000, 300_000, 1_000_000),
@@ -60,10 +62,23 @@ def model(M: int, *, num_data: int, J: int = 1) -> gvi.models.PGVI:
     return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.1), num_data=num_data)
 
 
-def one_step(*, B: int = BATCH, M: int = 100, J: int = 1) -> Callable[[], Any]:
-    """Return a step."""
+def one_step(
+    *, B: int = BATCH, M: int = 100, J: int = 1, divergence: Any = None
+) -> Callable[[], Any]:
+    """Return a step, with PGVI's own divergence unless another one is given."""
     X, Y, _ = inputs(B, M)
-    return step(model(M, J=J, num_data=10 * max(B, M)), X, np.tile(Y, J))
+    trained = model(M, J=J, num_data=10 * max(B, M))
+    trained.divergence = trained.divergence if divergence is None else divergence
+    return step(trained, X, np.tile(Y, J))
+
+
+def case(what: str, size: int) -> Callable[[], Any]:
+    """Return what is measured at a size."""
+    if what == "N":
+        return one_epoch(N=size)
+    if what == "B, low_rank":
+        return one_step(B=size, divergence=gvi.divergences.GaussianWasserstein("low_rank"))
+    return one_step(**{what: size})
 
 
 def one_epoch(*, N: int, M: int = 32) -> Callable[[], Any]:
@@ -78,13 +93,12 @@ def growth(sizes: dict[str, Sequence[int]], rounds: int) -> list[Row]:
     """Return the cost of each size."""
     rows = []
     for what, values in sizes.items():
-        function = one_epoch if what == "N" else one_step
-        cases = {size: function(**{what: size}) for size in values}
-        measured = {str(size): timing.timed(case) for size, case in cases.items()}
+        cases = {size: case(what, size) for size in values}
+        measured = {str(size): timing.timed(run) for size, run in cases.items()}
         seconds = timing.medians(measured, rounds)
-        for size, case in cases.items():
+        for size, run in cases.items():
             row = {"of": what, "size": size, "ms": 1e3 * seconds[str(size)]}
-            rows.append({**row, "MiB": timing.memory(case)})
+            rows.append({**row, "MiB": timing.memory(run)})
     return rows
 
 
@@ -102,6 +116,28 @@ def slopes(rows: list[Row]) -> list[Row]:
             }
         )
     return found
+
+
+def picture(rows: list[Row], path: Path) -> None:
+    """Draw time and memory against size, on logarithmic axes, with a line of slope one."""
+    from matplotlib.figure import Figure
+
+    kinds = list(dict.fromkeys(row["of"] for row in rows))
+    figure = Figure(figsize=(2.6 * len(kinds), 4.5), layout="constrained")
+    axes = figure.subplots(2, len(kinds), sharex="col", squeeze=False)
+    for column, what in zip(axes.T, kinds, strict=True):
+        some = [row for row in rows if row["of"] == what]
+        sizes = np.array([row["size"] for row in some])
+        for axis, key in zip(column, ("ms", "MiB"), strict=True):
+            values = np.array([row[key] for row in some])
+            axis.loglog(sizes, values[-1] * sizes / sizes[-1], color="0.8")
+            axis.loglog(sizes, values, "o-", markersize=3)
+            axis.grid(alpha=0.3)
+        column[0].set_title(what, fontsize="medium")
+        column[1].set_xlabel(what.partition(",")[0])
+    axes[0, 0].set_ylabel("ms")
+    axes[1, 0].set_ylabel("MiB")
+    figure.savefig(path, dpi=150)
 
 
 def write_rows(path: Path, N: int) -> None:
@@ -155,6 +191,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ROWS",
         help="how many rows to stream from disk, for example 100000 1000000",
     )
+    parser.add_argument("--picture", type=Path, help="where to draw the growth, if anywhere")
 
 
 def run(options: argparse.Namespace) -> dict[str, list[Row]]:
@@ -163,6 +200,8 @@ def run(options: argparse.Namespace) -> dict[str, list[Row]]:
     if options.stream:  # first: peaks of memory are those of the process
         found["Rows from disk"] = [stream(N) for N in options.stream]
     cost = growth(SIZES, options.rounds)
+    if options.picture:
+        picture(cost, options.picture)
     return {**found, "Cost": cost, "Slopes": slopes(cost)}
 
 

@@ -44,10 +44,12 @@ def test_a_step_gives_the_training_loss():
     np.testing.assert_allclose(steps.step(model, X, Y)(), loss, rtol=1e-10)
 
 
-def test_growth_in_the_batch():
+def test_growth_in_the_batch(tmp_path):
     rows = growth.growth({"B": (20, 40)}, rounds=1)
     assert [row["size"] for row in rows] == [20, 40]
     assert all(row["ms"] > 0.0 for row in rows)
+    growth.picture(rows, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_rows_on_disk_are_read_back(tmp_path):
