@@ -40,8 +40,7 @@ coverage: $(STAMP)  ## Run the fast tests, half as fast, and show which lines th
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)
 
 benchmark: $(STAMP)  ## Measure side by side with other libraries (one part: make benchmark ARGS=steps)
-	TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 OMP_NUM_THREADS=1 \
-	    $(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m gpflow_gvi benchmark $(ARGS)
 
 lint: $(STAMP)  ## Check style and formatting
 	$(BIN)/python -m ruff check .

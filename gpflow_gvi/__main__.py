@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -66,6 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     launch.add_argument("--restarts", type=int, default=3, help="start again at most so often")
     launch.add_argument("program", nargs=argparse.REMAINDER, help="a Python file, its arguments")
     launch.set_defaults(handler=_launch)
+    benchmark = commands.add_parser(
+        "benchmark",
+        help="measure beside other libraries",
+        add_help=False,
+        prefix_chars="+",  # so that options, --help too, are passed on
+    )
+    benchmark.add_argument("arguments", nargs=argparse.REMAINDER, help="of python -m benchmarks")
+    benchmark.set_defaults(handler=_benchmark)
     schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
     schema.set_defaults(handler=_schema)
     report = commands.add_parser("report", help="write a page on the runs in a folder")
@@ -209,6 +218,20 @@ def _launch(options: argparse.Namespace) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _benchmark(options: argparse.Namespace) -> int:
+    if not Path("benchmarks", "__main__.py").exists():
+        print(
+            f"{Path.cwd()} has no folder benchmarks, which is not installed with the package. Run "
+            "this in a copy of the repository.",
+            file=sys.stderr,
+        )
+        return 2
+    threads = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(threads, "1")}
+    command = [sys.executable, "-m", "benchmarks", *options.arguments]
+    return subprocess.run(command, env=environment, check=False).returncode
 
 
 def _schema(options: argparse.Namespace) -> int:

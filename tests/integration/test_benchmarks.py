@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 # `__main__` and what it calls.
 from benchmarks import __main__ as suite
 from benchmarks import growth, peers, steps, timing
+from gpflow_gvi.__main__ import main
 
 
 def test_medians_are_of_calls():
@@ -93,3 +95,16 @@ def test_a_bare_loop_trains():
 @pytest.mark.slow
 def test_streaming():
     assert growth.stream(3000, M=5)["N"] == 3000
+
+
+def test_the_command_needs_a_copy_of_the_repository(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["benchmark", "steps"]) == 2
+    assert "has no folder benchmarks" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command_passes_its_arguments_on(monkeypatch, capfd):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    assert main(["benchmark", "--help"]) == 0
+    assert "--neural-tangents" in capfd.readouterr().out
