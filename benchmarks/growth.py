@@ -121,6 +121,7 @@ def slopes(rows: list[Row]) -> list[Row]:
 def picture(rows: list[Row], path: Path) -> None:
     """Draw time and memory against size, on logarithmic axes, with a line of slope one."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     kinds = list(dict.fromkeys(row["of"] for row in rows))
     figure = Figure(figsize=(2.6 * len(kinds), 4.5), layout="constrained")
@@ -131,8 +132,10 @@ def picture(rows: list[Row], path: Path) -> None:
         for axis, key in zip(column, ("ms", "MiB"), strict=True):
             values = np.array([row[key] for row in some])
             axis.loglog(sizes, values[-1] * sizes / sizes[-1], color="0.8")
-            axis.loglog(sizes, values, "o-", markersize=3)
+            axis.loglog(sizes, np.where(values > 0.0, values, np.nan), "o-", markersize=3)
             axis.grid(alpha=0.3)
+            axis.set_xticks(sizes[::2], [f"{size:,}" for size in sizes[::2]], fontsize="small")
+            axis.xaxis.set_minor_formatter(NullFormatter())
         column[0].set_title(what, fontsize="medium")
         column[1].set_xlabel(what.partition(",")[0])
     axes[0, 0].set_ylabel("ms")
