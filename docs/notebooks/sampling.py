@@ -26,6 +26,7 @@ import gpflow_gvi as gvi
 FUNCTIONS = 2000
 TURNS = 6
 ITERATIONS = 200
+SLICES = 4000
 
 # %% [markdown]
 # ## Functions from a prior
@@ -272,6 +273,7 @@ likelihoods = {
     "Student's t": gpflow.likelihoods.StudentT(0.3, df=3.0),
     "normal, varying": gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear([[0.01]], [0.3])),
 }
+predictions = {}
 print("likelihood           RMSE   mean sd of f")
 for name, likelihood in likelihoods.items():
     Q = gvi.GaussianProcess(
@@ -284,6 +286,55 @@ for name, likelihood in likelihoods.items():
         model.trainable_variables,
         options={"maxiter": ITERATIONS},
     )
-    mean, variance = model.predict_f(x)
+    mean, variance = predictions[name] = model.predict_f(x)
     rmse = gvi.metrics.rmse(expensive(x), mean)
     print(f"{name:<17}{rmse:8.3f}{np.mean(np.sqrt(variance)):15.3f}")
+
+# %% [markdown]
+# Or draw from the posterior itself, slowly. Elliptical slice sampling (Murray, Adams and MacKay
+# 2010) needs no tuning where the prior is normal: from values f it proposes a point on the ellipse
+# through f and a draw from the prior, and shrinks the bracket of angles until the likelihood
+# exceeds a threshold. Given values at the data, f is a Gaussian process again, so the posterior is
+# a mixture of as many as there are draws. They have one covariance, and `condition` takes all of
+# them at once.
+
+
+# %%
+scale = likelihoods["Student's t"].scale.numpy()
+
+
+def log_likelihood(f):
+    """Return the log density of the observations, given the values [N] at the data."""
+    return np.sum(stats.t.logpdf(Y[:, 0], df=3.0, loc=f, scale=scale))
+
+
+L = np.linalg.cholesky(prior.covariance(X)[0] + 1e-6 * np.eye(len(X)))
+f, draws = L @ rng.normal(size=len(X)), []
+for _ in range(SLICES):
+    other = L @ rng.normal(size=len(X))
+    threshold = log_likelihood(f) + np.log(rng.uniform())
+    angle = rng.uniform(0.0, 2.0 * np.pi)
+    low, high = angle - 2.0 * np.pi, angle
+    while log_likelihood(f * np.cos(angle) + other * np.sin(angle)) < threshold:
+        low, high = (angle, high) if angle < 0.0 else (low, angle)
+        angle = rng.uniform(low, high)
+    f = f * np.cos(angle) + other * np.sin(angle)
+    draws.append(f)
+
+U = np.stack(draws[SLICES // 4 :: 5], axis=1)  # [N, S]
+means, variances = prior.condition(X, U, noise_variance=1e-6).predict(x)  # [., S]
+sampled = np.mean(means, axis=1)
+deviation = np.sqrt(np.var(means, axis=1) + np.mean(variances, axis=1))
+mean, variance = (np.asarray(part)[:, 0] for part in predictions["Student's t"])
+
+plt.figure(figsize=(8, 3))
+plt.fill_between(x[:, 0], sampled - 2 * deviation, sampled + 2 * deviation, color="C1", alpha=0.3)
+plt.plot(x, sampled, "C1", label="sampled, ±2 sd")
+for sign in (-2, 2):
+    plt.plot(x, mean + sign * np.sqrt(variance), "C0--", linewidth=1)
+plt.plot(x, mean, "C0", label="variational, ±2 sd")
+plt.plot(X, Y, "k.", markersize=3)
+plt.ylim(-4.0, 6.0)
+plt.legend(fontsize="small")
+plt.show()
+print("mean sd of f, sampled and variational:", np.mean(deviation), np.mean(np.sqrt(variance)))
