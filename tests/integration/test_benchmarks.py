@@ -50,7 +50,7 @@ def test_growth_in_the_batch(tmp_path):
     rows = growth.growth({"B": (20, 40)}, rounds=1)
     assert [row["size"] for row in rows] == [20, 40]
     assert all(row["ms"] > 0.0 for row in rows)
-    growth.picture(rows, tmp_path / "growth.png")
+    growth.picture([{**row, "MiB": 1.0} for row in rows], tmp_path / "growth.png")
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -236,6 +236,7 @@ def test_the_regulariser_is_fitted_to_images(evidence, X, Y):
 # Models.
 
 
+@pytest.mark.thin(2)
 @SOME_KERNELS
 @pytest.mark.parametrize("mean", ["network", "inducing"])
 def test_a_model_takes_images_as_rows(kernel, mean, X, Y):

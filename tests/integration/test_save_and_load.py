@@ -229,6 +229,7 @@ def portrait(thing):
     return lines
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_are_the_same_in_every_part(name, tmp_path):
     before = trained(MODELS[name])

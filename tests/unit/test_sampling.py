@@ -209,6 +209,7 @@ def test_functions_of_prior_kernels(name, rng):
     require_moments(functions(X), process, X, bias=0.02)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("noise", [0.0, 0.2, [0.1, 0.4]])
 def test_functions_of_a_conditioned_process(noise, rng):
     Z, U, X = rng.uniform(-2, 2, size=(5, 1)), rng.normal(size=(5, 2)), rng.normal(size=(N, 1))

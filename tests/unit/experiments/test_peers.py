@@ -26,6 +26,7 @@ def rooms(rng):
     return {"train": (X[:50], Y[:50]), "validation": (X[50:], Y[50:])}
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("peer", QUICK, ids=["svgp", "svgp in batches", "exact gp", "networks"])
 def test_density_is_that_of_the_moments_in_the_units_of_the_data(peer, rooms, rng):
     inputs = Scaling(np.zeros(2), np.ones(2))

@@ -187,6 +187,7 @@ def test_gradient(name, tile, rng):
             np.testing.assert_allclose(np.sum(gradient * direction), expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.thin(3)
 @also_tiled(["relu"], ["same"])
 def test_second_derivative(name, tile, rng):
     X, X2 = (tf.Variable(inputs(name, number, rng)) for number in (3, 2))

@@ -155,7 +155,7 @@ def assert_same_predictions(posterior, model, predict: str = "predict_f") -> Non
             np.testing.assert_allclose(cached, direct, rtol=0.0, atol=1e-12)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("model", MODELS)
 def test_posterior_predicts_what_the_model_does(model: str) -> None:
     model = MODELS[model]()
