@@ -89,9 +89,19 @@ class _OfMarginals(Acquisition):
 
         return function
 
-    @abc.abstractmethod
+    @check_shapes(
+        "mean: [N]",
+        "variance: [N]",
+        "best: []",
+        "return: [N]",
+    )
     def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
-        """Return the acquisition of marginals N(m, s²): [N]."""
+        """Return the acquisition of marginals N(m, s²), where η is the best: [N]."""
+        return self._of_marginals(mean, variance, best)
+
+    @abc.abstractmethod
+    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
+        """Return the acquisition: [N]."""
 
 
 class ExpectedImprovement(_OfMarginals):
@@ -100,14 +110,7 @@ class ExpectedImprovement(_OfMarginals):
     Jones, Schonlau and Welch (1998), eq. 15.
     """
 
-    @check_shapes(
-        "mean: [N]",
-        "variance: [N]",
-        "best: []",
-        "return: [N]",
-    )
-    def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
-        """Return the expected improvement of marginals N(m, s²) on η: [N]."""
+    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
         normal = tfp.distributions.Normal(mean, tf.sqrt(variance))
         return (best - mean) * normal.cdf(best) + variance * normal.prob(best)
 
@@ -115,14 +118,7 @@ class ExpectedImprovement(_OfMarginals):
 class ProbabilityOfImprovement(_OfMarginals):
     """P[f(x) < η] = Φ((η - m) / s). Kushner (1964); Shahriari et al. (2016), eq. 42."""
 
-    @check_shapes(
-        "mean: [N]",
-        "variance: [N]",
-        "best: []",
-        "return: [N]",
-    )
-    def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
-        """Return the probability that N(m, s²) is below η: [N]."""
+    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
         return tfp.distributions.Normal(mean, tf.sqrt(variance)).cdf(best)
 
 
@@ -139,14 +135,7 @@ class LowerConfidenceBound(_OfMarginals):
         checks.positive("beta", beta, or_zero=True)
         self.beta = beta
 
-    @check_shapes(
-        "mean: [N]",
-        "variance: [N]",
-        "best: []",
-        "return: [N]",
-    )
-    def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
-        """Return minus the lower bound of N(m, s²): [N]."""
+    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
         return self.beta * tf.sqrt(variance) - mean
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import csv
 import hashlib
 from pathlib import Path
@@ -32,7 +33,7 @@ Rooms = dict[str, Rows]
 """The rows by what they are for: "train", "validation", "calibration", "test"."""
 
 
-class DataSet(Part):
+class DataSet(Part, abc.ABC):
     """What all data sets have in common."""
 
     has_split: ClassVar[bool] = True
@@ -59,13 +60,13 @@ class DataSet(Part):
         """What changes where the data behind the same settings may do so."""
         return ""
 
+    @abc.abstractmethod
     def load(self, data_dir: Path | None = None, index: int = 0) -> Rooms:
         """Return the rows: all of them as "train" where the data have no split of their own.
 
         :param data_dir: the folder with data sets; by default what `GPFLOW_GVI_DATA` says.
         :param index: which split.
         """
-        raise NotImplementedError
 
 
 class Curve(DataSet):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,7 @@ def read_npz(path: Path) -> Arrays:
             return dict(file)
     except FileNotFoundError:
         raise
-    except Exception as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is no readable npz file ({error}). Copy it anew.") from error
 
 

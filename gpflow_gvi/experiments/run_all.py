@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -13,6 +14,8 @@ from .folder import held, name_of
 from .results import Record, Results
 from .sweep import Point
 from .tasks import Task
+
+logger = logging.getLogger("gpflow_gvi")
 
 BATCH = 32
 """At most so many tasks are given away at once."""
@@ -64,7 +67,7 @@ def run_all(
         results = Results(folder)
         records, wrong = results.read()
         for line in wrong:
-            print(line, file=sys.stderr)  # noqa: T201
+            logger.warning("%s", line)
         names, ordered = _in_order(points)
         tasks = [
             Task(

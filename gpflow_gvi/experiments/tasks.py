@@ -52,7 +52,7 @@ class Kept:
                 workshop=self._workshop,
             )
             return record_of(folder, task.data, task.axes)
-        except Exception:
+        except Exception:  # whatever it is, it is recorded, and the other runs go on
             return failed(task, traceback.format_exc())
 
 

@@ -20,7 +20,8 @@ class Blocks(CovarianceDistance):
     and Chuang 2010, section 9.2.2), G `Exact` blocks give a lower bound of `Exact`; with one row in
     each it is the distance between the marginals.
 
-    :param num_blocks: G; each block has B / G successive rows, up to one. At most B.
+    :param num_blocks: G; each block has B / G successive rows, up to one. In a batch with fewer
+        rows each is a block of its own.
     :param estimator: what each block is estimated by.
     """
 

@@ -109,14 +109,14 @@ class Here:
             yield {"name": task.name, "status": status, "error": "one\ntwo"}
 
 
-def test_a_sweep_goes_on_where_it_was(points, tmp_path, capsys):
+def test_a_sweep_goes_on_where_it_was(points, tmp_path, caplog):
     with pytest.raises(KeyboardInterrupt):
         run_all(points, tmp_path / "runs", Here(["done", "failed", "interrupt"]))
     with (tmp_path / "runs" / "results.jsonl").open("a") as file:
         file.write('{"name": "torn')
     again = Here(["done", "done"])
     assert run_all(points, tmp_path / "runs", again) == (3, 1)
-    assert "results.jsonl:3 is no record" in capsys.readouterr().err
+    assert "results.jsonl:3 is no record" in caplog.text
     assert run_all(points, tmp_path / "runs", Here([])) == (3, 1)
     assert run_all(points, tmp_path / "runs", Here(["done"]), retry=True) == (4, 0)
     records, wrong = Results(tmp_path / "runs").read()
