@@ -202,6 +202,20 @@ def trace_of_root(M: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Ten
     return tf.reduce_sum(roots, axis=-1), gradient
 
 
+@check_shapes(
+    "M: [batch..., M, M]",
+    "return: [batch..., M, M]",
+)
+def positive_part(M: tf.Tensor) -> tf.Tensor:
+    """Return a symmetric matrix without its negative eigenvalues, which come of rounding or noise.
+
+    The gradient passes, as that of `not_negative`.
+    """
+    eigenvalues, vectors = tf.linalg.eigh(tf.stop_gradient(M))
+    scaled = vectors * tf.nn.relu(-eigenvalues)[..., None, :]
+    return M + tf.matmul(scaled, vectors, transpose_b=True)
+
+
 def _root_spectrum(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return √λ, λ^(-½), damped where λ is lost in rounding, and V, from M's lower triangle."""
     eigenvalues, vectors = tf.linalg.eigh(M)

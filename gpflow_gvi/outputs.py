@@ -103,7 +103,7 @@ def covariance(kernel: Kernel, X: TensorType, X2: TensorType | None = None) -> t
         return kernel(X, X2, full_cov=True, full_output_cov=False)
     if isinstance(kernel, Sum | Product):
         return _combine(kernel, lambda part: covariance(part, X, X2))
-    return kernel(X, X2)[None]
+    return tf.expand_dims(kernel(X, X2), 0)
 
 
 def joint_variance(kernel: Kernel, X: TensorType, J: int) -> tf.Tensor:

@@ -163,4 +163,4 @@ def _each_output(covariances: list[tf.Tensor]) -> tf.Tensor:
 
 
 def _outputs_first(matrix: tf.Tensor) -> tf.Tensor:
-    return matrix[None] if matrix.shape.rank == 2 else matrix
+    return tf.expand_dims(matrix, 0) if matrix.shape.rank == 2 else matrix

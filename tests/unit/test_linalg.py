@@ -9,6 +9,7 @@ from collections.abc import Callable
 import gpflow
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
 
 from gpflow_gvi import linalg
@@ -308,6 +309,21 @@ def test_fidelity_is_symmetric_homogeneous_and_batched(rng):
 
 
 # --- floor --------------------------------------------------------------------------------------
+
+
+def test_positive_part_has_no_negative_eigenvalue(rng):
+    vectors = scipy.stats.ortho_group.rvs(5, random_state=rng)
+    eigenvalues = np.array([-2.0, -1e-3, 0.0, 1.0, 3.0])
+    M = vectors * eigenvalues @ vectors.T
+    expected = vectors * np.maximum(eigenvalues, 0.0) @ vectors.T
+    batch = tf.constant(np.stack([M, -M, np.eye(5)]))
+    with tf.GradientTape() as tape:
+        tape.watch(batch)
+        parts = linalg.positive_part(batch)
+    np.testing.assert_allclose(parts[0], expected, atol=1e-12)
+    np.testing.assert_allclose(parts[1], expected - M, atol=1e-12)
+    np.testing.assert_allclose(parts[2], np.eye(5), atol=1e-12)
+    np.testing.assert_array_equal(tape.gradient(parts, batch), np.ones((3, 5, 5)))
 
 
 @DTYPES

@@ -1,4 +1,4 @@
-"""The distance between two covariances of low rank, with their rest seen at a few of the inputs."""
+"""The distance between two covariances, in the span of a low rank and by diagonals outside it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow.config import default_jitter
+from gpflow.kernels import Kernel
 
 from ... import checks, inducing, linalg, outputs, projection, weight_space
-from ...covariances.svgp import OnRegulariser
+from ...covariances.base import SparseCovariance
+from ...covariances.svgp import OnRegulariser, SVGPCovariance
 from ...evaluation import notice
 from ...gaussian_process import GaussianVector
 from .base import CovarianceDistance, spread_rows, variances
@@ -19,44 +21,60 @@ PIVOTS = 64
 CANDIDATES = 16
 """Pivots are looked for among at most so many rows each."""
 
-SAMPLED = 25
-"""The covariance that the low rank leaves is looked at in so many of its columns."""
+SAMPLED = 400
+"""What the low rank leaves of a covariance is looked at between so many rows."""
 
 MOST_LEFT_OVER = 0.1
 """The user is told if a larger part of the variances than this is outside the low rank."""
 
 
+class _Sample(NamedTuple):
+    """Some of B rows, standing for all."""
+
+    X: tf.Tensor  # the inputs X_T, [t, D...]
+    rows: tf.Tensor  # T, [t]
+    single: tf.Tensor  # rows that each stands for, B / t
+    pair: tf.Tensor  # pairs that each pair stands for, B (B - 1) / (t (t - 1))
+
+
 class _Split(NamedTuple):
-    """A covariance at B inputs as Φᵀ Φ + C, where C's diagonal and some columns are known."""
+    """A covariance S = Ψᵀ Ψ + E, with Ψ in the coordinates Φ and E at the sample T."""
 
-    factor: tf.Tensor  # Φ, [J, m, B]
-    residual: tf.Tensor  # the diagonal of C, [J, B]
-    columns: tf.Tensor | None = None  # C_XT, [J, B, t]
+    trace: tf.Tensor  # tr S, [J]
+    cross: tf.Tensor  # Φ Ψᵀ, [J, m, n]
+    kernels: tuple[Kernel, ...]
+    taken: tuple[tf.Tensor, ...]  # E_TT is the sum of the kernels less FᵀF for all F, [J, n, t]
 
-    @property
-    def explained(self) -> tf.Tensor:
-        """The diagonal of Φᵀ Φ: [J, B]."""
-        return tf.reduce_sum(tf.square(self.factor), axis=-2)
+
+class _Parts(NamedTuple):
+    """A covariance in the span of Φ's rows and outside it."""
+
+    inside: tf.Tensor  # Uᵀ S U, [J, m, m]
+    outside: tf.Tensor  # tr S - tr Uᵀ S U, [J]
+    residual: tf.Tensor  # the diagonal of E_TT, [J, t]
+    low_rank: tf.Tensor  # Uᵀ Ψᵀ Ψ U, [J, m, m]
 
 
 class LowRank(CovarianceDistance):
-    """F from covariances of low rank: O(B m²), linear in B; no B × B matrix is formed.
+    """F in the span of a few functions, and by diagonals outside it: O(B m²), linear in B.
 
-    K = Φᵀ Φ + C and R = Ψᵀ Ψ + E, with the Nyström approximations at m points, leave C and E
-    positive semi-definite. With d and e their diagonals and Π the projection onto Φ's rows,
+    Nyström's approximation at m points gives K = ΦᵀΦ + C and R = ΨᵀΨ + E. Let the columns of U be
+    orthonormal and span the rows of Φ. Inside that span and outside it,
 
-        F ≈ tr( Φ R Φᵀ )^½ + ρ^½ Σ_b (d_b e_b)^½,    ρ = 1 - tr(Π E) / tr E,
+        F ≈ F(Uᵀ K U, Uᵀ R U) + (tr K - tr Uᵀ K U)^½ (tr R - tr Uᵀ R U)^½ cos(√d, √e),
 
-    where the second term takes what is outside Φ for diagonal. In Φ R Φᵀ all of Ψᵀ Ψ and diag(e)
-    enters, and a sum over 25 columns of the rest of E stands for that over all B.
+    where d and e are the diagonals of C and E. To leave out what correlates inside and outside
+    raises a fidelity (no quantum channel lowers it: Nielsen and Chuang 2010, section 9.2), so the
+    estimate tends to be below W₂². C and E are looked at between 400 rows at most, which stand
+    for all; the rest is exact.
 
     The points are rows of the batch, the pivots of a Cholesky factorisation of K, each where most
     variance is left. If Q is an SVGP covariance on P's kernel they are its inducing points, where
-    Φ is known and r = k - Φᵀ Φ + ... is already of this form.
+    Φ is known and r = k - ΦᵀΦ + ... is already of this form.
 
     The error goes with what the low rank leaves: it is small for smooth kernels, and zero, up to
     jitter, where the rank of both kernels is not larger than m, as with m linear features.
-    `error_bound` bounds it, and a rest of over a tenth of the variance is told of.
+    `error_bound` bounds it, and an outside of over a tenth of the variance is told of.
 
     :param rank: m, of pivots; fewer where fewer leave no more than `tolerance`. If not given, the
         inducing points where they serve, and elsewhere 64 pivots, or as many as k has features.
@@ -75,40 +93,35 @@ class LowRank(CovarianceDistance):
 
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R - 2 F: [J]."""
-        sample = spread_rows(tf.shape(q.X)[0], SAMPLED)
-        K, R = self._split(q, p, sample)
+        K, R = self._parts(q, p)
         total = tf.reduce_sum(variances(p) + variances(q), axis=-1)
-        left = tf.reduce_max(tf.reduce_sum(K.residual + R.residual, axis=-1) / total)
+        left = tf.reduce_max((K.outside + R.outside) / total)
         notice(
             "low_rank: the part {} of the variance is outside the low rank, where only the "
             "diagonals of the covariances are compared. LowRank(rank=...) takes a higher rank; "
             "error_bound bounds the error.",
             tf.where(left > MOST_LEFT_OVER, left, tf.zeros_like(left)),
         )
-        rest = _within(K.factor, R, sample)  # Φ E Φᵀ, [J, m, m]
-        cross = tf.matmul(K.factor, R.factor, transpose_b=True)
-        fidelity = linalg.trace_of_root(tf.matmul(cross, cross, transpose_b=True) + rest)
-        fidelity += _outside(K, R, rest)
+        traces = tf.reduce_sum(K.residual, axis=-1) * tf.reduce_sum(R.residual, axis=-1)
+        cosine = tf.reduce_sum(tf.sqrt(K.residual * R.residual), axis=-1) / tf.sqrt(traces)
+        fidelity = linalg.fidelity(K.inside, R.inside)
+        fidelity += cosine * tf.sqrt(K.outside * R.outside)
         return linalg.not_negative(total - 2.0 * fidelity)
 
     def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return 2 Σ_b ( √(d_b r_b) + √(k_b e_b) ), with k, r the variances of P and Q: [J].
+        """Return 2 F(Uᵀ K U, Uᵀ R U) + 2 (tr K - ...)^½ (tr R - ...)^½ - 2 F(Φᵀ Φ, R): [J].
 
-        F is a nuclear norm, F(K, R) = ‖K^½ R^½‖_* (Uhlmann 1976). So F grows with each argument and
-        F(K + C, R) ≤ F(K, R) + F(C, R), where F(C, R) ≤ Σ_b √(C_bb R_bb), as reading the diagonals
-        does not lower a fidelity (Nielsen and Chuang 2010, section 9.2.2). Hence the first term for
-        leaving C to the diagonals, and the second, F(Φᵀ Φ, E) at most, for not knowing all of E.
-        By Cauchy and Schwarz it is at most 2 √(tr C · tr R) + 2 √(tr K · tr E). Of more than
-        25 rows it leaves out the error of sampling columns of E, in practice a small part of it.
+        F and its estimate are both at most the first two terms, by Cauchy and Schwarz, and at least
+        F(Φᵀ Φ, R), as F grows with each argument. By the same two the bound is no larger than
+        2 √(tr C · tr R). Of more than 400 rows it rests on the sample that the estimate rests on.
         """
-        K, R = self._split(q, p, None)
-        terms = tf.sqrt(K.residual * variances(q)) + tf.sqrt(K.explained * R.residual)
-        return 2.0 * tf.reduce_sum(terms, axis=-1)
+        K, R = self._parts(q, p)
+        most = linalg.fidelity(K.inside, R.inside) + tf.sqrt(K.outside * R.outside)
+        return 2.0 * (most - linalg.fidelity(K.low_rank, R.inside))
 
-    def _split(
-        self, q: GaussianVector, p: GaussianVector, sample: tf.Tensor | None
-    ) -> tuple[_Split, _Split]:
-        """Return K and R, split at the same points, and R with the sampled columns."""
+    def _parts(self, q: GaussianVector, p: GaussianVector) -> tuple[_Parts, _Parts]:
+        """Return K and R inside and outside the span."""
+        sample = _sample(p.X)
         r, k = q.process.kernel, p.process.kernel
         features = weight_space.features(k)
         full = 0 if features is None else int(features(p.X[:1]).shape[-1])  # the rank of K
@@ -118,80 +131,101 @@ class LowRank(CovarianceDistance):
             and r.kernel is k
             and (not full or r.removed(q.X).shape[-2] >= full)
         ):
-            return _at_inducing_points(q, p, r, sample)
-        rank = max(PIVOTS, full) if self.rank is None else self.rank
-        candidates = spread_rows(tf.shape(p.X)[0], CANDIDATES * rank)
-        among = tf.gather(p.X, candidates)
-        rows = tf.gather(candidates, inducing.greedy_pivots(k, among, rank, self.tolerance))
-        return _at_rows(p, rows, None, "P's covariance"), _at_rows(
-            q, rows, sample, "Q's covariance"
-        )
+            factor, K, R = _at_inducing_points(q, p, r, sample)
+        else:
+            rank = max(PIVOTS, full) if self.rank is None else self.rank
+            candidates = spread_rows(tf.shape(p.X)[0], CANDIDATES * rank)
+            among = tf.gather(p.X, candidates)
+            pivots = inducing.greedy_pivots(k, among, rank, self.tolerance)
+            factor, K, R = _at_points(q, p, tf.gather(among, pivots), sample)
+        L = linalg.cholesky(K.cross, jitter=default_jitter(), name="the Gram matrix of low rank")
+        U = tf.linalg.triangular_solve(L, tf.gather(factor, sample.rows, axis=-1))
+        of_p, of_q = _apart(K, L, U, sample), _apart(R, L, U, sample)
+        # A sample of what the low rank leaves may be indefinite, which a fidelity minds in K alone.
+        return of_p._replace(inside=linalg.positive_part(of_p.inside)), of_q
 
 
-def _at_rows(
-    vector: GaussianVector, rows: tf.Tensor, sample: tf.Tensor | None, name: str
-) -> _Split:
-    """Split a covariance by k(X, S) k(S, S)⁻¹ k(S, X)."""
-    kernel, S = vector.process.kernel, tf.gather(vector.X, rows)
-    L = linalg.cholesky(outputs.covariance(kernel, S), jitter=default_jitter(), name=name)
-    factor = tf.linalg.triangular_solve(L, outputs.covariance(kernel, S, vector.X))
-    residual = _left(variances(vector), factor)
-    if sample is None:
-        return _Split(factor, residual)
-    columns = outputs.covariance(kernel, vector.X, tf.gather(vector.X, sample))
-    return _Split(factor, residual, columns - _columns(factor, sample))
+def _sample(X: tf.Tensor) -> _Sample:
+    """Return rows at even distances."""
+    rows = spread_rows(tf.shape(X)[0], SAMPLED)
+    B, t = tf.cast(tf.shape(X)[0], X.dtype), tf.cast(tf.size(rows), X.dtype)
+    single = B / t
+    pair = single * (B - 1.0) / tf.maximum(t - 1.0, tf.ones_like(t))
+    return _Sample(tf.gather(X, rows), rows, single, pair)
+
+
+def _at_points(
+    q: GaussianVector, p: GaussianVector, S: tf.Tensor, sample: _Sample
+) -> tuple[tf.Tensor, _Split, _Split]:
+    """Return Φ = L⁻¹ k(S, X), and K and R less their Nyström approximations at S."""
+    k, r = p.process.kernel, q.process.kernel
+    L = linalg.cholesky(
+        outputs.covariance(k, S), jitter=default_jitter(), name="P's covariance at the points"
+    )
+    factor = tf.linalg.triangular_solve(L, outputs.covariance(k, S, p.X))
+    L = linalg.cholesky(
+        outputs.covariance(r, S), jitter=default_jitter(), name="Q's covariance at the points"
+    )
+    cross = _solve_right(_times(r, S, q.X, tf.linalg.matrix_transpose(factor)), L)
+    own = tf.linalg.triangular_solve(L, outputs.covariance(r, S, sample.X))
+    return factor, _of_regulariser(p, factor, sample), _Split(_trace(q), cross, (r,), (own,))
 
 
 def _at_inducing_points(
-    q: GaussianVector, p: GaussianVector, r: OnRegulariser, sample: tf.Tensor | None
-) -> tuple[_Split, _Split]:
-    """Split K = AᵀA + C and R = C + BᵀB, or R = C + r_0, with r_0 split at the same points."""
-    removed, factor = r.factors(q.X)
-    residual = _left(variances(p), removed)
-    K, rest = _Split(removed, residual), residual
-    remaining = [(r.kernel, removed)]
-    if factor is None:
-        own = r.base_kernels[-1]
-        factor = projection.whitened(own, r.inducing_variable, q.X)
-        rest += _left(tf.linalg.matrix_transpose(outputs.variance(own, q.X)), factor)
-        remaining.append((own, factor))
-    if sample is None:
-        return K, _Split(factor, rest)
-    T = tf.gather(q.X, sample)
-    columns = [
-        outputs.covariance(kernel, q.X, T) - _columns(part, sample) for kernel, part in remaining
-    ]
-    return K, _Split(factor, rest, sum(columns[1:], columns[0]))
+    q: GaussianVector, p: GaussianVector, r: OnRegulariser, sample: _Sample
+) -> tuple[tf.Tensor, _Split, _Split]:
+    """Return Φ = L⁻¹ K_ZX, K = ΦᵀΦ + C, and R = ΦᵀT TᵀΦ + C, or R = C + r_0 with r_0 split at Z."""
+    factor = r.removed(q.X)
+    K = _of_regulariser(p, factor, sample)
+    if isinstance(r, SVGPCovariance):
+        R = K._replace(trace=_trace(q), cross=tf.matmul(K.cross, r.whitened_sqrt()))
+        return factor, K, R
+    own, Z = r.base_kernels[-1], r.inducing_variable
+    product = tf.matmul(projection.cross_covariance(own, Z, q.X), factor, transpose_b=True)
+    cross = _solve_right(product, projection.cholesky(own, Z))
+    taken = (*K.taken, projection.whitened(own, Z, sample.X))
+    return factor, K, _Split(_trace(q), cross, r.base_kernels, taken)
 
 
-def _columns(factor: tf.Tensor, sample: tf.Tensor) -> tf.Tensor:
-    """Return columns of Φᵀ Φ: [J, B, t]."""
-    return tf.matmul(factor, tf.gather(factor, sample, axis=-1), transpose_a=True)
+def _of_regulariser(p: GaussianVector, factor: tf.Tensor, sample: _Sample) -> _Split:
+    """Return K split by Φ itself."""
+    gram = tf.matmul(factor, factor, transpose_b=True)
+    taken = tf.gather(factor, sample.rows, axis=-1)
+    return _Split(_trace(p), gram, (p.process.kernel,), (taken,))
 
 
-def _left(variance: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-    """Return what a factor leaves of the variance: [J, B]."""
-    left = variance - tf.reduce_sum(tf.square(factor), axis=-2)
-    return linalg.floor(left, variance, relative=linalg.epsilon(left.dtype))
+def _apart(S: _Split, L: tf.Tensor, U: tf.Tensor, sample: _Sample) -> _Parts:
+    """Return a covariance inside and outside the span, from a sample U_T of U's rows."""
+    W = tf.linalg.triangular_solve(L, S.cross)
+    low_rank = tf.matmul(W, W, transpose_b=True)
+    variance = sum(tf.linalg.matrix_transpose(outputs.variance(k, sample.X)) for k in S.kernels)
+    squares = sum(tf.reduce_sum(tf.square(F), axis=-2) for F in S.taken)
+    tiny = linalg.epsilon(low_rank.dtype)
+    residual = linalg.floor(variance - squares, variance, relative=tiny)
+    # Uᵀ E U from pairs of sampled rows, where the diagonal has a weight of its own
+    columns = tf.linalg.matrix_transpose(U)
+    rest = sum(tf.matmul(U, _times(k, sample.X, sample.X, columns)) for k in S.kernels)
+    for F in S.taken:
+        V = tf.matmul(U, F, transpose_b=True)
+        rest -= tf.matmul(V, V, transpose_b=True)
+    weights = (sample.single - sample.pair) * residual
+    rest = sample.pair * rest + tf.matmul(U * weights[..., None, :], columns)
+    inside = low_rank + rest
+    outside = linalg.floor(S.trace - tf.linalg.trace(inside), S.trace, relative=tiny)
+    return _Parts(inside, outside, residual, low_rank)
 
 
-def _within(factor: tf.Tensor, R: _Split, sample: tf.Tensor) -> tf.Tensor:
-    """Return Φ E Φᵀ, with a sum over sampled columns for that over what is off the diagonal."""
-    share = tf.cast(tf.shape(factor)[-1] / tf.size(sample), factor.dtype)
-    some = tf.gather(factor, sample, axis=-1)  # Φ_T, [J, m, t]
-    diagonal = tf.gather(R.residual, sample, axis=-1)[..., None, :]
-    off = tf.matmul(factor, R.columns) - some * diagonal  # [J, m, t]
-    rest = share * tf.matmul(off, some, transpose_b=True)
-    rest = 0.5 * (rest + tf.linalg.matrix_transpose(rest))
-    return rest + tf.matmul(factor * R.residual[..., None, :], factor, transpose_b=True)
+def _times(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
+    """Return k(X, X2) W: [J, N, P]."""
+    if isinstance(kernel, SparseCovariance):
+        return kernel.output_product(X, X2, W)
+    return tf.matmul(outputs.covariance(kernel, X, X2), W)
 
 
-def _outside(K: _Split, R: _Split, rest: tf.Tensor) -> tf.Tensor:
-    """Return ρ^½ Σ_b (d_b e_b)^½: [J]."""
-    gram = tf.matmul(K.factor, K.factor, transpose_b=True)
-    L = linalg.cholesky(gram, jitter=default_jitter(), name="the Gram matrix of low rank")
-    half = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[-1], dtype=L.dtype))
-    inside = tf.reduce_sum(half * tf.matmul(half, rest), axis=(-2, -1))  # tr Π E
-    rho = 1.0 - inside / tf.reduce_sum(R.residual, axis=-1)
-    rho = tf.maximum(rho, tf.cast(linalg.epsilon(rho.dtype), rho.dtype))
-    return tf.sqrt(rho) * tf.reduce_sum(tf.sqrt(K.residual * R.residual), axis=-1)
+def _solve_right(product: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+    """Return (L⁻¹ r(S, X) Φᵀ)ᵀ = Φ Ψᵀ for Ψ = L⁻¹ r(S, X), which is never formed: [J, m, n]."""
+    return tf.linalg.matrix_transpose(tf.linalg.triangular_solve(L, product))
+
+
+def _trace(vector: GaussianVector) -> tf.Tensor:
+    return tf.reduce_sum(variances(vector), axis=-1)

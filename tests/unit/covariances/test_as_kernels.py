@@ -106,6 +106,18 @@ def test_is_one_positive_semi_definite_function(name, ingredients, X, X2):
 
 
 @pytest.mark.thin(6)
+@pytest.mark.parametrize("name", sorted(set(catalogue.COVARIANCES) - {"Tempered"}))
+@every_ingredient
+def test_products_are_those_with_the_covariance(name, ingredients, X, X2, rng):
+    _, r = build(name, ingredients)
+    W = rng.normal(size=(len(X2), 3))
+    expected = r.output_covariance(X, X2) @ W
+    np.testing.assert_allclose(
+        np.broadcast_to(r.output_product(X, X2, W), expected.shape), expected, atol=1e-9
+    )
+
+
+@pytest.mark.thin(6)
 @every_covariance
 @some_ingredients
 def test_adds_and_multiplies(name, ingredients, X, X2):

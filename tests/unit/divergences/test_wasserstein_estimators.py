@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from gpflow_gvi import linalg
+from gpflow_gvi import inducing, linalg
 from gpflow_gvi.divergences import GaussianWasserstein
 from gpflow_gvi.divergences.wasserstein import (
     ESTIMATORS,
@@ -20,6 +20,7 @@ from gpflow_gvi.divergences.wasserstein import (
     Landmark,
     LowRank,
     NewtonSchulz,
+    low_rank,
 )
 from gpflow_gvi.divergences.wasserstein.newton_schulz import fidelity_by_products
 from tests import catalogue, references
@@ -74,6 +75,54 @@ def test_low_rank_is_within_one_percent_on_smooth_kernels(rng, name, D, lengthsc
     np.testing.assert_allclose(estimate, exact, rtol=1e-2)
     bound = GaussianWasserstein(LowRank(rank)).error_bound(q, p, X)
     assert abs(estimate - exact) <= bound + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [("CholeskySVGP", None), ("CholeskySVGP", 7), ("KernelisedSVGP", None), ("SparsePosterior", 7)],
+)
+def test_low_rank_is_the_formula(rng, name, rank):
+    X = rng.normal(size=(40, 2))
+    q, p = pair(name, X, 0.7, 5)
+    S = q.kernel.inducing_variable.Z.numpy()
+    if rank:
+        S = X[inducing.greedy_pivots(p.kernel, tf.constant(X), rank, 0.0)]
+
+    def left_by_nystrom(kernel: gpflow.kernels.Kernel) -> Array:
+        block, cross = kernel(S).numpy(), kernel(S, X).numpy()
+        return kernel(X).numpy() - cross.T @ np.linalg.solve(block + 1e-10 * np.eye(len(S)), cross)
+
+    K, R, C = p.kernel(X).numpy(), q.kernel(X).numpy(), left_by_nystrom(p.kernel)
+    if rank:
+        E = left_by_nystrom(q.kernel)
+    else:
+        E = C + (left_by_nystrom(q.kernel.base_kernel) if name == "KernelisedSVGP" else 0.0)
+    U = np.linalg.svd(p.kernel(X, S), full_matrices=False)[0]
+    inside, d, e = (U.T @ K @ U, U.T @ R @ U), np.diag(C), np.diag(E)
+    outside = (np.trace(K) - np.trace(inside[0])) * (np.trace(R) - np.trace(inside[1]))
+    cosine = np.sqrt(d) @ np.sqrt(e) / np.sqrt(np.sum(d) * np.sum(e))
+    fidelity = references.fidelity(*inside) + np.sqrt(outside) * cosine
+    expected = (np.trace(K) + np.trace(R) - 2.0 * fidelity) / 40
+    divergence = GaussianWasserstein(LowRank(rank))
+    np.testing.assert_allclose(divergence(q, p, X), expected, rtol=1e-3)
+    lowest = references.fidelity(K - C, R)  # as F grows with each argument
+    bound = 2.0 * (references.fidelity(*inside) + np.sqrt(outside) - lowest) / 40
+    np.testing.assert_allclose(divergence.error_bound(q, p, X), bound, rtol=1e-3)
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
+def test_a_sample_of_rows_stands_for_all(rng, monkeypatch, name):
+    """What is left of the covariances, from every fourth row."""
+    X = rng.normal(size=(800, 2))
+    q, p = pair(name, X, 1.0, 40)
+    divergence = GaussianWasserstein(LowRank(40))
+    values = {}
+    for sampled in (800, 200):
+        monkeypatch.setattr(low_rank, "SAMPLED", sampled)
+        values[sampled] = [divergence(q, p, np.roll(X, i, axis=0)) for i in range(3)]
+    np.testing.assert_allclose(values[800][0], GaussianWasserstein()(q, p, X), rtol=0.02)
+    np.testing.assert_allclose(np.mean(values[200]), values[800][0], rtol=0.02)
 
 
 @pytest.mark.thin(5)
