@@ -1,8 +1,8 @@
 """The layers of an infinitely wide network that look at images: convolution and pooling.
 
-Their covariances are those of the `PixelPairs` of pairs.py: [N, H, W, B, A, N2]. Novak et al.
-(2019), "Bayesian deep convolutional networks with many channels are Gaussian processes"; pooling in
-its section 3.
+Their covariances are those of the `PixelPairs` or `AllPixelPairs` of pairs.py. Novak et al. (2019),
+"Bayesian deep convolutional networks with many channels are Gaussian processes"; pooling in its
+section 3.
 """
 
 from __future__ import annotations
@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
 
 from ... import checks
 from .layers import Affine, Covariances, Layer, affine
-from .pairs import Offsets, Pairs, Shape, Size
-
-Pair = tuple[int, int]
-"""A number for the height and one for the width."""
+from .pairs import Offsets, Pairs, Shape, Size, Two, window_offsets
 
 
 class Conv2D(Affine):
@@ -37,9 +32,9 @@ class Conv2D(Affine):
 
     def __init__(
         self,
-        kernel_size: int | Pair,
+        kernel_size: int | Two,
         *,
-        strides: int | Pair = 1,
+        strides: int | Two = 1,
         padding: str = "same",
         weight_variance: Any = 1.0,
         bias_variance: Any = 0.0,
@@ -59,7 +54,7 @@ class Conv2D(Affine):
         height, width = (None if size is None else -(-size // stride) for size, stride in sizes)
         return height, width
 
-    def input_offsets(self, shape: Shape, offsets: Offsets) -> Offsets:
+    def input_offsets(self, offsets: Offsets) -> Offsets:
         """Return the offsets times the strides."""
         along = zip(offsets, self.strides, strict=True)
         rows, columns = (tuple(stride * d for d in axis) for axis, stride in along)
@@ -67,13 +62,11 @@ class Conv2D(Affine):
 
     def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
         """Return σ_b² + σ_w² · average over the patch."""
-        shape = tf.shape(given.K)
-        images = tf.reshape(given.K, tf.concat([shape[:3], [-1]], axis=0))  # [N, H, W, B·A·N2]
+        padding: list[Two] = [(0, 0), (0, 0)]
         if self.padding == "same":
-            sizes = zip(images.shape[1:3], self.kernel_size, self.strides, strict=True)
-            images = tf.pad(images, [(0, 0), *(_same_padding(*size) for size in sizes), (0, 0)])
-        images = tf.nn.avg_pool2d(images, self.kernel_size, self.strides, "VALID")
-        K = tf.reshape(images, tf.concat([tf.shape(images)[:3], shape[3:]], axis=0))
+            sizes = zip(given.K.shape[1:3], self.kernel_size, self.strides, strict=True)
+            padding = [_same_padding(*size) for size in sizes]
+        K = pairs.over_patches(given.K, self.kernel_size, self.strides, padding)
         return pairs.inside(affine(K, *values))
 
 
@@ -85,7 +78,7 @@ class Flatten(Layer):
         _image(shape)
         return None
 
-    def input_offsets(self, shape: Shape, offsets: Offsets) -> Offsets:
+    def input_offsets(self, offsets: Offsets) -> Offsets:
         """Return that a pixel's covariance with itself is enough."""
         return (0,), (0,)
 
@@ -102,15 +95,13 @@ class GlobalAveragePooling2D(Layer):
         _image(shape)
         return None
 
-    def input_offsets(self, shape: Shape, offsets: Offsets) -> Offsets:
-        """Return every offset that an image has room for."""
-        rows, columns = (tuple(range(1 - size, size)) for size in _image(shape))
-        return rows, columns
+    def input_offsets(self, offsets: Offsets) -> None:
+        """Return that every pair of pixels matters."""
+        return None
 
     def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
-        """Return the mean over pairs of pixels; those outside of the image count as zeros."""
-        number = (given.K.shape[1] * given.K.shape[2]) ** 2
-        return tf.reduce_sum(given.K, axis=[1, 2, 3, 4]) / number
+        """Return the mean over pairs of pixels."""
+        return tf.reduce_mean(given.K, axis=[1, 2, 3, 4])
 
 
 class AveragePooling2D(Layer):
@@ -121,7 +112,7 @@ class AveragePooling2D(Layer):
         the image has no room for are dropped, as in Keras with `padding="valid"`.
     """
 
-    def __init__(self, pool_size: int | Pair, strides: int | Pair | None = None) -> None:
+    def __init__(self, pool_size: int | Two, strides: int | Two | None = None) -> None:
         super().__init__()
         self.pool_size = _two("pool_size", pool_size)
         self.strides = self.pool_size if strides is None else _two("strides", strides)
@@ -130,35 +121,16 @@ class AveragePooling2D(Layer):
         """Return the number of windows along height and width."""
         return _windows(shape, self.pool_size, self.strides)
 
-    def input_offsets(self, shape: Shape, offsets: Offsets) -> Offsets:
+    def input_offsets(self, offsets: Offsets) -> Offsets:
         """Return the offsets between the pixels of windows that are these offsets apart."""
-        along = zip(offsets, self.pool_size, self.strides, strict=True)
-        rows, columns = (
-            tuple(sorted({stride * d + e for d in axis for e in range(1 - window, window)}))
-            for axis, window, stride in along
-        )
-        return rows, columns
+        return window_offsets(offsets, self.pool_size, self.strides)
 
     def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
-        """Return the averages over pairs of pixels, first along the height and then the width."""
-        K = given.K
-        axes = zip(
-            ("nikwbam,kac->niwbcm", "nhikbam,kbc->nhicam"),
-            (pairs.height, pairs.width),
-            pairs.offsets,
-            self.input_offsets(None, pairs.offsets),
-            self.pool_size,
-            self.strides,
-            strict=True,
-        )
-        for axis, (sums, number, wanted, needed, window, stride) in enumerate(axes, start=1):
-            K = tf.gather(K, _window_index(number, window, stride), axis=axis)
-            weights = _window_weights(wanted, needed, window, stride)
-            K = tf.einsum(sums, K, tf.constant(weights, dtype=K.dtype))
-        return pairs.inside(K)
+        """Return the averages over pairs of pixels."""
+        return pairs.inside(pairs.over_windows(given.K, self.pool_size, self.strides))
 
 
-def _two(name: str, value: int | Sequence[int]) -> Pair:
+def _two(name: str, value: int | Sequence[int]) -> Two:
     """Return two whole numbers, the same twice if only one is given."""
     pair = tuple(value) if isinstance(value, Sequence) else (value, value)
     if len(pair) != 2:
@@ -177,7 +149,7 @@ def _image(shape: Shape) -> tuple[Size, Size]:
     return shape
 
 
-def _windows(shape: Shape, window: Pair, strides: Pair) -> Shape:
+def _windows(shape: Shape, window: Two, strides: Two) -> Shape:
     """Return how many windows fit along height and width."""
     image = _image(shape)
     numbers = [
@@ -192,25 +164,7 @@ def _windows(shape: Shape, window: Pair, strides: Pair) -> Shape:
     return numbers[0], numbers[1]
 
 
-def _same_padding(size: int, window: int, stride: int) -> Pair:
+def _same_padding(size: int, window: int, stride: int) -> Two:
     """Return the number of zeros before and after that `padding="same"` stands for."""
     total = max((-(-size // stride) - 1) * stride + window - size, 0)
     return total // 2, total - total // 2
-
-
-def _window_index(number: int, window: int, stride: int) -> AnyNDArray:
-    """Return the positions in each window: [number, window]."""
-    return stride * np.arange(number)[:, None] + np.arange(window)[None, :]
-
-
-def _window_weights(
-    wanted: tuple[int, ...], given: tuple[int, ...], window: int, stride: int
-) -> AnyNDArray:
-    """Return the weight of each given offset, from each position in a window: [window, A, A2].
-
-    From position i of the window at p to position i' of the one at p + c the offset is
-    stride·c + i' - i, and each such pair has the weight 1/window².
-    """
-    position = np.arange(window)[:, None, None]
-    other = np.array(given)[None, :, None] - stride * np.array(wanted) + position  # i'
-    return ((other >= 0) & (other < window)) / window**2

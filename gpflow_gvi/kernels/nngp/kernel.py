@@ -28,7 +28,7 @@ class NNGP(Kernel):
 
     Gram matrices of images are computed in tiles, and computed again for a gradient, so that memory
     stays bounded. A network without pooling needs H·W numbers for each pair of images; one with
-    average pooling needs a few times more; with `GlobalAveragePooling2D` it is about 4·(H·W)².
+    average pooling needs a few times more; with `GlobalAveragePooling2D` it is (H·W)².
 
     :param layers: what the inputs pass through; the last one gives the output, whose covariance
         this is. Widths are infinite and not asked for.

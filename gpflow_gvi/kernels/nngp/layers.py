@@ -27,11 +27,11 @@ class Covariances(NamedTuple):
     """What a layer is told of its inputs; the shapes are those of images, or those of vectors."""
 
     K: tf.Tensor
-    """Between inputs of N examples and of N2 others: [N, H, W, B, A, N2] or [N, N2]."""
+    """Between inputs of N examples and of N2 others: [N, H, W, ..., N2] or [N, N2]."""
     first: tf.Tensor | None = None
     """The variances of the N, for an activation only: [N, H, W, 1, 1, 1] or [N, 1]."""
     second: tf.Tensor | None = None
-    """The variances of the N2, for an activation only: [1, H, W, B, A, N2] or [1, N2]."""
+    """The variances of the N2, for an activation only: like K but with N = 1, or [1, N2]."""
 
 
 class Layer(Module, abc.ABC):
@@ -50,8 +50,8 @@ class Layer(Module, abc.ABC):
         """Return the shape of the outputs; raise ValueError if the inputs do not suit."""
         return shape
 
-    def input_offsets(self, shape: Shape, offsets: Offsets) -> Offsets:
-        """Return the offsets needed of inputs of this shape for these of the outputs."""
+    def input_offsets(self, offsets: Offsets) -> Offsets | None:
+        """Return the offsets needed of the inputs for these of the outputs; None for all pairs."""
         return offsets
 
     @abc.abstractmethod

@@ -10,7 +10,7 @@ from check_shapes import check_shapes
 from . import tiles
 from .images import Flatten
 from .layers import Activation, Affine, Covariances, Dense, Layer
-from .pairs import Offsets, Pairs, PixelPairs, Shape, VectorPairs
+from .pairs import AllPixelPairs, Offsets, Pairs, PixelPairs, Shape, VectorPairs
 from .tiles import Tensors
 
 
@@ -79,8 +79,7 @@ class Network:
             given = Covariances(K)
             if isinstance(layer, Activation):
                 results.append(before.variances(K))
-                second = before.second(results[-1])
-                given = Covariances(K, before.same(second), second)
+                given = Covariances(K, before.own(results[-1]), before.second(results[-1]))
             K = layer.propagate(given, after, *values)
         return [*results, K[0]]
 
@@ -140,12 +139,13 @@ def output_shapes(
 
 def _pixel_pairs(layers: Sequence[Layer], shapes: Sequence[Shape]) -> list[Pairs]:
     """Return the pairs that are needed before the first layer and after each one, backwards."""
-    offsets: Offsets = ((0,), (0,))
+    offsets: Offsets | None = ((0,), (0,))
     needed: list[Pairs] = [VectorPairs()]
     for layer, shape in zip(reversed(layers), reversed(shapes[:-1]), strict=True):
         if shape is None:
             needed.append(VectorPairs())
             continue
-        offsets = layer.input_offsets(shape, offsets)
-        needed.append(PixelPairs(*shape, offsets))
+        if offsets is not None:  # who needs all pairs of its outputs needs all of its inputs
+            offsets = layer.input_offsets(offsets)
+        needed.append(AllPixelPairs(*shape) if offsets is None else PixelPairs(*shape, offsets))
     return needed[::-1]
