@@ -28,31 +28,31 @@ MOST_LEFT_OVER = 0.1
 """The user is told if a larger part of the variances than this is outside the low rank."""
 
 
-class _Sample(NamedTuple):
-    """Some of B rows, standing for all."""
+class _Span(NamedTuple):
+    """The span of Φ's rows, of which U = ΦᵀL⁻ᵀ is an orthonormal basis, at a sample T of B rows."""
 
+    L: tf.Tensor  # [J, m, m], Φ Φᵀ = L Lᵀ
     X: tf.Tensor  # the inputs X_T, [t, D...]
-    rows: tf.Tensor  # T, [t]
+    factor: tf.Tensor  # Φ_T, [J, m, t]
+    basis: tf.Tensor  # U_Tᵀ, [J, m, t]
     single: tf.Tensor  # rows that each stands for, B / t
     pair: tf.Tensor  # pairs that each pair stands for, B (B - 1) / (t (t - 1))
 
 
-class _Split(NamedTuple):
-    """A covariance S = Ψᵀ Ψ + E, with Ψ in the coordinates Φ and E at the sample T."""
+class _Rest(NamedTuple):
+    """What a Nyström approximation leaves of a covariance, such as C."""
 
-    trace: tf.Tensor  # tr S, [J]
-    cross: tf.Tensor  # Φ Ψᵀ, [J, m, n]
-    kernels: tuple[Kernel, ...]
-    taken: tuple[tf.Tensor, ...]  # E_TT is the sum of the kernels less FᵀF for all F, [J, n, t]
+    inside: tf.Tensor  # Uᵀ C U, [J, m, m]
+    diagonal: tf.Tensor  # of C_TT, [J, t]
 
 
 class _Parts(NamedTuple):
-    """A covariance in the span of Φ's rows and outside it."""
+    """A covariance S = ΨᵀΨ + E in the span and outside it."""
 
+    low_rank: tf.Tensor  # Uᵀ ΨᵀΨ U, [J, m, m]
     inside: tf.Tensor  # Uᵀ S U, [J, m, m]
     outside: tf.Tensor  # tr S - tr Uᵀ S U, [J]
-    residual: tf.Tensor  # the diagonal of E_TT, [J, t]
-    low_rank: tf.Tensor  # Uᵀ Ψᵀ Ψ U, [J, m, m]
+    rest: tf.Tensor  # the diagonal of E_TT, [J, t]
 
 
 class LowRank(CovarianceDistance):
@@ -102,8 +102,8 @@ class LowRank(CovarianceDistance):
             "error_bound bounds the error.",
             tf.where(left > MOST_LEFT_OVER, left, tf.zeros_like(left)),
         )
-        traces = tf.reduce_sum(K.residual, axis=-1) * tf.reduce_sum(R.residual, axis=-1)
-        cosine = tf.reduce_sum(tf.sqrt(K.residual * R.residual), axis=-1) / tf.sqrt(traces)
+        norms = tf.reduce_sum(K.rest, axis=-1) * tf.reduce_sum(R.rest, axis=-1)
+        cosine = tf.reduce_sum(tf.sqrt(K.rest * R.rest), axis=-1) / tf.sqrt(norms)
         fidelity = linalg.fidelity(K.inside, R.inside)
         fidelity += cosine * tf.sqrt(K.outside * R.outside)
         return linalg.not_negative(total - 2.0 * fidelity)
@@ -121,7 +121,6 @@ class LowRank(CovarianceDistance):
 
     def _parts(self, q: GaussianVector, p: GaussianVector) -> tuple[_Parts, _Parts]:
         """Return K and R inside and outside the span."""
-        sample = _sample(p.X)
         r, k = q.process.kernel, p.process.kernel
         features = weight_space.features(k)
         full = 0 if features is None else int(features(p.X[:1]).shape[-1])  # the rank of K
@@ -131,88 +130,85 @@ class LowRank(CovarianceDistance):
             and r.kernel is k
             and (not full or r.removed(q.X).shape[-2] >= full)
         ):
-            factor, K, R = _at_inducing_points(q, p, r, sample)
+            K, R = _at_inducing_points(q, p, r)
         else:
             rank = max(PIVOTS, full) if self.rank is None else self.rank
             candidates = spread_rows(tf.shape(p.X)[0], CANDIDATES * rank)
             among = tf.gather(p.X, candidates)
             pivots = inducing.greedy_pivots(k, among, rank, self.tolerance)
-            factor, K, R = _at_points(q, p, tf.gather(among, pivots), sample)
-        L = linalg.cholesky(K.cross, jitter=default_jitter(), name="the Gram matrix of low rank")
-        U = tf.linalg.triangular_solve(L, tf.gather(factor, sample.rows, axis=-1))
-        of_p, of_q = _apart(K, L, U, sample), _apart(R, L, U, sample)
+            K, R = _at_points(q, p, tf.gather(among, pivots))
         # A sample of what the low rank leaves may be indefinite, which a fidelity minds in K alone.
-        return of_p._replace(inside=linalg.positive_part(of_p.inside)), of_q
+        return K._replace(inside=linalg.positive_part(K.inside)), R
 
 
-def _sample(X: tf.Tensor) -> _Sample:
-    """Return rows at even distances."""
-    rows = spread_rows(tf.shape(X)[0], SAMPLED)
-    B, t = tf.cast(tf.shape(X)[0], X.dtype), tf.cast(tf.size(rows), X.dtype)
-    single = B / t
-    pair = single * (B - 1.0) / tf.maximum(t - 1.0, tf.ones_like(t))
-    return _Sample(tf.gather(X, rows), rows, single, pair)
-
-
-def _at_points(
-    q: GaussianVector, p: GaussianVector, S: tf.Tensor, sample: _Sample
-) -> tuple[tf.Tensor, _Split, _Split]:
-    """Return Φ = L⁻¹ k(S, X), and K and R less their Nyström approximations at S."""
+def _at_points(q: GaussianVector, p: GaussianVector, S: tf.Tensor) -> tuple[_Parts, _Parts]:
+    """Return K and R, with Nyström's method at S and Φ = L⁻¹ k(S, X)."""
     k, r = p.process.kernel, q.process.kernel
-    L = linalg.cholesky(
-        outputs.covariance(k, S), jitter=default_jitter(), name="P's covariance at the points"
-    )
+    jitter = default_jitter()
+    L = linalg.cholesky(outputs.covariance(k, S), jitter=jitter, name="P's covariance at pivots")
     factor = tf.linalg.triangular_solve(L, outputs.covariance(k, S, p.X))
-    L = linalg.cholesky(
-        outputs.covariance(r, S), jitter=default_jitter(), name="Q's covariance at the points"
-    )
-    cross = _solve_right(_times(r, S, q.X, tf.linalg.matrix_transpose(factor)), L)
-    own = tf.linalg.triangular_solve(L, outputs.covariance(r, S, sample.X))
-    return factor, _of_regulariser(p, factor, sample), _Split(_trace(q), cross, (r,), (own,))
+    gram, span = _span(factor, p.X)
+    L = linalg.cholesky(outputs.covariance(r, S), jitter=jitter, name="Q's covariance at pivots")
+    product = _times(r, S, q.X, tf.linalg.matrix_transpose(factor))
+    taken = tf.linalg.triangular_solve(L, outputs.covariance(r, S, span.X))
+    K = _parts(p, gram, _rest(k, span.factor, span), span)
+    return K, _parts(q, _cross(L, product), _rest(r, taken, span), span)
 
 
 def _at_inducing_points(
-    q: GaussianVector, p: GaussianVector, r: OnRegulariser, sample: _Sample
-) -> tuple[tf.Tensor, _Split, _Split]:
-    """Return Φ = L⁻¹ K_ZX, K = ΦᵀΦ + C, and R = ΦᵀT TᵀΦ + C, or R = C + r_0 with r_0 split at Z."""
+    q: GaussianVector, p: GaussianVector, r: OnRegulariser
+) -> tuple[_Parts, _Parts]:
+    """Return K = ΦᵀΦ + C, and R = ΦᵀT TᵀΦ + C, or R = C + r_0 with Nyström's method for r_0."""
     factor = r.removed(q.X)
-    K = _of_regulariser(p, factor, sample)
+    gram, span = _span(factor, q.X)
+    rest = _rest(r.kernel, span.factor, span)
+    K = _parts(p, gram, rest, span)
     if isinstance(r, SVGPCovariance):
-        R = K._replace(trace=_trace(q), cross=tf.matmul(K.cross, r.whitened_sqrt()))
-        return factor, K, R
+        return K, _parts(q, tf.matmul(gram, r.whitened_sqrt()), rest, span)
     own, Z = r.base_kernels[-1], r.inducing_variable
     product = tf.matmul(projection.cross_covariance(own, Z, q.X), factor, transpose_b=True)
-    cross = _solve_right(product, projection.cholesky(own, Z))
-    taken = (*K.taken, projection.whitened(own, Z, sample.X))
-    return factor, K, _Split(_trace(q), cross, r.base_kernels, taken)
+    of_own = _rest(own, projection.whitened(own, Z, span.X), span)
+    rest = _Rest(rest.inside + of_own.inside, rest.diagonal + of_own.diagonal)
+    return K, _parts(q, _cross(projection.cholesky(own, Z), product), rest, span)
 
 
-def _of_regulariser(p: GaussianVector, factor: tf.Tensor, sample: _Sample) -> _Split:
-    """Return K split by Φ itself."""
+def _span(factor: tf.Tensor, X: tf.Tensor) -> tuple[tf.Tensor, _Span]:
+    """Return Φ Φᵀ, from all rows, and the span with rows at even distances."""
     gram = tf.matmul(factor, factor, transpose_b=True)
-    taken = tf.gather(factor, sample.rows, axis=-1)
-    return _Split(_trace(p), gram, (p.process.kernel,), (taken,))
+    L = linalg.cholesky(gram, jitter=default_jitter(), name="the Gram matrix of low rank")
+    rows = spread_rows(tf.shape(X)[0], SAMPLED)
+    some = tf.gather(factor, rows, axis=-1)
+    B, t = tf.cast(tf.shape(X)[0], X.dtype), tf.cast(tf.size(rows), X.dtype)
+    single = B / t
+    pair = single * (B - 1.0) / tf.maximum(t - 1.0, tf.ones_like(t))
+    basis = tf.linalg.triangular_solve(L, some)
+    return gram, _Span(L, tf.gather(X, rows), some, basis, single, pair)
 
 
-def _apart(S: _Split, L: tf.Tensor, U: tf.Tensor, sample: _Sample) -> _Parts:
-    """Return a covariance inside and outside the span, from a sample U_T of U's rows."""
-    W = tf.linalg.triangular_solve(L, S.cross)
-    low_rank = tf.matmul(W, W, transpose_b=True)
-    variance = sum(tf.linalg.matrix_transpose(outputs.variance(k, sample.X)) for k in S.kernels)
-    squares = sum(tf.reduce_sum(tf.square(F), axis=-2) for F in S.taken)
-    tiny = linalg.epsilon(low_rank.dtype)
-    residual = linalg.floor(variance - squares, variance, relative=tiny)
-    # Uᵀ E U from pairs of sampled rows, where the diagonal has a weight of its own
-    columns = tf.linalg.matrix_transpose(U)
-    rest = sum(tf.matmul(U, _times(k, sample.X, sample.X, columns)) for k in S.kernels)
-    for F in S.taken:
-        V = tf.matmul(U, F, transpose_b=True)
-        rest -= tf.matmul(V, V, transpose_b=True)
-    weights = (sample.single - sample.pair) * residual
-    rest = sample.pair * rest + tf.matmul(U * weights[..., None, :], columns)
-    inside = low_rank + rest
-    outside = linalg.floor(S.trace - tf.linalg.trace(inside), S.trace, relative=tiny)
-    return _Parts(inside, outside, residual, low_rank)
+def _rest(kernel: Kernel, taken: tf.Tensor, span: _Span) -> _Rest:
+    """Return what is left of a kernel at T without FᵀF, where F is `taken`: [J, n, t]."""
+    variance = tf.linalg.matrix_transpose(outputs.variance(kernel, span.X))  # [J, t]
+    left = variance - tf.reduce_sum(tf.square(taken), axis=-2)
+    diagonal = linalg.floor(left, variance, relative=linalg.epsilon(variance.dtype))
+    columns = tf.linalg.matrix_transpose(span.basis)
+    projected = tf.matmul(span.basis, taken, transpose_b=True)
+    pairs = tf.matmul(span.basis, _times(kernel, span.X, span.X, columns))
+    pairs -= tf.matmul(projected, projected, transpose_b=True)
+    # That is the sum over all pairs of rows of T; the pairs of a row with itself are fewer of B's.
+    surplus = (span.pair - span.single) * diagonal
+    singles = tf.matmul(span.basis * surplus[..., None, :], columns)
+    return _Rest(span.pair * pairs - singles, diagonal)
+
+
+def _parts(vector: GaussianVector, cross: tf.Tensor, rest: _Rest, span: _Span) -> _Parts:
+    """Return a covariance inside and outside the span, from Φ Ψᵀ [J, m, n] and the rest."""
+    half = tf.linalg.triangular_solve(span.L, cross)
+    low_rank = tf.matmul(half, half, transpose_b=True)
+    inside = low_rank + rest.inside
+    trace = tf.reduce_sum(variances(vector), axis=-1)
+    outside = trace - tf.linalg.trace(inside)
+    outside = linalg.floor(outside, trace, relative=linalg.epsilon(trace.dtype))
+    return _Parts(low_rank, inside, outside, rest.diagonal)
 
 
 def _times(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
@@ -222,10 +218,6 @@ def _times(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor, W: tf.Tensor) -> tf.Tens
     return tf.matmul(outputs.covariance(kernel, X, X2), W)
 
 
-def _solve_right(product: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
-    """Return (L⁻¹ r(S, X) Φᵀ)ᵀ = Φ Ψᵀ for Ψ = L⁻¹ r(S, X), which is never formed: [J, m, n]."""
+def _cross(L: tf.Tensor, product: tf.Tensor) -> tf.Tensor:
+    """Return Φ Ψᵀ from r(S, X) Φᵀ, where Ψ = L⁻¹ r(S, X) is not formed: [J, m, n]."""
     return tf.linalg.matrix_transpose(tf.linalg.triangular_solve(L, product))
-
-
-def _trace(vector: GaussianVector) -> tf.Tensor:
-    return tf.reduce_sum(variances(vector), axis=-1)
