@@ -187,21 +187,6 @@ def _fidelity(
     return tf.reduce_sum(roots, axis=-1), gradient
 
 
-@tf.custom_gradient
-def trace_of_root(M: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """Return tr M^½ of a positive semi-definite matrix, [..., M, M] to [...].
-
-    Its gradient is ½ M^(-½); neither minds repeated eigenvalues or such as are zero.
-    """
-    roots, inverse_roots, vectors = _root_spectrum(M)
-
-    def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        weighted = vectors * (0.5 * upstream[..., None] * inverse_roots)[..., None, :]
-        return tf.matmul(weighted, vectors, transpose_b=True)
-
-    return tf.reduce_sum(roots, axis=-1), gradient
-
-
 @check_shapes(
     "M: [batch..., M, M]",
     "return: [batch..., M, M]",
