@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from . import (
+    device,
     end_to_end,
     growth,
     nngp_against_neural_tangents,
@@ -58,6 +59,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Tables]] = {
     "steps": steps.run,
     "fit": steps.run_in_fit,
     "wasserstein": wasserstein.run,
+    "device": device.run,
     "selection": selected,
     "nngp": nngp,
     "end_to_end": end_to_end.run,
@@ -84,7 +86,7 @@ def main() -> None:
     parser.add_argument(
         "--neural-tangents", metavar="PYTHON", help="an interpreter that has neural-tangents"
     )
-    for part in (steps, growth, end_to_end):
+    for part in (steps, growth, end_to_end, device):
         part.add_arguments(parser)
     options = parser.parse_args()
     unknown = set(options.parts) - set(PARTS)

@@ -59,16 +59,14 @@ def kernel() -> gpflow.kernels.Kernel:
 
 def network(outputs: int = 1) -> gvi.mean_functions.Network:
     """Return the mean of all models."""
-    dense = keras.layers.Dense
-    layers = [dense(UNITS, "tanh", dtype="float64"), dense(outputs, dtype="float64")]
-    return gvi.mean_functions.Network(
-        keras.Sequential([keras.Input((D,), dtype="float64"), *layers])
-    )
+    dense, dtype = keras.layers.Dense, np.dtype(gpflow.config.default_float()).name
+    layers = [dense(UNITS, "tanh", dtype=dtype), dense(outputs, dtype=dtype)]
+    return gvi.mean_functions.Network(keras.Sequential([keras.Input((D,), dtype=dtype), *layers]))
 
 
 def pgvi(name: str, B: int, M: int, num_data: int | None = None) -> gvi.models.PGVI:
     """Return PGVI with a covariance; P is the prior, or for the last one its sparse posterior."""
-    X, Y, Z = inputs(B, M)
+    X, Y, Z = (part.astype(gpflow.config.default_float()) for part in inputs(B, M))
     P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel())
     if name == AS_LEARNED:
         P = DataEvidence().posterior(P, 0.1, (Z, None), (X, Y))
@@ -85,7 +83,7 @@ def svgp(B: int, M: int, *, fixed: bool = False) -> gpflow.models.SVGP:
     model = gpflow.models.SVGP(
         kernel(),
         gpflow.likelihoods.Gaussian(0.1),
-        inputs(B, M)[2],
+        inputs(B, M)[2].astype(gpflow.config.default_float()),
         mean_function=network(),
         num_data=10 * max(B, M),
     )

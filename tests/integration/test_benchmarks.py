@@ -8,12 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import gpflow
 import numpy as np
 import pytest
 
 # `__main__` and what it calls.
 from benchmarks import __main__ as suite
-from benchmarks import growth, peers, steps, timing
+from benchmarks import device, growth, peers, steps, timing
 from gpflow_gvi.__main__ import main
 
 
@@ -23,6 +24,12 @@ def test_medians_are_of_calls():
 
 
 def test_time_is_of_the_processor():
+    assert timing.timed(lambda: time.sleep(0.2))(1) < 0.1
+
+
+def test_time_is_of_the_wall_where_a_device_waits():
+    with timing.by_the_wall():
+        assert timing.timed(lambda: time.sleep(0.2))(1) > 0.1
     assert timing.timed(lambda: time.sleep(0.2))(1) < 0.1
 
 
@@ -44,6 +51,19 @@ def test_a_step_gives_the_training_loss():
     model = steps.pgvi("CholeskySVGP", 20, 5)
     loss = model.training_loss((X, Y)).numpy()
     np.testing.assert_allclose(steps.step(model, X, Y)(), loss, rtol=1e-10)
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("precision", device.PRECISIONS)
+def test_a_device_in_both_precisions(precision):
+    dtype, jitter = device.PRECISIONS[precision]
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=jitter)):
+        operations = device.operations(2, 30, rounds=1)
+        found = device.distances(2, 30, rounds=1, operations=operations)
+        loss = steps.step(steps.pgvi("CholeskySVGP", 20, 5), *device.data(20, 5)[:2])()
+    assert max(row["of peak"] for row in operations) == 1.0
+    assert [row["estimator"] for row in found] == ["exact", "newton_schulz", "low_rank"]
+    assert loss.dtype == dtype
 
 
 def test_growth_in_the_batch(tmp_path):
