@@ -22,7 +22,8 @@ CANDIDATES = 16
 """Pivots are looked for among at most so many rows each."""
 
 SAMPLED = 400
-"""What the low rank leaves of a covariance is looked at between so many rows."""
+"""What the low rank leaves is looked at between so many rows, and twice as many if nothing of it is
+trained."""
 
 MOST_LEFT_OVER = 0.1
 """The user is told if a larger part of the variances than this is outside the low rank."""
@@ -65,8 +66,8 @@ class LowRank(CovarianceDistance):
 
     where d and e are the diagonals of C and E. To leave out what correlates inside and outside
     raises a fidelity (no quantum channel lowers it: Nielsen and Chuang 2010, section 9.2), so the
-    estimate tends to be below W₂². C and E are looked at between 400 rows at most, which stand
-    for all; the rest is exact.
+    estimate tends to be below W₂². C and E are looked at between 400 rows at most, or 800 if they
+    are the same, as for an inducing distribution. These stand for all; the rest is exact.
 
     The points are rows of the batch, the pivots of a Cholesky factorisation of K, each where most
     variance is left. If Q is an SVGP covariance on P's kernel they are its inducing points, where
@@ -113,7 +114,8 @@ class LowRank(CovarianceDistance):
 
         F and its estimate are both at most the first two terms, by Cauchy and Schwarz, and at least
         F(Φᵀ Φ, R), as F grows with each argument. By the same two the bound is no larger than
-        2 √(tr C · tr R). Of more than 400 rows it rests on the sample that the estimate rests on.
+        2 √(tr C · tr R). Of more rows than are sampled it rests on the same sample
+        as the estimate.
         """
         K, R = self._parts(q, p)
         most = linalg.fidelity(K.inside, R.inside) + tf.sqrt(K.outside * R.outside)
@@ -147,7 +149,7 @@ def _at_points(q: GaussianVector, p: GaussianVector, S: tf.Tensor) -> tuple[_Par
     jitter = default_jitter()
     L = linalg.cholesky(outputs.covariance(k, S), jitter=jitter, name="P's covariance at pivots")
     factor = tf.linalg.triangular_solve(L, outputs.covariance(k, S, p.X))
-    gram, span = _span(factor, p.X)
+    gram, span = _span(factor, p.X, SAMPLED)
     L = linalg.cholesky(outputs.covariance(r, S), jitter=jitter, name="Q's covariance at pivots")
     product = _times(r, S, q.X, tf.linalg.matrix_transpose(factor))
     taken = tf.linalg.triangular_solve(L, outputs.covariance(r, S, span.X))
@@ -160,23 +162,25 @@ def _at_inducing_points(
 ) -> tuple[_Parts, _Parts]:
     """Return K = ΦᵀΦ + C, and R = ΦᵀT TᵀΦ + C, or R = C + r_0 with Nyström's method for r_0."""
     factor = r.removed(q.X)
-    gram, span = _span(factor, q.X)
-    rest = _rest(r.kernel, span.factor, span)
-    K = _parts(p, gram, rest, span)
     if isinstance(r, SVGPCovariance):
-        return K, _parts(q, tf.matmul(gram, r.whitened_sqrt()), rest, span)
+        gram, span = _span(factor, q.X, 2 * SAMPLED)
+        C = _rest(r.kernel, span.factor, span)
+        return _parts(p, gram, C, span), _parts(q, tf.matmul(gram, r.whitened_sqrt()), C, span)
+    gram, span = _span(factor, q.X, SAMPLED)
+    C = _rest(r.kernel, span.factor, span)
     own, Z = r.base_kernels[-1], r.inducing_variable
     product = tf.matmul(projection.cross_covariance(own, Z, q.X), factor, transpose_b=True)
     of_own = _rest(own, projection.whitened(own, Z, span.X), span)
-    rest = _Rest(rest.inside + of_own.inside, rest.diagonal + of_own.diagonal)
-    return K, _parts(q, _cross(projection.cholesky(own, Z), product), rest, span)
+    E = _Rest(C.inside + of_own.inside, C.diagonal + of_own.diagonal)
+    cross = _cross(projection.cholesky(own, Z), product)
+    return _parts(p, gram, C, span), _parts(q, cross, E, span)
 
 
-def _span(factor: tf.Tensor, X: tf.Tensor) -> tuple[tf.Tensor, _Span]:
-    """Return Φ Φᵀ, from all rows, and the span with rows at even distances."""
+def _span(factor: tf.Tensor, X: tf.Tensor, sampled: int) -> tuple[tf.Tensor, _Span]:
+    """Return Φ Φᵀ, from all rows, and the span with some rows at even distances."""
     gram = tf.matmul(factor, factor, transpose_b=True)
     L = linalg.cholesky(gram, jitter=default_jitter(), name="the Gram matrix of low rank")
-    rows = spread_rows(tf.shape(X)[0], SAMPLED)
+    rows = spread_rows(tf.shape(X)[0], sampled)
     some = tf.gather(factor, rows, axis=-1)
     B, t = tf.cast(tf.shape(X)[0], X.dtype), tf.cast(tf.size(rows), X.dtype)
     single = B / t
