@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -21,30 +22,40 @@ PIVOTS = 64
 CANDIDATES = 16
 """Pivots are looked for among at most so many rows each."""
 
-SAMPLED = 400
-"""What the low rank leaves is looked at between so many rows, and twice as many if nothing of it is
-trained."""
+SAMPLED = 300
+"""What the low rank leaves is looked at between so many rows and as many others."""
+
+SAMPLED_OF_CONSTANTS = 500
+"""So many where nothing of it is trained."""
 
 MOST_LEFT_OVER = 0.1
 """The user is told if a larger part of the variances than this is outside the low rank."""
 
 
-class _Span(NamedTuple):
-    """The span of Φ's rows, of which U = ΦᵀL⁻ᵀ is an orthonormal basis, at a sample T of B rows."""
+class _Rows(NamedTuple):
+    """Some of the B rows."""
 
-    L: tf.Tensor  # [J, m, m], Φ Φᵀ = L Lᵀ
-    X: tf.Tensor  # the inputs X_T, [t, D...]
+    X: tf.Tensor  # X_T, [t, D...]
     factor: tf.Tensor  # Φ_T, [J, m, t]
     basis: tf.Tensor  # U_Tᵀ, [J, m, t]
-    single: tf.Tensor  # rows that each stands for, B / t
-    pair: tf.Tensor  # pairs that each pair stands for, B (B - 1) / (t (t - 1))
+
+
+class _Span(NamedTuple):
+    """The span of Φ's rows, of which U = ΦᵀL⁻ᵀ is an orthonormal basis, and samples T and T'."""
+
+    L: tf.Tensor  # [J, m, m], Φ Φᵀ = L Lᵀ
+    some: _Rows
+    others: _Rows  # none of the former, or all of them where a batch is small
+    same: tf.Tensor  # one if they are all of them, otherwise zero
+    single: tf.Tensor  # rows that each of T stands for
+    pair: tf.Tensor  # pairs of two rows that each of T × T' stands for
 
 
 class _Rest(NamedTuple):
     """What a Nyström approximation leaves of a covariance, such as C."""
 
     inside: tf.Tensor  # Uᵀ C U, [J, m, m]
-    diagonal: tf.Tensor  # of C_TT, [J, t]
+    diagonal: tf.Tensor  # of C at T, [J, t]
 
 
 class _Parts(NamedTuple):
@@ -53,7 +64,7 @@ class _Parts(NamedTuple):
     low_rank: tf.Tensor  # Uᵀ ΨᵀΨ U, [J, m, m]
     inside: tf.Tensor  # Uᵀ S U, [J, m, m]
     outside: tf.Tensor  # tr S - tr Uᵀ S U, [J]
-    rest: tf.Tensor  # the diagonal of E_TT, [J, t]
+    rest: tf.Tensor  # the diagonal of E at T, [J, t]
 
 
 class LowRank(CovarianceDistance):
@@ -66,8 +77,8 @@ class LowRank(CovarianceDistance):
 
     where d and e are the diagonals of C and E. To leave out what correlates inside and outside
     raises a fidelity (no quantum channel lowers it: Nielsen and Chuang 2010, section 9.2), so the
-    estimate tends to be below W₂². C and E are looked at between 400 rows at most, or 800 if they
-    are the same, as for an inducing distribution. These stand for all; the rest is exact.
+    estimate tends to be below W₂². Of C and E at most 300 columns of 300 rows stand for all, or 500
+    of 500 if they are the same, as for an inducing distribution; the rest is exact.
 
     The points are rows of the batch, the pivots of a Cholesky factorisation of K, each where most
     variance is left. If Q is an SVGP covariance on P's kernel they are its inducing points, where
@@ -152,9 +163,9 @@ def _at_points(q: GaussianVector, p: GaussianVector, S: tf.Tensor) -> tuple[_Par
     gram, span = _span(factor, p.X, SAMPLED)
     L = linalg.cholesky(outputs.covariance(r, S), jitter=jitter, name="Q's covariance at pivots")
     product = _times(r, S, q.X, tf.linalg.matrix_transpose(factor))
-    taken = tf.linalg.triangular_solve(L, outputs.covariance(r, S, span.X))
-    K = _parts(p, gram, _rest(k, span.factor, span), span)
-    return K, _parts(q, _cross(L, product), _rest(r, taken, span), span)
+    C = _rest(k, lambda rows: rows.factor, span)
+    E = _rest(r, lambda rows: tf.linalg.triangular_solve(L, outputs.covariance(r, S, rows.X)), span)
+    return _parts(p, gram, C, span), _parts(q, _cross(L, product), E, span)
 
 
 def _at_inducing_points(
@@ -163,45 +174,52 @@ def _at_inducing_points(
     """Return K = ΦᵀΦ + C, and R = ΦᵀT TᵀΦ + C, or R = C + r_0 with Nyström's method for r_0."""
     factor = r.removed(q.X)
     if isinstance(r, SVGPCovariance):
-        gram, span = _span(factor, q.X, 2 * SAMPLED)
-        C = _rest(r.kernel, span.factor, span)
+        gram, span = _span(factor, q.X, SAMPLED_OF_CONSTANTS)
+        C = _rest(r.kernel, lambda rows: rows.factor, span)
         return _parts(p, gram, C, span), _parts(q, tf.matmul(gram, r.whitened_sqrt()), C, span)
     gram, span = _span(factor, q.X, SAMPLED)
-    C = _rest(r.kernel, span.factor, span)
+    C = _rest(r.kernel, lambda rows: rows.factor, span)
     own, Z = r.base_kernels[-1], r.inducing_variable
     product = tf.matmul(projection.cross_covariance(own, Z, q.X), factor, transpose_b=True)
-    of_own = _rest(own, projection.whitened(own, Z, span.X), span)
+    of_own = _rest(own, lambda rows: projection.whitened(own, Z, rows.X), span)
     E = _Rest(C.inside + of_own.inside, C.diagonal + of_own.diagonal)
     cross = _cross(projection.cholesky(own, Z), product)
     return _parts(p, gram, C, span), _parts(q, cross, E, span)
 
 
-def _span(factor: tf.Tensor, X: tf.Tensor, sampled: int) -> tuple[tf.Tensor, _Span]:
-    """Return Φ Φᵀ, from all rows, and the span with some rows at even distances."""
+def _span(factor: tf.Tensor, X: tf.Tensor, count: int) -> tuple[tf.Tensor, _Span]:
+    """Return Φ Φᵀ, from all rows, and the span, with rows at even distances and those half-way."""
     gram = tf.matmul(factor, factor, transpose_b=True)
     L = linalg.cholesky(gram, jitter=default_jitter(), name="the Gram matrix of low rank")
-    rows = spread_rows(tf.shape(X)[0], sampled)
-    some = tf.gather(factor, rows, axis=-1)
-    B, t = tf.cast(tf.shape(X)[0], X.dtype), tf.cast(tf.size(rows), X.dtype)
-    single = B / t
-    pair = single * (B - 1.0) / tf.maximum(t - 1.0, tf.ones_like(t))
-    basis = tf.linalg.triangular_solve(L, some)
-    return gram, _Span(L, tf.gather(X, rows), some, basis, single, pair)
+    B = tf.shape(X)[0]
+    T = spread_rows(B, count)
+    half = tf.cast(B // (2 * tf.size(T)), T.dtype)  # zero if there are not as many others
+
+    def at(rows: tf.Tensor) -> _Rows:
+        some = tf.gather(factor, rows, axis=-1)
+        return _Rows(tf.gather(X, rows), some, tf.linalg.triangular_solve(L, some))
+
+    same = tf.cast(half == 0, X.dtype)
+    N, t = tf.cast(B, X.dtype), tf.cast(tf.size(T), X.dtype)
+    pair = tf.math.divide_no_nan(N * (N - 1.0), t * (t - same))
+    return gram, _Span(L, at(T), at(T + half), same, N / t, pair)
 
 
-def _rest(kernel: Kernel, taken: tf.Tensor, span: _Span) -> _Rest:
-    """Return what is left of a kernel at T without FᵀF, where F is `taken`: [J, n, t]."""
-    variance = tf.linalg.matrix_transpose(outputs.variance(kernel, span.X))  # [J, t]
-    left = variance - tf.reduce_sum(tf.square(taken), axis=-2)
+def _rest(kernel: Kernel, taken: Callable[[_Rows], tf.Tensor], span: _Span) -> _Rest:
+    """Return what is left of a kernel without FᵀF, where F [J, n, t] is what is `taken` at rows."""
+    some, others = span.some, span.others
+    F, F2 = taken(some), taken(others)
+    variance = tf.linalg.matrix_transpose(outputs.variance(kernel, some.X))  # [J, t]
+    left = variance - tf.reduce_sum(tf.square(F), axis=-2)
     diagonal = linalg.floor(left, variance, relative=linalg.epsilon(variance.dtype))
-    columns = tf.linalg.matrix_transpose(span.basis)
-    projected = tf.matmul(span.basis, taken, transpose_b=True)
-    pairs = tf.matmul(span.basis, _times(kernel, span.X, span.X, columns))
-    pairs -= tf.matmul(projected, projected, transpose_b=True)
-    # That is the sum over all pairs of rows of T; the pairs of a row with itself are fewer of B's.
-    surplus = (span.pair - span.single) * diagonal
-    singles = tf.matmul(span.basis * surplus[..., None, :], columns)
-    return _Rest(span.pair * pairs - singles, diagonal)
+    columns = tf.linalg.matrix_transpose(others.basis)
+    pairs = tf.matmul(some.basis, _times(kernel, some.X, others.X, columns))
+    pairs -= tf.matmul(tf.matmul(some.basis, F, transpose_b=True), tf.matmul(F2, columns))
+    pairs = 0.5 * span.pair * (pairs + tf.linalg.matrix_transpose(pairs))
+    # Where T' is T the pairs of a row with itself are among them, which have a weight of their own.
+    weights = (span.single - span.same * span.pair) * diagonal
+    singles = tf.matmul(some.basis * weights[..., None, :], some.basis, transpose_b=True)
+    return _Rest(pairs + singles, diagonal)
 
 
 def _parts(vector: GaussianVector, cross: tf.Tensor, rest: _Rest, span: _Span) -> _Parts:

@@ -113,16 +113,17 @@ def test_low_rank_is_the_formula(rng, name, rank):
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
 def test_a_sample_of_rows_stands_for_all(rng, monkeypatch, name):
-    """What is left of the covariances, from every fourth row."""
+    """What is left of the covariances, from 200 rows and as many others, or between 500 rows."""
     X = rng.normal(size=(800, 2))
     q, p = pair(name, X, 1.0, 40)
     divergence = GaussianWasserstein(LowRank(40))
     values = {}
-    for sampled in (800, 200):
+    for sampled in (800, 500, 200):
         monkeypatch.setattr(low_rank, "SAMPLED", sampled)
-        values[sampled] = [divergence(q, p, np.roll(X, i, axis=0)) for i in range(3)]
-    np.testing.assert_allclose(values[800][0], GaussianWasserstein()(q, p, X), rtol=0.02)
-    np.testing.assert_allclose(np.mean(values[200]), values[800][0], rtol=0.02)
+        monkeypatch.setattr(low_rank, "SAMPLED_OF_CONSTANTS", sampled)
+        values[sampled] = np.mean([divergence(q, p, np.roll(X, i, axis=0)) for i in range(3)])
+    np.testing.assert_allclose(values[800], GaussianWasserstein()(q, p, X), rtol=0.02)
+    np.testing.assert_allclose([values[500], values[200]], values[800], rtol=0.02)
 
 
 @pytest.mark.thin(5)
