@@ -110,20 +110,20 @@ def test_low_rank_is_the_formula(rng, name, rank):
     np.testing.assert_allclose(divergence.error_bound(q, p, X), bound, rtol=1e-3)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
 def test_a_sample_of_rows_stands_for_all(rng, monkeypatch, name):
-    """What is left of the covariances, from 200 rows and as many others, or between 500 rows."""
-    X = rng.normal(size=(800, 2))
+    """What is left of the covariances, from 125 rows and as many others, or between 300 rows."""
+    X = rng.normal(size=(500, 2))
     q, p = pair(name, X, 1.0, 40)
-    divergence = GaussianWasserstein(LowRank(40))
+    divergence = GaussianWasserstein(LowRank(None if name != "SparsePosterior" else 40))
     values = {}
-    for sampled in (800, 500, 200):
+    for sampled in (500, 300, 125):
         monkeypatch.setattr(low_rank, "SAMPLED", sampled)
         monkeypatch.setattr(low_rank, "SAMPLED_OF_CONSTANTS", sampled)
-        values[sampled] = np.mean([divergence(q, p, np.roll(X, i, axis=0)) for i in range(3)])
-    np.testing.assert_allclose(values[800], GaussianWasserstein()(q, p, X), rtol=0.02)
-    np.testing.assert_allclose([values[500], values[200]], values[800], rtol=0.02)
+        values[sampled] = np.mean([divergence(q, p, np.roll(X, i, axis=0)) for i in range(2)])
+    np.testing.assert_allclose(values[500], GaussianWasserstein()(q, p, X), rtol=0.02)
+    np.testing.assert_allclose([values[300], values[125]], values[500], rtol=0.01)
 
 
 @pytest.mark.thin(5)
