@@ -207,5 +207,5 @@ for name, estimator in estimators.items():
     print(f"{name:<22}{value:8.4f}{value - exact:9.4f}{bound:>13}{milliseconds:8.1f}")
 
 # %% [markdown]
-# `blocks` is a lower bound and `marginal` an upper one. `error_bound` holds for every kernel, and
-# is far above the error of smooth ones.
+# `blocks` is a lower bound and `marginal` an upper one. `error_bound` holds for every kernel, up to
+# the sample of rows that it rests on, and is several times the error.
