@@ -143,7 +143,9 @@ def in_steps(B: int, M: int, rounds: int) -> list[Row]:
     models = {"SVGP": steps.svgp(B, M), "PGVI": steps.pgvi("CholeskySVGP", B, M)}
     models["PGVI with low_rank"] = steps.pgvi("CholeskySVGP", B, M)
     models["PGVI with low_rank"].divergence = GaussianWasserstein("low_rank")
-    cases = {name: timing.timed(steps.step(model, X, Y)) for name, model in models.items()}
+    cases = {
+        name: timing.timed(_awaited(steps.step(model, X, Y))) for name, model in models.items()
+    }
     seconds = timing.medians(cases, rounds)
     return [
         {"B": B, "M": M, "model": name, "ms": 1e3 * value, "ratio": value / seconds["SVGP"]}
@@ -152,11 +154,18 @@ def in_steps(B: int, M: int, rounds: int) -> list[Row]:
 
 
 def _compiled(function: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a graph that is waited for."""
-    graph = tf.function(function, autograph=False)
-    return lambda: tf.nest.map_structure(
-        lambda result: result.numpy(), tf.nest.flatten(graph())[:1]
-    )
+    """Return a graph that is waited for, and whose results stay where they are."""
+    return _awaited(tf.function(function, autograph=False))
+
+
+def _awaited(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function that ends when the device has: the host does not wait for gradients."""
+
+    def run() -> None:
+        function()
+        tf.test.experimental.sync_devices()
+
+    return run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

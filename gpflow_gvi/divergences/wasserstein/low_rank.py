@@ -125,8 +125,7 @@ class LowRank(CovarianceDistance):
 
         F and its estimate are both at most the first two terms, by Cauchy and Schwarz, and at least
         F(Φᵀ Φ, R), as F grows with each argument. By the same two the bound is no larger than
-        2 √(tr C · tr R). Of more rows than are sampled it rests on the same sample
-        as the estimate.
+        2 √(tr C · tr R). Of more rows than are sampled it rests on the sample of the estimate.
         """
         K, R = self._parts(q, p)
         most = linalg.fidelity(K.inside, R.inside) + tf.sqrt(K.outside * R.outside)

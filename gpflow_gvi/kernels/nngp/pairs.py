@@ -1,7 +1,7 @@
 """The squared paper: whose covariances are kept, and how they are laid out in arrays.
 
 Of vectors it is the covariance of each pair of examples. Of images it would be that of each pair of
-their pixels, but most of these are seldom needed: a pair (p, p + d) is kept for the offsets d that
+their pixels, but few of these matter as a rule: a pair (p, p + d) is kept for the offsets d that
 matter at the output. A convolution keeps offsets as they are, so a network that ends in `Flatten`
 needs d = 0 alone, and average pooling over k × k windows needs the offsets within a window. Global
 pooling needs every pair (p, p'), and these are kept by their two pixels.
@@ -10,6 +10,7 @@ pooling needs every pair (p, p'), and these are kept by their two pixels.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ Shape: TypeAlias = tuple[Size, Size] | None
 Two: TypeAlias = tuple[int, int]
 """A number for the height and one for the width."""
 
-Padding: TypeAlias = tuple[Two, Two]
+Padding: TypeAlias = Sequence[Two]
 """How many zeros to add before and after the height, and the width."""
 
 Offsets: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
