@@ -52,7 +52,7 @@ def _records(crew, batches):
 
 def test_neighbours_are_done_by_one_worker_and_idle_ones_take_their_share(tasks):
     batches = [tasks(*((i, "slow") for i in range(9))), tasks((9, ""))]
-    found = _records(Crew(2, doer=Doer), batches)
+    found = _records(Crew(2, 30_000.0, doer=Doer), batches)
     assert len(found) == 10
     pids = [found[f"run{i}"]["pid"] for i in range(9)]
     assert len({*pids}) == 2  # the second worker was soon done with its own
