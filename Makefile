@@ -7,14 +7,14 @@ STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# A PYTHON that the caller named is taken at its word; the default may be replaced.
+# If the caller names PYTHON, only that interpreter is tried; the default has alternatives.
 ifeq ($(origin PYTHON),file)
 PYTHONS := $(PYTHON) python3.12 python3.11 python3.10
 else
 PYTHONS := $(PYTHON)
 endif
 
-# Says on one line what is wrong with an interpreter; Debian ships venv without ensurepip.
+# Prints on one line why an interpreter cannot be used; Debian ships venv without ensurepip.
 USABLE := import sys; v = sys.version_info[:2]; \
 	(3, 10) <= v <= (3, 12) or sys.exit("is Python %d.%d" % v); \
 	from importlib.util import find_spec; \
@@ -32,14 +32,14 @@ demo: $(STAMP)  ## Run the demonstration
 test: $(STAMP)  ## Run the fast tests (all of them: make test ARGS=--runslow)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-programs: $(STAMP)  ## Run all examples, the demonstration, the how-to pages and, in short, the notebooks
+programs: $(STAMP)  ## Run the examples, the demonstration, the how-to pages and shortened notebooks
 	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow \
 	    $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py)
 
-coverage: $(STAMP)  ## Run the fast tests, half as fast, and show which lines they reach
+coverage: $(STAMP)  ## Run the fast tests with coverage, at half the speed
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)
 
-benchmark: $(STAMP)  ## Measure side by side with other libraries (one part: make benchmark ARGS=steps)
+benchmark: $(STAMP)  ## Measure beside other libraries (one part: make benchmark ARGS=steps)
 	$(BIN)/python -m gpflow_gvi benchmark $(ARGS)
 
 lint: $(STAMP)  ## Check style and formatting
@@ -49,23 +49,23 @@ lint: $(STAMP)  ## Check style and formatting
 types: $(STAMP)  ## Check types
 	$(BIN)/python -m mypy
 
-format: $(STAMP)  ## Format the code and mend what can be mended
+format: $(STAMP)  ## Format the code and apply automatic fixes
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
 
 docs: $(DOCS_STAMP)  ## Build the documentation in docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-links: $(DOCS_STAMP)  ## Check every link of the documentation, which takes the network
+links: $(DOCS_STAMP)  ## Check every link of the documentation (needs the network)
 	$(BIN)/python -m sphinx -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 
-clean:  ## Remove everything made here, the environment too
+clean:  ## Remove all generated files and the environment
 	rm -rf $(VENV) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard gpflow_gvi tests docs examples benchmarks) -type d -name __pycache__ -prune -exec rm -rf {} +
 
-# The stamp goes before an install and comes back after it. So no stamp means that nothing, or
-# half of something, is installed: start afresh. An old stamp means a sound environment to update.
+# The stamp is removed before an installation and written after it. Without a stamp the installation
+# is missing or incomplete: create the environment again. An old stamp means: update the environment.
 $(STAMP): pyproject.toml setup.py constraints.txt
 	@if [ ! -e $@ ]; then \
 	    found=; reasons=; \
@@ -76,8 +76,8 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	        reasons="$$reasons  $$candidate: $$why\n"; \
 	    done; \
 	    if [ -z "$$found" ]; then \
-	        printf 'This needs Python 3.10, 3.11 or 3.12 with venv. Looked at:\n%b' "$$reasons" >&2; \
-	        printf 'Name another one: make PYTHON=/path/to/python3.11\n' >&2; \
+	        printf 'This needs Python 3.10, 3.11 or 3.12 with venv. Tried:\n%b' "$$reasons" >&2; \
+	        printf 'Use another one: make PYTHON=/path/to/python3.11\n' >&2; \
 	        exit 1; \
 	    fi; \
 	    echo "Creating $(VENV) with $$("$$found" --version)"; \

@@ -1,8 +1,8 @@
 """The benchmarks side by side: `make benchmark`, or `python -m benchmarks`.
 
-Tables are printed in Markdown; one JSON file holds their rows, and what they were measured on.
-What a machine lacks (another library, data sets) is left out with a word. The rest of this folder
-are studies of their own, each a script.
+They print tables in Markdown, and write the rows and a description of the machine to one JSON file.
+A benchmark whose library or data are missing is omitted with a message. The other files of this
+folder are studies, each a script.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def selected(options: argparse.Namespace) -> Tables:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Tables]] = {
-    "growth": growth.run,  # first: it reports the peak of the process's memory
+    "growth": growth.run,  # first, as it reports the peak of the process's memory
     "steps": steps.run,
     "fit": steps.run_in_fit,
     "wasserstein": wasserstein.run,
@@ -67,7 +67,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Tables]] = {
 
 
 def environment() -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the versions and the machine that the figures depend on."""
     packages = ("gpflow-gvi", "gpflow", "tensorflow", "keras", "numpy")
     return {
         "date": datetime.date.today().isoformat(),

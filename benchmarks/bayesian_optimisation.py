@@ -1,10 +1,10 @@
-"""Simple regret of Bayesian optimisation: ours, and Trieste with our models and with its own.
+"""Simple regret of Bayesian optimisation: `minimise`, and Trieste with GVI and its own models.
 
     python -m benchmarks.bayesian_optimisation --minutes 15 --output bayesian_optimisation.json
 
-All begin with the same Latin hypercube, and maximise expected improvement. Trieste 4.6.1 asks for
-an older TensorFlow than this package, but works with the present one, installed by
-`pip install --no-deps trieste==4.6.1 dill greenlet`. Without it pass --methods "GVI, native".
+All start with the same Latin hypercube, and maximise expected improvement. Trieste 4.6.1 requires
+an older TensorFlow than this package, but works with the current one, installed by `pip install
+--no-deps trieste==4.6.1 dill greenlet`. Without it pass --methods "GVI, native".
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ import tensorflow_probability as tfp
 from scipy.stats import qmc
 
 import gpflow_gvi as gvi
-from gpflow_gvi.bayesian_optimisation import minimise
-from gpflow_gvi.optimisation import lbfgs
+from gpflow_gvi.integrations.bayesian_optimisation import minimise
+from gpflow_gvi.regulariser.lbfgs import lbfgs
 
 Array = np.ndarray[Any, Any]
 
 
 class Problem(NamedTuple):
-    """A function of the unit cube, about of unit scale, and its least value."""
+    """A function of the unit cube, of approximately unit scale, and its minimum."""
 
     function: Callable[[Array], float]
     dimension: int
     minimum: float
     scale: float
-    """What a regret is multiplied by to be that of the function as it is known."""
+    """The factor from a regret to that of the function in its usual units."""
     evaluations: int
     seeds: int
 
@@ -83,7 +83,7 @@ PROBLEMS = {
 
 
 def initial(problem: Problem, seed: int) -> Array:
-    """Return the inputs that all begin with, which are those of `minimise`."""
+    """Return the first inputs of all methods, which are those of `minimise`."""
     D = problem.dimension
     return qmc.LatinHypercube(D, seed=seed).random(2 * D + 1)
 
@@ -165,9 +165,9 @@ def trieste_gvi(data: Any, space: Any, problem: Problem) -> Any:
 
 
 class Procedure:
-    """An optimiser, as Trieste calls it: P by the evidence, Q at the optimum, then Q by training.
+    """An optimiser for Trieste: fits P by the evidence, starts Q at the optimum, and trains Q.
 
-    Everything is assigned to the variables that there are, which Trieste's graphs know.
+    It assigns to the existing variables, as Trieste's graphs use them.
     """
 
     optimizer = gpflow.optimizers.Scipy()
@@ -209,7 +209,7 @@ def main() -> None:
     """Run seed after seed until all are done or time is up; write after each, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("bayesian_optimisation.json"))
-    parser.add_argument("--minutes", type=float, default=60.0, help="begin no run after so many")
+    parser.add_argument("--minutes", type=float, default=60.0, help="start no run after this time")
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--evaluations", type=int, help="instead of those of the problem")

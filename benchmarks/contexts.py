@@ -1,4 +1,4 @@
-"""What a context buys in the gaps of the ten regression curves.
+"""The effect of a context in the gaps of the ten regression curves.
 
     GPFLOW_GVI_DATA=... python benchmarks/contexts.py --output contexts.json
 
@@ -28,8 +28,9 @@ import keras
 import numpy as np
 
 import gpflow_gvi as gvi
-from gpflow_gvi import contexts, metrics, recipe
-from gpflow_gvi.divergences import ProjectedRenyi
+from gpflow_gvi import metrics
+from gpflow_gvi.divergences import ProjectedRenyi, contexts
+from gpflow_gvi.learning import recipe
 
 if __package__:
     from .data import Curve, add_argument, load_curve
@@ -45,9 +46,9 @@ LOWER, UPPER = -2.0, 2.0
 
 
 def network(seed: int) -> Any:
-    """Two hidden layers of 50, the first of which starts with steps as short as the curves need.
+    """Two hidden layers of 50; the initial weights of the first are as large as the curves need.
 
-    As Keras starts it, it does not fit the training data of some curves within these steps.
+    With Keras's initial weights some curves are not fitted within the given steps.
     """
     init = keras.initializers
     wide = [init.RandomNormal(stddev=3.0, seed=seed + i) for i in range(2)]
@@ -159,7 +160,7 @@ def settings(results: dict[int, list[dict[str, Any]]]) -> str:
         kind, weight, num_points = setting
         figures = [[rows[i + 1][key] for key in keys] for rows in results.values()]
         v, g, _ = np.mean(figures, axis=0)
-        _, _, s = np.median(figures, axis=0)  # a machine with other work has outliers
+        _, _, s = np.median(figures, axis=0)  # other processes of the machine cause outliers
         lines.append(f"| {kind} | {weight:g} | {num_points} | {v:.3f} | {g:.3f} | {s:.1f} |")
     return "\n".join(lines)
 

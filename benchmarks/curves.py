@@ -2,9 +2,10 @@
 
     GPFLOW_GVI_DATA=... python benchmarks/curves.py --picture curves.png
 
-Each curve has noise of standard deviation 0.5, 600 points to train with, 150 among them to
-validate, and five gaps. The model sees the validation data to stop and to temper; the gaps are for
-the figures alone. GPR is given the training data, and a squared exponential from three starts.
+Each curve has noise of standard deviation 0.5, 600 training points, 150 of which are the validation
+set, and five gaps. The validation set is used for early stopping and tempering; the gaps are used
+for the figures alone. GPR is fitted to the training data, with a squared exponential, from three
+starts.
 """
 
 from __future__ import annotations

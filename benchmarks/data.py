@@ -1,4 +1,4 @@
-"""Data for benchmarks: read from the folder that `GPFLOW_GVI_DATA` or `--data-dir` names."""
+"""Data for benchmarks, from the folder `--data-dir` or the variable `GPFLOW_GVI_DATA`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Split(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A curve: what is trained with, what is held out among it, and the gaps."""
+    """A curve: training data, the validation data among them, and the gaps."""
 
     X: np.ndarray
     Y: np.ndarray
@@ -36,7 +36,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
         "--data-dir",
         type=Path,
         default=os.environ.get("GPFLOW_GVI_DATA"),
-        help="the folder with the data sets; by default what GPFLOW_GVI_DATA says",
+        help="the folder with the data sets; by default GPFLOW_GVI_DATA",
     )
 
 

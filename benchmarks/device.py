@@ -1,13 +1,13 @@
-"""What a GPU makes of the method: operations, distances and steps in both precisions.
+"""Operations, distances and training steps on a GPU, in both precisions.
 
     python -m benchmarks.device --outputs 10 --rows 1000
 
 Milliseconds are of the wall clock, and of one device: the first GPU, or the processor where there
 is none (with smaller sizes, unless they are given). The peak is the rate of the fastest operation
-measured here, not the maker's figure. Floating point operations are nominal: 2n³ for a product,
-n³/3 for a Cholesky factor, n³ for a triangular solve, 9n³ for an eigendecomposition, and for the
-distances what they have of these. What bounds a distance is the operation with the largest part of
-its time, as it takes alone.
+measured here, not the manufacturer's figure. Floating point operations are nominal: 2n³ for a
+product, n³/3 for a Cholesky factor, n³ for a triangular solve, 9n³ for an eigendecomposition, and
+their sum for the distances. The bound of a distance is the operation with the largest part of its
+time, as measured alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .peers import inputs
 from .timing import Row
 
 PRECISIONS = {"float32": (np.float32, 1e-5), "float64": (np.float64, 1e-6)}
-"""Types, and the jitter that suits them."""
+"""Types, and their jitter."""
 
 OPERATIONS: dict[str, tuple[float, Callable[[tf.Tensor], tf.Tensor]]] = {
     "product": (2.0, lambda K: tf.matmul(K, K)),
@@ -40,7 +40,7 @@ OPERATIONS: dict[str, tuple[float, Callable[[tf.Tensor], tf.Tensor]]] = {
     "triangular solve": (1.0, lambda K: tf.linalg.triangular_solve(K, K)),
     "eigh": (9.0, lambda K: tf.linalg.eigh(K)[1]),
 }
-"""Nominal operations, as multiples of n³, and what does them."""
+"""Nominal operations, as multiples of n³, and the functions that execute them."""
 
 ITERATIONS = {"float32": 16, "float64": 41}
 """Steps of Newton and Schulz, of three products each."""
@@ -90,9 +90,9 @@ def operations(J: int, B: int, rounds: int) -> list[Row]:
 
 
 def distances(J: int, B: int, rounds: int, operations: list[Row]) -> list[Row]:
-    """Return milliseconds of distances with their gradients, and what bounds each."""
+    """Return milliseconds of distances with their gradients, and the bound of each."""
     precision = np.dtype(gpflow.config.default_float()).name
-    counts = {  # of products, factors and decompositions, as the estimators have them
+    counts = {  # the products, factors and decompositions of each estimator
         "exact": {"product": 3.0, "cholesky": 1.0, "eigh": 1.0},
         "newton_schulz": {"product": 3.0 * ITERATIONS[precision] + 2.0},
     }
@@ -154,7 +154,7 @@ def in_steps(B: int, M: int, rounds: int) -> list[Row]:
 
 
 def _compiled(function: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a graph that is waited for, and whose results stay where they are."""
+    """Return a function that waits for a graph, and leaves its results on the device."""
     return _awaited(tf.function(function, autograph=False))
 
 

@@ -3,18 +3,18 @@
     GPFLOW_GVI_DATA=... python benchmarks/digits.py --picture digits.png
     GPFLOW_GVI_DATA=... python benchmarks/digits.py --digit 3 --picture three.png
 
-Two questions are asked of a choice, in two distances:
+A selection has two scores, each in two distances:
 
-* coverage, the mean distance of the 5,000 images to the nearest chosen one: less is better. It is
-  what inducing points are for, and an outlier among the chosen does not help it.
-* spread, the mean distance between two of the chosen ones: diversity in the plain sense. Outliers
-  raise it, which greedy variance favours by design; so it says little without the coverage.
+* coverage, the mean distance of the 5,000 images to the nearest selected one: less is better. It is
+  the purpose of inducing points, and an outlier in the selection does not improve it.
+* spread, the mean distance between two of the selected ones, a measure of diversity. Outliers,
+  which greedy variance prefers by design, increase it, so that it has little meaning without the
+  coverage.
 
-The distances belong to none of the kernels: Euclidean between pixels, and Euclidean between the
-features (in [-1, 1]) of a network of another architecture, trained on other images than those that
-are chosen from and that the feature map has seen. Both are given relative to choices at random: the
-diversity score of a method is the ratio. As a mark of what coverage is possible, the images nearest
-to the centres of k-means are scored as well.
+The distances are independent of the kernels: Euclidean between pixels, and Euclidean between the
+features (in [-1, 1]) of a network of another architecture, trained on other images than those of
+the selection and of the feature map. Both scores are relative to random selections. The images
+nearest to the centres of k-means are scored as well, as a reference for the possible coverage.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.spatial.distance import cdist, pdist
 
-from gpflow_gvi.inducing import greedy_variance, kmeans, uniform
+from gpflow_gvi.regulariser.inducing_points import greedy_variance, kmeans, uniform
 
 if __package__:
     from . import image_kernels
@@ -48,7 +48,7 @@ Choose = Callable[[np.ndarray], np.ndarray]
 
 
 def methods(X: np.ndarray, labels: np.ndarray) -> dict[str, Choose]:
-    """Return the ways to choose; kernels with something to learn learn it from these images."""
+    """Return the methods of selection; trained kernels are trained on these images."""
     kernels = {
         "ARD": image_kernels.ard(X, labels),
         "FC-NNGP": image_kernels.fully_connected(),

@@ -1,10 +1,10 @@
-"""Seconds that `learn` takes to its held-out density on real data, and GPflow's SVGP to its own.
+"""The time and the test density of `learn` and of GPflow's SVGP on real data.
 
     GPFLOW_GVI_DATA=... python -m benchmarks.end_to_end
 
-`learn` with its default recipe, from raw data to a tempered posterior, all it does included; SVGP
-with as many inducing points, which it moves, by L-BFGS (`regression.py`). In turns, one after the
-other for each split; the NLL is that of the test part, on standardised targets.
+`learn` has its default recipe, and all its steps from raw data to a tempered posterior are timed;
+SVGP has as many inducing points, which it trains, by L-BFGS (`regression.py`). They alternate on
+each split; the NLL is that of the test part, on standardised targets.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_argument(parser)
     parser.add_argument("--data", nargs="+", default=["yacht", "energy"], help="or protein")
-    parser.add_argument("--splits", type=int, default=3, help="so many splits of each")
+    parser.add_argument("--splits", type=int, default=3, help="number of splits of each data set")
 
 
 def run(options: argparse.Namespace) -> dict[str, list[Row]]:

@@ -1,13 +1,13 @@
-"""Fashion-MNIST: accuracy, calibration, and whether MNIST is known for what it is not.
+"""Fashion-MNIST: accuracy, calibration, and detection of MNIST as out-of-distribution.
 
-    GPFLOW_GVI_DATA=... python benchmarks/fashion.py                 # a part, on two cores
+    GPFLOW_GVI_DATA=... python benchmarks/fashion.py                 # a subset, on two cores
     GPFLOW_GVI_DATA=... python benchmarks/fashion.py --rows 55000 --epochs 30 --width 64   # a GPU
 
 The same convolutional network is trained by maximum likelihood, five times for an ensemble, and as
-the mean of a generalised variational posterior, by the weight λ of the divergence, with and without
-context points. Beside them are its regulariser P and GPflow's SVGP, both on pixels. Every network
-sees the same images for as many epochs. Five thousand training images are held out to temper with
-(the network by its temperature).
+the mean of a generalised variational posterior, for several weights λ of the divergence, with and
+without context points. Its regulariser P and GPflow's SVGP, both on pixels, are scored as well.
+Every network is trained on the same images for the same number of epochs. Five thousand training
+images are held out for tempering (of a network: its temperature).
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from scipy.spatial.distance import pdist
 from scipy.special import softmax
 
 import gpflow_gvi as gvi
-from gpflow_gvi import contexts, metrics
-from gpflow_gvi.classification import Entropies, class_probabilities, entropies
+from gpflow_gvi import metrics
+from gpflow_gvi.divergences import contexts
+from gpflow_gvi.prediction.class_probabilities import Entropies, class_probabilities, entropies
 
 if __package__:
     from .data import add_argument, load_images
@@ -51,18 +52,18 @@ class Images(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What all models are given, and what they are judged by."""
+    """Training, validation, test and out-of-distribution data, and the size of the training."""
 
     train: Images
     held_out: Images
     test: Images
-    strange: Images
+    out_of_distribution: Images
     epochs: int
     width: int
 
 
 class Prediction(NamedTuple):
-    """What a model says of the test images, and how strange it finds these and the others."""
+    """Class probabilities of the test images, and uncertainties in and out of distribution."""
 
     probabilities: np.ndarray
     scores: dict[str, tuple[np.ndarray, np.ndarray]]
@@ -106,7 +107,7 @@ def ensemble(task: Task, members: list[keras.Model]) -> Prediction:
 
 
 def svgp(task: Task, members: list[keras.Model]) -> Prediction:
-    """GPflow's SVGP on pixels, a squared exponential and 200 inducing points that move."""
+    """GPflow's SVGP on pixels, a squared exponential and 200 trained inducing points."""
     X = task.train.X.reshape(len(task.train.X), -1)
     Z = gvi.inducing.kmeans(X, 200).points
     kernel = gpflow.kernels.SquaredExponential(variance=10.0, lengthscales=8.0)
@@ -187,7 +188,7 @@ def _regulariser(task: Task) -> gvi.GaussianProcess:
 def _gaussian_process(
     task: Task, model: Any, rows: Callable[[np.ndarray], np.ndarray]
 ) -> Prediction:
-    inside, outside = rows(task.test.X), rows(task.strange.X)
+    inside, outside = rows(task.test.X), rows(task.out_of_distribution.X)
     known, unknown = entropies(model, inside), entropies(model, outside)
     variances = (
         np.concatenate(
@@ -216,7 +217,7 @@ def _ensemble(task: Task, members: list[keras.Model]) -> Prediction:
     temperature = np.exp(minimize_scalar(nll, bounds=(-3.0, 3.0), method="bounded").x)
     known, unknown = (
         softmax(_logits(members, images.X) / temperature, axis=-1)
-        for images in (task.test, task.strange)
+        for images in (task.test, task.out_of_distribution)
     )
     low, high = Entropies.of_members(known), Entropies.of_members(unknown)
     scores = {"entropy": (low.total, high.total)}
@@ -238,7 +239,7 @@ def _rate(task: Task, start: float = 1e-3) -> Any:
 
 
 def around(X: np.ndarray) -> contexts.Context:
-    """Return the context: the batch, and as many training images whose patches are out of order."""
+    """Return the context: the batch, and as many training images with permuted patches."""
     rng = np.random.default_rng(0)
     patches = X[:5000].reshape(-1, 4, 7, 4, 7).swapaxes(2, 3).reshape(-1, 16, 49)
     mixed = np.stack([rng.permutation(image) for image in patches])
@@ -252,8 +253,8 @@ def load(folder: Path, rows: int) -> tuple[Images, Images, Images, Images]:
     order = np.random.default_rng(0).permutation(len(X))
     train, held_out = order[5000 : 5000 + rows], order[:5000]
     test = Images(*load_images(folder, "fashion_mnist", part="test"))
-    strange = Images(*load_images(folder, "mnist", part="test"))
-    return Images(X[train], Y[train]), Images(X[held_out], Y[held_out]), test, strange
+    outside = Images(*load_images(folder, "mnist", part="test"))
+    return Images(X[train], Y[train]), Images(X[held_out], Y[held_out]), test, outside
 
 
 def main() -> None:
@@ -268,9 +269,9 @@ def main() -> None:
     add_argument(parser)
     options = parser.parse_args()
     gpflow.config.set_default_float(np.float32)
-    train, held_out, test, strange = load(Path(options.data_dir), options.rows)
-    test, strange = (Images(*(v[: options.scored] for v in part)) for part in (test, strange))
-    task = Task(train, held_out, test, strange, options.epochs, options.width)
+    train, held_out, test, outside = load(Path(options.data_dir), options.rows)
+    test, outside = (Images(*(v[: options.scored] for v in part)) for part in (test, outside))
+    task = Task(train, held_out, test, outside, options.epochs, options.width)
     start = time.perf_counter()
     members = [trained(task, seed) for seed in range(options.members)]
     seconds = (time.perf_counter() - start) / options.members

@@ -2,14 +2,14 @@
 
     python -m benchmarks.growth
 
-For B, M and J it is that of a step, loss and gradient: the processor time, and the most memory that
-its tensors hold at once. For N it is that of an epoch of `fit`, in batches of 1000 rows in memory.
-Slopes are those of log-log fits over the three largest sizes; 1 is linear growth.
+For B, M and J it is that of a step, loss and gradient: the processor time, and the maximal memory
+of its tensors. For N it is that of an epoch of `fit`, in batches of 1000 rows in memory. Slopes are
+those of log-log fits over the three largest sizes; 1 is linear growth.
 
     python -m benchmarks.growth --stream 100000 1000000
 
-does an epoch over so many rows of 8 columns that lie in a file, through `tf.data`, in shuffled
-batches of 1000 with M = 200: seconds, and the peaks of memory. Without the option it is 100,000.
+measures an epoch over this number of rows of 8 columns in a file, read by `tf.data`, in shuffled
+batches of 1000 with M = 200: seconds, and the peaks of memory. The default is 100,000.
 With `--picture growth.png` time and memory are drawn on logarithmic axes.
 """
 
@@ -144,7 +144,7 @@ def picture(rows: list[Row], path: Path) -> None:
 
 
 def write_rows(path: Path, N: int) -> None:
-    """Write rows of X and Y, one million numbers or so at a time."""
+    """Write rows of X and Y, about one million numbers at a time."""
     rng = np.random.default_rng(0)
     with path.open("wb") as file:
         for start in range(0, N, 100_000):
@@ -192,9 +192,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=[100_000],
         metavar="ROWS",
-        help="how many rows to stream from disk, for example 100000 1000000",
+        help="numbers of rows to stream from disk, for example 100000 1000000",
     )
-    parser.add_argument("--picture", type=Path, help="where to draw the growth, if anywhere")
+    parser.add_argument("--picture", type=Path, help="the file of a picture of the growth")
 
 
 def run(options: argparse.Namespace) -> dict[str, list[Row]]:

@@ -9,16 +9,16 @@ from gpflow.kernels import SquaredExponential
 from scipy.spatial.distance import pdist
 
 import gpflow_gvi as gvi
-from gpflow_gvi.inducing import uniform
 from gpflow_gvi.kernels import NNGP, FeatureMap
 from gpflow_gvi.kernels.nngp import Conv2D, Dense, Flatten, ReLU
-from gpflow_gvi.optimisation import lbfgs
+from gpflow_gvi.regulariser.inducing_points import uniform
+from gpflow_gvi.regulariser.lbfgs import lbfgs
 
 SHAPE = (28, 28, 1)
 
 
 def ard(X: np.ndarray, labels: np.ndarray, *, rows: int = 500, seed: int = 0) -> SquaredExponential:
-    """Return a kernel with a lengthscale for each pixel, of greatest evidence of some labels."""
+    """Return a kernel with a lengthscale for each pixel, fitted by the evidence of some labels."""
     chosen = uniform(X, rows, seed=seed).indices
     Y = np.eye(10, dtype=default_float())[labels[chosen]]
     fitted = gvi.fit_regulariser(

@@ -1,15 +1,15 @@
-"""Our NNGP kernel beside that of neural-tangents, on the same architectures and inputs.
+"""The NNGP kernels of gpflow-gvi and neural-tangents, on the same architectures and inputs.
 
-neural-tangents does not import with current JAX, so the two halves run in two environments:
+neural-tangents does not import with current JAX, so the two parts run in two environments:
 
-    pip install neural-tangents "jax<0.6" "tf2jax<0.3.7"                     # in one of its own
+    pip install neural-tangents "jax<0.6" "tf2jax<0.3.7"                   # in its own environment
     python benchmarks/nngp_against_neural_tangents.py reference nt.npz       # there
     python benchmarks/nngp_against_neural_tangents.py compare nt.npz         # in that of gpflow-gvi
 
     python benchmarks/nngp_against_neural_tangents.py memory                 # there as well
 
 The second prints tables in Markdown: for each architecture the largest relative difference between
-the two Gram matrices, and for the larger ones the seconds of CPU time. Each half runs on one core.
+the two Gram matrices, and for the larger ones the seconds of CPU time. Each part runs on one core.
 The third prints the memory that a Gram matrix of 1000 × 1000 images and its gradient take.
 """
 
@@ -90,12 +90,12 @@ TIMED: dict[str, tuple[int, tuple[int, ...], list[Layer]]] = {
 
 
 def main() -> None:
-    """Run one of the two halves."""
+    """Run one of the parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parts = parser.add_subparsers(required=True)
     for part in (reference, compare):
         half = parts.add_parser(part.__name__, help=part.__doc__)
-        half.add_argument("file", help="where the first half leaves its results for the second")
+        half.add_argument("file", help="the file with the results of the first part")
         half.set_defaults(run=part)
     parts.add_parser("memory", help=memory.__doc__).set_defaults(run=lambda file: memory())
     arguments = parser.parse_args()
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def inputs(number: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the same random inputs in both halves."""
+    """Return the same random inputs in both parts."""
     return np.random.default_rng(0).normal(size=(number, *shape))
 
 
@@ -132,7 +132,7 @@ def reference(file: str) -> None:
 
 
 def compare(file: str) -> None:
-    """Print how ours differ."""
+    """Print the differences."""
     theirs = np.load(file)
     versions = [f"{package} {_version(package)}" for package in ("gpflow", "tensorflow")]
     print(f"{theirs['versions']}; {', '.join(versions)}; float64.\n")
@@ -192,7 +192,7 @@ def memory() -> None:
         start = time.process_time()
         function()
         seconds = time.process_time() - start
-        print(f"{name}: {_peak():.2f} GiB at most, {seconds:.0f} s", flush=True)
+        print(f"{name}: {_peak():.2f} GiB peak, {seconds:.0f} s", flush=True)
 
 
 def _peak() -> float:

@@ -2,8 +2,8 @@
 
     python benchmarks/peers.py gpjax
 
-reads lines "B M calls" and answers each with the seconds of processor time that so many steps (loss
-and gradient) took. `Peer` is the other end. Models and data are those of `steps.py`: an ARD kernel
+reads lines "B M calls" and answers each with the seconds of processor time of this number of steps
+(loss and gradient). `Peer` calls it. Models and data are those of `steps.py`: an ARD kernel
 on 8 columns, M inducing points, a network of ten tanh units as the mean, float64, one core.
 """
 
@@ -116,7 +116,7 @@ class Peer:
         )
 
     def timed(self, B: int, M: int) -> Callable[[int], float]:
-        """Return how long steps take, as `timing.timed` does."""
+        """Return the time of steps, as `timing.timed` does."""
         return functools.partial(self._ask, B, M)
 
     def _ask(self, B: int, M: int, calls: int) -> float:
@@ -129,7 +129,7 @@ class Peer:
 
 
 def can_import(library: str, python: str) -> bool:
-    """Return whether an interpreter can import a library, having tried."""
+    """Try to import a library in an interpreter, and return whether that succeeds."""
     command = [python, "-c", f"import {library}"]
     try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0

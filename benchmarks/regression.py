@@ -1,10 +1,11 @@
-"""`learn` with its default recipe against what a user would take instead, on real data.
+"""`learn` with its default recipe, GPflow's models and a network, on real data.
 
     GPFLOW_GVI_DATA=... python benchmarks/regression.py yacht energy --splits 5
 
 Features and targets are standardised on the training part; the figures are on that scale. `learn`
-holds out a tenth of the training part by itself; so does the network, to stop. The GPflow models
-are given all of it. Every model of a split sees the same data, and nobody the test part.
+holds out a tenth of the training part for validation; so does the network, for early stopping. The
+GPflow models use all of it. All models of a split have the same training data, without the test
+part.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ import numpy as np
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from gpflow_gvi import metrics, recipe
-from gpflow_gvi.scaling import Scaling
+from gpflow_gvi import metrics
+from gpflow_gvi.learning import recipe
+from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.settings import NUM_INDUCING
 
 if __package__:
     from .data import Split, add_argument, load_split
@@ -67,10 +70,10 @@ def gpr(part: Split, seed: int) -> Prediction:
 
 
 def svgp(part: Split, seed: int) -> Prediction:
-    """GPflow's SVGP with as many inducing points as the recipe has, which it may move."""
+    """GPflow's SVGP with as many inducing points as the recipe, which it trains."""
     N = len(part.X)
     kernel = _ard(part.X)
-    M = min(recipe.NUM_INDUCING, N)
+    M = min(NUM_INDUCING, N)
     Z = gvi.inducing.kmeans(part.X, M, seed=seed).points
     model = gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(0.1), Z, num_data=N)
     if N <= MOST_ROWS_OF_GPR:

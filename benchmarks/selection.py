@@ -2,10 +2,10 @@
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/selection.py
 
-Both run on one core, in turns, and choose the same points; "textbook" is the loop that computes
-all variances anew for each point, in O(NM³) together. Times are medians, in seconds of
-processor time, so that other work on the machine counts for little. The first call, which traces
-the graph, is shown apart.
+Both run alternately on one core and choose the same points; "textbook" is the loop that computes
+all variances again for each point, in O(NM³). Times are medians, in seconds of processor time, so
+that other processes have little influence. The first call, which traces the graph, has a column of
+its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import scipy.linalg
 import tensorflow as tf
 
-from gpflow_gvi.inducing import greedy_variance, uniform
+from gpflow_gvi.regulariser.inducing_points import greedy_variance, uniform
 
 if __package__:
     from .timing import Row, table, timed
@@ -90,7 +90,7 @@ def compare(N: int, D: int, M: int, lengthscale: float, repeats: int) -> Row:
         return order[pivoted_cholesky(shuffled, M, lengthscale)]
 
     loop = np.nan
-    if (N, D, M, lengthscale) in WITH_TEXTBOOK:  # it takes long, so once
+    if (N, D, M, lengthscale) in WITH_TEXTBOOK:  # once, as it takes long
         loop = timed(lambda: textbook(shuffled, M, lengthscale))(1)
     first_call = timed(ours)(1)
     mine, theirs = (timed(function) for function in (ours, reference))
@@ -101,7 +101,7 @@ def compare(N: int, D: int, M: int, lengthscale: float, repeats: int) -> Row:
         "M": M,
         "lengthscale": lengthscale,
         "first call (s)": first_call,
-        "ours (s)": float(times[0]),
+        "gpflow-gvi (s)": float(times[0]),
         "NumPy (s)": float(times[1]),
         "ratio": float(times[0] / times[1]),
         "textbook (s)": loop,

@@ -2,8 +2,8 @@
 
     GPFLOW_GVI_DATA=... python benchmarks/selection_of_images.py
 
-Each case is a process of its own, on one core. Memory is the most that the process ever held
-(`getrusage`) beyond what it held before the call, when TensorFlow and the data were loaded.
+Each case is a process of its own, on one core. Memory is the peak of the process (`getrusage`)
+minus the memory before the call, when TensorFlow and the data were loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from gpflow_gvi.inducing import greedy_variance
+from gpflow_gvi.regulariser.inducing_points import greedy_variance
 
 if __package__:
     from . import image_kernels
@@ -66,7 +66,7 @@ def measure(name: str, N: int, M: int, dtype: type, folder: Path) -> str:
 
 
 def memory() -> float:
-    """Return the most memory that this process has held so far, in MiB."""
+    """Return the peak of this process's memory, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 

@@ -1,13 +1,13 @@
-"""A training step of PGVI, loss and gradient, beside one of SVGP; and what `fit` adds to a step.
+"""A training step, loss and gradient, of PGVI and of SVGP; and the time that `fit` adds to a step.
 
     python -m benchmarks.steps --gpjax PYTHON --gpytorch PYTHON
 
 Both train on batches of B rows of 8 columns, with M inducing points, an ARD squared exponential
-kernel, a network of ten tanh units as the mean and Gaussian noise, in float64 on one core. SVGP
-stands here twice: as GPflow makes it, with its kernel and inducing points trained, and with these
-fixed, as they are in most rows of PGVI. Ratios are to the first. "As learn has it" is a sparse
-posterior P, and a Q that starts at P with a network added to its mean. GPyTorch and GPJax are timed
-where this interpreter, or one that an option names, can import them.
+kernel, a network of ten tanh units as the mean and Gaussian noise, in float64 on one core. SVGP has
+two rows: with trained kernel and inducing points, the default of GPflow, and with both fixed, as in
+most rows of PGVI. Ratios are to the first. "As learn has it" is a sparse posterior P, and a Q that
+starts at P with a network added to its mean. GPyTorch and GPJax are timed if this interpreter, or
+one given by an option, can import them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from gpflow_gvi.evidence import DataEvidence
+from gpflow_gvi.regulariser.evidence import DataEvidence
 
 if __package__:
     from . import timing
@@ -152,7 +152,7 @@ def in_fit(B: int = 100, M: int = 32, count: int = 1000, rounds: int = 9) -> lis
 def fit(
     model: gvi.models.PGVI, X: np.ndarray, Y: np.ndarray, B: int, most: int
 ) -> Callable[[], Any]:
-    """Return an epoch of `fit`, with so many steps in each compiled call."""
+    """Return an epoch of `fit`, with the given number of steps in each compiled call."""
     model.compile(keras.optimizers.Adam(1e-4), steps_per_execution=most)
     return lambda: model.fit((X, Y), batch_size=B, verbose=0)
 
@@ -160,7 +160,7 @@ def fit(
 def bare_loop(
     model: gvi.models.PGVI, X: np.ndarray, Y: np.ndarray, count: int
 ) -> Callable[[], Any]:
-    """Return so many steps of Adam on one batch in one graph, and nothing but them."""
+    """Return a graph of the given number of steps of Adam on one batch, and of nothing else."""
     variables = model.trainable_variables
     optimizer = keras.optimizers.Adam(1e-4)
     optimizer.build(list(variables))
@@ -182,7 +182,7 @@ def bare_loop(
 
 @contextlib.contextmanager
 def open_peers(options: argparse.Namespace) -> Iterator[dict[str, Peer]]:
-    """Start those of the other libraries that can be imported."""
+    """Start the processes of the other libraries that can be imported."""
     peers = {}
     for name in STEPS:
         python = getattr(options, name) or sys.executable

@@ -1,6 +1,6 @@
-"""How benchmarks measure: in turns, in seconds of processor time, by medians.
+"""The measurements of the benchmarks: alternately, in seconds of processor time, by medians.
 
-Other work on the machine then counts for little, and what still does counts for all alike: compare
+Other processes of the machine then have little influence, the same on all candidates: compare
 ratios, not seconds.
 """
 
@@ -35,7 +35,7 @@ def by_the_wall() -> Iterator[None]:
 
 
 def timed(function: Callable[[], Any]) -> Timed:
-    """Return how long calls of a function of this process take."""
+    """Return a timer of calls of a function in this process."""
 
     def run(calls: int) -> float:
         clock = _clocks[-1]
@@ -50,7 +50,7 @@ def timed(function: Callable[[], Any]) -> Timed:
 def medians(cases: Mapping[str, Timed], rounds: int, at_least: float = 0.05) -> dict[str, float]:
     """Return the seconds of one call of each, measured in turns.
 
-    :param rounds: so many turns, over which medians are taken.
+    :param rounds: the number of turns, over which medians are taken.
     :param at_least: the seconds that a turn of each should last.
     """
     counts = {}
@@ -65,13 +65,13 @@ def medians(cases: Mapping[str, Timed], rounds: int, at_least: float = 0.05) -> 
 
 
 def one_core() -> None:
-    """Keep this process and those that it starts on one core, where the system lets us."""
+    """Restrict this process and its children to one core, where the system can."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def peak_memory() -> float:
-    """Return the largest resident memory that this process ever had, in MiB."""
+    """Return the peak of this process's resident memory, in MiB."""
     unit = 2**10 if sys.platform.startswith("linux") else 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 

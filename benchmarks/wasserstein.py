@@ -5,7 +5,7 @@
 Time of the distance with its gradient, where it costs O(B³); of a training step with it, beside a
 step of PGVI, where its cost is linear in B; and the error against the exact distance. On one core,
 in float64. X is standard normal in 8 dimensions, kernels are squared exponentials of lengthscale
-√8, if nothing else is said.
+√8, unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def distance(kind: CovarianceDistance, B: int) -> Callable[[], Any]:
 
 
 def dense(rounds: int) -> list[Row]:
-    """Return milliseconds of what costs O(B³)."""
+    """Return milliseconds of the estimators that cost O(B³)."""
     rows = []
     for B in (250, 500, 1000):
         kinds = {"exact": Exact(), "newton_schulz": NewtonSchulz()}
@@ -102,7 +102,7 @@ def linear(rounds: int) -> list[Row]:
 
 
 def posterior(name: str, k: gpflow.kernels.Kernel, X: np.ndarray, Z: np.ndarray) -> Any:
-    """Return a covariance that has seen data, or has a kernel of its own."""
+    """Return a covariance fitted to data, or with a kernel of its own."""
     if name in ("CholeskySVGP", "DiagonalSVGP"):
         return getattr(gvi.covariances, name).from_data(k, Z, X, 0.1)
     own = gpflow.kernels.SquaredExponential(0.6, lengthscales=0.8 * k.lengthscales)

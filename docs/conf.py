@@ -15,22 +15,22 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build", "conf.py"]  # it too is Python
+exclude_patterns = ["_build", "conf.py"]  # a Python file that is not a page
 
-# Notebooks are scripts in cells, and are executed when the documentation is built.
+# Notebooks are scripts in cells; the build executes them.
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 1200
-# A Keras progress bar or a warning of TensorFlow's is not part of the page.
+# Omit Keras's progress bars and TensorFlow's warnings from the pages.
 nb_output_stderr = "remove"
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 
-# Source order puts a base class before what builds on it.
+# Source order puts a base class before its subclasses.
 autodoc_member_order = "bysource"
-# TensorFlow's aliases of NumPy types are unreadable when written out.
+# The full names of TensorFlow's aliases of NumPy types are unreadable.
 autodoc_typehints_format = "short"
 
 html_theme = "furo"

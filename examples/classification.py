@@ -1,4 +1,4 @@
-"""Three classes with doubt between them: probabilities, what is not known, and sets of classes."""
+"""Classification with three overlapping classes: probabilities, entropies and conformal sets."""
 
 from __future__ import annotations
 

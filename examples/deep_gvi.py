@@ -1,4 +1,4 @@
-"""A deep Gaussian process of two layers, each held to its prior by a divergence of its own."""
+"""A deep Gaussian process of two layers, each with a divergence of its own from its prior."""
 
 import gpflow
 import gpflux
@@ -10,7 +10,7 @@ import gpflow_gvi as gvi
 tf_keras.utils.set_random_seed(0)
 rng = np.random.default_rng(0)
 X = rng.uniform(-1.0, 1.0, size=(200, 1))
-Y = np.sign(X) + 0.05 * rng.normal(size=X.shape)  # a step, which one stationary layer smears
+Y = np.sign(X) + 0.05 * rng.normal(size=X.shape)  # a step, which one stationary layer smooths
 
 
 def layer(mean, divergence):

@@ -1,4 +1,4 @@
-"""How far apart two Gaussian processes are, by every divergence of the package."""
+"""Every divergence of the package, between the same two Gaussian processes."""
 
 import gpflow
 import numpy as np
@@ -8,7 +8,7 @@ import gpflow_gvi as gvi
 X = np.linspace(-2.0, 2.0, 50)[:, None]
 kernel = gpflow.kernels.SquaredExponential(lengthscales=0.7)
 P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
-# The process after three observations, as it is at the inputs X.
+# P conditioned on three observations.
 Q = P.condition(np.array([[-1.0], [0.0], [1.5]]), np.array([[0.5], [1.0], [-1.0]]), 0.01)
 
 for divergence in (

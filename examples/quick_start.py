@@ -1,4 +1,4 @@
-"""The shortest useful program: learn a function from noisy values, and ask what is known of it."""
+"""The shortest useful program: learn a function from noisy values, and predict with intervals."""
 
 import numpy as np
 

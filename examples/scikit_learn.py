@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn: predictions with their errors, intervals, cross-validation."""
+"""The estimators for scikit-learn: predictive standard deviations, intervals, cross-validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model is learned and exported; what serves it afterwards needs TensorFlow alone."""
+"""Learn a model, export it, and serve its predictions with TensorFlow alone."""
 
 import tempfile
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def export(folder):
-    """Learn from data in original units and export what was learned."""
+    """Learn from data in original units, and export the model."""
     import gpflow
 
     import gpflow_gvi as gvi
@@ -20,8 +20,8 @@ def export(folder):
 
 
 def serve(folder):
-    """Predict; this half could be another program, on a computer without GPflow."""
-    served = tf.saved_model.load(folder)  # to be kept for as long as its signature is used
+    """Predict; this part could be another program, in an environment without GPflow."""
+    served = tf.saved_model.load(folder)  # keep this object while its signature is used
     predict = served.signatures["predict"]
     x = np.linspace(9.0, 17.0, 9)[:, None]
     predicted = predict(X=tf.constant(x))

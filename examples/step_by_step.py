@@ -14,12 +14,12 @@ training, validation, calibration = (
     (X[part], Y[part]) for part in (slice(0, 200), slice(200, 300), slice(300, 400))
 )
 
-# The regulariser P: inducing points and hyper-parameters, in turn, until the points repeat.
+# The regulariser P: select inducing points, fit hyper-parameters, repeat until the points repeat.
 regulariser = gvi.fit_regulariser(training, gpflow.kernels.SquaredExponential(), 15)
 P, Z, noise = regulariser.posterior, regulariser.inducing_points, regulariser.likelihood.variance
 print("rounds:", [round(entry.loss, 3) for entry in regulariser.history], regulariser.converged)
 
-# The variational Q: a sparse GP's mean plus a network of Keras; the covariance of SVGP.
+# The variational Q: the mean of a sparse GP plus a Keras network, and the covariance of SVGP.
 kernel = regulariser.prior.kernel
 Z = gpflow.inducing_variables.InducingPoints(Z)
 network = keras.Sequential(
@@ -29,7 +29,7 @@ mean = gvi.mean_functions.Inducing.from_data(kernel, Z, training, noise)
 covariance = gvi.covariances.CholeskySVGP.from_data(kernel, Z, training[0], noise)
 Q = gvi.GaussianProcess(mean + gvi.mean_functions.Network(network), covariance)
 
-# Training as in Keras, then tempering and intervals with a guarantee, on data not seen so far.
+# Train as in Keras; temper on the validation set; conformal intervals from the calibration set.
 model = gvi.models.PGVI(P, Q, regulariser.likelihood, num_data=len(training[0]))
 model.compile(keras.optimizers.Adam(1e-2))
 model.fit(

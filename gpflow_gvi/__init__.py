@@ -1,9 +1,9 @@
 """Generalised variational inference for Gaussian processes, on GPflow.
 
 The regulariser P and the variational Q are both Gaussian processes, a mean function and a kernel;
-a divergence compares them, a loss meets the data, and a model joins the two.
+a divergence compares them, a loss measures the misfit of Q to the data, and a model is their sum.
 
-The parts are loaded when they are first used, so that the command line answers at once.
+The modules are imported when they are first used, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -12,35 +12,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import (
-        bayesian_optimisation,
-        calculus,
-        classification,
-        contexts,
-        covariances,
-        divergences,
-        errors,
-        evidence,
-        inducing,
-        kernels,
-        layers,
-        losses,
-        mean_functions,
-        metrics,
-        models,
-        networks,
-        recipe,
-        sampling,
-    )
-    from .calibration import temper
-    from .conformal_prediction import conformal
-    from .estimators import GVIClassifier as GVIClassifier
-    from .estimators import GVIRegressor as GVIRegressor
+    from . import covariances, divergences, kernels, losses, mean_functions, metrics, models
+    from ._core import errors
+    from ._core import network_function as networks
+    from .calibration import conformal, temper
+    from .divergences import contexts
     from .gaussian_process import GaussianProcess
-    from .learning import learn
-    from .regulariser import fit_regulariser
-    from .serialisation import load, save
-    from .serving import export
+    from .integrations import bayesian_optimisation
+    from .integrations import gpflux as layers
+    from .integrations.saved_model import export
+    from .integrations.sklearn import GVIClassifier as GVIClassifier
+    from .integrations.sklearn import GVIRegressor as GVIRegressor
+    from .learning import learn, recipe
+    from .prediction import calculus
+    from .prediction import class_probabilities as classification
+    from .prediction import samples as sampling
+    from .regulariser import evidence, fit_regulariser
+    from .regulariser import inducing_points as inducing
+    from .saving import load, save
 
 __all__ = [
     "GaussianProcess",
@@ -73,28 +62,47 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# What is not in __all__ needs an extra, which `import *` must not.
-_HOMES = {
-    "GVIClassifier": "estimators",
-    "GVIRegressor": "estimators",
-    "GaussianProcess": "gaussian_process",
-    "conformal": "conformal_prediction",
-    "export": "serving",
-    "fit_regulariser": "regulariser",
-    "learn": "learning",
-    "load": "serialisation",
-    "save": "serialisation",
-    "temper": "calibration",
+# The module of each name, or module:attribute. Names outside of __all__ need an extra, which
+# `import *` must not.
+_LOCATIONS = {
+    "GVIClassifier": "integrations.sklearn:GVIClassifier",
+    "GVIRegressor": "integrations.sklearn:GVIRegressor",
+    "GaussianProcess": "gaussian_process:GaussianProcess",
+    "bayesian_optimisation": "integrations.bayesian_optimisation",
+    "calculus": "prediction.calculus",
+    "classification": "prediction.class_probabilities",
+    "conformal": "calibration:conformal",
+    "contexts": "divergences.contexts",
+    "covariances": "covariances",
+    "divergences": "divergences",
+    "errors": "_core.errors",
+    "evidence": "regulariser.evidence",
+    "export": "integrations.saved_model:export",
+    "fit_regulariser": "regulariser:fit_regulariser",
+    "inducing": "regulariser.inducing_points",
+    "kernels": "kernels",
+    "layers": "integrations.gpflux",
+    "learn": "learning:learn",
+    "load": "saving:load",
+    "losses": "losses",
+    "mean_functions": "mean_functions",
+    "metrics": "metrics",
+    "models": "models",
+    "networks": "_core.network_function",
+    "recipe": "learning.recipe",
+    "sampling": "prediction.samples",
+    "save": "saving:save",
+    "temper": "calibration:temper",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    if name not in __all__:
+    if name not in _LOCATIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f".{name}", __name__)
+    module, _, attribute = _LOCATIONS[name].partition(":")
+    found = importlib.import_module(f".{module}", __name__)
+    return getattr(found, attribute) if attribute else found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_HOMES})
+    return sorted({*globals(), *__all__, *_LOCATIONS})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import functools
 import json
 import os
 import signal
@@ -13,6 +14,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from .experiments.engine import Engine
+
+Commands: TypeAlias = "argparse._SubParsersAction[Any]"
+Handler: TypeAlias = "Callable[[argparse.Namespace], int]"
+
+_REPORTED = (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError)
+_DATA_DIR = "data sets; by default what GPFLOW_GVI_DATA says"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,51 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Generalised variational inference for Gaussian processes.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="fit a curve with a gap; print a table, draw a picture")
-    demo.add_argument(
-        "--output", type=Path, default=Path("demo.png"), help="where the picture goes"
-    )
-    demo.add_argument("--seed", type=int, default=0, help="seed of data and network")
-    demo.add_argument("--iterations", type=int, default=1000, help="at most so many per model")
-    demo.set_defaults(handler=_demo)
-    run = commands.add_parser("run", help="run the experiment that a YAML file describes")
-    run.add_argument("config", type=Path, help="the file")
-    run.add_argument("--folder", type=Path, default=Path("runs"), help="where the runs go")
-    run.add_argument("--force", action="store_true", help="run again what is finished")
-    run.add_argument("--dry-run", action="store_true", help="print what would be run, and where")
-    run.add_argument(
-        "--data-dir", type=Path, help="data sets; by default what GPFLOW_GVI_DATA says"
-    )
-    run.add_argument("--data", help="YAML of the part `data` to take instead, as: yacht")
-    run.add_argument("--regulariser", type=Path, help="the file to take data and regulariser from")
-    run.add_argument("--no-figures", action="store_true", help="draw nothing")
-    run.add_argument("--tensorboard", action="store_true", help="write events for TensorBoard")
-    run.set_defaults(handler=_run)
-    sweep = commands.add_parser("sweep", help="run all experiments that a YAML file describes")
-    sweep.add_argument("config", type=Path, help="the file: a base, and axes")
-    sweep.add_argument("--folder", type=Path, help="where the runs go; by default runs/<its name>")
-    sweep.add_argument("--dry-run", action="store_true", help="count and list the runs")
-    sweep.add_argument("--workers", type=int, help="processes; by default one for each core")
-    sweep.add_argument(
-        "--worker-memory", type=float, help="megabytes at which a process is replaced by a new one"
-    )
-    sweep.add_argument("--scheduler", help="a Dask cluster to use instead, as tcp://host:8786")
-    sweep.add_argument("--sample", type=int, help="do so many of the runs, drawn at random")
-    sweep.add_argument("--retry", action="store_true", help="do failed runs again")
-    sweep.add_argument("--figures", action="store_true", help="draw, for each run")
-    sweep.add_argument(
-        "--data-dir", type=Path, help="data sets; by default what GPFLOW_GVI_DATA says"
-    )
-    sweep.set_defaults(handler=_sweep)
-    launch = commands.add_parser("launch", help="run a program as workers that train one model")
-    launch.add_argument("--workers", type=int, default=2, help="how many, on this machine")
-    launch.add_argument(
-        "--cluster", default="", help="instead, all workers of several machines: host:port,..."
-    )
-    launch.add_argument("--index", type=int, default=0, help="which of these is this one, from 0")
-    launch.add_argument("--restarts", type=int, default=3, help="start again at most so often")
-    launch.add_argument("program", nargs=argparse.REMAINDER, help="a Python file, its arguments")
-    launch.set_defaults(handler=_launch)
+    for add in (_add_demo, _add_run, _add_sweep, _add_report, _add_launch):
+        add(commands)
     benchmark = commands.add_parser(
         "benchmark",
         help="measure beside other libraries",
@@ -77,20 +45,115 @@ def main(arguments: Sequence[str] | None = None) -> int:
     benchmark.set_defaults(handler=_benchmark)
     schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
     schema.set_defaults(handler=_schema)
-    report = commands.add_parser("report", help="write a page on the runs in a folder")
-    report.add_argument("folder", type=Path, help="that of a sweep, or of runs")
-    report.add_argument("--output", type=Path, help="the page; by default FOLDER/report.html")
-    report.add_argument("--score", default="nll", help="the metric that ranks")
-    report.add_argument(
-        "--over",
-        nargs="+",
-        metavar="AXIS",
-        help="what repeats a setting; by default split.index seed data.seed",
-    )
-    report.set_defaults(handler=_report)
     options = parser.parse_args(arguments)
     status: int = options.handler(options)
     return status
+
+
+def _add_demo(commands: Commands) -> None:
+    demo = commands.add_parser("demo", help="fit a curve with a gap; print a table, draw a picture")
+    add = demo.add_argument
+    add("--output", type=Path, default=Path("demo.png"), help="where the picture goes")
+    add("--seed", type=int, default=0, help="seed of data and network")
+    add("--iterations", type=int, default=1000, help="maximal number per model")
+    demo.set_defaults(handler=_demo)
+
+
+def _add_run(commands: Commands) -> None:
+    run = commands.add_parser("run", help="run the experiment that a YAML file describes")
+    add = run.add_argument
+    add("config", type=Path, help="the file")
+    add("--folder", type=Path, default=Path("runs"), help="where the runs go")
+    add("--force", action="store_true", help="run again what is finished")
+    add("--dry-run", action="store_true", help="print what would be run, and where")
+    add("--data-dir", type=Path, help=_DATA_DIR)
+    add("--data", help="YAML of the part `data` to take instead, as: yacht")
+    add("--regulariser", type=Path, help="the file to take data and regulariser from")
+    add("--no-figures", action="store_true", help="draw nothing")
+    add("--tensorboard", action="store_true", help="write events for TensorBoard")
+    run.set_defaults(handler=_run)
+
+
+def _add_sweep(commands: Commands) -> None:
+    sweep = commands.add_parser("sweep", help="run all experiments that a YAML file describes")
+    add = sweep.add_argument
+    add("config", type=Path, help="the file: a base, and axes")
+    add("--folder", type=Path, help="where the runs go; by default runs/<its name>")
+    add("--dry-run", action="store_true", help="count and list the runs")
+    add("--sample", type=int, metavar="N", help="execute N of the runs, drawn at random")
+    add("--retry", action="store_true", help="execute failed runs again")
+    add("--run-timeout", type=float, metavar="SECONDS", help="after which a run fails; 6 hours")
+    add("--figures", action="store_true", help="draw, for each run")
+    add("--data-dir", type=Path, help=_DATA_DIR)
+    add("--worker-memory", type=float, metavar="MB", help="above which a process is restarted")
+    where = sweep.add_mutually_exclusive_group()
+    where.add_argument("--workers", type=int, help="processes; by default one for each core")
+    where.add_argument("--cluster", choices=("sge", "slurm"), help="submit workers as its jobs")
+    where.add_argument("--scheduler", help="of a Dask cluster, as tcp://host:8786")
+    add("--jobs", type=int, default=1, help="number of jobs for --cluster")
+    add(
+        "--job",
+        type=_assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="argument of dask-jobqueue for --cluster, as queue=all.q, walltime=12:00:00",
+    )
+    sweep.set_defaults(handler=_sweep)
+
+
+def _add_report(commands: Commands) -> None:
+    report = commands.add_parser("report", help="write a page on the runs in a folder")
+    add = report.add_argument
+    add("folder", type=Path, help="that of a sweep, or of runs")
+    add("--output", type=Path, help="the page; by default FOLDER/report.html")
+    add("--score", default="nll", help="the metric that ranks")
+    add(
+        "--over",
+        nargs="+",
+        metavar="AXIS",
+        help="axes of repetitions; by default split.index seed data.seed",
+    )
+    report.set_defaults(handler=_report)
+
+
+def _add_launch(commands: Commands) -> None:
+    launch = commands.add_parser("launch", help="run a program as workers that train one model")
+    add = launch.add_argument
+    add("--workers", type=int, default=2, help="their number, on this machine")
+    add("--cluster", default="", help="instead, all workers of several machines: host:port,...")
+    add("--index", type=int, default=0, help="the number of this one among them, from 0")
+    add("--restarts", type=int, default=3, help="maximal number of restarts")
+    add("program", nargs=argparse.REMAINDER, help="a Python file, its arguments")
+    launch.set_defaults(handler=_launch)
+
+
+def _checked(command: Handler) -> Handler:
+    """Let a command report errors in a line, without a traceback."""
+
+    @functools.wraps(command)
+    def checked(options: argparse.Namespace) -> int:
+        from .experiments.reading import ConfigError
+
+        try:
+            return command(options)
+        except ConfigError as error:
+            print(error, file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print(
+                "Interrupted; finished runs are kept. The same command continues.", file=sys.stderr
+            )
+            return 128 + signal.SIGINT
+        except _REPORTED as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                print("Finished runs are intact; free space and run it again.", file=sys.stderr)
+            if isinstance(error, ModuleNotFoundError):
+                print("Install it by: pip install 'gpflow-gvi[experiments]'", file=sys.stderr)
+            return 1
+
+    return checked
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -103,42 +166,19 @@ def _demo(options: argparse.Namespace) -> int:
     return 0
 
 
+@_checked
 def _run(options: argparse.Namespace) -> int:
-    return _checked(_checked_run, options)
-
-
-def _sweep(options: argparse.Namespace) -> int:
-    return _checked(_checked_sweep, options)
-
-
-def _checked(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    """Carry out a command; what goes wrong is told in a line, without a traceback."""
-    from .experiments.reading import ConfigError
-
-    try:
-        return command(options)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            print("Finished runs are intact; make room and run the same again.", file=sys.stderr)
-        return 1
-
-
-def _checked_run(options: argparse.Namespace) -> int:
     from .experiments import read
-    from .experiments.folder import RunFolder, name_of
+    from .experiments.run_folder import RunFolder, name_of
 
     experiment = read(options.config, data=options.data, regulariser=options.regulariser)
+    folder = options.folder / name_of(experiment)
     if options.dry_run:
         import yaml
 
-        print(f"# {options.folder / name_of(experiment)}")
+        print(f"# {folder}")
         print(yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False), end="")
         return 0
-    folder = options.folder / name_of(experiment)
     if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
         with _quiet_start():
             from .experiments.run import run
@@ -155,33 +195,28 @@ def _checked_run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _checked_sweep(options: argparse.Namespace) -> int:
-    from .experiments.crew import MOST_MEMORY, Crew
-    from .experiments.folder import name_of
-    from .experiments.run_all import Scheduler, cores, run_all
+@_checked
+def _sweep(options: argparse.Namespace) -> int:
+    from .experiments.run_folder import name_of
     from .experiments.sweep import read_sweep, sample
 
-    points = read_sweep(options.config)
+    runs = read_sweep(options.config)
     if options.sample is not None:
-        points = sample(points, options.sample)
+        runs = sample(runs, options.sample)
     if options.dry_run:
-        for point in points:
-            axes = ", ".join(f"{name}={level}" for name, level in point.axes.items())
-            print(f"{name_of(point.experiment)}  {axes}")
-        print(f"{len(points)} runs")
+        for run in runs:
+            axes = ", ".join(f"{name}={level}" for name, level in run.axes.items())
+            print(f"{name_of(run.experiment)}  {axes}")
+        print(f"{len(runs)} runs")
         return 0
-    folder = options.folder or Path("runs") / options.config.stem
-    scheduler: Scheduler
-    if options.scheduler is None:
-        scheduler = Crew(options.workers or cores(), options.worker_memory or MOST_MEMORY)
-    else:
-        from .experiments.cluster import Cluster
+    from .experiments.run_all import run_all
 
-        scheduler = Cluster(options.scheduler)
+    folder = options.folder or Path("runs") / options.config.stem
     summary = run_all(
-        points,
+        runs,
         folder,
-        scheduler,
+        _engine(options),
+        name=options.config.stem,
         retry=options.retry,
         data_dir=options.data_dir,
         pictures=options.figures,
@@ -190,20 +225,44 @@ def _checked_sweep(options: argparse.Namespace) -> int:
     return 1 if summary.failed else 0
 
 
+def _engine(options: argparse.Namespace) -> Engine:
+    """Return what executes the runs of a sweep, on the workers that the options name."""
+    from .experiments import clients
+    from .experiments.engine import Engine
+
+    jobs = {"jobs": options.jobs, "options": dict(options.job)}
+    connect: Any = functools.partial(clients.local_client, options.workers)
+    if options.scheduler is not None:
+        connect = functools.partial(clients.scheduler_client, options.scheduler)
+    if options.cluster is not None:
+        connect = functools.partial(clients.job_queue_client, options.cluster, **jobs)
+    elif options.jobs != 1 or options.job:
+        raise ValueError("--jobs and --job are for --cluster sge or slurm; name one, or omit them.")
+    limits = {"max_memory": options.worker_memory, "run_timeout": options.run_timeout}
+    return Engine(connect, **{name: value for name, value in limits.items() if value is not None})
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """Return the two parts of NAME=VALUE; the value is JSON, or else text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=VALUE, as queue=all.q")
+    with contextlib.suppress(ValueError):
+        return name, json.loads(value)
+    return name, value
+
+
+@_checked
 def _report(options: argparse.Namespace) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it may draw what a model predicts
     from .experiments.report import report
 
-    try:
-        print(report(options.folder, output=options.output, score=options.score, over=options.over))
-    except (OSError, ValueError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 1
+    print(report(options.folder, output=options.output, score=options.score, over=options.over))
     return 0
 
 
 def _launch(options: argparse.Namespace) -> int:
-    from .launch import launch
+    from .integrations.distributed import launch
 
     # An end by SIGTERM is an exit, so that the workers are ended as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -1,11 +1,13 @@
 """The demonstration: one curve with a gap in its data, three models, a table and a picture.
 
-It shows the procedure in GPflow's own idiom: fit the regulariser's hyper-parameters, build P and Q,
-train Q against P, predict.
+It shows the procedure with parts of one's own: P is a prior, the mean of Q is a mean function of
+GPflow with priors on its weights, and Q is trained on all data by L-BFGS.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import operator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +17,16 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy.stats import norm
 
-from .covariances import CholeskySVGP
-from .divergences import GaussianWasserstein, ProjectedRenyi
-from .gaussian_process import GaussianProcess
+from .learning.procedure import Procedure
+from .learning.q_training import FullTraining
+from .learning.settings import (
+    LBFGS,
+    ModelSettings,
+    RegulariserSettings,
+    Settings,
+    VariationalSettings,
+)
+from .learning.split import Split
 from .models import GWI, PGVI
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -82,34 +91,41 @@ def make_curve(rng: np.random.Generator, num_data: int = 200) -> Curve:
 
 def fit_models(curve: Curve, rng: np.random.Generator, iterations: int) -> dict[str, Any]:
     """Return an SVGP, a pGVI-GP and a GWI-GP that were fitted to the curve."""
-    data = (curve.X, curve.Y)
-    N = len(curve.X)
-    Z = np.quantile(curve.X, np.linspace(0.0, 1.0, 15), axis=0)
-
-    # The regulariser: hyper-parameters of the prior, and the noise, by type-II maximum likelihood.
-    sparse = gpflow.models.SGPR(data, gpflow.kernels.SquaredExponential(), Z)
-    gpflow.set_trainable(sparse.inducing_variable, False)
-    _minimise(sparse.training_loss, sparse.trainable_variables, iterations)
-    kernel, noise = sparse.kernel, sparse.likelihood.variance
-    P = GaussianProcess(gpflow.functions.Zero(), kernel)
+    settings = Settings(
+        regulariser=RegulariserSettings(
+            kernels=lambda _: [gpflow.kernels.SquaredExponential()],
+            num_inducing=15,
+            minimise=LBFGS(iterations),
+            process=operator.attrgetter("prior"),
+        ),
+        variational=VariationalSettings(mean=lambda _: TanhNetwork(16, rng)),
+        training=FullTraining(LBFGS(iterations)),
+        validation_fraction=0.0,
+        standardise=False,
+    )
+    split = Split.of((curve.X, curve.Y), settings)
+    procedure = Procedure(split, settings)
+    data = procedure.training_data(split.train)
+    regulariser = procedure.fit_regulariser(data, None)
 
     models: dict[str, Any] = {}
     svgp = gpflow.models.SVGP(
-        gpflow.utilities.deepcopy(kernel), gpflow.likelihoods.Gaussian(noise), Z, num_data=N
+        gpflow.utilities.deepcopy(regulariser.prior.kernel),
+        gpflow.utilities.deepcopy(regulariser.likelihood),
+        regulariser.inducing_points,
+        num_data=len(data.X),
     )
-    _minimise(svgp.training_loss_closure(data), svgp.trainable_variables, iterations)
+    closure = svgp.training_loss_closure((data.X, data.Y))
+    gpflow.optimizers.Scipy().minimize(
+        closure, svgp.trainable_variables, options={"maxiter": iterations}
+    )
     models["GPflow SVGP"] = svgp
 
-    for name, kind, divergence in (
-        ("pGVI-GP (Rényi)", PGVI, ProjectedRenyi(0.5)),
-        ("GWI-GP (Wasserstein)", GWI, GaussianWasserstein()),
-    ):
-        Q = GaussianProcess(TanhNetwork(16, rng), CholeskySVGP.from_data(kernel, Z, curve.X, noise))
-        likelihood = gpflow.likelihoods.Gaussian(noise)
-        gpflow.set_trainable(likelihood, False)  # the noise is that of the regulariser
-        model = kind(P, Q, likelihood, divergence, num_data=N, divergence_weight=0.1)
-        _minimise(model.training_loss_closure(data), model.trainable_variables, iterations)
-        models[name] = model
+    for name, kind in (("pGVI-GP (Rényi)", PGVI), ("GWI-GP (Wasserstein)", GWI)):
+        # The noise stays that of the regulariser.
+        model = ModelSettings(kind=kind, train_likelihood=False)
+        procedure = Procedure(split, dataclasses.replace(settings, model=model))
+        models[name], _ = procedure.train(regulariser, data, None)
     return models
 
 
@@ -171,10 +187,6 @@ def run(picture: Path, *, seed: int = 0, iterations: int = 1000) -> str:
     picture.parent.mkdir(parents=True, exist_ok=True)
     draw(models, curve, picture)
     return table([evaluate(name, model, curve) for name, model in models.items()])
-
-
-def _minimise(closure: Any, variables: Any, iterations: int) -> None:
-    gpflow.optimizers.Scipy().minimize(closure, variables, options={"maxiter": iterations})
 
 
 def _in_gap(x: Array) -> Mask:

@@ -1,4 +1,4 @@
-"""The noun of the house: a Gaussian process is a mean function and a kernel.
+"""A Gaussian process is a mean function and a kernel.
 
 The regulariser P = GP(m_P, k) and the variational Q = GP(m_Q, r) are both of this class; a
 divergence compares two of them.
@@ -7,6 +7,7 @@ divergence compares two of them.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -15,7 +16,10 @@ from gpflow.config import default_float
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
 
-from . import checks, conditioning, inputs, outputs
+from ._core import checks, images, outputs
+from ._core.data import Data
+from .covariances.conditional import observe
+from .mean_functions.conditional_mean import ConditionalMean
 
 
 class GaussianProcess(Module):
@@ -24,8 +28,8 @@ class GaussianProcess(Module):
     A single-output kernel is shared by as many outputs as the mean function has, and a mean
     function of one column by as many as the kernel has.
 
-    Where its parts say that one input is an image (see `inputs`), X may be images [N, H, W, C] as
-    well as rows [N, H·W·C].
+    Where its parts declare that one input is an image (see `images`), X may be images
+    [N, H, W, C] as well as rows [N, H·W·C].
 
     :param mean_function: m, any GPflow mean function.
     :param kernel: k, any GPflow kernel, of one or of several outputs.
@@ -41,6 +45,27 @@ class GaussianProcess(Module):
             raise TypeError(f"kernel is {kernel!r}; it must be a gpflow.kernels.Kernel.")
         self.mean_function = mean_function
         self.kernel = kernel
+
+    @property
+    def num_outputs(self) -> int | None:
+        """The number J of outputs, on which the mean function and the kernel agree.
+
+        It is None where a mean function has to be evaluated to know its columns, and no part
+        declares the shape of an input; `at(X).num_outputs` knows it in any case.
+        """
+        of_mean = getattr(self.mean_function, "num_outputs", None)
+        if of_mean is not None:
+            return self._agreed(of_mean)
+        shape = images.input_shape(self)
+        return None if shape is None else self.at(_example(shape)).num_outputs
+
+    def _agreed(self, of_mean: int) -> int:
+        of_kernel = outputs.num_outputs(self.kernel)
+        return outputs.agreed(
+            (of_mean, of_kernel),
+            f"mean_function has {of_mean} outputs and kernel has {of_kernel}; they must be the "
+            "same in number, or one of them 1 (shared).",
+        )
 
     def at(self, X: TensorType) -> GaussianVector:
         """Return the process as it is at the rows of X."""
@@ -73,7 +98,7 @@ class GaussianProcess(Module):
         at_X = self.at(X)
         if X2 is None:
             return at_X.covariance
-        X2 = inputs.as_rows(_as_floats("X2", X2), self)
+        X2 = images.as_rows(_as_floats("X2", X2), self)
         blocks = outputs.covariance(self.kernel, at_X.X, X2)
         return tf.broadcast_to(blocks, [at_X.num_outputs, *tf.unstack(tf.shape(blocks)[1:])])
 
@@ -83,9 +108,9 @@ class GaussianProcess(Module):
         """Return mean and (co)variance in the shapes of GPflow's `predict_f`.
 
         Leading dimensions of X are a batch; the covariance within each member is returned. The
-        axes of an image are no batch (see `inputs`).
+        axes of an image are no batch (see `images`).
         """
-        X = inputs.as_rows(_as_floats("X", X), self)
+        X = images.as_rows(_as_floats("X", X), self)
         if X.shape.rank is None or X.shape.rank <= 2:
             return self._predict(X, full_cov, full_output_cov)
         if full_cov:
@@ -113,6 +138,17 @@ class GaussianProcess(Module):
             return at_X.mean, outputs.joint_variance(self.kernel, at_X.X, at_X.num_outputs)
         return at_X.mean, at_X.covariance if full_cov else at_X.variance
 
+    @check_shapes(
+        "X: [N, D...]",
+        "return: [S, N, J]",
+    )
+    def sample(self, X: TensorType, num_samples: int, *, seed: int | None = None) -> tf.Tensor:
+        """Draw from the joint law of the process at the rows of X, in O(N³): [S, N, J].
+
+        :param seed: of `tf.random.stateless_normal`; TensorFlow's global generator if not given.
+        """
+        return self.at(X).sample(num_samples, seed=seed)
+
     def condition(
         self, Z: TensorType, U: TensorType, noise_variance: TensorType
     ) -> GaussianProcess:
@@ -126,8 +162,8 @@ class GaussianProcess(Module):
         :param U: the observations, [M, J].
         :param noise_variance: σ², one for all outputs or [J]; zero for exact values.
         """
-        Z, U = checks.data(Z, U, names=("Z", "U"))
-        Z = inputs.as_rows(Z, self)
+        Z, U = Data.of((Z, U), names=("Z", "U"))
+        Z = images.as_rows(Z, self)
         checks.positive("noise_variance", noise_variance, or_zero=True)
         J = outputs.num_outputs(self.kernel)
         if J not in (1, U.shape[-1]):
@@ -138,12 +174,12 @@ class GaussianProcess(Module):
                 f"noise_variance has shape {tuple(noise_variance.shape)}; give one number, or one "
                 f"for each of the {U.shape[-1]} columns of U."
             )
-        posterior = conditioning.posterior(self.mean_function, self.kernel, Z, U, noise_variance)
-        return GaussianProcess(*posterior)
+        observations = observe(self.mean_function, self.kernel, Z, U, noise_variance)
+        return GaussianProcess(ConditionalMean(observations), observations.posterior_kernel())
 
 
 class GaussianVector:
-    """A Gaussian process at N inputs: the random vectors f_j(X), computed when asked for, once.
+    """A Gaussian process at N inputs: the random vectors f_j(X), computed once, on first use.
 
     :param process: the process.
     :param X: the inputs, [N, D], or images that the process takes.
@@ -151,19 +187,12 @@ class GaussianVector:
 
     def __init__(self, process: GaussianProcess, X: TensorType) -> None:
         self.process = process
-        self.X = inputs.as_rows(_as_floats("X", X), process)
+        self.X = images.as_rows(_as_floats("X", X), process)
 
     @functools.cached_property
     def num_outputs(self) -> int:
-        """The number J of outputs, on which the mean function and the kernel must agree."""
-        of_mean = _columns(self.process.mean_function, self._raw_mean, self.X)
-        of_kernel = outputs.num_outputs(self.process.kernel)
-        if of_mean != of_kernel and 1 not in (of_mean, of_kernel):
-            raise ValueError(
-                f"mean_function has {of_mean} outputs and kernel has {of_kernel}; they must be the "
-                "same in number, or one of them 1 (shared)."
-            )
-        return int(max(of_mean, of_kernel))
+        """The number J of outputs, on which the mean function and the kernel agree."""
+        return self.process._agreed(_columns(self.process.mean_function, self._raw_mean, self.X))
 
     @functools.cached_property
     def mean(self) -> tf.Tensor:
@@ -183,17 +212,69 @@ class GaussianVector:
         blocks = outputs.covariance(self.process.kernel, self.X)
         return tf.broadcast_to(blocks, [self.num_outputs, N, N])
 
+    def sample(self, num_samples: int, *, seed: int | None = None) -> tf.Tensor:
+        """Draw samples of f(X): [S, N, J].
+
+        The covariance, which is often singular to working precision, enters by its symmetric
+        eigendecomposition: nothing is added to it, and eigenvalues that rounded below zero are
+        zero.
+
+        :param seed: of `tf.random.stateless_normal`; TensorFlow's global generator if not given.
+        """
+        N, J = tf.shape(self.X)[0], self.num_outputs
+        correlated = outputs.correlated(self.process.kernel)
+        if correlated:
+            joint = outputs.joint_covariance(self.process.kernel, self.X, None, J)  # [N, J, N, J]
+            covariance = tf.reshape(joint, [1, N * J, N * J])
+        else:
+            covariance = self.covariance  # [J, N, N]
+        eigenvalues, vectors = tf.linalg.eigh(covariance)
+        roots = tf.sqrt(tf.maximum(eigenvalues, tf.zeros([], dtype=eigenvalues.dtype)))
+        shape = tf.concat([tf.shape(roots), [num_samples]], 0)
+        if seed is None:
+            noise = tf.random.normal(shape, dtype=roots.dtype)
+        else:
+            noise = tf.random.stateless_normal(shape, [seed, 0], dtype=roots.dtype)
+        values = tf.matmul(vectors, roots[..., None] * noise)  # [J, N, S] or [1, N J, S]
+        if correlated:
+            values = tf.transpose(tf.reshape(values, [N, J, num_samples]), [2, 0, 1])
+        else:
+            values = tf.transpose(values, [2, 1, 0])
+        return self.mean + values
+
     @functools.cached_property
     def _raw_mean(self) -> tf.Tensor:
         mean = self.process.mean_function(self.X)
         if mean.shape.rank not in (2, None):
             raise ValueError(
                 f"X has shape {tuple(self.X.shape)}, and m(X) has {tuple(mean.shape)}; it must be "
-                "[N, J], one row for each row of X. If X are images let a part of the process say "
-                "so (input_shape=(H, W, C) to NNGP, keras.Input to a network), or flatten them: "
-                "X.reshape(len(X), -1)."
+                "[N, J], one row for each row of X. If X are images declare their shape in a part "
+                "of the process (input_shape=(H, W, C) to NNGP, keras.Input to a network), or "
+                "flatten them: X.reshape(len(X), -1)."
             )
         return mean
+
+
+def common_outputs(
+    variational: GaussianProcess, regulariser: GaussianProcess, input_shape: Sequence[int]
+) -> int:
+    """Return the number J of outputs of Q; P must have as many, or one that Q's outputs share.
+
+    :param input_shape: the shape of one input.
+    """
+    X = images.as_rows(_example(input_shape), variational, regulariser)
+    J, of_regulariser = variational.at(X).num_outputs, regulariser.at(X).num_outputs
+    if of_regulariser not in (1, J):
+        raise ValueError(
+            f"regulariser has {of_regulariser} outputs and variational has {J}; they must be the "
+            "same in number, or the regulariser 1 (shared)."
+        )
+    return J
+
+
+def _example(shape: Sequence[int]) -> tf.Tensor:
+    """Return an input of this shape: [1, D...]."""
+    return tf.zeros([1, *shape], dtype=default_float())
 
 
 def _as_floats(name: str, X: TensorType) -> tf.Tensor:
@@ -207,11 +288,11 @@ def _as_floats(name: str, X: TensorType) -> tf.Tensor:
 
 
 def _columns(mean_function: MeanFunction, value: tf.Tensor, X: tf.Tensor) -> int:
-    """Return the number of columns of m(X), also where a graph has lost sight of it."""
+    """Return the number of columns of m(X), also where its shape in a graph does not show it."""
     if value.shape.rank is not None and value.shape[-1] is not None:
         return int(value.shape[-1])
     with tf.init_scope():
-        return int(mean_function(tf.zeros([1, *X.shape[1:]], dtype=X.dtype)).shape[-1])
+        return int(mean_function(_example(X.shape[1:])).shape[-1])
 
 
 def _unflatten(value: tf.Tensor, leading: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Losses: what the objective averages over the data, E_Q[ℓ(f(x), y)] and its relatives."""
+"""Losses of data points under Q: expected losses E_Q[ℓ(f(x), y)], and the predictive log loss."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpflow.base import TensorType
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, ScalarLikelihood, StudentT
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
-from . import checks
+from ._core import checks
 
 
 class Marginals(NamedTuple):
-    """The marginals of Q at data points, and the data: what a loss sees."""
+    """The marginals of Q at data points, and the data: the arguments of a loss."""
 
     X: tf.Tensor
     """Inputs, [N, D]."""
@@ -82,7 +82,7 @@ class PredictiveLogLoss(Loss):
 class BetaLoss(Loss):
     """E_Q of the β-loss ``-(1/(β-1)) p(y|f)^(β-1) + (1/β) ∫ p(y'|f)^β dy'``.
 
-    Observations that p finds unlikely lose their pull (Basu et al. 1998; Knoblauch, Jewson and
+    Observations of low density have little influence (Basu et al. 1998; Knoblauch, Jewson and
     Damoulas 2022, "An optimization-centric view on Bayes' rule", section 5). As β → 1 its gradient
     becomes that of the log loss, and its value the log loss plus 1 - 1/(β-1); β = 1 is the log
     loss itself.
@@ -136,8 +136,8 @@ def log_expected_power(
     """Return ``log E_Q[ p(y|f)^c · (∫ p(y'|f)^power dy')^outer ]``, over all outputs: [N].
 
     Outputs are independent under Q and under a `ScalarLikelihood`, so the expectation is a product
-    over them. It is in closed form for Gaussian noise, and by Gauss-Hermite quadrature else.
-    `power=0` leaves the integral out.
+    over them. It has a closed form for Gaussian noise, and else is computed by Gauss-Hermite
+    quadrature. `power=0` omits the integral.
     """
     if not isinstance(likelihood, ScalarLikelihood):
         raise TypeError(
@@ -166,7 +166,7 @@ def _log_expected_gaussian_power(
 ) -> tf.Tensor:
     """Return log E[N(y; f, s)^c] for f ~ N(m, v) and residual y - m; infinite where it diverges."""
     widened = s + c * v
-    finite = widened > 0.0  # always so for c > 0
+    finite = widened > 0.0  # always true for c > 0
     widened = tf.where(finite, widened, tf.ones_like(widened))
     value = 0.5 * (
         -c * tf.math.log(2.0 * math.pi * s)
@@ -180,7 +180,7 @@ def _log_expected_gaussian_power(
 def log_power_integral(
     likelihood: Likelihood, X: tf.Tensor, F: tf.Tensor, power: float
 ) -> tf.Tensor:
-    """Return ``log ∫ p(y|f)^power dy`` for each f; `register` a likelihood of your own."""
+    """Return ``log ∫ p(y|f)^power dy`` for each f; `register` adds another likelihood."""
     known = sorted(kind.__name__ for kind in log_power_integral.registry if kind is not object)
     raise TypeError(
         f"likelihood is {type(likelihood).__name__}; the integral of a power of its density is "

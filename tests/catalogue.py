@@ -1,7 +1,7 @@
-"""Every divergence, loss and covariance of the package, ready to be built: tests walk these lists.
+"""Every divergence, loss, covariance and context of the package, ready to be built.
 
-A class that is added to the package and not to these lists is found by
-`tests/unit/test_catalogue.py`.
+Tests walk these lists, and `tests/unit/test_catalogue.py` fails where a class of the package is in
+none of them.
 """
 
 from __future__ import annotations
@@ -55,6 +55,19 @@ COVARIANCES: dict[str, Callable[..., gvi.covariances.Covariance]] = {
         gvi.covariances.CholeskySVGP(k, Z, **options), 0.7
     ),
 }
+
+CONTEXTS: dict[str, Callable[..., gvi.contexts.Context]] = {
+    "training inputs": gvi.contexts.TrainingInputs,
+    "box": lambda num_points=5, **options: gvi.contexts.UniformBox(
+        [-1.0, 0.5], [2.0, 3.0], num_points, **options
+    ),
+    "noise": lambda num_points=5, **options: gvi.contexts.GaussianNoise(0.3, num_points, **options),
+    "inputs": lambda num_points=5, **options: gvi.contexts.Inputs(
+        np.linspace(-1.0, 3.0, 14).reshape(7, 2), num_points, **options
+    ),
+    "sum": lambda: gvi.contexts.TrainingInputs() + gvi.contexts.Inputs([[0.3, 2.0]]),
+}
+"""Where a divergence is evaluated; inputs have two columns."""
 
 FINITE_KL = ("CholeskySVGP", "CholeskySVGP(unwhitened)", "DiagonalSVGP")
 """The covariances with which `InducingKL` is finite."""

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import collections
+import functools
 import os
+import sys
+import typing
 
 # TensorFlow's start-up lines would drown the report of pytest.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-if "PYTEST_XDIST_WORKER" in os.environ:  # a process for each core: more threads would be in the way
+if "PYTEST_XDIST_WORKER" in os.environ:  # one process per core, so one thread per process
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 
+if sys.version_info < (3, 12):
+    # TensorFlow asks for the attributes of its protocols at nearly every operation. Later versions
+    # of Python keep them; without that they are an eighth of the time of these tests.
+    typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
+
 import check_shapes
 import gpflow
+import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,21 +33,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--runslow"):
         return
     skip = pytest.mark.skip(reason="slow: run with --runslow")
-    cases: collections.Counter[str] = collections.Counter()
     for item in items:
-        # Of a `thin(n)` test every n-th case is run; each value of each parameter is among them
-        # where n divides none of their numbers.
-        thin = item.get_closest_marker("thin")
-        test = item.nodeid.partition("[")[0]
-        if "slow" in item.keywords or (thin and cases[test] % thin.args[0]):
+        if "slow" in item.keywords:
             item.add_marker(skip)
-        cases[test] += 1
 
 
 @pytest.fixture(autouse=True)
 def _checked_shapes_and_seeds():
     check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.ENABLED)
-    tf.random.set_seed(0)
+    # Of TensorFlow, NumPy and Python; Keras draws the weights of a network from the last.
+    keras.utils.set_random_seed(0)
     yield
     assert gpflow.default_float() == np.float64, "a test left another default float behind"
 

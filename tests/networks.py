@@ -37,6 +37,12 @@ def regularised(K: Any, dropout: float = 0.5, D: int = 2, F: int = 1) -> Any:
     )
 
 
+def hidden_layer(K: Any, D: int = 2) -> Any:
+    """The model, of layers that another model has as well, which ends before its last layer."""
+    whole = dense(K, D=D)
+    return K.Model(whole.inputs, whole.layers[-2].output)
+
+
 class Perceptron(tf.Module):
     """One hidden layer without Keras."""
 

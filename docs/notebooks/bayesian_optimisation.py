@@ -10,33 +10,32 @@
 # %% [markdown]
 # # Bayesian optimisation
 #
-# A function is costly to evaluate, and its minimum is wanted. A model of the evaluations so far has
-# a mean and a variance everywhere; an acquisition makes of them how much an evaluation there
-# promises; the most promising input is next. [The page](../bayesian_optimisation.md) has the
-# reference.
+# Bayesian optimisation finds the minimum of a function that is costly to evaluate. A model of the
+# evaluations so far has a mean and a variance everywhere; an acquisition function computes from
+# them the use of an evaluation; the next evaluation is at its maximum. [Bayesian
+# optimisation](../bayesian_optimisation.md) is the reference.
 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
 
-from gpflow_gvi import bayesian_optimisation as bo
+from gpflow_gvi.integrations import bayesian_optimisation as bo
 
 BRANIN_STEPS = 20
 HARTMANN_STEPS = 40
 
 
 # %% [markdown]
-# ## One step, seen from near
+# ## One step in detail
 #
-# Six values of a curve, the model that `minimise` makes of them by default, and three acquisitions,
-# each scaled to a largest value of one. A line marks the maximum of expected improvement: the next
-# input.
+# The picture shows six values of a curve, the default model of `minimise`, and three acquisitions,
+# each scaled to a maximum of one. A line marks the maximum of expected improvement: the next input.
 
 
 # %%
 def curve(x):
-    """Return a curve with two valleys."""
+    """Return a curve with two minima."""
     return np.sin(9.0 * x) + 2.0 * (x - 0.6) ** 2
 
 
@@ -97,8 +96,9 @@ plt.show()
 # %% [markdown]
 # ## Hartmann-6
 #
-# Six inputs, six valleys, a minimum of -3.32237. Beside it, the same number of inputs at random,
-# and the regret: how far the best value so far is above the minimum.
+# This function has six inputs, six local minima, and a minimum of -3.32237. The regret is the
+# difference between the best value so far and the minimum; it is compared with the same number of
+# random inputs.
 
 
 # %%
@@ -137,6 +137,6 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# Trieste has many more acquisitions and takes a GVI model as its surrogate. Regrets of both, beside
-# Trieste's own exact and sparse models and on the same seeds, are in
-# `benchmarks/results/bayesian_optimisation.md`.
+# Trieste has many more acquisitions and takes a GVI model as its surrogate.
+# `benchmarks/results/bayesian_optimisation.md` compares the regrets of both, and of Trieste's own
+# exact and sparse models, on the same seeds.

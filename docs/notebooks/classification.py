@@ -10,9 +10,9 @@
 # %% [markdown]
 # # Classification
 #
-# Handwritten digits of 8 × 8 pixels, which scikit-learn brings along. The classes are 0 to 7;
-# eights and nines are never shown, and should be told for what they are: strange.
-# [Classification](../classification.md) says what there is; here it is put to use.
+# The data are the handwritten digits of 8 × 8 pixels of scikit-learn. The classes are 0 to 7;
+# eights and nines are not in the training data and should be detected as out-of-distribution.
+# [Classification](../classification.md) is the reference of the functions used here.
 
 # %%
 import gpflow
@@ -38,13 +38,13 @@ order = order[labels[order] < J]
 training, held_out, calibration, test = (
     (images[rows], labels[rows]) for rows in np.split(order, np.cumsum([ROWS, HELD_OUT, HELD_OUT]))
 )
-strange = images[labels >= J]
+out_of_distribution = images[labels >= J]
 
 # %% [markdown]
-# ## P knows which images are like those it has seen
+# ## P has a variance that grows with the distance from the data
 #
 # P is a regression of one-hot responses on pixels, at inducing points that k-means chooses. As a
-# classifier it is fair; what matters is that its variance grows with the distance from the data.
+# classifier it is mediocre; its variance is what the model uses.
 
 # %%
 likelihood = gpflow.likelihoods.MultiClass(J)
@@ -63,9 +63,9 @@ P = regulariser.posterior
 # %% [markdown]
 # ## Q has the mean of a network and the covariance of P
 #
-# A network with a logit for each class. One copy is trained as usual, by maximum likelihood; the
-# other is the mean of Q, whose covariance is that of P and stays so. The loss is the cross entropy
-# of the predicted probabilities.
+# The network has a logit for each class. One copy is trained by maximum likelihood; the other is
+# the mean of Q, whose covariance is that of P and is not trained. The loss is the cross entropy of
+# the predicted probabilities.
 
 
 # %%
@@ -101,10 +101,10 @@ untempered.fit(training, epochs=EPOCHS, batch_size=100, verbose=0)
 model = gvi.temper(untempered, held_out)
 
 # %% [markdown]
-# ## How good, and how sure
+# ## Accuracy, calibration and detection
 #
-# Accuracy, negative log likelihood and expected calibration error on digits 0 to 7 that none has
-# seen; and how well a score tells eights and nines from them, by the area under the receiver
+# The table has accuracy, negative log likelihood and expected calibration error on test digits 0 to
+# 7, and how well a score separates eights and nines from them, by the area under the receiver
 # operating characteristic (AUROC; one half is chance).
 
 # %%
@@ -112,9 +112,10 @@ probabilities = {
     "network alone": keras.ops.softmax(alone.predict(test[0], verbose=0)),
     "Q": gvi.classification.class_probabilities(model, test[0]),
 }
-of_strange = keras.ops.softmax(alone.predict(strange, verbose=0))
-known, unknown = (gvi.classification.entropies(model, X) for X in (test[0], strange))
-variances = [np.sum(model.predict_f(X)[1], axis=1) for X in (test[0], strange)]
+outside = keras.ops.softmax(alone.predict(out_of_distribution, verbose=0))
+kinds = (test[0], out_of_distribution)
+known, unknown = (gvi.classification.entropies(model, X) for X in kinds)
+variances = [np.sum(model.predict_f(X)[1], axis=1) for X in kinds]
 
 
 def entropy(p):
@@ -123,7 +124,7 @@ def entropy(p):
 
 
 entropies = {
-    "network alone": (entropy(probabilities["network alone"]), entropy(of_strange)),
+    "network alone": (entropy(probabilities["network alone"]), entropy(outside)),
     "Q": (known.total, unknown.total),
 }
 print("               accuracy    NLL    ECE   AUROC of entropy   of variance")
@@ -134,10 +135,10 @@ for name, p in probabilities.items():
     print(f"{metrics.auroc(*variances):15.3f}" if name == "Q" else "")
 
 # %% [markdown]
-# Q is as accurate and nearer to calibration. Its NLL is higher, as a sure mistake costs more:
-# `RobustMax` leaves all other classes a thousandth together. The entropies are about equally good
-# at telling the strange; the variance of f, which only Q has, is a score that knows nothing of
-# classes, but of distances.
+# Q is as accurate and better calibrated. Its NLL is higher, as a certain error costs more:
+# `RobustMax` gives all other classes a thousandth together. The entropies detect
+# out-of-distribution images about equally well. The variance of f, which only Q has, is a score
+# that depends on distances and not on classes.
 
 # %%
 figure, panels = plt.subplots(1, 3, figsize=(10, 3))
@@ -159,11 +160,12 @@ panels[0].legend(fontsize="small")
 plt.show()
 
 # %% [markdown]
-# ## What would knowing f tell?
+# ## Aleatoric and epistemic entropy
 #
-# The entropy of a prediction is what remains if f is known, the noise of labels (*aleatoric*), and
-# what knowing f would tell (*epistemic*). Under `RobustMax` the former is the same everywhere, so
-# that what is left tells the strange from the known as the whole does.
+# The entropy of a prediction is the sum of the *aleatoric* entropy, the noise of labels that
+# remains if f is known, and the *epistemic* entropy, the information that f has about the label.
+# Under `RobustMax` the former is constant, so that the epistemic entropy detects
+# out-of-distribution images as well as the total does.
 
 # %%
 print("mean entropy       total   aleatoric   epistemic")
@@ -178,13 +180,14 @@ for fraction in (1.0, 0.9, 0.8):
 # %% [markdown]
 # ## Sets of classes
 #
-# A conformal predictor names as many classes as it takes to name the right one 99 times in a
-# hundred. Where the model is sure it is one class. Here are the test images with the largest sets.
+# A conformal predictor returns a set of classes that contains the correct one with probability
+# 0.99. Where the model is certain it is one class. The picture shows the test images with the
+# largest sets.
 
 # %%
 sets = gvi.conformal(model, calibration)
 named = sets.predict_set(test[0], coverage=0.99)
-print("right class named:", np.mean(named[np.arange(len(named)), test[1]]).round(3))
+print("sets with the correct class:", np.mean(named[np.arange(len(named)), test[1]]).round(3))
 print("images by size of the set:", np.bincount(named.sum(axis=1)))
 
 doubtful = np.argsort(-named.sum(axis=1), kind="stable")[:8]

@@ -10,9 +10,9 @@
 # %% [markdown]
 # # Deep GVI
 #
-# A step is hard for one stationary Gaussian process: a short lengthscale fits the edge and wiggles
-# elsewhere. A deep one bends its inputs first. GPflux stacks the layers; `GVILayer` is a layer
-# whose divergence from its prior is yours to choose.
+# A single stationary Gaussian process fits a step badly: the short lengthscale that fits the edge
+# gives oscillations elsewhere. A deep one transforms its inputs first. GPflux composes the layers;
+# `GVILayer` is a layer with any divergence from its prior.
 
 # %%
 import gpflow
@@ -42,8 +42,8 @@ X, Y = step(ROWS)
 X_new, Y_new = step(400)
 
 # %% [markdown]
-# Each layer has a P, which stays as it is, and a Q that starts near it. Hidden layers have the
-# identity as their mean, so that they do not forget their input (Salimbeni and Deisenroth 2017).
+# Each layer has a frozen P and a Q that starts near it. Hidden layers have the identity as their
+# mean, so that they keep the information of their input (Salimbeni and Deisenroth 2017).
 
 
 # %%
@@ -110,7 +110,7 @@ for axis, (name, (model, _)) in zip(axes, fitted.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# The negative log density of the mixture, on rows that were not seen:
+# The negative log density of the mixture on a test set:
 
 # %%
 for name, (model, _) in fitted.items():
@@ -120,8 +120,8 @@ for name, (model, _) in fitted.items():
     print(f"{name:<28}{nll:7.3f}")
 
 # %% [markdown]
-# The second layer puts the edge where it is; which of the two divergences holds the layers matters
-# far less here. In training, Keras reports the divergence of each layer beside the loss.
+# The second layer models the edge; the choice between the two divergences matters far less here. In
+# training, Keras reports the loss and the divergence of each layer.
 
 # %%
 _, history = fitted["two layers, Rényi"]

@@ -10,9 +10,9 @@
 # %% [markdown]
 # # Divergences
 #
-# A divergence D[Q, P] holds the variational process Q to the regulariser P. Here is what the ones
-# of this package look like, what they do in a gap of the data, and what they cost.
-# [The method](../method.md) has the formulas.
+# A divergence D[Q, P] penalises the difference between the variational process Q and the
+# regulariser P. This notebook shows the divergences of the package, their effect in a gap of the
+# data, and their cost. [The method](../method.md) has the formulas.
 
 # %%
 import functools
@@ -34,11 +34,11 @@ PIVOTS = 150
 BLOCKS = 10
 
 # %% [markdown]
-# ## Seven of marginals
+# ## Divergences of marginals
 #
 # A projected divergence averages a divergence of two normal distributions on the line over the
-# inputs. `between` is that divergence by itself. With equal means and p = 1 it is a function of the
-# ratio of variances q/p.
+# inputs. `between` is the divergence of the two distributions. With equal means and p = 1 it is a
+# function of the ratio of variances q/p.
 
 # %%
 ratio = np.geomspace(1e-2, 1e2, 200)
@@ -61,15 +61,15 @@ plt.legend(fontsize="small")
 plt.show()
 
 # %% [markdown]
-# Only the reverse divergence KL(P‖Q) climbs steeply as Q becomes too sure of itself (left), only
-# KL(Q‖P), W₂² and the squared difference as it becomes too wide (right). The others grow slowly on
-# both sides, the squared Hellinger distance to no more than one. W₂² and the squared difference
+# Only the reverse divergence KL(P‖Q) grows fast as the variance of Q becomes too small (left), only
+# KL(Q‖P), W₂² and the squared difference as it becomes too large (right). The others grow slowly on
+# both sides; the squared Hellinger distance is bounded by one. W₂² and the squared difference
 # depend on the unit of y, the others do not.
 #
 # ## In a gap
 #
-# A curve with a gap. Hyper-parameters are fitted once; P is the posterior, except for the SVGP,
-# whose divergence is finite only from the prior.
+# The data are a curve with a gap. Hyper-parameters are fitted once; P is the posterior, except for
+# the SVGP, whose divergence is finite only from the prior.
 
 # %%
 rng = np.random.default_rng(1)
@@ -89,8 +89,8 @@ Z = gpflow.inducing_variables.InducingPoints(regulariser.inducing_points)
 gpflow.set_trainable(Z, False)
 
 # %% [markdown]
-# Q has the covariance of an SVGP, from the prior kernel, and a network as its mean, the same start
-# for all. The SVGP itself has the mean of a sparse process instead.
+# Q has the covariance of an SVGP, with the prior kernel, and a network as its mean, with the same
+# initial weights in all models. The SVGP itself has the mean of a sparse process instead.
 
 
 # %%
@@ -116,7 +116,7 @@ def trained(P, mean, divergence):
     model = gvi.models.GVI(P, Q, likelihood, divergence, num_data=len(X))
     model.compile(keras.optimizers.Adam(5e-3))
     options = {"batch_size": None, "verbose": 0}
-    model.fit(data, epochs=EPOCHS // 10, steps_per_epoch=1, **options)  # traces the step, too
+    model.fit(data, epochs=EPOCHS // 10, steps_per_epoch=1, **options)  # also traces the step
     start = time.perf_counter()
     model.fit(data, epochs=10, steps_per_epoch=EPOCHS // 10, **options)
     return model, 100.0 * (time.perf_counter() - start) / (EPOCHS // 10)
@@ -165,18 +165,18 @@ sd = np.sqrt(posterior.variance(gap)).mean()
 print(f"{'P':<20}{'':12}{gvi.metrics.rmse(truth(gap), posterior.mean(gap)):13.3f}{sd:16.3f}")
 
 # %% [markdown]
-# Blue is Q, orange P, two standard deviations of each. Where there are data all agree. In the gap,
-# a divergence at the data says little: the mean is where the network leads, and the covariance is
-# free. The Wasserstein divergence compares correlations between the data on both sides too, and
-# leaves less uncertainty, here around a mean that is wrong. The context, points drawn anew in each
-# step from -4 to 4, gives Q the uncertainty of P in the gap, and brings its mean near to P's.
+# Blue is Q, orange P, with two standard deviations of each. All agree where there are data. A
+# divergence at the data hardly constrains Q in the gap: neither the network nor the covariance. The
+# Wasserstein divergence also compares correlations between the data on both sides, and leaves less
+# uncertainty, here around a mean that is wrong. The context, points drawn anew in each step from -4
+# to 4, gives Q the uncertainty of P in the gap, and a mean near to P's.
 #
 # The step of GWI takes longer because the distance costs O(N³) in a batch of N.
 #
 # ## Estimators of the Wasserstein distance
 #
-# One pair of processes in four dimensions, the posterior of a sparse process and its prior. The
-# exact distance is to be estimated in less time.
+# The estimators approximate the exact distance in less time. They are compared on one pair of
+# processes in four dimensions, the posterior of a sparse process and its prior.
 
 # %%
 X = rng.normal(size=(PAIR_ROWS, 4))
@@ -208,4 +208,4 @@ for name, estimator in estimators.items():
 
 # %% [markdown]
 # `blocks` is a lower bound and `marginal` an upper one. `error_bound` holds for every kernel, up to
-# the sample of rows that it rests on, and is several times the error.
+# the sample of rows that it is computed from, and is several times the error.

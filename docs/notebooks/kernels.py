@@ -10,9 +10,9 @@
 # %% [markdown]
 # # Kernels from networks
 #
-# A network gives a kernel in two ways. With infinitely many units and random weights it *is* a
-# Gaussian process, whose kernel is `NNGP`. And what a trained network computes can be the features
-# of a kernel, `FeatureMap`.
+# A network defines a kernel in two ways. With infinitely many units and random weights it *is* a
+# Gaussian process, whose kernel is `NNGP`. The outputs of a trained network can be the features of
+# a kernel, `FeatureMap`.
 
 # %%
 import functools
@@ -25,7 +25,7 @@ import numpy as np
 import gpflow_gvi as gvi
 from gpflow_gvi.kernels import NNGP, FeatureMap
 from gpflow_gvi.kernels.nngp import Dense, Erf, ReLU
-from gpflow_gvi.optimisation import lbfgs
+from gpflow_gvi.regulariser.lbfgs import lbfgs
 
 WIDTHS = (3, 10, 30, 100)
 NETWORKS = 5000
@@ -34,8 +34,8 @@ ITERATIONS = 200
 # %% [markdown]
 # ## The kernel of a model of Keras
 #
-# `NNGP.from_keras` reads the layers and forgets the widths. The variances of the weights and biases
-# of each layer are the hyper-parameters, to be fitted like any others.
+# `NNGP.from_keras` reads the layers and ignores the widths. The variances of the weights and biases
+# of each layer are the hyper-parameters, which can be fitted like those of other kernels.
 
 # %%
 model = keras.Sequential(
@@ -54,11 +54,11 @@ for path, value in gpflow.utilities.read_values(kernel).items():
 # %% [markdown]
 # The first layer has the covariance $\sigma_b^2 + \sigma_w^2\, x^\top x' / D$, and each that
 # follows $\sigma_b^2 + \sigma_w^2\, \mathrm{E}[\phi(u)\,\phi(v)]$, where u and v have the
-# covariance of the layer before. For ReLU, and erf in place of tanh, it is in closed form.
+# covariance of the previous layer. For ReLU, and erf in place of tanh, it is in closed form.
 #
-# ## What such networks look like
+# ## Samples of the prior
 #
-# Functions from the prior, for one to three hidden layers.
+# Functions from the prior, for one to three hidden layers:
 
 # %%
 x = np.linspace(-4.0, 4.0, 200)[:, None]
@@ -77,11 +77,11 @@ plt.show()
 # ReLU networks grow in proportion to |x| and are nearly straight away from the origin; erf networks
 # level off, and with depth vary faster around the origin, as these weights are large.
 #
-# ## Wide networks tend to it
+# ## Convergence of wide networks
 #
-# The outputs of many random finite networks at a few inputs, their weights of variance
-# $\sigma_w^2$ / width. Their covariance is close to the kernel at every width. What takes width is
-# that they are normally distributed: then the excess kurtosis is zero.
+# The following cell evaluates many random finite networks at a few inputs, with weights of variance
+# $\sigma_w^2$ / width. Their covariance is close to the kernel at every width. Only wide networks
+# have normally distributed outputs, with an excess kurtosis of zero.
 
 # %%
 rng = np.random.default_rng(0)
@@ -152,8 +152,8 @@ print("standard deviation of the noise:", np.sqrt(noise).round(3))
 # $$ \mathrm{E} f(x) = \sigma_n^{-2}\, \phi(x)^\top A^{-1} \Phi^\top y, \qquad
 #    \mathrm{Var} f(x) = \phi(x)^\top A^{-1} \phi(x). $$
 #
-# In function space it is $k(x, X) (k(X, X) + \sigma_n^2 I)^{-1} y$, a system as large as the data
-# are many. They agree.
+# In function space the mean is $k(x, X) (k(X, X) + \sigma_n^2 I)^{-1} y$, with a system of N
+# equations. Both agree.
 
 # %%
 x = np.linspace(-5.0, 5.0, 200)[:, None]
@@ -175,6 +175,6 @@ plt.ylim(-4.0, 4.0)
 plt.show()
 
 # %% [markdown]
-# Among the data the features serve. Beyond them they lead away from the truth, with little doubt:
-# the evidence trained them for nothing there, and there are only twenty. That is one reason to give
-# Q the mean of a network and the covariance of another kernel.
+# Among the data the features fit well. Beyond them the mean departs from the truth, and the
+# variance is too small: the evidence has not trained the features there, and there are only twenty.
+# This is a reason to give Q the mean of a network and the covariance of another kernel.

@@ -10,8 +10,8 @@
 # %% [markdown]
 # # Quick start
 #
-# Data with a gap, and one call. `learn` chooses inducing points, fits the regulariser P, starts Q
-# at P with a network added to its mean, trains it, and tempers it on rows that it held out.
+# `learn` selects inducing points, fits the regulariser P, starts Q at P with a network added to its
+# mean, trains Q, and tempers it on a held-out validation set. The data here have a gap.
 
 # %%
 import matplotlib.pyplot as plt
@@ -29,8 +29,8 @@ Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
 learned = gvi.learn((X, Y))
 
 # %% [markdown]
-# What it returns predicts in the units of the data. `predict_f` is of the function, and
-# `predict_interval` of what will be observed, noise included.
+# The result predicts in the units of the data. `predict_f` predicts the function, and
+# `predict_interval` observations, noise included.
 
 # %%
 x = np.linspace(-5.0, 5.0, 300)[:, None]
@@ -55,7 +55,7 @@ plt.legend(loc="upper right", fontsize="small")
 plt.show()
 
 # %% [markdown]
-# How good is it? `metrics.evaluate` says, on data that it has not seen.
+# `metrics.evaluate` computes all metrics on a test set.
 
 # %%
 new = rng.uniform(-3.0, 3.0, size=(500, 1))
@@ -63,8 +63,7 @@ scores = gvi.metrics.evaluate(learned, (new, np.sin(2.0 * new) + 0.1 * rng.norma
 {name: round(float(value), 3) for name, value in scores.items()}
 
 # %% [markdown]
-# Functions drawn from the posterior, evaluated together at all of x: they agree where there are
-# data.
+# Functions drawn from the posterior, jointly at all of x, agree where there are data.
 
 # %%
 functions = learned.predict_f_samples(x, 5)
@@ -74,7 +73,7 @@ plt.plot(X, Y, "k.", markersize=3)
 plt.show()
 
 # %% [markdown]
-# Keep it in a folder, without pickle, and have it back.
+# `save` writes the model to a folder, without pickle, and `load` reads it.
 
 # %%
 import tempfile

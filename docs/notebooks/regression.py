@@ -10,9 +10,9 @@
 # %% [markdown]
 # # Regression
 #
-# The progress of diabetes in 442 patients, from ten measurements of each: scikit-learn brings the
-# data along. They are learned by `learn`, compared with what scikit-learn makes of them, and then
-# learned again step by step.
+# The data are the progress of diabetes in 442 patients, with ten measurements of each, from
+# scikit-learn. This notebook fits them by `learn`, compares the result with models of scikit-learn,
+# and then repeats the procedure step by step.
 
 # %%
 import warnings
@@ -34,7 +34,7 @@ import gpflow_gvi as gvi
 
 ROWS = 242
 INDUCING = 100
-LOOKS = 20
+MAX_EPOCHS = 20
 ROUNDS = 3
 EPOCHS = 100
 SPLITS = 400
@@ -48,26 +48,26 @@ D = X.shape[1]
 # %% [markdown]
 # ## In one call
 #
-# `learn` takes data in their own units. Its default kernel is made for tables of numbers; here we
-# say what we think of these data, that the response is linear with a smooth deviation.
+# `learn` takes data in their original units. Its default kernel is for tables of numbers; the
+# kernel here states a prior belief, that the response is linear with a smooth deviation.
 
 # %%
 kernel = gpflow.kernels.Linear(np.full(D, 0.1)) + gpflow.kernels.SquaredExponential(
     0.3, np.full(D, 5.0)
 )
-learned = gvi.learn(training, kernel=kernel, num_inducing=INDUCING, epochs=LOOKS)
+learned = gvi.learn(training, kernel=kernel, num_inducing=INDUCING, epochs=MAX_EPOCHS)
 
 # %% [markdown]
-# `metrics.evaluate` takes anything with `predict_y` and `predict_log_density`. Two methods make a
-# model of scikit-learn one of these: its Gaussian process, with one lengthscale for each column,
-# and Bayesian linear regression.
+# `metrics.evaluate` takes any object with `predict_y` and `predict_log_density`. A class with these
+# two methods wraps models of scikit-learn: its Gaussian process, with one lengthscale for each
+# column, and Bayesian linear regression.
 
 
 # %%
 class OfScikitLearn:
     def __init__(self, model):
         self.model = make_pipeline(StandardScaler(), model)
-        with warnings.catch_warnings():  # a lengthscale at its bound says: this column is not used
+        with warnings.catch_warnings():  # a lengthscale at its bound: its column is not used
             warnings.simplefilter("ignore", ConvergenceWarning)
             self.model.fit(training[0], training[1][:, 0])
 
@@ -95,13 +95,13 @@ for name, model in models.items():
     print(f"{name:<25}" + "".join(f"{scores[metric]:18.3f}" for metric in SHOWN))
 
 # %% [markdown]
-# `gvi.metrics.METRICS` says of each which way it points. `coverage` is that of intervals for 95 %.
-# On these data the three are near to each other: most of what can be learned of them is linear.
+# `gvi.metrics.METRICS` has the orientation of each metric. `coverage` is that of 95 % intervals. On
+# these data the three models are similar, as the response is mostly linear.
 #
 # ## Are the intervals reliable?
 #
 # For every level between 0 and 1, the fraction of new patients whose response lies in the central
-# interval of that level. A curve above the diagonal is of intervals that are too wide.
+# interval of that level. A curve above the diagonal means that the intervals are too wide.
 
 # %%
 plt.figure(figsize=(4, 4))
@@ -116,18 +116,18 @@ plt.legend(fontsize="small")
 plt.show()
 
 # %% [markdown]
-# Conformal prediction makes a promise that does not depend on the model: calibrated on n patients
-# whom the model has not seen, an interval for 90 % holds a new one's response with a probability
-# between 0.9 and 0.9 + 1/(n+1), on average over new patients and over calibration sets. Split the
-# patients who were held out many times at random, and see. Any model with `predict_y` will do: the
-# linear one, and the same when it thinks its deviations four times as small.
+# Conformal prediction has a guarantee that does not depend on the model: calibrated on n patients
+# outside the training set, a 90 % interval contains a new response with a probability between 0.9
+# and 0.9 + 1/(n+1), on average over new patients and over calibration sets. The following cell
+# measures it on many random splits of the held-out patients, for two models with `predict_y`: the
+# linear one, and the same with standard deviations divided by four.
 
 
 # %%
 linear = models["BayesianRidge"]
 
 
-class TooSure:
+class Overconfident:
     def predict_y(self, X):
         mean, variance = linear.predict_y(X)
         return mean, variance / 16.0
@@ -153,12 +153,12 @@ def plain_coverage(model):
 
 rng = np.random.default_rng(0)
 print("coverage of intervals for 90 %     as predicted   conformal")
-for name, model in {"BayesianRidge": linear, "four times too sure": TooSure()}.items():
+for name, model in {"BayesianRidge": linear, "deviations divided by four": Overconfident()}.items():
     print(f"{name:<35}{plain_coverage(model):12.3f}{average_coverage(model, rng):12.3f}")
 
 # %% [markdown]
-# `learn(..., calibration_fraction=0.2)` sets data aside for this, and `predict_interval` of what it
-# returns is conformal then. Otherwise it is the central interval of the predictive density.
+# With `learn(..., calibration_fraction=0.2)` a calibration set is held out, and `predict_interval`
+# is conformal. Without, it is the central interval of the predictive density.
 
 # %%
 lower, upper = learned.predict_interval(new[0][:5], coverage=0.9)
@@ -167,8 +167,9 @@ print(np.c_[new[1][:5], lower, upper].round(0))
 # %% [markdown]
 # ## Step by step
 #
-# What follows is what `learn` does, in short; [the procedure](../learning.md) says more. Models
-# work in standard units, so the data are scaled first, and a part is held out.
+# These are the steps of `learn` in a short form; [the procedure](../learning.md) describes them.
+# Models work in standard units, so the data are standardised first, and a validation set is held
+# out.
 
 # %%
 scale = StandardScaler().fit(training[0])
@@ -183,8 +184,8 @@ held_out = standard(*(part[-ROWS // 5 :] for part in training))
 seen = standard(*(part[: -ROWS // 5] for part in training))
 
 # %% [markdown]
-# **The regulariser P.** Inducing points Z are chosen by greedy variance, hyper-parameters are
-# fitted by the greatest evidence of all data, and so on in turn.
+# **The regulariser P.** `fit_regulariser` alternates the selection of inducing points Z by greedy
+# variance with the fit of hyper-parameters, which maximise the evidence of all data.
 
 # %%
 regulariser = gvi.fit_regulariser(
@@ -195,9 +196,9 @@ print("-log evidence of each round:", [round(one.loss, 2) for one in regulariser
 print("standard deviation of the noise:", np.sqrt(noise.numpy()).round(3))
 
 # %% [markdown]
-# **The variational process Q.** Its mean is that of a sparse Gaussian process with a network of
-# Keras added, which starts at zero, and its covariance is the one of an SVGP. See
-# [the method](../method.md) for both.
+# **The variational process Q.** Its mean is that of a sparse Gaussian process plus a network of
+# Keras that starts at zero, and its covariance is that of an SVGP. [The method](../method.md) has
+# both.
 
 # %%
 keras.utils.set_random_seed(0)
@@ -217,8 +218,8 @@ Q = gvi.GaussianProcess(
 )
 
 # %% [markdown]
-# **Training**, as in Keras, with the divergence of projected GVI, weight 0.1, and any callback of
-# Keras.
+# **Training** works as in Keras, with any of its callbacks. The divergence is that of projected
+# GVI, with weight 0.1.
 
 # %%
 model = gvi.models.PGVI(P, Q, regulariser.likelihood, num_data=len(seen[0]), divergence_weight=0.1)
@@ -235,15 +236,16 @@ history = model.fit(
 
 plt.figure(figsize=(8, 3))
 plt.plot(np.divide(history["loss"], len(seen[0])), label="training")
-plt.plot(np.divide(history["val_loss"], len(seen[0])), label="held out")
-plt.axvline(stop.best_epoch, color="k", linestyle=":", label="kept")
+plt.plot(np.divide(history["val_loss"], len(seen[0])), label="validation")
+plt.axvline(stop.best_epoch, color="k", linestyle=":", label="best epoch")
 plt.xlabel("epoch")
 plt.ylabel("loss / N")
 plt.legend()
 plt.show()
 
 # %% [markdown]
-# **Tempering** scales the covariance by the factor that suits the held-out data best.
+# **Tempering** scales the covariance by the factor that maximises the density of the validation
+# set.
 
 # %%
 tempered = gvi.temper(model, held_out)

@@ -10,9 +10,9 @@
 # %% [markdown]
 # # Robust losses
 #
-# The log loss of an observation grows with the square of its distance, so that a few gross errors
-# can lead everything astray. In generalised variational inference the loss is a choice: the β and
-# the γ loss look at a power of the density p(y | f) instead of its logarithm,
+# The log loss of an observation grows with the square of its distance, so that a few outliers can
+# determine the fit. In generalised variational inference the loss is a choice: the β- and the
+# γ-loss depend on a power of the density p(y | f) instead of its logarithm,
 #
 # $$ \ell_\beta = -\frac{p(y \mid f)^{\beta-1}}{\beta-1}
 #    + \frac{1}{\beta} \int p(y' \mid f)^\beta dy',
@@ -37,9 +37,9 @@ SEEDS = (0, 1)
 FRACTIONS = (0.0, 0.15, 0.3)
 
 # %% [markdown]
-# ## What an observation can cost
+# ## The loss of an observation
 #
-# The three losses under noise of standard deviation 1, less what they are at y = f.
+# The three losses under noise of standard deviation 1, minus their values at y = f:
 
 # %%
 likelihood = gpflow.likelihoods.Gaussian(1.0)
@@ -56,15 +56,15 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# From a few standard deviations on, the robust losses do not grow any more: such an observation has
-# no pull.
+# Beyond a few standard deviations the robust losses are nearly constant: such an observation has no
+# influence.
 #
 # ## Regression with outliers
 #
-# A smooth function, noise of standard deviation 0.1, and some observations too high by two to four:
-# none of them, 15 %, or 30 %. Nothing but the loss differs between the models: they have the same
-# P, the prior that the contaminated data suggest, the same Q, that of an SVGP, and the divergence
-# of the evidence lower bound. The noise is learned with Q.
+# The data are a smooth function with noise of standard deviation 0.1; 0 %, 15 % or 30 % of the
+# observations are too high by two to four. The models differ in the loss alone: they have the same
+# P, a prior fitted to the contaminated data, the same Q, that of an SVGP, and the divergence of the
+# evidence lower bound. The noise is trained with Q.
 
 
 # %%
@@ -128,8 +128,8 @@ for panel, name in zip(panels, kinds, strict=True):
 plt.show()
 
 # %% [markdown]
-# The root mean squared distance from the function without outliers and noise, and the standard
-# deviation of the noise that was learned, each an average over the data sets.
+# The table has the root mean squared distance from the function without outliers and noise, and the
+# trained standard deviation of the noise, each averaged over the data sets.
 
 # %%
 print("outliers   loss          RMSE   noise")
@@ -139,6 +139,6 @@ for (fraction, name), members in models.items():
     print(f"{fraction:8.2f}   {name:<10}{rmse:8.3f}{noise:8.3f}")
 
 # %% [markdown]
-# The log loss explains outliers by more noise, and its mean is drawn upwards. The robust losses
-# find function and noise as if there were none, and without outliers they lose nothing here. They
+# The log loss explains outliers by more noise, and its mean is too high. The robust losses find
+# function and noise as if there were no outliers, and without outliers they are as good here. They
 # are not convex, so the start matters: here it is the optimum of the log loss.

@@ -10,10 +10,10 @@
 # %% [markdown]
 # # Samples, derivatives, integrals
 #
-# What a Gaussian process can be asked beside its value: whole functions and their maxima, slopes,
-# integrals; and that a kernel of features is a distribution of weights. All of it holds for any
-# `GaussianProcess`: a prior, P, or the Q of a trained model, `model.variational`. How
-# hyper-parameters are fitted is part of [the procedure](../learning.md).
+# A Gaussian process is a distribution of functions, and so of their maxima, slopes and integrals; a
+# kernel of finitely many features is a distribution of weights. This notebook computes them. All of
+# it works for any `GaussianProcess`: a prior, P, or the Q of a trained model, `model.variational`.
+# [The procedure](../learning.md) describes how hyper-parameters are fitted.
 
 # %%
 import gpflow
@@ -32,8 +32,8 @@ SLICES = 4000
 # ## Functions from a prior
 #
 # The joint law of the values at finitely many inputs is a normal distribution. The lengthscale of
-# the kernel says how far values depend on each other: near zero the function is noise, and as it
-# grows, a constant.
+# the kernel is the distance over which values are correlated: near zero the function is noise, and
+# as it grows, a constant.
 
 # %%
 x = np.linspace(0.0, 10.0, 300)[:, None]
@@ -48,13 +48,13 @@ plt.show()
 
 # %% [markdown]
 # `joint_samples` is exact at the given inputs, at a cost of $O(N^3)$. `draw_functions` draws
-# functions that can be evaluated anywhere, again and again, at a cost linear in N: features of the
+# functions that can be evaluated anywhere, at a cost linear in N: features of the
 # prior, corrected at the observations.
 #
 # ## Functions from a posterior, and their maxima
 #
-# `condition` takes exact values (`noise_variance=0`), or such with noise. Here are eight values of
-# a function that is dear to compute, seen exactly.
+# `condition` takes exact values (`noise_variance=0`) or noisy ones. Here are eight exact values of
+# a function that is expensive to compute.
 
 
 # %%
@@ -94,22 +94,23 @@ rank = stats.percentileofscore(maxima, expensive(x).max())
 print(f"of the sampled maxima {rank:.0f} % are smaller")
 
 # %% [markdown]
-# **What must hold of f** can be asked of the samples as well: those for which it holds have the law
-# given that it does. Say that f is known to fall at x = 2.
+# **To condition on a property of f**, keep the samples that have it. For example, let f be known to
+# decrease at x = 2.
 
 # %%
 at_two = functions(np.array([[2.0], [2.0 + 1e-4]]))[:, :, 0].numpy()
 falls = at_two[:, 1] < at_two[:, 0]
-print(f"f falls at 2 in {100.0 * np.mean(falls):.0f} % of the samples")
+print(f"f decreases at 2 in {100.0 * np.mean(falls):.0f} % of the samples")
 print(f"argmax then: {where[falls].mean():.2f} ± {where[falls].std():.2f}")
 
 # %% [markdown]
-# ## Where to look next?
+# ## Where to evaluate next
 #
-# At the maximum of a sample (Thompson); where an improvement on the best value so far is most
-# probable; where the expected improvement is greatest, $\sigma (u\, \Phi(u) + \varphi(u))$ with
-# u = (mean - best)/σ; or an upper confidence bound. Repeated, that is Bayesian optimisation. Here
-# the next value is taken by expected improvement, from four values on.
+# Four rules choose the next input: the maximum of a sample (Thompson), of the probability of an
+# improvement on the best value so far, of the expected improvement
+# $\sigma (u\, \Phi(u) + \varphi(u))$ with u = (mean - best)/σ, or of an upper confidence bound.
+# Repeated, this is Bayesian optimisation. Here it starts from four values and uses expected
+# improvement.
 
 # %%
 seen = np.linspace(0.2, 6.8, 4)[:, None]
@@ -135,8 +136,8 @@ print(f"{expensive(seen).max():11.3f}")
 #
 # Where the kernel is smooth enough, the derivative of a Gaussian process is one again, with mean
 # $\partial m / \partial x$ and covariance $\partial^2 k(x, x') / \partial x\, \partial x'$, and the
-# joint law with f is normal. `calculus.derivative` has its marginals. Finite differences of the
-# sampled functions have nearly the same, but for Monte Carlo.
+# joint law with f is normal. `calculus.derivative` returns its marginals. Finite differences of the
+# sampled functions have nearly the same marginals, up to Monte Carlo error.
 
 # %%
 slope, slope_variance = (part.numpy()[:, 0, 0] for part in gvi.calculus.derivative(posterior, x))
@@ -159,8 +160,8 @@ for z in Z[:, 0]:
 plt.show()
 
 # %% [markdown]
-# The uncertainty of the slope is least half-way between two values. Two values side by side are a
-# finite difference, and take nearly all of it away:
+# The uncertainty of the slope is smallest half-way between two values. Two values close to each
+# other are a finite difference, and remove nearly all of it:
 
 # %%
 middle = np.array([[3.5]])
@@ -177,8 +178,8 @@ for distance in (0.5, 0.1, 0.01):
 # ## Two functions at once
 #
 # A Gaussian process on pairs (x, which function) is a joint law of both. Here f and g have
-# correlation 0.9 at each x. Having seen f alone we know more of g: at what was seen, its deviation
-# falls by the factor $\sqrt{1 - 0.9^2}$.
+# correlation 0.9 at each x. Observations of f alone are informative of g: at these inputs, its
+# standard deviation falls by the factor $\sqrt{1 - 0.9^2}$.
 
 # %%
 which = gpflow.kernels.Coregion(2, 2, active_dims=[1])
@@ -195,9 +196,9 @@ print(np.sqrt(after.variance(of_g)[:, 0]).round(3), "   √(1 - 0.9²) =", round
 # %% [markdown]
 # ## Integrals
 #
-# An integral of f is a number of which a Gaussian process is uncertain, too: Bayesian quadrature.
-# `calculus.integrate` has its mean and variance against a uniform or a Gaussian measure, in closed
-# form for the squared exponential.
+# The integral of f is a random number as well: Bayesian quadrature. `calculus.integrate` returns
+# its mean and variance under a uniform or a Gaussian measure, in closed form for the squared
+# exponential.
 
 # %%
 uniform = gvi.calculus.UniformMeasure([0.0], [7.0])
@@ -227,9 +228,9 @@ for name, measure in {"uniform": uniform, "normal": normal}.items():
 # ## Weights
 #
 # A kernel of finitely many features, $k(x, x') = \phi(x)^\top \phi(x')$, is the law of
-# $f(x) = \phi(x)^\top w$ for $w \sim \mathcal{N}(0, I)$: Bayesian linear regression. With few
-# features `condition` works with the weights, and `draw_functions` draws them. A feature map makes
-# polynomials; these are parabolas, and so are the functions that are drawn.
+# $f(x) = \phi(x)^\top w$ for $w \sim \mathcal{N}(0, I)$: Bayesian linear regression. With fewer
+# features than observations `condition` works with the weights, and `draw_functions` draws them.
+# The feature map here consists of powers, so that the drawn functions are parabolas.
 
 
 # %%
@@ -258,10 +259,9 @@ print("largest third difference of drawn functions:", np.abs(thirds).max())
 # %% [markdown]
 # ## Observations that are not normal
 #
-# The posterior is a Gaussian process no more. Variational inference looks for the nearest one, and
-# any likelihood of GPflow will do. Errors of these data have Student's t distribution with three
-# degrees of freedom; in the third case the noise is taken for normal with a deviation that may vary
-# with x.
+# The posterior is then not a Gaussian process. Variational inference finds the closest one, for any
+# likelihood of GPflow. The errors of these data have Student's t distribution with three degrees of
+# freedom; the third model has normal noise with a standard deviation that is linear in x.
 
 # %%
 X = rng.uniform(0.0, 7.0, size=(100, 1))
@@ -291,12 +291,12 @@ for name, likelihood in likelihoods.items():
     print(f"{name:<17}{rmse:8.3f}{np.mean(np.sqrt(variance)):15.3f}")
 
 # %% [markdown]
-# Or draw from the posterior itself, slowly. Elliptical slice sampling (Murray, Adams and MacKay
-# 2010) needs no tuning where the prior is normal: from values f it proposes a point on the ellipse
-# through f and a draw from the prior, and shrinks the bracket of angles until the likelihood
-# exceeds a threshold. Given values at the data, f is a Gaussian process again, so the posterior is
-# a mixture of as many as there are draws. They have one covariance, and `condition` takes all of
-# them at once.
+# The posterior itself can be sampled, which takes longer. Elliptical slice sampling (Murray, Adams
+# and MacKay 2010) needs no tuning where the prior is normal: from values f it proposes a point on
+# the ellipse through f and a draw from the prior, and shrinks the bracket of angles until the
+# likelihood exceeds a threshold. Given values at the data, f is a Gaussian process, so that the
+# posterior is a mixture with one component for each draw. The components share their covariance,
+# and `condition` takes all of them at once.
 
 
 # %%

@@ -13,7 +13,7 @@ from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from .. import inputs, linalg, outputs
+from .._core import images, linalg, outputs
 
 
 class Covariance(Kernel):
@@ -67,14 +67,12 @@ class Covariance(Kernel):
         return self.K_diag(X, full_output_cov)
 
 
-class SparseCovariance(Covariance):
-    """Base kernels with a low-rank part taken away and another one added: r = b - AᵀA + BᵀB.
+class LowRankUpdate(Covariance):
+    """Base kernels with a low-rank part subtracted and another one added: r = b - AᵀA + BᵀB.
 
-    The factors A and B have one column per input and one row per inducing variable, so the
-    diagonal costs O(N M²) and no more memory than they do.
+    The factors A and B have one column per input and M rows, one per inducing variable or
+    observation, so the diagonal costs O(N M²) and no more memory than they do.
     """
-
-    inducing_variable: InducingVariables
 
     @property
     @abc.abstractmethod
@@ -86,7 +84,7 @@ class SparseCovariance(Covariance):
         """Return A and B (None where nothing is added): [J, M, N] each."""
 
     def prepare(self) -> None:
-        """Compute what depends on the inducing variable alone, for a posterior to keep."""
+        """Compute what does not depend on X, for a posterior to keep."""
 
     @check_shapes(
         "X: [N, D...]",
@@ -94,7 +92,7 @@ class SparseCovariance(Covariance):
     )
     def output_variance(self, X: TensorType) -> tf.Tensor:
         """Return b(x, x) - Σ_m A_m(x)² + Σ_m B_m(x)²: [N, J]."""
-        X = inputs.as_rows(X, self)
+        X = images.as_rows(X, self)
         base = self._base(lambda kernel: outputs.variance(kernel, X))
         removed, added = self.factors(X)
         variance = base - _squares(removed)
@@ -111,7 +109,7 @@ class SparseCovariance(Covariance):
     )
     def output_covariance(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         """Return b(X, X2) - A(X)ᵀ A(X2) + B(X)ᵀ B(X2): [J, N, N2]."""
-        X, X2 = inputs.as_rows(X, self), None if X2 is None else inputs.as_rows(X2, self)
+        X, X2 = images.as_rows(X, self), None if X2 is None else images.as_rows(X2, self)
         removed, added = self.factors(X)
         removed2, added2 = (removed, added) if X2 is None else self.factors(X2)
         base = self._base(lambda kernel: outputs.covariance(kernel, X, X2))
@@ -135,7 +133,7 @@ class SparseCovariance(Covariance):
 
         Of outputs that share all of r one stands for all: J is then 1.
         """
-        X, X2 = inputs.as_rows(X, self), inputs.as_rows(X2, self)
+        X, X2 = images.as_rows(X, self), images.as_rows(X2, self)
         product = self._base(lambda kernel: tf.matmul(outputs.covariance(kernel, X, X2), W))
         (removed, added), (removed2, added2) = self.factors(X), self.factors(X2)
         product -= tf.matmul(removed, tf.matmul(removed2, W), transpose_a=True)
@@ -148,8 +146,14 @@ class SparseCovariance(Covariance):
         return functools.reduce(operator.add, map(evaluate, self.base_kernels))
 
     def _floored(self, variance: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
-        """Mend what has rounded below zero."""
+        """Raise what has rounded below zero."""
         return linalg.floor(variance, base, relative=linalg.epsilon(variance.dtype))
+
+
+class SparseCovariance(LowRankUpdate):
+    """A low-rank update by the covariances of an inducing variable."""
+
+    inducing_variable: InducingVariables
 
 
 def _squares(factor: tf.Tensor) -> tf.Tensor:

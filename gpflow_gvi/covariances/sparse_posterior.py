@@ -15,7 +15,8 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.utilities import set_trainable
 
-from .. import linalg, outputs, projection
+from .._core import linalg, outputs
+from . import gram
 from .base import SparseCovariance
 
 
@@ -32,10 +33,10 @@ class _OnOwnKernel(SparseCovariance):
     ) -> None:
         super().__init__()
         self.base_kernel = copy.deepcopy(kernel) if base_kernel is None else base_kernel
-        projection.require_independent_outputs(self.base_kernel)
-        self.inducing_variable = projection.as_inducing_variable(inducing_variable)
+        gram.require_independent_outputs(self.base_kernel)
+        self.inducing_variable = gram.as_inducing_variable(inducing_variable)
         wanted = max(num_latent_gps or 1, outputs.num_outputs(kernel))
-        self.num_outputs = projection.num_outputs(self.base_kernel, self.inducing_variable, wanted)
+        self.num_outputs = gram.num_outputs(self.base_kernel, self.inducing_variable, wanted)
 
     @property
     def base_kernels(self) -> tuple[Kernel, ...]:
@@ -56,11 +57,11 @@ class SparsePosterior(_OnOwnKernel):
 
     def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Return L⁻¹ r_0(Z, X), with L the factor of r_0(Z, Z), and nothing."""
-        return projection.whitened(self.base_kernel, self.inducing_variable, X), None
+        return gram.whitened(self.base_kernel, self.inducing_variable, X), None
 
     def prepare(self) -> None:
         """Factorise r_0(Z, Z)."""
-        projection.cholesky(self.base_kernel, self.inducing_variable)
+        gram.cholesky(self.base_kernel, self.inducing_variable)
 
 
 class FixedSparsePosterior(_OnOwnKernel):
@@ -68,7 +69,7 @@ class FixedSparsePosterior(_OnOwnKernel):
 
     r is positive semi-definite while r_0(Z, Z) ⪯ k(Z, Z). It starts there (r_0 = k) and may leave
     in training; then marginal variances below zero are raised to a small positive floor, and the
-    user is told how many there were. An r_0 that cannot leave, as s·k with s < 1, needs no floor:
+    number of them is logged. An r_0 that cannot leave, as s·k with s < 1, needs no floor:
 
         r_0 = Tempered(k, Parameter(0.9, transform=tfp.bijectors.Sigmoid()))
         FixedSparsePosterior(k, Z, base_kernel=r_0)
@@ -92,16 +93,16 @@ class FixedSparsePosterior(_OnOwnKernel):
         super().__init__(
             kernel, inducing_variable, base_kernel=base_kernel, num_latent_gps=num_latent_gps
         )
-        projection.require_independent_outputs(kernel)
+        gram.require_independent_outputs(kernel)
         if self.inducing_variable.trainable_variables:
             self.inducing_variable = copy.deepcopy(self.inducing_variable)
             set_trainable(self.inducing_variable, False)
-        L = projection.cholesky(kernel, self.inducing_variable)
+        L = gram.cholesky(kernel, self.inducing_variable)
         self.frozen_cholesky = Parameter(L, trainable=False)  # [J, M, M]
 
     def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Return L⁻¹ r_0(Z, X), with L the frozen factor of k(Z, Z), and nothing."""
-        cross = projection.cross_covariance(self.base_kernel, self.inducing_variable, X)
+        cross = gram.cross_covariance(self.base_kernel, self.inducing_variable, X)
         return tf.linalg.triangular_solve(self.frozen_cholesky, cross), None
 
     def _floored(self, variance: tf.Tensor, base: tf.Tensor) -> tf.Tensor:

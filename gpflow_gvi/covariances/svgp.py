@@ -23,8 +23,9 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.utilities import positive, triangular
 
-from .. import checks, inputs, linalg, outputs, projection
-from ..evaluation import once
+from .._core import checks, images, linalg, outputs
+from .._core.memo import once
+from . import gram
 from .base import SparseCovariance
 
 
@@ -41,10 +42,10 @@ class OnRegulariser(SparseCovariance):
         num_latent_gps: int | None,
     ) -> None:
         super().__init__()
-        projection.require_independent_outputs(kernel)
+        gram.require_independent_outputs(kernel)
         self.kernel = kernel
-        self.inducing_variable = projection.as_inducing_variable(inducing_variable)
-        self.num_outputs = projection.num_outputs(kernel, self.inducing_variable, num_latent_gps)
+        self.inducing_variable = gram.as_inducing_variable(inducing_variable)
+        self.num_outputs = gram.num_outputs(kernel, self.inducing_variable, num_latent_gps)
 
     @property
     def base_kernels(self) -> tuple[Kernel, ...]:
@@ -58,11 +59,11 @@ class OnRegulariser(SparseCovariance):
 
     def prepare(self) -> None:
         """Factorise K_ZZ."""
-        projection.cholesky(self.kernel, self.inducing_variable)
+        gram.cholesky(self.kernel, self.inducing_variable)
 
     def removed(self, X: TensorType) -> tf.Tensor:
         """Return A = L⁻¹ K_ZX, for which AᵀA is the Nyström part: [J, M, N]."""
-        return projection.whitened(self.kernel, self.inducing_variable, X)
+        return gram.whitened(self.kernel, self.inducing_variable, X)
 
 
 class SVGPCovariance(OnRegulariser):
@@ -76,7 +77,7 @@ class SVGPCovariance(OnRegulariser):
         """Return a triangular T with T Tᵀ = Lᵀ Σ L, the covariance of L⁻¹u under Q: [J, M, M]."""
 
     def prepare(self) -> None:
-        """Factorise K_ZZ and settle Σ."""
+        """Factorise K_ZZ and compute the root of Σ."""
         super().prepare()
         self.whitened_sqrt()
 
@@ -128,12 +129,12 @@ class CholeskySVGP(SVGPCovariance):
         num_latent_gps: int | None = None,
     ) -> CholeskySVGP:
         """Start at the optimum for Gaussian noise, Σ = (K_ZZ + σ⁻² K_ZX K_XZ)⁻¹ (Titsias 2009)."""
-        inducing_variable = projection.as_inducing_variable(inducing_variable)
-        inner = projection.optimal_precision(kernel, inducing_variable, X, noise_variance)
+        inducing_variable = gram.as_inducing_variable(inducing_variable)
+        inner = gram.optimal_precision(kernel, inducing_variable, X, noise_variance)
         q_sqrt = linalg.cholesky_of_inverse(inner)  # of (Lᵀ Σ L), L⁻¹u's covariance
         if not whiten:
-            q_sqrt = tf.matmul(projection.cholesky(kernel, inducing_variable), q_sqrt)
-        J = projection.num_outputs(kernel, inducing_variable, num_latent_gps)
+            q_sqrt = tf.matmul(gram.cholesky(kernel, inducing_variable), q_sqrt)
+        J = gram.num_outputs(kernel, inducing_variable, num_latent_gps)
         q_sqrt = tf.broadcast_to(q_sqrt, [max(J, q_sqrt.shape[0]), *q_sqrt.shape[1:]])
         return cls(kernel, inducing_variable, q_sqrt=q_sqrt, whiten=whiten)
 
@@ -147,7 +148,7 @@ class CholeskySVGP(SVGPCovariance):
         """Return q_sqrt where it is whitened already, and L⁻¹ q_sqrt where not: [J, M, M]."""
         if self.whiten:
             return tf.convert_to_tensor(self.q_sqrt)
-        L = projection.cholesky(self.kernel, self.inducing_variable)
+        L = gram.cholesky(self.kernel, self.inducing_variable)
         return tf.linalg.triangular_solve(L, self.q_sqrt)
 
 
@@ -175,7 +176,7 @@ class DiagonalSVGP(SVGPCovariance):
         super().__init__(kernel, inducing_variable, num_latent_gps)
         shape = (self.num_inducing, self.num_outputs)
         if v is None:
-            L = projection.cholesky(kernel, self.inducing_variable)
+            L = gram.cholesky(kernel, self.inducing_variable)
             Kzz = tf.matmul(L, L, transpose_b=True)  # [J, M, M]
             v = tf.linalg.trace(Kzz) / tf.reduce_sum(tf.square(Kzz), axis=(-2, -1))
             v = tf.broadcast_to(v, shape)
@@ -204,27 +205,27 @@ class DiagonalSVGP(SVGPCovariance):
         field; the diagonal of Σ itself would make variances enormous where points are close.
         """
         checks.positive("noise_variance", noise_variance)
-        inducing_variable = projection.as_inducing_variable(inducing_variable)
-        X = inputs.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
-        L = projection.cholesky(kernel, inducing_variable)
-        Kzx = projection.cross_covariance(kernel, inducing_variable, X)
+        inducing_variable = gram.as_inducing_variable(inducing_variable)
+        X = images.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
+        L = gram.cholesky(kernel, inducing_variable)
+        Kzx = gram.cross_covariance(kernel, inducing_variable, X)
         noise = tf.reshape(tf.convert_to_tensor(noise_variance, dtype=L.dtype), [-1, 1])
         of_data = tf.reduce_sum(tf.square(Kzx), axis=-1) / noise
         precision = tf.reduce_sum(tf.square(L), axis=-1) + of_data  # [J, M]
         v = tf.linalg.matrix_transpose(1.0 / precision)  # [M, J]
-        J = projection.num_outputs(kernel, inducing_variable, num_latent_gps)
+        J = gram.num_outputs(kernel, inducing_variable, num_latent_gps)
         v = tf.broadcast_to(v, [v.shape[0], max(J, v.shape[1])])
         return cls(kernel, inducing_variable, v=v)
 
     def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Return A = L⁻¹ K_ZX and √v K_ZX."""
-        Kzx = projection.cross_covariance(self.kernel, self.inducing_variable, X)
+        Kzx = gram.cross_covariance(self.kernel, self.inducing_variable, X)
         return self.removed(X), self._root() * Kzx
 
     @once
     def whitened_sqrt(self) -> tf.Tensor:
         """Return Lᵀ √v, which is upper triangular: [J, M, M]."""
-        L = projection.cholesky(self.kernel, self.inducing_variable)
+        L = gram.cholesky(self.kernel, self.inducing_variable)
         return tf.linalg.matrix_transpose(self._root() * L)
 
     @once
@@ -250,7 +251,7 @@ class KernelisedSVGP(OnRegulariser):
         num_latent_gps: int | None = None,
     ) -> None:
         base_kernel = copy.deepcopy(kernel) if base_kernel is None else base_kernel
-        projection.require_independent_outputs(base_kernel)
+        gram.require_independent_outputs(base_kernel)
         if num_latent_gps is None and outputs.num_outputs(base_kernel) > 1:
             num_latent_gps = outputs.num_outputs(base_kernel)
         super().__init__(kernel, inducing_variable, num_latent_gps)

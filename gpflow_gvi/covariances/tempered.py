@@ -10,7 +10,8 @@ from gpflow.base import TensorType
 from gpflow.kernels import Kernel
 from gpflow.utilities import positive
 
-from .. import checks, outputs, projection
+from .._core import checks, outputs
+from . import gram
 from .base import Covariance
 
 
@@ -23,19 +24,20 @@ class Tempered(Covariance):
 
     def __init__(self, kernel: Kernel, factor: Any) -> None:
         super().__init__()
-        projection.require_independent_outputs(kernel)
+        gram.require_independent_outputs(kernel)
         checks.positive("factor", factor)
         self.kernel = kernel
         if not isinstance(factor, Parameter):
             factor = Parameter(factor, transform=positive())
         self.factor = factor
-        counts = {outputs.num_outputs(kernel), *(int(size) for size in factor.shape)} - {1}
-        if len(factor.shape) > 1 or len(counts) > 1:
-            raise ValueError(
-                f"factor has shape {tuple(factor.shape)}, but the kernel has "
-                f"{outputs.num_outputs(kernel)} outputs; give one factor, or one for each output."
-            )
-        self.num_outputs = counts.pop() if counts else 1
+        of_kernel = outputs.num_outputs(kernel)
+        wrong = (
+            f"factor has shape {tuple(factor.shape)}, but the kernel has {of_kernel} outputs; give "
+            "one factor, or one for each output."
+        )
+        if len(factor.shape) > 1:
+            raise ValueError(wrong)
+        self.num_outputs = outputs.agreed((of_kernel, *map(int, factor.shape)), wrong)
 
     def output_variance(self, X: TensorType) -> tf.Tensor:
         """Return α r(x, x): [N, J]."""

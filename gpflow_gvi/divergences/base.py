@@ -8,8 +8,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Module, TensorType
 
-from ..contexts import Context
 from ..gaussian_process import GaussianProcess, GaussianVector
+from .contexts import Context
 
 
 class Divergence(Module, abc.ABC):

@@ -9,12 +9,12 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.utilities import read_values
 
-from .. import checks, linalg, projection
-from ..contexts import Context
-from ..covariances import SVGPCovariance
+from .._core import checks, linalg
+from ..covariances import SVGPCovariance, gram
 from ..gaussian_process import GaussianProcess, GaussianVector
 from ..mean_functions import Inducing
 from .base import Divergence
+from .contexts import Context
 
 
 class InducingKL(Divergence):
@@ -130,7 +130,7 @@ def _same_kernel(first: Kernel, second: Kernel, inducing_variable: InducingVaria
     if not _same_values(first, second):
         return False
     with tf.init_scope():
-        ours, theirs = (projection.cholesky(k, inducing_variable) for k in (first, second))
+        ours, theirs = (gram.cholesky(k, inducing_variable) for k in (first, second))
     return ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=1e-12)
 
 

@@ -15,10 +15,10 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_float
 
-from .. import checks, linalg
-from ..contexts import Context
+from .._core import checks, linalg
 from ..gaussian_process import GaussianVector
 from .base import Divergence
+from .contexts import Context
 
 
 class ProjectedDivergence(Divergence):

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from .data import UCI, Data, DataSet, Given, Split
-from .networks import require_images
-from .objective import Divergence, Gaussian, Likelihood, LogLoss, Loss, ProjectedRenyi
+from ..learning.settings import Settings
+from .data_sets import UCI, Data, DataSet, Given, Split
+from .layer_parts import require_images
+from .objective_parts import Divergence, Likelihood, Loss
 from .parts import Flag, Off, Part, Whole, impossible, kinds
 from .peers import GVI, Model
 from .reading import Document
-from .regulariser import Regulariser
-from .training import Adaptive, Calibration, HeldOutTempering, Optimiser, Tempering, Training
-from .variational import Covariance, InducingMean, Mean, NetworkMean, SumMean, SVGPCovariance
+from .regulariser_parts import Regulariser
+from .training_parts import Adaptive, Calibration, HeldOutTempering, Optimiser, Tempering, Training
+from .variational_parts import Covariance, Mean
 
 
 class Experiment(Part):
@@ -24,21 +25,23 @@ class Experiment(Part):
 
     data: Data
     split: Split = Given()
-    standardise: Flag = True
+    standardise: Flag = Settings.standardise
     """Whether the model works in units in which columns have mean zero and deviation one."""
     model: Model = GVI()
     """Of another kind than gvi, the parts from likelihood to calibration do not matter."""
-    likelihood: Likelihood = Gaussian()
+    likelihood: Likelihood = "gaussian"
     regulariser: Regulariser = Regulariser()
-    mean: Mean = SumMean(parts=(InducingMean(), NetworkMean()))
-    covariance: Covariance = SVGPCovariance(kind="cholesky")
-    divergence: Divergence = ProjectedRenyi()
-    loss: Loss = LogLoss(kind="log_loss")
+    mean: Mean = Field(default={"kind": "sum", "parts": ["inducing", "network"]})
+    covariance: Covariance = "cholesky"
+    divergence: Divergence = "projected_renyi"
+    loss: Loss = "log_loss"
     optimiser: Optimiser = Adaptive(kind="adam")
     training: Training = Training()
     tempering: Tempering = HeldOutTempering()
+    refit: Flag = Settings.refit
+    """Whether rows that were held out for validation join the others in the end."""
     calibration: Calibration = Off()
-    seed: Whole = 0
+    seed: Whole = Settings.seed
 
     @model_validator(mode="before")
     @classmethod

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import labels
-from ..learning import Learned
-from .data import Rooms
+from .._core import labels
+from ..learning.learned import Learned
+from .data_sets import RowsByRole
 
 logger = logging.getLogger("gpflow_gvi")
 
 
-def draw(learned: Learned, rooms: Rooms, folder: Path) -> None:
+def draw(learned: Learned, rows_by_role: RowsByRole, folder: Path) -> None:
     """Write `losses.png`, and where inputs and outputs are numbers `prediction.png`."""
     try:
         from matplotlib.figure import Figure
@@ -29,16 +29,16 @@ def draw(learned: Learned, rooms: Rooms, folder: Path) -> None:
             panel.plot(range(1, len(values) + 1), values)
             panel.set(xlabel="epoch", title=name)
         figure.savefig(folder / "losses.png", dpi=100)
-    X, Y = rooms["train"]
+    X, Y = rows_by_role["train"]
     of_classes = labels.num_classes(learned.likelihood) is not None
     if X.shape[1] == Y.shape[1] == 1 and not of_classes:
         figure = Figure(figsize=(9.0, 4.5), layout="constrained")
-        _prediction(figure.subplots(), learned, rooms)
+        _prediction(figure.subplots(), learned, rows_by_role)
         figure.savefig(folder / "prediction.png", dpi=100)
 
 
-def _prediction(axes: Any, learned: Learned, rooms: Rooms) -> None:
-    every = np.concatenate([rows.X for rows in rooms.values()])
+def _prediction(axes: Any, learned: Learned, rows_by_role: RowsByRole) -> None:
+    every = np.concatenate([rows.X for rows in rows_by_role.values()])
     margin = 0.05 * np.ptp(every)
     x = np.linspace(every.min() - margin, every.max() + margin, 400)[:, None]
     mean = np.asarray(learned.predict_y(x)[0])[:, 0]
@@ -47,7 +47,7 @@ def _prediction(axes: Any, learned: Learned, rooms: Rooms) -> None:
     axes.fill_between(x[:, 0], lower, upper, alpha=0.2, lw=0, label="95 % of y")
     axes.fill_between(x[:, 0], mean - of_f, mean + of_f, alpha=0.4, color="C0", lw=0, label="of f")
     axes.plot(x[:, 0], mean, "C0")
-    for name, rows in rooms.items():
+    for name, rows in rows_by_role.items():
         style = "C3." if name == "test" else "k." if name == "train" else "C2."
         axes.plot(rows.X[:, 0], rows.Y[:, 0], style, ms=2, label=name)
     points = learned.regulariser.inducing_points

@@ -6,13 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 
 class Part(BaseModel):
     """A part of a configuration. Of several kinds `kind` says which one it is."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        validate_default=True,  # so that a name can be the default
+        defer_build=True,  # parts can have parts of their own kind
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -21,17 +28,20 @@ class Part(BaseModel):
         if not isinstance(values, Mapping):
             return values
         by_default = {
-            name: {"kind": getattr(field.default, "kind"), **values[name]}  # noqa: B009
-            for name, field in cls.model_fields.items()
-            if isinstance(field.default, Part)
-            and kinds(type(field.default))
-            and isinstance(values.get(name), Mapping)
+            name: {"kind": kind, **value}
+            for name, value in values.items()
+            if isinstance(value, Mapping) and "kind" not in value and name in cls.model_fields
+            if (kind := default_kind(cls.model_fields[name])) is not None
         }
-        return {**values, **by_default}
+        return {**values, **by_default} if by_default else values
 
 
-Count = Annotated[int, Field(strict=True, ge=1)]
-Whole = Annotated[int, Field(strict=True, ge=0)]
+MAX_INTEGER = 2**31 - 1
+"""All libraries take seeds and sizes up to it."""
+
+Count = Annotated[int, Field(strict=True, ge=1, le=MAX_INTEGER)]
+Whole = Annotated[int, Field(strict=True, ge=0, le=MAX_INTEGER)]
+Number = Annotated[float, Field(strict=True)]
 Positive = Annotated[float, Field(strict=True, gt=0.0)]
 NonNegative = Annotated[float, Field(strict=True, ge=0.0)]
 Fraction = Annotated[float, Field(strict=True, ge=0.0, lt=1.0)]
@@ -66,6 +76,16 @@ class Named:
 BY_KIND = Field(discriminator="kind")
 OR_NAME = Named()
 """What makes a union of parts one that `kind` decides: `Annotated[A | B, BY_KIND, OR_NAME]`."""
+
+
+def default_kind(field: FieldInfo) -> str | None:
+    """Return the kind of the part that is a field's default, if it is one."""
+    default = field.default
+    if isinstance(default, Part):
+        return getattr(default, "kind", None)
+    if isinstance(default, Mapping):
+        return default.get("kind")
+    return default if isinstance(default, str) and field.annotation is Any else None
 
 
 def kinds(part: type[Part]) -> tuple[str, ...]:

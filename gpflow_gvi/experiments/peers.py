@@ -1,4 +1,4 @@
-"""What else the same data can be given to: the models that this package's are compared with.
+"""The models that those of this package are compared with, on the same data.
 
 Each is trained on the rows for training, and may use those for validation as the others do: to
 stop, or to find the size of the noise. Real-valued outputs only.
@@ -14,18 +14,18 @@ import numpy as np
 
 import gpflow_gvi as gvi
 
-from .networks import DEFAULT, Layers, network
+from .layer_parts import DEFAULT, Layers, network
 from .parts import BY_KIND, OR_NAME, Count, Part, Positive
 
 if TYPE_CHECKING:
     import tensorflow as tf
     from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
-    from ..scaling import Scaling
+    from ..learning.scaling import Scaling
 
 Array = np.ndarray[Any, Any]
 
-Rooms = dict[str, tuple[Array, Array]]
+RowsByRole = dict[str, tuple[Array, Array]]
 """Rows in standard units, by what they are for."""
 
 Moments: TypeAlias = "Callable[[TensorType], MeanAndVariance]"
@@ -44,19 +44,19 @@ class SVGP(Part):
     kind: Literal["svgp"] = "svgp"
     inducing: Count = 200
     full_batch: Count = 2000
-    """Up to so many rows are fitted by L-BFGS, more of them by Adam in batches."""
+    """The maximal number of rows that are fitted by L-BFGS; more are fitted by Adam in batches."""
     iterations: Count = 1000
-    """At most so many of L-BFGS."""
+    """The maximal number of iterations of L-BFGS."""
     steps: Count = 10_000
-    """So many of Adam."""
+    """The number of steps of Adam."""
     batch_size: Count = 500
 
-    def fit(self, rooms: Rooms, seed: int) -> Moments:
+    def fit(self, rows: RowsByRole, seed: int) -> Moments:
         """Return what it predicts after it was fitted."""
         import gpflow
         import tensorflow as tf
 
-        X, Y = rooms["train"]
+        X, Y = rows["train"]
         Z = gvi.inducing.kmeans(X, min(self.inducing, len(X)), seed=seed).points
         likelihood = gpflow.likelihoods.Gaussian(0.1)
         J = Y.shape[1]
@@ -64,8 +64,9 @@ class SVGP(Part):
         if len(X) <= self.full_batch:
             _minimise(model, model.training_loss_closure((X, Y)), self.iterations)
         else:
-            rows = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().shuffle(len(X), seed=seed)
-            self._descend(model, model.training_loss_closure(iter(rows.batch(self.batch_size))))
+            batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().shuffle(len(X), seed=seed)
+            batches = batches.batch(self.batch_size)
+            self._descend(model, model.training_loss_closure(iter(batches)))
         return _predict_y(model)
 
     def _descend(self, model: Any, loss: Callable[[], tf.Tensor]) -> None:
@@ -93,14 +94,14 @@ class ExactGP(Part):
 
     kind: Literal["exact_gp"] = "exact_gp"
     max_rows: Count = 2000
-    """More rows are refused."""
+    """The maximal number of rows; more are refused."""
     iterations: Count = 1000
 
-    def fit(self, rooms: Rooms, seed: int) -> Moments:
+    def fit(self, rows: RowsByRole, seed: int) -> Moments:
         """Return what it predicts after it was fitted."""
         import gpflow
 
-        X, Y = rooms["train"]
+        X, Y = rows["train"]
         if len(X) > self.max_rows:
             raise ValueError(
                 f"model.max_rows is {self.max_rows}, but there are {len(X)} rows to train with: "
@@ -122,17 +123,17 @@ class Network(Part):
     layers: Layers = DEFAULT
     members: Count = 1
     epochs: Count = 2000
-    """At most so many."""
+    """The maximal number of epochs."""
     patience: Count = 50
-    """Stop after so many epochs without a gain."""
+    """The number of epochs without a gain after which training stops."""
     learning_rate: Positive = 3e-3
 
-    def fit(self, rooms: Rooms, seed: int) -> Moments:
+    def fit(self, rows: RowsByRole, seed: int) -> Moments:
         """Return what it predicts after it was fitted."""
-        if "validation" not in rooms:
+        if "validation" not in rows:
             raise ValueError("split.validation is 0, but a network needs rows to stop by; raise it")
-        members = [self._trained(rooms, seed + 1000 * number) for number in range(self.members)]
-        X, Y = rooms["validation"]
+        members = [self._trained(rows, seed + 1000 * number) for number in range(self.members)]
+        X, Y = rows["validation"]
         noise = np.mean(np.square(Y - _means(members, X).mean(axis=0)), axis=0)
 
         def moments(X: TensorType) -> MeanAndVariance:
@@ -141,10 +142,10 @@ class Network(Part):
 
         return moments
 
-    def _trained(self, rooms: Rooms, seed: int) -> Any:
+    def _trained(self, rows: RowsByRole, seed: int) -> Any:
         import keras
 
-        X, Y = rooms["train"]
+        X, Y = rows["train"]
         net = network(self.layers, (X.shape[1],), readout=Y.shape[1], seed=seed)
         keras.utils.set_random_seed(seed)
         net.compile(keras.optimizers.Adam(self.learning_rate), "mse", steps_per_execution=10)
@@ -154,7 +155,7 @@ class Network(Part):
             Y,
             batch_size=max(32, len(X) // 50),
             epochs=self.epochs,
-            validation_data=rooms["validation"],
+            validation_data=rows["validation"],
             callbacks=[stop],
             verbose=0,
         )
@@ -166,7 +167,7 @@ Model = Annotated[GVI | SVGP | ExactGP | Network, BY_KIND, OR_NAME]
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """A model that takes and gives original units."""
+    """A model that takes and returns original units."""
 
     moments: Moments
     """In standard units."""

@@ -1,17 +1,16 @@
-"""Settings and their repetitions: means, ranks by validation, and what each axis does."""
+"""Settings and their repetitions: means, ranks by validation, and the effect of each axis."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from .report_runs import Run, text
-
-Array = np.ndarray[Any, Any]
 
 REPETITIONS = ("split.index", "seed", "data.seed")
 """Axes whose levels are repetitions of the same setting."""
@@ -23,19 +22,22 @@ ORIENTATION = {
 }
 """Which values of a score are better, as `gpflow_gvi.metrics` has it, but without TensorFlow."""
 
+SHOWN = ("rmse", "coverage", "accuracy")
+"""Test metrics that stand beside the score, where runs have them."""
+
 NONE = "—"
 """The level of an axis that a run does not have."""
 
 
 class Mean(NamedTuple):
-    """The mean of what is finite."""
+    """The mean of the finite values."""
 
     mean: float
     error: float
     """Its standard error, s/√n; NaN for n = 1."""
     n: int
     missing: int
-    """Of how many there was no finite value."""
+    """The number of runs without a finite value."""
 
     def __str__(self) -> str:
         if not self.n:
@@ -53,17 +55,27 @@ class Setting(NamedTuple):
 
     data: str
     levels: tuple[str, ...]
-    validation: Mean
-    test: Mean
+    measures: tuple[Mean, ...]
+    """The means of what `Ranking.measures` names."""
     runs: list[Run]
     """Those that are done."""
     failed: int
     rank: int | None
     """Its place on its data set by validation; None without a score."""
 
+    @property
+    def validation(self) -> Mean:
+        """The mean of the validation scores."""
+        return self.measures[0]
+
+    @property
+    def test(self) -> Mean:
+        """The mean of the test scores."""
+        return self.measures[1]
+
 
 class Effect(NamedTuple):
-    """What a level does to the validation score."""
+    """The effect of a level on the validation score."""
 
     level: str
     shift: Mean
@@ -71,7 +83,7 @@ class Effect(NamedTuple):
     median: float
     """The median of the same."""
     best: int
-    """How many data sets have it in their best setting."""
+    """The number of data sets whose best setting has the level."""
 
 
 class Ranking(NamedTuple):
@@ -82,6 +94,8 @@ class Ranking(NamedTuple):
     axes: list[str]
     levels: dict[str, list[str]]
     """Of "data" and of each axis, in order."""
+    measures: list[str]
+    """The names of the columns with means: the two of the score first."""
     repeated: list[str]
     constant: dict[str, str]
     settings: list[Setting]
@@ -117,59 +131,37 @@ def rank(runs: Sequence[Run], *, score: str = "nll", over: Iterable[str] | None 
     of_data = [name for name in names if re.match(r"data(\.|$)", name)]
     axes = [name for name in names if name not in {*repeated, *constant, *of_data}]
     data = _data_sets(runs, levels, [name for name in of_data if name not in repeated])
-
-    keys = list(zip(data, *(levels[name] for name in axes), strict=True))
-    index = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    groups: list[list[Run]] = [[] for _ in index]
-    failed = np.zeros(len(index), int)
-    for key, run in zip(keys, runs, strict=True):
-        if run.error is None:
-            groups[index[key]].append(run)
-        else:
-            failed[index[key]] += 1
-    places = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    means = [
-        _means(places, [getattr(run, part).get(score, np.nan) for g in groups for run in g], groups)
-        for part in ("validation", "test")
-    ]
-    settings = [
-        Setting(key[0], key[1:], validation, test, group, int(count), None)
-        for key, validation, test, group, count in zip(index, *means, groups, failed, strict=True)
-    ]
+    groups = pd.DataFrame(dict(enumerate([data, *(levels[name] for name in axes)])))
+    values = _measures(runs, score)
     return Ranking(
         score=score,
         orientation=ORIENTATION[score],
         axes=axes,
         levels={"data": _ordered(data), **{name: _ordered(levels[name]) for name in axes}},
+        measures=list(values),
         repeated=repeated,
         constant={name: level for name, level in constant.items() if name not in of_data},
-        settings=_ranked(settings, -1.0 if ORIENTATION[score] == "higher" else 1.0),
+        settings=_settings(runs, groups, values, ORIENTATION[score]),
     )
 
 
 def effects(ranking: Ranking) -> dict[str, list[Effect]]:
     """Return of each axis the marginal effects of its levels on the validation score."""
     settings = [setting for setting in ranking.settings if setting.rank is not None]
-    scores = np.array([setting.validation.mean for setting in settings])
-    data = np.array([ranking.levels["data"].index(setting.data) for setting in settings], int)
-    shift = np.empty_like(scores)
-    for place in np.unique(data):
-        of_data = scores[data == place]
-        with np.errstate(all="ignore"):
-            shift[data == place] = of_data - np.median(of_data)
+    data = [setting.data for setting in settings]
+    scores = pd.Series([setting.validation.mean for setting in settings], dtype=float)
+    with np.errstate(all="ignore"):
+        shift = scores - scores.groupby(data).transform("median")
     found = {}
     for number, axis in enumerate(ranking.axes):
-        index = {level: place for place, level in enumerate(ranking.levels[axis])}
-        places = np.array([index[setting.levels[number]] for setting in settings], int)
+        levels = ranking.levels[axis]
+        at = [setting.levels[number] for setting in settings]
         best = [setting.levels[number] for setting in ranking.best.values()]
+        medians = shift.groupby(at).median().reindex(levels)
+        means = _means(shift, at, levels)
         found[axis] = [
-            Effect(
-                level,
-                mean,
-                float(np.median(shift[places == index[level]])) if mean.n else np.nan,
-                best.count(level),
-            )
-            for level, mean in zip(index, _means(places, shift, index), strict=True)
+            Effect(level, mean, float(median), best.count(level))
+            for level, mean, median in zip(levels, means, medians, strict=True)
         ]
     return found
 
@@ -210,31 +202,63 @@ def _ordered(levels: Iterable[str]) -> list[str]:
     return sorted(set(levels), key=key)
 
 
-def _means(places: Array, values: Any, groups: Sequence[Any] | dict[str, Any]) -> list[Mean]:
-    """Return the mean of the values at each place."""
-    size, values = len(groups), np.asarray(values, float)
-    finite = np.isfinite(values)
-    at, x = places[finite], values[finite]
+def _measures(runs: Sequence[Run], score: str) -> pd.DataFrame:
+    """Return the values of each run that are averaged: the scores, and what some runs have."""
+    others = [name for name in SHOWN if name != score]
+    found = {
+        f"validation {score}": [run.validation.get(score, np.nan) for run in runs],
+        f"test {score}": [run.test.get(score, np.nan) for run in runs],
+        **{f"test {name}": [run.test.get(name, np.nan) for run in runs] for name in others},
+        "seconds": [run.seconds for run in runs],
+    }
+    frame = pd.DataFrame(found, dtype=float)
+    return frame[[*frame.columns[:2], *(c for c in frame.columns[2:] if frame[c].notna().any())]]
+
+
+def _means(values: pd.Series, by: Sequence[object], index: Sequence[object]) -> list[Mean]:
+    """Return the mean of the values of each group of an index."""
     with np.errstate(all="ignore"):
-        count = np.bincount(at, minlength=size)
-        mean = np.bincount(at, x, size) / count
-        error = np.sqrt(np.bincount(at, (x - mean[at]) ** 2, size) / (count - 1.0) / count)
-    missing = np.bincount(places, minlength=size) - count
-    columns = (column.tolist() for column in (mean, error, count, missing))
-    return [Mean(*row) for row in zip(*columns, strict=True)]
+        groups = values.where(np.isfinite(values)).groupby(by)
+        n = groups.count()
+        found = {"mean": groups.mean(), "error": groups.sem(), "n": n, "missing": groups.size() - n}
+    table = pd.DataFrame(found).reindex(index).fillna({"n": 0, "missing": 0})
+    return [Mean(*row) for row in table.astype({"n": int, "missing": int}).itertuples(index=False)]
 
 
-def _ranked(settings: list[Setting], sign: float) -> list[Setting]:
-    most: dict[str, int] = {}
-    for setting in settings:
-        most[setting.data] = max(most.get(setting.data, 0), setting.validation.n)
-    ranked = [setting for setting in settings if setting.validation.n]
-    ranked.sort(key=lambda at: (at.validation.n < most[at.data], sign * at.validation.mean))
-    places = dict.fromkeys(most, 0)
-    found = []
-    for setting in ranked:
-        places[setting.data] += 1
-        found.append(setting._replace(rank=places[setting.data]))
-    order = {data: place for place, data in enumerate(_ordered(most))}
-    found.sort(key=lambda setting: (setting.rank, order[setting.data]))
-    return [*found, *(setting for setting in settings if not setting.validation.n)]
+def _settings(
+    runs: Sequence[Run], groups: pd.DataFrame, values: pd.DataFrame, orientation: str
+) -> list[Setting]:
+    """Return the settings, by rank.
+
+    :param groups: of each run the data set and the levels.
+    :param values: of each run what is averaged.
+    """
+    number = groups.groupby(list(groups), sort=False).ngroup().to_numpy()
+    done = np.array([run.error is None for run in runs])
+    keys = list(groups.drop_duplicates().itertuples(index=False, name=None))
+    of_setting: list[list[Run]] = [[] for _ in keys]
+    for at, run in zip(number, runs, strict=True):
+        if run.error is None:
+            of_setting[at].append(run)
+    failed = np.bincount(number[~done], minlength=len(keys)).tolist()
+    columns = [_means(values[c][done], number[done], range(len(keys))) for c in values]
+    ranks = _ranks([key[0] for key in keys], columns[0], orientation)
+    settings = [
+        Setting(key[0], key[1:], measures, of, count, place)
+        for key, measures, of, count, place in zip(
+            keys, zip(*columns, strict=True), of_setting, failed, ranks, strict=True
+        )
+    ]
+    order = {data: place for place, data in enumerate(_ordered(key[0] for key in keys))}
+    return sorted(settings, key=lambda at: (at.rank or math.inf, order[at.data]))
+
+
+def _ranks(data: list[str], scores: list[Mean], orientation: str) -> list[int | None]:
+    """Return the place of each setting on its data set."""
+    frame = pd.DataFrame(scores)
+    frame["data"] = data
+    frame["incomplete"] = frame["n"] < frame.groupby("data")["n"].transform("max")
+    frame["mean"] *= -1.0 if orientation == "higher" else 1.0
+    ranked = frame[frame["n"] > 0].sort_values(["incomplete", "mean"], kind="stable")
+    places = (ranked.groupby("data").cumcount() + 1).to_dict()
+    return [places.get(number) for number in range(len(data))]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
+import reprlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -11,6 +13,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import ValidationError
 
+from .derived import OneOf
 from .parts import Part, kinds
 
 AnyPart = TypeVar("AnyPart", bound=Part)
@@ -21,8 +24,21 @@ class ConfigError(ValueError):
     """A configuration that cannot be run; the message says where it is wrong, and what is right."""
 
 
+MAX_VALUES = 1_000_000
+"""The maximal number of values in a file, each alias counted as what it stands for."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML without Python tags and repeated keys; `yes` is a string, and `1e-3` a number."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Return the value of a node; whatever is wrong with it is an error with a line."""
+        try:
+            return super().construct_object(node, deep)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"this is no {node.tag.rpartition(':')[2]} ({error})", node.start_mark
+            ) from error
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -40,17 +56,30 @@ _Loader.add_implicit_resolver(
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    first: dict[Any, yaml.Mark] = {}
+    found: set[str] = set()
     for key, _ in node.value:
-        if key.value in first:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key.value!r} appears twice; keep one", key.start_mark
-            )
-        first[key.value] = key.start_mark
+        problem = None
+        if not isinstance(key, yaml.ScalarNode):
+            problem = f"a key is a {key.id}; write a word"
+        elif key.value in found:
+            problem = f"the key {_shown(key.value)} appears twice; keep one"
+        if problem is not None:
+            raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+        found.add(key.value)
     return loader.construct_mapping(node, deep=True)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of values in a node, each alias counted as what it stands for."""
+    if id(node) not in known:
+        known[id(node)] = 1  # while it is counted; it may hold itself
+        children = [] if isinstance(node, yaml.ScalarNode) else node.value
+        flat = itertools.chain(*children) if isinstance(node, yaml.MappingNode) else children
+        known[id(node)] += sum(_size(child, known) for child in flat)
+    return known[id(node)]
 
 
 class Document:
@@ -62,17 +91,25 @@ class Document:
 
     def __init__(self, text: str, source: str) -> None:
         self.source = source
-        loader = _Loader(text)
         try:
+            loader = _Loader(text)
             self.node = loader.get_single_node()
+            if self.node is not None and (size := _size(self.node, {})) > MAX_VALUES:
+                raise ConfigError(
+                    f"{source}:1: it holds {size} values, its aliases written out; the maximal "
+                    f"number is {MAX_VALUES}."
+                )
             self.value: Any = None if self.node is None else loader.construct_document(self.node)
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
             raise ConfigError(f"{source}:{line}: {error.problem}.") from error
-        except (yaml.YAMLError, RecursionError) as error:
-            raise ConfigError(f"{source} cannot be read as YAML ({error}).") from error
-        finally:
-            loader.dispose()
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            raise ConfigError(
+                f"{source}:{line}: the character {chr(error.character)!r} is not allowed."
+            ) from error
+        except RecursionError as error:
+            raise ConfigError(f"{source}:1: its values are nested too deeply.") from error
 
     @classmethod
     def read(cls, path: str | Path) -> Document:
@@ -83,6 +120,8 @@ class Document:
             raise ConfigError(f"{path} does not exist; give the path of a YAML file.") from error
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path} is no text in UTF-8 ({error}).") from error
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read ({error}).") from error
         document = cls(text, str(path))
         if document.value is None:
             raise ConfigError(f"{path} is empty; it must at least say `data: ...`.")
@@ -101,21 +140,24 @@ class Document:
             raise ConfigError(self._text(kind, error)) from error
 
     def _text(self, kind: type[Part], error: ValidationError) -> str:
-        told: dict[tuple[int, str], list[str]] = {}
-        for item in error.errors():
-            location: Location = item["loc"]
-            if item["type"] == "impossible":
-                steps = item["ctx"]["path"].split(".")
-                location = tuple(int(step) if step.isdigit() else step for step in steps)
-            line, found = self._place(location)
+        messages: dict[tuple[int, str], list[str]] = {}
+        items = [dict(item) for item in error.errors()]
+        for item in items:
+            if _follows_from_another(item, items):
+                continue
+            location = _location(item)
+            line, path = self._place(location)
             if item["type"] == "impossible":  # it may be a default
-                path = _written(location)
-            else:
-                path = _written([*found, *location[-1:]] if item["type"] == "missing" else found)
-            told.setdefault((line, path), []).append(_complaint(kind, location, dict(item)))
+                path = list(location)
+            elif item["type"] == "missing":
+                path = [*path, location[-1]]
+            elif item["type"] == "invalid_key":
+                _, path = self._place(location[:-1])
+            message = _complaint(kind, location, item)
+            messages.setdefault((line, _written(path) or "it"), []).append(message)
         return "\n".join(
-            f"{self.source}:{line}: {path or 'it'} {' Or: '.join(dict.fromkeys(complaints))}"
-            for (line, path), complaints in told.items()
+            f"{self.source}:{line}: {path} {' Or: '.join(dict.fromkeys(texts))}"
+            for (line, path), texts in messages.items()
         )
 
     def _place(self, location: Location) -> tuple[int, list[int | str]]:
@@ -136,6 +178,25 @@ class Document:
         return line, path
 
 
+def _follows_from_another(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
+    """Return whether a list is too short only because pydantic does not count invalid items."""
+    N = len(item["loc"])
+    return item["type"] == "too_short" and any(
+        other["loc"][:N] == item["loc"] and len(other["loc"]) > N for other in items
+    )
+
+
+def _location(item: dict[str, Any]) -> Location:
+    """Return where the value is that an error of pydantic is about."""
+    location: Location = item["loc"]
+    if item["type"] == "impossible":
+        steps = item["ctx"]["path"].split(".")
+        return tuple(int(step) if step.isdigit() else step for step in steps)
+    if item["type"] == "refused" and "key" in item["ctx"]:
+        return (*location, item["ctx"]["key"])
+    return location
+
+
 def _written(path: Iterable[int | str]) -> str:
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return "".join(steps).lstrip(".")
@@ -145,7 +206,9 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
     value, context = item["input"], item.get("ctx", {})
     if item["type"] == "missing":
         return "is missing; it has no default."
-    if item["type"] == "impossible":
+    if item["type"] == "invalid_key":
+        return f"has the key {_shown(value)}; a key must be text."
+    if item["type"] in ("impossible", "refused"):
         return str(context["text"])
     if item["type"] == "extra_forbidden":
         keys = sorted(_keys(kind, location[:-1]))
@@ -158,12 +221,20 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
     if item["type"] in ("union_tag_not_found", "model_type", "model_attributes_type"):
         known = sorted({tag for part in _choices(kind, location) for tag in kinds(part)})
         remedy = f" with a `kind`: one of {', '.join(known)}" if known else ""
-        return f"is {value!r}; it must be a mapping{remedy}."
-    return f"is {value!r}; {item['msg'][:1].lower()}{item['msg'][1:]}."
+        return f"is {_shown(value)}; it must be a mapping{remedy}."
+    return f"is {_shown(value)}; {item['msg'][:1].lower()}{item['msg'][1:]}."
+
+
+def _shown(value: Any) -> str:
+    """Return a value as Python writes it, shortened."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 100
+    text = short.repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _near(given: Any, known: list[str]) -> str:
-    near = difflib.get_close_matches(str(given), known, n=1)
+    near = difflib.get_close_matches(str(given)[:100], known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
@@ -178,7 +249,12 @@ def _choices(kind: type[Part], location: Location) -> list[type[Part]]:
         tagged = [part for part in choices if step in kinds(part) or step == part.__name__]
         fields = [part.model_fields[str(step)] for part in choices if step in part.model_fields]
         if fields:
-            choices = [part for field in fields for part in _parts_in(field.annotation)]
+            choices = [
+                part
+                for field in fields
+                for annotation in (field.annotation, *field.metadata)
+                for part in _parts_in(annotation)
+            ]
         elif tagged:
             choices = tagged
     return choices
@@ -187,5 +263,7 @@ def _choices(kind: type[Part], location: Location) -> list[type[Part]]:
 def _parts_in(annotation: Any) -> Iterator[type[Part]]:
     if isinstance(annotation, type) and issubclass(annotation, Part):
         yield annotation
+    if isinstance(annotation, OneOf):
+        yield from annotation.parts.values()
     for argument in get_args(annotation):
         yield from _parts_in(argument)

@@ -6,10 +6,10 @@
   const { names, head, levels, rows: found } = JSON.parse(byId("data").textContent);
 
   // Of a row: the cells as text, and by what each column is sorted.
-  const rows = found.map(([rank, validation, test, ofValidation, ofTest, count, runs, ...at]) => {
+  const rows = found.map(([rank, means, shownMeans, count, runs, ...at]) => {
     const texts = at.map((number, column) => levels[column][number]);
-    const cells = [rank ?? "—", ...texts, ofValidation, ofTest, runs];
-    return { at, cells, keys: [rank, ...at, validation, test, count], text: cells.join("\n").toLowerCase() };
+    const cells = [rank ?? "—", ...texts, ...shownMeans, runs];
+    return { at, cells, keys: [rank, ...at, ...means, count], text: cells.join("\n").toLowerCase() };
   });
 
   const make = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });

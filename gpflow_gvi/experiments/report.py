@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import logging
-import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+import pandas as pd
+
+from .._core import files
 from .ranking import rank
 from .report_page import render
 from .report_runs import Run, read_runs, text
@@ -44,53 +45,75 @@ def report(
     for note in collected.notes:
         logger.warning("%s", note)
     ranking = rank(collected.runs, score=score, over=over)
-    figures = {}
-    for data, setting in ranking.best.items():
-        figure = _figure(folder, setting.runs[0].name)
-        if figure is not None:
-            figures[data] = figure
+    first = {data: setting.runs[0].name for data, setting in ranking.best.items()}
+    figures = _of_runs(folder, first, _figure)
+    histories = _of_runs(folder, first, _history)
     page = folder / "report.html" if output is None else Path(output)
     page.parent.mkdir(parents=True, exist_ok=True)
-    columns = _columns(collected.runs)
-    _write(page.with_name("results.csv"), _csv(columns))
-    _write(page.with_name("results.parquet"), _parquet(columns))
+    table = _table(collected.runs)
     titles = {data: f"{data}: test {score} {ranking.best[data].test}" for data in figures}
-    _write(page.with_name("best_fits.png"), _composed(figures, titles))
-    _write(page, render(collected, ranking, figures).encode())
+    contents = {
+        "results.csv": table.to_csv(index=False, lineterminator="\r\n").encode(),
+        "results.parquet": _parquet(table),
+        "best_fits.png": _composed(figures, titles),
+        page.name: render(collected, ranking, figures, histories).encode(),
+    }
+    for name, content in contents.items():
+        if content is not None:
+            with files.new_file(page.with_name(name)) as stream:
+                stream.write(content)
     return page
 
 
-def _figure(folder: Path, name: str) -> bytes | None:
-    """Return the picture of a run: its own, or one drawn from its model."""
-    if Path(name).name != name or name == "..":  # a name from a file must not lead elsewhere
+Value = TypeVar("Value")
+
+
+def _of_runs(
+    folder: Path, names: dict[str, str], read: Callable[[Path], Value | None]
+) -> dict[str, Value]:
+    """Return what can be read of runs, by the keys of their names."""
+    found = {}
+    for key, name in names.items():
+        if Path(name).name != name or name == "..":  # a name from a file must not lead elsewhere
+            continue
+        try:
+            value = read(folder / name)
+        # Models, their data or the disk may fail in any way, and the rest of the report remains.
+        except Exception as error:
+            logger.warning("There is no figure of %s: %s: %s", name, type(error).__name__, error)
+        else:
+            if value is not None:
+                found[key] = value
+    return found
+
+
+def _history(run: Path) -> pd.DataFrame | None:
+    """Return what was recorded of each epoch of a training."""
+    path = run / "history.csv"
+    if not path.is_file():
         return None
-    picture = folder / name / "prediction.png"
-    try:
-        if picture.is_file():
-            return picture.read_bytes()
-        if (folder / name / "model").is_dir():
-            return _drawn(folder / name)
-    # Models, their data or the disk may fail in any way, and the report is worth having without.
-    except Exception as error:
-        logger.warning("There is no figure of %s: %s: %s", name, type(error).__name__, error)
-    return None
+    found = pd.read_csv(path, index_col="epoch", dtype=float)
+    return found if len(found) > 1 else None
+
+
+def _figure(run: Path) -> bytes | None:
+    """Return the picture of a run: its own, or one drawn from its model."""
+    picture = run / "prediction.png"
+    if picture.is_file():
+        return picture.read_bytes()
+    return _drawn(run) if (run / "model").is_dir() else None
 
 
 def _drawn(folder: Path) -> bytes | None:
-    from ..serialisation import load as load_model
+    from ..saving import load as load_model
     from .config import read
-    from .data import load
     from .figures import draw
+    from .run import prepare
 
     experiment = read(folder / "config.yaml")
-    rooms = load(
-        experiment.data,
-        experiment.split,
-        calibration=getattr(experiment.calibration, "fraction", 0.0),
-        seed=experiment.seed,
-    )
+    rows = prepare(experiment).rows
     with tempfile.TemporaryDirectory() as scratch:
-        draw(load_model(folder / "model"), rooms, Path(scratch))
+        draw(load_model(folder / "model"), rows, Path(scratch))
         picture = Path(scratch) / "prediction.png"
         return picture.read_bytes() if picture.is_file() else None
 
@@ -120,58 +143,41 @@ def _composed(figures: dict[str, bytes], titles: dict[str, str]) -> bytes | None
     return file.getvalue()
 
 
-def _columns(runs: Sequence[Run]) -> dict[str, list[Any]]:
-    """Return the table of the runs: of each column its values."""
-    axes = dict.fromkeys(name for run in runs for name in run.axes)
-    columns: dict[str, list[Any]] = {
+def _table(runs: Sequence[Run]) -> pd.DataFrame:
+    """Return a row for each run, with None where it lacks a column."""
+    parts = {
+        "axes": [run.axes for run in runs],
+        "validation": [run.validation for run in runs],
+        "test": [run.test for run in runs],
+    }
+    columns = {
         "name": [run.name for run in runs],
         "data": [run.data for run in runs],
         "status": ["done" if run.error is None else "failed" for run in runs],
-        **{f"axes.{axis}": [run.axes.get(axis) for run in runs] for axis in axes},
-    }
-    for part in ("validation", "test"):
-        for metric in dict.fromkeys(name for run in runs for name in getattr(run, part)):
-            values = [getattr(run, part).get(metric) for run in runs]
-            columns[f"{part}.{metric}"] = values
-    return {
-        **columns,
+        **{
+            f"{part}.{name}": [of.get(name) for of in values]
+            for part, values in parts.items()
+            for name in dict.fromkeys(name for of in values for name in of)
+        },
         "seconds": [run.seconds for run in runs],
         "error": [run.error for run in runs],
     }
+    return pd.DataFrame(columns, dtype=object)  # levels of one axis may be numbers and texts
 
 
-def _csv(columns: dict[str, list[Any]]) -> bytes:
-    file = io.StringIO(newline="")
-    writer = csv.writer(file)
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return file.getvalue().encode()
-
-
-def _parquet(columns: dict[str, list[Any]]) -> bytes | None:
+def _parquet(table: pd.DataFrame) -> bytes | None:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
         return None
 
-    def array(values: list[Any]) -> Any:
+    def array(values: list[object]) -> pyarrow.Array:
         try:
             return pyarrow.array(values)
         except (pyarrow.ArrowException, ValueError, TypeError, OverflowError):  # of several types
             return pyarrow.array([None if value is None else text(value) for value in values])
 
     file = io.BytesIO()
-    parquet.write_table(
-        pyarrow.table({name: array(values) for name, values in columns.items()}), file
-    )
+    parquet.write_table(pyarrow.table({name: array(table[name].tolist()) for name in table}), file)
     return file.getvalue()
-
-
-def _write(path: Path, content: bytes | None) -> None:
-    """Write a file, whole or not at all."""
-    if content is None:
-        return
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)

@@ -9,18 +9,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .results import NAME as RESULTS
-
-_MALFORMED = (
-    AttributeError,
-    KeyError,
-    OSError,
-    OverflowError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What it may raise to read what is torn, or something else than it should be."""
+from .results import MALFORMED, SWEEP_NAME, Record, Results, record_of
+from .run_folder import COMPLETE
 
 
 class Run(NamedTuple):
@@ -45,6 +35,8 @@ class Collected(NamedTuple):
     notes: list[str]
     """What was skipped."""
     newest: datetime
+    name: str
+    """The name of the sweep, or of the folder."""
 
 
 def read_runs(folder: Path) -> Collected:
@@ -54,14 +46,33 @@ def read_runs(folder: Path) -> Collected:
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder; give that of a sweep, or of runs.")
-    results = folder / RESULTS
-    found = _of_sweep(results) if results.is_file() else _of_folders(folder)
-    if not found.runs:
+    results = Results(folder)
+    if results.path.is_file():
+        records, notes = results.read()
+        newest = _time(results.path)
+    else:
+        records, notes, newest = _of_folders(folder)
+    runs = []
+    for record in records.values():
+        try:
+            runs.append(_run(record))
+        except MALFORMED:
+            notes.append(
+                f"{_plain(record['name'])} has a record without valid values; it was skipped."
+            )
+    if not runs:
         raise ValueError(
-            f"{folder} holds neither a {RESULTS} with runs nor folders of finished runs. Give the "
-            f"--folder of a sweep or of runs.{''.join(f' {note}' for note in found.notes[:5])}"
+            f"{folder} holds neither a {results.path.name} with runs nor folders of finished runs. "
+            f"Give the --folder of a sweep or of runs.{''.join(f' {note}' for note in notes[:5])}"
         )
-    return found
+    return Collected(runs, notes, newest, _name(folder))
+
+
+def _name(folder: Path) -> str:
+    try:
+        return _plain(json.loads((folder / SWEEP_NAME).read_text("utf-8"))["name"])
+    except MALFORMED:
+        return _plain(folder.resolve().name)
 
 
 def text(value: Any) -> str:
@@ -69,21 +80,8 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _of_sweep(path: Path) -> Collected:
-    runs, notes = {}, []
-    with path.open("rb") as file:  # bytes: text may have other ends of lines within
-        for number, line in enumerate(file, 1):
-            try:
-                run = _run(json.loads(line))
-            except _MALFORMED:
-                if line.strip():
-                    notes.append(f"{path.name}:{number} is no result of a run; it was skipped.")
-            else:
-                runs[run.name] = run
-    return Collected(list(runs.values()), notes, _time(path))
-
-
-def _of_folders(folder: Path) -> Collected:
+def _of_folders(folder: Path) -> tuple[dict[str, Record], list[str], datetime]:
+    """Return records whose axes are the settings that differ, notes, and the newest run's time."""
     from .config import read
 
     records, notes, times = [], [], []
@@ -93,31 +91,31 @@ def _of_folders(folder: Path) -> Collected:
             continue
         try:
             experiment = read(path / "config.yaml")
-            metrics, facts = (
-                json.loads((path / name).read_text("utf-8"))
-                for name in ("metrics.json", "run.json")
-            )
-            record = {
-                "name": path.name,
-                "data": experiment.data.label,
-                "axes": dict(_flat(experiment.model_dump(mode="json"))),
-                "status": "done",
-                "seconds": sum(facts["seconds"].values()),
-                **{part: metrics.get(part) for part in ("validation", "test")},
-            }
+            axes = dict(_flat(experiment.model_dump(mode="json")))
+            record = record_of(path, experiment.data.label, axes)
             _run(record)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             notes.append(f"{path.name} cannot be read as a finished run ({error}); it was skipped.")
         else:
             records.append(record)
-            times.append(_time(path / "run.json"))
-    paths = dict.fromkeys(key for record in records for key in record["axes"])
-    differ = {
-        key for key in paths if len({text(record["axes"].get(key, "—")) for record in records}) > 1
-    }
+            times.append(_time(path / COMPLETE))
+    differ = _differing([record["axes"] for record in records])
     for record in records:
         record["axes"] = {key: level for key, level in record["axes"].items() if key in differ}
-    return Collected([_run(record) for record in records], notes, max(times, default=_time(folder)))
+    newest = max(times, default=_time(folder))
+    return {record["name"]: record for record in records}, notes, newest
+
+
+def _differing(settings: list[dict[str, Any]]) -> set[str]:
+    """Return the keys in which settings differ, without those that other kinds of parts lack."""
+    keys = dict.fromkeys(key for each in settings for key in each)
+    differ = {key for key in keys if len({text(each[key]) for each in settings if key in each}) > 1}
+    for key in keys:
+        names = key.split(".")
+        kinds = {".".join((*names[:depth], "kind")) for depth in range(1, len(names))}
+        if not kinds & differ and not all(key in each for each in settings):
+            differ.add(key)
+    return differ
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -131,9 +129,6 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _run(record: Any) -> Run:
-    done = record["status"] == "done"
-    if not done and record["status"] != "failed":
-        raise ValueError(f"status is {record['status']!r}; it must be done or failed")
     return Run(
         name=_plain(record["name"]),
         data=_plain(record["data"]),
@@ -141,7 +136,9 @@ def _run(record: Any) -> Run:
         validation=_metrics(record.get("validation")),
         test=_metrics(record.get("test")),
         seconds=_number(record.get("seconds")),
-        error=None if done else _plain(record.get("error") or "It left no traceback."),
+        error=None
+        if record["status"] == "done"
+        else _plain(record.get("error") or "It left no traceback."),
     )
 
 

@@ -15,11 +15,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from .folder import COMPLETE
+from .run_folder import COMPLETE
 
 Record: TypeAlias = "dict[str, Any]"
 
+MALFORMED = (
+    AttributeError,
+    KeyError,
+    OSError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What may be raised by reading a file that is torn, or that is something else."""
+
 NAME = "results.jsonl"
+
+SWEEP_NAME = "sweep.json"
+"""The file with the name of the sweep."""
 
 
 class Results:
@@ -35,16 +49,18 @@ class Results:
         """Return the records by the names of their runs, and what is wrong with other lines."""
         found: dict[str, Record] = {}
         wrong = []
-        try:
-            lines = self.path.read_bytes().rstrip(b"\n").split(b"\n")
-        except FileNotFoundError:
-            return {}, []
+        # Bytes: text may have other ends of lines within.
+        lines = self.path.read_bytes().split(b"\n") if self.path.is_file() else []
         for number, line in enumerate(lines, 1):
             try:
                 record = json.loads(line)
+                if record["status"] not in ("done", "failed"):
+                    raise ValueError(record["status"])
                 found[record["name"]] = record
-            except (ValueError, TypeError, KeyError):
-                wrong.append(f"{self.path}:{number} is no record of a run; it was skipped.")
+            except MALFORMED:
+                if line.strip():
+                    at = f"{self.path.name}:{number}"
+                    wrong.append(f"{at} is no result of a run; it was skipped.")
         return found, wrong
 
     def add(self, record: Record) -> None:

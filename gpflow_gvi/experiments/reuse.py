@@ -1,9 +1,9 @@
-"""One traced graph for many runs: what a process keeps from one run to the next.
+"""What a process keeps from one run to the next: one traced graph serves many runs.
 
-To trace a model takes seconds, and leaves megabytes behind; to train a small one takes less. Runs
+Tracing a model takes seconds and leaves megabytes behind; training a small one takes less. Runs
 whose settings differ by numbers alone (the data, the seed, the learning rate) have the same graph.
-So the first of them is traced, with all that its graph reads in variables, and the others lend it
-their values and take them back when they are trained.
+So the model of the first run is traced, with everything that its graph reads in variables; the
+values of the others are copied to it, and back when it is trained.
 """
 
 from __future__ import annotations
@@ -19,85 +19,75 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.utilities import deepcopy
 
+from ..learning.q_training import CompiledModel
+from ..learning.settings import Schedule
 from ..models import GVI
-from ..stopping import tempered_nll
 from .config import Experiment
-from .training import Course
 
 logger = logging.getLogger("gpflow_gvi")
 
 Value = TypeVar("Value")
 
-AGREE = 1e-8
-"""The loss of a model and of the one that stands in for it differ by no more, in proportion."""
+TOLERANCE = 1e-8
+"""The maximal relative difference between the loss of a model and of the one it was copied to."""
 
 
-class Recent(dict[Hashable, Any]):
-    """A few values, of which the one that was not asked for for longest makes room.
+class LRUCache(dict[Hashable, Any]):
+    """A few values; the least recently used one is removed where there are more.
 
-    :param most: so many are kept.
+    :param max_size: the maximal number of values.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_size: int) -> None:
         super().__init__()
-        self.most = most
+        self.max_size = max_size
 
-    def recall(self, key: Hashable, make: Callable[[], Value]) -> Value:
+    def get_or_make(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Return the value of a key, made if it is not there."""
         value: Value = self.pop(key) if key in self else make()
         self[key] = value
-        while len(self) > self.most:
+        while len(self) > self.max_size:
             del self[next(iter(self))]
         return value
 
 
-class Traced:
-    """A model whose graphs are kept.
+class TracedModel(CompiledModel):
+    """A model whose graphs are kept, and serve other models.
 
     :param model: the model; it is changed, so it should belong to nobody else.
     :param optimizer: an optimiser of Keras.
-    :param steps: so many steps in one compiled call.
+    :param steps: the number of steps in one compiled call.
     """
 
     def __init__(self, model: GVI, optimizer: Any, steps: int) -> None:
-        self.model = model
-        self.optimizer = optimizer
         self._weights = model.weights
-        self._constants = [
-            _as_variable(module, name, value) for module, name, value in constants(model)
-        ]
-        model.compile(optimizer, steps_per_execution=steps)
+        super().__init__(model, optimizer, steps)
+        self.optimizer = optimizer
         optimizer.build(list(model.trainable_variables))
         self._start = [np.array(variable) for variable in optimizer.variables]
         # Partial functions have no code, by which TensorFlow would count traces to warn of many.
-        self._score = tf.function(functools.partial(_score, model), autograph=False)
         self._loss = tf.function(functools.partial(_loss, model), autograph=False)
 
-    def score(self, data: RegressionData) -> float:
-        """Return the density of held-out data that tempering would reach, `val_nll`."""
-        return float(self._score(*map(tf.convert_to_tensor, data)))
-
-    def take(self, model: GVI, learning_rate: float | None, data: RegressionData) -> bool:
-        """Take over the values of a model at its start; return whether it is the same model then.
+    def copy_from(self, model: GVI, learning_rate: float | None, data: RegressionData) -> bool:
+        """Take the values of a model at its start; return whether it is the same model then.
 
         :param model: another model, built in the same way.
         :param learning_rate: for its training, where that is no schedule.
         :param data: where the losses of the two are compared.
         """
-        there = [*self._weights, *self._constants]
-        here = [tf.identity(value) for value in _values(model)]
-        _assign(there, here)
+        values = [tf.identity(weight) for weight in model.weights]
+        _assign(self._weights, values)
         for variable, start in zip(self.optimizer.variables, self._start, strict=True):
             variable.assign(start)
         if learning_rate is not None:
             self.optimizer.learning_rate = learning_rate
         X, Y = map(tf.convert_to_tensor, data)
-        same = bool(np.isclose(self._loss(X, Y), model.training_loss((X, Y)), rtol=AGREE))
-        _assign(there, here)  # a loss may count how often it was asked for
+        same = bool(np.isclose(self._loss(X, Y), model.training_loss((X, Y)), rtol=TOLERANCE))
+        _assign(self._weights, values)  # an evaluation of the loss may have moved a counter
         return same
 
-    def give(self, model: GVI) -> None:
-        """Give a model the values of this one."""
+    def copy_to(self, model: GVI) -> None:
+        """Give another model the values of this one."""
         _assign(model.weights, self._weights)
 
 
@@ -106,81 +96,57 @@ def _assign(variables: Iterable[tf.Variable], values: Iterable[Any]) -> None:
         variable.assign(value)
 
 
-def _score(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    return tempered_nll(model.variational, model.likelihood, (X, Y))
-
-
 def _loss(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
     return model.training_loss((X, Y))
 
 
-def constants(model: tf.Module) -> list[tuple[tf.Module, str, tf.Tensor]]:
-    """Return the tensors among the attributes of a module and its parts: whose, called what."""
-    return [
-        (module, name, value)
-        for module in (model, *model.submodules)
-        for name, value in sorted(vars(module).items())
-        if isinstance(value, tf.Tensor)
-    ]
-
-
-def _as_variable(module: tf.Module, name: str, value: tf.Tensor) -> tf.Variable:
-    variable = tf.Variable(value, trainable=False)
-    setattr(module, name, variable)
-    return variable
-
-
-def _values(model: GVI) -> list[tf.Variable | tf.Tensor]:
-    return [*model.weights, *(value for _, _, value in constants(model))]
-
-
 def structure(experiment: Experiment, model: GVI, num_data: Mapping[str, int]) -> str:
-    """Return what two experiments have in common whose models have the same graph.
+    """Return a key that is the same for experiments whose models have the same graph.
 
     :param experiment: the settings.
-    :param model: what was built from them.
-    :param num_data: how many rows there are, by what they are for.
+    :param model: the model that was built from them.
+    :param num_data: the numbers of rows, by what they are for.
     """
-    shapes = [(value.shape.as_list(), value.dtype.name) for value in _values(model)]
+    shapes = [(value.shape.as_list(), value.dtype.name) for value in model.weights]
     settings = experiment.model_dump(mode="json")
     for name in ("data", "split", "seed"):
         settings.pop(name)
-    if settings["optimiser"]["schedule"] == "constant":  # else numbers of it are in the graph
+    if settings["optimiser"]["schedule"] == "constant":  # a schedule's numbers are in the graph
         settings["optimiser"].pop("learning_rate")
     return json.dumps([settings, num_data, shapes], sort_keys=True)
 
 
-class Workshop:
-    """What a process keeps from one run to the next."""
+class RunCache:
+    """What a process keeps from one run to the next: fitted regularisers and traced models."""
 
     def __init__(self) -> None:
-        self.regularisers = Recent(16)
-        """Fitted regularisers, by their settings."""
-        self._traced = Recent(8)
+        self.regularisers = LRUCache(16)
+        """By their settings."""
+        self._traced = LRUCache(8)
 
     def traced(
         self,
         model: GVI,
         data: RegressionData,
         experiment: Experiment,
-        course: Course,
-        num_data: Mapping[str, int],
-    ) -> Traced:
+        schedule: Schedule,
+    ) -> TracedModel:
         """Return a model that is traced, or will be when it is trained, with the values of another.
 
         :param model: the other one, at its start.
-        :param data: what it is trained with.
+        :param data: the rows to train it with.
         :param experiment: its settings.
-        :param course: of its training.
-        :param num_data: how many rows there are, by what they are for.
+        :param schedule: the epochs of its training.
         """
         optimiser = experiment.optimiser
-        key = structure(experiment, model, num_data)
+        key = structure(experiment, model, {"train": len(data[0])})
         rate = optimiser.learning_rate if optimiser.schedule == "constant" else None
-        if key in self._traced and not self._traced[key].take(model, rate, data):
+        if key in self._traced and not self._traced[key].copy_from(model, rate, data):
             logger.info("A model that seemed to have a graph already is traced anew.")
             del self._traced[key]
-        return self._traced.recall(
+        return self._traced.get_or_make(
             key,
-            lambda: Traced(deepcopy(model), optimiser.build(course.steps), course.steps_per_epoch),
+            lambda: TracedModel(
+                deepcopy(model), optimiser.build(schedule.steps), schedule.steps_per_epoch
+            ),
         )

@@ -1,144 +1,127 @@
-"""All runs of a sweep: on this machine or on a cluster, and from where an earlier attempt was."""
+"""All runs of a sweep: on this machine or on a cluster, continuing an earlier attempt."""
 
 from __future__ import annotations
 
+import io
 import logging
-import os
 import sys
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from .folder import held, name_of
-from .results import Record, Results
-from .sweep import Point
+from tqdm import tqdm
+
+from .engine import Engine
+from .results import SWEEP_NAME, Record, Results
+from .run_folder import held, name_of, write_json
+from .sweep import PlannedRun
 from .tasks import Task
 
 logger = logging.getLogger("gpflow_gvi")
 
 BATCH = 32
-"""At most so many tasks are given away at once."""
-
-
-class Scheduler(Protocol):
-    """What does tasks in other processes."""
-
-    def records(self, batches: list[list[Task]]) -> Iterator[Record]:
-        """Do all tasks, and yield the record of each when it is done.
-
-        :param batches: tasks that are better done by the same process, one after the other.
-        """
-        ...
+"""The maximal number of tasks that a worker receives at once."""
 
 
 class Summary(NamedTuple):
-    """How a sweep went."""
+    """The number of runs of a sweep by their status."""
 
     done: int
     failed: int
 
 
 def run_all(
-    points: Iterable[Point],
+    runs: Iterable[PlannedRun],
     folder: str | Path,
-    scheduler: Scheduler | None = None,
+    engine: Engine | None = None,
     *,
+    name: str | None = None,
     retry: bool = False,
     data_dir: Path | None = None,
     pictures: bool = False,
 ) -> Summary:
-    """Do the runs of a sweep that are not done yet, and write the result of each to the folder.
+    """Execute the runs of a sweep that are not done yet, and write their results to the folder.
 
-    :param points: the runs, as `read_sweep` returns them.
+    :param runs: the runs, as `read_sweep` returns them.
     :param folder: where the folders of runs and the results go.
-    :param scheduler: what does them; a process for each core of this machine if not given.
-    :param retry: whether runs that have failed before are done again.
+    :param engine: what executes them; by default a process for each core of this machine.
+    :param name: of the sweep, the title of its report; by default the folder's.
+    :param retry: whether runs that have failed before are executed again.
     :param data_dir: the folder with data sets.
     :param pictures: whether to draw, for each run.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if scheduler is None:
-        from .crew import Crew
-
-        scheduler = Crew(cores())
+    engine = engine or Engine()
     with held(folder / "sweep.lock"):
+        if name is not None:
+            write_json(folder / SWEEP_NAME, {"name": name})
         results = Results(folder)
         records, wrong = results.read()
         for line in wrong:
             logger.warning("%s", line)
-        names, ordered = _in_order(points)
+        named = {name_of(run.experiment): run for run in runs}
         tasks = [
             Task(
                 name=name,
-                data=point.experiment.data.label,
-                axes=point.axes,
-                settings=point.experiment.model_dump(mode="json"),
+                data=run.experiment.data.label,
+                axes=run.axes,
+                settings=run.experiment.model_dump(mode="json"),
                 folder=str(folder),
                 data_dir=None if data_dir is None else str(data_dir),
                 pictures=pictures,
             )
-            for name, point in ordered
+            for name, run in sorted(named.items(), key=_structure)
             if name not in records or (retry and records[name]["status"] == "failed")
         ]
         batches = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
-        progress = _Progress(len(names), len(names) - len(tasks))
-        for record in scheduler.records(batches):
-            results.add(record)
-            progress.tell(record)
-        records, _ = results.read()
-        failures = sum(records[name]["status"] == "failed" for name in names if name in records)
-        return Summary(len(names) - failures, failures)
+        with _Progress(len(named), len(named) - len(tasks)) as progress:
+            for record in engine.records(batches):
+                results.add(record)
+                records[record["name"]] = record
+                progress.add(record)
+        failures = sum(records[name]["status"] == "failed" for name in named)
+        return Summary(len(named) - failures, failures)
 
 
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _in_order(points: Iterable[Point]) -> tuple[list[str], list[tuple[str, Point]]]:
-    """Return names, and runs in an order in which those with the same graph are neighbours."""
-    named = {name_of(point.experiment): point for point in points}
-
-    def kind(item: tuple[str, Point]) -> tuple[str, str]:
-        experiment = item[1].experiment
-        numbers = {"data", "split", "seed"}
-        settings = experiment.model_dump_json(exclude=numbers)
-        return settings, item[0]
-
-    return list(named), sorted(named.items(), key=kind)
+def _structure(item: tuple[str, PlannedRun]) -> tuple[str, str]:
+    """Return a key of order by which runs with the same graph are neighbours."""
+    name, run = item
+    return run.experiment.model_dump_json(exclude={"data", "split", "seed"}), name
 
 
 class _Progress:
-    """A bar on the terminal; elsewhere a line for each twentieth part."""
+    """The runs done, the failures and the time left: a bar, or without a terminal some lines."""
 
-    def __init__(self, total: int, before: int) -> None:
-        self.total, self.before, self.count, self.failed = total, before, 0, 0
-        self.start = time.monotonic()
-        if before:
-            self._say(f"{before} of {total} runs were done before.")
+    def __init__(self, total: int, done: int) -> None:
+        self.terminal = sys.stderr.isatty()
+        self.failures = 0
+        self.every = max(1, total // 20)
+        self.bar = tqdm(
+            total=total,
+            initial=done,
+            unit="run",
+            dynamic_ncols=self.terminal,
+            file=sys.stderr if self.terminal else io.StringIO(),
+        )
+        if done:
+            self._write(f"{done} of {total} runs were done before.")
 
-    def tell(self, record: Record) -> None:
-        """Take a record into account."""
-        self.count += 1
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def add(self, record: Record) -> None:
+        """Count a record."""
+        self.bar.update()
         if record["status"] == "failed":
-            self.failed += 1
-            self._say(f"{record['name']} failed: {record['error'].strip().splitlines()[-1]}")
-        done, each = self.before + self.count, (time.monotonic() - self.start) / self.count
-        left = each * (self.total - done)
-        text = f"{done}/{self.total} runs, {self.failed} failed, {each:.1f} s each, "
-        text += f"{left / 60:.0f} min left"
-        if sys.stderr.isatty():
-            bar = "#" * round(30 * done / self.total)
-            sys.stderr.write(f"\r[{bar:<30}] {text}\033[K{'' if done < self.total else chr(10)}")
-            sys.stderr.flush()
-        elif done == self.total or self.count % max(1, self.total // 20) == 0:
-            self._say(text)
+            self.failures += 1
+            self._write(f"{record['name']} failed: {record['error'].strip().splitlines()[-1]}")
+        self.bar.set_postfix(failed=self.failures, refresh=self.terminal)
+        if not self.terminal and (self.bar.n % self.every == 0 or self.bar.n == self.bar.total):
+            self._write(str(self.bar))
 
-    @staticmethod
-    def _say(text: str) -> None:
-        sys.stderr.write(f"\r\033[K{text}\n" if sys.stderr.isatty() else f"{text}\n")
-        sys.stderr.flush()
+    def _write(self, text: str) -> None:
+        self.bar.write(text, file=sys.stderr)

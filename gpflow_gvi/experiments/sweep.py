@@ -6,11 +6,11 @@
       regulariser.inducing:                # or values with names
         root: {power: 2}
         cube root: {power: 3}
-    variants:                              # axes whose levels set several keys at once
+    variants:                              # axes of which a level sets several keys
       method:
         linear in N: {divergence: projected_renyi, training.batch_size: 200}
         exact: {divergence: gaussian_wasserstein, training.batch_size: 100}
-    zip:                                   # keys that walk in step are one axis
+    zip:                                   # keys that change together are one axis
       - optimiser.learning_rate: [0.001, 0.01]
         training.epochs: [40, 10]
     random:                                # so are settings that are drawn
@@ -20,7 +20,7 @@
     exclude:                               # combinations that are left out, by the names of levels
       - {data.number: [1, 2], method: exact}
 
-What such a combination sets is put into the base; it must be a possible experiment.
+The settings of each combination replace those of the base; the result must be a valid experiment.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Random(Part):
 
 
 class SweepFile(Part):
-    """What a sweep's file says."""
+    """The content of a sweep's file."""
 
     base: str | dict[str, Any]
     """The path of an experiment's file, from here, or an experiment."""
@@ -115,34 +115,28 @@ class SweepFile(Part):
             for name in excluded:
                 if name not in names:
                     raise ValueError(f"exclude names {name}; the axes are {', '.join(names)}")
-        for walk in self.zip:
-            lengths = {name: len(values) for name, values in walk.items()}
+        for zipped in self.zip:
+            lengths = {name: len(values) for name, values in zipped.items()}
             if len(set(lengths.values())) > 1:
                 raise ValueError(f"zip has values of different numbers, {lengths}")
         return self
 
-    def dimensions(self) -> list[list[Step]]:
-        """Return what is crossed: of each axis its steps."""
-        found = [[_step((name, level)) for level in _levels(v)] for name, v in self.axes.items()]
+    def dimensions(self) -> list[list[AxisValue]]:
+        """Return the values of each axis that is crossed."""
+        found = [[_axis_value({name: of}) for of in _levels(v)] for name, v in self.axes.items()]
         for name, variants in self.variants.items():
-            found.append([Step({name: level}, settings) for level, settings in variants.items()])
-        for walk in self.zip:
-            columns = [[(name, level) for level in _levels(v)] for name, v in walk.items()]
-            found.append([_step(*pairs) for pairs in zip(*columns, strict=False)])
+            found.append([AxisValue({name: level}, of) for level, of in variants.items()])
+        for zipped in self.zip:
+            rows = zip(*map(_levels, zipped.values()), strict=False)
+            found.append([_axis_value(dict(zip(zipped, row, strict=True))) for row in rows])
         if self.random is not None:
             generator = np.random.default_rng(self.random.seed)
-            found.append(
-                [
-                    _step(
-                        *(
-                            (name, (_label(value), value))
-                            for name, how in self.random.draw.items()
-                            for value in [how.draw(generator)]
-                        )
-                    )
-                    for _ in range(self.random.runs)
-                ]
+            draw = self.random.draw
+            drawn = (
+                {name: _labelled(how.draw(generator)) for name, how in draw.items()}
+                for _ in range(self.random.runs)
             )
+            found.append([_axis_value(levels) for levels in drawn])
         return found
 
     def excludes(self, axes: Mapping[str, Level]) -> bool:
@@ -153,8 +147,8 @@ class SweepFile(Part):
         )
 
 
-class Step(NamedTuple):
-    """One value of what is crossed."""
+class AxisValue(NamedTuple):
+    """One value of an axis, or of several that are zipped or drawn together."""
 
     axes: dict[str, Level]
     """The names of the levels, by axis."""
@@ -162,7 +156,7 @@ class Step(NamedTuple):
     """Values by the paths of keys."""
 
 
-class Point(NamedTuple):
+class PlannedRun(NamedTuple):
     """One run of a sweep."""
 
     axes: dict[str, Level]
@@ -170,7 +164,7 @@ class Point(NamedTuple):
     experiment: Experiment
 
 
-def read_sweep(path: str | Path) -> list[Point]:
+def read_sweep(path: str | Path) -> list[PlannedRun]:
     """Return the runs that a sweep's file describes, each of them possible.
 
     :param path: the file.
@@ -180,31 +174,31 @@ def read_sweep(path: str | Path) -> list[Point]:
     base = file.base
     if isinstance(base, str):
         base = read(Path(path).parent / base).model_dump(mode="json", exclude_unset=True)
-    points = list(_points(file, base, str(path)))
-    if not points:
+    runs = list(_planned(file, base, str(path)))
+    if not runs:
         raise ConfigError(f"{path}: exclude leaves no run.")
-    return points
+    return runs
 
 
-def sample(points: Sequence[Point], count: int, seed: int = 0) -> list[Point]:
-    """Return so many of the runs, drawn at random, in their order."""
-    if not 1 <= count <= len(points):
-        raise ConfigError(f"--sample is {count}; it must be from 1 to {len(points)}, the runs.")
-    chosen = np.random.default_rng(seed).choice(len(points), count, replace=False)
-    return [points[i] for i in sorted(chosen)]
+def sample(runs: Sequence[PlannedRun], count: int, seed: int = 0) -> list[PlannedRun]:
+    """Return a number of the runs, drawn at random, in their order."""
+    if not 1 <= count <= len(runs):
+        raise ConfigError(f"--sample is {count}; it must be from 1 to {len(runs)}, the runs.")
+    chosen = np.random.default_rng(seed).choice(len(runs), count, replace=False)
+    return [runs[i] for i in sorted(chosen)]
 
 
-def _points(file: SweepFile, base: dict[str, Any], source: str) -> Iterator[Point]:
-    for steps in itertools.product(*file.dimensions()):
-        axes = {name: level for step in steps for name, level in step.axes.items()}
+def _planned(file: SweepFile, base: dict[str, Any], source: str) -> Iterator[PlannedRun]:
+    for combination in itertools.product(*file.dimensions()):
+        axes = {name: level for value in combination for name, level in value.axes.items()}
         if file.excludes(axes):
             continue
         values = copy.deepcopy(base)
-        for step in steps:
-            for key, value in step.settings.items():
+        for part in combination:
+            for key, value in part.settings.items():
                 _set(values, key, copy.deepcopy(value), source)
         try:
-            yield Point(axes, Experiment.model_validate(values))
+            yield PlannedRun(axes, Experiment.model_validate(values))
         except ValidationError:
             text = json.dumps(values)  # which is YAML, on one line
             where = f"{source}, where {_sentence(axes)}" if axes else f"{source}, base"
@@ -216,7 +210,7 @@ def _sentence(axes: Mapping[str, Level]) -> str:
 
 
 def _set(values: Any, path: str, value: Any, source: str) -> None:
-    """Put a value where a path of keys and numbers of items leads, making what is not there."""
+    """Set the value at a path of keys and numbers of items; missing mappings are made."""
     *way, last = path.split(".")
     for step in way:
         if isinstance(values, list):
@@ -241,16 +235,16 @@ def _item(values: list[Any], step: str, path: str, source: str) -> int:
 
 
 def _levels(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
-    if isinstance(values, dict):
-        return list(values.items())
-    return [(_label(value), value) for value in values]
+    return list(values.items()) if isinstance(values, dict) else [_labelled(v) for v in values]
 
 
-def _label(value: Any) -> Level:
-    return value if isinstance(value, Level) else json.dumps(value, ensure_ascii=False)
+def _labelled(value: Any) -> tuple[Level, Any]:
+    is_level = isinstance(value, Level)
+    return (value if is_level else json.dumps(value, ensure_ascii=False)), value
 
 
-def _step(*pairs: tuple[str, tuple[Level, Any]]) -> Step:
-    return Step(
-        {name: level for name, (level, _) in pairs}, {name: value for name, (_, value) in pairs}
+def _axis_value(levels: Mapping[str, tuple[Level, Any]]) -> AxisValue:
+    return AxisValue(
+        {name: level for name, (level, _) in levels.items()},
+        {name: value for name, (_, value) in levels.items()},
     )

@@ -1,7 +1,8 @@
-"""What a worker of a sweep is given, and what it keeps from one run to the next."""
+"""One run of a sweep as a worker receives it, and what the worker returns."""
 
 from __future__ import annotations
 
+import functools
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +11,7 @@ from .config import Experiment
 from .results import Record, record_of
 
 if TYPE_CHECKING:
-    from .reuse import Workshop
+    from .reuse import RunCache
 
 
 class Task(NamedTuple):
@@ -30,30 +31,29 @@ class Task(NamedTuple):
     pictures: bool
 
 
-class Kept:
-    """What a process keeps from one run to the next: a graph, and fitted regularisers."""
+def execute(task: Task) -> Record:
+    """Execute a run; return its record, with the traceback if it fails."""
+    from .run import run
 
-    def __init__(self) -> None:
-        self._workshop: Workshop | None = None
+    try:
+        folder = run(
+            Experiment.model_validate(task.settings),
+            task.folder,
+            data_dir=None if task.data_dir is None else Path(task.data_dir),
+            pictures=task.pictures,
+            cache=_cache(),
+        )
+        return record_of(folder, task.data, task.axes)
+    except Exception:  # whatever it is, it is recorded, and the other runs go on
+        return failed(task, traceback.format_exc())
 
-    def record(self, task: Task) -> Record:
-        """Do a task; return its record, with the traceback if it fails."""
-        from .reuse import Workshop
-        from .run import run
 
-        if self._workshop is None:
-            self._workshop = Workshop()
-        try:
-            folder = run(
-                Experiment.model_validate(task.settings),
-                task.folder,
-                data_dir=None if task.data_dir is None else Path(task.data_dir),
-                pictures=task.pictures,
-                workshop=self._workshop,
-            )
-            return record_of(folder, task.data, task.axes)
-        except Exception:  # whatever it is, it is recorded, and the other runs go on
-            return failed(task, traceback.format_exc())
+@functools.cache
+def _cache() -> RunCache:
+    """Return the graphs and the fitted regularisers that this process keeps between runs."""
+    from .reuse import RunCache
+
+    return RunCache()
 
 
 def failed(task: Task, error: str) -> Record:

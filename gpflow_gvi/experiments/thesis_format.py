@@ -1,9 +1,9 @@
 """The files of the thesis's own experiments, read as experiments of this package.
 
 Wu (2023), "Generalised variational inference for Gaussian processes", appendix "Example YAML
-Configurations". There are two sorts: of a regulariser, and of an approximate Gaussian process that
-refers to one. Both refer to further files by meaningless names, so that one has to say what these
-are. What the thesis's code does otherwise than this package is in the documentation.
+Configurations". There are two kinds: of a regulariser, and of an approximate Gaussian process that
+refers to one. Both refer to further files by hashes, so the user names these. The documentation
+lists the differences between the thesis's code and this package.
 """
 
 from __future__ import annotations
@@ -118,12 +118,13 @@ class RegulariserFile(Part):
             "mean": "regulariser",
             "covariance": "regulariser",
             "training": {"epochs": 0},
+            "refit": False,
             "seed": trainer.seed,
         }
 
 
 class Jitter(Part):
-    """What is added to diagonals; this package sees to that by itself."""
+    """What is added to diagonals; this package chooses it."""
 
     diagonal_regularisation: float
     is_diagonal_regularisation_absolute_scale: bool
@@ -214,6 +215,7 @@ class ApproximateFile(Part):
                 "steps_per_epoch": None,
                 "early_stopping": "none",
             },
+            "refit": False,
             "seed": trainer.seed,
         }
 
@@ -237,7 +239,7 @@ def translated(
 
     logger.warning(
         "%s is in the thesis's format: jitter, checkpoints, break conditions and the seeds of "
-        "networks are seen to by this package.",
+        "networks are handled by this package.",
         document.source,
     )
     if "data_name" in document.value:

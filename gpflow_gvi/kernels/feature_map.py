@@ -13,9 +13,9 @@ from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from .. import linalg, outputs
-from ..networks import as_function
-from ..weight_space import Features, features
+from .._core import linalg, outputs
+from .._core.network_function import as_function
+from .finite_features import Features, features
 
 
 class FeatureMap(Kernel):
@@ -29,7 +29,7 @@ class FeatureMap(Kernel):
 
     :param base_kernel: k_0, a single-output kernel; its `active_dims` are columns of h(x).
     :param network: h, from [N, D] to [N, F]: any model of Keras 3 or tf_keras, a `tf.Module` with
-        `__call__`, or a function. `networks.NetworkFunction` says how it is treated.
+        `__call__`, or a function. `networks.NetworkFunction` describes how it is evaluated.
     """
 
     def __init__(self, base_kernel: Kernel, network: Callable[..., Any]) -> None:

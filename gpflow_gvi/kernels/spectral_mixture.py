@@ -1,4 +1,4 @@
-"""Smooth and quasi-periodic functions of one feature each, added up."""
+"""The kernel of sums of smooth and quasi-periodic functions of single features."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class AdditiveSpectralMixture(Kernel):
     For each feature d a mixture of Q Gaussians as the spectral density (Wilson and Adams 2013,
     "Gaussian process kernels for pattern discovery and extrapolation", eq. 12), and the sum over
     features of an additive Gaussian process (Duvenaud, Nickisch and Rasmussen 2011). Components of
-    frequency zero are squared exponentials. Such functions carry on along each feature, and
-    through gaps, where a product over all features has forgotten the data.
+    frequency zero are squared exponentials. Such functions extrapolate along each feature,
+    also into gaps, where a product kernel over all features returns to the prior.
 
     :param variances: v, [Q, D].
     :param lengthscales: ℓ, [Q, D].
@@ -60,7 +60,7 @@ class AdditiveSpectralMixture(Kernel):
         """Return Σ_qd v exp(u) w: [..., N, N2].
 
         Both -½ r²/ℓ² = u and cos(2πf r) = w are products of a matrix of N rows and one of N2, so
-        that nothing but an exponential is computed for each pair of rows and each component.
+        that only an exponential is computed for each pair of rows and each component.
         """
         v, scale, f = (
             tf.reshape(part, [-1, 1, 1])  # [Q D, 1, 1]
@@ -82,7 +82,7 @@ class AdditiveSpectralMixture(Kernel):
         return tf.reduce_sum(tf.exp(u) * w, axis=-3)
 
     def _each_component(self, X: tf.Tensor) -> tf.Tensor:
-        """Return the feature that each component looks at: [..., Q D, N, 1]."""
+        """Return the feature of each component: [..., Q D, N, 1]."""
         columns = tf.linalg.matrix_transpose(X)[..., None]  # [..., D, N, 1]
         return tf.concat([columns] * int(self.variances.shape[0]), axis=-3)
 

@@ -1,4 +1,4 @@
-"""Metrics: how good predictions are, each as one number of which it is known what is better."""
+"""Metrics of predictions, each a number with its orientation."""
 
 from .base import Metric
 from .classes import (

@@ -1,4 +1,4 @@
-"""What a metric is: a figure of merit that says which way it points."""
+"""A metric of predictions, with its orientation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of merit, and which way it points."""
+    """A metric of predictions, with its orientation."""
 
     name: str
     function: Callable[[Any], float]
     orientation: Literal["lower", "higher", "target"]
-    """Whether lower or higher values are better, or those near to a nominal value."""
+    """Whether lower or higher values are better, or those close to a nominal value."""

@@ -8,14 +8,14 @@ import numpy as np
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 from scipy.stats import rankdata
 
-from .. import checks, labels
-from ..classification import class_probabilities
+from .._core import checks, labels
+from ..prediction.class_probabilities import class_probabilities
 from .base import Metric
 
 
 def accuracy(Y: TensorType, probabilities: TensorType) -> float:
-    """Return the fraction of labels to which the largest probability was given."""
-    return float(np.mean(_right(*_arrays(Y, probabilities))))
+    """Return the fraction of labels that have the largest probability."""
+    return float(np.mean(_is_correct(*_arrays(Y, probabilities))))
 
 
 def cross_entropy(Y: TensorType, probabilities: TensorType) -> float:
@@ -32,26 +32,26 @@ def brier(Y: TensorType, probabilities: TensorType) -> float:
 
 
 class Reliability(NamedTuple):
-    """A reliability diagram: in each bin that is not empty, how sure and how often right."""
+    """A reliability diagram: confidence and accuracy of each bin that is not empty."""
 
     confidence: AnyNDArray
     """The mean of the largest probability, [B]."""
 
     accuracy: AnyNDArray
-    """The fraction of right predictions, [B]."""
+    """The fraction of correct predictions, [B]."""
 
     count: AnyNDArray
     """The number of predictions, [B]."""
 
     def plot(self, axes: Any) -> None:
-        """Draw the diagram on axes of Matplotlib, beside the diagonal of perfect calibration."""
+        """Draw the diagram on axes of Matplotlib, with the diagonal of perfect calibration."""
         axes.plot([0.0, 1.0], [0.0, 1.0], color="grey", linestyle=":")
         axes.plot(self.confidence, self.accuracy, marker="o")
         axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0.0, 1.0), ylim=(0.0, 1.0))
 
 
 def reliability(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> Reliability:
-    """Return how often predictions are right, by how sure they are, in bins of equal width."""
+    """Return the accuracy of predictions by their confidence, in bins of equal width."""
     checks.count("bins", bins)
     Y, p = _arrays(Y, probabilities)
     confidence = p.max(axis=1)
@@ -62,26 +62,26 @@ def reliability(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> 
     def mean(values: AnyNDArray) -> AnyNDArray:
         return np.bincount(bin_of, values, bins)[full] / count[full]
 
-    return Reliability(mean(confidence), mean(_right(Y, p)), count[full])
+    return Reliability(mean(confidence), mean(_is_correct(Y, p)), count[full])
 
 
 def ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> float:
-    """Return the expected calibration error, how far confidence is from accuracy on average.
+    """Return the expected calibration error, the mean difference of confidence and accuracy.
 
-    Each bin counts by its predictions (Guo, Pleiss, Sun and Weinberger 2017, eq. 3).
+    Bins are weighted by their numbers of predictions (Guo, Pleiss, Sun and Weinberger 2017, eq. 3).
     """
     of_bins = reliability(Y, probabilities, bins=bins)
     return float(np.average(np.abs(of_bins.confidence - of_bins.accuracy), weights=of_bins.count))
 
 
 class Selective(NamedTuple):
-    """Selective prediction: the least certain are left out, one after the other."""
+    """Selective prediction: the least certain rows are omitted, one after the other."""
 
     coverage: AnyNDArray
     """The fraction of rows that is kept, ascending, [N]."""
 
     accuracy: AnyNDArray
-    """The accuracy on those, [N]."""
+    """The accuracy on these rows, [N]."""
 
     @property
     def area(self) -> float:
@@ -96,7 +96,8 @@ def selective(
 
     :param Y: the labels.
     :param probabilities: their predicted probabilities.
-    :param uncertainty: by which rows are left out, [N]; 1 minus the largest probability by default.
+    :param uncertainty: rows are omitted in its order, [N]; by default 1 minus the largest
+        probability.
     """
     Y, p = _arrays(Y, probabilities)
     by = 1.0 - p.max(axis=1) if uncertainty is None else np.asarray(uncertainty, dtype=float)
@@ -104,14 +105,14 @@ def selective(
         raise ValueError(f"uncertainty has shape {by.shape} or NaN; it must be {len(Y)} numbers.")
     kept = np.arange(1, len(Y) + 1)
     order = np.argsort(by, kind="stable")
-    return Selective(kept / len(Y), np.cumsum(_right(Y, p)[order]) / kept)
+    return Selective(kept / len(Y), np.cumsum(_is_correct(Y, p)[order]) / kept)
 
 
 def auroc(negative: TensorType, positive: TensorType) -> float:
     """Return the probability that a score of the second kind exceeds one of the first.
 
-    The area under the receiver operating characteristic; ties count half. With uncertainties at
-    known inputs and at inputs of another kind it says how well the latter are told: 1 is best.
+    The area under the receiver operating characteristic; ties count half. For uncertainties at
+    in-distribution and at out-of-distribution inputs it measures their detection: 1 is best.
 
     :param negative: scores of the first kind, [N].
     :param positive: scores of the second kind, [N2].
@@ -119,14 +120,14 @@ def auroc(negative: TensorType, positive: TensorType) -> float:
     low, high = (np.asarray(scores, dtype=float).ravel() for scores in (negative, positive))
     for name, scores in (("negative", low), ("positive", high)):
         if not len(scores) or np.any(np.isnan(scores)):
-            raise ValueError(f"{name} is empty or has NaN; an order needs numbers.")
+            raise ValueError(f"{name} is empty or has NaN; pass numbers, which can be ordered.")
     ranks = rankdata(np.concatenate([low, high]))[len(low) :]
     above = np.sum(ranks) - 0.5 * len(high) * (len(high) + 1)
     return float(above / (len(low) * len(high)))
 
 
 class ClassPredictions(NamedTuple):
-    """Labels and their predicted probabilities: what a metric of classes sees."""
+    """Labels and their predicted probabilities: the argument of a metric of classes."""
 
     Y: AnyNDArray
     """Labels, [N]."""
@@ -155,12 +156,12 @@ def evaluate_classes(model: Any, data: RegressionData) -> dict[str, float]:
     return {name: metric.function(at) for name, metric in CLASS_METRICS.items()}
 
 
-def _right(Y: AnyNDArray, p: AnyNDArray) -> AnyNDArray:
+def _is_correct(Y: AnyNDArray, p: AnyNDArray) -> AnyNDArray:
     return np.asarray(p.argmax(axis=1) == Y, dtype=float)
 
 
 def _arrays(Y: TensorType, probabilities: TensorType) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return labels [N] and probabilities [N, J], which must belong together."""
+    """Validate labels and probabilities, and return them as arrays [N] and [N, J]."""
     p = np.asarray(probabilities, dtype=np.float64)
     if p.ndim != 2 or p.shape[1] < 2 or len(p) == 0:
         raise ValueError(f"probabilities has shape {p.shape}; it must be [N, J] with J ≥ 2.")

@@ -15,14 +15,15 @@ import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from scipy import stats
 
-from .. import checks, labels
-from ..calibration import by_blocks
-from ..conformal_prediction import require_real_outputs
+from .._core import checks, labels
+from .._core.data import Data
+from .._core.row_blocks import by_blocks
+from ..calibration.conformal_prediction import require_real_outputs
 from .base import Metric
 from .classes import evaluate_classes
 
 LEVELS = tuple(i / 20 for i in range(1, 20))
-"""The nominal coverages at which `calibration_error` looks: 0.05, 0.10, ..., 0.95."""
+"""The nominal coverages of `calibration_error`: 0.05, 0.10, ..., 0.95."""
 
 
 def nll(Y: TensorType, mean: TensorType, variance: TensorType) -> float:
@@ -77,7 +78,7 @@ def width(lower: TensorType, upper: TensorType) -> float:
 def calibration_error(
     Y: TensorType, mean: TensorType, variance: TensorType, levels: Sequence[float] = LEVELS
 ) -> float:
-    """Return how far the coverage of central intervals is from their level, averaged over levels.
+    """Return the mean difference of the coverage of central intervals and their level.
 
     The observed coverage of Gaussian intervals is compared to each nominal level, as Kuleshov,
     Fenner and Ermon (2018), "Accurate uncertainties for deep learning using calibrated regression",
@@ -94,7 +95,7 @@ def calibration_error(
 
 
 class Predictions(NamedTuple):
-    """Observations and what was predicted of them: what a metric sees."""
+    """Observations and their predictions: the argument of a metric."""
 
     Y: AnyNDArray
     """Observations, [N, J]."""
@@ -133,7 +134,7 @@ METRICS: dict[str, Metric] = {
 
 
 class Predicts(Protocol):
-    """Anything with these two methods of GPflow's models."""
+    """An object with these two methods of GPflow's models."""
 
     def predict_y(self, Xnew: Any) -> MeanAndVariance:
         """Return mean and variance of y at each row: [N, J] each."""
@@ -151,15 +152,15 @@ def evaluate(
 ) -> dict[str, float]:
     """Return all `METRICS` of a model's predictions of the data, by name.
 
-    If its likelihood is one of classes they are the `CLASS_METRICS`; what follows is for others.
-    `nll` is that of the model's likelihood, whatever it is. The others see the mean and variance of
-    `predict_y`; where they need a distribution they take the Gaussian with these moments.
+    With a likelihood of classes these are the `CLASS_METRICS`. Otherwise `nll` is that of the
+    model's likelihood, and the others are computed from the mean and variance of `predict_y`; where
+    they need a distribution it is the Gaussian with these moments.
 
-    :param model: a model of GPflow's or of this package.
+    :param model: a model of GPflow or of this package.
     :param data: held-out (X, Y).
     :param coverage_level: the nominal coverage of the central intervals.
-    :param Y_scale: where Y was divided by a scale before the fit, that scale, a number or [J]; the
-        metrics are then those of the original Y. What was subtracted from it does not matter.
+    :param Y_scale: the scale by which Y was divided before the fit, a number or [J]; the metrics
+        are then those of the original Y. They do not depend on a shift.
     """
     if not 0.0 < coverage_level < 1.0:
         raise ValueError(f"coverage_level is {coverage_level}; it must lie between 0 and 1.")
@@ -167,21 +168,21 @@ def evaluate(
     if labels.num_classes(getattr(model, "likelihood", None)) is not None:
         return evaluate_classes(model, data)
     require_real_outputs(model)
-    X, Y = checks.data(*data)
+    X, Y = Data.of(data)
     mean, variance = by_blocks(model.predict_y, X)
     (log_density,) = by_blocks(lambda *block: (model.predict_log_density(block),), X, Y)
     Y, mean, sd = _gaussians(Y, mean, variance)
     scale = _scale(Y_scale, Y.shape[1])
     Y, mean, sd = Y * scale, mean * scale, sd * scale
-    reach = sd * stats.norm.ppf(0.5 + 0.5 * coverage_level)
+    half_width = sd * stats.norm.ppf(0.5 + 0.5 * coverage_level)
     at = Predictions(
         Y=Y,
         mean=mean,
         variance=np.square(sd),
         # The density of s·y is that of y divided by s.
         log_density=np.asarray(log_density, dtype=float) - np.sum(np.log(scale)),
-        lower=mean - reach,
-        upper=mean + reach,
+        lower=mean - half_width,
+        upper=mean + half_width,
     )
     return {name: metric.function(at) for name, metric in METRICS.items()}
 
@@ -228,7 +229,7 @@ def _arrays(**values: TensorType) -> tuple[AnyNDArray, ...]:
             )
         if np.any(np.isnan(array)):
             raise ValueError(
-                f"{name} is NaN in {np.sum(np.isnan(array))} of {array.size} entries; there is no "
-                "metric of what is not a number."
+                f"{name} is NaN in {np.sum(np.isnan(array))} of {array.size} entries; no metric "
+                "is defined there."
             )
     return tuple(arrays.values())

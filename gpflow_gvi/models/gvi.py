@@ -13,16 +13,18 @@ from gpflow.models import SVGP, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
-from .. import checks, inputs, labels, networks, outputs
+from .._core import checks, images, labels, outputs
+from .._core.data import Data
+from .._core.errors import NoEvidenceBoundError
+from .._core.memo import memoised
+from .._core.mode import frozen, inference
+from .._core.state import state
 from ..covariances import CholeskySVGP, SparseCovariance
 from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
-from ..errors import NoEvidenceBoundError
-from ..evaluation import Evaluation, freeze
-from ..gaussian_process import GaussianProcess
+from ..gaussian_process import GaussianProcess, common_outputs
 from ..losses import LogLoss, Loss
 from ..mean_functions import Inducing
-from ..sampling import joint_samples
 from ..training import Trainable
 from ..training.guard import GuardedStep, LossTerms, require_finite
 from .posterior import GVIPosterior
@@ -123,13 +125,13 @@ class GVI(Trainable, SVGP):
     def loss_terms(self, data: RegressionData) -> LossTerms:
         """Return the average loss and the divergence at the rows of the data."""
         X, Y = data
-        freeze(self.regulariser)
         X = self._rows(X)
-        q, p = self.variational.at(X), self.regulariser.at(X)
         Y = labels.observed(self.likelihood, Y)
-        self.require_columns(q.num_outputs, Y)
-        losses = self.loss(self.likelihood, q.X, q.mean, q.variance, Y)  # [N]
-        divergence = self.divergence.compare(q, p, self.num_data)
+        with frozen(self.regulariser):
+            q, p = self.variational.at(X), self.regulariser.at(X)
+            self.require_columns(q.num_outputs, Y)
+            losses = self.loss(self.likelihood, q.X, q.mean, q.variance, Y)  # [N]
+            divergence = self.divergence.compare(q, p, self.num_data)
         return LossTerms(tf.reduce_mean(losses), divergence)
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
@@ -156,7 +158,7 @@ class GVI(Trainable, SVGP):
         return zero
 
     def _training_loss(self, data: RegressionData) -> tf.Tensor:
-        with Evaluation():
+        with memoised():
             total, terms = self._objective(*data)
         return require_finite(total, terms, self._term_names)
 
@@ -169,23 +171,23 @@ class GVI(Trainable, SVGP):
     ) -> Callable[[], tf.Tensor]:
         """Return a closure that computes the training loss, for any GPflow or Keras optimiser.
 
-        Arrays are looked at here, once, for NaN and wrong shapes. If the loss ever is not finite,
+        Arrays are validated here, once. If the loss ever is not finite,
         the closure restores the variables of its last finite value and raises.
 
         :param data: (X, Y), or an iterator over batches of them.
         :param compile: whether to compile the step; it is traced once.
         """
-        variables = (*self.trainable_variables, *networks.state(self))
+        variables = (*self.trainable_variables, *state(self))
         step = GuardedStep(self._objective, self._term_names, variables)
         if isinstance(data, OwnedIterator):
             run = step.run
             if compile:
                 run = tf.function(run, input_signature=data.element_spec, autograph=False)
             return lambda: step.conclude(*run(*next(data)))
-        X, Y = labels.data(self.likelihood, *data)
-        labels.warn_of_missing(self.likelihood, Y)
+        rows = Data.of(data, self.likelihood)
+        rows.warn_of_missing_classes()
         run = tf.function(step.run, autograph=False) if compile else step.run
-        return lambda: step.conclude(*run(X, Y))
+        return lambda: step.conclude(*run(*rows))
 
     # The evidence lower bound, where the objective is one.
 
@@ -202,7 +204,7 @@ class GVI(Trainable, SVGP):
                 "training_loss(data) to compare fits of this objective, and "
                 "predict_log_density(held-out data) to compare models."
             )
-        with Evaluation():
+        with memoised():
             total, _ = self._objective(*data)
         return -total - self.log_prior_density()
 
@@ -219,6 +221,13 @@ class GVI(Trainable, SVGP):
 
     # Predictions.
 
+    def __call__(self, X: InputData) -> tf.Tensor:
+        """Return the mean of f at X, [N, J], as a tensor; `predict` returns that of y."""
+        return self.predict_f(X)[0]
+
+    def _predictive_mean(self, X: InputData) -> tf.Tensor:
+        return self.predict_y(X)[0]
+
     def posterior(
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> GVIPosterior:
@@ -229,7 +238,7 @@ class GVI(Trainable, SVGP):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Return mean and (co)variance of Q at Xnew, in GPflow's shapes."""
-        with Evaluation():
+        with memoised(), inference():
             return self.variational.predict(self._rows(Xnew), full_cov, full_output_cov)
 
     def predict_y(
@@ -260,13 +269,13 @@ class GVI(Trainable, SVGP):
         Xnew = self._rows(Xnew)
         if not full_cov or full_output_cov or tf.rank(Xnew) > 2:
             return super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
-        with Evaluation():
-            samples = joint_samples(self.variational, Xnew, num_samples or 1)
+        with memoised(), inference():
+            samples = self.variational.sample(Xnew, num_samples or 1)
         return samples[0] if num_samples is None else samples
 
     def _rows(self, X: InputData) -> InputData:
         """Return images as rows, if any part of P and Q says that one input is an image."""
-        return inputs.as_rows(X, self.variational, self.mean_function, self.kernel)
+        return images.as_rows(X, self.variational, self.mean_function, self.kernel)
 
     # SVGP's names for the parts of Q, where Q has them.
 
@@ -343,30 +352,21 @@ def _require_fewer_points_than_data(variational: GaussianProcess, num_data: Any)
     M = int(covariance.inducing_variable.num_inducing)
     if int(num_data) < M:
         raise ValueError(
-            f"variational has {M} inducing variables, but num_data is {num_data}; use at most as "
-            "many inducing variables as there are data."
+            f"variational has {M} inducing variables, but num_data is {num_data}; use no more "
+            "inducing variables than there are data."
         )
 
 
 def _num_outputs(
     variational: GaussianProcess, regulariser: GaussianProcess, likelihood: Likelihood
 ) -> int:
-    """Return the number J of outputs of Q, having looked whether all parts agree on it."""
-    of_kernel = outputs.num_outputs(variational.kernel)
-    covariance = _sparse_covariance(variational)
-    Z = getattr(covariance and covariance.inducing_variable, "Z", None)
-    if Z is not None:
-        J = variational.at(Z[:1]).num_outputs
-        of_regulariser = regulariser.at(Z[:1]).num_outputs
-        if of_regulariser not in (1, J):
-            raise ValueError(
-                f"regulariser has {of_regulariser} outputs and variational has {J}; they must be "
-                "the same in number, or the regulariser 1 (shared)."
-            )
-        _require_latent_dim(likelihood, J)
-        return J
-    # Without an input to try, the rest is looked at with the first data.
-    return max(of_kernel, getattr(variational.mean_function, "num_outputs", 1))
+    """Return the number J of outputs of Q, on which P and the likelihood agree."""
+    shape = images.input_shape(variational, regulariser)
+    if shape is None:  # whether all parts agree shows at the first data
+        return variational.num_outputs or outputs.num_outputs(variational.kernel)
+    J = common_outputs(variational, regulariser, shape)
+    _require_latent_dim(likelihood, J)
+    return J
 
 
 def _require_latent_dim(likelihood: Likelihood, num_outputs: int) -> None:

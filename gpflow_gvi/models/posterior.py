@@ -10,8 +10,9 @@ from gpflow.posteriors import (
     PrecomputedValue,
 )
 
-from .. import inputs
-from ..evaluation import Evaluation, Key, prepare
+from .._core import images
+from .._core.memo import Key, memoised, prepare
+from .._core.mode import inference
 from ..gaussian_process import GaussianProcess
 
 
@@ -39,27 +40,27 @@ class GVIPosterior(AbstractPosterior):
         self.update_cache(PrecomputeCacheType(kind))
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
-        with Evaluation() as evaluation:
+        with memoised() as memo, inference():
             prepare(self.process)
-        self._keys = tuple(key for _, key in evaluation.memo)
-        self._evaluation = evaluation  # the keys hold ids of objects that must not die
+        self._memo = memo  # the keys hold ids of objects that must not die
+        values = memo.by_key()
+        self._keys = tuple(values)
         return tuple(
-            PrecomputedValue(value, (False,) * value.shape.rank)
-            for value in evaluation.memo.values()
+            PrecomputedValue(value, (False,) * value.shape.rank) for value in values.values()
         )
 
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Return mean and (co)variance at Xnew from what is kept, in GPflow's shapes."""
-        return super().predict_f(inputs.as_rows(Xnew, self.process), full_cov, full_output_cov)
+        return super().predict_f(images.as_rows(Xnew, self.process), full_cov, full_output_cov)
 
     def fused_predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Return mean and (co)variance at Xnew, all computed anew."""
         return super().fused_predict_f(
-            inputs.as_rows(Xnew, self.process), full_cov, full_output_cov
+            images.as_rows(Xnew, self.process), full_cov, full_output_cov
         )
 
     def _conditional_with_precompute(
@@ -70,11 +71,11 @@ class GVIPosterior(AbstractPosterior):
         full_output_cov: bool = False,
     ) -> MeanAndVariance:
         known = zip(self._keys, map(tf.convert_to_tensor, cache), strict=True)
-        with Evaluation(given=dict(known)):
+        with memoised(given=dict(known)), inference():
             return self.process.predict(Xnew, full_cov, full_output_cov)
 
     def _conditional_fused(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        with Evaluation():
+        with memoised(), inference():
             return self.process.predict(Xnew, full_cov, full_output_cov)

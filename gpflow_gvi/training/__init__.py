@@ -1,7 +1,8 @@
-"""Training: `compile` and `fit` as Keras has them, and the guard against non-finite losses.
+"""Training as Keras has it, and the guard against losses that are not finite.
 
-`trainable` has the two methods. `epochs` runs over `batches` in compiled `steps`, tells the
-`callbacks`, and keeps a `backup`, from which a training that was killed goes on.
+`trainable` has the methods. `epochs` calls the `callbacks` of Keras and a compiled `loop` of steps
+over `batches`; the steps and metrics are those of `trainer`, a Keras model around the model. A
+`backup` is what a training that was killed goes on from.
 """
 
 from .trainable import Trainable

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core import files
 from .replicas import is_first
 
 PROGRESS = (
@@ -33,18 +34,9 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> Non
         return
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w+b") as stream:
-        with h5py.File(stream, "w") as file:
-            for name, array in arrays.items():
-                file[name] = array
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
-    if os.name == "posix":  # the new name must be on the disk as well
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+    with files.new_file(path) as stream, h5py.File(stream, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:

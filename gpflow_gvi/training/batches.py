@@ -12,7 +12,8 @@ import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from .. import checks, labels
+from .._core import checks, labels
+from .._core.data import Data
 
 
 class Rows(NamedTuple):
@@ -64,7 +65,7 @@ class Stream(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What one compiled call works off: batches of a source, from the index `first` on."""
+    """What one compiled call processes: batches of a source, from the index `first` on."""
 
     source: Rows | Stream
     first: int
@@ -78,14 +79,14 @@ class Batches(abc.ABC):
     """The number of batches in an epoch, if it is known before the first one."""
 
     @abc.abstractmethod
-    def epoch(self, number: int, most: int) -> Iterator[Chunk]:
-        """Yield the batches of an epoch in chunks of at most `most`."""
+    def epoch(self, number: int, max_steps: int) -> Iterator[Chunk]:
+        """Yield the batches of an epoch in chunks of `max_steps` or fewer."""
 
 
 class ArrayBatches(Batches):
     """Batches of arrays. The order of the rows in a pass depends on the seed and the pass alone.
 
-    :param data: (X, Y).
+    :param data: the rows.
     :param batch_size: rows in a batch; None for all of them.
     :param seed: of the order; None to leave the rows as they are.
     :param steps_per_epoch: None for as many as a pass over the data has.
@@ -93,35 +94,35 @@ class ArrayBatches(Batches):
 
     def __init__(
         self,
-        data: tuple[tf.Tensor, tf.Tensor],
+        data: Data,
         *,
         batch_size: int | None,
         seed: int | None,
         steps_per_epoch: int | None = None,
     ) -> None:
         self.data = data
-        self.num_data = int(data[0].shape[0])
-        self.size = self.num_data if batch_size is None else min(batch_size, self.num_data)
-        self.in_pass = -(-self.num_data // self.size)
+        self.num_data = N = data.num_rows
+        self.size = N if batch_size is None else min(batch_size, N)
+        self.in_pass = -(-N // self.size)
         self.steps: int = self.in_pass if steps_per_epoch is None else steps_per_epoch
         self.seed = None if self.in_pass == 1 else seed  # all rows at once have no order
         self._order = functools.lru_cache(maxsize=2)(self._shuffled)
 
-    def epoch(self, number: int, most: int) -> Iterator[Chunk]:
-        """Yield the batches of an epoch in chunks of at most `most`."""
+    def epoch(self, number: int, max_steps: int) -> Iterator[Chunk]:
+        """Yield the batches of an epoch in chunks of `max_steps` or fewer."""
         end = (number + 1) * self.steps
-        for first in range(number * self.steps, end, most):
+        for first in range(number * self.steps, end, max_steps):
             passes, index = divmod(first, self.in_pass)
-            source = Rows(*self.data, self._orders(passes, most), self.size)
-            yield Chunk(source, index, min(most, end - first))
+            source = Rows(self.data.X, self.data.Y, self._orders(passes, max_steps), self.size)
+            yield Chunk(source, index, min(max_steps, end - first))
 
-    def _orders(self, first: int, most: int) -> tf.Tensor | None:
+    def _orders(self, first: int, max_steps: int) -> tf.Tensor | None:
         """Return the orders of as many passes as a chunk may touch: [passes, N]."""
         if self.seed is None:
             return None
         count = 1
         if self.steps != self.in_pass:  # a chunk may start with the last batch of a pass
-            count += -(-(min(most, self.steps) - 1) // self.in_pass)
+            count += -(-(min(max_steps, self.steps) - 1) // self.in_pass)
         return tf.stack([self._order(passes) for passes in range(first, first + count)])
 
     def _shuffled(self, passes: int) -> tf.Tensor:
@@ -144,16 +145,16 @@ class DatasetBatches(Batches):
         self._iterator: Any = None
         self._started = 0
 
-    def epoch(self, number: int, most: int) -> Iterator[Chunk]:
+    def epoch(self, number: int, max_steps: int) -> Iterator[Chunk]:
         """Yield chunks until the epoch is full; without a known length, until nobody asks."""
-        source = Stream(self._on(number) if self.endless else self._anew(number))
+        source = Stream(self._continued(number) if self.endless else self._anew(number))
         first = 0
         while self.steps is None or first < self.steps:
-            count = most if self.steps is None else min(most, self.steps - first)
+            count = max_steps if self.steps is None else min(max_steps, self.steps - first)
             yield Chunk(source, first, count)
             first += count
 
-    def _on(self, number: int) -> Any:
+    def _continued(self, number: int) -> Any:
         if self._iterator is None:
             self._iterator = iter(self.dataset.skip(number * (self.steps or 0)))
         return self._iterator
@@ -171,11 +172,11 @@ def as_batches(
     data: Any,
     *,
     batch_size: int | None,
-    seed: int | None,
+    seed: int | None = None,
     steps_per_epoch: int | None = None,
     likelihood: Likelihood | None = None,
 ) -> Batches:
-    """Return arrays or a Dataset as batches, after a look at what would spoil a fit.
+    """Return arrays or a Dataset as batches, validated and in the precision of the model.
 
     The likelihood says whether Y are labels, for which other rules hold than for numbers.
     """
@@ -184,7 +185,6 @@ def as_batches(
     if steps_per_epoch is not None:
         checks.count("steps_per_epoch", steps_per_epoch)
     if isinstance(data, tf.data.Dataset):
-        _require_pairs(name, data, labels.num_classes(likelihood) is not None)
         cardinality = int(data.cardinality())
         if cardinality == 0:
             raise ValueError(f"{name} is a Dataset without any batches.")
@@ -192,40 +192,54 @@ def as_batches(
             raise ValueError(
                 f"{name} is a Dataset without an end. Pass steps_per_epoch, or leave out .repeat()."
             )
-        return DatasetBatches(data, steps_per_epoch=steps_per_epoch)
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        raise ValueError(
-            f"{name} is {_brief(data)}; it must be the pair of arrays (X, Y), or a "
-            "tf.data.Dataset of batches (X, Y)."
-        )
+        return DatasetBatches(_converted(name, data, likelihood), steps_per_epoch=steps_per_epoch)
     return ArrayBatches(
-        labels.data(likelihood, *data, names=(f"{name}'s X", f"{name}'s Y")),
+        as_data(name, data, likelihood),
         batch_size=batch_size,
         seed=seed,
         steps_per_epoch=steps_per_epoch,
     )
 
 
-def _brief(data: Any) -> str:
-    length = f" of length {len(data)}" if isinstance(data, tuple | list) else ""
-    return f"a {type(data).__name__}{length}"
+def as_data(name: str, data: Any, likelihood: Likelihood | None) -> Data:
+    """Return arrays as data, or raise naming the argument that they are."""
+    if not isinstance(data, Data) and (not isinstance(data, tuple | list) or len(data) != 2):
+        length = f" of length {len(data)}" if isinstance(data, tuple | list) else ""
+        raise ValueError(
+            f"{name} is a {type(data).__name__}{length}; it must be the pair of arrays (X, Y), or "
+            "a tf.data.Dataset of batches (X, Y)."
+        )
+    return Data.of(data, likelihood, names=(f"{name}'s X", f"{name}'s Y"))
 
 
-def _require_pairs(name: str, dataset: tf.data.Dataset, of_labels: bool) -> None:
+def _converted(
+    name: str, dataset: tf.data.Dataset, likelihood: Likelihood | None
+) -> tf.data.Dataset:
+    """Return a Dataset of batches in the default float, in which vectors Y are columns."""
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 2:
         raise ValueError(
             f"{name} is a Dataset with the elements {spec}; each must be a batch (X, Y)."
         )
-    wanted = np.dtype(default_float()).name
-    for part, what in zip(spec, "X" if of_labels else "XY", strict=False):
-        if part.dtype != default_float():
+    for part, what in zip(spec, "XY", strict=True):
+        if not (part.dtype.is_floating or part.dtype.is_integer or part.dtype.is_bool):
             raise TypeError(
-                f"{what} of {name} has dtype {part.dtype.name}, but the model computes in "
-                f"{wanted}. Map the Dataset with tf.cast, or change gpflow.config's default float."
+                f"{what} of {name} has dtype {part.dtype.name}; the elements of the Dataset must "
+                f"be real numbers, which are cast to {np.dtype(default_float()).name}."
             )
-        if part.shape.rank is not None and part.shape.rank < 2:
-            raise ValueError(
-                f"{what} of {name} has shape {tuple(part.shape)} in each element, but an element "
-                "is a batch, and rank 2 ([B, D]) the least: call .batch(batch_size) on the Dataset."
-            )
+    rank_X, rank_Y = (part.shape.rank for part in spec)
+    if (rank_X is not None and rank_X < 2) or rank_Y == 0:
+        raise ValueError(
+            f"X of {name} has shape {tuple(spec[0].shape)} in each element, but an element is a "
+            "batch, of rank 2 ([B, D]) or more: call .batch(batch_size) on the Dataset."
+        )
+    of_labels = labels.num_classes(likelihood) is not None
+
+    def convert(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        Y = Y[:, None] if rank_Y == 1 else Y
+        return tf.cast(X, default_float()), Y if of_labels else tf.cast(Y, default_float())
+
+    dtypes = {part.dtype for part in (spec[:1] if of_labels else spec)}
+    if dtypes == {tf.as_dtype(default_float())} and rank_Y != 1:
+        return dataset
+    return dataset.map(convert)

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..errors import NonFiniteLossError
-from ..evaluation import Evaluation, Notice, logger
+from .._core.errors import NonFiniteLossError
+from .._core.memo import memoised
+from .._core.mode import training
+from .._core.notices import Notice, collected, logger
 
 
 class LossTerms(NamedTuple):
@@ -59,7 +61,7 @@ def _behind(operation: tf.Operation, total: tf.Tensor) -> tf.Tensor:
     """Return the total, so that neither it nor its gradient exists before the operation is done."""
 
     @tf.custom_gradient
-    def gate(value: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    def ordered(value: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
             with tf.control_dependencies([operation]):
                 return tf.identity(upstream)
@@ -67,7 +69,7 @@ def _behind(operation: tf.Operation, total: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([operation]):
             return tf.identity(value), gradient
 
-    return gate(total)
+    return ordered(total)
 
 
 class LastGood:
@@ -105,18 +107,18 @@ class LastGood:
         return tf.cond(good, keep, restore)
 
 
-class Teller:
-    """Logs a notice the 1st, 10th, 100th ... time that it is due: steps are many."""
+class NoticeLog:
+    """Logs a notice the 1st, 10th, 100th ... time that its amount is positive: steps are many."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
 
-    def tell(self, message: str, amount: float, *, times: int = 1) -> None:
+    def add(self, message: str, amount: float, *, times: int = 1) -> None:
         """Count a notice whose amount is positive, and log it if the count passes a power of ten.
 
         :param message: the notice, with `{}` for the amount.
         :param amount: the amount; of several times, the largest.
-        :param times: how many steps had this notice since it was last looked at.
+        :param times: how many steps had this notice since the last call.
         """
         if amount <= 0.0 or times < 1:
             return
@@ -149,21 +151,21 @@ class GuardedStep:
         self.evaluate = evaluate
         self.names = names
         self.last_good = LastGood(variables)
-        self.teller = Teller()
+        self.notice_log = NoticeLog()
         self._notices: list[Notice] = []
 
     def run(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms, list[tf.Tensor]]:
         """Return the loss, its terms, and the amounts of the notices."""
-        with Evaluation(collect=True, training=True) as evaluation:
+        with memoised(), training(), collected() as notices:
             total, terms = self.evaluate(X, Y)
         good = self.last_good.keep_if(tf.math.is_finite(total))
         with tf.control_dependencies([good]):
             total = tf.identity(total)
-        self._notices = [note._replace(amount=None) for note in evaluation.notices]
-        return total, terms, [note.amount for note in evaluation.notices]
+        self._notices = [note._replace(amount=None) for note in notices]
+        return total, terms, [note.amount for note in notices]
 
     def conclude(self, total: tf.Tensor, terms: LossTerms, amounts: list[tf.Tensor]) -> tf.Tensor:
-        """Tell what there is to tell about a step that was run, and return its loss."""
+        """Return the loss of a step that was run, or raise if it is not finite; log its notices."""
         total = require_finite(total, terms, self.names, consequence=RESTORED)
         notices = [
             note._replace(amount=amount)
@@ -171,13 +173,13 @@ class GuardedStep:
         ]
         for note in notices:
             if tf.executing_eagerly():
-                self.teller.tell(note.message, float(note.amount))
+                self.notice_log.add(note.message, float(note.amount))
             elif note.urgent:
-                self._tell_from_graph(note)
+                self._log_from_graph(note)
         return total
 
-    def _tell_from_graph(self, note: Notice) -> None:
+    def _log_from_graph(self, note: Notice) -> None:
         def log(amount: np.ndarray[Any, Any]) -> None:
-            self.teller.tell(note.message, float(amount))
+            self.notice_log.add(note.message, float(amount))
 
         tf.numpy_function(log, [tf.cast(note.amount, tf.float64)], [])

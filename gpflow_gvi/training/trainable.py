@@ -1,4 +1,4 @@
-"""Training: `compile` and `fit` as Keras has them, with many steps in one compiled call."""
+"""The surface: `compile`, `fit`, `evaluate` and `predict` as Keras has them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import Module
+from gpflow.base import AnyNDArray, Module, TensorType
+from gpflow.utilities import print_summary, tabulate_module_summary
 
-from .. import checks, labels, networks
-from ..errors import NumericsWarning
+from .._core import checks
+from .._core.data import Data, inputs
+from .._core.errors import NumericsWarning
+from .._core.state import state as state_of
 from .backup import assign_values, below, numbered, read_arrays, write_arrays
-from .batches import ArrayBatches, Batches, as_batches
-from .callbacks import KerasView, backups, callback_list, checked
-from .epochs import Epochs, Work
+from .batches import ArrayBatches, as_batches, as_data
+from .callbacks import backups, callback_list, checked
+from .epochs import evaluate, train
 from .guard import LossTerms
 from .replicas import require_in_scope, require_one_dtype, scope, strategy_of, warn_unless_average
-from .steps import TrainingSteps, ValidationSteps
 
 
 class Trainable(Module, abc.ABC):
     """A model with an objective, trained as a Keras model is.
 
-        model.compile("adam")
-        history = model.fit((X, Y), epochs=100, batch_size=100, validation_data=(X_new, Y_new))
+        model.compile("adam", metrics=["mse"])
+        history = model.fit(X, Y, epochs=100, batch_size=100, validation_data=(X_new, Y_new))
+        model.evaluate(X_new, Y_new)
 
     The optimiser and the callbacks are those of Keras 3 or of tf_keras. Made and compiled in the
     scope of a `tf.distribute` strategy, it is trained by all replicas of that, which share the rows
@@ -47,39 +50,50 @@ class Trainable(Module, abc.ABC):
     def _term_names(self) -> tuple[str, str]:
         """What to call the two terms."""
 
+    def _predictive_mean(self, X: TensorType) -> tf.Tensor:
+        """Return what `predict` predicts and metrics are given: [N, P]."""
+        raise NotImplementedError(f"A {type(self).__name__} has no predictions.")
+
     def compile(
         self,
         optimizer: Any = "adam",
         *,
+        metrics: Any = None,
         steps_per_execution: int = 100,
         jit_compile: bool = False,
     ) -> None:
         """Choose how `fit` trains.
 
         :param optimizer: an optimiser of Keras 3 or tf_keras, or the name of one of Keras 3.
-        :param steps_per_execution: how many steps, at most, one call of the compiled loop does.
-            Callbacks are told of batches, and an interrupt is heard, between such calls.
+        :param metrics: metrics of Keras 3, or their names, of Y and of what `predict` returns. In
+            training they are those of the parameters before each step. They cost a prediction.
+        :param steps_per_execution: the maximal number of steps in one call of the compiled loop.
+            Callbacks are notified of batches, and an interrupt is heeded, between such calls.
         :param jit_compile: whether XLA compiles a step, anew for each size of a batch. It is rarely
             faster without an accelerator.
         """
         checks.count("steps_per_execution", steps_per_execution)
-        self._compiled = Compiled(self, optimizer, steps_per_execution, jit_compile)
+        options = {"steps_per_execution": steps_per_execution, "jit_compile": jit_compile}
+        self._compiled = Compiled(self, optimizer, metrics, options)
 
     def fit(
         self,
         data: Any,
+        y: Any = None,
         *,
         epochs: int = 1,
         batch_size: int | None = 100,
         verbose: int | str = "auto",
         callbacks: Iterable[Any] | None = None,
+        validation_split: float = 0.0,
         validation_data: Any = None,
+        validation_freq: int = 1,
         shuffle: bool = True,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
         seed: int = 0,
     ) -> Any:
-        """Train, and return Keras's `History` of the training loss and its two terms.
+        """Train, and return Keras's `History` of the training loss, its two terms and the metrics.
 
         The loss of an epoch is the training loss of its batches, averaged over their rows, while
         the parameters change. `val_loss` is the training loss of the validation data after the
@@ -91,71 +105,155 @@ class Trainable(Module, abc.ABC):
         it would have ended undisturbed. For that a Dataset has to give the same batches again, and
         random operations have to keep their state in variables, as the dropout of Keras 3 does.
 
-        :param data: arrays (X, Y), or a `tf.data.Dataset` of batches (X, Y).
+        :param data: arrays (X, Y), or X alone, or a `tf.data.Dataset` of batches (X, Y). Numbers
+            of any type are cast to GPflow's default float; a vector Y is one column.
+        :param y: Y, if `data` is X alone.
         :param epochs: the number of the epoch before which to stop.
         :param batch_size: rows in a batch of arrays; None for all of them.
         :param verbose: 0 for silence, 1 or "auto" for a progress bar, 2 for a line in each epoch.
-        :param callbacks: of Keras 3 or tf_keras. Their `self.model` is this model, and has what
-            Keras's callbacks need as well.
-        :param validation_data: as `data`.
+        :param callbacks: of Keras 3 or tf_keras. Their `self.model` is a Keras model around this
+            one, with all of its attributes.
+        :param validation_split: the fraction of the arrays, their last rows, that is validation
+            data.
+        :param validation_data: as `data`; used in place of `validation_split`.
+        :param validation_freq: the number of epochs from one validation to the next.
         :param shuffle: whether each pass over arrays has an order of its own; a Dataset keeps its.
         :param initial_epoch: the number of the first epoch.
         :param steps_per_epoch: batches in an epoch, if not those of one pass over the data. One
             pass follows the other then.
         :param seed: of the orders; each depends on the seed and the number of its pass alone.
         """
-        compiled, callbacks = self._require_compiled(), checked(callbacks)
+        compiled = self._require_compiled("fit")
+        callbacks = checked(callbacks)
         checks.count("epochs", epochs, least=0)
         checks.count("initial_epoch", initial_epoch, least=0)
-        of_training, of_validation = compiled.steps(self)
+        checks.count("validation_freq", validation_freq)
+        data = data if y is None else (data, y)
+        if validation_split and validation_data is None:
+            data, validation_data = self._split(data, validation_split)
+        options: dict[str, Any] = {"batch_size": batch_size, "likelihood": self.likelihood}
         training = as_batches(
             "data",
             data,
-            batch_size=batch_size,
             seed=_whole(seed) if shuffle else None,
             steps_per_epoch=steps_per_epoch,
-            likelihood=self.likelihood,
+            **options,
         )
-        _warn_of_other_number(self.num_data, training)
         if isinstance(training, ArrayBatches):
-            labels.warn_of_missing(self.likelihood, training.data[1])
+            training.data.warn_of_missing_classes()
+            _warn_of_other_number(self.num_data, training.num_data)
         validation = None
         if validation_data is not None:
-            batches = as_batches(
-                "validation_data",
-                validation_data,
-                batch_size=batch_size,
-                seed=None,
-                likelihood=self.likelihood,
-            )
-            validation = Work("test", of_validation, batches)
-        view = KerasView(self, compiled.optimizer)
-        told = callback_list(view, callbacks, verbose=verbose, epochs=epochs, steps=training.steps)
-        state = (*self.weights, *compiled.state)
-        work = Epochs(
-            view,
-            Work("train", of_training, training),
-            validation,
-            told,
-            backups(callbacks, state, told.callbacks),
-            compiled.steps_per_execution,
-        )
+            validation = as_batches("validation_data", validation_data, **options)
         with scope(compiled.strategy):
-            work.run(initial_epoch, epochs)
-        return view.history
+            trainer = compiled.trainer
+            trainer.prepare()
+            listed = callback_list(
+                trainer, callbacks, verbose=verbose, epochs=epochs, steps=training.steps
+            )
+            return train(
+                trainer,
+                training,
+                validation,
+                listed,
+                backups(callbacks, trainer, listed.callbacks),
+                epochs=range(initial_epoch, epochs),
+                validation_freq=validation_freq,
+            )
 
-    def _require_compiled(self) -> Compiled:
+    def evaluate(
+        self,
+        data: Any,
+        y: Any = None,
+        *,
+        batch_size: int | None = 100,
+        verbose: int | str = "auto",
+        return_dict: bool = False,
+    ) -> Any:
+        """Return the training loss of data, its two terms and the metrics, as `val_loss` is made.
+
+        :param data: as in `fit`.
+        :param y: Y, if `data` is X alone.
+        :param batch_size: rows in a batch of arrays; None for all of them.
+        :param verbose: as in `fit`.
+        :param return_dict: whether to return them by their names, instead of in a list.
+        """
+        compiled = self._require_compiled("evaluate")
+        data = data if y is None else (data, y)
+        batches = as_batches("data", data, batch_size=batch_size, likelihood=self.likelihood)
+        with scope(compiled.strategy):
+            trainer = compiled.trainer
+            trainer.prepare()
+            logs = evaluate(
+                trainer, batches, callback_list(trainer, verbose=verbose, steps=batches.steps)
+            )
+        return logs if return_dict else list(logs.values())
+
+    def predict(
+        self, X: Any, *, batch_size: int | None = None, verbose: int | str = "auto"
+    ) -> AnyNDArray:
+        """Return the mean of y at X, of class likelihoods the probabilities of classes: [N, P].
+
+        :param X: the inputs, [N, D...], or a `tf.data.Dataset` of batches X or (X, Y).
+        :param batch_size: rows in a batch of arrays; 1000 if not given.
+        :param verbose: 0 for silence, otherwise a progress bar.
+        """
+        import keras
+
+        if batch_size is not None:
+            checks.count("batch_size", batch_size)
+        if isinstance(X, tf.data.Dataset):
+            batches = (inputs("X", row[0] if isinstance(row, tuple) else row) for row in X)
+            target = None
+        else:
+            X, size = inputs("X", X), batch_size or 1000
+            batches = (X[i : i + size] for i in range(0, len(X), size))
+            target = -(-len(X) // size)
+        progress = keras.utils.Progbar(target) if verbose else None
+        predict = tf.function(self._predictive_mean, autograph=False, reduce_retracing=True)
+        means = []
+        for batch in batches:
+            means.append(predict(batch).numpy())
+            if progress is not None:
+                progress.add(1)
+        return np.concatenate(means)
+
+    def summary(self, fmt: str | None = None, print_fn: Any = None) -> None:
+        """Show GPflow's table of the parameters.
+
+        :param fmt: the format of the table, as in `gpflow.utilities.print_summary`.
+        :param print_fn: what is called with the table, as in Keras; standard output if not given.
+        """
+        if print_fn is None:
+            print_summary(self, fmt)
+        else:
+            print_fn(tabulate_module_summary(self, fmt))
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimiser that the model was compiled with; None before."""
+        return None if self._compiled is None else self._compiled.trainer.optimizer
+
+    def _split(self, data: Any, fraction: float) -> tuple[Data, Data]:
+        if isinstance(data, tf.data.Dataset):
+            raise ValueError(
+                f"validation_split is {fraction}, but data is a Dataset, whose rows are not known "
+                "beforehand. Pass arrays, or validation_data."
+            )
+        return as_data("data", data, self.likelihood).split(fraction)
+
+    def _require_compiled(self, caller: str) -> Compiled:
         if self._compiled is None:
             raise RuntimeError(
-                f"fit: this {type(self).__name__} has no optimiser yet. Call compile(optimizer) "
-                "first, for example model.compile('adam')."
+                f"{caller}: this {type(self).__name__} has no optimiser yet. Call "
+                "compile(optimizer) first, for example model.compile('adam')."
             )
         return self._compiled
 
     @property
     def weights(self) -> tuple[tf.Variable, ...]:
         """All variables: those that are trained, those that are not, and the state of the rest."""
-        return tuple({id(v): v for v in (*self.variables, *networks.state(self))}.values())
+        return tuple({id(v): v for v in (*self.variables, *state_of(self))}.values())
 
     def get_weights(self) -> list[np.ndarray[Any, Any]]:
         """Return the values of the weights."""
@@ -184,63 +282,35 @@ class Compiled:
 
     :param model: the model.
     :param optimizer: an optimiser of Keras 3 or tf_keras, or the name of one of Keras 3.
-    :param steps_per_execution: at most so many steps in one call.
-    :param jit_compile: whether XLA compiles a step.
+    :param metrics: metrics of Keras 3, or their names.
+    :param options: of Keras's `compile`.
     """
 
     def __init__(
-        self, model: Trainable, optimizer: Any, steps_per_execution: int, jit_compile: bool
+        self, model: Trainable, optimizer: Any, metrics: Any, options: dict[str, Any]
     ) -> None:
+        from .trainer import Trainer
+
         self.strategy = strategy_of(model.trainable_variables)
+        replicas = 1 if self.strategy is None else self.strategy.num_replicas_in_sync
+        if metrics and replicas > 1:
+            raise ValueError(
+                f"metrics is {metrics!r}, but Keras's metrics are not summed over {replicas} "
+                "replicas here. Leave them out, and call gpflow_gvi.metrics.evaluate afterwards."
+            )
         with scope(self.strategy):
-            self.optimizer = _optimizer(optimizer)
-        self.steps_per_execution = steps_per_execution
-        self.jit_compile = jit_compile
+            self.trainer = Trainer(model, _optimizer(optimizer), metrics, **options)
         if self.strategy is not None:
-            own = [v if isinstance(v, tf.Variable) else v.value for v in self.state]
+            state = self.trainer.optimizer_state
+            own = [v if isinstance(v, tf.Variable) else v.value for v in state]
             require_in_scope(self.strategy, own, "the optimiser")
-            if self.strategy.num_replicas_in_sync > 1:
-                require_one_dtype(model.trainable_variables)
-                warn_unless_average(getattr(model, "divergence", None))
-        self._variables: tuple[tf.Variable, ...] | None = None
-        self._parts: tuple[Any, ...] = ()
+        if replicas > 1:
+            require_one_dtype(model.trainable_variables)
+            warn_unless_average(getattr(model, "divergence", None))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let copies and pickles of the model hold None in this place."""
         return type(None), ()
-
-    @property
-    def state(self) -> tuple[Any, ...]:
-        """The variables of the optimiser, with the learning rate, which tf_keras leaves out."""
-        own = (*self.optimizer.variables, getattr(self.optimizer, "learning_rate", None))
-        return tuple({id(part): part for part in own if hasattr(part, "assign")}.values())
-
-    def steps(self, model: Trainable) -> tuple[TrainingSteps, ValidationSteps]:
-        """Return the steps, traced anew only if a part of the model is another one now."""
-        variables = model.trainable_variables
-        if self._variables is None:
-            with scope(self.strategy):
-                self.optimizer.build(list(variables))
-            self._variables = variables
-        if not _same(variables, self._variables):
-            raise ValueError(
-                "fit: other variables are trainable now than when the optimiser was first used. "
-                "Call compile with a new optimiser."
-            )
-        parts = tuple(part for name, part in vars(model).items() if not name.startswith("_"))
-        if not _same(parts, self._parts):
-            self._parts = parts
-            objective, state = model._objective, networks.state(model)
-            options = {"jit_compile": self.jit_compile}
-            self._steps = (
-                TrainingSteps(objective, variables, state, self.optimizer, **options),
-                ValidationSteps(objective, state, **options),
-            )
-        return self._steps
-
-
-def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    return len(first) == len(second) and all(a is b for a, b in zip(first, second, strict=True))
 
 
 def _optimizer(optimizer: Any) -> Any:
@@ -264,9 +334,8 @@ def _whole(seed: int) -> int:
     return int(seed)
 
 
-def _warn_of_other_number(num_data: Any, batches: Batches) -> None:
-    given = getattr(batches, "num_data", None)  # of a Dataset it is not known
-    if given is not None and int(num_data) != given:
+def _warn_of_other_number(num_data: Any, given: int) -> None:
+    if int(num_data) != given:
         warnings.warn(
             f"data has {given} rows, but the model has num_data={int(num_data)}, with which its "
             "objective is scaled. Pass num_data=len(X) to the model, or all of the data to fit.",

@@ -53,8 +53,7 @@ def test_a_step_gives_the_training_loss():
     np.testing.assert_allclose(steps.step(model, X, Y)(), loss, rtol=1e-10)
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("precision", device.PRECISIONS)
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_a_device_in_both_precisions(precision):
     dtype, jitter = device.PRECISIONS[precision]
     with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=jitter)):

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import gpflow_gvi as gvi
+from gpflow_gvi._core.state import state
 from gpflow_gvi.kernels.feature_map import FeatureMap
-from gpflow_gvi.networks import state
 from tests import catalogue, networks
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +104,12 @@ def test_parameter_dict_carries_a_model_over(name):
 
 Y = np.sin(X[:, :1])
 BOTH_KERAS = pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
+# Where a model with four networks is traced twice.
+ONE_KERAS = pytest.mark.parametrize(
+    "K",
+    [networks.KERAS["keras"], pytest.param(networks.KERAS["tf_keras"], marks=pytest.mark.slow)],
+    ids=["keras", "tf_keras"],
+)
 
 
 def with_networks(K):
@@ -134,8 +140,7 @@ def trainer(K, model):
     return train, tf.train.Checkpoint(model=model, optimiser=optimiser)
 
 
-@pytest.mark.thin(4)
-@BOTH_KERAS
+@ONE_KERAS
 def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path):
     model = with_networks(K)
     train, checkpoint = trainer(K, model)
@@ -152,11 +157,10 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path
     train(2)
     train_other(2)
     assert not np.allclose(predictions(model), stopped)
-    np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6)
+    np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.thin(4)
-@BOTH_KERAS
+@ONE_KERAS
 def test_deepcopy_of_a_model_with_networks_trains_by_itself(K):
     model = with_networks(K)
     train, _ = trainer(K, model)
@@ -175,6 +179,6 @@ def test_parameter_dict_carries_the_networks_over(K):
     """All that is trained; the moving statistics are those that both models start with."""
     model, other = with_networks(K), with_networks(K)
     values = gpflow.utilities.read_values(model)
-    assert ".variational.mean_function.network.weights['batch_normalization/gamma']" in values
+    assert ".variational.mean_function.network.weights['layers[1].gamma']" in values
     gpflow.utilities.multiple_assign(other, values)
-    np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6)
+    np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6, atol=1e-7)

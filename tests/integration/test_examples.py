@@ -1,4 +1,4 @@
-"""What a stranger runs first: the examples, the program in the README and the demonstration."""
+"""The examples, the program in the README and the demonstration run."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_demo_prints_its_table_and_writes_its_picture(tmp_path):
 
 
 def test_demo_figures_are_those_of_the_predictive_density():
-    class Oracle:
-        """Knows the curve and the noise; its residuals are the noise itself."""
+    class TrueModel:
+        """Predicts the true curve and noise; its residuals are the noise."""
 
         def predict_y(self, X):
             import tensorflow as tf
@@ -54,7 +54,7 @@ def test_demo_figures_are_those_of_the_predictive_density():
             truth = 2.0 * np.sin(np.pi * X) + 0.5 * X**3
             return tf.constant(truth), tf.constant(np.full_like(X, demo.NOISE**2))
 
-    row = demo.evaluate("oracle", Oracle(), demo.make_curve(np.random.default_rng(1)))
+    row = demo.evaluate("true model", TrueModel(), demo.make_curve(np.random.default_rng(1)))
     # Entropy of the noise; 401 points leave a standard error of 0.035.
     assert row.nll == pytest.approx(0.5 * np.log(2 * np.pi * np.e * demo.NOISE**2), abs=0.12)
     assert row.rmse == pytest.approx(demo.NOISE, abs=0.04)

@@ -23,7 +23,7 @@ from gpflow.kernels import SquaredExponential
 import gpflow_gvi as gvi
 from gpflow_gvi.kernels import nngp
 from gpflow_gvi.learning import Learned
-from gpflow_gvi.scaling import Scaling
+from gpflow_gvi.learning.scaling import Scaling
 from tests import networks
 
 N, M, D = 20, 5, 2
@@ -137,7 +137,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "learned_classes": lambda: learned(model(J=3, likelihood=likelihoods.MultiClass(3)), 1),
     "float32": lambda: learned(model(networks.dense(keras, dtype="float32")), 1),
 }
-SLOW = ("two_outputs", "nngp", "conditioned", "labels", "bernoulli", "multiclass")
+SLOW = ("tf_keras", "two_outputs", "nngp", "conditioned", "labels", "bernoulli", "multiclass")
 """What differs little from the others."""
 
 OF_CLASSES = ("bernoulli", "multiclass", "softmax", "learned_classes")
@@ -189,7 +189,6 @@ def _predicted_and_exported(name, make, X, folder):
     return {key: np.asarray(value) for key, value in result.items()}
 
 
-@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in CASES],

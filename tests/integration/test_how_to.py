@@ -1,4 +1,4 @@
-"""The programs of the how-to pages run, word for word, each page from its first to its last."""
+"""The programs of the how-to pages run unchanged, each page from its first to its last."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every notebook of the documentation runs, from the first cell to the last, in a short form.
 
-`docs/notebooks/shrink.yaml` says which constants are made small; in full they run when the
-documentation is built.
+`docs/notebooks/shrink.yaml` has smaller values of their constants; the build of the documentation
+runs them in full.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOTEBOOKS = sorted(FOLDER.glob("*.py"))
 
 
 def shrunk(notebook: Path) -> str:
-    """Return a notebook's source with small constants; each must be there to be replaced."""
+    """Return a notebook's source with small constants, each of which it must define once."""
     source = notebook.read_text(encoding="utf-8")
     for name, value in SHRINK[notebook.stem].items():
         source, count = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value!r}", source)

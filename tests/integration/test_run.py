@@ -18,9 +18,10 @@ import yaml
 
 import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
-from gpflow_gvi.experiments import read
+from gpflow_gvi.experiments import read, run_hooks
 from gpflow_gvi.experiments import run as runs
 from gpflow_gvi.experiments.run import run
+from gpflow_gvi.learning import procedure
 
 HERE = Path(__file__).parent
 THESIS = HERE.parent / "unit" / "experiments"
@@ -99,17 +100,21 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stage", "split", "last"), [("training", "given", 3), ("refit", "random", 1)]
+)
 def test_run_goes_on_where_it_was_killed_and_ends_where_it_would_have(
-    config, tmp_path, monkeypatch
+    stage, split, last, config, tmp_path, monkeypatch
 ):
+    config.write_text(yaml.safe_dump({**SMALL, "split": split}))
     experiment = read(config)
     whole = run(experiment, tmp_path / "whole", pictures=False)
 
     def killed(self, epoch, logs=None):
-        if epoch == 3:
+        if (self.name, epoch) == (stage, last):
             raise Killed
 
-    monkeypatch.setattr(runs._Progress, "on_epoch_end", killed)
+    monkeypatch.setattr(run_hooks.ProgressBar, "on_epoch_end", killed)
     with pytest.raises(Killed):
         run(experiment, tmp_path / "resumed")
     monkeypatch.undo()
@@ -117,7 +122,7 @@ def test_run_goes_on_where_it_was_killed_and_ends_where_it_would_have(
     assert partial.name == f"{whole.name}.partial"
 
     # The fit of the regulariser is not repeated.
-    monkeypatch.setattr(type(experiment.regulariser), "build", None)
+    monkeypatch.setattr(procedure, "fit_regulariser", None)
     resumed = run(experiment, tmp_path / "resumed", pictures=False)
     for name in ("metrics.json", "history.csv", "config.yaml"):
         assert (resumed / name).read_bytes() == (whole / name).read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -10,17 +11,19 @@ import sys
 import time
 from pathlib import Path
 
+import dask_jobqueue
+import distributed
 import numpy as np
 import pytest
 import yaml
 
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import reuse
-from gpflow_gvi.experiments.cluster import Cluster
+from gpflow_gvi.experiments.clients import local_client, scheduler_client
 from gpflow_gvi.experiments.config import Experiment
-from gpflow_gvi.experiments.crew import Crew
+from gpflow_gvi.experiments.engine import Engine
 from gpflow_gvi.experiments.results import Results
-from gpflow_gvi.experiments.reuse import Recent, Traced, Workshop
+from gpflow_gvi.experiments.reuse import LRUCache, RunCache, TracedModel
 from gpflow_gvi.experiments.run import run
 from gpflow_gvi.experiments.run_all import run_all
 from gpflow_gvi.experiments.sweep import read_sweep
@@ -49,13 +52,13 @@ def _experiment(**changes):
 def count(monkeypatch):
     """How many models were traced."""
     made = []
-    start = Traced.__init__
+    start = TracedModel.__init__
 
     def counted(self, *arguments):
         made.append(self)
         start(self, *arguments)
 
-    monkeypatch.setattr(Traced, "__init__", counted)
+    monkeypatch.setattr(TracedModel, "__init__", counted)
     return made
 
 
@@ -74,9 +77,9 @@ CHANGES = [
 
 @pytest.mark.slow
 def test_runs_that_differ_by_numbers_share_a_graph_and_come_out_the_same(tmp_path, count):
-    workshop = Workshop()
+    cache = RunCache()
     shared = [
-        run(_experiment(**change), tmp_path / "shared", pictures=False, workshop=workshop)
+        run(_experiment(**change), tmp_path / "shared", pictures=False, cache=cache)
         for change in CHANGES
     ]
     assert len(count) == 1
@@ -94,12 +97,12 @@ def test_runs_that_differ_by_numbers_share_a_graph_and_come_out_the_same(tmp_pat
     "covariance", ["cholesky", "kernelised", "sparse_posterior", "fixed_sparse_posterior"]
 )
 def test_every_covariance_can_be_lent_a_graph(covariance, mode, tmp_path, count):
-    workshop = Workshop()
+    cache = RunCache()
     regulariser = {**BASE["regulariser"], "mode": mode}
     changes = {"covariance": covariance, "regulariser": regulariser}
     for change in CHANGES[:2]:
         experiment = _experiment(**{**changes, **change})
-        found = run(experiment, tmp_path / "shared", pictures=False, workshop=workshop)
+        found = run(experiment, tmp_path / "shared", pictures=False, cache=cache)
     assert len(count) == 1
     expected = run(experiment, tmp_path / "alone", pictures=False)
     np.testing.assert_allclose(_metrics(found), _metrics(expected), rtol=1e-6)
@@ -111,7 +114,7 @@ def test_every_covariance_can_be_lent_a_graph(covariance, mode, tmp_path, count)
     [
         # The points of a context depend on a counter, which is a variable of the model.
         ({"divergence": {"kind": "projected_kl", "context": {"kind": "gaussian_noise"}}}, 1),
-        # A weight is a number in the graph, and this workshop takes no notice of it.
+        # A weight is a number in the graph, and this cache takes no notice of it.
         ({"divergence": {"kind": "projected_kl", "weight": 3.0}}, 2),
     ],
 )
@@ -122,10 +125,8 @@ def test_a_graph_that_has_other_numbers_in_it_is_not_used(
     first, second = (_experiment(**{**change, "seed": 0}), _experiment(**{**change, "seed": 1}))
     if graphs == 2:
         first = _experiment(seed=0)
-    workshop = Workshop()
-    shared = [
-        run(each, tmp_path / "a", pictures=False, workshop=workshop) for each in (first, second)
-    ]
+    cache = RunCache()
+    shared = [run(each, tmp_path / "a", pictures=False, cache=cache) for each in (first, second)]
     assert len(count) == graphs
     alone = run(second, tmp_path / "b", pictures=False)
     np.testing.assert_allclose(_metrics(shared[1]), _metrics(alone), rtol=1e-6)
@@ -151,15 +152,15 @@ def test_structure_is_what_is_no_number(tmp_path):
     assert key(optimiser=cosine[0]) != key(optimiser=cosine[1])
 
 
-def test_what_was_not_asked_for_for_longest_makes_room():
-    recent, made = Recent(2), []
+def test_the_least_recently_used_value_is_removed():
+    recent, made = LRUCache(2), []
 
     def make(key):
         made.append(key)
         return key.upper()
 
     for key in "abacab":
-        assert recent.recall(key, lambda key=key: make(key)) == key.upper()
+        assert recent.get_or_make(key, lambda key=key: make(key)) == key.upper()
     assert made == ["a", "b", "c", "b"]
 
 
@@ -217,40 +218,19 @@ def test_a_sweep_that_is_killed_goes_on(sweep, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)  # with its workers
     process.wait()
     before = results.path.read_text()
-    run_all(read_sweep(sweep), folder, Crew(1))
+    run_all(read_sweep(sweep), folder, Engine(functools.partial(local_client, 1)))
     _require_all(folder)
     assert results.path.read_text().startswith(before)
 
 
 @pytest.mark.slow
-def test_a_sweep_on_a_dask_cluster(sweep, tmp_path):
-    distributed = pytest.importorskip("distributed")
+def test_a_sweep_on_the_address_of_a_scheduler(sweep, tmp_path):
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None
     ) as cluster:
-        summary = run_all(read_sweep(sweep), tmp_path / "runs", Cluster(cluster.scheduler_address))
-    assert summary == (4, 0)
+        engine = Engine(functools.partial(scheduler_client, cluster.scheduler_address))
+        assert run_all(read_sweep(sweep), tmp_path / "runs", engine) == (4, 0)
     _require_all(tmp_path / "runs")
-
-
-class Unlucky:
-    """Stands for Dask's client: its only worker dies."""
-
-    class Future:
-        def exception(self):
-            return RuntimeError("KilledWorker")
-
-        def release(self):
-            pass
-
-    def submit(self, *_, **__):
-        return self.Future()
-
-
-def test_tasks_that_dask_gave_up_are_failed(sweep, tmp_path, monkeypatch):
-    distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(distributed, "as_completed", lambda futures: futures)
-    assert run_all(read_sweep(sweep), tmp_path / "runs", Cluster(Unlucky())) == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -261,8 +241,7 @@ def test_tasks_that_dask_gave_up_are_failed(sweep, tmp_path, monkeypatch):
     ],
 )
 def test_job_scripts_of_the_documented_recipe(kind, lines):
-    jobqueue = pytest.importorskip("dask_jobqueue")
-    cluster = getattr(jobqueue, kind)(
+    cluster = getattr(dask_jobqueue, kind)(
         queue="all.q",
         cores=1,
         processes=1,

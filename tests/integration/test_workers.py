@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from gpflow_gvi.errors import NonFiniteLossError
-from gpflow_gvi.launch import launch
+from gpflow_gvi._core.errors import NonFiniteLossError
+from gpflow_gvi.integrations.distributed import launch
 
 from ..unit.training.test_fit import Line
 from ..unit.training.test_fit import X as LX

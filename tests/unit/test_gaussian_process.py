@@ -13,6 +13,7 @@ from gpflow.kernels import LinearCoregionalization, Matern32, Periodic, SquaredE
 
 import gpflow_gvi as gvi
 from tests import catalogue
+from tests.designs import each_value
 
 J, D = 3, 2
 
@@ -75,9 +76,7 @@ def test_marginals_and_covariances_are_the_kernel_s(kind, X, rng):
     np.testing.assert_allclose(process.covariance(X, X2), cross, atol=1e-12)
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("noise", [0.3, [0.05, 0.4, 2.0]], ids=["one noise", "a noise per output"])
-@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize(("kind", "noise"), each_value(KERNELS, [0.3, [0.05, 0.4, 2.0]]))
 def test_conditioning_is_conditioning_of_the_joint_gaussian(kind, noise, X, data, rng):
     kernel, mean, (Z, U), X2 = KERNELS[kind], sloped(J), data, rng.normal(size=(4, D))
     posterior = gvi.GaussianProcess(mean, kernel).condition(Z, U, np.array(noise))
@@ -88,7 +87,7 @@ def test_conditioning_is_conditioning_of_the_joint_gaussian(kind, noise, X, data
     joint = dense(kernel, X, X) - gain @ dense(kernel, Z, X)
     cross = dense(kernel, X, X2) - gain @ dense(kernel, Z, X2)
 
-    np.testing.assert_allclose(posterior.mean(X), expected_mean, rtol=1e-8)
+    np.testing.assert_allclose(posterior.mean(X), expected_mean, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(posterior.covariance(X), of_each_output(joint), atol=1e-9)
     np.testing.assert_allclose(posterior.covariance(X, X2), of_each_output(cross), atol=1e-9)
     np.testing.assert_allclose(posterior.variance(X).numpy().ravel(), np.diag(joint), atol=1e-9)
@@ -119,7 +118,7 @@ def test_a_mean_of_five_and_data_of_five_predict_five(X, data):
 def test_without_noise_the_data_are_interpolated(kind, data):
     Z, U = data
     posterior = gvi.GaussianProcess(sloped(J), KERNELS[kind]).condition(Z, U, 0.0)
-    np.testing.assert_allclose(posterior.mean(Z), U, rtol=1e-6)
+    np.testing.assert_allclose(posterior.mean(Z), U, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(posterior.variance(Z), 0.0, atol=1e-9)
 
 
@@ -129,7 +128,7 @@ def test_the_posterior_is_a_prior_again(kind, X, data):
     (Z, U), prior = data, gvi.GaussianProcess(sloped(J), KERNELS[kind])
     once = prior.condition(Z, U, 0.2)
     twice = prior.condition(Z[:2], U[:2], 0.2).condition(Z[2:], U[2:], 0.2)
-    np.testing.assert_allclose(twice.mean(X), once.mean(X), rtol=1e-8)
+    np.testing.assert_allclose(twice.mean(X), once.mean(X), rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(twice.covariance(X), once.covariance(X), atol=1e-9)
     np.testing.assert_allclose(twice.variance(X), once.variance(X), atol=1e-9)
 
@@ -145,9 +144,7 @@ def test_a_conditioned_kernel_enters_gpflow_s_models(X, data):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("conditioned", [False, True], ids=["prior", "posterior"])
-@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize(("kind", "conditioned"), each_value(KERNELS, [False, True]))
 def test_predict_gives_parts_of_one_joint_covariance(kind, conditioned, X, data):
     process = gvi.GaussianProcess(sloped(J), KERNELS[kind])
     if conditioned:
@@ -172,13 +169,15 @@ def test_predict_treats_each_member_of_a_batch_alone(kind, full_cov, data, rng):
 
 
 # GPflow itself cannot give all outputs at once for a batch.
-@pytest.mark.thin(3)
 @pytest.mark.parametrize(
-    ("kind", "batch", "full_output_cov"),
-    [("separate", (), False), ("separate", (), True), ("single", (2,), False)],
-    ids=["each output", "all outputs", "batch"],
+    ("kind", "batch", "full_output_cov", "full_cov"),
+    [
+        ("separate", (), False, True),
+        ("separate", (), True, False),
+        ("separate", (), True, True),
+        ("single", (2,), False, True),
+    ],
 )
-@pytest.mark.parametrize("full_cov", [False, True], ids=["marginal", "full_cov"])
 def test_predict_has_gpflow_s_shapes_and_values(kind, batch, full_cov, full_output_cov, rng):
     """An SVGP at its prior is the prior, and its predict_f sets the convention."""
     kernel, X = KERNELS[kind], rng.normal(size=(*batch, 4, D))
@@ -226,13 +225,13 @@ WRONG = {
             np.zeros((4, D)), np.zeros((4, D), np.float32)
         ),
     ),
-    "dtype of U": (TypeError, "U has dtype float32", {"U": np.zeros((6, J), np.float32)}),
-    "integer Z": (TypeError, "Z has dtype int64", {"Z": np.zeros((6, D), int)}),
+    "dtype of U": (TypeError, "U has dtype complex128", {"U": np.zeros((6, J), complex)}),
+    "text in Z": (TypeError, "Z has dtype <U1", {"Z": np.full((6, D), "a")}),
     "NaN in Z": (ValueError, "Z has NaN", {"Z": np.full((6, D), np.nan)}),
     "infinite U": (ValueError, "U has NaN or infinite", {"U": np.full((6, J), np.inf)}),
     "lengths": (ValueError, "Z has 5 rows and U has 6", {"Z": np.zeros((5, D))}),
     "no data": (ValueError, "no data points", {"Z": np.zeros((0, D)), "U": np.zeros((0, J))}),
-    "flat U": (ValueError, r"U has shape \(6,\).*\[:, None\]", {"U": np.zeros(6)}),
+    "flat U": (ValueError, "U has 1 columns, but the kernel has 3", {"U": np.zeros(6)}),
     "negative noise": (ValueError, "noise_variance is -0.1", {"noise_variance": -0.1}),
     "noise of 2 outputs": (
         ValueError,
@@ -278,8 +277,7 @@ def test_conditioning_never_adds_variance_and_stays_positive(seed, kind, log_noi
     assert np.all(posterior.variance(X) <= prior.variance(X) + 1e-9)
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("kind", ["single", "separate", "mixed"])
+@pytest.mark.parametrize("kind", ["separate", "mixed"])
 def test_in_a_graph_with_batches_of_unknown_size(kind, data, X):
     process = gvi.GaussianProcess(sloped(J), KERNELS[kind]).condition(*data, 0.2)
     signature = [tf.TensorSpec([None, D], tf.float64)]
@@ -298,6 +296,30 @@ def test_active_dimensions_are_respected(rng):
     Z, X = rng.normal(size=(4, D)), rng.normal(size=(3, D))
     posterior = gvi.GaussianProcess(Zero(), kernel).condition(Z, Z[:, :1], 0.1)
     moved = X * [1.0, 9.0]
-    np.testing.assert_allclose(posterior.mean(moved), posterior.mean(X), rtol=1e-12)
-    np.testing.assert_allclose(posterior.variance(moved), posterior.variance(X), rtol=1e-12)
+    np.testing.assert_allclose(posterior.mean(moved), posterior.mean(X), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        posterior.variance(moved), posterior.variance(X), rtol=1e-12, atol=1e-13
+    )
     assert not np.allclose(posterior.mean(X * [0.9, 1.0]), posterior.mean(X))
+
+
+class Quadratic(gpflow.functions.MeanFunction):
+    """A mean function that does not declare its number of columns."""
+
+    def __call__(self, X):
+        return tf.stack([tf.reduce_sum(X**2, axis=-1)] * J, axis=-1)
+
+
+def test_the_number_of_outputs_is_known_where_a_part_declares_it(X, data):
+    Z, U = data
+    inducing = gvi.mean_functions.Inducing(Matern32(), Z, num_latent_gps=J)
+    svgp = gvi.covariances.CholeskySVGP(Matern32(), Z)
+    single = gvi.GaussianProcess(Quadratic(), Matern32())
+    assert gvi.GaussianProcess(inducing, Matern32()).num_outputs == J
+    assert gvi.GaussianProcess(Quadratic(), svgp).num_outputs == J  # at Z
+    assert single.num_outputs is None
+    assert single.at(X).num_outputs == J
+    assert single.condition(Z, U, 0.1).num_outputs == J
+    disagreeing = gvi.GaussianProcess(inducing, gvi.covariances.Tempered(Matern32(), [1.0, 2.0]))
+    with pytest.raises(ValueError, match="mean_function has 3 outputs and kernel has 2; they must"):
+        _ = disagreeing.num_outputs

@@ -5,7 +5,7 @@ that can be made with its options and given to `GaussianWasserstein`.
 """
 
 from .base import CovarianceDistance
-from .blocks import Blocks
+from .block_average import Blocks
 from .divergence import ESTIMATORS, GaussianWasserstein
 from .exact import Exact
 from .landmark import Landmark

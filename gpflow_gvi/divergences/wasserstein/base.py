@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from ... import outputs
+from ..._core import outputs
 from ...gaussian_process import GaussianVector
 
 
@@ -43,7 +43,7 @@ def variances(vector: GaussianVector) -> tf.Tensor:
 
 
 def spread_rows(B: tf.Tensor, count: int) -> tf.Tensor:
-    """Return so many of B rows at even distances, or all of them if there are no more: [count]."""
+    """Return `count` of B rows at even distances, or all B rows if there are fewer: [count]."""
     count = tf.minimum(count, B)
     return tf.cast(tf.range(count, dtype=tf.int64) * tf.cast(B, tf.int64), tf.int64) // tf.cast(
         count, tf.int64

@@ -6,11 +6,11 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ...contexts import Context
 from ...gaussian_process import GaussianProcess, GaussianVector
 from ..base import Divergence
+from ..contexts import Context
 from .base import CovarianceDistance
-from .blocks import Blocks
+from .block_average import Blocks
 from .exact import Exact
 from .landmark import Landmark
 from .low_rank import LowRank

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ... import linalg
+from ..._core import linalg
 from ...gaussian_process import GaussianVector
 from .base import CovarianceDistance, blocks
 

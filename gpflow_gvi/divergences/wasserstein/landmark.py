@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from ... import checks, linalg, outputs
+from ..._core import checks, linalg, outputs
 from ...gaussian_process import GaussianVector
 from .base import CovarianceDistance, spread_rows, variances
 

@@ -2,34 +2,71 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow.config import default_jitter
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ... import checks, inducing, linalg, outputs, projection, weight_space
-from ...covariances.base import SparseCovariance
+from ..._core import checks, linalg, outputs
+from ..._core.notices import notice
+from ...covariances import gram
+from ...covariances.base import LowRankUpdate
 from ...covariances.svgp import OnRegulariser, SVGPCovariance
-from ...evaluation import notice
 from ...gaussian_process import GaussianVector
+from ...kernels import finite_features
+from ...regulariser import pivots
 from .base import CovarianceDistance, spread_rows, variances
 
 PIVOTS = 64
-"""So many points are taken where nothing else is asked for."""
+"""The number of points where nothing else is asked for."""
 
 CANDIDATES = 16
-"""Pivots are looked for among at most so many rows each."""
+"""The maximal number of rows for each pivot, among which pivots are looked for."""
 
 SAMPLED = 300
-"""What the low rank leaves is looked at between so many rows and as many others."""
+"""The number of rows, and of other rows, between which the rest of a covariance is evaluated."""
 
 SAMPLED_OF_CONSTANTS = 500
-"""So many where nothing of it is trained."""
+"""That number where no part of the rest is trained."""
 
-MOST_LEFT_OVER = 0.1
-"""The user is told if a larger part of the variances than this is outside the low rank."""
+MAX_OUTSIDE = 0.1
+"""The part of the variances outside the low rank above which a notice is given."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Nystrom:
+    """Nyström's approximation ΨᵀΨ of a kernel's covariance, Ψ = L⁻¹ k(S, X), LLᵀ = k(S, S)."""
+
+    kernel: Kernel
+    at: Callable[[tf.Tensor], tf.Tensor]
+    """From X to Ψ: [J, m, N]."""
+    times: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+    """From X and W to Ψ W, [J, m, P], where Ψ itself need not be formed."""
+
+    @classmethod
+    def at_points(cls, kernel: Kernel, S: tf.Tensor, name: str) -> _Nystrom:
+        """Return the approximation at points S: [m, D...]."""
+        block = outputs.covariance(kernel, S)
+        L = linalg.cholesky(block, jitter=default_jitter(), name=f"{name}'s covariance at pivots")
+        return cls(
+            kernel,
+            lambda X: tf.linalg.triangular_solve(L, outputs.covariance(kernel, S, X)),
+            lambda X, W: tf.linalg.triangular_solve(L, _times(kernel, S, X, W)),
+        )
+
+    @classmethod
+    def at_inducing_variable(cls, kernel: Kernel, Z: InducingVariables) -> _Nystrom:
+        """Return the approximation at inducing variables, of which GPflow knows the covariances."""
+
+        def times(X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
+            product = tf.matmul(gram.cross_covariance(kernel, Z, X), W)
+            return tf.linalg.triangular_solve(gram.cholesky(kernel, Z), product)
+
+        return cls(kernel, lambda X: gram.whitened(kernel, Z, X), times)
 
 
 class _Rows(NamedTuple):
@@ -40,22 +77,15 @@ class _Rows(NamedTuple):
     basis: tf.Tensor  # U_Tᵀ, [J, m, t]
 
 
-class _Span(NamedTuple):
-    """The span of Φ's rows, of which U = ΦᵀL⁻ᵀ is an orthonormal basis, and samples T and T'."""
-
-    L: tf.Tensor  # [J, m, m], Φ Φᵀ = L Lᵀ
-    some: _Rows
-    others: _Rows  # none of the former, or all of them where a batch is small
-    same: tf.Tensor  # one if they are all of them, otherwise zero
-    single: tf.Tensor  # rows that each of T stands for
-    pair: tf.Tensor  # pairs of two rows that each of T × T' stands for
-
-
 class _Rest(NamedTuple):
     """What a Nyström approximation leaves of a covariance, such as C."""
 
     inside: tf.Tensor  # Uᵀ C U, [J, m, m]
     diagonal: tf.Tensor  # of C at T, [J, t]
+
+    def plus(self, other: _Rest) -> _Rest:
+        """Return the rest of the sum of two covariances."""
+        return _Rest(self.inside + other.inside, self.diagonal + other.diagonal)
 
 
 class _Parts(NamedTuple):
@@ -65,6 +95,59 @@ class _Parts(NamedTuple):
     inside: tf.Tensor  # Uᵀ S U, [J, m, m]
     outside: tf.Tensor  # tr S - tr Uᵀ S U, [J]
     rest: tf.Tensor  # the diagonal of E at T, [J, t]
+
+
+class _Span:
+    """The span of Φ's rows, of which U = ΦᵀL⁻ᵀ is an orthonormal basis, where ΦΦᵀ = LLᵀ.
+
+    All rows enter ΦΦᵀ and ΨΦᵀ. What is left of the covariances is evaluated between rows T at even
+    distances and rows T' half-way between them, or all rows where a batch is small.
+    """
+
+    def __init__(self, factor: tf.Tensor, X: tf.Tensor, count: int) -> None:
+        self.gram = tf.matmul(factor, factor, transpose_b=True)  # ΦΦᵀ, [J, m, m]
+        self._L = linalg.cholesky(
+            self.gram, jitter=default_jitter(), name="the Gram matrix of low rank"
+        )
+        B = tf.shape(X)[0]
+        T = spread_rows(B, count)
+        half = tf.cast(B // (2 * tf.size(T)), T.dtype)  # zero if there are not as many others
+
+        def at(rows: tf.Tensor) -> _Rows:
+            some = tf.gather(factor, rows, axis=-1)
+            return _Rows(tf.gather(X, rows), some, tf.linalg.triangular_solve(self._L, some))
+
+        self._some, self._others = at(T), at(T + half)
+        same = tf.cast(half == 0, X.dtype)  # one if T' is T
+        N, t = tf.cast(B, X.dtype), tf.cast(tf.size(T), X.dtype)
+        # How many pairs of two rows each of T × T' stands for; where T' is T the pairs of a row
+        # with itself are among them, which have a weight of their own.
+        self._pair = tf.math.divide_no_nan(N * (N - 1.0), t * (t - same))
+        self._single = N / t - same * self._pair
+
+    def rest(self, kernel: Kernel, factor: Callable[[_Rows], tf.Tensor]) -> _Rest:
+        """Return what is left of a kernel without FᵀF, from the factor F at rows: [J, n, t]."""
+        some, others = self._some, self._others
+        F, F2 = factor(some), factor(others)
+        variance = tf.linalg.matrix_transpose(outputs.variance(kernel, some.X))  # [J, t]
+        left = variance - tf.reduce_sum(tf.square(F), axis=-2)
+        diagonal = linalg.floor(left, variance, relative=linalg.epsilon(variance.dtype))
+        columns = tf.linalg.matrix_transpose(others.basis)
+        pairs = tf.matmul(some.basis, _times(kernel, some.X, others.X, columns))
+        pairs -= tf.matmul(tf.matmul(some.basis, F, transpose_b=True), tf.matmul(F2, columns))
+        pairs = 0.5 * self._pair * (pairs + tf.linalg.matrix_transpose(pairs))
+        weighted = some.basis * (self._single * diagonal)[..., None, :]
+        return _Rest(pairs + tf.matmul(weighted, some.basis, transpose_b=True), diagonal)
+
+    def parts(self, vector: GaussianVector, cross: tf.Tensor, rest: _Rest) -> _Parts:
+        """Return a covariance inside and outside, from Φ Ψᵀ [J, m, n] and the rest."""
+        half = tf.linalg.triangular_solve(self._L, cross)
+        low_rank = tf.matmul(half, half, transpose_b=True)
+        inside = low_rank + rest.inside
+        trace = tf.reduce_sum(variances(vector), axis=-1)
+        outside = trace - tf.linalg.trace(inside)
+        outside = linalg.floor(outside, trace, relative=linalg.epsilon(trace.dtype))
+        return _Parts(low_rank, inside, outside, rest.diagonal)
 
 
 class LowRank(CovarianceDistance):
@@ -86,7 +169,7 @@ class LowRank(CovarianceDistance):
 
     The error goes with what the low rank leaves: it is small for smooth kernels, and zero, up to
     jitter, where the rank of both kernels is not larger than m, as with m linear features.
-    `error_bound` bounds it, and an outside of over a tenth of the variance is told of.
+    `error_bound` bounds it, and a notice tells of an outside of over a tenth of the variance.
 
     :param rank: m, of pivots; fewer where fewer leave no more than `tolerance`. If not given, the
         inducing points where they serve, and elsewhere 64 pivots, or as many as k has features.
@@ -112,7 +195,7 @@ class LowRank(CovarianceDistance):
             "low_rank: the part {} of the variance is outside the low rank, where only the "
             "diagonals of the covariances are compared. LowRank(rank=...) takes a higher rank; "
             "error_bound bounds the error.",
-            tf.where(left > MOST_LEFT_OVER, left, tf.zeros_like(left)),
+            tf.where(left > MAX_OUTSIDE, left, tf.zeros_like(left)),
         )
         norms = tf.reduce_sum(K.rest, axis=-1) * tf.reduce_sum(R.rest, axis=-1)
         cosine = tf.reduce_sum(tf.sqrt(K.rest * R.rest), axis=-1) / tf.sqrt(norms)
@@ -132,113 +215,55 @@ class LowRank(CovarianceDistance):
         return 2.0 * (most - linalg.fidelity(K.low_rank, R.inside))
 
     def _parts(self, q: GaussianVector, p: GaussianVector) -> tuple[_Parts, _Parts]:
-        """Return K and R inside and outside the span."""
+        """Return K = ΦᵀΦ + C and R inside and outside the span."""
         r, k = q.process.kernel, p.process.kernel
-        features = weight_space.features(k)
-        full = 0 if features is None else int(features(p.X[:1]).shape[-1])  # the rank of K
-        if (
-            self.rank is None
-            and isinstance(r, OnRegulariser)
-            and r.kernel is k
-            and (not full or r.removed(q.X).shape[-2] >= full)
-        ):
-            K, R = _at_inducing_points(q, p, r)
+        Z = self._inducing_variable(q, p)
+        if Z is None:
+            S = self._pivots(p)
+            of_k, of_r = _Nystrom.at_points(k, S, "P"), _Nystrom.at_points(r, S, "Q")
+        else:  # r is C + ΦᵀT TᵀΦ, or C and a kernel of its own
+            of_k = _Nystrom.at_inducing_variable(k, Z)
+            of_r = _Nystrom.at_inducing_variable(r.base_kernels[-1], Z)
+        is_svgp = Z is not None and isinstance(r, SVGPCovariance)
+        factor = of_k.at(q.X)
+        span = _Span(factor, q.X, SAMPLED_OF_CONSTANTS if is_svgp else SAMPLED)
+        C = span.rest(k, lambda rows: rows.factor)
+        if is_svgp:
+            cross, E = tf.matmul(span.gram, r.whitened_sqrt()), C
         else:
-            rank = max(PIVOTS, full) if self.rank is None else self.rank
-            candidates = spread_rows(tf.shape(p.X)[0], CANDIDATES * rank)
-            among = tf.gather(p.X, candidates)
-            pivots = inducing.greedy_pivots(k, among, rank, self.tolerance)
-            K, R = _at_points(q, p, tf.gather(among, pivots))
+            product = of_r.times(q.X, tf.linalg.matrix_transpose(factor))
+            cross = tf.linalg.matrix_transpose(product)
+            E = span.rest(of_r.kernel, lambda rows: of_r.at(rows.X))
+            E = E if Z is None else C.plus(E)
+        K, R = span.parts(p, span.gram, C), span.parts(q, cross, E)
         # A sample of what the low rank leaves may be indefinite, which a fidelity minds in K alone.
         return K._replace(inside=linalg.positive_part(K.inside)), R
 
+    def _inducing_variable(self, q: GaussianVector, p: GaussianVector) -> InducingVariables | None:
+        """Return the inducing variable of an SVGP covariance on k, if its span serves."""
+        r, k = q.process.kernel, p.process.kernel
+        if self.rank is not None or not isinstance(r, OnRegulariser) or r.kernel is not k:
+            return None
+        num_features = _num_features(p)
+        if num_features and r.removed(q.X).shape[-2] < num_features:
+            return None
+        return r.inducing_variable
 
-def _at_points(q: GaussianVector, p: GaussianVector, S: tf.Tensor) -> tuple[_Parts, _Parts]:
-    """Return K and R, with Nyström's method at S and Φ = L⁻¹ k(S, X)."""
-    k, r = p.process.kernel, q.process.kernel
-    jitter = default_jitter()
-    L = linalg.cholesky(outputs.covariance(k, S), jitter=jitter, name="P's covariance at pivots")
-    factor = tf.linalg.triangular_solve(L, outputs.covariance(k, S, p.X))
-    gram, span = _span(factor, p.X, SAMPLED)
-    L = linalg.cholesky(outputs.covariance(r, S), jitter=jitter, name="Q's covariance at pivots")
-    product = _times(r, S, q.X, tf.linalg.matrix_transpose(factor))
-    C = _rest(k, lambda rows: rows.factor, span)
-    E = _rest(r, lambda rows: tf.linalg.triangular_solve(L, outputs.covariance(r, S, rows.X)), span)
-    return _parts(p, gram, C, span), _parts(q, _cross(L, product), E, span)
-
-
-def _at_inducing_points(
-    q: GaussianVector, p: GaussianVector, r: OnRegulariser
-) -> tuple[_Parts, _Parts]:
-    """Return K = ΦᵀΦ + C, and R = ΦᵀT TᵀΦ + C, or R = C + r_0 with Nyström's method for r_0."""
-    factor = r.removed(q.X)
-    if isinstance(r, SVGPCovariance):
-        gram, span = _span(factor, q.X, SAMPLED_OF_CONSTANTS)
-        C = _rest(r.kernel, lambda rows: rows.factor, span)
-        return _parts(p, gram, C, span), _parts(q, tf.matmul(gram, r.whitened_sqrt()), C, span)
-    gram, span = _span(factor, q.X, SAMPLED)
-    C = _rest(r.kernel, lambda rows: rows.factor, span)
-    own, Z = r.base_kernels[-1], r.inducing_variable
-    product = tf.matmul(projection.cross_covariance(own, Z, q.X), factor, transpose_b=True)
-    of_own = _rest(own, lambda rows: projection.whitened(own, Z, rows.X), span)
-    E = _Rest(C.inside + of_own.inside, C.diagonal + of_own.diagonal)
-    cross = _cross(projection.cholesky(own, Z), product)
-    return _parts(p, gram, C, span), _parts(q, cross, E, span)
+    def _pivots(self, p: GaussianVector) -> tf.Tensor:
+        """Return the rows of the batch at which k leaves most variance: [m, D...]."""
+        rank = max(PIVOTS, _num_features(p)) if self.rank is None else self.rank
+        among = tf.gather(p.X, spread_rows(tf.shape(p.X)[0], CANDIDATES * rank))
+        return tf.gather(among, pivots.greedy_pivots(p.process.kernel, among, rank, self.tolerance))
 
 
-def _span(factor: tf.Tensor, X: tf.Tensor, count: int) -> tuple[tf.Tensor, _Span]:
-    """Return Φ Φᵀ, from all rows, and the span, with rows at even distances and those half-way."""
-    gram = tf.matmul(factor, factor, transpose_b=True)
-    L = linalg.cholesky(gram, jitter=default_jitter(), name="the Gram matrix of low rank")
-    B = tf.shape(X)[0]
-    T = spread_rows(B, count)
-    half = tf.cast(B // (2 * tf.size(T)), T.dtype)  # zero if there are not as many others
-
-    def at(rows: tf.Tensor) -> _Rows:
-        some = tf.gather(factor, rows, axis=-1)
-        return _Rows(tf.gather(X, rows), some, tf.linalg.triangular_solve(L, some))
-
-    same = tf.cast(half == 0, X.dtype)
-    N, t = tf.cast(B, X.dtype), tf.cast(tf.size(T), X.dtype)
-    pair = tf.math.divide_no_nan(N * (N - 1.0), t * (t - same))
-    return gram, _Span(L, at(T), at(T + half), same, N / t, pair)
-
-
-def _rest(kernel: Kernel, taken: Callable[[_Rows], tf.Tensor], span: _Span) -> _Rest:
-    """Return what is left of a kernel without FᵀF, where F [J, n, t] is what is `taken` at rows."""
-    some, others = span.some, span.others
-    F, F2 = taken(some), taken(others)
-    variance = tf.linalg.matrix_transpose(outputs.variance(kernel, some.X))  # [J, t]
-    left = variance - tf.reduce_sum(tf.square(F), axis=-2)
-    diagonal = linalg.floor(left, variance, relative=linalg.epsilon(variance.dtype))
-    columns = tf.linalg.matrix_transpose(others.basis)
-    pairs = tf.matmul(some.basis, _times(kernel, some.X, others.X, columns))
-    pairs -= tf.matmul(tf.matmul(some.basis, F, transpose_b=True), tf.matmul(F2, columns))
-    pairs = 0.5 * span.pair * (pairs + tf.linalg.matrix_transpose(pairs))
-    # Where T' is T the pairs of a row with itself are among them, which have a weight of their own.
-    weights = (span.single - span.same * span.pair) * diagonal
-    singles = tf.matmul(some.basis * weights[..., None, :], some.basis, transpose_b=True)
-    return _Rest(pairs + singles, diagonal)
-
-
-def _parts(vector: GaussianVector, cross: tf.Tensor, rest: _Rest, span: _Span) -> _Parts:
-    """Return a covariance inside and outside the span, from Φ Ψᵀ [J, m, n] and the rest."""
-    half = tf.linalg.triangular_solve(span.L, cross)
-    low_rank = tf.matmul(half, half, transpose_b=True)
-    inside = low_rank + rest.inside
-    trace = tf.reduce_sum(variances(vector), axis=-1)
-    outside = trace - tf.linalg.trace(inside)
-    outside = linalg.floor(outside, trace, relative=linalg.epsilon(trace.dtype))
-    return _Parts(low_rank, inside, outside, rest.diagonal)
+def _num_features(p: GaussianVector) -> int:
+    """Return the rank of a kernel of finitely many features; zero for others."""
+    features = finite_features.features(p.process.kernel)
+    return 0 if features is None else int(features(p.X[:1]).shape[-1])
 
 
 def _times(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
     """Return k(X, X2) W: [J, N, P]."""
-    if isinstance(kernel, SparseCovariance):
+    if isinstance(kernel, LowRankUpdate):
         return kernel.output_product(X, X2, W)
     return tf.matmul(outputs.covariance(kernel, X, X2), W)
-
-
-def _cross(L: tf.Tensor, product: tf.Tensor) -> tf.Tensor:
-    """Return Φ Ψᵀ from r(S, X) Φᵀ, where Ψ = L⁻¹ r(S, X) is not formed: [J, m, n]."""
-    return tf.linalg.matrix_transpose(tf.linalg.triangular_solve(L, product))

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import tensorflow as tf
 from check_shapes import check_shapes
 
-from ... import checks, linalg
-from ...evaluation import notice
+from ..._core import checks, linalg
+from ..._core.notices import notice
 from ...gaussian_process import GaussianVector
 from .base import CovarianceDistance, blocks
 
 CONVERGED = 1e-3
-"""A last step that changes the fidelity by more than this part of it is told of."""
+"""A last step that changes the fidelity by more than this fraction gives a notice."""
 
 
 class NewtonSchulz(CovarianceDistance):

@@ -1,6 +1,6 @@
 """Kernels of infinitely wide networks (neural network Gaussian processes), without JAX."""
 
-from .images import AveragePooling2D, Conv2D, Flatten, GlobalAveragePooling2D
+from .image_layers import AveragePooling2D, Conv2D, Flatten, GlobalAveragePooling2D
 from .kernel import NNGP
 from .layers import Dense, Erf, Layer, ReLU
 

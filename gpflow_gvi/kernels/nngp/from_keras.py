@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .images import AveragePooling2D, Conv2D, Flatten, GlobalAveragePooling2D
+from .architecture import image_shape, output_shapes
+from .image_layers import AveragePooling2D, Conv2D, Flatten, GlobalAveragePooling2D
 from .layers import Affine, Dense, Erf, Layer, ReLU
-from .network import image_shape, output_shapes
 
 BIAS_VARIANCE = 0.1
 """Where the variance of the biases starts, in layers that have biases."""

@@ -10,10 +10,10 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kernels import Kernel
 
-from ... import checks
-from .images import Flatten
+from ..._core import checks
+from .architecture import Network, image_shape, output_shapes
+from .image_layers import Flatten
 from .layers import Dense, Layer
-from .network import Network, image_shape, output_shapes
 
 
 class NNGP(Kernel):

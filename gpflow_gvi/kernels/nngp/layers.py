@@ -19,12 +19,12 @@ from gpflow import Parameter
 from gpflow.base import Module
 from gpflow.utilities import positive
 
-from ... import checks
+from ..._core import checks
 from .pairs import Offsets, Pairs, Shape
 
 
 class Covariances(NamedTuple):
-    """What a layer is told of its inputs; the shapes are those of images, or those of vectors."""
+    """What a layer receives about its inputs, which are images or vectors."""
 
     K: tf.Tensor
     """Between inputs of N examples and of N2 others: [N, H, W, ..., N2] or [N, N2]."""

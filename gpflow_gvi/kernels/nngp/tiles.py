@@ -72,13 +72,13 @@ def gram(
     N, N2 = _length(first), _length(other)
     if _fits(cost, N, N2):
         return function(first, other, parameters)
-    room = max(TILE // cost, 1)
-    side = int(room**0.5)
+    budget = max(TILE // cost, 1)
+    side = int(budget**0.5)
     if second is None:
         number, size = number2, size2 = _split(N, side)
     else:
-        number, size = _split(N, room // _least(N2, side))
-        number2, size2 = _split(N2, room // size)
+        number, size = _split(N, budget // _least(N2, side))
+        number2, size2 = _split(N2, budget // size)
     blocks, blocks2 = _blocks(first, number, size), _blocks(other, number2, size2)
 
     dtype = first[0].dtype

@@ -16,8 +16,9 @@ from gpflow.inducing_variables import (
 )
 
 import gpflow_gvi as gvi
-from gpflow_gvi import outputs
+from gpflow_gvi._core import outputs
 from tests import catalogue
+from tests.designs import each_pair, each_value
 from tests.features import CircleArcCosine, Heaviside
 
 OWN_KERNEL = ("KernelisedSVGP", "SparsePosterior", "FixedSparsePosterior")
@@ -51,9 +52,13 @@ FEW = ("points", "J=3, separate")
 graph = functools.partial(tf.function, autograph=False)
 
 every_covariance = pytest.mark.parametrize("name", catalogue.COVARIANCES)
-every_ingredient = pytest.mark.parametrize("ingredients", INGREDIENTS)
 some_ingredients = pytest.mark.parametrize("ingredients", SOME)
-few_ingredients = pytest.mark.parametrize("ingredients", FEW)
+
+
+def covariances_in_turn(ingredients: tuple[str, ...]) -> pytest.MarkDecorator:
+    """Every covariance, each with the next of the ingredients: they know nothing of each other."""
+    cases = each_value(catalogue.COVARIANCES, ingredients)
+    return pytest.mark.parametrize(("name", "ingredients"), cases)
 
 
 def build(name: str, ingredients: str) -> tuple[gpflow.kernels.Kernel, gvi.covariances.Covariance]:
@@ -86,9 +91,7 @@ def flat(K: tf.Tensor) -> np.ndarray:
     return K if K.ndim == 2 else K.reshape(K.shape[0] * K.shape[1], -1)
 
 
-@pytest.mark.thin(10)
-@every_covariance
-@every_ingredient
+@pytest.mark.parametrize(("name", "ingredients"), each_value(catalogue.COVARIANCES, INGREDIENTS))
 def test_is_one_positive_semi_definite_function(name, ingredients, X, X2):
     """K(X), K(X, X) and K_diag(X) agree, and blocks are those of all inputs at once."""
     J = INGREDIENTS[ingredients][0]
@@ -105,9 +108,10 @@ def test_is_one_positive_semi_definite_function(name, ingredients, X, X2):
     assert np.linalg.eigvalsh(whole).min() >= -1e-8
 
 
-@pytest.mark.thin(6)
-@pytest.mark.parametrize("name", sorted(set(catalogue.COVARIANCES) - {"Tempered"}))
-@every_ingredient
+@pytest.mark.parametrize(
+    ("name", "ingredients"),
+    each_value(sorted(set(catalogue.COVARIANCES) - {"Tempered"}), INGREDIENTS),
+)
 def test_products_are_those_with_the_covariance(name, ingredients, X, X2, rng):
     _, r = build(name, ingredients)
     W = rng.normal(size=(len(X2), 3))
@@ -117,9 +121,7 @@ def test_products_are_those_with_the_covariance(name, ingredients, X, X2, rng):
     )
 
 
-@pytest.mark.thin(6)
-@every_covariance
-@some_ingredients
+@covariances_in_turn(SOME)
 def test_adds_and_multiplies(name, ingredients, X, X2):
     J = INGREDIENTS[ingredients][0]
     _, r = build(name, ingredients)
@@ -137,9 +139,7 @@ def test_adds_and_multiplies(name, ingredients, X, X2):
             np.testing.assert_allclose(combined(X, full_cov=False), diagonal[:, 0], atol=1e-9)
 
 
-@pytest.mark.thin(6)
-@every_covariance
-@pytest.mark.parametrize("ingredients", ["points", "multiscale", "heaviside"])
+@covariances_in_turn(("points", "multiscale", "heaviside"))
 def test_is_a_prior_for_gpflow_s_gpr(name, ingredients, X, X2):
     _, r = build(name, ingredients)
     Y, kernel = np.sin(X), r + gpflow.kernels.Constant(0.5)
@@ -163,9 +163,7 @@ def shapes_with_two(N: int, function: tf.types.experimental.GenericFunction) -> 
     ]
 
 
-@pytest.mark.thin(6)
-@every_covariance
-@few_ingredients
+@covariances_in_turn(FEW)
 def test_the_diagonal_costs_no_square_of_the_number_of_inputs(name, ingredients):
     N = 20011  # a prime, so that no other dimension looks like it
     _, r = build(name, ingredients)
@@ -179,10 +177,10 @@ def test_the_diagonal_costs_no_square_of_the_number_of_inputs(name, ingredients)
     )
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("full_cov", [False, True], ids=["marginal", "full_cov"])
-@pytest.mark.parametrize("full_output_cov", [False, True], ids=["each output", "all outputs"])
-@pytest.mark.parametrize("kind", ["shared", "separate"])
+@pytest.mark.parametrize(
+    ("kind", "full_output_cov", "full_cov"),
+    each_pair(["shared", "separate"], [False, True], [False, True]),
+)
 def test_is_called_as_gpflow_s_multi_output_kernels_are(kind, full_cov, full_output_cov, X, X2):
     """With S = I for L⁻¹u, r is k itself, whose calls set the convention."""
     k = catalogue.kernels(3)[kind]
@@ -199,9 +197,7 @@ def test_the_diagonal_of_two_sets_of_inputs_is_refused(X, X2):
             build("CholeskySVGP", ingredients)[1](X, X2, full_cov=False)
 
 
-@pytest.mark.thin(6)
-@every_covariance
-@some_ingredients
+@covariances_in_turn(SOME)
 def test_copies_are_equal_and_independent(name, ingredients, X):
     _, r = build(name, ingredients)
     before = r(X).numpy()
@@ -245,10 +241,8 @@ def test_a_frozen_factor_leaves_the_given_inducing_variable_free():
     np.testing.assert_array_equal(fixed(Z[1]), before)
 
 
-@pytest.mark.thin(6)
-@every_covariance
-@pytest.mark.parametrize("ingredients", ["heaviside", "J=3, all separate"])
-def test_gradients_in_a_graph_are_those_of_finite_differences(name, ingredients, X):
+@covariances_in_turn(("heaviside", "J=3, all separate"))
+def test_gradients_are_those_of_finite_differences(name, ingredients, X):
     """Along one random direction through all trained variables at once."""
     _, r = build(name, ingredients)
     rng = np.random.default_rng(7)
@@ -257,28 +251,25 @@ def test_gradients_in_a_graph_are_those_of_finite_differences(name, ingredients,
     of_diagonal = rng.normal(size=r.K_diag(X, full_output_cov=False).shape)
     of_whole = rng.normal(size=r(X, full_output_cov=False).shape)
 
-    @graph
-    def value_and_gradients() -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with tf.GradientTape() as tape:
-            value = tf.reduce_sum(of_diagonal * r.K_diag(X, full_output_cov=False))
-            value += tf.reduce_sum(of_whole * r.K(X, full_output_cov=False))
-        return value, tape.gradient(value, variables)
+    def value() -> tf.Tensor:
+        diagonal = tf.reduce_sum(of_diagonal * r.K_diag(X, full_output_cov=False))
+        return diagonal + tf.reduce_sum(of_whole * r.K(X, full_output_cov=False))
 
     def moved(step: float) -> float:
         for variable, direction in zip(variables, directions, strict=True):
             variable.assign_add(step * direction)
-        return float(value_and_gradients()[0])
+        return float(value())
 
-    gradients = value_and_gradients()[1]
+    with tf.GradientTape() as tape:
+        here = value()
+    gradients = tape.gradient(here, variables)
     slope = sum(np.sum(g * d) for g, d in zip(gradients, directions, strict=True))
     h = 1e-5
     ahead, behind = moved(h), moved(-2 * h)
-    np.testing.assert_allclose(slope, (ahead - behind) / (2 * h), rtol=1e-4)
+    np.testing.assert_allclose(slope, (ahead - behind) / (2 * h), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.thin(6)
-@every_covariance
-@few_ingredients
+@covariances_in_turn(FEW)
 def test_single_precision_agrees_with_double(name, ingredients, X):
     values = {}
     for dtype in (np.float64, np.float32):

@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import LinearCoregionalization, SeparateIndependent, SquaredExponential
 
+from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.covariances import (
     CholeskySVGP,
     DiagonalSVGP,
@@ -20,7 +21,6 @@ from gpflow_gvi.covariances import (
     SparsePosterior,
     Tempered,
 )
-from gpflow_gvi.errors import NumericsWarning
 from tests import catalogue
 
 Z = np.array([[-1.0], [0.0], [1.5]])

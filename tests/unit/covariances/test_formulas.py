@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from gpflow_gvi.covariances import (
     SparsePosterior,
     Tempered,
 )
+from tests.designs import each_value
 
 M, D = 4, 2
 JITTER = gpflow.config.default_jitter()
@@ -53,7 +55,11 @@ SETTINGS = [
 ]
 
 
-@pytest.fixture(params=SETTINGS, ids=lambda p: f"J={p[0]}, {p[1]} kernel, {p[2]} points")
+def in_words(setting: tuple[int, str, str]) -> str:
+    return f"J={setting[0]}, {setting[1]} kernel, {setting[2]} points"
+
+
+@pytest.fixture(params=SETTINGS, ids=in_words)
 def setting(request, rng) -> Setting:
     J, kind, inducing = request.param
     kernels = [
@@ -181,8 +187,18 @@ FORMULAS = {
 }
 
 
-@pytest.mark.thin(6)
-@pytest.mark.parametrize("name", FORMULAS)
+# Each formula with one output and with outputs that share nothing; and two of them, one with
+# something added and one without, with everything that outputs may share.
+ENDS = (SETTINGS[0], SETTINGS[-1])
+CASES = [
+    *itertools.product(FORMULAS, ENDS),
+    *itertools.product(["CholeskySVGP", "SparsePosterior"], SETTINGS[1:-1]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"), CASES, indirect=["setting"], ids=[f"{n}, {in_words(s)}" for n, s in CASES]
+)
 def test_formula_of_each_output(name, setting, rng):
     covariance, formula = FORMULAS[name](setting, rng)
     X, X2 = rng.normal(size=(5, D)), rng.normal(size=(3, D))
@@ -234,6 +250,7 @@ def test_sparse_posteriors_on_all_data_are_the_exact_noise_free_posterior(spread
         np.testing.assert_allclose(covariance(Z), 0.0, atol=1e-5)
 
 
+@pytest.mark.parametrize("setting", ENDS, indirect=True, ids=in_words)
 def test_fixed_sparse_posterior_starts_as_sparse_posterior(setting, rng):
     X, X2 = rng.normal(size=(5, D)), rng.normal(size=(3, D))
     options = {"num_latent_gps": setting.J}
@@ -250,8 +267,9 @@ def optimum(s: Setting, j: int, X: np.ndarray, noise: float) -> np.ndarray:
     return np.linalg.inv(padded(s.singles[j], s.Z[j]) + cross @ cross.T / noise)
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
+@pytest.mark.parametrize(
+    ("setting", "whiten"), each_value(SETTINGS, [True, False]), indirect=["setting"]
+)
 def test_from_data_starts_at_the_optimum_of_titsias(setting, whiten, rng):
     noise = np.array([0.1, 0.5, 2.0])[: setting.J]
     X, new = rng.normal(size=(12, D)), rng.normal(size=(5, D))
@@ -264,7 +282,7 @@ def test_from_data_starts_at_the_optimum_of_titsias(setting, whiten, rng):
         np.testing.assert_allclose(found[j], expected, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.thin(3)
+@pytest.mark.parametrize("setting", ENDS, indirect=True, ids=in_words)
 def test_diagonal_starts_where_the_evidence_bound_is_stationary(setting, rng):
     noise = np.array([0.1, 0.5, 2.0])[: setting.J]
     X = rng.normal(size=(12, D))

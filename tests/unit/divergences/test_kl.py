@@ -16,13 +16,13 @@ import gpflow_gvi as gvi
 from gpflow_gvi.divergences import InducingKL, RegularisedKL
 from gpflow_gvi.mean_functions import Inducing
 from tests import catalogue, references
+from tests.designs import each_pair, each_value
 
 Array = np.ndarray
 M, N = 4, 7
 
-OUTPUTS = pytest.mark.parametrize(
-    ("J", "kind"), [(J, kind) for J in (1, 3) for kind in catalogue.kernels(J)], ids=str
-)
+SHARING = [(J, kind) for J in (1, 3) for kind in catalogue.kernels(J)]
+OUTPUTS = pytest.mark.parametrize(("J", "kind"), SHARING, ids=str)
 
 
 def inducing_covariances(kernel: gpflow.kernels.Kernel, Z: Array, J: int) -> Array:
@@ -86,11 +86,11 @@ class Problem:
 # --- InducingKL ---------------------------------------------------------------------------------
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("name", catalogue.FINITE_KL)
-@OUTPUTS
-@pytest.mark.parametrize("mean_whitened", [True, False], ids=["whitened mean", "mean of u"])
-def test_inducing_kl_is_that_of_dense_gaussians(rng, name, J, kind, mean_whitened):
+@pytest.mark.parametrize(
+    ("name", "outputs", "mean_whitened"), each_pair(catalogue.FINITE_KL, SHARING, [True, False])
+)
+def test_inducing_kl_is_that_of_dense_gaussians(rng, name, outputs, mean_whitened):
+    J, kind = outputs
     problem = Problem(rng, name, J, kind, mean_whitened)
     expected = problem.dense(name, mean_whitened)
     value = InducingKL()(problem.q, problem.p, problem.X)
@@ -228,11 +228,16 @@ def marginals(process: gvi.GaussianProcess, X: Array) -> list[tuple[Array, Array
     return list(zip(process.mean(X).numpy().T, process.covariance(X).numpy(), strict=True))
 
 
-@pytest.mark.thin(6)
-@pytest.mark.parametrize("name", catalogue.COVARIANCES)
-@pytest.mark.parametrize(("J", "gamma"), [(1, 1e-3), (2, 0.4)], ids=str)
-@pytest.mark.parametrize("points", ["distinct", "repeated"])
-def test_regularised_kl_is_that_of_dense_gaussians(rng, name, J, gamma, points):
+@pytest.mark.parametrize(
+    ("name", "case", "points"),
+    each_value(
+        catalogue.COVARIANCES,
+        [(1, 1e-3), (2, 0.4)],
+        ["distinct", "distinct", "repeated", "repeated"],
+    ),
+)
+def test_regularised_kl_is_that_of_dense_gaussians(rng, name, case, points):
+    J, gamma = case
     q, p = processes(rng, name, J)
     X = rng.normal(size=(N, 2))[[0, 1, 2, 3, 4, 5, 6] if points == "distinct" else [0, 0, 1, 1, 2]]
     value = RegularisedKL(gamma)(q, p, X)

@@ -16,6 +16,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi import divergences
 from tests import references
 from tests.catalogue import PROJECTED
+from tests.designs import each_value
 
 Array = np.ndarray
 Normal = tuple[float, float]
@@ -25,7 +26,7 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float6
 SYMMETRIC = ("Bhattacharyya", "Hellinger", "Wasserstein", "SquaredDifference")
 INVARIANT = [name for name in PROJECTED if name not in ("Wasserstein", "SquaredDifference")]
 
-SAMPLED = settings(max_examples=50, deadline=None)
+SAMPLED = settings(max_examples=25, deadline=None)
 # Multiples of 1/8: differences, shifts and scalings by powers of two round nothing.
 MEANS = st.integers(-80, 80).map(lambda eighths: eighths / 8)
 NORMALS = st.tuples(MEANS, st.floats(-3.0, 3.0).map(lambda exponent: 10.0**exponent))
@@ -99,7 +100,6 @@ def test_order_of_renyi_must_be_positive(alpha):
 # --- identities ---------------------------------------------------------------------------------
 
 
-@pytest.mark.thin(3)
 @NAMES
 @DTYPES
 @SAMPLED
@@ -113,7 +113,8 @@ def test_divergence_is_zero_for_equals_and_positive_otherwise(name, dtype, q, p)
     if abs(q[0] - p[0]) > 0.05 * np.sqrt(p[1]) or abs(np.log(q[1] / p[1])) > 0.05:
         assert value > 0.0
     if name in SYMMETRIC:
-        np.testing.assert_allclose(value, between(divergence, p, q, dtype), rtol=1e-15)
+        eps = np.finfo(dtype).eps
+        np.testing.assert_allclose(value, between(divergence, p, q, dtype), rtol=4 * eps)
 
 
 @DTYPES
@@ -142,7 +143,8 @@ def test_renyi_does_not_decrease_in_its_order(dtype, q, p, alphas):
 @given(q=NORMALS, p=NORMALS)
 def test_renyi_of_order_one_is_kl_and_a_limit(q, p):
     kl = between(divergences.ProjectedKL(), q, p)
-    np.testing.assert_allclose(between(divergences.ProjectedRenyi(1.0), q, p), kl, rtol=1e-12)
+    of_order_one = between(divergences.ProjectedRenyi(1.0), q, p)
+    np.testing.assert_allclose(of_order_one, kl, rtol=1e-12, atol=rounding(float, q, p))
     # dD_α/dα at 1 is half of the variance of log(q/p) under Q: how fast the limit is reached.
     ratio, shift = q[1] / p[1], (q[0] - p[0]) ** 2 / p[1]
     variance = 0.5 * (ratio - 1) ** 2 + ratio * shift
@@ -157,9 +159,10 @@ def test_renyi_of_order_one_is_kl_and_a_limit(q, p):
         )
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("alpha", [1.25, 2.0, 5.0], ids=str)
-@DTYPES
+@pytest.mark.parametrize(
+    ("alpha", "dtype"),
+    [(1.25, np.float64), (2.0, np.float32), (2.0, np.float64), (5.0, np.float32)],
+)
 @SAMPLED
 @given(p=NORMALS, delta=MEANS, stretch=st.floats(0.1, 10.0))
 @example(p=(0.0, 1.0), delta=0.0, stretch=1.0)  # s is zero, exactly
@@ -175,7 +178,6 @@ def test_renyi_is_infinite_where_s_is_not_positive(alpha, dtype, p, delta, stret
     assert np.all(np.isfinite(gradients(divergence, *moments)))
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", INVARIANT)
 @DTYPES
 @SAMPLED
@@ -255,9 +257,7 @@ def process(rng: np.random.Generator, J: int, variance: float) -> gvi.GaussianPr
     return gvi.GaussianProcess(gpflow.functions.Linear(rng.normal(size=(2, J)), np.ones(J)), kernel)
 
 
-@pytest.mark.thin(3)
-@NAMES
-@pytest.mark.parametrize("J", [1, 3])
+@pytest.mark.parametrize(("name", "J"), [*((name, 3) for name in PROJECTED), ("KL", 1)])
 def test_processes_are_compared_by_the_product_of_their_marginals(rng, name, J):
     """The average over inputs of the divergence of the product over outputs."""
     q, p, X = process(rng, J, 0.6), process(rng, J, 1.0), rng.uniform(-1.0, 1.0, size=(3, 2))
@@ -276,15 +276,12 @@ def test_processes_are_compared_by_the_product_of_their_marginals(rng, name, J):
 def test_average_over_all_minibatches_is_that_of_the_full_batch(rng, name):
     q, p, X = process(rng, 2, 0.6), process(rng, 2, 1.0), rng.uniform(-1.0, 1.0, size=(12, 2))
     divergence = PROJECTED[name]()
-    compiled = tf.function(lambda batch: divergence(q, p, batch))
-    of_minibatches = [compiled(tf.constant(batch)) for batch in np.split(X, 4)]
+    of_minibatches = [divergence(q, p, batch) for batch in np.split(X, 3)]
     assert np.ptp(of_minibatches) > 0
     np.testing.assert_allclose(np.mean(of_minibatches), divergence(q, p, X), rtol=1e-10)
 
 
-@pytest.mark.thin(2)
-@NAMES
-@pytest.mark.parametrize("shared", ["p", "q"])
+@pytest.mark.parametrize(("name", "shared"), each_value(PROJECTED, ["p", "q"]))
 def test_one_output_is_compared_with_each_of_several(rng, name, shared):
     several, one = process(rng, 3, 0.6), process(rng, 1, 0.8)
     mean = one.mean_function

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 import gpflow_gvi as gvi
 from gpflow_gvi.divergences import GaussianWasserstein
 from tests import catalogue, references
+from tests.designs import each_value
 
 Array = np.ndarray
-COVARIANCES = pytest.mark.parametrize("name", catalogue.COVARIANCES)
 B = 6
 
 
@@ -43,9 +43,7 @@ def joint(process: gvi.GaussianProcess, X: Array) -> tuple[Array, Array]:
     return mean, scipy.linalg.block_diag(*process.covariance(X).numpy())
 
 
-@pytest.mark.thin(3)
-@COVARIANCES
-@pytest.mark.parametrize("J", [1, 2])
+@pytest.mark.parametrize(("name", "J"), each_value(catalogue.COVARIANCES, [2, 1]))
 def test_exact_is_the_distance_of_the_joint_draws_over_their_number(rng, name, J):
     """Over inputs only: λ = 1/N in the objective leaves the unscaled squared distance."""
     q, p, X = variational(rng, name, J), regulariser(rng, J), rng.normal(size=(B, 2))
@@ -55,8 +53,7 @@ def test_exact_is_the_distance_of_the_joint_draws_over_their_number(rng, name, J
     np.testing.assert_allclose(GaussianWasserstein()(p, q, X), value, rtol=1e-7)
 
 
-@pytest.mark.thin(2)
-@COVARIANCES
+@pytest.mark.parametrize("name", ["CholeskySVGP", "SparsePosterior", "Tempered"])
 def test_marginal_leaves_the_fidelity_out_and_is_an_upper_bound(rng, name):
     q, p, X = variational(rng, name, 2), regulariser(rng, 2), rng.normal(size=(B, 2))
     (q_mean, q_cov), (p_mean, p_cov) = joint(q, X), joint(p, X)
@@ -72,9 +69,9 @@ def test_unknown_estimators_are_refused_with_the_known_ones(estimator):
         GaussianWasserstein(estimator)
 
 
-@pytest.mark.thin(4)
-@COVARIANCES
-@pytest.mark.parametrize("points", ["distinct", "repeated", "many"])
+@pytest.mark.parametrize(
+    ("name", "points"), each_value(catalogue.COVARIANCES, ["distinct", "repeated", "many"])
+)
 def test_zero_between_a_process_and_itself(rng, name, points):
     """Up to 1e-6 of the variance: the root of what rounding leaves of zero eigenvalues."""
     X = {
@@ -163,23 +160,21 @@ def test_triangle_inequality(a, b, c):
 # --- gradients ----------------------------------------------------------------------------------
 
 
-@pytest.mark.thin(6)
 @pytest.mark.parametrize("estimator", ["exact", "marginal"])
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
-def test_gradient_in_all_parameters_against_finite_differences(rng, estimator, compiled):
+def test_gradient_in_all_parameters_against_finite_differences(rng, estimator):
     """Of Q's and of P's, so that both arguments of the fidelity are tried."""
     q, p, X = variational(rng, "KernelisedSVGP", 2), regulariser(rng, 2), rng.normal(size=(B, 2))
     divergence = GaussianWasserstein(estimator)
     variables = [*q.trainable_variables, *p.trainable_variables]
 
-    def value_and_gradients() -> tuple[tf.Tensor, list[tf.Tensor]]:
+    @tf.function(autograph=False)
+    def evaluate() -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
             value = divergence(q, p, X)
         # The marginal estimate does not depend on P's lengthscales.
         unconnected = tf.UnconnectedGradients.ZERO
         return value, tape.gradient(value, variables, unconnected_gradients=unconnected)
 
-    evaluate = tf.function(value_and_gradients) if compiled else value_and_gradients
     h = 1e-5
     for variable, gradient in zip(variables, evaluate()[1], strict=True):
         start = variable.numpy()
@@ -196,9 +191,9 @@ def test_gradient_in_all_parameters_against_finite_differences(rng, estimator, c
         np.testing.assert_allclose(gradient, numerical, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.thin(6)
-@COVARIANCES
-@pytest.mark.parametrize("points", ["distinct", "repeated"])
+@pytest.mark.parametrize(
+    ("name", "points"), each_value(catalogue.COVARIANCES, ["distinct", "repeated"])
+)
 def test_float32_and_singular_covariances(name, points):
     """Gradients are finite, and both precisions agree as far as singular matrices allow."""
 

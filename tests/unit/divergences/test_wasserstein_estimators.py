@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from gpflow_gvi import inducing, linalg
+from gpflow_gvi._core import linalg
 from gpflow_gvi.divergences import GaussianWasserstein
 from gpflow_gvi.divergences.wasserstein import (
     ESTIMATORS,
@@ -23,10 +23,13 @@ from gpflow_gvi.divergences.wasserstein import (
     low_rank,
 )
 from gpflow_gvi.divergences.wasserstein.newton_schulz import fidelity_by_products
+from gpflow_gvi.regulariser import pivots
 from tests import catalogue, references
+from tests.designs import each_value
 
 Array = np.ndarray
 SE = gpflow.kernels.SquaredExponential
+NAMES = ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"]
 
 
 def process(kernel: gpflow.kernels.Kernel) -> gvi.GaussianProcess:
@@ -65,10 +68,10 @@ SMOOTH = [
 ]
 
 
-@pytest.mark.thin(7)
-@pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
-@pytest.mark.parametrize(("D", "lengthscale", "M", "rank"), SMOOTH)
-def test_low_rank_is_within_one_percent_on_smooth_kernels(rng, name, D, lengthscale, M, rank):
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "case"), each_value(NAMES, SMOOTH))
+def test_low_rank_is_within_one_percent_on_smooth_kernels(rng, name, case):
+    D, lengthscale, M, rank = case
     X = rng.normal(size=(300, D))
     q, p = pair(name, X, lengthscale, M if name != "SparsePosterior" else M // 4)
     exact, estimate = GaussianWasserstein()(q, p, X), GaussianWasserstein(LowRank(rank))(q, p, X)
@@ -86,7 +89,7 @@ def test_low_rank_is_the_formula(rng, name, rank):
     q, p = pair(name, X, 0.7, 5)
     S = q.kernel.inducing_variable.Z.numpy()
     if rank:
-        S = X[inducing.greedy_pivots(p.kernel, tf.constant(X), rank, 0.0)]
+        S = X[pivots.greedy_pivots(p.kernel, tf.constant(X), rank, 0.0)]
 
     def left_by_nystrom(kernel: gpflow.kernels.Kernel) -> Array:
         block, cross = kernel(S).numpy(), kernel(S, X).numpy()
@@ -110,8 +113,8 @@ def test_low_rank_is_the_formula(rng, name, rank):
     np.testing.assert_allclose(divergence.error_bound(q, p, X), bound, rtol=1e-3)
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_a_sample_of_rows_stands_for_all(rng, monkeypatch, name):
     """What is left of the covariances, from 125 rows and as many others, or between 300 rows."""
     X = rng.normal(size=(500, 2))
@@ -126,9 +129,10 @@ def test_a_sample_of_rows_stands_for_all(rng, monkeypatch, name):
     np.testing.assert_allclose([values[300], values[125]], values[500], rtol=0.01)
 
 
-@pytest.mark.thin(5)
-@pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
-@pytest.mark.parametrize("rank", [None, 30])
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [("CholeskySVGP", None), ("CholeskySVGP", 30), ("KernelisedSVGP", None), (NAMES[2], 30)],
+)
 def test_gradient_of_low_rank_is_that_of_exact_where_the_rank_suffices(rng, name, rank):
     X = rng.normal(size=(60, 1))
     q, p = pair(name, X, 1.0, 30 if name != "SparsePosterior" else 4)
@@ -248,7 +252,6 @@ def test_blocks_are_minibatches(rng):
     np.testing.assert_allclose(kind(q, p, X), expected, rtol=1e-10)
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", ["CholeskySVGP", "SparsePosterior"])
 def test_finer_blocks_are_lower_bounds_down_to_the_marginals(rng, name):
     X = rng.normal(size=(12, 2))
@@ -275,9 +278,7 @@ def test_more_blocks_than_rows(rng):
 # --- Newton-Schulz ------------------------------------------------------------------------------
 
 
-@pytest.mark.thin(5)
-@pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP", "SparsePosterior"])
-@pytest.mark.parametrize("D", [1, 4])
+@pytest.mark.parametrize(("name", "D"), each_value(NAMES, [1, 4]))
 def test_newton_schulz_is_exact(rng, name, D):
     X = rng.normal(size=(60, D))
     q, p = pair(name, X, 1.0, 8)
@@ -323,9 +324,9 @@ def test_newton_schulz_does_not_hide_nan():
 # --- all ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.thin(5)
-@pytest.mark.parametrize("kind", ESTIMATORS.values())
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), each_value(ESTIMATORS.values(), [np.float64, np.float32])
+)
 def test_shared_kernels_are_compared_once_and_counted_for_each_output(rng, kind, dtype):
     """Three outputs with the same kernels are three times one."""
     with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-5)):
@@ -344,8 +345,7 @@ def test_shared_kernels_are_compared_once_and_counted_for_each_output(rng, kind,
             np.testing.assert_allclose(value, 3.0 * one, rtol=1e-9 if dtype == np.float64 else 1e-2)
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("rank", [None, 7])
+@pytest.mark.parametrize("rank", [None, pytest.param(7, marks=pytest.mark.slow)])
 def test_low_rank_in_a_graph_of_batches_of_any_size(rng, rank):
     X = rng.normal(size=(40, 2))
     q, p = pair("CholeskySVGP", X, 1.0, 10)
@@ -353,17 +353,23 @@ def test_low_rank_in_a_graph_of_batches_of_any_size(rng, rank):
     shape = tf.TensorSpec([None, 2], tf.float64)
     graph = tf.function(lambda X: divergence(q, p, X), input_signature=[shape], autograph=False)
     for B in (40, 25):
-        np.testing.assert_allclose(graph(X[:B]), divergence(q, p, X[:B]), rtol=1e-8)
+        # Roots of eigenvalues that are zero but for rounding: 1e-8, and a graph rounds otherwise.
+        np.testing.assert_allclose(graph(X[:B]), divergence(q, p, X[:B]), rtol=1e-8, atol=1e-7)
 
 
-@pytest.mark.thin(4)
-@pytest.mark.parametrize("kind", ESTIMATORS.values())
 @pytest.mark.parametrize("name", catalogue.COVARIANCES)
-def test_gradients_are_finite_at_repeated_points(rng, kind, name):
+def test_gradients_are_finite_at_repeated_points(rng, name):
+    """Of all estimators at once: what is not finite in one of them is not finite in their sum."""
     X = rng.normal(size=(4, 2))[[0, 1, 1, 2, 3, 3, 3]]
     k = SE()
     q, p = process(catalogue.COVARIANCES[name](k, X[:2])), process(k)
-    for gradient in gradients(GaussianWasserstein(kind()), q, p, X):
+
+    def together(q, p, X):
+        at_q, at_p = q.at(X), p.at(X)  # both are computed once
+        kinds = [GaussianWasserstein(kind()) for kind in ESTIMATORS.values()]
+        return tf.add_n([kind.compare(at_q, at_p) for kind in kinds])
+
+    for gradient in gradients(together, q, p, X):
         assert np.all(np.isfinite(gradient))
 
 
@@ -392,7 +398,6 @@ def test_options_that_make_no_sense_are_refused(make, message):
         make()
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize("B", [1, 2, 3, 5, 64, 130])
 def test_fidelity_in_blocks_of_any_size(rng, B):
     """Against SciPy, in value and in the derivative along the matrices themselves (F is

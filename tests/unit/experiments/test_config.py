@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import itertools
 import subprocess
 import sys
 from fractions import Fraction
@@ -7,21 +9,22 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
-from gpflow_gvi.experiments.folder import name_of
 from gpflow_gvi.experiments.parts import Part, kinds
-from gpflow_gvi.experiments.regulariser import PowerOfN, Regulariser
-from gpflow_gvi.experiments.training import Training
+from gpflow_gvi.experiments.reading import Document
+from gpflow_gvi.experiments.regulariser_parts import PowerOfN, Regulariser
+from gpflow_gvi.experiments.run_folder import name_of
+from gpflow_gvi.experiments.training_parts import Training
 
 FEW_LINES = """\
 data: {kind: curve, number: 4}
 regulariser: {kernel: squared_exponential}
 covariance: diagonal
-divergence: {kind: projected_renyi, alpha: 0.7}
+divergence: {kind: projected_renyi, alpha: 0.7, context: uniform_box}
 """
 
 
@@ -121,6 +124,86 @@ def test_errors_name_file_line_value_and_what_is_allowed(write, text, line, word
     assert lines
     for word in words:
         assert any(word in each for each in lines), (word, str(caught.value))
+
+
+def test_what_a_class_refuses_is_an_error_with_path_line_and_value(write):
+    path = write(
+        "data: yacht\ndivergence:\n  kind: gaussian_wasserstein\n  estimator:\n"
+        "    kind: low_rank\n    tolerance: 2.0\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"{path}:6: divergence.estimator.tolerance is 2.0; it must be at least 0 and less than 1."
+    )
+
+
+BOMB = "data: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 8)}]\n"
+    for before, name in itertools.pairwise(["a", "mean", "seed", "loss", "split", "model", "kind"])
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("data: yacht\n? [1]\n: 2\n", ":2: a key is a sequence"),
+        ("data: yacht\n? {a: 1}\n: 2\n", ":2: a key is a mapping"),
+        ("data: yacht\n1: 2\n", ":2: it has the key 1; a key must be text"),
+        ("data: yacht\nloss: {kind: beta_loss, 3: 1}\n", ":2: loss has the key 3"),
+        ("data: yacht\n<<: 3\n", ":2: expected a mapping"),
+        ("data: yacht\nseed: \x00\n", r":2: the character '\x00' is not allowed"),
+        ("data: yacht\nseed: " + "9" * 5000, ":2: this is no int"),
+        ("data: yacht\nseed: " + "9" * 400, ":2: seed is 9999"),
+        ("data: yacht\nseed: !!int abc\n", ":2: this is no int"),
+        ("data: yacht\nseed: !!bool abc\n", ":2: this is no bool"),
+        ("data: yacht\nmean: &a [*a]\n", ":2: found unconstructable recursive node"),
+        ("data: yacht\nmean: " + "[" * 500 + "]" * 500, "nested too deeply"),
+        (BOMB, "its aliases written out"),
+        ("data: yacht\nloss: [" + "x, " * 5000 + "]\n", ":2: loss is ['x', 'x'"),
+        ("data: {kind: [1]}\n", ":1: data is of kind '[1]'"),
+        (
+            "data: yacht\ndivergence: {kind: projected_kl, context: {kind: inputs, points: [[]]}}",
+            "divergence.context.points[0] is []",
+        ),
+    ],
+)
+def test_whatever_a_file_holds_the_error_is_short_and_has_a_line(write, text, message):
+    with pytest.raises(ConfigError) as caught:
+        read(write(text))
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+KEYS = st.sampled_from(sorted(Experiment.model_fields)) | st.sampled_from(
+    ["kind", "parts", "layers", "context", "kernel", "inducing", "estimator", "beta", "points"]
+)
+WORDS = st.sampled_from(["yacht", "network", "sum", "projected_kl", "none", "exact", "tempered"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(value=st.dictionaries(KEYS, VALUES, max_size=5))
+def test_a_mapping_is_an_experiment_or_an_error_of_the_configuration(value):
+    document = Document(yaml.safe_dump({"data": "yacht", **value}), "any.yaml")
+    with contextlib.suppress(ConfigError):
+        assert isinstance(document.validated(Experiment), Experiment)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=40) | st.text("{}[]:&*!?-|> \n\tab1'\"#%", max_size=40))
+def test_a_text_is_yaml_or_an_error_of_the_configuration(text):
+    with contextlib.suppress(ConfigError):
+        Document(text, "any.yaml").validated(Experiment)
+
+
+def test_directories_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(tmp_path)
 
 
 def test_all_errors_are_told_at_once(write):
@@ -246,9 +329,9 @@ def test_number_of_inducing_points_is_the_root_rounded_down(root, power, rest):
     batch_size=st.none() | st.integers(1, 1000),
 )
 def test_passes_over_the_data_are_as_many_as_epochs(epochs, N, batch_size):
-    course = Training(epochs=epochs, batch_size=batch_size, steps_per_epoch=None).course(N)
-    assert course.steps == epochs * -(-N // course.batch_size)
-    assert course.batch_size <= N
+    schedule = Training(epochs=epochs, batch_size=batch_size, steps_per_epoch=None).schedule(N)
+    assert schedule.steps == epochs * -(-N // schedule.batch_size)
+    assert schedule.batch_size <= N
 
 
 def test_a_part_without_a_kind_is_of_the_kind_that_it_has_by_default(write):

@@ -1,28 +1,46 @@
-"""Each kind builds the object of the package that it is named after."""
+"""Each kind builds what its class, called directly, is; and each class can be reached by a kind."""
 
 from __future__ import annotations
 
 import dataclasses
-import typing
+import inspect
+import pkgutil
 
 import gpflow
+import keras
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
+import yaml
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 import gpflow_gvi as gvi
-from gpflow_gvi import projection
-from gpflow_gvi.experiments import kernels, networks, objective, regulariser, training, variational
-from gpflow_gvi.experiments.parts import kinds
+from gpflow_gvi.covariances import gram
+from gpflow_gvi.divergences import wasserstein
+from gpflow_gvi.experiments import kernel_parts as kernels
+from gpflow_gvi.experiments import layer_parts as networks
+from gpflow_gvi.experiments import objective_parts as objective
+from gpflow_gvi.experiments import regulariser_parts as regulariser
+from gpflow_gvi.experiments import training_parts as training
+from gpflow_gvi.experiments import variational_parts as variational
+from gpflow_gvi.experiments.derived import Factory, OneOf
+from gpflow_gvi.experiments.signatures import REQUIRED, signature
+from gpflow_gvi.learning.procedure import Procedure
+from gpflow_gvi.learning.settings import Settings
+from gpflow_gvi.learning.split import Split
+from gpflow_gvi.learning.start import Start, TrainingData
 
 
 def part(union, value):
+    """Return the part that YAML, or a value, describes."""
+    value = yaml.safe_load(value) if isinstance(value, str) else value
     return TypeAdapter(union).validate_python(value)
 
 
-def all_kinds(union):
-    members = typing.get_args(typing.get_args(union)[0])
-    return {kind for member in members for kind in kinds(member)}
+def parts(union):
+    """Return the classes of the parts of a table, by their kinds."""
+    (one_of,) = union.__metadata__
+    return one_of.parts
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +48,7 @@ def site():
     rng = np.random.default_rng(1)
     X = rng.uniform(-1.0, 1.0, size=(30, 2))
     Y = np.sin(3.0 * X[:, :1]) + 0.1 * rng.normal(size=(30, 1))
-    return kernels.Site(X, Y, Y, 0, (2,))
+    return TrainingData(X, Y, Y, 0, (2,))
 
 
 @pytest.fixture(scope="module")
@@ -40,34 +58,203 @@ def start(site):
     Z = site.X[:5]
     prior = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
     P = prior.condition(Z, site.Y[:5], noise)
-    inducing = projection.as_inducing_variable(Z)
-    return variational.Start(**vars(site), P=P, prior=prior, Z=inducing, noise_variance=noise)
+    inducing = gram.as_inducing_variable(Z)
+    return Start(**vars(site), P=P, prior=prior, Z=inducing, noise_variance=noise)
 
 
-KERNELS = {
-    "squared_exponential": gpflow.kernels.SquaredExponential,
-    "exponential": gpflow.kernels.Exponential,
-    "matern12": gpflow.kernels.Matern12,
-    "matern32": gpflow.kernels.Matern32,
-    "matern52": gpflow.kernels.Matern52,
-    "linear": gpflow.kernels.Linear,
-    "constant": gpflow.kernels.Constant,
-    "nngp": gvi.kernels.NNGP,
-    "feature_map": gvi.kernels.FeatureMap,
-    "sum": gpflow.kernels.Sum,
-    "product": gpflow.kernels.Product,
+@pytest.fixture(scope="module")
+def variational_process(start):
+    mean, covariance = (
+        part(union, kind).build(start)
+        for union, kind in (
+            (variational.Mean, "inducing"),
+            (variational.Covariance, "cholesky"),
+        )
+    )
+    return gvi.GaussianProcess(mean, covariance)
+
+
+# Losses
+
+LOSSES = {
+    "log_loss": lambda: gvi.losses.LogLoss(),
+    "predictive_log_loss": lambda: gvi.losses.PredictiveLogLoss(),
+    "beta_loss": lambda: gvi.losses.BetaLoss(),
+    "{kind: beta_loss, beta: 2.5}": lambda: gvi.losses.BetaLoss(2.5),
+    "gamma_loss": lambda: gvi.losses.GammaLoss(),
+    "{kind: gamma_loss, gamma: 2.5}": lambda: gvi.losses.GammaLoss(2.5),
 }
 
 
-@pytest.mark.parametrize("kind", KERNELS)
-def test_kernels(kind, site):
-    value = {"kind": kind}
-    if kind in ("sum", "product"):
-        value["parts"] = ["linear", "matern12"]
-    kernel = part(kernels.Kernel, value).build(site)
-    assert type(kernel) is KERNELS[kind]
-    assert kernel(site.X).shape == (30, 30)
-    assert np.linalg.eigvalsh(kernel(site.X)).min() > -1e-9
+@pytest.mark.parametrize("text", LOSSES)
+def test_losses(text, site):
+    mean, variance = np.zeros([30, 1]), np.full([30, 1], 0.3)
+    likelihood = gpflow.likelihoods.Gaussian(0.2)
+    built, direct = part(objective.Loss, text).build(), LOSSES[text]()
+    values = [loss(likelihood, site.X, mean, variance, site.Y) for loss in (built, direct)]
+    assert type(built) is type(direct)
+    np.testing.assert_array_equal(*values)
+
+
+# Likelihoods
+
+
+def test_likelihoods():
+    labels = np.array([[0.0], [3.0]])
+    for kind, likelihood in (
+        ("bernoulli", gpflow.likelihoods.Bernoulli),
+        ("multi_class", gpflow.likelihoods.MultiClass),
+        ("softmax", gpflow.likelihoods.Softmax),
+    ):
+        built = part(objective.Likelihood, kind).build(labels)
+        assert type(built) is likelihood
+        assert getattr(built, "num_classes", 4) == 4
+    gaussian = part(objective.Likelihood, "{kind: gaussian, trainable: false}")
+    assert gaussian.build(labels) is None  # it is that of the regulariser
+    assert gaussian.trainable is False
+
+
+# Contexts
+
+CONTEXTS = {
+    "training_inputs": lambda X: gvi.contexts.TrainingInputs(),
+    "uniform_box": lambda X: gvi.contexts.UniformBox(X.min(0) - 0.5, X.max(0) + 0.5, seed=7),
+    "{kind: uniform_box, margin: 0.25, num_points: 5}": lambda X: gvi.contexts.UniformBox(
+        X.min(0) - 0.25, X.max(0) + 0.25, 5, seed=7
+    ),
+    "gaussian_noise": lambda X: gvi.contexts.GaussianNoise(0.5, seed=7),
+    "{kind: gaussian_noise, scale: 0.1, num_points: 4}": lambda X: gvi.contexts.GaussianNoise(
+        0.1, 4, seed=7
+    ),
+    "{kind: inputs, points: [[0, 1], [2.5, 3]]}": lambda X: gvi.contexts.Inputs(
+        np.array([[0.0, 1.0], [2.5, 3.0]])
+    ),
+    "{kind: inputs, points: [[0, 1], [2, 3]], num_points: 9}": lambda X: gvi.contexts.Inputs(
+        np.array([[0.0, 1.0], [2.0, 3.0]]), 9, seed=7
+    ),
+    "{kind: sum, parts: [training_inputs, {kind: gaussian_noise, num_points: 3}]}": (
+        lambda X: gvi.contexts.TrainingInputs() + gvi.contexts.GaussianNoise(0.5, 3, seed=7)
+    ),
+}
+
+
+@pytest.mark.parametrize("text", CONTEXTS)
+def test_contexts(text, site):
+    value = {"kind": "projected_kl", "context": yaml.safe_load(text)}
+    built = part(objective.Divergence, value).build(site.X, 7).context
+    direct = CONTEXTS[text](site.X)
+    assert type(built) is type(direct)
+    np.testing.assert_array_equal(built(site.X), direct(site.X))
+
+
+# Divergences
+
+DIVERGENCES = {
+    "inducing_kl": lambda: gvi.divergences.InducingKL(),
+    "projected_kl": lambda: gvi.divergences.ProjectedKL(),
+    "projected_reverse_kl": lambda: gvi.divergences.ProjectedReverseKL(),
+    "projected_renyi": lambda: gvi.divergences.ProjectedRenyi(),
+    "{kind: projected_renyi, alpha: 0.7}": lambda: gvi.divergences.ProjectedRenyi(0.7),
+    "projected_bhattacharyya": lambda: gvi.divergences.ProjectedBhattacharyya(),
+    "projected_hellinger": lambda: gvi.divergences.ProjectedHellinger(),
+    "projected_wasserstein": lambda: gvi.divergences.ProjectedWasserstein(),
+    "projected_squared_difference": lambda: gvi.divergences.ProjectedSquaredDifference(),
+    "regularised_kl": lambda: gvi.divergences.RegularisedKL(),
+    "{kind: regularised_kl, gamma: 0.5}": lambda: gvi.divergences.RegularisedKL(0.5),
+    "gaussian_wasserstein": lambda: gvi.divergences.GaussianWasserstein(),
+    **{
+        f"{{kind: gaussian_wasserstein, estimator: {text}}}": (
+            lambda estimator=estimator: gvi.divergences.GaussianWasserstein(estimator)
+        )
+        for text, estimator in {
+            "newton_schulz": wasserstein.NewtonSchulz(),
+            "{kind: newton_schulz, iterations: 3}": wasserstein.NewtonSchulz(3),
+            "blocks": wasserstein.Blocks(),
+            "{kind: blocks, num_blocks: 2, estimator: marginal}": wasserstein.Blocks(
+                2, wasserstein.Marginal()
+            ),
+            "low_rank": wasserstein.LowRank(),
+            "{kind: low_rank, rank: 2, tolerance: 0.3}": wasserstein.LowRank(2, tolerance=0.3),
+            "landmark": wasserstein.Landmark(),
+            "{kind: landmark, num_landmarks: 4}": wasserstein.Landmark(4),
+            "marginal": wasserstein.Marginal(),
+        }.items()
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore::gpflow_gvi._core.errors.NumericsWarning")
+@pytest.mark.parametrize("text", DIVERGENCES)
+def test_divergences(text, start, variational_process):
+    built, direct = part(objective.Divergence, text).build(start.X, 0), DIVERGENCES[text]()
+    values = [
+        divergence(variational_process, start.prior, start.X) for divergence in (built, direct)
+    ]
+    assert type(built) is type(direct)
+    np.testing.assert_array_equal(*values)
+
+
+def test_weights_of_divergences():
+    assert part(objective.Divergence, "inducing_kl").weight == 1.0  # minus the evidence bound
+    assert part(objective.Divergence, "projected_kl").weight == 0.1
+    assert part(objective.Divergence, "{kind: projected_kl, weight: 2}").weight == 2.0
+
+
+# Kernels
+
+
+def _gpflow(name, **options):
+    return lambda: getattr(gpflow.kernels, name)(**options)
+
+
+ROOT = np.sqrt([2.0, 2.0])
+
+KERNELS = {
+    "squared_exponential": _gpflow("SquaredExponential", lengthscales=ROOT),
+    "exponential": _gpflow("Exponential", lengthscales=ROOT),
+    "matern12": _gpflow("Matern12", lengthscales=ROOT),
+    "matern32": _gpflow("Matern32", lengthscales=ROOT),
+    "matern52": _gpflow("Matern52", lengthscales=ROOT),
+    "{kind: matern52, variance: 3, lengthscale: 0.3}": _gpflow(
+        "Matern52", variance=3.0, lengthscales=[0.3, 0.3]
+    ),
+    "{kind: matern32, lengthscale: 0.3, ard: false}": _gpflow("Matern32", lengthscales=0.3),
+    "linear": _gpflow("Linear"),
+    "{kind: constant, variance: 0.2}": _gpflow("Constant", variance=0.2),
+    "{kind: sum, parts: [linear, constant]}": lambda: (
+        gpflow.kernels.Linear() + gpflow.kernels.Constant()
+    ),
+    "{kind: product, parts: [linear, constant]}": lambda: (
+        gpflow.kernels.Linear() * gpflow.kernels.Constant()
+    ),
+    "{kind: nngp, layers: [{kind: dense, activation: tanh}]}": lambda: gvi.kernels.NNGP.from_keras(
+        keras.Sequential([keras.Input([2]), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+    ),
+}
+
+
+@pytest.mark.parametrize("text", KERNELS)
+def test_kernels(text, site):
+    built, direct = part(kernels.Kernel, text).build(site), KERNELS[text]()
+    assert type(built) is type(direct)
+    assert [p.shape for p in built.trainable_parameters] == [
+        p.shape for p in direct.trainable_parameters
+    ]
+    np.testing.assert_allclose(built(site.X), direct(site.X), rtol=1e-12)
+
+
+def test_feature_map_is_a_kernel_of_the_features_of_its_network(site):
+    text = "{kind: feature_map, base: matern32, layers: [{kind: dense, units: 7}]}"
+    kernel = part(kernels.Kernel, text).build(site)
+    features = kernel.network(site.X)
+    assert features.shape == (30, 7)
+    np.testing.assert_allclose(
+        kernel(site.X), gpflow.kernels.Matern32(lengthscales=[np.sqrt(7.0)] * 7)(features)
+    )
+    assert kernel.base_kernel.lengthscales.shape == (7,)
+    default = part(kernels.Kernel, "feature_map").build(site)
+    assert type(default) is gvi.kernels.FeatureMap
+    assert type(default.base_kernel) is gpflow.kernels.Linear
 
 
 def test_recipe_is_that_of_learn(site):
@@ -75,25 +262,6 @@ def test_recipe_is_that_of_learn(site):
     expected = gvi.recipe.kernels(site.X, site.Y)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours(site.X), theirs(site.X))
-
-
-def test_lists_of_kinds_are_complete():
-    assert all_kinds(kernels.Kernel) == {*KERNELS, "recipe"}
-    assert all_kinds(variational.Covariance) == set(COVARIANCES)
-    assert all_kinds(objective.Divergence) == set(DIVERGENCES)
-
-
-def test_lengthscales(site):
-    shared = part(kernels.Kernel, {"kind": "matern32", "lengthscale": 0.3, "ard": False})
-    assert shared.build(site).lengthscales.numpy() == pytest.approx(0.3)
-    own = part(kernels.Kernel, "matern32").build(site).lengthscales
-    np.testing.assert_allclose(own, np.sqrt(2.0) * np.ones(2))
-
-
-def test_base_kernel_of_a_feature_map_is_one_of_its_features(site):
-    value = {"kind": "feature_map", "base": "matern32", "layers": [{"kind": "dense", "units": 7}]}
-    kernel = part(kernels.Kernel, value).build(site)
-    assert kernel.base_kernel.lengthscales.shape == (7,)
 
 
 def test_images_go_through_layers_of_all_kinds():
@@ -138,25 +306,49 @@ def test_means(start):
     np.testing.assert_array_equal(part(variational.Mean, "network").build(start)(X), 0.0)
 
 
+def _svgp(cls):
+    return lambda s: cls.from_data(
+        s.prior.kernel, s.Z, s.X, s.noise_variance, num_latent_gps=s.responses.shape[1]
+    )
+
+
 COVARIANCES = {
-    "cholesky": gvi.covariances.CholeskySVGP,
-    "diagonal": gvi.covariances.DiagonalSVGP,
-    "kernelised": gvi.covariances.KernelisedSVGP,
-    "sparse_posterior": gvi.covariances.SparsePosterior,
-    "fixed_sparse_posterior": gvi.covariances.FixedSparsePosterior,
-    "tempered": gvi.covariances.Tempered,
-    "regulariser": None,
+    "cholesky": _svgp(gvi.covariances.CholeskySVGP),
+    "diagonal": _svgp(gvi.covariances.DiagonalSVGP),
+    "kernelised": lambda s: gvi.covariances.KernelisedSVGP(s.prior.kernel, s.Z),
+    "{kind: kernelised, base_kernel: {kind: matern12, lengthscale: 0.5}}": lambda s: (
+        gvi.covariances.KernelisedSVGP(
+            s.prior.kernel, s.Z, base_kernel=gpflow.kernels.Matern12(lengthscales=[0.5, 0.5])
+        )
+    ),
+    "sparse_posterior": lambda s: gvi.covariances.SparsePosterior(s.prior.kernel, s.Z),
+    "fixed_sparse_posterior": lambda s: gvi.covariances.FixedSparsePosterior(s.prior.kernel, s.Z),
+    "tempered": lambda s: gvi.covariances.Tempered(
+        _svgp(gvi.covariances.CholeskySVGP)(s), factor=1.0
+    ),
+    "{kind: tempered, base: sparse_posterior, factor: 2}": lambda s: gvi.covariances.Tempered(
+        gvi.covariances.SparsePosterior(s.prior.kernel, s.Z), factor=2.0
+    ),
+    "regulariser": lambda s: s.P.kernel,
 }
 
 
-@pytest.mark.parametrize("kind", COVARIANCES)
-def test_covariances(kind, start):
-    covariance = part(variational.Covariance, kind).build(start)
-    if kind == "regulariser":
-        assert covariance is start.P.kernel
-    else:
-        assert type(covariance) is COVARIANCES[kind]
-    assert covariance(start.X, full_cov=False).shape == (30,)
+@pytest.mark.parametrize("text", COVARIANCES)
+def test_covariances(text, start):
+    built, direct = part(variational.Covariance, text).build(start), COVARIANCES[text](start)
+    assert type(built) is type(direct)
+    np.testing.assert_allclose(
+        built(start.X, full_cov=False), direct(start.X, full_cov=False), rtol=1e-12
+    )
+
+
+def test_factor_of_another_basis_is_the_same_covariance(start):
+    whitened, plain = (
+        part(variational.Covariance, f"{{kind: cholesky, whiten: {whiten}}}").build(start)
+        for whiten in ("true", "false")
+    )
+    assert (whitened.whiten, plain.whiten) == (True, False)
+    np.testing.assert_allclose(whitened(start.X), plain(start.X), atol=1e-6)
 
 
 def test_covariances_of_several_outputs_and_of_own_kernels(start):
@@ -168,59 +360,128 @@ def test_covariances_of_several_outputs_and_of_own_kernels(start):
     assert isinstance(own.base_kernel, gpflow.kernels.Matern12)
 
 
-DIVERGENCES = {
-    "inducing_kl": gvi.divergences.InducingKL,
-    "projected_kl": gvi.divergences.ProjectedKL,
-    "projected_reverse_kl": gvi.divergences.ProjectedReverseKL,
-    "projected_renyi": gvi.divergences.ProjectedRenyi,
-    "projected_bhattacharyya": gvi.divergences.ProjectedBhattacharyya,
-    "projected_hellinger": gvi.divergences.ProjectedHellinger,
-    "projected_wasserstein": gvi.divergences.ProjectedWasserstein,
-    "projected_squared_difference": gvi.divergences.ProjectedSquaredDifference,
-    "gaussian_wasserstein": gvi.divergences.GaussianWasserstein,
-    "regularised_kl": gvi.divergences.RegularisedKL,
+# Tables
+
+UNIONS = {
+    "loss": objective.Loss,
+    "context": objective.Context,
+    "divergence": objective.Divergence,
+    "estimator": objective.Estimator,
+    "covariance": variational.Covariance,
+    "mean": variational.Mean,
+}
+REQUIRED_KEYS = {
+    ("context", "inputs"): {"points": [[0.0, 0.0]]},
+    ("context", "sum"): {"parts": ["training_inputs", "gaussian_noise"]},
+    ("mean", "sum"): {"parts": ["inducing", "network"]},
 }
 
 
-@pytest.mark.parametrize("kind", DIVERGENCES)
-def test_divergences(kind, site):
-    assert type(part(objective.Divergence, kind).build(site.X, 0)) is DIVERGENCES[kind]
+def _built(noun, start):
+    """Return what each kind of a noun builds."""
+    supplied = {"loss": (), "estimator": (), "divergence": (start.X, 0)}.get(noun, (start,))
+    for kind in parts(UNIONS[noun]):
+        value = {"kind": kind, **REQUIRED_KEYS.get((noun, kind), {})}
+        yield part(UNIONS[noun], value).build(*supplied)
 
 
-def test_contexts(site):
-    value = {
-        "kind": "sum",
-        "parts": [
-            "training_inputs",
-            {"kind": "uniform_box", "margin": 0.25, "num_points": 500},
-            {"kind": "gaussian_noise", "num_points": 3},
-        ],
+@pytest.mark.parametrize(
+    ("noun", "module", "base"),
+    [
+        ("loss", gvi.losses, gvi.losses.Loss),
+        ("context", gvi.contexts, gvi.contexts.Context),
+        ("divergence", gvi.divergences, gvi.divergences.Divergence),
+        ("estimator", wasserstein, wasserstein.CovarianceDistance),
+        ("covariance", gvi.covariances, gvi.covariances.Covariance),
+        ("mean", gvi.mean_functions, gpflow.functions.MeanFunction),
+    ],
+)
+def test_each_public_class_can_be_reached(noun, module, base, start):
+    names = getattr(module, "__all__", vars(module))
+    public = {
+        value
+        for value in (getattr(module, name) for name in names if not name.startswith("_"))
+        if inspect.isclass(value) and issubclass(value, base) and not inspect.isabstract(value)
+        if value.__module__.startswith(module.__name__)
     }
-    divergence = part(objective.Divergence, {"kind": "projected_kl", "context": value})
-    points = divergence.build(site.X, 0).context(site.X).numpy()
-    assert len(points) == 30 + 500 + 3
-    box = points[30:530]
-    np.testing.assert_allclose(box.min(axis=0), site.X.min(axis=0) - 0.25, atol=0.05)
-    np.testing.assert_allclose(box.max(axis=0), site.X.max(axis=0) + 0.25, atol=0.05)
+    assert public
+    assert public <= {type(each) for each in _built(noun, start)}
 
 
-def test_losses_and_likelihoods():
-    for kind, loss in (
-        ("log_loss", gvi.losses.LogLoss),
-        ("predictive_log_loss", gvi.losses.PredictiveLogLoss),
-        ("beta_loss", gvi.losses.BetaLoss),
-        ("gamma_loss", gvi.losses.GammaLoss),
-    ):
-        assert type(part(objective.Loss, kind).build()) is loss
-    labels = np.array([[0.0], [3.0]])
-    for kind, likelihood in (
-        ("bernoulli", gpflow.likelihoods.Bernoulli),
-        ("multi_class", gpflow.likelihoods.MultiClass),
-        ("softmax", gpflow.likelihoods.Softmax),
-    ):
-        built = part(objective.Likelihood, kind).build(labels)
-        assert type(built) is likelihood
-        assert getattr(built, "num_classes", 4) == 4
+def _factories():
+    for noun, union in UNIONS.items():
+        for kind, each in parts(union).items():
+            if isinstance(each.factory, Factory):
+                yield pytest.param(each, id=f"{noun} {kind}")
+
+
+@pytest.mark.parametrize("each", _factories())
+def test_what_is_read_in_the_source_is_the_signature(each):
+    _, read = signature(each.factory.target)
+    target = pkgutil.resolve_name(each.factory.target)
+    constructor = target.__init__ if inspect.isclass(target) else target
+    if not getattr(constructor, "__module__", "").startswith("gpflow_gvi"):
+        assert not read  # it is inherited from TensorFlow
+        return
+    found = inspect.signature(target).parameters
+    expected = {
+        name: REQUIRED if parameter.default is parameter.empty else parameter.default
+        for name, parameter in found.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+    assert {name: parameter.default for name, parameter in read.items()} == expected
+
+
+@pytest.mark.parametrize("each", _factories())
+def test_bounds_of_the_schema_are_those_of_the_class(each):
+    target = pkgutil.resolve_name(each.factory.target)
+    schema = each.model_json_schema()
+    if "properties" not in schema:
+        schema = schema["$defs"][each.__name__]
+    defaults = {name: each.model_fields[name].default for name in each.passed}
+    numbers = {name: value for name, value in defaults.items() if isinstance(value, float)}
+    for name in each.passed:
+        schema_of_key = schema["properties"][name]
+        for choice in [schema_of_key, *schema_of_key.get("anyOf", [])]:
+            if choice.get("type") not in ("number", "integer"):
+                continue
+            edge = choice.get("exclusiveMinimum", choice.get("minimum", 0) - 1)
+            value = type(edge)(edge)
+            with pytest.raises(ValidationError):
+                each.model_validate({name: value})
+            with pytest.raises(ValueError, match=name):
+                target(**{**numbers, name: value})
+
+
+def test_each_key_of_a_class_of_another_library_is_a_parameter_of_it(site):
+    shape = (8, 8, 1)
+    for kind in parts(networks.Layer):
+        model = networks.network(part(networks.Layers, [kind]), shape)
+        layer = model.layers[0 if kind != "dense" else 1]
+        each = part(networks.Layer, kind)
+        for name in each.passed:
+            value, wanted = getattr(layer, name), getattr(each, name)
+            value = value.__name__ if callable(value) else value
+            assert value in (wanted, (wanted, wanted))
+
+
+def test_a_class_that_cannot_be_derived_is_an_error_that_says_why():
+    wrong = OneOf("Loss", {"no": "gpflow_gvi.losses:NoLoss"})
+    with pytest.raises(LookupError, match=r"gpflow_gvi\.losses:NoLoss"):
+        _ = wrong.parts
+    untyped = OneOf("Context", {"noise": "gpflow_gvi.divergences.contexts:GaussianNoise"})
+    with pytest.raises(TypeError, match=r"annotates scale as 'TensorType'.*give the type"):
+        _ = untyped.parts
+
+
+def test_any_error_of_a_constructor_is_an_error_of_the_part():
+    factory = Factory("gpflow_gvi.divergences.wasserstein:LowRank")
+    factory.check({"rank": None, "tolerance": 0.5})
+    with pytest.raises(PydanticCustomError, match=r"fails: .*not supported"):
+        factory.check({"rank": None, "tolerance": "small"})
+
+
+# The other parts
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamax", "adamw", "nadam", "rmsprop", "sgd"])
@@ -230,7 +491,7 @@ def test_optimisers(kind):
     schedule = optimiser._learning_rate
     np.testing.assert_allclose([schedule(0), schedule(5), schedule(10)], [0.5, 0.25, 0.0])
     constant = part(training.Optimiser, {"kind": kind, "schedule": "constant"}).build(10)
-    assert float(constant.learning_rate) == pytest.approx(1e-3)
+    assert float(constant.learning_rate) == pytest.approx(3e-3)
 
 
 def test_selections():
@@ -267,7 +528,9 @@ def test_posterior_of_the_data_is_that_of_all_rows(site):
         "minimise": {"kind": "lbfgs", "max_iterations": 2},
     }
     config = regulariser.Regulariser.model_validate(value)
-    fitted = config.build(site)
+    settings = Settings(regulariser=config.build(), standardise=False)
+    split = Split.of((site.X, site.Y), settings)
+    fitted = Procedure(split, settings).fit_regulariser(site, None)
     sgpr = gpflow.models.SGPR(
         (site.X, site.Y),
         fitted.prior.kernel,
@@ -277,6 +540,6 @@ def test_posterior_of_the_data_is_that_of_all_rows(site):
     np.testing.assert_allclose(
         fitted.posterior.mean(site.X), sgpr.predict_f(site.X)[0], rtol=1e-5, atol=1e-6
     )
-    assert config.process(fitted) is fitted.posterior
+    assert config.build().process(fitted) is fitted.posterior
     prior = regulariser.Regulariser.model_validate({**value, "mode": "prior"})
-    assert prior.process(fitted) is fitted.prior
+    assert prior.build().process(fitted) is fitted.prior

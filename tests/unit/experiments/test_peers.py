@@ -9,29 +9,28 @@ from scipy import stats
 from gpflow_gvi.experiments.config import Experiment
 from gpflow_gvi.experiments.peers import SVGP, ExactGP, Fitted, Network
 from gpflow_gvi.experiments.reading import ConfigError, Document
-from gpflow_gvi.scaling import Scaling
+from gpflow_gvi.learning.scaling import Scaling
 
 QUICK = [
     pytest.param(SVGP(inducing=10, iterations=20), marks=pytest.mark.slow),
-    SVGP(inducing=10, full_batch=1, steps=30, batch_size=20),
+    pytest.param(SVGP(inducing=10, full_batch=1, steps=30, batch_size=20), marks=pytest.mark.slow),
     ExactGP(iterations=20),
     Network(epochs=3, members=2),
 ]
 
 
 @pytest.fixture
-def rooms(rng):
+def rows(rng):
     X = rng.uniform(-2.0, 2.0, size=(60, 2))
     Y = np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(60, 1))
     return {"train": (X[:50], Y[:50]), "validation": (X[50:], Y[50:])}
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize("peer", QUICK, ids=["svgp", "svgp in batches", "exact gp", "networks"])
-def test_density_is_that_of_the_moments_in_the_units_of_the_data(peer, rooms, rng):
+def test_density_is_that_of_the_moments_in_the_units_of_the_data(peer, rows, rng):
     inputs = Scaling(np.zeros(2), np.ones(2))
-    moments = peer.fit(rooms, seed=0)
-    X, Y = rooms["validation"]
+    moments = peer.fit(rows, seed=0)
+    X, Y = rows["validation"]
     mean, variance = (np.asarray(value) for value in moments(X))
     assert mean.shape == variance.shape == (10, 1)
     assert np.all(variance > 0.0)
@@ -42,28 +41,28 @@ def test_density_is_that_of_the_moments_in_the_units_of_the_data(peer, rooms, rn
 
 
 @pytest.mark.slow
-def test_with_all_rows_as_inducing_points_the_sparse_gp_is_nearly_exact(rooms):
-    X, _ = rooms["validation"]
-    sparse, exact = (peer.fit(rooms, 0)(X) for peer in (SVGP(inducing=50), ExactGP()))
+def test_with_all_rows_as_inducing_points_the_sparse_gp_is_nearly_exact(rows):
+    X, _ = rows["validation"]
+    sparse, exact = (peer.fit(rows, 0)(X) for peer in (SVGP(inducing=50), ExactGP()))
     for found, expected in zip(sparse, exact, strict=True):
         np.testing.assert_allclose(found, expected, atol=0.1)
 
 
 @pytest.mark.slow
-def test_an_ensemble_is_less_sure_by_the_variance_of_its_members(rooms):
+def test_an_ensemble_is_less_sure_by_the_variance_of_its_members(rows):
     ensemble = Network(epochs=3, members=3)
-    X = rooms["validation"][0]
-    alone = [Network(epochs=3).fit(rooms, seed)(X)[0] for seed in (0, 1000, 2000)]
-    mean, variance = ensemble.fit(rooms, 0)(X)
+    X = rows["validation"][0]
+    alone = [Network(epochs=3).fit(rows, seed)(X)[0] for seed in (0, 1000, 2000)]
+    mean, variance = ensemble.fit(rows, 0)(X)
     np.testing.assert_allclose(mean, np.mean(alone, axis=0), rtol=1e-6)
     # What is left is the noise, which is the same everywhere.
     assert np.ptp(variance - np.var(alone, axis=0)) == pytest.approx(0.0, abs=1e-8)
 
 
-def test_what_they_refuse(rooms):
+def test_what_they_refuse(rows):
     with pytest.raises(ValueError, match="max_rows is 49, but there are 50 rows"):
-        ExactGP(max_rows=49).fit(rooms, 0)
+        ExactGP(max_rows=49).fit(rows, 0)
     with pytest.raises(ValueError, match="needs rows to stop by"):
-        Network().fit({"train": rooms["train"]}, 0)
+        Network().fit({"train": rows["train"]}, 0)
     with pytest.raises(ConfigError, match="model is 'svgp'; it is for real numbers"):
         Document("{data: mnist, model: svgp}", "here").validated(Experiment)

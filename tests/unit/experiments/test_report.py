@@ -189,7 +189,7 @@ def test_to_fail_or_to_diverge_is_no_merit(tmp_path):
     assert str(by_level["null"].validation) == "0 ± 0 (1 not finite)"
     assert str(by_level["unranked"].validation) == "—"
     page = Page(report(tmp_path))
-    assert page.tables[1][-1] == ["—", "yacht", "unranked", "—", "0", "1"]
+    assert page.tables[1][-1] == ["—", "yacht", "unranked", "—", "0", "1.5", "1"]
 
 
 def test_torn_repeated_and_strange_lines(tmp_path, caplog):
@@ -251,7 +251,9 @@ def test_page_is_readable_without_a_program(many, tmp_path):
     page = Page(report(tmp_path))
     assert "never used to choose" in page.text
     settings = next(table for table in page.tables if table[0][0] == "rank")
-    assert settings[0] == ["rank", "data", "kernel", "rate", "validation nll", "test nll", "runs"]
+    assert settings[0] == [
+        *("rank", "data", "kernel", "rate", "validation nll", "test nll", "seconds", "runs")
+    ]
     assert len(settings) == 13
     best = ranking.rank(read_runs(tmp_path).runs).best
     assert settings[1][:4] == ["1", "energy", *best["energy"].levels]
@@ -277,6 +279,63 @@ def test_methods_in_columns_with_the_best_by_validation_in_bold(tmp_path):
     ]
     assert "<strong>5.50 ± 0.50</strong>" in path.read_text("utf-8")
     assert "<strong>3.50" not in path.read_text("utf-8")
+
+
+def test_title_is_the_name_of_the_sweep(tmp_path):
+    folder = tmp_path / "my <sweep>"
+    folder.mkdir()
+    write(folder, [record("a", kernel="rbf")])
+    assert "<title>my &lt;sweep&gt;</title>" in report(folder).read_text("utf-8")
+    (folder / "sweep.json").write_text(json.dumps({"name": HOSTILE}))
+    page = Page(report(folder))
+    assert page.texts[page.texts.index(HOSTILE) :].count(HOSTILE) == 2  # title and heading
+    assert len(page.all("script")) == 2
+    (folder / "sweep.json").write_text("torn")
+    assert "<h1>my &lt;sweep&gt;</h1>" in report(folder).read_text("utf-8")
+
+
+def test_columns_of_other_metrics_and_of_time(tmp_path):
+    records = [record(f"{kernel}{n}", kernel=kernel, seed=n) for kernel in "ab" for n in range(2)]
+    for number, of in enumerate(records):
+        of["test"] |= {"rmse": float(number), "coverage": 0.9, "crps": 1.0}
+        of["seconds"] = None if number == 0 else float(number)
+    write(tmp_path, records)
+    settings = Page(report(tmp_path)).tables[1]
+    assert settings[0][3:] == [
+        *("validation nll", "test nll", "test rmse", "test coverage", "seconds", "runs")
+    ]
+    # The means of 0, 1 and of 2, 3 have the standard error 1/2.
+    rows = {row[2]: row[5:] for row in settings[1:]}
+    assert rows["a"] == ["0.50 ± 0.50", "0.9 ± 0", "1 (1 not finite)", "2"]
+    assert rows["b"] == ["2.50 ± 0.50", "0.9 ± 0", "2.50 ± 0.50", "2"]
+
+
+def test_training_curves_of_the_best(tmp_path, caplog):
+    write(
+        tmp_path,
+        [
+            record("good", validation=0.0, kernel="a"),
+            record("bad", validation=1.0, kernel="b"),
+            record("torn", "energy", kernel="a"),
+            record("../outside", "naval", kernel="a"),
+        ],
+    )
+    for name, text in (
+        ("good", "epoch,loss,val_nll\n1,8.0,nan\n2,4.0,1.0\n3,0.0,2.0\n"),
+        ("bad", "epoch,loss\n1,1.0\n2,0.5\n"),
+        ("torn", "epoch,loss\n1,a\n"),
+        ("../outside", "epoch,loss\n1,1.0\n2,0.25\n"),
+    ):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "history.csv").write_text(text)
+    page = Page(report(tmp_path))
+    # Loss falls from the top, 2, by the middle to the bottom, 46; val_nll rises from epoch 2 on.
+    assert [of["points"] for of in page.all("polyline")] == [
+        "0.0,2.0 80.0,24.0 160.0,46.0",
+        "0.0,46.0 160.0,2.0",
+    ]
+    assert "loss: 8 → 0" in page.texts
+    assert any("torn" in text for text in caplog.messages)
 
 
 def test_other_data_are_other_data_sets(tmp_path):

@@ -11,8 +11,8 @@ import yaml
 from scipy import stats
 
 from gpflow_gvi.__main__ import main
-from gpflow_gvi.experiments.folder import name_of
 from gpflow_gvi.experiments.reading import ConfigError
+from gpflow_gvi.experiments.run_folder import name_of
 from gpflow_gvi.experiments.sweep import read_sweep, sample
 
 THESIS = Path(__file__).parents[3] / "examples" / "thesis_sweep.yaml"

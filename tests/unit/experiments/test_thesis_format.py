@@ -38,7 +38,7 @@ def test_approximate_process_is_read_as_it_is_with_its_regulariser():
     assert experiment.covariance.kind == "sparse_posterior"
     assert experiment.loss.kind == "predictive_log_loss"
     assert (experiment.optimiser.learning_rate, experiment.optimiser.schedule) == (0.01, "constant")
-    assert experiment.training.course(600).steps == 1000
+    assert experiment.training.schedule(600).steps == 1000
 
 
 def test_mode_is_that_of_the_approximate_process(tmp_path):

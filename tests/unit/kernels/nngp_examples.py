@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -92,11 +92,20 @@ SMALL_TILE = 100
 """So few covariances that a tile is one to five pairs of these images."""
 
 
-def also_tiled(names: list[str], also: list[str]) -> pytest.MarkDecorator:
-    """Parametrise by the names of networks, once more with tiles for some of them."""
+def also_tiled(
+    names: list[str], also: list[str], *, slow: Sequence[str] = ()
+) -> pytest.MarkDecorator:
+    """Parametrise by the names of networks, once more with tiles for some of them.
+
+    Those of `slow` run with tiles if slow tests run.
+    """
     return pytest.mark.parametrize(
         ("name", "tile"),
-        [(name, tiles.TILE) for name in names] + [(name, SMALL_TILE) for name in also],
+        [
+            *((name, tiles.TILE) for name in names),
+            *((name, SMALL_TILE) for name in also),
+            *(pytest.param(name, SMALL_TILE, marks=pytest.mark.slow) for name in slow),
+        ],
         indirect=["tile"],
     )
 

@@ -10,9 +10,10 @@ import tf_keras
 from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
 
 import gpflow_gvi as gvi
-from gpflow_gvi.evaluation import Evaluation
+from gpflow_gvi._core.memo import memoised
 from gpflow_gvi.kernels.feature_map import FeatureInducingPoints, FeatureMap
 from tests import networks
+from tests.designs import each_value
 
 X = np.random.default_rng(1).normal(size=(12, 2))
 Y = np.sin(2.0 * X[:, :1]) + 0.1 * X[:, 1:]
@@ -121,12 +122,12 @@ def test_points_in_feature_space_stay_when_the_network_moves():
     assert len(points.trainable_variables) == 1
 
 
-def test_features_are_computed_once_per_evaluation():
+def test_features_are_computed_once_within_a_memoised_block():
     calls = []
     kernel = FeatureMap(base(), lambda X: calls.append(X.shape[0]) or tf.tanh(X))
     r = gvi.covariances.SparsePosterior(kernel, Z, base_kernel=kernel)
     inputs = tf.constant(X)
-    with Evaluation():
+    with memoised():
         r.output_variance(inputs)
         r.output_covariance(inputs, None)
         kernel(inputs)
@@ -155,9 +156,10 @@ def test_the_gradient_reaches_network_and_base_kernel_alike(make, rng):
     assert min(np.abs(g).max() for g in gradients if g.shape.rank == 2) > 1e-3
 
 
-@pytest.mark.thin(2)
-@WITH_WEIGHTS
-@pytest.mark.parametrize("name", ["KernelisedSVGP", "SparsePosterior"])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    each_value(networks.WITH_WEIGHTS.values(), ["KernelisedSVGP", "SparsePosterior"]),
+)
 def test_q_s_copy_of_the_kernel_trains_while_p_s_stays(make, name):
     kernel = FeatureMap(base(), make(3))
     P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)

@@ -31,7 +31,6 @@ Array = np.ndarray
 # --- As a kernel ----------------------------------------------------------------------------------
 
 
-@pytest.mark.thin(3)
 @also_tiled([*NETWORKS], ["same"])
 def test_is_a_covariance(name, tile, rng):
     """Symmetric, positive semi-definite, with the diagonal that K_diag gives."""
@@ -45,8 +44,7 @@ def test_is_a_covariance(name, tile, rng):
     assert np.linalg.eigvalsh(K).min() > -1e-13 * K.max()
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", ["flatten first", "same", "global"])
 def test_rows_of_numbers_are_images(name, rng):
     X, X2 = inputs(name, 4, rng), inputs(name, 3, rng)
     rows, rows2 = (part.reshape(len(part), -1) for part in (X, X2))
@@ -58,7 +56,6 @@ def test_rows_of_numbers_are_images(name, rng):
     np.testing.assert_allclose(kernel(rows, full_cov=False), kernel.K_diag(X), rtol=1e-14)
 
 
-@pytest.mark.thin(3)
 @also_tiled(["relu", "same"], ["same"])
 def test_leading_axes(name, tile, rng):
     """[batch..., N, D] as in GPflow's own kernels."""
@@ -127,7 +124,6 @@ def test_models_of_gpflow(rng):
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.thin(2)
 @also_tiled(["relu"], ["same"])
 def test_inputs_of_unknown_number(name, tile, rng):
     """A compiled function may not know how many rows there will be; there may be none."""
@@ -142,7 +138,7 @@ def test_inputs_of_unknown_number(name, tile, rng):
     for found, expected in zip(
         compiled(X, X2), (kernel(X, X2), kernel(X), kernel.K_diag(X)), strict=True
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-13)
+        np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-14)
     assert [part.shape for part in compiled(X[:0], X2)] == [(0, 3), (0, 0), (0,)]
 
 
@@ -165,29 +161,20 @@ def slope(function: Callable[[], tf.Tensor], variable: tf.Variable, direction: A
     return (ends[0] - ends[1]) / (2.0 * step)
 
 
-@pytest.mark.thin(5)
-@also_tiled(["relu", "erf", "overlapping pooling"], ["global"])
+@also_tiled(["relu", "erf", "overlapping pooling"], [], slow=["global"])
 def test_gradient(name, tile, rng):
-    """In the variances and in the inputs of both sides, against central differences."""
+    """In each variance and in the inputs of both sides, against central differences."""
     X, X2 = (tf.Variable(inputs(name, number, rng)) for number in (4, 2))
     kernel = NNGP(NETWORKS[name]())
-    function = tf.function(lambda: objective(kernel, X, X2))
-
-    @tf.function
-    def gradients() -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            value = objective(kernel, X, X2)
-        return tape.gradient(value, [*kernel.trainable_variables, X, X2])
-
     variables = [*kernel.trainable_variables, X, X2]
-    for variable, gradient in zip(variables, gradients(), strict=True):
-        for _ in range(1 if gradient.shape.rank == 0 else 3):
-            direction = rng.normal(size=gradient.shape)
-            expected = slope(function, variable, direction)
-            np.testing.assert_allclose(np.sum(gradient * direction), expected, rtol=1e-6, atol=1e-7)
+    with tf.GradientTape() as tape:
+        value = objective(kernel, X, X2)
+    for variable, gradient in zip(variables, tape.gradient(value, variables), strict=True):
+        direction = rng.normal(size=gradient.shape)
+        expected = slope(lambda: objective(kernel, X, X2), variable, direction)
+        np.testing.assert_allclose(np.sum(gradient * direction), expected, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.thin(3)
 @also_tiled(["relu"], ["same"])
 def test_second_derivative(name, tile, rng):
     X, X2 = (tf.Variable(inputs(name, number, rng)) for number in (3, 2))
@@ -202,7 +189,7 @@ def test_second_derivative(name, tile, rng):
     with tf.GradientTape() as tape:
         value = first()
     found = tape.gradient(value, variable)
-    np.testing.assert_allclose(found, slope(first, variable, np.ones([])), rtol=1e-6)
+    np.testing.assert_allclose(found, slope(first, variable, np.ones([])), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["relu", "erf", "same", "global"])

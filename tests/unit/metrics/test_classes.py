@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from gpflow_gvi import metrics
-
-from ...models import make
+from tests.models import make
 
 sklearn_metrics = pytest.importorskip("sklearn.metrics")
 

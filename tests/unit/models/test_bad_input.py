@@ -56,18 +56,33 @@ DATA: dict[str, tuple[Any, Any, type[Exception], str]] = {
     "NaN in a tensor": (tf.constant(spoilt(X, np.nan)), Y, ValueError, "X has NaN .*2 of 8"),
     "lengths": (X, Y[:5], ValueError, "X has 8 rows and Y has 5; they must be the same"),
     "rank of X": (X[:, 0], Y, ValueError, r"X has shape \(8,\).*rank 2.*X\[:, None\]"),
-    "rank of Y": (X, Y[:, 0], ValueError, r"Y has shape \(8,\).*rank 2.*Y\[:, None\]"),
-    "float32": (X.astype(np.float32), Y, TypeError, r"X has dtype float32.*astype\('float64'\)"),
-    "int": (X, (Y > 0).astype(int), TypeError, r"Y has dtype int64.*astype\('float64'\)"),
+    "rank of Y": (X, Y[0, 0], ValueError, r"Y has shape \(\).*rank 2.*Y\[:, None\]"),
+    "complex": (X.astype(complex), Y, TypeError, r"X has dtype complex128.*astype\('float64'\)"),
+    "text": (X, Y.astype(str), TypeError, r"Y has dtype <U.*astype\('float64'\)"),
     "no data": (X[:0], Y[:0], ValueError, r"X has shape \(0, 2\): there are no data"),
 }
 
 
 @pytest.mark.parametrize("fault", DATA)
-def test_data_are_looked_at_when_the_closure_is_made(fault: str) -> None:
+def test_data_are_validated_when_the_closure_is_made(fault: str) -> None:
     bad_X, bad_Y, kind, message = DATA[fault]
     with pytest.raises(kind, match=message):
         make().training_loss_closure((bad_X, bad_Y))
+
+
+@pytest.mark.parametrize(
+    ("given_X", "given_Y"),
+    [
+        (X.astype(np.float32), Y.astype(np.float32)),
+        (np.round(X).astype(int), Y > 0.0),
+        (X.tolist(), Y[:, 0]),
+    ],
+)
+def test_numbers_of_any_type_are_cast_and_a_vector_is_a_column(given_X: Any, given_Y: Any) -> None:
+    expected = [np.asarray(part, dtype=float).reshape(len(X), -1) for part in (given_X, given_Y)]
+    model = make()
+    loss = model.training_loss_closure((given_X, given_Y))()
+    np.testing.assert_allclose(loss, model.training_loss(tuple(expected)), rtol=1e-12)
 
 
 def test_columns_of_y_must_be_those_of_q() -> None:
@@ -105,7 +120,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "more inducing points than data": (
         {"num_data": 2},
         ValueError,
-        "variational has 3 inducing .*num_data is 2; use at most",
+        "variational has 3 inducing .*num_data is 2; use no more",
     ),
     "outputs of the likelihood": (
         {"likelihood": gpflow.likelihoods.MultiClass(3), "J": 2},

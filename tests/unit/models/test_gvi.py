@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from scipy import linalg, stats
 
 import gpflow_gvi as gvi
-from gpflow_gvi.errors import NoEvidenceBoundError
+from gpflow_gvi._core.errors import NoEvidenceBoundError
 
 N, M, D = 12, 4, 2
 _RNG = np.random.default_rng(7)
@@ -90,9 +90,9 @@ BY_HAND = {
 }
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("J", [1, 2])
-@pytest.mark.parametrize("divergence", BY_HAND)
+@pytest.mark.parametrize(
+    ("divergence", "J"), [("ProjectedKL", 1), *((name, 2) for name in BY_HAND)]
+)
 def test_objective_is_that_of_the_formula(divergence: str, J: int) -> None:
     kind, by_hand = BY_HAND[divergence]
     data = (X, Y[:, :J])
@@ -150,7 +150,8 @@ def test_priors_of_trained_parameters_enter_as_in_gpflow() -> None:
 def names(model: gvi.models.GVI) -> set[str]:
     """Return the names of what is trained, one for each variable."""
     found = gpflow.utilities.parameter_dict(model)
-    by_variable = {id(p.unconstrained_variable): name for name, p in found.items()}
+    # Observations are variables and no parameters.
+    by_variable = {id(getattr(p, "unconstrained_variable", p)): n for n, p in found.items()}
     variables, parameters = model.trainable_variables, model.trainable_parameters
     assert [id(p.unconstrained_variable) for p in parameters] == [id(v) for v in variables]
     chosen = {by_variable[id(variable)] for variable in variables}

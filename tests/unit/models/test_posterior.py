@@ -16,6 +16,7 @@ from scipy import stats
 import gpflow_gvi as gvi
 
 from ... import catalogue
+from ...designs import each_value
 
 M, D = 4, 2
 _RNG = np.random.default_rng(3)
@@ -146,24 +147,28 @@ def test_shapes_of_predictions(full_cov: bool, full_output_cov: bool) -> None:
         np.testing.assert_allclose(covariance[member, 0], alone[1], atol=1e-12)
 
 
+def assert_equal(found, expected) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-12)
+
+
 def assert_same_predictions(posterior, model, predict: str = "predict_f") -> None:
-    for flags in SHAPES:
-        for cached, direct in zip(
-            getattr(posterior, predict)(XNEW, *flags), model.predict_f(XNEW, *flags), strict=True
-        ):
-            assert cached.shape == direct.shape
-            np.testing.assert_allclose(cached, direct, rtol=0.0, atol=1e-12)
+    for flags in SHAPES[::3]:  # marginals alone, and everything
+        assert_equal(getattr(posterior, predict)(XNEW, *flags), model.predict_f(XNEW, *flags))
 
 
-@pytest.mark.thin(6)
 @pytest.mark.parametrize("model", MODELS)
 def test_posterior_predicts_what_the_model_does(model: str) -> None:
     model = MODELS[model]()
+    direct = {flags: model.predict_f(XNEW, *flags) for flags in SHAPES}
     for kind in ("tensor", PrecomputeCacheType.VARIABLE):
         posterior = model.posterior(kind)
-        assert_same_predictions(posterior, model)
         assert len(posterior.cache) >= 1
         assert all(isinstance(c, tf.Variable) == (kind != "tensor") for c in posterior.cache)
+        # Both kinds predict by the same code, so that one of them has all the shapes.
+        for flags in SHAPES if kind == "tensor" else SHAPES[:1]:
+            assert_equal(posterior.predict_f(XNEW, *flags), direct[flags])
 
 
 def test_posterior_without_a_cache() -> None:
@@ -184,9 +189,10 @@ def test_posterior_of_a_process_with_nothing_to_keep() -> None:
         assert_same_predictions(posterior, model)
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("model", ["unwhitened mean", "Tempered, J=1", "conditioned P"])
-@pytest.mark.parametrize("kind", ["tensor", "variable"])
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    each_value(["unwhitened mean", "Tempered, J=1", "conditioned P"], ["tensor", "variable"]),
+)
 def test_cache_is_renewed_by_update_cache_alone(model: str, kind: str) -> None:
     model = MODELS[model]()
     posterior = model.posterior(kind)
@@ -217,7 +223,6 @@ def operations(function: Callable[..., object]) -> set[str]:
     return {node.op for node in nodes}
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "model", ["CholeskySVGP(unwhitened), J=1", "sum with White", "conditioned P"]
 )
@@ -228,7 +233,6 @@ def test_cached_prediction_factorises_nothing(model: str) -> None:
     assert "Cholesky" not in operations(model.posterior("variable").predict_f)
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize("model", ["Tempered, J=1", "SparsePosterior, J=2", "conditioned P"])
 def test_posterior_is_saved_and_loaded(model: str, tmp_path: Path) -> None:
     model = MODELS[model]()

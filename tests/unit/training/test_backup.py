@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from gpflow_gvi.networks import as_function
+from gpflow_gvi._core.network_function import as_function
 from gpflow_gvi.training import Trainable
 from gpflow_gvi.training.backup import Backup, read_arrays, write_arrays
 from gpflow_gvi.training.guard import LossTerms
@@ -119,8 +119,11 @@ def train(K: Any, folder: Path, after: float = np.inf, **options: Any) -> Any:
     return history.history, history.epoch, [value.tolist() for value in model.get_weights()]
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("K", [keras, tf_keras], ids=["keras", "tf_keras"])
+@pytest.mark.parametrize(
+    "K",
+    [keras, pytest.param(tf_keras, marks=pytest.mark.slow)],
+    ids=["keras", "tf_keras"],
+)
 def test_interrupted_training_ends_where_it_would_have(K: Any, tmp_path: Path) -> None:
     """Optimiser, learning rate, patience, best weights and random generator all go on."""
     history, epochs, _ = undisturbed = train(K, tmp_path / "other")

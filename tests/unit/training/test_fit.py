@@ -14,11 +14,13 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from gpflow_gvi.errors import NonFiniteLossError, NumericsWarning
-from gpflow_gvi.evaluation import is_training, notice
-from gpflow_gvi.networks import as_function
+from gpflow_gvi._core.errors import NonFiniteLossError, NumericsWarning
+from gpflow_gvi._core.mode import is_training
+from gpflow_gvi._core.network_function import as_function
+from gpflow_gvi._core.notices import notice
 from gpflow_gvi.training import Trainable
 from gpflow_gvi.training.guard import LossTerms
+from tests.designs import each_pair
 
 N = 10
 _RNG = np.random.default_rng(4)
@@ -85,10 +87,14 @@ def as_generator(size: int) -> dict[str, Any]:
     return {"data": tf.data.Dataset.from_generator(batches, output_signature=signature)}
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("optimizer", [keras.optimizers.SGD, tf_keras.optimizers.SGD])
-@pytest.mark.parametrize("size", [4, 5, 10, 64])
-@pytest.mark.parametrize("data", [as_arrays, as_dataset, as_generator])
+@pytest.mark.parametrize(
+    ("data", "size", "optimizer"),
+    each_pair(
+        [as_arrays, as_dataset, as_generator],
+        [4, 5, 10, 64],
+        [keras.optimizers.SGD, tf_keras.optimizers.SGD],
+    ),
+)
 def test_steps_are_those_of_gradient_descent(
     data: Callable[[int], dict[str, Any]], size: int, optimizer: Any
 ) -> None:
@@ -390,7 +396,13 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "initial": ({"initial_epoch": -2}, ValueError, "initial_epoch is -2; "),
     "seed": ({"seed": None}, ValueError, "seed is None; "),
     "rows": ({"data": (X, Y[:4])}, ValueError, "data's X has 10 rows and data's Y has 4"),
-    "dtype": ({"data": (X.astype("float32"), Y)}, TypeError, "data's X has dtype float32"),
+    "dtype": ({"data": (X.astype(complex), Y)}, TypeError, "data's X has dtype complex128"),
+    "text": ({"data": (X, Y.astype(str))}, TypeError, "data's Y has dtype <U.*real numbers"),
+    "large numbers": (
+        {"data": (np.full((N, 2), 2**60 + 1), Y)},
+        TypeError,
+        "data's X has dtype int64 and whole numbers that are too large for the model's float64",
+    ),
     "pair": ({"data": X}, ValueError, r"data is a ndarray; it must be the pair .*\(X, Y\)"),
     "triple": ({"data": (X, Y, Y)}, ValueError, "data is a tuple of length 3"),
     "validation": (
@@ -424,9 +436,9 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         r"X of data has shape \(2,\) in each element.*\.batch\(batch_size\)",
     ),
     "dtype of elements": (
-        {"data": tf.data.Dataset.from_tensors((X, Y.astype("float32")))},
+        {"data": tf.data.Dataset.from_tensors((X, Y.astype(str)))},
         TypeError,
-        "Y of data has dtype float32, .*tf.cast",
+        "Y of data has dtype string; .*real numbers",
     ),
     "callback": ({"callbacks": [print]}, TypeError, "callbacks has <built-in function print>"),
     "whole model": (

@@ -14,8 +14,9 @@ import pytest
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from gpflow_gvi.errors import NonFiniteLossError
+from gpflow_gvi._core.errors import NonFiniteLossError
 from tests import networks
+from tests.designs import each_value
 
 N, M = 8, 3
 _RNG = np.random.default_rng(11)
@@ -77,9 +78,7 @@ def move(model: gvi.models.GVI, to: float) -> None:
     model.q_mu.assign(np.full((M, 1), to))
 
 
-@pytest.mark.thin(3)
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("term", BREAK)
+@pytest.mark.parametrize(("term", "compiled"), each_value(BREAK, [False, True]))
 def test_step_that_is_not_finite_is_undone_and_named(term: str, compiled: bool) -> None:
     break_it, options, message = BREAK[term]
     model = make(**options)
@@ -99,7 +98,6 @@ def test_step_that_is_not_finite_is_undone_and_named(term: str, compiled: bool) 
         assert float(closure()) == float(last)
 
 
-@pytest.mark.thin(2)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_step_in_a_graph_of_the_user_is_undone(compiled: bool) -> None:
     """Again and again: an update that races the restoration may win only now and then."""

@@ -1,0 +1,96 @@
+"""Observations that are classes: labels 0, 1, ..., and the likelihoods that take them.
+
+GPflow's likelihoods take labels in a column, `Softmax` as integers and the others as floats, and
+validate none of them: a label that is no class counts as no class at all. Here labels of any number
+type are taken, as a column or as a vector, and are validated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float
+from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
+
+from . import checks
+
+
+def num_classes(likelihood: Likelihood | None) -> int | None:
+    """Return the number of classes of a likelihood, or None if its observations are none."""
+    if isinstance(likelihood, Bernoulli):
+        return 2
+    if isinstance(likelihood, MultiClass | Softmax):
+        return int(likelihood.num_classes or 0)
+    return None
+
+
+def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
+    """Return observations in the shape and of the type that the likelihood takes.
+
+    In a graph, where labels come from a Dataset, one that is no class stops the computation.
+    """
+    J = num_classes(likelihood)
+    if J is None:
+        return Y
+    Y = tf.convert_to_tensor(Y)
+    if Y.shape.rank == 1:
+        Y = Y[:, None]
+    dtype = tf.int64 if isinstance(likelihood, Softmax) else default_float()
+    whole = tf.cast(Y, tf.int64)
+    valid = (whole >= 0) & (whole < J) & (tf.cast(whole, Y.dtype) == Y)
+    message = f"Y: labels must be whole numbers from 0 to {J - 1}."
+    with tf.control_dependencies([tf.debugging.assert_equal(valid, True, message)]):
+        return tf.cast(Y, dtype)
+
+
+def one_hot(labels: Any, num_classes: int) -> AnyNDArray:
+    """Return the one-hot code of labels, as floats: [N, J].
+
+    :param labels: whole numbers from 0 to J - 1, [N] or [N, 1].
+    :param num_classes: J.
+    """
+    checks.count("num_classes", num_classes)
+    column = validated("labels", labels, num_classes)
+    if column.shape[1] != 1:
+        raise ValueError(f"labels has shape {column.shape}; it must be [N] or [N, 1].")
+    return np.eye(num_classes, dtype=default_float())[column[:, 0].astype(int)]
+
+
+def responses(likelihood: Likelihood | None, Y: TensorType) -> TensorType:
+    """Return labels as values that latent functions could have, [N, J]; numbers as they are.
+
+    Their one-hot code, so that the latent function of the right class is the largest; of two
+    classes with one latent function, -1 and 1.
+    """
+    if isinstance(likelihood, Bernoulli):
+        return 2.0 * tf.cast(Y, default_float()) - 1.0
+    J = num_classes(likelihood)
+    if J is None:
+        return Y
+    return tf.one_hot(tf.cast(Y, tf.int64)[:, 0], J, dtype=default_float())
+
+
+def validated(name: str, Y: Any, J: int) -> AnyNDArray:
+    """Return labels as a column of whole numbers from 0 to J - 1, of the type they have."""
+    Y = np.asarray(Y)
+    if Y.ndim == 1:
+        Y = Y[:, None]
+    if Y.ndim != 2 or Y.size == 0:
+        raise ValueError(f"{name} has shape {Y.shape}; labels must be [N] or [N, 1], with N ≥ 1.")
+    if Y.dtype.kind not in "buif":
+        raise TypeError(
+            f"{name} has dtype {Y.dtype}; labels must be numbers from 0 to {J - 1}. "
+            "numpy.unique(Y, return_inverse=True) numbers names."
+        )
+    bad = ~(np.isin(Y, np.arange(J)))
+    if np.any(bad):
+        example = Y[bad][0]
+        raise ValueError(
+            f"{name} has labels that are not whole numbers from 0 to {J - 1} in {np.sum(bad)} of "
+            f"{Y.size} places (the first is {example}). There are {J} classes; "
+            "numpy.unique(Y, return_inverse=True) numbers others from 0."
+        )
+    return Y

@@ -1,0 +1,294 @@
+"""Linear algebra on covariance matrices, and the one home of jitter.
+
+Jitter is relative to the matrix (a multiple of its mean diagonal), deterministic, and reported
+when it exceeds GPflow's `default_jitter()`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.config import default_jitter
+
+from .errors import NotPositiveDefiniteError
+from .notices import notice
+
+MAXIMAL_JITTER = 1e-3
+"""A matrix that needs more than this, relative to its mean diagonal, is no covariance."""
+
+
+def epsilon(dtype: tf.DType) -> float:
+    """Return the spacing of floating point numbers at one."""
+    return float(np.finfo(dtype.as_numpy_dtype).eps)
+
+
+@check_shapes(
+    "K: [batch..., M, M]",
+    "return: [batch..., M, M]",
+)
+def cholesky(K: TensorType, *, jitter: float = 0.0, name: str = "the covariance") -> tf.Tensor:
+    """Return the lower Cholesky factor of K, adding to its diagonal no more than is needed.
+
+    :param K: a symmetric matrix, positive definite up to rounding.
+    :param jitter: the part of the mean diagonal that is added from the start.
+    :param name: what to call the matrix in a message.
+    """
+    K = tf.convert_to_tensor(K)
+    if jitter < 0.0:
+        raise ValueError(f"jitter is {jitter}; it must not be negative.")
+    if jitter:
+        K = add_to_diagonal(K, jitter * _scale(K))
+    factor, added = _escalating_cholesky(K)
+    if tf.executing_eagerly():
+        _require_factor(factor, K, name)
+    usual = tf.cast(default_jitter(), K.dtype) * _scale(K)
+    notice(
+        f"{name} is not positive definite to working precision: "
+        "{} was added to its diagonal. Points that (nearly) coincide do this.",
+        tf.reduce_max(tf.where(added > usual, added, tf.zeros_like(added))),
+    )
+    return factor
+
+
+@check_shapes(
+    "K: [batch..., M, M]",
+    "amount: [broadcast batch...]",
+    "return: [batch..., M, M]",
+)
+def add_to_diagonal(K: tf.Tensor, amount: TensorType) -> tf.Tensor:
+    """Return K + amount · I."""
+    amount = tf.convert_to_tensor(amount, dtype=K.dtype)
+    return tf.linalg.set_diag(K, tf.linalg.diag_part(K) + amount[..., None])
+
+
+def _scale(K: tf.Tensor) -> tf.Tensor:
+    """Return the mean of the diagonal, never zero, as a constant: [batch...]."""
+    mean = tf.reduce_mean(tf.abs(tf.linalg.diag_part(K)), axis=-1)
+    return tf.stop_gradient(tf.maximum(mean, tf.constant(1e-30, dtype=K.dtype)))
+
+
+@tf.custom_gradient
+def _escalating_cholesky(
+    K: tf.Tensor,
+) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable[..., tf.Tensor]]:
+    """Factorise K + added · I with the smallest `added` of a geometric ladder that succeeds.
+
+    The gradient is written out (Murray 2016, arXiv:1602.07527, eq. 9) for the factor that was
+    found: differentiating through the failed attempts would multiply their NaN by zero.
+    """
+    scale = _scale(K)
+
+    def failed(factor: tf.Tensor) -> tf.Tensor:
+        finite = tf.math.is_finite(tf.linalg.diag_part(factor))
+        return tf.logical_not(tf.reduce_all(finite, axis=-1))
+
+    def attempt(
+        step: tf.Tensor, added: tf.Tensor, factor: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        added = tf.where(failed(factor), tf.minimum(step, MAXIMAL_JITTER) * scale, added)
+        return 10.0 * step, added, tf.linalg.cholesky(add_to_diagonal(K, added))
+
+    first = epsilon(K.dtype) * tf.cast(tf.shape(K)[-1], K.dtype)
+    _, added, factor = tf.while_loop(
+        lambda step, _, factor: tf.reduce_any(failed(factor)) & (step < 10.0 * MAXIMAL_JITTER),
+        attempt,
+        (first, tf.zeros_like(scale), tf.linalg.cholesky(K)),
+    )
+
+    def gradient(d_factor: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+        d_factor = tf.linalg.band_part(d_factor, -1, 0)
+        inner = tf.linalg.band_part(tf.matmul(factor, d_factor, transpose_a=True), -1, 0)
+        inner = tf.linalg.set_diag(inner, 0.5 * tf.linalg.diag_part(inner))
+        half = tf.linalg.triangular_solve(factor, inner, adjoint=True)  # L⁻ᵀ Φ
+        full = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(half), adjoint=True)
+        return 0.5 * (full + tf.linalg.matrix_transpose(full))
+
+    return (factor, added), gradient
+
+
+def _require_factor(factor: tf.Tensor, K: tf.Tensor, name: str) -> None:
+    if np.all(np.isfinite(tf.linalg.diag_part(factor).numpy())):
+        return
+    if not np.all(np.isfinite(K.numpy())):
+        raise NotPositiveDefiniteError(
+            f"{name} has entries that are not finite. Look for NaN or infinite values in the "
+            "inputs and in the parameters of the kernel."
+        )
+    smallest = float(tf.reduce_min(tf.linalg.eigvalsh(K)))
+    raise NotPositiveDefiniteError(
+        f"{name} is not positive semi-definite: its smallest eigenvalue is {smallest:.3g}, and "
+        f"jitter up to {MAXIMAL_JITTER:g} of its mean diagonal does not mend it. Check that the "
+        "kernel is positive definite on these inputs."
+    )
+
+
+@check_shapes(
+    "B: [batch..., M, M]",
+    "return: [batch..., M, M]",
+)
+def cholesky_of_inverse(B: tf.Tensor) -> tf.Tensor:
+    """Return the lower factor of B⁻¹ without forming B⁻¹.
+
+    With J the reversal of rows, J B J = C Cᵀ gives B = U Uᵀ for the upper factor U = J C J, and so
+    B⁻¹ = U⁻ᵀ U⁻¹ where U⁻ᵀ is lower.
+    """
+    upper = tf.reverse(cholesky(tf.reverse(B, [-2, -1])), [-2, -1])
+    identity = tf.eye(tf.shape(B)[-1], dtype=B.dtype)
+    identity = tf.broadcast_to(identity, tf.shape(B))
+    return tf.linalg.triangular_solve(upper, identity, lower=False, adjoint=True)
+
+
+@check_shapes(
+    "K: [broadcast batch..., B, B]",
+    "R: [broadcast batch..., B, B]",
+    "return: [batch...]",
+)
+def fidelity(K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
+    """Return F = tr( (K^½ R K^½)^½ ) = Σ_i √λ_i(L_Kᵀ R L_K), where K = L_K L_Kᵀ.
+
+    It is the part of the 2-Wasserstein distance between Gaussians that is not a trace (Dowson and
+    Landau 1982). Either matrix may be rank-deficient. A K that several R share is factorised once.
+    """
+    K, R = tf.convert_to_tensor(K), tf.convert_to_tensor(R)
+    # A Gram matrix of many points is singular to working precision. Adding εI to K raises F by at
+    # most √ε tr √R, which for such an ε is below the rounding of the eigenvalues under the roots.
+    padded = add_to_diagonal(tf.stop_gradient(K), 10.0 * _rounding(K) * _scale(K))
+    L = cholesky(padded, name="the covariance of P at the batch")
+    shape = tf.broadcast_dynamic_shape(tf.shape(K), tf.shape(R))
+    return _fidelity(tf.broadcast_to(K, shape), tf.broadcast_to(R, shape), L)
+
+
+@tf.custom_gradient
+def _fidelity(
+    K: tf.Tensor, R: tf.Tensor, L: tf.Tensor
+) -> tuple[tf.Tensor, Callable[..., tuple[tf.Tensor | None, ...]]]:
+    """The fidelity, with its gradient in closed form and from one eigendecomposition.
+
+    With V, λ of L_Kᵀ R L_K:  ∂F/∂R = ½ L_K V λ^(-½) Vᵀ L_Kᵀ,  and, since the eigenvectors of the
+    exchanged problem are L_Rᵀ L_K V λ^(-½),  ∂F/∂K = ½ R L_K V λ^(-3/2) Vᵀ L_Kᵀ R.
+    No eigenvector is differentiated, so repeated eigenvalues are harmless.
+    """
+    roots, inverse_roots, vectors = _root_spectrum(_congruence(L, R))
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
+        weight = 0.5 * upstream[..., None, None]
+        LV = _lower_matmul(L, vectors)
+        RLV = tf.matmul(R, LV)
+        d_R = _outer(LV * tf.sqrt(inverse_roots)[..., None, :])
+        d_K = tf.matmul(RLV * inverse_roots[..., None, :] ** 3, RLV, transpose_b=True)
+        return weight * d_K, weight * d_R, None
+
+    return tf.reduce_sum(roots, axis=-1), gradient
+
+
+@check_shapes(
+    "M: [batch..., M, M]",
+    "return: [batch..., M, M]",
+)
+def positive_part(M: tf.Tensor) -> tf.Tensor:
+    """Return a symmetric matrix without its negative eigenvalues, which come of rounding or noise.
+
+    The gradient passes, as that of `not_negative`.
+    """
+    eigenvalues, vectors = tf.linalg.eigh(tf.stop_gradient(M))
+    scaled = vectors * tf.nn.relu(-eigenvalues)[..., None, :]
+    return M + tf.matmul(scaled, vectors, transpose_b=True)
+
+
+def _root_spectrum(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return √λ, λ^(-½), damped where λ is lost in rounding, and V, from M's lower triangle."""
+    eigenvalues, vectors = tf.linalg.eigh(M)
+    eigenvalues = tf.maximum(eigenvalues, tf.zeros([], dtype=M.dtype))
+    roots = tf.sqrt(eigenvalues)
+    tiny = _rounding(M) * eigenvalues[..., -1:] + tf.constant(1e-30, dtype=M.dtype)
+    return roots, roots / (eigenvalues + tiny), vectors
+
+
+def _rounding(M: tf.Tensor) -> tf.Tensor:
+    """Return how much of its largest eigenvalue rounding can make of a zero one."""
+    return epsilon(M.dtype) * tf.cast(tf.shape(M)[-1], M.dtype)
+
+
+# Half of a triangular or symmetric matrix need not be computed. Taking such products in blocks
+# saves nearly half of their time, a sixth of that of the fidelity (benchmarks/wasserstein.py).
+
+
+def _blocks(M: tf.Tensor) -> list[tuple[Any, Any]]:
+    """Return where four blocks of rows begin and end."""
+    N = tf.shape(M)[-1]
+    ends = [N * i // 4 for i in range(5)]
+    return list(itertools.pairwise(ends))
+
+
+def _congruence(L: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
+    """Return the lower triangle of Lᵀ R L for a lower L; what is above it is not meaningful."""
+    columns = []
+    for a, b in _blocks(L):
+        RL = tf.matmul(R[..., a:, a:], L[..., a:, a:b])
+        column = tf.matmul(L[..., a:, a:], RL, transpose_a=True)  # rows from a on
+        columns.append(_pad(column, -2, a, 0))
+    return tf.concat(columns, axis=-1)
+
+
+def _lower_matmul(L: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
+    """Return L V for a lower L."""
+    rows = [tf.matmul(L[..., a:b, :b], V[..., :b, :]) for a, b in _blocks(L)]
+    return tf.concat(rows, axis=-2)
+
+
+def _outer(W: tf.Tensor) -> tf.Tensor:
+    """Return W Wᵀ for a square W."""
+    N = tf.shape(W)[-1]
+    rows = [
+        _pad(tf.matmul(W[..., a:b, :], W[..., :b, :], transpose_b=True), -1, 0, N - b)
+        for a, b in _blocks(W)
+    ]
+    lower = tf.linalg.band_part(tf.concat(rows, axis=-2), -1, 0)
+    return tf.linalg.set_diag(lower + tf.linalg.matrix_transpose(lower), tf.linalg.diag_part(lower))
+
+
+def _pad(M: tf.Tensor, axis: int, before: TensorType, after: TensorType) -> tf.Tensor:
+    """Return M with zero rows (axis -2) or columns (axis -1) added."""
+    paddings = [[0, 0]] * len(M.shape)
+    paddings[axis] = [before, after]
+    return tf.pad(M, paddings)
+
+
+@check_shapes(
+    "value: [any...]",
+    "return: [any...]",
+)
+def not_negative(value: tf.Tensor) -> tf.Tensor:
+    """Cut off the rounding below zero of a quantity that is not negative.
+
+    The gradient passes: it has its digits where the value, near its minimum, has lost them.
+    """
+    return value + tf.stop_gradient(tf.nn.relu(-value))
+
+
+@check_shapes(
+    "variance: [any...]",
+    "reference: [broadcast any...]",
+    "return: [any...]",
+)
+def floor(
+    variance: tf.Tensor, reference: tf.Tensor, *, relative: float, suspect: str = ""
+) -> tf.Tensor:
+    """Return the variance, no smaller than `relative` times the reference variance.
+
+    A difference of positive numbers can round below zero, which is corrected silently. A covariance
+    that can be truly negative gives its name as `suspect`, and a notice says how many entries lay
+    clearly below zero.
+    """
+    if suspect:
+        tolerance = tf.cast(tf.sqrt(epsilon(variance.dtype)), variance.dtype)
+        count = tf.reduce_sum(tf.cast(variance < -tolerance * reference, tf.int32))
+        message = f"{{}} marginal variances of {suspect} were negative and were raised to a floor."
+        notice(message, count, urgent=True)
+    return tf.maximum(variance, tf.cast(relative, variance.dtype) * reference)

@@ -1,0 +1,296 @@
+"""The adaptor: a neural network of any kind as a GPflow module that is a function of X.
+
+A network is a model or layer of Keras 3 or of tf_keras, a `tf.Module` that can be called, or a
+plain function. GPflow finds the weights of some of these by itself, those of others not at all, and
+would train the moving statistics of some; here all are treated alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import importlib
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import Module, Parameter, TensorType
+from gpflow.config import default_float
+
+from .memo import once
+from .mode import is_training
+from .network_variables import (
+    Weight,
+    all_variables,
+    is_keras,
+    keras_layers,
+    keras_of,
+    trainable_weights,
+)
+from .state import Stateful
+
+
+class NetworkFunction(Stateful):
+    """A network h as a function from X [N, D] to [N, F].
+
+    Its trainable weights are in `weights`, by name. What else changes in training, such as moving
+    statistics, is in `state`: it is saved and copied, and never trained.
+
+    It computes in the network's own precision: X is cast to it, and h(X) back to that of X
+    (`in_precision` makes a network of another). Rows of X are reshaped to what the network takes:
+    flat images to [height, width, channels], say.
+
+    Dropout and batch normalisation behave as in Keras: with `training=True` while a training loss
+    is evaluated, and with `training=False` otherwise and where all weights are frozen.
+
+    Layers that are to keep their weights are frozen (`layer.trainable = False`) beforehand; with
+    `gpflow.set_trainable` all weights can be frozen at any time.
+
+    :param network: what to call. A network that does not know the shape of its inputs makes its
+        weights when it is first called, which must not be in training.
+    """
+
+    # What is trained is in `weights`. GPflow's own search misses the weights of Keras 3, lists
+    # those of tf_keras under several names, and takes moving statistics for weights.
+    _TF_MODULE_IGNORED_PROPERTIES = Module._TF_MODULE_IGNORED_PROPERTIES | {"network", "_state"}
+
+    def __init__(self, network: Callable[..., Any]) -> None:
+        super().__init__()
+        if not callable(network):
+            raise TypeError(
+                f"network is {network!r}; it must be a Keras model, a tf.Module with __call__, or "
+                "a function."
+            )
+        self.network = network
+        self._take(trainable_weights(network))
+        self._known = False
+
+    @once
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return h(X): [N, F], or [batch..., N, F] for rows in batches."""
+        X = tf.convert_to_tensor(X)
+        rows, batch = self._rows(X)
+        value = self._call(tf.cast(rows, self._dtype or X.dtype))
+        if isinstance(value, dict | list | tuple):
+            raise TypeError(
+                f"network {self._title} returns a {type(value).__name__}; it must return one "
+                "tensor."
+            )
+        value = tf.cast(value, X.dtype)
+        if value.shape.rank not in (2, None):
+            raise ValueError(
+                f"network {self._title} returns shape {tuple(value.shape)} for inputs of shape "
+                f"{tuple(rows.shape)}; it must be [N, F], one row for each input. End it with a "
+                "Flatten or a Dense layer."
+            )
+        return value if batch is None else tf.reshape(value, [*batch, -1, value.shape[-1]])
+
+    @property
+    def state(self) -> list[tf.Variable]:
+        """What training changes without training it, such as moving statistics."""
+        return self._state
+
+    @property
+    def num_outputs(self) -> int:
+        """The number F of columns of h(X), where the network tells it without an input."""
+        shape = _static_shape(self.network, "output_shape")
+        if shape is None or shape[-1] is None:
+            raise AttributeError(f"num_outputs: network {self._title} does not know it yet.")
+        return int(shape[-1])
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one row of X, where the network tells it."""
+        return _row_shape(_static_shape(self.network, "input_shape"))
+
+    @property
+    def _title(self) -> str:
+        name = getattr(self.network, "name", None) or getattr(self.network, "__name__", "")
+        return f"{type(self.network).__name__} {name!r}"
+
+    def _rows(self, X: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor] | None]:
+        """Return X with rows of the shape that the network takes.
+
+        Where X is a batch of sets of vectors, return the shape of that batch as well.
+        """
+        wanted = self.input_shape
+        given = _row_shape(X.shape)
+        if wanted is None or given == wanted:
+            return X, None
+        if given is None:
+            known = X.shape.rank is not None and X.shape.rank > 2
+            return X if known else tf.reshape(X, [-1, *wanted]), None
+        sizes, wanted_sizes = ([size for size in shape if size > 1] for shape in (given, wanted))
+        permuted = sizes != wanted_sizes and sorted(sizes) == sorted(wanted_sizes)
+        if math.prod(given) == math.prod(wanted) and not permuted:
+            return tf.reshape(X, [-1, *wanted]), None
+        if given[-1] == math.prod(wanted):
+            return tf.reshape(X, [-1, *wanted]), tf.unstack(tf.shape(X)[:-2])
+        raise ValueError(
+            f"X has rows of shape {given}, but network {self._title} takes rows of shape {wanted}."
+        )
+
+    def _call(self, X: tf.Tensor) -> Any:
+        options = {}
+        if _takes_training(self.network):
+            frozen = bool(self.weights) and not self.trainable_variables
+            options["training"] = is_training(self) and not frozen
+        network = functools.partial(self.network, **options)
+        if not tf.executing_eagerly():
+            # This package traces its graphs without AutoGraph, which takes longer than the rest of
+            # it; but a network may count on it, as for `if` on a tensor.
+            network = tf.function(network)
+        if self._known:
+            return network(X)
+        with tf.GradientTape() as tape:
+            value = network(X)
+        self._take_new_weights()
+        self._warn_of_hidden_weights(tape.watched_variables())
+        self._known = True
+        return value
+
+    def _take(self, weights: dict[str, Weight]) -> None:
+        """Take these weights for what is trained, and note what else the network has."""
+        self.weights = weights
+        trained = {id(variable) for variable in self.variables}
+        variables = all_variables(self.network)
+        # Listed here for checkpoints, which do not find the random generators of Keras 3. The
+        # weights of layers that the user froze are trainable variables, but of no use here.
+        self._state = [v for v in variables if id(v) not in trained and not v.trainable]
+        self._dtype = next((v.dtype for v in variables if v.dtype.is_floating), None)
+
+    def _take_new_weights(self) -> None:
+        """Look again for weights after the first call, in which many networks make them."""
+        weights = trainable_weights(self.network, known=self.weights)
+        if [*map(id, weights.values())] == [*map(id, self.weights.values())]:
+            return
+        if is_training() or not tf.executing_eagerly():
+            raise ValueError(
+                f"network {self._title} has made its weights only now, when the optimiser already "
+                "had its list of variables. Give it the shape of its inputs (keras.Input as its "
+                "first layer, or network.build((None, D))), or predict once before training."
+            )
+        self._take(weights)
+
+    def _warn_of_hidden_weights(self, used: Iterable[tf.Variable]) -> None:
+        # Under a strategy of `tf.distribute` a variable has a part on each device, which is used.
+        parts = tf.distribute.get_strategy().experimental_local_results
+        known = {id(part) for variable in all_variables(self.network) for part in parts(variable)}
+        hidden = [variable.name for variable in used if id(variable) not in known]
+        if hidden:
+            warnings.warn(
+                f"network {self._title} uses variables that are not trained, as none of its "
+                f"attributes leads to them: {', '.join(hidden)}. To train them pass the model "
+                "itself, or a tf.Module with the model as an attribute.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the network, and find the variables of the new one in it."""
+        trainable = {name: weight.trainable for name, weight in self.weights.items()}
+        state = [variable.numpy() for variable in self.state]
+        return restored, (type(self), self.network, trainable, state)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NetworkFunction:
+        """Copy the network, and find the variables of the copy in it."""
+        restore, arguments = self.__reduce__()
+        try:
+            with _own_classes(self.network):
+                arguments = copy.deepcopy(arguments, memo)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"network {self._title} cannot be copied, as a covariance with a kernel of its own "
+                "does and gpflow.utilities.deepcopy. Keras makes the copy from `get_config()`: let "
+                "__init__ of the model's class take **kwargs and hand them on, or write its "
+                "get_config and from_config."
+            ) from error
+        return restore(*arguments)
+
+
+def as_function(network: Callable[..., Any]) -> NetworkFunction:
+    """Return a network as a `NetworkFunction`; the same one in several places is called once."""
+    return network if isinstance(network, NetworkFunction) else NetworkFunction(network)
+
+
+def in_precision(network: Any, dtype: Any = None) -> Any:
+    """Return a copy of a built Keras model that computes in another precision.
+
+    No cast is needed then, and `gpflow.optimizers.Scipy`, which wants all variables to be of one
+    precision, trains a float64 model together with its network.
+
+    :param network: a Sequential or functional model of Keras 3 or tf_keras.
+    :param dtype: its new precision; GPflow's default float if not given.
+    """
+    shape = _static_shape(network, "input_shape")
+    if not is_keras(network) or shape is None:
+        raise TypeError(
+            f"network is {network!r}; in_precision takes a Keras model that knows its input_shape. "
+            "Other networks have to be made in the precision that is wanted."
+        )
+    name = tf.as_dtype(default_float() if dtype is None else dtype).name
+
+    def changed(config: Any) -> Any:
+        if isinstance(config, dict):
+            return {key: changed(value) for key, value in config.items()}
+        if isinstance(config, list | tuple):
+            return type(config)(changed(value) for value in config)
+        return name if config in ("float16", "bfloat16", "float32", "float64") else config
+
+    with _own_classes(network):
+        result = type(network).from_config(changed(network.get_config()))
+    if not result.built:
+        result.build(shape)
+    result.set_weights(network.get_weights())
+    return result
+
+
+def restored(
+    kind: type[NetworkFunction], network: Any, trainable: dict[str, bool], state: list[Any]
+) -> NetworkFunction:
+    function = kind(network)
+    function._take(trainable_weights(network, known=trainable))
+    for weight, flag in zip(function.weights.values(), trainable.values(), strict=True):
+        variable = weight.unconstrained_variable if isinstance(weight, Parameter) else weight
+        variable._trainable = flag  # as gpflow.set_trainable does
+    for variable, value in zip(function.state, state, strict=True):
+        variable.assign(value)
+    return function
+
+
+def _own_classes(network: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a scope in which Keras can copy layers and models of classes that it does not know."""
+    home = keras_of(type(network))
+    if home is None:
+        return contextlib.nullcontext()
+    classes = {type(layer) for layer in keras_layers(network, inside=True)}
+    own = {kind.__name__: kind for kind in classes if kind.__module__.split(".")[0] != home}
+    return importlib.import_module(home).saving.custom_object_scope(own)
+
+
+def _takes_training(network: Any) -> bool:
+    if is_keras(network):
+        return True
+    try:
+        return "training" in inspect.signature(network).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _static_shape(network: Any, name: str) -> tuple[int | None, ...] | None:
+    """Return `input_shape` or `output_shape` of a network with one input or output, if known."""
+    try:
+        shape = getattr(network, name, None)
+    except (RuntimeError, ValueError):
+        return None
+    return tuple(shape) if isinstance(shape, tuple) and len(shape) > 1 else None
+
+
+def _row_shape(shape: Any) -> tuple[int, ...] | None:
+    """Return the shape of one row, if it is known."""
+    sizes = tf.TensorShape(shape)[1:]
+    return tuple(sizes) if sizes.is_fully_defined() else None

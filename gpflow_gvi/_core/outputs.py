@@ -1,0 +1,168 @@
+"""Kernels output by output, for all of GPflow's kinds of multi-output kernels.
+
+A Gaussian process here has J outputs. Its kernel may be one of GPflow's single-output kernels
+(shared by all outputs), a `MultioutputKernel`, one of our covariances, or a sum or product of such.
+These functions give for all of them: marginal variances `[N, J]`, covariances of each output
+`[J, N, N2]`, and the joint covariance of all outputs `[N, J, N2, J]`, where J = 1 stands for
+"shared by however many outputs there are".
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, runtime_checkable
+
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.kernels import (
+    Kernel,
+    LinearCoregionalization,
+    MultioutputKernel,
+    Product,
+    SeparateIndependent,
+    SharedIndependent,
+    Sum,
+)
+
+Independent = SharedIndependent | SeparateIndependent
+"""GPflow's kernels of independent outputs. Called, they forget the `active_dims` of their parts."""
+
+
+@runtime_checkable
+class OutputwiseKernel(Protocol):
+    """A kernel that gives the variances and covariances of its outputs itself."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The number J of independent outputs."""
+
+    def output_variance(self, X: TensorType) -> tf.Tensor:
+        """Return the marginal variances: [N, J]."""
+
+    def output_covariance(self, X: TensorType, X2: TensorType | None) -> tf.Tensor:
+        """Return the covariance of each output: [J, N, N2]."""
+
+
+def num_outputs(kernel: Kernel) -> int:
+    """Return the number of outputs; 1 for a kernel that any number of outputs can share."""
+    if isinstance(kernel, OutputwiseKernel):
+        return kernel.num_outputs
+    if isinstance(kernel, LinearCoregionalization):
+        return int(kernel.W.shape[0])
+    if isinstance(kernel, MultioutputKernel):
+        return int(kernel.num_latent_gps)
+    if isinstance(kernel, Sum | Product):
+        return agreed(
+            map(num_outputs, kernel.kernels),
+            f"the parts of {type(kernel).__name__} have {{}} outputs; kernels that are added or "
+            "multiplied must have one output or the same number.",
+        )
+    return 1
+
+
+def agreed(counts: Iterable[int], disagreement: str) -> int:
+    """Return the number of outputs that all parts have which do not have 1, shared by any number.
+
+    :param disagreement: the message where these numbers differ; `{}` stands for them.
+    """
+    distinct = set(counts) - {1}
+    if len(distinct) > 1:
+        raise ValueError(disagreement.format(sorted(distinct)))
+    return distinct.pop() if distinct else 1
+
+
+def latent_kernels(kernel: SharedIndependent | SeparateIndependent) -> list[Kernel]:
+    """Return the kernel of each output: J of them."""
+    if isinstance(kernel, SharedIndependent):
+        return [kernel.kernel] * num_outputs(kernel)
+    return list(kernel.kernels)
+
+
+def correlated(kernel: Kernel) -> bool:
+    """Return whether the outputs of the kernel are correlated with one another."""
+    if isinstance(kernel, Sum | Product):
+        return any(correlated(part) for part in kernel.kernels)
+    return isinstance(kernel, MultioutputKernel) and not isinstance(kernel, Independent)
+
+
+def variance(kernel: Kernel, X: TensorType) -> tf.Tensor:
+    """Return the marginal variances of the outputs: [N, J]."""
+    if isinstance(kernel, OutputwiseKernel):
+        return kernel.output_variance(X)
+    if isinstance(kernel, Independent):
+        parts = [variance(part, X) for part in latent_kernels(kernel)]
+        return tf.concat(parts, axis=-1)
+    if isinstance(kernel, MultioutputKernel):
+        return kernel(X, full_cov=False, full_output_cov=False)
+    if isinstance(kernel, Sum | Product):
+        return _combine(kernel, lambda part: variance(part, X))
+    return kernel(X, full_cov=False)[..., None]
+
+
+def covariance(kernel: Kernel, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+    """Return the covariance of each output: [J, N, N2]."""
+    if isinstance(kernel, OutputwiseKernel):
+        return kernel.output_covariance(X, X2)
+    if isinstance(kernel, Independent):
+        parts = [covariance(part, X, X2) for part in latent_kernels(kernel)]
+        return tf.concat(parts, axis=0)
+    if isinstance(kernel, MultioutputKernel):
+        return kernel(X, X2, full_cov=True, full_output_cov=False)
+    if isinstance(kernel, Sum | Product):
+        return _combine(kernel, lambda part: covariance(part, X, X2))
+    return tf.expand_dims(kernel(X, X2), 0)
+
+
+def joint_variance(kernel: Kernel, X: TensorType, J: int) -> tf.Tensor:
+    """Return the covariance between the J outputs at each input: [N, J, J]."""
+    if isinstance(kernel, Sum | Product) and correlated(kernel):
+        return _combine(
+            kernel,
+            lambda part: (
+                variance(part, X)[..., None]  # [N, 1, 1]
+                if _scales_all_outputs(part, kernel)
+                else joint_variance(part, X, J)
+            ),
+        )
+    if isinstance(kernel, MultioutputKernel) and correlated(kernel):
+        return kernel(X, full_cov=False, full_output_cov=True)
+    marginal = variance(kernel, X)  # [N, J] or [N, 1]
+    return tf.linalg.diag(tf.broadcast_to(marginal, [tf.shape(marginal)[0], J]))
+
+
+def joint_covariance(kernel: Kernel, X: TensorType, X2: TensorType | None, J: int) -> tf.Tensor:
+    """Return the covariance between all outputs at all inputs: [N, J, N2, J]."""
+    if isinstance(kernel, Sum | Product) and correlated(kernel):
+        return _combine(
+            kernel,
+            lambda part: (
+                covariance(part, X, X2)[0, :, None, :, None]  # [N, 1, N2, 1]
+                if _scales_all_outputs(part, kernel)
+                else joint_covariance(part, X, X2, J)
+            ),
+        )
+    if isinstance(kernel, MultioutputKernel) and correlated(kernel):
+        return kernel(X, X2, full_cov=True, full_output_cov=True)
+    return spread(covariance(kernel, X, X2), J)
+
+
+def spread(blocks: tf.Tensor, J: int) -> tf.Tensor:
+    """Return [J, N, N2] covariances of independent outputs as one of [N, J, N2, J]."""
+    shape = tf.shape(blocks)
+    blocks = tf.broadcast_to(blocks, [J, shape[1], shape[2]])
+    return tf.transpose(tf.linalg.diag(tf.transpose(blocks, [1, 2, 0])), [0, 2, 1, 3])
+
+
+def _scales_all_outputs(part: Kernel, whole: Sum | Product) -> bool:
+    """Return whether a part is a factor of every block: a shared kernel in a product.
+
+    A shared kernel in a sum is another one: it adds an independent function to each output.
+    """
+    return isinstance(whole, Product) and num_outputs(part) == 1
+
+
+def _combine(kernel: Sum | Product, evaluate: Callable[[Kernel], Any]) -> tf.Tensor:
+    reduction = operator.add if isinstance(kernel, Sum) else operator.mul
+    return functools.reduce(reduction, map(evaluate, kernel.kernels))

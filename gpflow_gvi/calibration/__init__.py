@@ -1,0 +1,6 @@
+"""Calibration on held-out data: tempered variances, and conformal intervals and sets."""
+
+from .conformal_prediction import Conformal, ConformalSets, conformal
+from .tempering import temper
+
+__all__ = ["Conformal", "ConformalSets", "conformal", "temper"]

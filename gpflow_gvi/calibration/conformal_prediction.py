@@ -1,0 +1,176 @@
+"""Conformal prediction: intervals and sets of classes with guaranteed coverage.
+
+Split conformal prediction (Vovk, Gammerman and Shafer 2005) computes a score of the error of a
+model at each point of held-out data. If these and a new point are exchangeable, the score of the
+new point is at most the ⌈(n+1)·coverage⌉-th smallest of theirs with at least the probability
+`coverage`, for any model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
+
+from .._core import labels
+from .._core.data import Data
+from .._core.row_blocks import by_blocks
+from ..prediction.class_probabilities import class_probabilities
+from .tempering import require_finite
+
+
+class PredictsY(Protocol):
+    """Anything with the `predict_y` of GPflow's models."""
+
+    def predict_y(self, Xnew: InputData) -> MeanAndVariance:
+        """Return mean and variance of y at each row: [N, J] each."""
+
+
+def conformal(model: PredictsY, calibration_data: RegressionData) -> Conformal | ConformalSets:
+    """Return the model with predictions of guaranteed coverage: intervals, or sets of classes.
+
+    With n calibration points, none of whose scores are tied, coverage exceeds its nominal
+    value by 1/(n+1) or less. It holds for each output by itself, and on average over new points and
+    over calibration sets, not for every x.
+
+    :param model: any object with `predict_y`, such as a model of GPflow or of this package. If its
+        likelihood is one of classes, the result is `ConformalSets`, else `Conformal`.
+    :param calibration_data: (X, Y) that were not used to fit or temper the model.
+    """
+    of_classes = labels.num_classes(getattr(model, "likelihood", None)) is not None
+    of_kind = ConformalSets if of_classes else Conformal
+    return of_kind.of(model, calibration_data)
+
+
+@dataclass(frozen=True)
+class Conformal:
+    """A model with intervals of guaranteed coverage.
+
+    :param model: the model.
+    :param scores: the normalised residuals of the calibration data, [n, J], each column sorted.
+    """
+
+    model: PredictsY
+    scores: AnyNDArray
+
+    @classmethod
+    def of(cls, model: PredictsY, calibration_data: RegressionData) -> Conformal:
+        """Return the model with ``|y - E y| / sd(y)`` as scores.
+
+        Lei, G'Sell, Rinaldo, Tibshirani and Wasserman (2018), section 5.2.
+        """
+        require_real_outputs(model)
+        X, Y = Data.of(calibration_data)
+        mean, variance = by_blocks(model.predict_y, X)
+        if mean.shape != tuple(Y.shape):
+            raise ValueError(
+                f"Y of calibration_data has shape {tuple(Y.shape)}, but the model predicts "
+                f"{mean.shape}; it must have a column for each output."
+            )
+        require_finite("calibration_data", mean, variance)
+        if not np.all(variance > 0.0):
+            raise ValueError(
+                f"the model predicts no variance at {np.sum(np.any(variance <= 0.0, axis=1))} of "
+                f"the {len(variance)} rows of calibration_data, and residuals are measured in "
+                "standard deviations. Use a likelihood with noise."
+            )
+        scores = np.abs(Y - mean) / np.sqrt(variance)  # [n, J]
+        return cls(model, np.sort(scores, axis=0))
+
+    def quantile(self, coverage: float) -> AnyNDArray:
+        """Return half the width of each output's interval in standard deviations: [J].
+
+        It is an order statistic, never interpolated; and infinite if there are too few scores.
+        """
+        return _order_statistic(self.scores, coverage)
+
+    @check_shapes(
+        "X: [N, D...]",
+        "return[0]: [N, J]",
+        "return[1]: [N, J]",
+    )
+    def predict_interval(self, X: InputData, coverage: float = 0.95) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the lower and upper ends of the interval of each output: [N, J] each.
+
+        :param X: the inputs, [N, D].
+        :param coverage: the probability that y lies in its interval.
+        """
+        deviations = self.quantile(coverage)
+        mean, variance = self.model.predict_y(X)
+        # Infinitely many standard deviations are infinite, even if the deviation is zero.
+        infinite = tf.cast(np.inf, mean.dtype)
+        half = tf.where(np.isinf(deviations), infinite, deviations * tf.sqrt(variance))
+        return mean - half, mean + half
+
+
+@dataclass(frozen=True)
+class ConformalSets:
+    """A classifier with sets of classes of guaranteed coverage.
+
+    :param model: the model.
+    :param scores: one minus the probability of the correct class of each calibration point, [n, 1],
+        sorted.
+    """
+
+    model: Any
+    scores: AnyNDArray
+
+    @classmethod
+    def of(cls, model: Any, calibration_data: RegressionData) -> ConformalSets:
+        """Return the model with 1 - p(y) as scores.
+
+        They give the smallest sets on average if the probabilities are correct (Sadinle, Lei and
+        Wasserman 2019, "Least ambiguous set-valued classifiers with bounded error levels").
+        """
+        X, Y = Data.of(calibration_data, model.likelihood)
+        probabilities = class_probabilities(model, X)
+        classes = np.asarray(Y, dtype=int)
+        if classes.shape[1] != 1:
+            raise ValueError(
+                f"Y of calibration_data has {classes.shape[1]} columns; it must have 1."
+            )
+        scores = 1.0 - np.take_along_axis(probabilities, classes, axis=1)
+        return cls(model, np.sort(scores, axis=0))
+
+    def quantile(self, coverage: float) -> float:
+        """Return the maximal score of a class in the set, infinite if there are too few scores."""
+        return float(_order_statistic(self.scores, coverage)[0])
+
+    @check_shapes(
+        "X: [N, D...]",
+        "return: [N, J]",
+    )
+    def predict_set(self, X: InputData, coverage: float = 0.95) -> AnyNDArray:
+        """Return which classes are in the set of each row: booleans, [N, J]. It may be empty.
+
+        :param X: the inputs.
+        :param coverage: the probability that the correct class is in its set.
+        """
+        return 1.0 - class_probabilities(self.model, X) <= self.quantile(coverage)
+
+
+def _order_statistic(scores: AnyNDArray, coverage: float) -> AnyNDArray:
+    """Return the ⌈(n+1)·coverage⌉-th smallest score of each column: [J]."""
+    if not 0.0 < coverage < 1.0:
+        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
+    n, J = scores.shape
+    # In floating point 100 * 0.55 is more than 55, and the rank would be one too high.
+    rank = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
+    return scores[rank - 1] if rank <= n else np.full(J, np.inf, scores.dtype)
+
+
+def require_real_outputs(model: Any) -> None:
+    """Raise unless the model predicts means and variances of real-valued observations."""
+    if not callable(getattr(model, "predict_y", None)):
+        raise TypeError(f"model is {model!r}; it must have a method predict_y(X).")
+    likelihood = getattr(model, "likelihood", None)
+    if labels.num_classes(likelihood) is not None:
+        raise TypeError(
+            f"the model's likelihood is {type(likelihood).__name__}, whose observations are "
+            "classes; intervals and the metrics of intervals are for real-valued Y."
+        )

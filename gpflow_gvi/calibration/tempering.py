@@ -1,0 +1,218 @@
+"""Tempering: the covariance of a fitted model is scaled to fit validation data."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, RegressionData, TensorType
+from gpflow.config import default_float
+from gpflow.functions import Function
+from gpflow.likelihoods import Gaussian, Likelihood, MonteCarloLikelihood
+from gpflow.utilities import deepcopy, positive
+
+from .._core import checks, images
+from .._core.data import Data
+from .._core.errors import NumericsWarning
+from .._core.row_blocks import by_blocks
+from ..covariances import Tempered
+from ..gaussian_process import GaussianProcess
+from ..losses import Marginals
+from ..models import GVI
+from ..regulariser.lbfgs import lbfgs
+
+Model = TypeVar("Model", bound=GVI)
+
+MIN_VALIDATION_POINTS = 10
+"""With fewer points the factor has a large error, and a warning is raised."""
+
+MAX_FACTOR = 1e4
+"""Without a closed form, factors are searched between this number and its inverse."""
+
+
+def temper(model: Model, validation_data: RegressionData) -> Model:
+    """Return the model with the covariance of Q scaled to fit validation data.
+
+    Q = GP(m_Q, r) becomes GP(m_Q, α·r), one α > 0 per output, `variational.kernel.factor` of the
+    result. The factors maximise the predictive density of the validation data (Wu 2023,
+    "Generalised variational inference for Gaussian processes"). Under a Gaussian likelihood the
+    noise is scaled as well, so that y ~ N(m_Q, α (r + σ²)), and they have a closed form:
+
+        α_j = average over n of (y_nj - m_Qj(x_n))² / (r_j(x_n, x_n) + σ_j²)
+
+    Under any other likelihood log α is found by L-BFGS, and the result is no worse than α = 1.
+
+    The given model is not changed. The result is for prediction: the factors are not trainable,
+    and its divergence may not be defined for the tempered Q (`InducingKL` is not).
+
+    :param model: a fitted `GVI`, `GWI` or `PGVI`.
+    :param validation_data: (X, Y) that the model was not fitted to.
+    """
+    _require_model(model)
+    return tempered_by(model, _factors(model.likelihood, _marginals(model, *validation_data)))
+
+
+def tempered_by(model: Model, factor: TensorType) -> Model:
+    """Return the model tempered by known factors, such as those of another fit.
+
+    :param model: a fitted `GVI`, `GWI` or `PGVI`; it is not changed.
+    :param factor: α, [J].
+    """
+    _require_model(model)
+    value = tf.convert_to_tensor(factor, dtype=default_float())
+    if value.shape.rank != 1:
+        raise ValueError(f"factor has shape {tuple(value.shape)}; give one for each output, [J].")
+    checks.positive("factor", value)
+    factor = Parameter(value, transform=positive(lower=0.0), trainable=False)
+    tempered = deepcopy(model)
+    Q = tempered.variational
+    tempered.variational = GaussianProcess(Q.mean_function, Tempered(Q.kernel, factor))
+    if isinstance(tempered.likelihood, Gaussian):
+        tempered.likelihood = _tempered_noise(tempered.likelihood, factor)
+    return tempered
+
+
+def _require_model(model: Any) -> None:
+    if not isinstance(model, GVI):
+        raise TypeError(
+            f"model is {model!r}; it must be a GVI, GWI or PGVI. Intervals of other models are "
+            "calibrated by conformal(model, calibration_data)."
+        )
+
+
+def _marginals(model: GVI, X: Any, Y: Any) -> Marginals:
+    """Validate the data, and return the marginals of Q there."""
+    X, Y = Data.of((X, Y), model.likelihood)
+    N = len(Y)
+    if N < 2:
+        raise ValueError(
+            "validation_data has 1 row, but a factor cannot be estimated from a single point. "
+            f"Hold out at least 2, better {MIN_VALIDATION_POINTS} points or more."
+        )
+    if N < MIN_VALIDATION_POINTS:
+        warnings.warn(
+            f"validation_data has {N} rows, so the relative standard error of the factor is about "
+            f"√(2/{N}) = {math.sqrt(2.0 / N):.2f}; hold out {MIN_VALIDATION_POINTS} points or "
+            "more.",
+            NumericsWarning,
+            stacklevel=3,  # the caller of temper
+        )
+    X = images.as_rows(X, model.variational, model.regulariser)
+    mean, variance = by_blocks(model.predict_f, X)
+    model.require_columns(mean.shape[-1], Y)
+    require_finite("validation_data", mean, variance)
+    return Marginals(X, tf.constant(mean), tf.constant(variance), Y)
+
+
+@functools.singledispatch
+def _factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
+    """Return the factors of best predictive density, by a search over their logarithms: [J]."""
+    log_density = _log_density(likelihood, at)
+    # The derivative of a standard deviation of exactly zero would be infinite.
+    variance = tf.maximum(at.f_variance, at.f_variance.dtype.as_numpy_dtype(1e-30))
+    unbounded = tf.Variable(tf.zeros(at.f_mean.shape[-1:], at.f_mean.dtype))  # [J]
+
+    def factors() -> tf.Tensor:
+        return MAX_FACTOR ** tf.tanh(unbounded)
+
+    def nll() -> tf.Tensor:
+        return -tf.reduce_mean(log_density(at.X, at.f_mean, factors() * variance, at.Y))
+
+    def nll_of_shared_factor(exponent: float) -> float:
+        unbounded.assign(tf.fill(unbounded.shape, tf.cast(math.atanh(exponent), unbounded.dtype)))
+        return float(nll())
+
+    untempered = nll_of_shared_factor(0.0)
+    if not math.isfinite(untempered):
+        raise ValueError(
+            f"the mean log predictive density of validation_data is {-untempered}; "
+            f"{type(likelihood).__name__} gives no density to some rows of Y. Check their values."
+        )
+    # Where confident predictions are wrong, the density is flat around α = 1: try a grid first.
+    nll_of_shared_factor(min((0.0, -0.5, -0.25, 0.25, 0.5, 0.75), key=nll_of_shared_factor))
+    lbfgs(nll, [unbounded])
+    return factors().numpy()
+
+
+@_factors.register
+def _(likelihood: Gaussian, at: Marginals) -> AnyNDArray:
+    variance = at.f_variance + likelihood.conditional_variance(at.X, at.f_mean)  # [N, J]
+    factors = tf.reduce_mean(tf.square(at.Y - at.f_mean) / variance, axis=0).numpy()  # [J]
+    if not np.all(factors > 0.0):
+        raise ValueError(
+            f"validation_data is predicted without any error in outputs "
+            f"{np.flatnonzero(factors <= 0.0).tolist()} of {len(factors)}, so its factor would be "
+            "0; it must be positive. Use held-out points, whose Y the model has not seen."
+        )
+    return factors
+
+
+LogDensity = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+@functools.singledispatch
+def _log_density(likelihood: Likelihood, at: Marginals) -> LogDensity:
+    """Return the log predictive density as a function that is the same at every call."""
+    return likelihood.predict_log_density
+
+
+@_log_density.register
+def _(likelihood: MonteCarloLikelihood, at: Marginals) -> LogDensity:
+    # The samples are drawn once, so that values of the search are comparable.
+    shape = [likelihood.num_monte_carlo_points, *at.f_mean.shape]
+    epsilon = tf.random.stateless_normal(shape, seed=(0, 0), dtype=at.f_mean.dtype)
+    return functools.partial(likelihood._predict_log_density, epsilon=epsilon)
+
+
+def _tempered_noise(likelihood: Gaussian, factor: Parameter) -> Gaussian:
+    """Return the likelihood with α times the noise variance of each output.
+
+    Constant noise stays a parameter, so that it can be read and trained as before. Its lower
+    bound is removed: it was for σ², and α σ² may lie below it.
+    """
+    noise = likelihood.scale if likelihood.variance is None else likelihood.variance
+    if not isinstance(noise, Parameter):
+        return Gaussian(_TemperedNoise(likelihood, factor), variance_lower_bound=0.0)
+    anywhere = tf.zeros([1, *factor.shape], dtype=factor.dtype)
+    variance = factor * likelihood.conditional_variance(anywhere, anywhere)[0]  # [J]
+    if len(variance) == 1:
+        variance = variance[0]
+    variance = Parameter(variance, transform=positive(lower=0.0), trainable=noise.trainable)
+    return Gaussian(variance, variance_lower_bound=0.0)
+
+
+class _TemperedNoise(Function):
+    """α σ²(x), the noise variance of each output of a heteroskedastic likelihood."""
+
+    def __init__(self, likelihood: Gaussian, factor: Parameter) -> None:
+        super().__init__()
+        self.likelihood = likelihood
+        self.factor = factor
+
+    @check_shapes(
+        "X: [batch..., D]",
+        "return: [batch..., J]",
+    )
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return α_j σ_j²(x): [N, J]."""
+        of_outputs = tf.concat([tf.shape(X)[:-1], tf.shape(self.factor)], axis=0)
+        zeros = tf.zeros(of_outputs, dtype=self.factor.dtype)
+        return self.factor * self.likelihood.conditional_variance(X, zeros)
+
+
+def require_finite(name: str, mean: AnyNDArray, variance: AnyNDArray) -> None:
+    """Raise unless all predictions for the data of this name are finite."""
+    finite = np.all(np.isfinite(mean) & np.isfinite(variance), axis=-1)
+    if not np.all(finite):
+        raise ValueError(
+            f"the model's predictions are NaN or infinite at {np.sum(~finite)} of the "
+            f"{len(finite)} rows of {name} (the first is row {np.argmin(finite)}). Check the "
+            "mean function of the model and the scale of X."
+        )

@@ -1,0 +1,263 @@
+"""The kernel of a Gaussian process after exact observations, and what it shares with the mean.
+
+There are two ways to write the same thing: by systems as large as the number of observations, or,
+for a kernel of fewer features than that, by systems of the features. `observe` chooses.
+
+For outputs that are independent this is J systems of size M; for outputs that are correlated (a
+`LinearCoregionalization`, say) it is one system of size M·J. Both are written as a batch of systems
+`[b, m, m]` with one right-hand side: b = J, m = M or b = 1, m = M·J.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import Module, TensorType
+from gpflow.functions import MeanFunction
+from gpflow.kernels import Kernel, MultioutputKernel
+
+from .._core import linalg, outputs
+from .._core.constants import constant
+from .._core.memo import once
+from ..kernels.finite_features import Features, features
+from .base import Covariance, LowRankUpdate
+
+
+def observe(
+    mean_function: MeanFunction,
+    kernel: Kernel,
+    Z: tf.Tensor,
+    U: tf.Tensor,
+    noise_variance: tf.Tensor,
+) -> Observations:
+    """Return the observations f(Z) + ε = U, ε ~ N(0, σ²), with the smaller of two systems."""
+    phi = features(kernel)
+    by_weights = phi is not None and _is_smaller(phi, Z) and _is_noisy(noise_variance)
+    system = WeightObservations if by_weights else Observations
+    return system(mean_function, kernel, Z, U, noise_variance)
+
+
+def _is_smaller(phi: Features, Z: tf.Tensor) -> bool:
+    """Return whether there are fewer features than observations."""
+    count, M = phi(Z).shape[-1], Z.shape[0]
+    return count is not None and M is not None and count < M
+
+
+def _is_noisy(noise_variance: tf.Tensor) -> bool:
+    """Return whether σ² is known to be positive: by the weights it is divided by."""
+    known = tf.get_static_value(noise_variance)
+    return known is not None and bool(np.all(known > 0.0))
+
+
+class Observations(Module):
+    """Values U of a Gaussian process at Z, observed with noise; what mean and kernel share.
+
+    :param mean_function: the mean m_P before the observations.
+    :param kernel: the kernel k before the observations.
+    :param Z: where it was observed, [M, D].
+    :param U: what was observed, [M, J].
+    :param noise_variance: σ², one for all outputs or [J]; zero for exact values.
+    """
+
+    def __init__(
+        self,
+        mean_function: MeanFunction,
+        kernel: Kernel,
+        Z: tf.Tensor,
+        U: tf.Tensor,
+        noise_variance: tf.Tensor,
+    ) -> None:
+        super().__init__()
+        self.mean_function = mean_function
+        self.kernel = kernel
+        self.Z = constant(Z)
+        self.U = constant(U)
+        self.noise_variance = constant(noise_variance)
+        self.num_outputs = int(U.shape[-1])
+
+    def posterior_kernel(self) -> Kernel:
+        """Return the kernel of the process given the observations."""
+        if outputs.correlated(self.kernel):
+            return CorrelatedConditionalCovariance(self)
+        return ConditionalCovariance(self)
+
+    @once
+    def cholesky(self) -> tf.Tensor:
+        """Return the lower factor of K_ZZ + σ² I: [b, m, m]."""
+        gram = self.gram(self.Z, None)
+        noise = tf.reshape(self.noise_variance, [-1, 1])  # [1, 1] or [J, 1]
+        if outputs.correlated(self.kernel):
+            noise = tf.broadcast_to(noise, [self.num_outputs, 1])
+            noise = tf.tile(noise, [tf.shape(self.Z)[0], 1])[None, :, 0]  # [1, M·J]
+        noise = noise + tf.zeros_like(tf.linalg.diag_part(gram))
+        return linalg.cholesky(gram + tf.linalg.diag(noise), name="K_ZZ + σ² I")
+
+    @once
+    def whitened(self, X: TensorType) -> tf.Tensor:
+        """Return A = L⁻¹ K_ZX: [b, m, n], with n = N or N·J."""
+        return tf.linalg.triangular_solve(self.cholesky(), self.gram(self.Z, X))
+
+    @once
+    def whitened_residual(self) -> tf.Tensor:
+        """Return L⁻¹ (U - m_P(Z)): [b, m, 1]."""
+        residual = self.U - self.mean_function(self.Z)  # [M, J]
+        if outputs.correlated(self.kernel):
+            residual = tf.reshape(residual, [1, -1, 1])
+        else:
+            residual = tf.linalg.matrix_transpose(residual)[..., None]
+        return tf.linalg.triangular_solve(self.cholesky(), residual)
+
+    def gram(self, X: TensorType, X2: TensorType | None) -> tf.Tensor:
+        """Return the kernel matrix as a batch of systems: [b, n, n2]."""
+        if not outputs.correlated(self.kernel):
+            return outputs.covariance(self.kernel, X, X2)
+        J = self.num_outputs
+        joint = outputs.joint_covariance(self.kernel, X, X2, J)  # [N, J, N2, J]
+        shape = tf.shape(joint)
+        return tf.reshape(joint, [1, shape[0] * J, shape[2] * J])
+
+
+class WeightObservations(Observations):
+    """The same for a kernel φ(x)ᵀ φ(x'), as what was learned about its weights w ~ N(0, I).
+
+    With the observed features Φ = φ(Z), the weights of output j have the posterior precision
+    A = I + σ⁻² ΦᵀΦ and mean A⁻¹ σ⁻² Φᵀ (U - m_P(Z)) (Rasmussen and Williams 2006, eq. 2.8).
+    Here b = J or 1, and m = F, the number of features.
+    """
+
+    def posterior_kernel(self) -> Kernel:
+        """Return the kernel of the process given the observations."""
+        return WeightCovariance(self)
+
+    def phi(self, X: TensorType) -> tf.Tensor:
+        """Return φ(X): [N, F]."""
+        phi = features(self.kernel)
+        if phi is None:
+            raise TypeError(f"kernel is a {type(self.kernel).__name__}, which has no features.")
+        return phi(X)
+
+    @once
+    def cholesky(self) -> tf.Tensor:
+        """Return the lower factor L of A: [b, F, F]."""
+        Phi = self.phi(self.Z) / tf.sqrt(self._noise)  # [b, M, F]
+        inner = tf.matmul(Phi, Phi, transpose_a=True)
+        A = linalg.add_to_diagonal(inner, tf.ones([], dtype=inner.dtype))
+        return linalg.cholesky(A, name="I + σ⁻² ΦᵀΦ")
+
+    @once
+    def whitened(self, X: TensorType) -> tf.Tensor:
+        """Return L⁻¹ φ(X)ᵀ: [b, F, N]."""
+        L = self.cholesky()
+        Phi = tf.linalg.matrix_transpose(self.phi(X))  # [F, N]
+        Phi = tf.broadcast_to(Phi, [tf.shape(L)[0], *tf.unstack(tf.shape(Phi))])
+        return tf.linalg.triangular_solve(L, Phi)
+
+    @once
+    def whitened_residual(self) -> tf.Tensor:
+        """Return L⁻¹ σ⁻² Φᵀ (U - m_P(Z)): [J, F, 1]."""
+        residual = tf.linalg.matrix_transpose(self.U - self.mean_function(self.Z))[..., None]
+        return tf.matmul(self.whitened(self.Z), residual / self._noise)
+
+    @property
+    def _noise(self) -> tf.Tensor:
+        """σ²: [b, 1, 1]."""
+        return tf.reshape(self.noise_variance, [-1, 1, 1])
+
+
+class ConditionalCovariance(LowRankUpdate):
+    """k(x, x') - K_xZ (K_ZZ + σ² I)⁻¹ K_Zx', for independent outputs.
+
+    Rasmussen and Williams (2006), eq. 2.24 and 2.26.
+    """
+
+    def __init__(self, observations: Observations) -> None:
+        super().__init__()
+        self.observations = observations
+        self.num_outputs = _num_outputs(observations)
+
+    @property
+    def base_kernels(self) -> tuple[Kernel, ...]:
+        """The kernel k before the observations."""
+        return (self.observations.kernel,)
+
+    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Return A = L⁻¹ K_ZX, with L the factor of K_ZZ + σ² I, and nothing."""
+        return self.observations.whitened(X), None
+
+    def prepare(self) -> None:
+        """Factorise K_ZZ + σ² I."""
+        self.observations.cholesky()
+
+
+class WeightCovariance(Covariance):
+    """φ(x)ᵀ A⁻¹ φ(x') with A = I + σ⁻² ΦᵀΦ, for a kernel of finitely many features.
+
+    Rasmussen and Williams (2006), eq. 2.9. It is a square, so nothing cancels.
+    """
+
+    def __init__(self, observations: WeightObservations) -> None:
+        super().__init__()
+        self.observations = observations
+        self.num_outputs = _num_outputs(observations)
+
+    def output_variance(self, X: TensorType) -> tf.Tensor:
+        """Return the posterior variance of each output: [N, J]."""
+        squares = tf.reduce_sum(tf.square(self.observations.whitened(X)), axis=-2)  # [b, N]
+        return tf.linalg.matrix_transpose(squares)
+
+    def output_covariance(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        """Return the posterior covariance of each output: [J, N, N2]."""
+        left = self.observations.whitened(X)
+        right = left if X2 is None else self.observations.whitened(X2)
+        return tf.matmul(left, right, transpose_a=True)
+
+
+class CorrelatedConditionalCovariance(MultioutputKernel):
+    """k(x, x') - K_xZ (K_ZZ + σ² I)⁻¹ K_Zx', for outputs that are correlated."""
+
+    def __init__(self, observations: Observations) -> None:
+        super().__init__()
+        self.observations = observations
+
+    @property
+    def num_latent_gps(self) -> int:
+        """The number J of outputs."""
+        return self.observations.num_outputs
+
+    @property
+    def latent_kernels(self) -> tuple[Kernel, ...]:
+        """The kernel itself: its outputs are not independent after conditioning."""
+        return (self,)
+
+    def K(
+        self, X: TensorType, X2: TensorType | None = None, full_output_cov: bool = True
+    ) -> tf.Tensor:
+        """Return the covariance, [N, J, N2, J], or that of each output, [J, N, N2]."""
+        seen = self.observations
+        left = seen.whitened(X)
+        right = left if X2 is None else seen.whitened(X2)
+        joint = seen.gram(X, X2) - tf.matmul(left, right, transpose_a=True)  # [1, N·J, N2·J]
+        J = self.num_latent_gps
+        shape = tf.shape(joint)
+        joint = tf.reshape(joint, [shape[1] // J, J, shape[2] // J, J])
+        if full_output_cov:
+            return joint
+        return tf.transpose(tf.linalg.diag_part(tf.transpose(joint, [0, 2, 1, 3])), [2, 0, 1])
+
+    def K_diag(self, X: TensorType, full_output_cov: bool = True) -> tf.Tensor:
+        """Return the covariance of the outputs at each input, [N, J, J] or its diagonal [N, J]."""
+        seen = self.observations
+        J = self.num_latent_gps
+        A = tf.reshape(seen.whitened(X)[0], [tf.shape(seen.Z)[0] * J, -1, J])  # [M·J, N, J]
+        if full_output_cov:
+            base = outputs.joint_variance(seen.kernel, X, J)
+            return base - tf.einsum("mni,mnj->nij", A, A)
+        base = outputs.variance(seen.kernel, X)
+        left = base - tf.reduce_sum(tf.square(A), axis=0)
+        return linalg.floor(left, base, relative=linalg.epsilon(base.dtype))
+
+
+def _num_outputs(observations: Observations) -> int:
+    """Return the number of outputs whose covariances differ, 1 if that of none does."""
+    noises = observations.noise_variance.shape.num_elements()
+    return max(outputs.num_outputs(observations.kernel), noises)

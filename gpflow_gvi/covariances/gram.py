@@ -1,0 +1,164 @@
+"""What a mean and a covariance need of an inducing variable: K_ZZ, K_ZX and L⁻¹K_ZX.
+
+All of it comes through GPflow's `Kuu` and `Kuf`, with GPflow's jitter on K_ZZ, so that every
+inducing variable for which GPflow or its user registers these two functions works. Outputs come
+first: `[J, M, M]` and `[J, M, N]`, with J = 1 where the outputs share a kernel and an inducing
+variable.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow import covariances as gpflow_covariances
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import (
+    FallbackSeparateIndependentInducingVariables,
+    FallbackSharedIndependentInducingVariables,
+    InducingPoints,
+    InducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
+from gpflow.utilities import set_trainable
+
+from .._core import checks, images, linalg, outputs
+from .._core.memo import once
+
+
+def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
+    """Return an inducing variable as it is, and an array as fixed `InducingPoints`.
+
+    An array is data and stays where it is; pass `gpflow.inducing_variables.InducingPoints(Z)` for
+    points that move in training, the same object to the mean and to the covariance. An array of
+    images becomes rows, which is what GPflow's inducing points are.
+    """
+    if not isinstance(inducing_variable, InducingVariables):
+        Z: AnyNDArray = np.asarray(inducing_variable, dtype=default_float())
+        points = InducingPoints(Z.reshape(len(Z), -1) if Z.ndim > 2 else Z)
+        set_trainable(points, False)
+        inducing_variable = points
+    checks.distinct_points(inducing_variable)
+    return inducing_variable
+
+
+def require_independent_outputs(kernel: Kernel) -> None:
+    """Raise for kernels whose outputs are mixtures: Q's outputs are independent here."""
+    if outputs.correlated(kernel):
+        raise TypeError(
+            f"kernel is a {type(kernel).__name__}, whose outputs are correlated. Inducing means "
+            "and covariances take a single-output kernel, SharedIndependent or "
+            "SeparateIndependent; GaussianProcess(...).condition takes any kernel."
+        )
+
+
+def num_outputs(
+    kernel: Kernel, inducing_variable: InducingVariables, wanted: int | None = None
+) -> int:
+    """Return the number J of outputs of a kernel on an inducing variable."""
+    separate = isinstance(inducing_variable, FallbackSeparateIndependentInducingVariables)
+    sets = len(inducing_variable.inducing_variables) if separate else 1
+    return outputs.agreed(
+        (outputs.num_outputs(kernel), sets, wanted or 1),
+        "kernel, inducing_variable and the other arguments have different numbers of outputs: "
+        "{}. Each must be 1 (shared) or the same number J.",
+    )
+
+
+@once
+def cholesky(kernel: Kernel, inducing_variable: InducingVariables) -> tf.Tensor:
+    """Return the lower factor L of K_ZZ: [J, M, M]."""
+    if _unknown_to_gpflow(kernel):
+        points = _points_of_outputs(kernel, inducing_variable)
+        Kzz = _each_output([outputs.covariance(kernel, Z) for Z in points])
+        Kzz = linalg.add_to_diagonal(Kzz, default_jitter())
+    else:
+        pair = _dispatchable(kernel, inducing_variable)
+        Kzz = gpflow_covariances.Kuu(pair[1], pair[0], jitter=default_jitter())
+    return linalg.cholesky(_outputs_first(Kzz), name="K_ZZ")
+
+
+@once
+def cross_covariance(
+    kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
+) -> tf.Tensor:
+    """Return K_ZX: [J, M, N]."""
+    if _unknown_to_gpflow(kernel):
+        points = _points_of_outputs(kernel, inducing_variable)
+        return _each_output([outputs.covariance(kernel, Z, X) for Z in points])
+    pair = _dispatchable(kernel, inducing_variable)
+    return _outputs_first(gpflow_covariances.Kuf(pair[1], pair[0], X))
+
+
+@once
+def whitened(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType) -> tf.Tensor:
+    """Return A = L⁻¹ K_ZX, so that the Nyström part Q_Z of the kernel is AᵀA: [J, M, N]."""
+    Kzx = cross_covariance(kernel, inducing_variable, X)
+    return tf.linalg.triangular_solve(cholesky(kernel, inducing_variable), Kzx)
+
+
+def optimal_precision(
+    kernel: Kernel,
+    inducing_variable: InducingVariables,
+    X: TensorType,
+    noise_variance: TensorType,
+) -> tf.Tensor:
+    """Return I + σ⁻² A Aᵀ with A = L⁻¹ K_ZX, the inverse of the best Lᵀ Σ L: [J, M, M].
+
+    Titsias (2009), "Variational learning of inducing variables in sparse Gaussian processes",
+    eq. 10, in the whitened coordinates in which it is well conditioned.
+
+    :param noise_variance: σ², one for all outputs or [J].
+    """
+    checks.positive("noise_variance", noise_variance)
+    X = images.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
+    A = whitened(kernel, inducing_variable, X)
+    precision = 1.0 / tf.convert_to_tensor(noise_variance, dtype=A.dtype)
+    inner = tf.matmul(A, A, transpose_b=True) * tf.reshape(precision, [-1, 1, 1])
+    return linalg.add_to_diagonal(inner, tf.ones([], dtype=A.dtype))
+
+
+def _dispatchable(
+    kernel: Kernel, inducing_variable: InducingVariables
+) -> tuple[Kernel, InducingVariables]:
+    """Return the pair in the form for which GPflow has the efficient [J, M, M] covariances."""
+    shared = isinstance(inducing_variable, FallbackSharedIndependentInducingVariables)
+    separate = isinstance(inducing_variable, FallbackSeparateIndependentInducingVariables)
+    if isinstance(kernel, MultioutputKernel):
+        if not (shared or separate):
+            inducing_variable = SharedIndependentInducingVariables(inducing_variable)
+    elif shared:
+        inducing_variable = inducing_variable.inducing_variable
+    elif separate:
+        kernel = SharedIndependent(kernel, len(inducing_variable.inducing_variables))
+    return kernel, inducing_variable
+
+
+def _unknown_to_gpflow(kernel: Kernel) -> bool:
+    """Return whether a kernel has several outputs in a way that `Kuu` and `Kuf` do not know."""
+    return outputs.num_outputs(kernel) > 1 and not isinstance(kernel, MultioutputKernel)
+
+
+def _points_of_outputs(kernel: Kernel, inducing_variable: InducingVariables) -> list[tf.Tensor]:
+    """Return the inducing points: one set for all outputs, or one for each."""
+    parts = getattr(inducing_variable, "inducing_variables", (inducing_variable,))
+    if not all(type(part) is InducingPoints for part in parts):
+        raise TypeError(
+            f"{type(kernel).__name__} with several outputs takes InducingPoints, but "
+            f"inducing_variable is {inducing_variable!r}."
+        )
+    return [tf.convert_to_tensor(part.Z) for part in parts]
+
+
+def _each_output(covariances: list[tf.Tensor]) -> tf.Tensor:
+    """Return output j of the j-th covariance, or all outputs of the only one."""
+    if len(covariances) == 1:
+        return covariances[0]
+    return tf.stack([covariance[j] for j, covariance in enumerate(covariances)])
+
+
+def _outputs_first(matrix: tf.Tensor) -> tf.Tensor:
+    return tf.expand_dims(matrix, 0) if matrix.shape.rank == 2 else matrix

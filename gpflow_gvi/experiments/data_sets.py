@@ -1,0 +1,297 @@
+"""Data sets, by name or by path, and their parts: to train, to validate, to test."""
+
+from __future__ import annotations
+
+import abc
+import csv
+import hashlib
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from ..learning.settings import Settings
+from .curves import make_curve
+from .data_files import read_arrays, read_npz
+from .parts import BY_KIND, OR_NAME, Count, Fraction, Part, Whole
+
+Array = np.ndarray[Any, Any]
+
+CurveNumber = Annotated[int, Field(strict=True, ge=0, le=9)]
+
+
+class Rows(NamedTuple):
+    """Inputs and observations."""
+
+    X: Array
+    """[N, D]."""
+    Y: Array
+    """[N, J]; of classes their labels, [N, 1]."""
+
+
+RowsByRole = dict[str, Rows]
+"""The rows by what they are for: "train", "validation", "test"."""
+
+
+class DataSet(Part, abc.ABC):
+    """What all data sets have in common."""
+
+    has_split: ClassVar[bool] = True
+    """Whether it says which rows are for testing."""
+    has_validation: ClassVar[bool] = False
+    """Whether it says which rows are for validation."""
+    of_classes: ClassVar[bool | None] = False
+    """Whether observations are labels; None where the user knows."""
+    defaults: ClassVar[dict[str, Any]] = {}
+    """What an experiment with these data takes where its configuration says nothing."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, where that is no vector."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """A name for folders."""
+        return str(getattr(self, "kind"))  # noqa: B009  (each kind declares its own)
+
+    @property
+    def fingerprint(self) -> str:
+        """What changes where the data behind the same settings may do so."""
+        return ""
+
+    @abc.abstractmethod
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Return the rows: all of them as "train" where the data have no split of their own.
+
+        :param data_dir: the folder with data sets; by default what `GPFLOW_GVI_DATA` says.
+        :param index: which split.
+        """
+
+
+class Curve(DataSet):
+    """One of ten regression curves, generated."""
+
+    has_validation: ClassVar[bool] = True
+    kind: Literal["curve"] = "curve"
+    number: CurveNumber
+    gaps: Literal[5, 10] = 5
+    seed: Whole = 0
+
+    @property
+    def label(self) -> str:
+        """The kind and the number."""
+        return f"curve{self.number}"
+
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Make the curve."""
+        made = make_curve(self.number, gaps=self.gaps, seed=self.seed)
+        return {name: Rows(*rows) for name, rows in made.items()}
+
+
+class ThesisCurve(DataSet):
+    """One of ten regression curves, the arrays of the thesis."""
+
+    has_validation: ClassVar[bool] = True
+    kind: Literal["thesis_curve"] = "thesis_curve"
+    number: CurveNumber
+    gaps: Literal[5, 10] = 5
+
+    @property
+    def label(self) -> str:
+        """The kind and the number."""
+        return f"thesis_curve{self.number}"
+
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Read the arrays."""
+        suffix = "" if self.gaps == 5 else f"_{self.gaps}intervals"
+        arrays = read_arrays(f"toy_curves/curve{self.number}{suffix}.npz", data_dir)
+        names = ("train", "validation", "test")
+        return {name: Rows(arrays[f"x_{name}"], arrays[f"y_{name}"]) for name in names}
+
+
+class UCI(DataSet):
+    """A data set of the UCI repository, with the splits of Hernández-Lobato and Adams (2015)."""
+
+    kind: Literal["concrete", "energy", "naval", "protein", "yacht"]
+
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Read the rows of one of the splits."""
+        arrays = read_arrays(f"uci_{self.kind}.npz", data_dir)
+        count = len(arrays["train_idx"])
+        if index >= count:
+            raise ValueError(f"split.index is {index}; {self.kind} has the splits 0 to {count - 1}")
+        all_rows = Rows(arrays["x"], arrays["y"])
+        return {name: _take(all_rows, arrays[f"{name}_idx"][index]) for name in ("train", "test")}
+
+
+class Images(DataSet):
+    """Images of 28 × 28 pixels, as rows of numbers from 0 to 1, and their classes 0 to 9."""
+
+    of_classes: ClassVar[bool | None] = True
+    defaults: ClassVar[dict[str, Any]] = {"likelihood": "multi_class", "standardise": False}
+    kind: Literal["mnist", "fashion_mnist"]
+    num_train: Count | None = None
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """[H, W, C]."""
+        return (28, 28, 1)
+
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Read the images; of those to train with the first `num_train`."""
+        arrays = read_arrays(f"img_{self.kind}.npz", data_dir)
+        rows = {}
+        for name, count in (("train", self.num_train), ("test", None)):
+            X, Y = arrays[f"x_{name}"][:count], arrays[f"y_{name}"][:count]
+            rows[name] = Rows(X.reshape(len(X), -1) / 255.0, Y[:, None].astype(float))
+        return rows
+
+
+class Small(DataSet):
+    """A small data set for pictures: a decade of CO₂, Snelson's curve, the banana's two classes."""
+
+    has_split: ClassVar[bool] = False
+    of_classes: ClassVar[bool | None] = None
+    defaults: ClassVar[dict[str, Any]] = {"split": "random"}
+    kind: Literal["banana", "co2", "snelson1d"]
+
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Read all rows."""
+        names = {"banana": "clf_banana", "co2": "ts_co2_monthly", "snelson1d": "toy_snelson1d"}
+        arrays = read_arrays(f"{names[self.kind]}.npz", data_dir)
+        return {"train": Rows(arrays["x"], arrays["y"])}
+
+
+class Table(DataSet):
+    """Columns of a file of the user's: CSV with a header, npz, or Parquet where pyarrow is."""
+
+    has_split: ClassVar[bool] = False
+    of_classes: ClassVar[bool | None] = None
+    defaults: ClassVar[dict[str, Any]] = {"split": "random"}
+    kind: Literal["table"] = "table"
+    path: str
+    inputs: Annotated[tuple[str, ...], Field(min_length=1)]
+    outputs: Annotated[tuple[str, ...], Field(min_length=1)]
+
+    @property
+    def label(self) -> str:
+        """The name of the file."""
+        return Path(self.path).stem
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the file, if it is there."""
+        path = Path(self.path)
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Read the columns; the path is relative to the working directory."""
+        return {"train": Rows(*(self._columns(names) for names in (self.inputs, self.outputs)))}
+
+    def _columns(self, names: tuple[str, ...]) -> Array:
+        readers = {".csv": _csv_columns, ".npz": _npz_columns, ".parquet": _parquet_columns}
+        path = Path(self.path)
+        if path.suffix not in readers:
+            raise ValueError(f"data.path is {path}; it must end in one of {', '.join(readers)}.")
+        if not path.is_file():
+            raise FileNotFoundError(f"data.path is {path}; there is no such file.")
+        return readers[path.suffix](path, names)
+
+
+Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, BY_KIND, OR_NAME]
+
+
+class Given(Part):
+    """The split that the data come with."""
+
+    kind: Literal["given"] = "given"
+    index: Whole = 0
+    """Which split, where there are several."""
+    validation: Fraction | None = None
+    """The fraction of the rows for training to hold out; null for the rows that the data name, and
+    for the fraction of `learn` where they name none."""
+
+
+class Random(Part):
+    """A split at random, by the seed of the experiment."""
+
+    kind: Literal["random"] = "random"
+    test: Fraction = 0.1
+    """The fraction of all rows to test with."""
+    validation: Fraction = Settings.validation_fraction
+    """The fraction of the others to hold out."""
+
+
+Split = Annotated[Given | Random, BY_KIND, OR_NAME]
+
+
+def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -> RowsByRole:
+    """Return the rows of a data set by what they are for.
+
+    Rows for validation are among them where the data name them; else `learn` holds them out of
+    those for training.
+
+    :param data: which data.
+    :param split: how they are split.
+    :param seed: of what is drawn at random.
+    :param data_dir: the folder with data sets.
+    """
+    rows = data.load(data_dir, getattr(split, "index", 0))
+    if not isinstance(split, Random):
+        return rows
+    every = Rows(*(np.concatenate(parts) for parts in zip(*rows.values(), strict=True)))
+    if not split.test:
+        return {"train": every}
+    N = len(every.X)
+    count = max(1, round(split.test * N))
+    if count >= N:
+        raise ValueError(f"{N} rows are too few to set aside {count} of them for testing.")
+    order = np.random.default_rng(seed).permutation(N)
+    return {"train": _take(every, order[count:]), "test": _take(every, order[:count])}
+
+
+def _take(rows: Rows, indices: Array) -> Rows:
+    return Rows(rows.X[indices], rows.Y[indices])
+
+
+def _known(path: Path, names: tuple[str, ...], known: list[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{path} has no column {name!r}; it has {', '.join(known)}.")
+
+
+def _csv_columns(path: Path, names: tuple[str, ...]) -> Array:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        header = [name.strip() for name in next(csv.reader(file), [])]
+    _known(path, names, header)
+    columns = [header.index(name) for name in names]
+    try:
+        return np.loadtxt(
+            path,
+            delimiter=",",
+            skiprows=1,
+            usecols=columns,
+            ndmin=2,
+            quotechar='"',
+            encoding="utf-8-sig",
+        )
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{path}: {error}. All values of the columns must be numbers.") from error
+
+
+def _npz_columns(path: Path, names: tuple[str, ...]) -> Array:
+    arrays = read_npz(path)
+    _known(path, names, list(arrays))
+    return np.column_stack([arrays[name] for name in names]).astype(float)
+
+
+def _parquet_columns(path: Path, names: tuple[str, ...]) -> Array:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(f"{path}: Parquet needs pyarrow: pip install pyarrow.") from error
+    _known(path, names, parquet.read_schema(path).names)
+    table = parquet.read_table(path, columns=list(names))
+    return np.column_stack([table[name].to_numpy() for name in names]).astype(float)

@@ -1,0 +1,241 @@
+"""Many runs on the workers of Dask, wherever these are.
+
+Each worker executes one run at a time and takes its next one from a queue of its own, so that runs
+with the same graph follow each other in one process. A run writes its folder to disk and returns a
+small record: a worker that dies loses only the run that it was executing.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import logging
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from distributed import SpecCluster
+from distributed.scheduler import KilledWorker
+
+from .clients import Connect, local_client, require_positive
+from .results import Record
+from .tasks import Task, execute, failed
+
+logger = logging.getLogger("gpflow_gvi")
+
+MAX_MEMORY = 2500.0
+"""In megabytes. Each model that TensorFlow has traced stays in memory."""
+
+MAX_DEATHS = 2
+"""A run has failed when this number of workers have died while they executed it."""
+
+RUN_TIMEOUT = 6 * 3600.0
+"""In seconds."""
+
+POLL_SECONDS = 1.0
+"""The time between two comparisons with the scheduler's list of workers."""
+
+RESTART_SECONDS = 60.0
+"""The time that a worker may take to restart."""
+
+
+@dataclasses.dataclass
+class _Worker:
+    """The run that a worker executes, and those that it will execute next."""
+
+    tasks: collections.deque[Task] = dataclasses.field(default_factory=collections.deque)
+    task: Task | None = None
+    future: Any = None
+    started: float = 0.0
+
+
+class Engine:
+    """Executes the runs of a sweep on the workers of a Dask client.
+
+    :param connect: returns a context manager with a client, as `Client` of `distributed` itself is;
+        called when there is something to run. By default `local_client`.
+    :param max_memory: in megabytes; a worker that has used more is restarted after its run.
+    :param run_timeout: in seconds; a run that takes longer has failed, and its worker is restarted.
+    :param function: what a worker calls with a task; it returns a record.
+    """
+
+    def __init__(
+        self,
+        connect: Connect | None = None,
+        *,
+        max_memory: float = MAX_MEMORY,
+        run_timeout: float = RUN_TIMEOUT,
+        function: Callable[[Task], Record] = execute,
+    ) -> None:
+        require_positive("max_memory (--worker-memory)", max_memory)
+        require_positive("run_timeout (--run-timeout)", run_timeout)
+        self.connect = connect or local_client
+        self.max_memory = max_memory
+        self.run_timeout = run_timeout
+        self.function = function
+
+    def records(self, batches: list[list[Task]]) -> Iterator[Record]:
+        """Execute all tasks, and yield the record of each when it is done.
+
+        :param batches: tasks that the same worker should execute, one after the other.
+        """
+        if not any(batches):
+            return
+        with self.connect() as client:
+            yield from _Dispatch(self, client, batches).records()
+
+
+class _Dispatch:
+    """The tasks of one call of `Engine.records`, and the workers that execute them."""
+
+    def __init__(self, engine: Engine, client: Any, batches: list[list[Task]]) -> None:
+        self.engine, self.client = engine, client
+        self.waiting = collections.deque(collections.deque(batch) for batch in batches if batch)
+        self.workers: dict[str, _Worker] = {}
+        self.deaths: collections.Counter[str] = collections.Counter()
+        self.ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self.restarts: dict[str, Any] = {}
+        self.threads = ThreadPoolExecutor()
+
+    def records(self) -> Iterator[Record]:
+        polled = -POLL_SECONDS
+        try:
+            while True:
+                if time.monotonic() - polled >= POLL_SECONDS:
+                    yield from self._update_workers()
+                    yield from self._end_slow_runs()
+                    polled = time.monotonic()
+                self._submit()
+                if not self.waiting and all(w.task is None for w in self.workers.values()):
+                    return
+                with contextlib.suppress(queue.Empty):
+                    yield from self._receive(*self.ended.get(timeout=POLL_SECONDS))
+        finally:
+            self.client.cancel([w.future for w in self.workers.values() if w.task is not None])
+            self.threads.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self) -> None:
+        """Submit a task to each idle worker."""
+        for address, worker in self.workers.items():
+            if worker.task is not None:
+                continue
+            worker.tasks = worker.tasks or self._next_tasks()
+            if not worker.tasks:
+                continue
+            worker.task, worker.started = worker.tasks.popleft(), time.monotonic()
+            worker.future = self.client.submit(
+                _execute, self.engine.function, worker.task, workers=[address], pure=False
+            )
+            worker.future.add_done_callback(
+                lambda future, address=address: self.ended.put((address, future))
+            )
+
+    def _next_tasks(self) -> collections.deque[Task]:
+        """Return the next batch; when none is left, half of the longest queue of a worker."""
+        if self.waiting:
+            return self.waiting.popleft()
+        longest = max((w.tasks for w in self.workers.values()), key=len)
+        return collections.deque(longest.pop() for _ in range((len(longest) + 1) // 2))
+
+    def _receive(self, address: str, future: Any) -> Iterator[Record]:
+        """Yield the record that a worker has returned."""
+        worker = self.workers.get(address)
+        if worker is None or worker.task is None or worker.future is not future:
+            return  # of a worker that was given up
+        if future.status == "finished":
+            record, megabytes = future.result()
+            worker.task = worker.future = None
+            if megabytes > self.engine.max_memory:
+                self._restart(address)
+            yield record
+            return
+        error = None if future.cancelled() else future.exception()
+        if error is None or isinstance(error, KilledWorker):
+            yield from self._remove(address)
+        else:  # the function or the task could not be loaded
+            task, worker.task = worker.task, None
+            yield failed(task, "".join(traceback.format_exception(error)))
+
+    def _update_workers(self) -> Iterator[Record]:
+        """Add the scheduler's new workers; remove and replace those that it has lost."""
+        cluster = self.client.cluster
+        # A worker that needs long to start again counts as lost to Dask, which closes it for good.
+        if isinstance(cluster, SpecCluster) and len(cluster.requested) < len(cluster.plan):
+            cluster.scale(len(cluster.plan))
+        present = self.client.nthreads()
+        self.restarts = {a: restart for a, restart in self.restarts.items() if not restart.done()}
+        for address in self.workers.keys() - present.keys():
+            yield from self._remove(address)
+        for address in present.keys() - self.workers.keys() - self.restarts.keys():
+            self.workers[address] = _Worker()
+
+    def _end_slow_runs(self) -> Iterator[Record]:
+        """Fail the runs that have exceeded their time, and restart their workers."""
+        limit = self.engine.run_timeout
+        for address, worker in list(self.workers.items()):
+            if worker.task is not None and time.monotonic() - worker.started > limit:
+                task, worker.task = worker.task, None
+                self.client.cancel([worker.future])
+                self._restart(address)
+                yield failed(
+                    task,
+                    f"The run took longer than {limit:g} seconds and was stopped. Pass a larger "
+                    "--run-timeout, and --retry to run it again.",
+                )
+
+    def _remove(self, address: str) -> Iterator[Record]:
+        """Put the tasks of a worker that has died back; a run fails at its second death."""
+        worker = self.workers.pop(address)
+        if worker.tasks:
+            self.waiting.appendleft(worker.tasks)
+        if worker.task is None:
+            return
+        self.client.cancel([worker.future])
+        self.deaths[worker.task.name] += 1
+        if self.deaths[worker.task.name] < MAX_DEATHS:
+            self.waiting.appendleft(collections.deque([worker.task]))
+        else:
+            yield failed(worker.task, f"The process of the run died {MAX_DEATHS} times.")
+
+    def _restart(self, address: str) -> None:
+        """Let the nanny of a worker start a new process, while the others go on."""
+        worker = self.workers.pop(address)
+        if worker.tasks:
+            self.waiting.appendleft(worker.tasks)
+        self.restarts[address] = self.threads.submit(_restart, self.client, address)
+
+
+def _restart(client: Any, address: str) -> None:
+    try:
+        client.restart_workers([address], timeout=RESTART_SECONDS, raise_for_error=False)
+    except ValueError:
+        logger.warning(
+            "Worker %s has no nanny, so it ends instead of restarting; start workers with --nanny.",
+            address,
+        )
+        client.retire_workers([address])
+
+
+_one_run = threading.Lock()
+
+
+def _execute(function: Callable[[Task], Record], task: Task) -> tuple[Record, float]:
+    """Execute a task on a worker, where several threads must take turns."""
+    with _one_run:
+        return function(task), _megabytes()
+
+
+def _megabytes() -> float:
+    """Return the maximal memory that this process has had; zero where that is not known."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,0 +1,160 @@
+"""What a run adds to the procedure: it keeps the fitted regulariser, and can be resumed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+import gpflow_gvi as gvi
+
+from ..learning.learned import Learned
+from ..learning.procedure import Hooks
+from ..learning.q_training import CompiledModel
+from ..learning.settings import Schedule
+from ..learning.start import TrainingData
+from ..models import GVI
+from ..regulariser.fit import Regulariser
+from .config import Experiment
+from .reuse import RunCache
+from .run_folder import digest, held
+
+SETTINGS_OF_FIT = (
+    *("data", "split", "standardise", "likelihood", "regulariser", "calibration", "seed"),
+)
+"""The parts of an experiment that the fit of its regulariser depends on."""
+
+
+class Timer:
+    """The seconds that each part of a run took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def record(self, name: str) -> None:
+        """Record the time since the last part ended, or since the start."""
+        now = time.perf_counter()
+        self.seconds[name] = round(now - self._last, 3)
+        self._last = now
+
+
+class RunHooks(Hooks):
+    """The hooks of a run.
+
+    :param experiment: the settings.
+    :param work: the folder to work in.
+    :param timer: records the time of the fit of the regulariser.
+    :param cache: what is kept from one run to the next; fitted regularisers are then kept on the
+        disk as well, beside the folder of the run.
+    :param tensorboard: whether to write events for TensorBoard.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        work: Path,
+        timer: Timer,
+        *,
+        cache: RunCache | None,
+        tensorboard: bool,
+    ) -> None:
+        self.validated: Learned | None = None
+        """The model that has not seen the rows for validation, if there was a refit."""
+        self._experiment = experiment
+        self._work = work
+        self._timer = timer
+        self._cache = cache
+        self._tensorboard = tensorboard
+        self._stage = "training"
+
+    def regulariser(self, fit: Callable[[], Regulariser]) -> Regulariser:
+        """Return the fitted regulariser: that of an earlier attempt, or of another run, if any."""
+        if self._cache is None:
+            fitted = _kept(fit, self._work / "regulariser")
+        else:
+            fitted = self._shared(fit, self._cache)
+        self._timer.record("regulariser")
+        return fitted
+
+    def _shared(self, fit: Callable[[], Regulariser], cache: RunCache) -> Regulariser:
+        experiment = self._experiment
+        either = experiment.regulariser.model_copy(update={"mode": "prior"})  # it is the same fit
+        key = digest(experiment.model_copy(update={"regulariser": either}), of=SETTINGS_OF_FIT)
+        folder = self._work.parent / ".regularisers" / key
+        folder.parent.mkdir(exist_ok=True)
+
+        def fit_once() -> Regulariser:
+            with held(folder.with_suffix(".lock"), wait=True):
+                return _kept(fit, folder)
+
+        return cache.regularisers.get_or_make(key, fit_once)
+
+    def compiled(
+        self, model: GVI, data: TrainingData, schedule: Schedule, optimizer: Callable[[int], Any]
+    ) -> CompiledModel:
+        """Return a model that is traced already, if there is one of the same structure."""
+        cache = self._cache or RunCache()
+        return cache.traced(model, (data.X, data.Y), self._experiment, schedule)
+
+    def callbacks(self, epochs: int) -> list[Any]:
+        """Return the backup, the progress bar, and TensorBoard if asked for."""
+        folder = self._work / "backup" / self._stage
+        backup = keras.callbacks.BackupAndRestore(str(folder), delete_checkpoint=False)
+        tensorboard = []
+        if self._tensorboard:
+            tensorboard.append(_tensorboard(self._work / "tensorboard" / self._stage))
+        return [backup, ProgressBar(self._stage, epochs), *tensorboard]
+
+    def before_refit(self, learned: Learned) -> None:
+        """Keep the model, for the metrics of validation."""
+        self.validated = learned
+        self._stage = "refit"
+
+
+def _kept(fit: Callable[[], Regulariser], folder: Path) -> Regulariser:
+    """Return the regulariser that is saved in a folder, fitted and saved if there is none."""
+    if folder.exists():
+        loaded: Regulariser = gvi.load(folder)
+        return loaded
+    fitted = fit()
+    gvi.save(fitted, folder)
+    return fitted
+
+
+class ProgressBar(keras.callbacks.Callback):
+    """A bar on the terminal; nothing where there is none."""
+
+    def __init__(self, name: str, epochs: int) -> None:
+        super().__init__()
+        self.name = name
+        self.epochs = epochs
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Draw the bar anew."""
+        if not sys.stderr.isatty():
+            return
+        done = (epoch + 1) / self.epochs
+        bar = "#" * round(30 * done)
+        values = "  ".join(f"{name} {value:.4g}" for name, value in (logs or {}).items())
+        sys.stderr.write(f"\r{self.name} [{bar:<30}] {done:4.0%}  {values:.90}\033[K")
+        sys.stderr.flush()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Leave the line."""
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")
+
+
+def _tensorboard(folder: Path) -> Any:
+    try:
+        import tensorboard  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "--tensorboard needs TensorBoard to write its events: pip install tensorboard."
+        ) from error
+    return keras.callbacks.TensorBoard(str(folder), write_graph=False)

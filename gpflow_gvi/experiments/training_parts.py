@@ -1,0 +1,128 @@
+"""How Q is trained, and what is done with it afterwards: tempering and calibration."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ..learning.q_training import BatchTraining
+from ..learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
+from .parts import BY_KIND, OR_NAME, Count, Off, Part, Positive
+
+MAX_MERGED_STEPS = 50
+"""Where an epoch is one pass over the data, several passes are merged to epochs of at most these
+steps, as each epoch has a cost of its own."""
+
+
+class _Optimiser(Part):
+    learning_rate: Positive = CosineAdam.learning_rate
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Whether the rate falls along a cosine, to zero at the last step."""
+
+    def _rate(self, steps: int) -> Any:
+        import keras
+
+        if self.schedule == "constant":
+            return self.learning_rate
+        return keras.optimizers.schedules.CosineDecay(self.learning_rate, steps)
+
+
+class Adaptive(_Optimiser):
+    """An optimiser of Keras with a step length of its own for each variable."""
+
+    kind: Literal["adam", "adamax", "adamw", "nadam", "rmsprop"]
+
+    def build(self, steps: int) -> Any:
+        """Return the optimiser for this number of steps."""
+        import keras
+
+        names = {"adamw": "AdamW", "rmsprop": "RMSprop"}
+        return getattr(keras.optimizers, names.get(self.kind, self.kind.capitalize()))(
+            self._rate(steps)
+        )
+
+
+class SGD(_Optimiser):
+    """Stochastic gradient descent."""
+
+    kind: Literal["sgd"] = "sgd"
+    momentum: Annotated[float, Field(strict=True, ge=0.0, le=1.0)] = 0.9
+
+    def build(self, steps: int) -> Any:
+        """Return the optimiser for this number of steps."""
+        import keras
+
+        return keras.optimizers.SGD(self._rate(steps), momentum=self.momentum)
+
+
+Optimiser = Annotated[Adaptive | SGD, BY_KIND, OR_NAME]
+
+
+class HeldOutStopping(Part):
+    """Stop when validation data gain no more, and keep the weights of their best epoch."""
+
+    kind: Literal["held_out"] = "held_out"
+    patience: Count = EarlyStopping.patience
+    """The number of epochs without a gain after which training stops."""
+
+
+Stopping = Annotated[Off | HeldOutStopping, BY_KIND, OR_NAME]
+
+
+class PassesPerEpoch(Part):
+    """Epochs of several passes over the data each, and of more where these take few steps."""
+
+    passes: Count = Passes.passes
+    min_steps: Count = Passes.min_steps
+
+
+class Training(Part):
+    """Epochs and batches."""
+
+    epochs: Annotated[int, Field(strict=True, ge=0)] = Passes.epochs
+    batch_size: Count | None = Passes.batch_size
+    """null for all rows."""
+    steps_per_epoch: Count | PassesPerEpoch | None = PassesPerEpoch()
+    """null for one pass over the data."""
+    early_stopping: Stopping = HeldOutStopping()
+
+    def schedule(self, num_rows: int) -> Schedule:
+        """Return the epochs for this number of rows; short passes are merged."""
+        batch_size = min(self.batch_size or num_rows, num_rows)
+        if isinstance(self.steps_per_epoch, PassesPerEpoch):
+            part = self.steps_per_epoch
+            return Passes(self.epochs, batch_size, part.passes, part.min_steps)(num_rows)
+        if self.steps_per_epoch is not None:
+            return Schedule(self.epochs, batch_size, self.steps_per_epoch)
+        steps = -(-num_rows // batch_size)
+        max_passes = max(1, MAX_MERGED_STEPS // steps)
+        passes = next(n for n in range(max_passes, 0, -1) if self.epochs % n == 0)
+        return Schedule(self.epochs // passes, batch_size, passes * steps)
+
+    def build(self, optimiser: Optimiser) -> BatchTraining:
+        """Return the training by an optimiser."""
+        part = self.early_stopping
+        stopping = EarlyStopping(part.patience) if isinstance(part, HeldOutStopping) else None
+        return BatchTraining(self.schedule, optimiser.build, stopping)
+
+
+class HeldOutTempering(Part):
+    """The factor of best predictive density of the held-out data."""
+
+    kind: Literal["held_out"] = "held_out"
+
+
+Tempering = Annotated[Off | HeldOutTempering, BY_KIND, OR_NAME]
+
+
+class Conformal(Part):
+    """Intervals, or sets of classes, with a guarantee."""
+
+    kind: Literal["conformal"] = "conformal"
+    fraction: Annotated[float, Field(strict=True, gt=0.0, lt=1.0)] = 0.2
+    """The fraction of the rows for training that is set aside."""
+    coverage: Annotated[float, Field(strict=True, gt=0.0, lt=1.0)] = 0.95
+
+
+Calibration = Annotated[Off | Conformal, BY_KIND, OR_NAME]

@@ -1,0 +1,349 @@
+"""Bayesian optimisation: the minimum of a function that is costly to evaluate, in few evaluations.
+
+A model of what was evaluated so far says, by an acquisition function, where to evaluate next; it is
+fitted again, and so on (Jones, Schonlau and Welch 1998, "Efficient global optimization of expensive
+black-box functions"; Shahriari et al. 2016, "Taking the human out of the loop").
+
+    result = minimise(objective, [(-5.0, 10.0), (0.0, 15.0)], num_steps=20)
+    result.x, result.fun
+
+The model sees inputs in the unit cube and outputs in standard units.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import gpflow
+import numpy as np
+import scipy.optimize
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow.base import RegressionData, TensorType
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.models import BayesianModel
+from scipy.stats import qmc
+
+from .._core import checks
+from .._core.data import Data
+from ..gaussian_process import GaussianProcess
+from ..learning.procedure import Procedure
+from ..learning.q_training import FullTraining
+from ..learning.scaling import Scaling
+from ..learning.settings import (
+    LBFGS,
+    ModelSettings,
+    RegulariserSettings,
+    Settings,
+    VariationalSettings,
+)
+from ..learning.split import Split
+from ..learning.start import TrainingData, inducing_mean
+from ..models import GVI
+from ..prediction.samples import draw_functions
+from ..regulariser.evidence import InducingEvidence
+
+Array = np.ndarray[Any, Any]
+Function = Callable[[tf.Tensor], tf.Tensor]
+"""From inputs [N, D] to a number for each: [N]."""
+
+
+class Fit(Protocol):
+    """Anything that makes a model of data in standard units."""
+
+    def __call__(self, data: RegressionData, *, seed: int) -> BayesianModel:
+        """Return a model of (X, Y), [N, D] and [N, 1]."""
+
+
+class Acquisition(abc.ABC):
+    """How much is gained by an evaluation at an input, as a model of the objective knows it."""
+
+    def __call__(self, model: BayesianModel, data: RegressionData, *, seed: int = 0) -> Function:
+        """Return the function of inputs whose maximum is where to evaluate next.
+
+        :param model: of the objective, with one output; any model of GPflow.
+        :param data: (X, Y), what it was fitted to.
+        :param seed: of what is random in it.
+        """
+        X, Y = Data.of(data)
+        if Y.shape[-1] != 1:
+            raise ValueError(f"Y has {Y.shape[-1]} columns; an objective has one, [N, 1].")
+        return self._function(model, X, seed)
+
+    @abc.abstractmethod
+    def _function(self, model: BayesianModel, X: tf.Tensor, seed: int) -> Function:
+        """Return the function."""
+
+
+class _OfMarginals(Acquisition):
+    """A function of mean m and variance s² of the objective, and of the best that was found.
+
+    The best, η, is the smallest mean at the inputs that were evaluated, which noise moves little.
+    """
+
+    def _function(self, model: BayesianModel, X: tf.Tensor, seed: int) -> Function:
+        predict = model.posterior().predict_f if hasattr(model, "posterior") else model.predict_f
+        best = tf.reduce_min(predict(X)[0])
+
+        def function(X: tf.Tensor) -> tf.Tensor:
+            mean, variance = predict(X)
+            # At an evaluated input the variance may round to zero, where its root has no slope.
+            least = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).eps, variance.dtype)
+            return self.of_marginals(mean[:, 0], tf.maximum(variance[:, 0], least), best)
+
+        return function
+
+    @check_shapes(
+        "mean: [N]",
+        "variance: [N]",
+        "best: []",
+        "return: [N]",
+    )
+    def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
+        """Return the acquisition of marginals N(m, s²), where η is the best: [N]."""
+        return self._of_marginals(mean, variance, best)
+
+    @abc.abstractmethod
+    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
+        """Return the acquisition: [N]."""
+
+
+class ExpectedImprovement(_OfMarginals):
+    """E[max(η - f(x), 0)] = (η - m) Φ(z) + s φ(z), with z = (η - m) / s.
+
+    Jones, Schonlau and Welch (1998), eq. 15.
+    """
+
+    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
+        normal = tfp.distributions.Normal(mean, tf.sqrt(variance))
+        return (best - mean) * normal.cdf(best) + variance * normal.prob(best)
+
+
+class ProbabilityOfImprovement(_OfMarginals):
+    """P[f(x) < η] = Φ((η - m) / s). Kushner (1964); Shahriari et al. (2016), eq. 42."""
+
+    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
+        return tfp.distributions.Normal(mean, tf.sqrt(variance)).cdf(best)
+
+
+class LowerConfidenceBound(_OfMarginals):
+    """-(m - β s): how low f(x) may well be.
+
+    Srinivas, Krause, Kakade and Seeger (2010), "Gaussian process optimization in the bandit
+    setting".
+
+    :param beta: β.
+    """
+
+    def __init__(self, beta: float = 2.0) -> None:
+        checks.positive("beta", beta, or_zero=True)
+        self.beta = beta
+
+    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
+        return self.beta * tf.sqrt(variance) - mean
+
+
+class ThompsonSampling(Acquisition):
+    """Minus a function drawn from the model, pathwise, so that it has a slope everywhere.
+
+    Thompson (1933); Wilson et al. (2020), "Efficiently sampling functions from Gaussian process
+    posteriors".
+
+    :param num_features: of `sampling.draw_functions`.
+    """
+
+    def __init__(self, num_features: int = 1024) -> None:
+        checks.count("num_features", num_features, least=2)
+        self.num_features = num_features
+
+    def _function(self, model: BayesianModel, X: tf.Tensor, seed: int) -> Function:
+        process = getattr(model, "variational", None)
+        if not isinstance(process, GaussianProcess):
+            raise TypeError(
+                f"model is a {type(model).__name__}; functions are drawn from the `variational` of "
+                "a GVI model. The other acquisitions take any model of GPflow."
+            )
+        drawn = draw_functions(
+            process, 1, num_features=self.num_features, seed=seed, input_dim=int(X.shape[-1])
+        )
+        return lambda X: -drawn(X)[0, :, 0]
+
+
+def maximise(
+    function: Function,
+    bounds: Sequence[tuple[float, float]],
+    *,
+    near: Array | None = None,
+    num_candidates: int = 1024,
+    num_starts: int = 5,
+    seed: int = 0,
+) -> Array:
+    """Return the input within bounds at which a function is largest: [D].
+
+    The best of many candidates are improved by L-BFGS-B, with gradients, each for itself.
+
+    :param function: from inputs [N, D] to values [N], each of which depends on its own input.
+    :param bounds: (lower, upper) of each column.
+    :param near: an input about which a tenth of the candidates lie, closely; the others are a
+        Sobol sequence in the whole box.
+    :param num_candidates: how many.
+    :param num_starts: how many of them to improve.
+    :param seed: of the candidates.
+    """
+    lower, width = _box(bounds)
+    checks.count("num_candidates", num_candidates)
+    checks.count("num_starts", num_starts)
+    D = len(lower)
+    evaluate = tf.function(
+        functools.partial(_value_and_gradient, function),
+        input_signature=[tf.TensorSpec([None, D], default_float())],
+        autograph=False,
+    )
+
+    def at(U: Array) -> tuple[Array, Array]:
+        X = np.clip(lower + width * U, lower, lower + width)
+        values, gradients = evaluate(tf.constant(X, default_float()))
+        return np.asarray(values, float), width * np.asarray(gradients, float)
+
+    rng = np.random.default_rng(seed)
+    U = qmc.Sobol(D, seed=rng).random(num_candidates)
+    if near is not None:
+        close = (near - lower) / width + 0.03 * rng.standard_normal((num_candidates // 10, D))
+        U = np.concatenate([U, np.clip(close, 0.0, 1.0)])
+    values, _ = at(U)
+    if not np.any(np.isfinite(values)):
+        raise ValueError("function is finite at none of the candidates; check the model's data.")
+    order = np.argsort(np.where(np.isfinite(values), -values, np.inf))[:num_starts]
+    best, best_value = U[order[0]], values[order[0]]
+    # L-BFGS-B takes a slope below 1e-5 for none; an acquisition may be far smaller everywhere.
+    scale = np.max(np.abs(values[order])) or 1.0
+
+    def loss(u: Array) -> tuple[float, Array]:
+        [value], [gradient] = at(u[None])
+        return -value / scale, -gradient / scale
+
+    for start in U[order]:
+        found = scipy.optimize.minimize(
+            loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * D
+        )
+        if -found.fun * scale > best_value:
+            best, best_value = found.x, -found.fun * scale
+    return lower + width * best
+
+
+def _value_and_gradient(function: Function, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        values = function(X)
+    return values, tape.gradient(values, X)
+
+
+def fit_pgvi(data: RegressionData, *, seed: int = 0, iterations: int = 20) -> GVI:
+    """Return a `PGVI` of an objective: the default model of `minimise`.
+
+    The regulariser P is the posterior under a Matérn kernel of one lengthscale for each column,
+    whose hyper-parameters are fitted with wide priors; all inputs are inducing points. Q starts
+    there, and is trained for some iterations of L-BFGS.
+
+    :param data: (X, Y) in the unit cube and in standard units.
+    :param seed: of the selection of the regulariser.
+    :param iterations: how long to train Q.
+    """
+    settings = Settings(
+        regulariser=RegulariserSettings(
+            kernels=_matern_kernels,
+            num_inducing=len(data[0]),
+            max_rows=None,
+            evidence=InducingEvidence(),
+            minimise=LBFGS(50),
+        ),
+        variational=VariationalSettings(mean=inducing_mean),
+        # The noise was fitted by the evidence, as the kernel was.
+        model=ModelSettings(divergence_weight=1.0, train_likelihood=False),
+        training=FullTraining(LBFGS(iterations)),
+        validation_fraction=0.0,
+        likelihood=Gaussian(1e-3),
+        standardise=False,
+        seed=seed,
+    )
+    return Procedure(Split.of(data, settings), settings).run().model
+
+
+def _matern_kernels(data: TrainingData) -> list[Kernel]:
+    """Return a Matérn kernel for the unit cube, with wide priors."""
+    kernel = gpflow.kernels.Matern52(lengthscales=np.full(data.D, 0.3 * data.D**0.5))
+    for parameter in (kernel.lengthscales, kernel.variance):
+        location = tf.math.log(tf.convert_to_tensor(parameter))
+        parameter.prior = tfp.distributions.LogNormal(location, tf.ones_like(location))
+    return [kernel]
+
+
+def minimise(
+    objective: Callable[[Array], float],
+    bounds: Sequence[tuple[float, float]],
+    *,
+    num_initial: int | None = None,
+    num_steps: int,
+    acquisition: Acquisition | None = None,
+    fit: Fit = fit_pgvi,
+    seed: int = 0,
+) -> scipy.optimize.OptimizeResult:
+    """Minimise a function within bounds in `num_initial` + `num_steps` evaluations.
+
+    Returns SciPy's `OptimizeResult` with `x` and `fun`, the best input that was evaluated and the
+    value there; `X` [N, D] and `Y` [N, 1], all of them in their order; `nfev`; `model`, the last
+    one, whose inputs are in the unit cube and whose outputs are in standard units.
+
+    :param objective: from an input [D] to a number.
+    :param bounds: (lower, upper) of each coordinate.
+    :param num_initial: evaluations at a Latin hypercube to start with; 2 D + 1 if not given.
+    :param num_steps: evaluations where the acquisition is largest.
+    :param acquisition: `ExpectedImprovement()` if not given.
+    :param fit: how the model is made of the data, anew at each step.
+    :param seed: of the Latin hypercube and of each step.
+    """
+    lower, width = _box(bounds)
+    D = len(lower)
+    num_initial = 2 * D + 1 if num_initial is None else num_initial
+    checks.count("num_initial", num_initial, least=2)
+    checks.count("num_steps", num_steps, least=0)
+    acquisition = ExpectedImprovement() if acquisition is None else acquisition
+    U: Array = qmc.LatinHypercube(D, seed=seed).random(num_initial)
+    Y: Array = np.array([[_value(objective, lower + width * u)] for u in U])
+    model: BayesianModel | None = None
+    for step in range(num_steps):
+        data = tf.constant(U, default_float()), Scaling.of(Y).standard(Y)
+        model = fit(data, seed=seed + step)
+        function = acquisition(model, data, seed=seed + step)
+        u = maximise(function, [(0.0, 1.0)] * D, near=U[np.argmin(Y)], seed=seed + step)
+        U, Y = np.r_[U, u[None]], np.r_[Y, [[_value(objective, lower + width * u)]]]
+    best = int(np.argmin(Y))
+    X = lower + width * U
+    return scipy.optimize.OptimizeResult(
+        x=X[best], fun=float(Y[best, 0]), X=X, Y=Y, nfev=len(X), nit=num_steps, model=model
+    )
+
+
+def _box(bounds: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
+    """Return the lower ends and the widths: [D] each."""
+    box = np.asarray(bounds, dtype=float)
+    if box.ndim != 2 or box.shape[-1] != 2 or not np.all(np.isfinite(box)):
+        raise ValueError(f"bounds is {bounds}; it must be (lower, upper) of each coordinate.")
+    if not np.all(box[:, 0] < box[:, 1]):
+        raise ValueError(f"bounds is {bounds}; each lower end must be below the upper one.")
+    return box[:, 0], box[:, 1] - box[:, 0]
+
+
+def _value(objective: Callable[[Array], float], x: Array) -> float:
+    value = float(np.squeeze(objective(x)))
+    if not np.isfinite(value):
+        raise ValueError(
+            f"objective is {value} at {x}; it must be finite. Return a large number where it fails."
+        )
+    return value

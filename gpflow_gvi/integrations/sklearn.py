@@ -1,0 +1,310 @@
+"""Estimators of scikit-learn: `learn` as a regressor and as a classifier.
+
+What `learn` returns is kept as `learned_`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+from gpflow.kernels import Kernel, SquaredExponential
+from gpflow.likelihoods import Likelihood, MultiClass
+
+from .._core import checks
+from .._core.errors import NumericsWarning
+from .._core.row_blocks import by_blocks
+from ..calibration.tempering import MIN_VALIDATION_POINTS
+from ..divergences import Divergence
+from ..learning import recipe
+from ..learning.learned import Learned
+from ..learning.procedure import learn
+from ..learning.scaling import Scaling
+from ..learning.settings import (
+    MIN_ROWS_TO_TEMPER,
+    MIN_ROWS_TO_TRAIN,
+    CosineAdam,
+    ModelSettings,
+    Passes,
+    Settings,
+)
+from ..models import GVI, PGVI
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError(
+        "GVIRegressor and GVIClassifier need scikit-learn, 1.6 or later: pip install "
+        "'gpflow-gvi[sklearn]'."
+    ) from error
+
+
+class _Estimator(BaseEstimator):
+    """The parameters of both estimators, and how `learn` is called with them."""
+
+    def __init__(
+        self,
+        *,
+        kernel: Kernel | Sequence[Kernel] | str | None = None,
+        network: Any = None,
+        model: type[GVI] = PGVI,
+        divergence: Divergence | None = None,
+        divergence_weight: float | None = None,
+        num_inducing: int | None = None,
+        calibration_fraction: float = Settings.calibration_fraction,
+        epochs: int | None = None,
+        batch_size: int = Passes.batch_size,
+        learning_rate: float = CosineAdam.learning_rate,
+        random_state: Any = None,
+    ) -> None:
+        """Keep the parameters.
+
+        :param kernel: k of the regulariser P, with the hyper-parameters to start from, in units in
+            which columns of X (and y) have mean zero and standard deviation one. Of several the one
+            that predicts held-out rows best is taken; "recipe" stands for `recipe.kernels`, which
+            are slower to fit and say more. By default a squared exponential with a lengthscale for
+            each feature.
+        :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should
+            be zero at its start, or the number of units in both hidden layers of `recipe.network`.
+        :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
+        :param divergence: D; by default that of the model.
+        :param divergence_weight: λ; by default 0.1.
+        :param num_inducing: the maximal number M of inducing points; by default 200.
+        :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
+            sets of classes.
+        :param epochs: the maximal number of epochs of training Q; held-out rows are evaluated after
+            each. By default 20 from 1,000 rows on, or if a network, another model, a divergence or
+            its weight is given; else none, and Q is P: of fewer rows too few are held out to
+            confirm what a network has gained. Without epochs, fewer than 300 rows are not tempered
+            either.
+        :param batch_size: rows of a batch.
+        :param learning_rate: Adam's at the start.
+        :param random_state: a whole number for the same result in each fit.
+        """
+        self.kernel = kernel
+        self.network = network
+        self.model = model
+        self.divergence = divergence
+        self.divergence_weight = divergence_weight
+        self.num_inducing = num_inducing
+        self.calibration_fraction = calibration_fraction
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def _learn(
+        self,
+        X: AnyNDArray,
+        Y: AnyNDArray,
+        J: int,
+        likelihood: Likelihood | None = None,
+        *,
+        spare: bool = True,
+    ) -> Learned:
+        """Return what `learn` makes of X [N, D] and Y, with J latent functions.
+
+        :param spare: whether rows can be spared to stop and to temper with, if there are enough.
+        """
+        N, D = X.shape
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        network = self.network
+        if isinstance(network, int | np.integer):
+            checks.count("network", network)
+            network = recipe.network(D, J, units=int(network), seed=seed)
+        weight, epochs = self.divergence_weight, self.epochs
+        if epochs is None:
+            asked = self.model is not PGVI or any(
+                option is not None for option in (network, self.divergence, weight)
+            )
+            epochs = Passes.epochs if asked or N >= MIN_ROWS_TO_TRAIN else 0
+        spare = spare and (N >= MIN_ROWS_TO_TEMPER or epochs > 0)
+        return learn(
+            (X, Y),
+            kernel=self._kernel(D),
+            network=network,
+            likelihood=likelihood,
+            model=self.model,
+            divergence=self.divergence,
+            divergence_weight=ModelSettings.divergence_weight if weight is None else weight,
+            num_inducing=self.num_inducing,
+            validation_fraction=Settings.validation_fraction if spare else 0.0,
+            calibration_fraction=self.calibration_fraction,
+            epochs=epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            seed=seed,
+        )
+
+    def _kernel(self, D: int) -> Kernel | Sequence[Kernel] | None:
+        """Return the kernel to give to `learn`, which takes None for the recipe."""
+        if self.kernel is None:
+            # Two standardised rows are about √(2D) apart.
+            return SquaredExponential(lengthscales=np.full(D, np.sqrt(D)))
+        if not isinstance(self.kernel, str):
+            return self.kernel
+        if self.kernel != "recipe":
+            raise ValueError(
+                f"kernel is {self.kernel!r}; it must be a GPflow kernel, several, 'recipe' or None."
+            )
+        return None
+
+    def _rows(self, X: Any) -> AnyNDArray:
+        """Return X as an array, if the estimator is fitted and X is of its kind."""
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, reset=False, dtype=default_float()))
+
+
+class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
+    """Regression by `learn`, with the interface of scikit-learn.
+
+    X and y are in any units. The parameters are those of `__init__`, and each can be searched over.
+    A y that is constant, as that of a single row is, has no scale: whatever does not depend on
+    units predicts it with a standard deviation of zero (or infinity), and so it is predicted here,
+    with a warning.
+
+    After `fit`: `learned_`, the `Learned`, of those columns of y that are not constant (None if all
+    are); `n_features_in_`, and `feature_names_in_` if X had names.
+    """
+
+    def fit(self, X: Any, y: Any) -> GVIRegressor:
+        """Learn from X [N, D] and y, [N] or [N, J]."""
+        X, y = validate_data(self, X, y, dtype=default_float(), multi_output=True, y_numeric=True)
+        Y: AnyNDArray = np.asarray(y, dtype=default_float())
+        self._target_shape = Y.shape[1:]
+        Y = Y.reshape(len(Y), -1)
+        self._level = Y[0]
+        self._varies = Scaling.of(Y).standard(Y).numpy().std(axis=0) > 0.5
+        J = int(np.sum(self._varies))
+        if Y.shape[1] > J:
+            _warn(f"y is constant in {Y.shape[1] - J} of {Y.shape[1]} columns")
+        self.learned_ = self._learn(X, Y[:, self._varies], J) if J else None
+        return self
+
+    def predict(
+        self, X: Any, return_std: bool = False
+    ) -> AnyNDArray | tuple[AnyNDArray, AnyNDArray]:
+        """Return the mean of y at X, in the shape that y had in `fit`: [N] or [N, J].
+
+        :param X: the inputs.
+        :param return_std: whether to return its standard deviation as well: that of an observation
+            y with its noise, not that of f alone.
+        """
+        X = self._rows(X)
+        mean, variance = self._moments(lambda learned: learned.predict_y, X)
+        mean = self._shaped(mean, self._level)
+        return (mean, self._shaped(np.sqrt(variance), 0.0)) if return_std else mean
+
+    def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return the ends of an interval that holds y with the given probability, in y's shape.
+
+        With a `calibration_fraction` it has split conformal prediction's guarantee; without, it is
+        the central interval of the predictive density.
+        """
+        X = self._rows(X)
+        lower, upper = self._moments(
+            lambda learned: lambda X: learned.predict_interval(X, coverage), X
+        )
+        return self._shaped(lower, self._level), self._shaped(upper, self._level)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
+        """Return joint samples of observations y at X: [N, n_samples] or [N, J, n_samples].
+
+        As of scikit-learn's `GaussianProcessRegressor`, but with the noise of y, as in `predict`.
+        It takes O(N³) time.
+        """
+        X, rng = self._rows(X), check_random_state(random_state)
+        samples: AnyNDArray = np.empty(
+            (n_samples, len(X), int(np.sum(self._varies))), default_float()
+        )
+        if self.learned_ is not None:
+            mean, covariance = (np.asarray(part) for part in self.learned_.predict_f(X, True))
+            variance = np.asarray(self.learned_.predict_y(X)[1])  # [N, J]
+            for j, S in enumerate(covariance):
+                noise = variance[:, j] - np.diag(S)
+                samples[:, :, j] = rng.multivariate_normal(
+                    mean[:, j], S + np.diag(noise), n_samples
+                )
+        return np.moveaxis(self._shaped(samples, self._level), 0, -1)
+
+    def _moments(
+        self, predict: Callable[[Learned], Callable[..., Any]], X: AnyNDArray
+    ) -> tuple[AnyNDArray, ...]:
+        """Return two predictions for those columns of y that are not constant: [N, J'] each."""
+        if self.learned_ is None:
+            nothing: AnyNDArray = np.empty((len(X), 0), default_float())
+            return nothing, nothing
+        return by_blocks(predict(self.learned_), X)
+
+    def _shaped(self, values: AnyNDArray, otherwise: Any) -> AnyNDArray:
+        """Return values [..., N, J'] with the other columns among them, in the shape of y."""
+        shape = (*values.shape[:-1], len(self._varies))
+        every = np.full(shape, otherwise, dtype=values.dtype)
+        every[..., self._varies] = values
+        return every.reshape(*values.shape[:-1], *self._target_shape)
+
+
+class GVIClassifier(ClassifierMixin, _Estimator):
+    """Classification by `learn`, with the interface of scikit-learn.
+
+    X is in any units, and labels are whatever can be sorted. The parameters are those of
+    `__init__`, and each can be searched over. There is one latent function for each class, and the
+    likelihood is `MultiClass`, for two classes as well. Labels that are all the same are predicted
+    with certainty, with a warning.
+
+    After `fit`: `classes_`, sorted; `learned_`, the `Learned` (None of one class);
+    `n_features_in_`, and `feature_names_in_` if X had names.
+    """
+
+    def fit(self, X: Any, y: Any) -> GVIClassifier:
+        """Learn from X [N, D] and labels y [N]."""
+        X, y = validate_data(self, X, y, dtype=default_float())
+        check_classification_targets(y)
+        self.classes_, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+        K = len(self.classes_)
+        if K == 1:
+            _warn(f"y has examples of class {self.classes_[0]!r} alone")
+            self.learned_ = None
+            return self
+        # Held-out rows are drawn without regard to y: few of a second class may all be among them.
+        spare = len(y) - np.max(counts) >= MIN_VALIDATION_POINTS
+        self.learned_ = self._learn(X, labels, K, MultiClass(K), spare=spare)
+        return self
+
+    def predict(self, X: Any) -> AnyNDArray:
+        """Return the most probable class at X: [N]."""
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> AnyNDArray:
+        """Return the probabilities of the classes at X, in the order of `classes_`: [N, K]."""
+        X = self._rows(X)
+        if self.learned_ is None:
+            return np.ones((len(X), 1), default_float())
+        return self.learned_.predict_proba(X)
+
+    def predict_set(self, X: Any, coverage: float = 0.95) -> AnyNDArray:
+        """Return which classes are in a set that holds the right one with the given probability.
+
+        [N, K], booleans, in the order of `classes_`. They need a `calibration_fraction`.
+        """
+        X = self._rows(X)
+        if self.learned_ is None:
+            return np.ones((len(X), 1), bool)
+        return self.learned_.predict_set(X, coverage)
+
+
+def _warn(what: str) -> None:
+    warnings.warn(
+        f"{what}: there is nothing to learn, and it is predicted as it is, without doubt. Give "
+        "more rows, or leave it out.",
+        NumericsWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,148 @@
+"""Training of Q: on batches by an optimiser of Keras, or on all rows by L-BFGS."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    from gpflow.base import RegressionData
+
+    from ..models import GVI
+    from ..regulariser.lbfgs import Minimise
+    from .procedure import Hooks
+    from .settings import EarlyStopping, Schedule
+    from .start import TrainingData
+
+
+class TrainingResult(NamedTuple):
+    """How long a training was worth while, and its history."""
+
+    share: float = 1.0
+    """The epochs after which validation data were predicted best, as a fraction of all epochs."""
+    history: dict[str, list[float]] = {}  # noqa: RUF012  (a default of a tuple, never changed)
+    """Of each epoch: the training loss, its terms, and `val_nll`."""
+
+
+class Train(Protocol):
+    """Anything that trains a model, in place."""
+
+    def __call__(
+        self,
+        model: GVI,
+        data: TrainingData,
+        validation: RegressionData | None,
+        *,
+        share: float,
+        hooks: Hooks,
+    ) -> TrainingResult:
+        """Train a model, and leave it as it was when validation data were predicted best.
+
+        :param model: the model, at its start.
+        :param data: the rows to train with.
+        :param validation: (X, Y) to stop by, if any.
+        :param share: stop after this fraction of the epochs.
+        :param hooks: what the caller adds.
+        """
+
+
+class CompiledModel:
+    """A model that is compiled for training.
+
+    :param model: the model.
+    :param optimizer: an optimiser of Keras.
+    :param steps: the number of steps in one compiled call.
+    """
+
+    def __init__(self, model: GVI, optimizer: Any, steps: int) -> None:
+        import tensorflow as tf
+
+        self.model = model
+        model.compile(optimizer, steps_per_execution=steps)
+        # Partial functions have no code, by which TensorFlow would count traces to warn of many.
+        self._score = tf.function(functools.partial(_score, model), autograph=False)
+
+    def score(self, data: RegressionData) -> float:
+        """Return the negative log density of held-out data that tempering would reach."""
+        import tensorflow as tf
+
+        return float(self._score(*map(tf.convert_to_tensor, data)))
+
+    def copy_to(self, model: GVI) -> None:
+        """Give another model the values of this one."""
+        if model is not self.model:
+            for variable, value in zip(model.weights, self.model.weights, strict=True):
+                variable.assign(value)
+
+
+def _score(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    from .early_stopping import tempered_nll
+
+    return tempered_nll(model.variational, model.likelihood, (X, Y))
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchTraining:
+    """Training by an optimiser of Keras, on batches in an order that follows from the seed."""
+
+    schedule: Callable[[int], Schedule]
+    """The epochs for a number of rows."""
+    optimizer: Callable[[int], Any]
+    """The optimiser of Keras for a number of steps."""
+    early_stopping: EarlyStopping | None
+
+    def __call__(
+        self,
+        model: GVI,
+        data: TrainingData,
+        validation: RegressionData | None,
+        *,
+        share: float,
+        hooks: Hooks,
+    ) -> TrainingResult:
+        """Train a model, and leave it as it was when validation data were predicted best."""
+        from .early_stopping import KeepBest
+
+        schedule = self.schedule(len(data.X))
+        epochs = round(share * schedule.epochs)
+        if epochs == 0:
+            return TrainingResult()
+        compiled = hooks.compiled(model, data, schedule, self.optimizer)
+        best = None
+        if validation is not None and self.early_stopping is not None:
+            score = functools.partial(compiled.score, validation)
+            best = KeepBest(score, self.early_stopping.patience)
+        history = compiled.model.fit(
+            (data.X, data.Y),
+            epochs=epochs,
+            batch_size=schedule.batch_size,
+            steps_per_epoch=schedule.steps_per_epoch,
+            callbacks=[*([] if best is None else [best]), *hooks.callbacks(epochs)],
+            seed=data.seed,
+            verbose=0,
+        ).history
+        compiled.copy_to(model)
+        return TrainingResult(1.0 if best is None else best.epochs / schedule.epochs, history)
+
+
+@dataclasses.dataclass(frozen=True)
+class FullTraining:
+    """Training on all rows at once, as by L-BFGS; validation data are not used."""
+
+    minimise: Minimise
+
+    def __call__(
+        self,
+        model: GVI,
+        data: TrainingData,
+        validation: RegressionData | None,
+        *,
+        share: float,
+        hooks: Hooks,
+    ) -> TrainingResult:
+        """Train a model."""
+        self.minimise(model.training_loss_closure((data.X, data.Y)), model.trainable_variables)
+        return TrainingResult()

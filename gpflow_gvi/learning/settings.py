@@ -1,0 +1,244 @@
+"""The settings of the procedure, and the defaults of `learn`, of the estimators and of experiments.
+
+This module imports no TensorFlow, so that a configuration can be read without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .q_training import BatchTraining, Train
+from .start import InducingPlusNetwork, Start, TrainingData, inducing_covariance
+
+if TYPE_CHECKING:
+    from gpflow.base import RegressionData
+    from gpflow.functions import MeanFunction
+    from gpflow.kernels import Kernel
+    from gpflow.likelihoods import Likelihood
+
+    from ..divergences import Divergence
+    from ..gaussian_process import GaussianProcess
+    from ..losses import Loss
+    from ..models import GVI
+    from ..regulariser.evidence import Evidence
+    from ..regulariser.fit import Regulariser
+    from ..regulariser.inducing_points import Select
+    from ..regulariser.lbfgs import Minimise
+
+
+def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
+    """Return the kernels of `recipe`."""
+    from . import recipe
+
+    return recipe.kernels(data.X, data.responses)
+
+
+def _greedy_variance() -> Select:
+    from ..regulariser.inducing_points import greedy_variance
+
+    return greedy_variance
+
+
+def _data_evidence() -> Evidence:
+    from ..regulariser.evidence import DataEvidence
+
+    return DataEvidence()
+
+
+def _pgvi() -> type[GVI]:
+    from ..models import PGVI
+
+    return PGVI
+
+
+def _temper() -> Callable[[GVI, RegressionData], GVI]:
+    from ..calibration.tempering import temper
+
+    return temper
+
+
+@dataclasses.dataclass(frozen=True)
+class LBFGS:
+    """L-BFGS for hyper-parameters."""
+
+    max_iterations: int = 200
+
+    def __call__(self, loss: Callable[[], Any], variables: Sequence[Any]) -> None:
+        """Change the variables so that the loss is smaller."""
+        from ..regulariser.lbfgs import lbfgs
+
+        if self.max_iterations:
+            lbfgs(loss, variables, max_iterations=self.max_iterations)
+
+
+NUM_INDUCING = 200
+"""The maximal number of inducing points."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RegulariserSettings:
+    """How the regulariser P is fitted."""
+
+    kernels: Callable[[TrainingData], Sequence[Kernel]] = recipe_kernels
+    """The kernels to choose among, with the hyper-parameters to start from."""
+    num_inducing: int | Callable[[int], int] = NUM_INDUCING
+    """M, the maximal number of inducing points, or M as a function of the number of rows."""
+    max_rows: int | None = 2000
+    """Hyper-parameters are fitted to the first rows, not more than these; None for all rows."""
+    evidence: Evidence = dataclasses.field(default_factory=_data_evidence)
+    """What is maximised, and what P is conditioned on."""
+    select: Select = dataclasses.field(default_factory=_greedy_variance)
+    """How inducing points are chosen."""
+    max_rounds: int = 1
+    """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
+    minimise: Minimise = LBFGS()
+    """How hyper-parameters are fitted."""
+    process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
+    """Which process P is: the fitted prior, or that conditioned on the data."""
+
+    def count(self, num_rows: int) -> int:
+        """Return M for this number of rows."""
+        M = self.num_inducing
+        return M if isinstance(M, int) else M(num_rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class VariationalSettings:
+    """How the variational process Q starts."""
+
+    mean: Callable[[Start], MeanFunction] = dataclasses.field(default_factory=InducingPlusNetwork)
+    covariance: Callable[[Start], Kernel] = inducing_covariance
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSettings:
+    """The model that P and Q make up, and its objective."""
+
+    kind: type[GVI] = dataclasses.field(default_factory=_pgvi)
+    """`PGVI`, `GWI` or `GVI`."""
+    divergence: Callable[[TrainingData], Divergence] | None = None
+    """D, made anew for each training; that of the model if None."""
+    divergence_weight: float = 0.1
+    """λ."""
+    loss: Callable[[], Loss] | None = None
+    """ℓ; that of the model if None."""
+    train_likelihood: bool = True
+    """Whether the likelihood is trained further with Q."""
+
+    def build(
+        self, P: GaussianProcess, Q: GaussianProcess, likelihood: Likelihood, data: TrainingData
+    ) -> GVI:
+        """Return the model."""
+        from gpflow.utilities import deepcopy, set_trainable
+
+        options: dict[str, Any] = {}
+        if self.divergence is not None:
+            options["divergence"] = self.divergence(data)
+        if self.loss is not None:
+            options["loss"] = self.loss()
+        likelihood = deepcopy(likelihood)
+        if not self.train_likelihood:
+            set_trainable(likelihood, False)
+        return self.kind(
+            P,
+            Q,
+            likelihood,
+            num_data=len(data.X),
+            divergence_weight=self.divergence_weight,
+            **options,
+        )
+
+
+class Schedule(NamedTuple):
+    """The epochs of a training in batches; validation data are evaluated after each epoch."""
+
+    epochs: int
+    batch_size: int
+    steps_per_epoch: int
+
+    @property
+    def steps(self) -> int:
+        """The number of steps in all."""
+        return self.epochs * self.steps_per_epoch
+
+
+@dataclasses.dataclass(frozen=True)
+class Passes:
+    """Epochs of several passes over the data each, and of more where these take few steps."""
+
+    epochs: int = 20
+    """The maximal number of epochs."""
+    batch_size: int = 200
+    passes: int = 2
+    """The number of passes over the data in an epoch."""
+    min_steps: int = 50
+    """The minimal number of steps in an epoch, as a validation has its cost."""
+
+    def __call__(self, num_rows: int) -> Schedule:
+        """Return the schedule for this number of rows."""
+        steps = max(self.min_steps, self.passes * num_rows // self.batch_size)
+        return Schedule(self.epochs, min(self.batch_size, num_rows), steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class CosineAdam:
+    """Adam with a learning rate that falls along a cosine, to zero at the last step."""
+
+    learning_rate: float = 3e-3
+
+    def __call__(self, steps: int) -> Any:
+        """Return the optimiser for this number of steps."""
+        import keras
+
+        rate = keras.optimizers.schedules.CosineDecay(self.learning_rate, steps)
+        return keras.optimizers.Adam(rate)
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlyStopping:
+    """Stop when validation data gain no more, and keep the weights of their best epoch."""
+
+    patience: int = 5
+    """The number of epochs without a gain after which training stops."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The settings of the procedure."""
+
+    regulariser: RegulariserSettings = dataclasses.field(default_factory=RegulariserSettings)
+    variational: VariationalSettings = dataclasses.field(default_factory=VariationalSettings)
+    model: ModelSettings = dataclasses.field(default_factory=ModelSettings)
+    training: Train = dataclasses.field(
+        default_factory=lambda: BatchTraining(Passes(), CosineAdam(), EarlyStopping())
+    )
+    temper: Callable[[GVI, RegressionData], GVI] | None = dataclasses.field(default_factory=_temper)
+    """What is done with the trained model and the validation data; None for nothing."""
+    refit: bool = True
+    """Whether rows that were held out for validation join the others in the end: P is conditioned
+    on all rows, Q is trained on them for as long as was found best, and tempered by the factor that
+    was found."""
+    validation_fraction: float = 0.1
+    """The fraction of the rows to hold out for validation, where no validation data are given."""
+    calibration_fraction: float = 0.0
+    """The fraction of the rows to set aside for conformal intervals, or sets of classes."""
+    likelihood: Likelihood | None = None
+    """The noise to start from, or a likelihood of labels; None for Gaussian noise."""
+    standardise: bool = True
+    """Whether columns of X and of real-valued Y have mean zero and standard deviation one."""
+    input_shape: tuple[int, ...] | None = None
+    """The shape of one input, where rows of X are images."""
+    seed: int = 0
+    """Of the split, the selection, the network and the order of batches."""
+
+
+MIN_ROWS_TO_TRAIN = 1000
+"""From this number of rows on an estimator trains Q by default."""
+
+MIN_ROWS_TO_TEMPER = 300
+"""From this number of rows on an estimator holds a tenth out, if only to temper. The factor that
+ten residuals give is wrong by half, and that of ten labels, hardly one of them predicted wrongly,
+has no bound: P as it is predicts better than that."""

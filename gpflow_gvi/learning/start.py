@@ -1,0 +1,112 @@
+"""What the variational process Q starts from, and how it starts by default: at P."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gpflow.functions import MeanFunction
+    from gpflow.inducing_variables import InducingVariables
+    from gpflow.kernels import Kernel
+
+    from ..gaussian_process import GaussianProcess
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingData:
+    """The rows to train with, in the units of the model."""
+
+    X: Array
+    """Inputs, [N, D]."""
+    Y: Array
+    """Observations there, [N, J], or labels, [N, 1]."""
+    responses: Array
+    """Values that latent functions could have there: [N, J]."""
+    seed: int
+    input_shape: tuple[int, ...]
+    """The shape of one input: (D,), or that of an image."""
+
+    @property
+    def D(self) -> int:  # noqa: N802
+        """The number of columns of X."""
+        return int(self.X.shape[-1])
+
+    @property
+    def J(self) -> int:  # noqa: N802
+        """The number of latent functions."""
+        return int(self.responses.shape[-1])
+
+    def first(self, max_rows: int | None) -> TrainingData:
+        """Return the first rows, not more than `max_rows`."""
+        rows = slice(max_rows)
+        return dataclasses.replace(
+            self, X=self.X[rows], Y=self.Y[rows], responses=self.responses[rows]
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Start(TrainingData):
+    """What Q starts from: the data, and the regulariser fitted to them."""
+
+    P: GaussianProcess
+    prior: GaussianProcess
+    """P before it was conditioned."""
+    Z: InducingVariables
+    """Inducing points. They and `prior.kernel` are the same objects in P and in the mean and the
+    covariance of Q, so that their matrices are computed once for all."""
+    noise_variance: Any
+
+
+def inducing_mean(start: Start) -> MeanFunction:
+    """Return the mean of the sparse posterior given all rows (Titsias 2009)."""
+    from ..mean_functions import Inducing
+
+    return Inducing.from_data(
+        start.prior.kernel,
+        start.Z,
+        (start.X, start.responses),
+        start.noise_variance,
+        mean_function=start.prior.mean_function,
+    )
+
+
+def inducing_covariance(start: Start) -> Kernel:
+    """Return the covariance of the sparse posterior given all rows (Titsias 2009)."""
+    from ..covariances import CholeskySVGP
+
+    return CholeskySVGP.from_data(
+        start.prior.kernel, start.Z, start.X, start.noise_variance, num_latent_gps=start.J
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class InducingPlusNetwork:
+    """The mean of the sparse posterior, and a network added to it.
+
+    :param network: from [N, D] to [N, J], zero at its start; `recipe.network` if not given. Each
+        mean function has a copy.
+    """
+
+    network: Any = None
+
+    def __call__(self, start: Start) -> MeanFunction:
+        """Return the mean function."""
+        from ..mean_functions import Network
+        from . import recipe
+
+        if self.network is None:
+            return inducing_mean(start) + Network(recipe.network(start.D, start.J, seed=start.seed))
+        network = Network(copy.deepcopy(self.network))
+        columns = network(start.X[:1]).shape[-1]
+        if columns != start.J:
+            raise ValueError(
+                f"network returns {columns} columns, but there are {start.J} latent functions; "
+                f"give it {start.J} outputs."
+            )
+        return inducing_mean(start) + network

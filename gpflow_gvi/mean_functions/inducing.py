@@ -1,0 +1,127 @@
+"""The mean of a sparse variational Gaussian process, by its values at inducing variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow import Parameter
+from gpflow.base import RegressionData, TensorType
+from gpflow.config import default_float
+from gpflow.functions import MeanFunction, Zero
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from .._core import images, linalg
+from .._core.memo import once, prepare
+from ..covariances import gram
+
+
+class Inducing(MeanFunction):
+    """The mean of a sparse variational GP: m_Q(x) = m_P(x) + K_xZ K_ZZ⁻¹ (μ - m_P(Z)).
+
+    As in GPflow's SVGP, what is learned is `q_mu`: μ - m_P(Z) (`whiten=False`) or L⁻¹(μ - m_P(Z))
+    (`whiten=True`), with K_ZZ = L Lᵀ. Titsias (2009); m_P(Z) is subtracted, which the first draft
+    of the method leaves out. k and m_P belong to the regulariser P and are not trained here.
+
+    :param kernel: the regulariser's kernel k.
+    :param inducing_variable: any of GPflow's, the same object as the covariance's; an array is
+        taken as fixed inducing points.
+    :param mean_function: the regulariser's mean m_P; zero if not given.
+    :param q_mu: its start, [M, J]; zero if not given.
+    :param whiten: whether q_mu belongs to L⁻¹u or to u.
+    :param num_latent_gps: the number J of outputs, where kernel and q_mu leave it open.
+    """
+
+    # P's parts are used here and trained nowhere.
+    _TF_MODULE_IGNORED_PROPERTIES = MeanFunction._TF_MODULE_IGNORED_PROPERTIES | {
+        "kernel",
+        "mean_function",
+    }
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        *,
+        mean_function: MeanFunction | None = None,
+        q_mu: Any = None,
+        whiten: bool = True,
+        num_latent_gps: int | None = None,
+    ) -> None:
+        super().__init__()
+        gram.require_independent_outputs(kernel)
+        self.kernel = kernel
+        self.inducing_variable = gram.as_inducing_variable(inducing_variable)
+        self.mean_function = Zero() if mean_function is None else mean_function
+        self.whiten = whiten
+        if q_mu is not None and num_latent_gps is None:
+            num_latent_gps = int(q_mu.shape[-1])
+        self.num_outputs = gram.num_outputs(kernel, self.inducing_variable, num_latent_gps)
+        shape = (int(self.inducing_variable.num_inducing), self.num_outputs)
+        if q_mu is None:
+            q_mu = np.zeros(shape, dtype=default_float())
+        if tuple(q_mu.shape) != shape:
+            raise ValueError(f"q_mu has shape {tuple(q_mu.shape)}; it must be {shape}.")
+        self.q_mu = q_mu if isinstance(q_mu, Parameter) else Parameter(q_mu)
+
+    @classmethod
+    def from_data(
+        cls,
+        kernel: Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        data: RegressionData,
+        noise_variance: TensorType,
+        *,
+        mean_function: MeanFunction | None = None,
+        whiten: bool = True,
+    ) -> Inducing:
+        """Start at the optimum for Gaussian noise, μ - m_P(Z) = σ⁻² K_ZZ Ψ⁻¹ K_ZX (Y - m_P(X)).
+
+        Here Ψ = K_ZZ + σ⁻² K_ZX K_XZ (Titsias 2009). `CholeskySVGP.from_data` is its covariance.
+        """
+        X, Y = (tf.convert_to_tensor(part) for part in data)
+        inducing_variable = gram.as_inducing_variable(inducing_variable)
+        X = images.as_rows(X, kernel, inducing_variable)
+        residual = Y if mean_function is None else Y - mean_function(X)  # [N, J]
+        inner = gram.optimal_precision(kernel, inducing_variable, X, noise_variance)  # [J, M, M]
+        A = gram.whitened(kernel, inducing_variable, X)  # [J, M, N]
+        noise_variance = tf.convert_to_tensor(noise_variance, dtype=A.dtype)
+        residual = tf.linalg.matrix_transpose(residual / noise_variance)[..., None]  # [J, N, 1]
+        q_mu = tf.linalg.cholesky_solve(linalg.cholesky(inner), tf.matmul(A, residual))
+        if not whiten:
+            q_mu = tf.matmul(gram.cholesky(kernel, inducing_variable), q_mu)
+        return cls(
+            kernel,
+            inducing_variable,
+            mean_function=mean_function,
+            q_mu=tf.linalg.matrix_transpose(q_mu[..., 0]),
+            whiten=whiten,
+        )
+
+    @check_shapes(
+        "X: [N, D...]",
+        "return: [N, J]",
+    )
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return m_P(x) + (L⁻¹ K_Zx)ᵀ L⁻¹(μ - m_P(Z)): [N, J]."""
+        X = images.as_rows(X, self)
+        A = gram.whitened(self.kernel, self.inducing_variable, X)  # [J, M, N]
+        shift = tf.matmul(A, self.whitened_mu(), transpose_a=True)[..., 0]  # [J, N]
+        return self.mean_function(X) + tf.linalg.matrix_transpose(shift)
+
+    @once
+    def whitened_mu(self) -> tf.Tensor:
+        """Return L⁻¹(μ - m_P(Z)): [J, M, 1]."""
+        q_mu = tf.linalg.matrix_transpose(self.q_mu)[..., None]
+        if self.whiten:
+            return q_mu
+        return tf.linalg.triangular_solve(gram.cholesky(self.kernel, self.inducing_variable), q_mu)
+
+    def prepare(self) -> None:
+        """Factorise K_ZZ and whiten q_mu, for a posterior to keep."""
+        prepare(self.mean_function)
+        self.whitened_mu()
+        gram.cholesky(self.kernel, self.inducing_variable)

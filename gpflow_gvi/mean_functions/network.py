@@ -1,0 +1,43 @@
+"""A neural network as a mean function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.functions import MeanFunction
+
+from .._core.network_function import as_function
+
+
+class Network(MeanFunction):
+    """A neural network as a mean function: m(x) = h(x).
+
+    :param network: h, from [N, D] to [N, J]: any model of Keras 3 or tf_keras, a `tf.Module` with
+        `__call__`, or a function. `networks.NetworkFunction` describes how it is evaluated.
+    """
+
+    def __init__(self, network: Callable[..., Any]) -> None:
+        super().__init__()
+        self.network = as_function(network)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number J of outputs, where the network tells it without an input."""
+        return self.network.num_outputs
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, where the network tells it."""
+        return self.network.input_shape
+
+    @check_shapes(
+        "X: [N, D...]",
+        "return: [..., J]",
+    )
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return h(X): [N, J]."""
+        return self.network(X)

@@ -1,0 +1,121 @@
+"""Class probabilities of a classifier, and their aleatoric and epistemic entropies."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, InputData
+from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
+from scipy.special import entr
+from scipy.stats import qmc
+
+from .._core import labels
+from .._core.row_blocks import by_blocks
+
+BLOCK = 1000
+"""The number of rows that are predicted at a time, with their samples of f in memory."""
+
+
+class Entropies(NamedTuple):
+    """Total, aleatoric and epistemic uncertainty of the class of each row, in nats: [N] each.
+
+    Depeweg, Hernández-Lobato, Doshi-Velez and Udluft (2018), "Decomposition of uncertainty in
+    Bayesian deep learning", section 3.
+    """
+
+    total: AnyNDArray
+    """H[E p(y|f)], the entropy of the predicted probabilities."""
+
+    aleatoric: AnyNDArray
+    """E H[p(y|f)], which would remain if f were known. Under `RobustMax` it is a constant."""
+
+    epistemic: AnyNDArray
+    """The difference, which is the mutual information of y and f."""
+
+    @classmethod
+    def of_members(cls, probabilities: Any) -> Entropies:
+        """Return the entropies of an ensemble, or of samples of f.
+
+        :param probabilities: the class probabilities of each member, [S, N, J].
+        """
+        members = np.asarray(probabilities)
+        if members.ndim != 3:
+            raise ValueError(f"probabilities has shape {members.shape}; it must be [S, N, J].")
+        return _entropies(members.mean(axis=0), entr(members).sum(axis=-1).mean(axis=0))
+
+
+def class_probabilities(model: Any, X: InputData, *, num_samples: int = 512) -> AnyNDArray:
+    """Return the probability of each class at each row: [N, J].
+
+    :param model: a model of GPflow or of this package with a likelihood of classes.
+    :param X: the inputs.
+    :param num_samples: of f, under `Softmax`. They are a Sobol sequence, the same for all rows, so
+        that the prediction of a row depends on that row alone.
+    """
+    return _predicted(model, X, num_samples)[0]
+
+
+def entropies(model: Any, X: InputData, *, num_samples: int = 512) -> Entropies:
+    """Return the total, aleatoric and epistemic uncertainty of the class of each row: [N] each.
+
+    :param model: a model of GPflow or of this package with a likelihood of classes.
+    :param X: the inputs.
+    :param num_samples: of f, for expectations without a closed form.
+    """
+    return _entropies(*_predicted(model, X, num_samples))
+
+
+def _entropies(probabilities: AnyNDArray, aleatoric: AnyNDArray) -> Entropies:
+    total = entr(probabilities).sum(axis=-1)
+    # The two may come from different rules of integration.
+    return Entropies(total, aleatoric, np.maximum(total - aleatoric, 0.0))
+
+
+def _predicted(model: Any, X: InputData, num_samples: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return the class probabilities, [N, J], and the expected entropy given f: [N]."""
+    likelihood = model.likelihood
+    J = labels.num_classes(likelihood)
+    if J is None or likelihood.latent_dim not in (None, J) or _is_multi_label(model):
+        raise TypeError(
+            f"the model's likelihood is {type(likelihood).__name__}; probabilities of classes need "
+            "a Bernoulli with one latent function, a MultiClass or a Softmax."
+        )
+
+    def predict(X: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        mean, variance = model.predict_f(X)
+        epsilon = normal_points(num_samples, mean.shape[-1], mean.dtype.as_numpy_dtype)
+        f = mean + tf.sqrt(variance) * epsilon[:, None, :]  # [S, N, J]
+        members = _conditional_probabilities(likelihood, f)
+        if isinstance(likelihood, Softmax):
+            probabilities = members.mean(axis=0)
+        else:
+            probabilities = _both_classes(model.predict_y(X)[0].numpy())
+            probabilities /= probabilities.sum(axis=-1, keepdims=True)  # quadrature is not exact
+        return probabilities, entr(members).sum(axis=-1).mean(axis=0)
+
+    probabilities, expected = by_blocks(predict, X, size=BLOCK)
+    return probabilities, expected
+
+
+def _is_multi_label(model: Any) -> bool:
+    return isinstance(model.likelihood, Bernoulli) and getattr(model, "num_latent_gps", 1) != 1
+
+
+def normal_points(num_samples: int, J: int, dtype: Any) -> AnyNDArray:
+    """Return quasi-random points of the standard normal distribution: [S, J]."""
+    sampler = qmc.MultivariateNormalQMC(np.zeros(J), seed=np.random.default_rng(0))
+    return np.asarray(sampler.random(num_samples), dtype=dtype)
+
+
+def _conditional_probabilities(likelihood: Likelihood, f: tf.Tensor) -> AnyNDArray:
+    """Return p(y|f) of each class: [S, N, J]."""
+    rows = tf.reshape(f, [-1, f.shape[-1]])
+    p = likelihood.conditional_mean(rows, rows)  # likelihoods of classes do not depend on X
+    return _both_classes(tf.reshape(p, tf.shape(f)).numpy())
+
+
+def _both_classes(p: AnyNDArray) -> AnyNDArray:
+    """Return the probabilities of both classes, given that of the second: [..., J]."""
+    return np.concatenate([1.0 - p, p], axis=-1) if p.shape[-1] == 1 else p

@@ -1,0 +1,85 @@
+"""L-BFGS for losses that are evaluated in full, on variables of any floating dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.optimize
+import tensorflow as tf
+
+from .._core.errors import NonFiniteLossError
+
+Array = np.ndarray[Any, Any]
+Loss = Callable[[], tf.Tensor]
+
+
+class Minimise(Protocol):
+    """Anything that lowers a loss by changing variables."""
+
+    def __call__(self, loss: Loss, variables: Sequence[tf.Variable]) -> None:
+        """Change the variables so that the loss is smaller."""
+
+
+def lbfgs(
+    loss: Loss,
+    variables: Sequence[tf.Variable],
+    *,
+    max_iterations: int = 500,
+    tolerance: float = 1e-9,
+) -> None:
+    """Minimise with L-BFGS-B (Byrd, Lu, Nocedal and Zhu 1995, as SciPy has it).
+
+    Unlike `gpflow.optimizers.Scipy` it takes variables of different dtypes (a float32 network in a
+    float64 model), and a trial step to where the loss is not finite is shortened instead of raising
+    an error. The variables end at the smallest loss that was found.
+
+    :param loss: the loss; a `tf.function` if it is to be fast.
+    :param variables: what may change.
+    :param max_iterations: the maximal number of iterations.
+    :param tolerance: stop when an iteration lowers the loss by less than this part of it.
+    """
+    variables = [variable for variable in variables if variable.shape.num_elements()]
+    if not variables:
+        return
+    start = _flat(variables)
+    best, x_best = np.inf, start
+
+    def evaluate(x: Array) -> tuple[float, Array]:
+        nonlocal best, x_best
+        _assign(variables, x)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            value = loss()
+        gradients = tape.gradient(value, variables, unconnected_gradients="zero")
+        value, gradient = float(value), _flat(gradients)
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            if best == np.inf:
+                raise NonFiniteLossError(
+                    f"The loss is {value} with a gradient of norm {np.linalg.norm(gradient)} at "
+                    "the start of the optimisation. Check the data and the starting values of the "
+                    "kernel, the mean function and the noise."
+                )
+            return best + 1e3 * (1.0 + abs(best)), np.zeros_like(x)
+        if value < best:
+            best, x_best = value, x.copy()
+        return value, gradient
+
+    options = {"maxiter": max_iterations, "ftol": tolerance, "maxcor": 20}
+    scipy.optimize.minimize(evaluate, start, jac=True, method="L-BFGS-B", options=options)
+    _assign(variables, x_best)
+
+
+def _flat(tensors: Sequence[tf.Tensor]) -> Array:
+    return np.concatenate([np.ravel(tensor).astype(np.float64) for tensor in map(_numpy, tensors)])
+
+
+def _numpy(tensor: tf.Tensor) -> Array:
+    return np.asarray(tf.convert_to_tensor(tensor))
+
+
+def _assign(variables: Sequence[tf.Variable], x: Array) -> None:
+    ends = np.cumsum([variable.shape.num_elements() for variable in variables])
+    for variable, part in zip(variables, np.split(x, ends[:-1]), strict=True):
+        variable.assign(part.reshape(variable.shape).astype(variable.dtype.as_numpy_dtype))

@@ -1,0 +1,231 @@
+"""Turns JSON, arrays and files of networks into objects."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.likelihoods import HeteroskedasticTFPConditional
+
+from .._core.network_function import restored
+from . import keras_files
+from .encoder import Node
+from .registry import Registry, is_known
+
+_ARGUMENTS = (
+    *(bool, int, float, str, type(None), np.ndarray, np.generic, np.dtype, tf.DType),
+    *(tf.Tensor, tf.Variable, tf.TensorShape, Parameter),
+    *(tfp.bijectors.Bijector, tfp.distributions.Distribution),
+)
+"""What constructors of bijectors and distributions take."""
+
+
+class Decoder:
+    """Reads what an `Encoder` wrote: a node of kind `x` is read by `_read_x`.
+
+    :param folder: where all was saved, for messages.
+    :param values: the arrays, by name.
+    :param contents: the files of networks, by their paths in the folder.
+    :param custom_objects: classes and functions that the registry does not have, by name.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        values: Mapping[str, np.ndarray[Any, Any]],
+        contents: Mapping[str, bytes],
+        custom_objects: Mapping[str, Any],
+    ) -> None:
+        self.folder = folder
+        self.values = values
+        self.contents = contents
+        self.custom_objects = custom_objects
+        self._registry = Registry(custom_objects)
+        self._things: dict[int, Any] = {}
+
+    def decode(self, node: Any) -> Any:
+        """Return the thing of a piece of JSON."""
+        if not isinstance(node, dict):
+            return node
+        if node["kind"] not in KINDS:
+            raise ValueError(
+                f"{self.folder} may not be read: it has the unknown kind {node['kind']!r}."
+            )
+        return self._known(node, getattr(self, f"_read_{node['kind']}")(node))
+
+    def _known(self, node: Node, thing: Any) -> Any:
+        """Return the thing, having noted it for those that refer to it."""
+        if "id" in node:
+            self._things[node["id"]] = thing
+        return thing
+
+    def _read_reference(self, node: Node) -> Any:
+        return self._things[node["to"]]
+
+    # Objects.
+
+    def _read_object(self, node: Node) -> Any:
+        cls = self._registry.object_class(node["class"])
+        thing = self._known(node, cls.__new__(cls))  # its own attributes may refer to it
+        if isinstance(thing, tf.Module):
+            tf.Module.__init__(thing, name=node.get("attributes", {}).get("_name"))
+        if "state" in node:
+            thing.__setstate__(self.decode(node["state"]))
+        else:
+            self._set_attributes(thing, node)
+        return thing
+
+    def _read_heteroskedastic(self, node: Node) -> Any:
+        cls = self._registry.object_class(node["class"])
+        if not issubclass(cls, HeteroskedasticTFPConditional):
+            raise ValueError(f"{node['class']} may not be used: it takes no distribution_class.")
+        distribution = self._registry.distribution_class(node["distribution_class"])
+        thing = self._known(node, cls(distribution))
+        self._set_attributes(thing, node)
+        return thing
+
+    def _set_attributes(self, thing: Any, node: Node) -> None:
+        # A tf.Module tracks what is set; a frozen dataclass lets nothing be set but in this way.
+        put = setattr if isinstance(thing, tf.Module) else object.__setattr__
+        for name, value in node["attributes"].items():
+            if name.startswith("__"):
+                raise ValueError(f"{self.folder} sets {name}, which may not be set.")
+            put(thing, name, self.decode(value))
+
+    def _read_constructed(self, node: Node) -> Any:
+        cls = self._registry.constructed_class(node["class"])
+        arguments = {name: self.decode(value) for name, value in node["arguments"].items()}
+        if is_known(node["class"]):  # a class of the caller's takes what it likes
+            for name, value in arguments.items():
+                for leaf in tf.nest.flatten(value):
+                    if not isinstance(leaf, _ARGUMENTS):
+                        raise ValueError(
+                            f"{name} of {node['class']} may not be a {type(leaf).__name__}; it "
+                            "must be made of numbers, bijectors and distributions."
+                        )
+        return cls(**arguments)
+
+    def _read_network_function(self, node: Node) -> Any:
+        kind = self._registry.network_function_class(node["class"])
+        arguments = {name: self.decode(value) for name, value in node["arguments"].items()}
+        return restored(kind, **arguments)
+
+    def _read_nothing(self, node: Node) -> Any:
+        return None
+
+    def _read_network(self, node: Node) -> Any:
+        if not re.fullmatch(r"\d+\.keras", node["file"]):
+            raise ValueError(f"file is {node['file']!r}; it must be one of those in networks/.")
+        content = self.contents[f"networks/{node['file']}"]
+        return keras_files.read(content, self.custom_objects, **node["arguments"])
+
+    # Numbers.
+
+    def _read_parameter(self, node: Node) -> Any:
+        variable = self.decode(node["variable"])
+        if not isinstance(variable, tf.Variable):
+            raise ValueError(f"the variable of {node['name']} may not be a {type(variable)}.")
+        transform = self._part_of_parameter(node, "transform", tfp.bijectors.Bijector)
+        prior = self._part_of_parameter(node, "prior", tfp.distributions.Distribution)
+        parameter = self._registry.parameter_class(node["class"])(
+            transform.forward(tf.zeros_like(variable)),
+            transform=transform,
+            prior=prior,
+            prior_on=self.decode(node["prior_on"]),
+            trainable=variable.trainable,
+            dtype=variable.dtype,
+            name=node["name"],
+            unconstrained_shape=variable.shape,
+            constrained_shape=self.decode(node["shape"]),
+        )
+        # There and back through the transform the value would be another one in its last digits.
+        parameter.unconstrained_variable.assign(variable)
+        self._known(node["variable"], parameter.unconstrained_variable)
+        return parameter
+
+    def _part_of_parameter(self, node: Node, name: str, base: type) -> Any:
+        part = self.decode(node[name])
+        if part is not None and not isinstance(part, base):
+            raise ValueError(f"{name} of {node['name']} may not be a {type(part).__name__}.")
+        return part
+
+    def _read_variable(self, node: Node) -> Any:
+        return tf.Variable(
+            self.values[node["value"]],
+            trainable=node["trainable"],
+            name=node["name"],
+            shape=self.decode(node["shape"]),
+        )
+
+    def _read_tensor(self, node: Node) -> Any:
+        return tf.constant(self.values[node["value"]])
+
+    def _read_array(self, node: Node) -> Any:
+        return self.values[node["value"]]
+
+    def _read_scalar(self, node: Node) -> Any:
+        return self.values[node["value"]][()]
+
+    def _read_float(self, node: Node) -> Any:
+        return float(node["value"])
+
+    # Containers.
+
+    def _read_list(self, node: Node) -> Any:
+        things: list[Any] = self._known(node, [])
+        things.extend(self.decode(item) for item in node["items"])
+        return things
+
+    def _read_dict(self, node: Node) -> Any:
+        things: dict[Any, Any] = self._known(node, {})
+        things.update((self.decode(key), self.decode(value)) for key, value in node["items"])
+        return things
+
+    def _read_tuple(self, node: Node) -> Any:
+        return tuple(self.decode(item) for item in node["items"])
+
+    def _read_set(self, node: Node) -> Any:
+        return {self.decode(item) for item in node["items"]}
+
+    def _read_frozenset(self, node: Node) -> Any:
+        return frozenset(self.decode(item) for item in node["items"])
+
+    def _read_record(self, node: Node) -> Any:
+        fields = {name: self.decode(value) for name, value in node["fields"].items()}
+        return self._registry.record_class(node["class"])(**fields)
+
+    def _read_slice(self, node: Node) -> Any:
+        return slice(*(self.decode(item) for item in node["items"]))
+
+    # Names.
+
+    def _read_named(self, node: Node) -> Any:
+        return self._registry.function(node["name"])
+
+    def _read_enum(self, node: Node) -> Any:
+        return self._registry.enum_class(node["class"], enum.Enum)[node["name"]]
+
+    def _read_shape(self, node: Node) -> Any:
+        return tf.TensorShape(node["sizes"])
+
+    def _read_dtype(self, node: Node) -> Any:
+        return tf.as_dtype(node["name"])
+
+    def _read_numpy_dtype(self, node: Node) -> Any:
+        return np.dtype(node["name"])
+
+    def _read_numpy_type(self, node: Node) -> Any:
+        return np.dtype(node["name"]).type
+
+
+KINDS = frozenset(
+    name.removeprefix("_read_") for name in vars(Decoder) if name.startswith("_read_")
+)
+"""The kinds of nodes."""

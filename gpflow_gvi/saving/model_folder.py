@@ -1,0 +1,173 @@
+"""Folders of saved models that are complete, or not there at all."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.config import default_float, default_jitter
+
+import gpflow_gvi
+
+from .._core import files
+from .._core.errors import NumericsWarning
+from .decoder import Decoder
+from .encoder import Encoder
+from .registry import Registry
+
+FORMAT = 1
+"""The version of the format that is written, and the only one that is read."""
+
+_PACKAGES = (gpflow_gvi, gpflow, tf, tfp)
+
+
+def save(thing: Any, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a model, or any part of one, to a folder, from which `load` reads it.
+
+    Optimisers, compiled functions and cached factors are left behind. The folder is complete or not
+    there at all, whatever happens meanwhile; one that is replaced is there until the new one is.
+
+    :param thing: a model, a process, a kernel ..., or an object, tuple or dict of such. Classes and
+        functions of your own are saved by name, and have to be given to `load`.
+    :param folder: where to: a new or an empty folder.
+    :param overwrite: replace what was saved there before.
+    """
+    with files.new_folder(folder, "structure.json", overwrite=overwrite) as partial:
+        _write(thing, partial)
+
+
+def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return what `save` wrote to a folder.
+
+    Every number, what is trainable, and what is shared (an inducing variable between mean and
+    covariance, say) is as it was. Nothing that the folder brings along is run: only the classes
+    and functions of `saving.registry`, parts of models all of them, are used, and yours.
+
+    :param folder: where it was saved.
+    :param custom_objects: your own classes and functions by name, as in Keras (`{"MyKernel":
+        MyKernel}`), or by `"module:name"`.
+    """
+    folder = Path(folder).resolve()
+    structure, contents = _read(folder)
+    _validate_settings(structure, folder)
+    custom_objects = custom_objects or {}
+    registry = Registry(custom_objects)
+    for name in structure["custom_objects"]:
+        registry.function(name)
+    try:
+        with np.load(io.BytesIO(contents.pop("values.npz")), allow_pickle=False) as values:
+            decoder = Decoder(folder, dict(values), contents, custom_objects)
+        return decoder.decode(structure["root"])
+    except (AttributeError, KeyError, TypeError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"{folder} cannot be read ({type(error).__name__}: {error}). It is damaged, or was "
+            f"written with versions too far from those installed: {structure['versions']}."
+        ) from error
+
+
+def _write(thing: Any, folder: Path) -> None:
+    encoder = Encoder(folder)
+    root = encoder.encode(thing, type(thing).__name__)
+    with (folder / "values.npz").open("wb") as stream:
+        np.savez(stream, **encoder.values)
+    written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    structure = {
+        "format": FORMAT,
+        "versions": {package.__name__: package.__version__ for package in _PACKAGES},
+        "float": np.dtype(default_float()).name,
+        "jitter": default_jitter(),
+        "files": {
+            path.relative_to(folder).as_posix(): _digest(path.read_bytes()) for path in written
+        },
+        "custom_objects": sorted(encoder.custom_objects),
+        "root": root,
+    }
+    text = json.dumps(structure, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / "structure.json").write_text(text, encoding="utf-8")
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return what is in `structure.json`, and the content of the files that belong to it.
+
+    All is of one save: where the folder is replaced meanwhile, the new one is read.
+    """
+    while True:
+        before = _identity(folder)
+        try:
+            return _read_once(files.present(folder), folder)
+        except (FileNotFoundError, ValueError):
+            if _identity(folder) == before:
+                raise
+
+
+def _identity(folder: Path) -> tuple[Path, int, int] | None:
+    """Return what distinguishes a folder from one that has taken its place, and where it is."""
+    source = files.present(folder)
+    try:
+        status = source.stat()
+    except FileNotFoundError:
+        return None
+    return source, status.st_ino, status.st_mtime_ns
+
+
+def _read_once(source: Path, folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Read a folder whose content is at `source`."""
+    try:
+        structure: dict[str, Any] = json.loads((source / "structure.json").read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(
+            f"folder {folder} holds no saved model: it has no structure.json. Give the folder that "
+            "was given to save."
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{folder}/structure.json is damaged ({error}). Save anew.") from error
+    if structure.get("format") != FORMAT:
+        raise ValueError(
+            f"{folder} has format {structure.get('format')!r}, but {FORMAT} is read here. Load it "
+            f"with the versions that wrote it: {structure.get('versions')}."
+        )
+    contents = {}
+    for name, digest in structure["files"].items():
+        try:
+            contents[name] = (source / name).read_bytes()
+        except FileNotFoundError as error:
+            message = f"{folder} has lost {name}. Copy the whole folder once more."
+            raise FileNotFoundError(message) from error
+        if _digest(contents[name]) != digest:
+            raise ValueError(
+                f"{folder}/{name} is not what was saved with structure.json. Copy the whole folder "
+                "once more, or save anew."
+            )
+    return structure, contents
+
+
+def _validate_settings(structure: dict[str, Any], folder: Path) -> None:
+    """Raise if GPflow's default float is not that of the save, and warn of another jitter."""
+    here = np.dtype(default_float()).name
+    if structure["float"] != here:
+        raise ValueError(
+            f"{folder} was saved in {structure['float']}, but GPflow's default float is {here}. "
+            f"Call gpflow.config.set_default_float(np.{structure['float']}) before loading."
+        )
+    if structure["jitter"] != default_jitter():
+        warnings.warn(
+            f"{folder} was saved with default jitter {structure['jitter']}, and it is "
+            f"{default_jitter()} now, so predictions differ a little. "
+            f"gpflow.config.set_default_jitter({structure['jitter']}) makes them the same.",
+            NumericsWarning,
+            stacklevel=3,
+        )
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

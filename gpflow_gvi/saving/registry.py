@@ -1,0 +1,252 @@
+"""The registry: what `load` builds by itself. Everything else is for the caller to allow.
+
+A saved structure names classes and functions. A name is looked up in the tables below, which are
+made from imports of this module alone, or among the caller's `custom_objects`; no name is imported,
+and nothing that is found by other means is built or called. So a folder can hold no more than the
+parts of models:
+
+* GPflow's kernels, mean functions, likelihoods, inducing variables, models and quadratures, and the
+  parts of this package: built without their constructors, attribute by attribute;
+* bijectors and distributions of TensorFlow Probability, by a list: built by their constructors from
+  numbers and from each other;
+* link functions, by a list.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gpflow
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import Module, Parameter, PriorOn
+
+from .._core.network_function import NetworkFunction
+
+_GPFLOW = (
+    gpflow.functions.Function,
+    gpflow.inducing_variables.InducingVariables,
+    gpflow.kernels.Kernel,
+    gpflow.likelihoods.Likelihood,
+    gpflow.likelihoods.RobustMax,
+    gpflow.models.BayesianModel,
+    gpflow.quadrature.base.GaussianQuadrature,
+)
+"""The bases of GPflow's classes that may be built."""
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_BIJECTORS = _words(
+    "AffineScalar Chain CorrelationCholesky Cumsum Exp FillScaleTriL FillTriangular Identity "
+    "Invert Log NormalCDF Ordered Permute Power Reciprocal Reshape Scale ScaleMatvecDiag "
+    "ScaleMatvecTriL Shift Sigmoid SoftClip Softfloor Softplus Softsign Square Tanh "
+    "TransformDiagonal Transpose "
+)
+
+_DISTRIBUTIONS = _words(
+    "Bernoulli Beta Binomial Categorical Cauchy Chi Chi2 Dirichlet Exponential Gamma "
+    "GammaGamma GeneralizedNormal Gumbel HalfCauchy HalfNormal HalfStudentT Independent "
+    "InverseGamma "
+    "InverseGaussian Kumaraswamy Laplace Logistic LogLogistic LogNormal LogitNormal "
+    "MixtureSameFamily MultivariateNormalDiag MultivariateNormalTriL NegativeBinomial Normal "
+    "Pareto Poisson StudentT TransformedDistribution Triangular TruncatedCauchy TruncatedNormal "
+    "Uniform VonMises Weibull "
+)
+
+_FUNCTIONS = {
+    "gpflow.likelihoods.utils:inv_probit": gpflow.likelihoods.utils.inv_probit,
+    **{
+        f"tensorflow.math:{name}": getattr(tf.math, name)
+        for name in _words(
+            "abs acosh asinh atan atanh cos cosh cumsum erf erfc exp expm1 l2_normalize log log1p "
+            "log_sigmoid log_softmax negative reciprocal rsqrt sigmoid sign sin sinh softmax "
+            "softplus softsign sqrt square tan tanh "
+        )
+    },
+    **{
+        f"tensorflow.nn:{name}": getattr(tf.nn, name)
+        for name in _words("elu gelu leaky_relu relu relu6 selu silu ")
+    },
+}
+
+
+_MORE_THAN_ATTRIBUTES = ("builtins", "keras", "tensorflow", "tf_keras")
+"""Packages whose objects are more than their attributes."""
+
+
+class Registry:
+    """The classes and functions that may be named, by `module:name`, for each place of a name.
+
+    :param custom_objects: the caller's own, by name or by `module:name`; they may be named in any
+        place that takes their type.
+    """
+
+    def __init__(self, custom_objects: Mapping[str, Any] | None = None) -> None:
+        self._custom_objects = dict(custom_objects or {})
+
+    def object_class(self, name: str) -> Any:
+        """Return a class that is built by its attributes."""
+        return self._class(name, _objects(), object)
+
+    def record_class(self, name: str) -> Any:
+        """Return a named tuple."""
+        return self._class(name, _records(), tuple)
+
+    def parameter_class(self, name: str) -> Any:
+        """Return a class of parameters."""
+        return self._class(name, _by_name([Parameter]), Parameter)
+
+    def enum_class(self, name: str, base: type) -> Any:
+        """Return an enumeration."""
+        return self._class(name, _by_name([PriorOn]), base)
+
+    def constructed_class(self, name: str) -> Any:
+        """Return a bijector or a distribution, which is built by its constructor."""
+        bases = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
+        return self._class(name, {**_bijectors(), **_distributions()}, *bases)
+
+    def distribution_class(self, name: str) -> Any:
+        """Return a distribution."""
+        return self._class(name, _distributions(), tfp.distributions.Distribution)
+
+    def function(self, name: str) -> Any:
+        """Return a function or a class as a value: of a part of a model, or the caller's own."""
+        tables = (_objects(), _bijectors(), _distributions(), _FUNCTIONS)
+        return self._find(name, dict(item for table in tables for item in table.items()))
+
+    def network_function_class(self, name: str) -> Any:
+        """Return a class of functions that are networks, which are built as copies are."""
+        return self._class(name, _by_name([NetworkFunction]), NetworkFunction)
+
+    def _class(self, name: str, table: Mapping[str, Any], *bases: type) -> Any:
+        found = self._find(name, table)
+        if not (isinstance(found, type) and issubclass(found, bases)):
+            wanted = " or ".join(base.__name__ for base in bases)
+            raise ValueError(f"{name} may not be used: it is not a class of {wanted}.")
+        return found
+
+    def _find(self, name: str, table: Mapping[str, Any]) -> Any:
+        """Return what a table or the caller has under a name."""
+        if name in table:
+            return table[name]
+        last = name.rpartition(":")[2].rpartition(".")[2]
+        for key in (name, last):
+            # What the package knows by its full name is never replaced by a shorter one.
+            if key in self._custom_objects and (key == name or not is_known(name)):
+                return self._custom_objects[key]
+        raise ValueError(
+            f"{name} may not be used here: it is not among the parts of models that load builds "
+            f"by itself. If you know it, pass it, load(folder, custom_objects={{{last!r}: "
+            f"{last}}}); if the package that has it is older than the one that saved, update that."
+        )
+
+
+def is_known(name: str) -> bool:
+    """Return whether `load` finds a name without the caller."""
+    tables = (_objects(), _records(), _bijectors(), _distributions(), _FUNCTIONS)
+    others = _by_name([NetworkFunction, Parameter, PriorOn])
+    return any(name in table for table in (*tables, others))
+
+
+def name_of(thing: Any) -> str:
+    """Return the name `module:name` of a class or function, by which it can be found again."""
+    known = function_name(thing)
+    if known is not None:
+        return known
+    name = qualified_name(thing)
+    if not isinstance(thing, type) and not _is_reached(thing):
+        raise ValueError(
+            "no name leads to it. Put what it does into a Keras model or a class, or define it at "
+            "the top of a module and pass it to load, custom_objects={...}."
+        )
+    if name.partition(":")[0].split(".")[0] in _MORE_THAN_ATTRIBUTES and not is_known(name):
+        raise ValueError("it is more than its attributes. Remove it before saving.")
+    return name
+
+
+def _is_reached(function: Any) -> bool:
+    """Return whether the name of a function leads to it."""
+    try:
+        home = sys.modules[function.__module__]
+        return functools.reduce(getattr, function.__qualname__.split("."), home) is function
+    except (AttributeError, KeyError):
+        return False
+
+
+def function_name(function: Any) -> str | None:
+    """Return the name of a function of the registry, if it is one."""
+    return next((name for name, known in _FUNCTIONS.items() if known is function), None)
+
+
+def qualified_name(thing: Any) -> str:
+    """Return `module:name` of a class or function."""
+    return f"{thing.__module__}:{thing.__qualname__}"
+
+
+@functools.cache
+def _objects() -> dict[str, Any]:
+    """Return the classes that are built by their attributes."""
+    from .. import (
+        calibration,
+        covariances,
+        divergences,
+        gaussian_process,
+        kernels,
+        learning,
+        losses,
+        mean_functions,
+        models,
+    )
+
+    parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
+    homes = tuple(part.__name__ for part in (*parts, calibration))
+    bases = (Module, losses.Loss, divergences.wasserstein.base.CovarianceDistance)
+    ours = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, homes)]
+    theirs = [
+        cls
+        for base in _GPFLOW
+        for cls in (base, *_subclasses(base))
+        if _is_within(cls, ("gpflow",))
+    ]
+    results = [learning.Learned, calibration.Conformal, calibration.ConformalSets]
+    return _by_name([*ours, *theirs, *results])
+
+
+@functools.cache
+def _records() -> dict[str, Any]:
+    """Return the named tuples."""
+    from ..learning.scaling import Scaling
+    from ..regulariser.fit import Regulariser, Round
+
+    return _by_name([Scaling, Regulariser, Round])
+
+
+@functools.cache
+def _bijectors() -> dict[str, Any]:
+    return _by_name([getattr(tfp.bijectors, n) for n in _BIJECTORS if hasattr(tfp.bijectors, n)])
+
+
+@functools.cache
+def _distributions() -> dict[str, Any]:
+    return _by_name([getattr(tfp.distributions, n) for n in _DISTRIBUTIONS])
+
+
+def _by_name(things: list[Any]) -> dict[str, Any]:
+    return {qualified_name(thing): thing for thing in things}
+
+
+def _subclasses(base: type) -> Iterator[type]:
+    cls: type
+    for cls in base.__subclasses__():
+        yield cls
+        yield from _subclasses(cls)
+
+
+def _is_within(cls: type, packages: tuple[str, ...]) -> bool:
+    return any(f"{cls.__module__}.".startswith(f"{package}.") for package in packages)

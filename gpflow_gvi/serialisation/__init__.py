@@ -1,9 +1,0 @@
-"""The filing room: a model written to a folder and read in another process. No pickle, no code.
-
-The folder holds `structure.json`, which says what the objects are and how they hang together,
-`values.npz`, their numbers, and `networks/`, the networks as Keras writes them.
-"""
-
-from .folder import load, save
-
-__all__ = ["load", "save"]

@@ -1,0 +1,153 @@
+"""Many steps in one compiled call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from .batches import Chunk, Stream
+
+NAMES = ("loss", "expected_loss", "divergence")
+"""In a history: the training loss, the average of E_Q[ℓ(f(x), y)] and D[Q, P], not weighted."""
+
+
+class Outcome(NamedTuple):
+    """What one step computed."""
+
+    rows: tf.Tensor
+    """The number of rows of its batch; zero where there was none left."""
+
+    finite: tf.Tensor
+    """Whether the loss is finite, and each gradient, if there are any: [1 + V]."""
+
+    values: tf.Tensor
+    """The training loss, and its two terms: [3]."""
+
+    amounts: tf.Tensor
+    """The amounts of the notices."""
+
+
+class Tally(NamedTuple):
+    """What the steps of one call computed together."""
+
+    steps: tf.Tensor
+    rows: tf.Tensor
+
+    sums: tf.Tensor
+    """The values, summed over the rows: [3]."""
+
+    times: tf.Tensor
+    """In how many steps the amount of each notice was positive."""
+
+    amounts: tf.Tensor
+    """The largest amount of each notice."""
+
+    last: Outcome
+
+    @classmethod
+    def start(cls, nothing: Outcome) -> Tally:
+        """Return the tally before the first step."""
+        return cls(
+            steps=tf.constant(0, tf.int64),
+            rows=nothing.rows,
+            sums=tf.cast(nothing.values, tf.float64),
+            times=tf.zeros_like(nothing.amounts, tf.int64),
+            amounts=nothing.amounts,
+            last=nothing,
+        )
+
+    def add(self, outcome: Outcome) -> Tally:
+        """Return the tally with one more step, if there was one."""
+        rows = tf.cast(outcome.rows, tf.float64)
+        return Tally(
+            steps=self.steps + tf.cast(outcome.rows > 0, tf.int64),
+            rows=self.rows + outcome.rows,
+            sums=self.sums + rows * tf.cast(outcome.values, tf.float64),
+            times=self.times + tf.cast(outcome.amounts > 0.0, tf.int64),
+            amounts=tf.maximum(self.amounts, outcome.amounts),
+            last=outcome,
+        )
+
+
+class Averages:
+    """Averages of the values of steps over the rows of their batches."""
+
+    def __init__(self) -> None:
+        self.steps, self.rows, self.sums = 0, 0, np.zeros(len(NAMES))
+
+    def add(self, tally: Tally) -> None:
+        """Include what one compiled call computed."""
+        self.steps += int(tally.steps)
+        self.rows += int(tally.rows)
+        self.sums += tally.sums
+
+    def logs(self) -> dict[str, float]:
+        """Return the averages by their names."""
+        return {
+            name: float(total / self.rows) for name, total in zip(NAMES, self.sums, strict=True)
+        }
+
+
+class Loop:
+    """A step and the loop over many of them, each traced once for data of any length.
+
+    Keras's own loop of `steps_per_execution` steps takes each batch from a `tf.data` iterator,
+    which costs half as much again as a small step, goes on after a step that is not finite, and
+    has the step in a branch of a condition, in which all-reduce between replicas fails.
+
+    :param step: from (X, Y) to an outcome.
+    :param jit_compile: whether XLA compiles the step.
+    """
+
+    def __init__(self, step: Callable[..., Outcome], *, jit_compile: bool) -> None:
+        self._step = tf.function(step, jit_compile=jit_compile or None, autograph=False)
+        # TensorFlow counts traces by code, to warn of too many. A partial function has no code, so
+        # that the traces of other models are not counted in.
+        self._loop = tf.function(functools.partial(self._run), autograph=False)
+
+    def run(self, chunk: Chunk) -> Tally:
+        """Do the steps of a chunk: fewer if its source ends, or with one that is not finite."""
+        if isinstance(chunk.source, Stream) and tf.distribute.has_strategy():
+            computed = self._run_one_by_one(chunk.source, chunk.steps)
+        else:
+            first, count = (tf.constant(number, tf.int64) for number in chunk[1:])
+            computed = self._loop(chunk.source, first, count)
+        tally: Tally = tf.nest.map_structure(lambda tensor: tensor.numpy(), computed)
+        return tally
+
+    def _traced(self, source: Any) -> tuple[Callable[..., Outcome], Outcome]:
+        """Return the step for a source, and the outcome where there is no batch."""
+        step = self._step.get_concrete_function(*source.spec)
+        nothing: Outcome = tf.nest.map_structure(
+            lambda tensor: tf.zeros(tensor.shape, tensor.dtype), step.structured_outputs
+        )
+        return step, nothing
+
+    def _run_one_by_one(self, source: Stream, count: int) -> Tally:
+        """Do the steps from Python: TensorFlow's all-reduce fails in the branch of a condition."""
+        step, nothing = self._traced(source)
+        tally = Tally.start(nothing)
+        for _ in range(count):
+            batch = next(source.iterator, None)
+            outcome = nothing if batch is None else step(*batch)
+            tally = tally.add(outcome)
+            if not tf.reduce_all(outcome.finite):  # and nothing is not
+                break
+        return tally
+
+    def _run(self, source: Any, first: tf.Tensor, count: tf.Tensor) -> Tally:
+        step, nothing = self._traced(source)
+
+        def body(_: tf.Tensor, tally: Tally) -> tuple[tf.Tensor, Tally]:
+            outcome = source.visit(first + tally.steps, step, nothing)
+            return tf.reduce_all(outcome.finite), tally.add(outcome)  # and nothing is not
+
+        def more(finite: tf.Tensor, tally: Tally) -> tf.Tensor:
+            return tf.logical_and(finite, tally.steps < count)
+
+        _, tally = tf.while_loop(more, body, (tf.constant(True), Tally.start(nothing)))
+        return tally

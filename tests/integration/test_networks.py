@@ -1,0 +1,96 @@
+"""A part of another Keras model is a network as any other, wherever a model has or copies it."""
+
+from __future__ import annotations
+
+import pickle
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import gpflow_gvi as gvi
+from gpflow_gvi.kernels import FeatureMap
+from tests import networks
+
+RNG = np.random.default_rng(0)
+X, NEW = RNG.normal(size=(20, 2)), RNG.normal(size=(5, 2))
+Y = np.sin(X[:, :1])
+BOTH_KERAS = pytest.mark.parametrize(
+    "K", [keras, pytest.param(tf_keras, marks=pytest.mark.slow)], ids=["keras", "tf_keras"]
+)
+
+
+def on_hidden_layers(K):
+    """Q has kernel and mean of networks, each a part of a model, and a copy of P's kernel."""
+    kernel = FeatureMap(gpflow.kernels.SquaredExponential(), networks.hidden_layer(K))
+    r = gvi.covariances.KernelisedSVGP(kernel, X[:4])
+    mean = gvi.mean_functions.Network(
+        K.Sequential([networks.hidden_layer(K), K.layers.Dense(1, dtype="float64")])
+    )
+    return gvi.models.GWI(
+        gvi.GaussianProcess(gpflow.functions.Zero(), kernel),
+        gvi.GaussianProcess(mean, r),
+        gpflow.likelihoods.Gaussian(0.1),
+        num_data=len(X),
+    )
+
+
+def predictions(model):
+    return np.concatenate([np.asarray(part) for part in model.predict_f(NEW)])
+
+
+def by_saving(model, folder):
+    gvi.save(model, folder / "saved")
+    return gvi.load(folder / "saved")
+
+
+COPIES = {
+    "gpflow's deepcopy": lambda model, _: gpflow.utilities.deepcopy(model),
+    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
+    "save": by_saving,
+}
+
+
+def train(model):
+    model.compile(keras.optimizers.Adam(0.01))
+    return model.fit((X, Y), epochs=2, batch_size=10, seed=1, verbose=0).history["loss"]
+
+
+@BOTH_KERAS
+def test_a_part_of_a_model_trains_and_is_tempered(K):
+    model = on_hidden_layers(K)
+    network = model.variational.kernel.base_kernel.network
+    first = {name: weight.numpy() for name, weight in network.weights.items()}
+    losses = train(model)
+    assert losses[1] < losses[0]
+    assert all(np.any(network.weights[name] != value) for name, value in first.items())
+    tempered = gvi.temper(model, (X, Y))
+    np.testing.assert_allclose(tempered.predict_f(NEW)[0], model.predict_f(NEW)[0], rtol=1e-12)
+
+
+@BOTH_KERAS
+@pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
+def test_copies_of_a_part_of_a_model_predict_the_same_and_train_by_themselves(K, copy, tmp_path):
+    model = on_hidden_layers(K)
+    before = predictions(model)
+    copied = copy(model, tmp_path)
+    np.testing.assert_array_equal(predictions(copied), before)
+    gpflow.utilities.multiple_assign(copied, gpflow.utilities.read_values(model))
+    train(copied)
+    np.testing.assert_array_equal(predictions(model), before)
+    assert not np.allclose(predictions(copied), before)
+
+
+@BOTH_KERAS
+def test_a_checkpoint_restores_a_part_of_a_model(K, tmp_path):
+    model, other = on_hidden_layers(K), on_hidden_layers(K)
+    assert not np.allclose(predictions(other), predictions(model))
+    tf.train.Checkpoint(model=model).write(str(tmp_path / "checkpoint"))
+    copied = gpflow.utilities.deepcopy(other)
+    for restored in (other, copied):
+        predictions(restored)
+        tf.train.Checkpoint(model=restored).read(str(tmp_path / "checkpoint")).assert_consumed()
+        np.testing.assert_array_equal(predictions(restored), predictions(model))

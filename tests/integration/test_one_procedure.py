@@ -1,0 +1,105 @@
+"""`learn`, the estimators and experiments are one procedure with one set of defaults."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import yaml
+
+import gpflow_gvi as gvi
+from gpflow_gvi.experiments import read
+from gpflow_gvi.experiments.data_sets import load
+from gpflow_gvi.experiments.run import run
+
+SEED = int(np.random.RandomState(0).randint(2**31 - 1))  # what an estimator makes of 0
+
+
+@pytest.fixture
+def write(tmp_path, rng, monkeypatch):
+    """Write a table, and a YAML file that names it; return its experiment."""
+
+    def write(**settings):
+        X = rng.uniform(100.0, 106.0, size=(66, 1))
+        Y = 1e4 * (3.0 + np.sin(X - 100.0) + 0.1 * rng.normal(size=X.shape))
+        table = np.column_stack([X, Y])
+        np.savetxt(tmp_path / "own.csv", table, delimiter=",", header="x,y", comments="")
+        data = {"kind": "table", "path": "own.csv", "inputs": ["x"], "outputs": ["y"]}
+        (tmp_path / "experiment.yaml").write_text(yaml.safe_dump({"data": data, **settings}))
+        monkeypatch.chdir(tmp_path)
+        return read(tmp_path / "experiment.yaml")
+
+    return write
+
+
+def _learned(experiment):
+    learned = gvi.load(run(experiment, pictures=False) / "model")
+    rows = load(experiment.data, experiment.split, seed=experiment.seed)
+    return learned, rows["train"]
+
+
+def test_a_file_without_settings_is_learn_without_settings(write):
+    learned, (X, Y) = _learned(write())
+    expected = gvi.learn((X, Y))
+    assert int(learned.model.num_data) == len(X) == 59  # those held out have joined in the end
+    for ours, theirs in zip(learned.predict_y(X), expected.predict_y(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert list(learned.history) == list(expected.history)
+    for name, values in expected.history.items():
+        np.testing.assert_allclose(learned.history[name], values, rtol=1e-6, atol=1e-6)
+
+
+QUICK = {
+    "regulariser": {"kernel": "squared_exponential", "inducing": 8},
+    "mean": {"kind": "sum", "parts": ["inducing", {"kind": "network"}]},
+    "optimiser": {"kind": "adam", "learning_rate": 0.01},
+    "training": {"epochs": 2, "batch_size": 30},
+    "divergence": {"kind": "projected_renyi", "weight": 0.3},
+    "calibration": {"kind": "conformal", "fraction": 0.2},
+    "seed": SEED,
+}
+
+
+@pytest.mark.slow
+def test_an_estimator_with_the_settings_of_a_file_predicts_the_same(write):
+    pytest.importorskip("sklearn")
+    learned, (X, Y) = _learned(write(**QUICK))
+    regressor = gvi.GVIRegressor(
+        num_inducing=8,
+        learning_rate=0.01,
+        epochs=2,
+        batch_size=30,
+        divergence_weight=0.3,
+        calibration_fraction=0.2,
+        random_state=0,
+    ).fit(X, Y[:, 0])
+    np.testing.assert_allclose(regressor.predict(X), learned.predict_y(X)[0][:, 0], rtol=1e-7)
+    for ours, theirs in zip(
+        regressor.predict_interval(X, 0.8), learned.predict_interval(X, 0.8), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs[:, 0], rtol=1e-7)
+
+
+@pytest.mark.slow
+def test_rows_for_validation_that_data_name_are_validation_data(tmp_path):
+    settings = {name: part for name, part in QUICK.items() if name != "calibration"}
+    path = tmp_path / "experiment.yaml"
+    path.write_text(yaml.safe_dump({"data": {"kind": "curve", "number": 1}, **settings}))
+    experiment = read(path)
+    learned = gvi.load(run(experiment, tmp_path, pictures=False) / "model")
+    rows = experiment.data.load()
+    expected = gvi.learn(
+        rows["train"],
+        kernel=gpflow.kernels.SquaredExponential(lengthscales=[1.0]),
+        validation_data=rows["validation"],
+        num_inducing=8,
+        divergence_weight=0.3,
+        learning_rate=0.01,
+        epochs=2,
+        batch_size=30,
+        seed=SEED,
+    )
+    assert int(learned.model.num_data) == len(rows["train"].X)
+    X = rows["test"].X
+    for ours, theirs in zip(learned.predict_y(X), expected.predict_y(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7)

@@ -1,0 +1,81 @@
+"""Labels of any number type go in; what is none comes back with a reason."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.likelihoods import Bernoulli, Gaussian, MultiClass, Softmax
+
+from gpflow_gvi._core import labels
+from gpflow_gvi._core.data import Data
+from gpflow_gvi._core.errors import NumericsWarning
+
+X = np.zeros((4, 1))
+Y = np.array([0, 2, 1, 2])
+
+
+def test_number_of_classes():
+    assert labels.num_classes(MultiClass(5)) == labels.num_classes(Softmax(5)) == 5
+    assert labels.num_classes(Bernoulli()) == 2
+    assert labels.num_classes(Gaussian()) is labels.num_classes(None) is None
+
+
+@pytest.mark.parametrize("likelihood", [MultiClass(3), Softmax(3)])
+@pytest.mark.parametrize("given", [Y, Y[:, None], Y.astype(float), Y.astype(np.uint8), Y.tolist()])
+def test_labels_of_any_type_become_what_the_likelihood_takes(likelihood, given):
+    _, observed = Data.of((X, given), likelihood)
+    np.testing.assert_array_equal(observed, Y[:, None])
+    likelihood.log_prob(X, np.zeros((4, 3)), observed)  # it takes them
+    for compiled in (True, False):
+        function = tf.function(labels.observed) if compiled else labels.observed
+        np.testing.assert_array_equal(function(likelihood, tf.constant(given)), Y[:, None])
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "given", "message"),
+    [
+        (MultiClass(3), [0, 1, 2, 3], r"1 of 4 places \(the first is 3\)"),
+        (MultiClass(3), [1, 2, 3, -1], "whole numbers from 0 to 2 in 2 of 4"),
+        (Softmax(3), [0.0, 1.5, 2.0, 0.0], "the first is 1.5"),
+        (Softmax(3), [0.0, np.nan, 2.0, 0.0], "the first is nan"),
+        (Bernoulli(), [-1.0, 1.0, 1.0, 1.0], "whole numbers from 0 to 1"),
+        (Bernoulli(), np.zeros((4, 1, 1)), r"Y has shape \(4, 1, 1\)"),
+        (MultiClass(3), [0, 1, 2], "X has 4 rows and Y has 3"),
+    ],
+)
+def test_what_is_no_label(likelihood, given, message):
+    with pytest.raises(ValueError, match=message):
+        Data.of((X, given), likelihood)
+
+
+def test_names_are_to_be_numbered():
+    with pytest.raises(TypeError, match="return_inverse"):
+        Data.of((X, np.array(["cat", "dog", "dog", "cat"])), MultiClass(2))
+
+
+def test_in_a_graph_a_wrong_label_stops_the_computation():
+    likelihood = MultiClass(3)
+    function = tf.function(lambda given: labels.observed(likelihood, given))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="whole numbers from 0 to 2"):
+        function(tf.constant([0, 3]))
+
+
+def test_one_hot():
+    np.testing.assert_array_equal(labels.one_hot(Y, 3), np.eye(3)[Y])
+    np.testing.assert_array_equal(labels.responses(Softmax(3), Y[:, None]), np.eye(3)[Y])
+    np.testing.assert_array_equal(labels.responses(Bernoulli(), [[0.0], [1.0]]), [[-1.0], [1.0]])
+
+
+def test_classes_without_examples_are_told():
+    with pytest.warns(NumericsWarning, match=r"no example of classes 1, 3 of 4"):
+        Data.of((X, [0, 2, 0, 2]), MultiClass(4)).warn_of_missing_classes()
+    Data.of((X, Y), MultiClass(3)).warn_of_missing_classes()
+    Data.of((X, X), Gaussian()).warn_of_missing_classes()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 1.5, -0.1])
+def test_epsilon_outside_of_its_interval_is_refused_by_gpflow(epsilon):
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+        gpflow.likelihoods.RobustMax(3, epsilon)

@@ -1,0 +1,342 @@
+"""Factors with jitter and the fidelity, against NumPy, SciPy and finite differences."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from gpflow_gvi._core import linalg
+from gpflow_gvi._core.errors import NotPositiveDefiniteError
+from tests import references
+
+Array = np.ndarray
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+
+
+def covariance(rng: np.random.Generator, *shape: int, rank: int | None = None) -> Array:
+    """A random covariance [*shape, shape[-1]] of the given rank, of unit scale."""
+    root = rng.normal(size=(*shape, rank or 2 * shape[-1]))
+    return root @ np.swapaxes(root, -1, -2) / root.shape[-1]
+
+
+def with_smallest_eigenvalue(rng: np.random.Generator, M: int, value: float) -> Array:
+    """A matrix of unit mean diagonal, all of whose other eigenvalues are equal."""
+    orthogonal, _ = np.linalg.qr(rng.normal(size=(M, M)))
+    eigenvalues = np.array([value] + [(M - value) / (M - 1)] * (M - 1))
+    matrix = (orthogonal * eigenvalues) @ orthogonal.T
+    return 0.5 * (matrix + matrix.T)
+
+
+def duplicated_rows(rng: np.random.Generator) -> Array:
+    X = rng.normal(size=(5, 2))[[0, 1, 2, 2, 3, 0, 4]]
+    return np.exp(-0.5 * np.sum((X[:, None] - X) ** 2, axis=-1))
+
+
+def scalar(factor: tf.Tensor) -> tf.Tensor:
+    """A function of a factor in which every entry weighs differently."""
+    weights = np.random.default_rng(1).normal(size=factor.shape)
+    weights = tf.constant(weights, dtype=factor.dtype)
+    return tf.reduce_sum(weights * factor) + tf.reduce_sum(tf.square(factor) * weights**2)
+
+
+def gradients(function: Callable[..., tf.Tensor], *matrices: Array) -> list[Array]:
+    tensors = [tf.constant(matrix) for matrix in matrices]
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        value = function(*tensors)
+    return [gradient.numpy() for gradient in tape.gradient(value, tensors)]
+
+
+def slope(function: Callable[[Array], float], at: Array, direction: Array) -> float:
+    """The directional derivative by central differences."""
+    h = 1e-5
+    return (float(function(at + h * direction)) - float(function(at - h * direction))) / (2 * h)
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "gpflow_gvi"]
+
+
+@pytest.fixture(autouse=True)
+def _listen(caplog):
+    caplog.set_level(logging.WARNING, logger="gpflow_gvi")
+
+
+# --- cholesky -----------------------------------------------------------------------------------
+
+
+@DTYPES
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
+def test_cholesky_of_regular_matrices(rng, caplog, dtype, batch):
+    K = covariance(rng, *batch, 5).astype(dtype)
+    L = linalg.cholesky(K)
+    assert L.dtype == dtype
+    np.testing.assert_allclose(L, np.linalg.cholesky(K), rtol=1e4 * np.finfo(dtype).eps)
+    assert warnings_of(caplog) == []
+
+
+def test_cholesky_with_jitter_from_the_start(rng):
+    K = 7.0 * covariance(rng, 4)
+    expected = np.linalg.cholesky(K + 0.01 * np.mean(np.diag(K)) * np.eye(4))
+    np.testing.assert_allclose(linalg.cholesky(K, jitter=0.01), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"jitter is -0\.1"):
+        linalg.cholesky(K, jitter=-0.1)
+
+
+@pytest.mark.parametrize("batch", [(), (3,)], ids=str)
+def test_gradient_of_cholesky(rng, batch):
+    K = covariance(rng, *batch, 4)
+    (ours,) = gradients(lambda K: scalar(linalg.cholesky(K)), K)
+    (theirs,) = gradients(lambda K: scalar(tf.linalg.cholesky(K)), K)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+    E = covariance(rng, *batch, 4)
+    numerical = slope(lambda K: scalar(tf.constant(np.linalg.cholesky(K))), K, E)
+    np.testing.assert_allclose(np.sum(ours * E), numerical, rtol=1e-7)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+def test_second_derivative_of_cholesky(rng, compiled):
+    K, E = covariance(rng, 4), covariance(rng, 4)
+
+    def curvature(factorise: Callable[[tf.Tensor], tf.Tensor]) -> Array:
+        def gradient_along(K: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                tape.watch(K)
+                value = scalar(factorise(K))
+            return tf.reduce_sum(tape.gradient(value, K) * E)
+
+        return gradients(tf.function(gradient_along) if compiled else gradient_along, K)[0]
+
+    ours = curvature(linalg.cholesky)
+    np.testing.assert_allclose(ours, curvature(tf.linalg.cholesky), rtol=1e-9, atol=1e-10)
+
+
+@DTYPES
+def test_singular_matrix_gets_the_first_rung_of_the_ladder_that_works(rng, dtype):
+    K = duplicated_rows(rng).astype(dtype)
+    (M, _), scale = K.shape, np.mean(np.diag(K))
+    rungs = [0.0, *(np.finfo(dtype).eps * M * 10.0**i for i in range(9))]
+    attempts = [tf.linalg.cholesky(K + (rung * scale * np.eye(M)).astype(dtype)) for rung in rungs]
+    successes = [i for i, L in enumerate(attempts) if np.all(np.isfinite(np.diag(L)))]
+    assert successes[0] > 0, "this matrix should need some jitter"
+    expected = attempts[successes[0]]
+    np.testing.assert_allclose(linalg.cholesky(K), expected, rtol=1e-3, atol=1e-6)
+    assert np.max(np.abs(expected @ tf.transpose(expected) - K)) < 1e3 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+@pytest.mark.parametrize(("M", "scale"), [(4, 1e-8), (5, 1.0), (6, 1e8)], ids=str)
+@pytest.mark.parametrize("needed", [1e-10, 1e-5, 5e-4], ids=str)
+def test_no_more_jitter_than_is_needed(rng, caplog, needed, M, scale, compiled):
+    """Relative to the mean diagonal, up to the promised maximum, and told when unusual."""
+    assert needed < linalg.MAXIMAL_JITTER
+    K = scale * with_smallest_eigenvalue(rng, M, -needed)
+    L = (tf.function(linalg.cholesky) if compiled else linalg.cholesky)(tf.constant(K))
+    added = (np.diag(L @ tf.transpose(L)) - np.diag(K)) / scale
+    np.testing.assert_allclose(added, added[0], rtol=1e-4)
+    assert needed < added[0] < 10.1 * needed
+    if not compiled:
+        told = warnings_of(caplog)
+        assert len(told) == (added[0] > gpflow.config.default_jitter())
+        assert all(f"{added[0] * scale:.3g}" in message for message in told)
+
+
+def test_gradient_with_jitter_is_that_of_the_factor_that_was_found(rng):
+    K = with_smallest_eigenvalue(rng, 4, -1e-5)
+    L = linalg.cholesky(K)
+    jitter = np.mean(np.diag(L @ tf.transpose(L) - K)) * np.eye(4)
+    (ours,) = gradients(lambda K: scalar(linalg.cholesky(K)), K)
+    (theirs,) = gradients(lambda K: scalar(tf.linalg.cholesky(K + jitter)), K)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_matrices_that_are_no_covariances_raise(rng):
+    K = with_smallest_eigenvalue(rng, 4, -0.25)
+    with pytest.raises(NotPositiveDefiniteError, match=r"K_ZZ .*smallest eigenvalue is -0\.25,"):
+        linalg.cholesky(K, name="K_ZZ")
+    with pytest.raises(NotPositiveDefiniteError, match=r"K_ZZ .*smallest eigenvalue is -0\.25,"):
+        linalg.cholesky(np.stack([np.eye(4), K]), name="K_ZZ")
+    K[1, 2] = K[2, 1] = np.nan
+    with pytest.raises(NotPositiveDefiniteError, match=r"K_ZZ has entries that are not finite"):
+        linalg.cholesky(K, name="K_ZZ")
+
+
+def test_a_member_of_a_batch_that_fails_leaves_the_others_as_they_are(rng, caplog):
+    regular = covariance(rng, 2, 7)
+    K = np.stack([regular[0], with_smallest_eigenvalue(rng, 7, -1e-5), regular[1]])
+    L = linalg.cholesky(K)
+    np.testing.assert_array_equal(L[0], tf.linalg.cholesky(regular[0]))
+    np.testing.assert_array_equal(L[2], tf.linalg.cholesky(regular[1]))
+    added = np.diag(L[1] @ tf.transpose(L[1])) - np.diag(K[1])
+    assert np.all((added > 1e-5) & (added < 1.01e-4))
+    assert len(warnings_of(caplog)) == 1
+
+
+@pytest.mark.parametrize("kind", ["regular", "singular", "batched"])
+def test_cholesky_and_its_gradient_are_the_same_in_a_graph(rng, kind):
+    regular, singular = covariance(rng, 7), duplicated_rows(rng)
+    K = {"regular": regular, "singular": singular, "batched": np.stack([regular, singular])}[kind]
+    compiled = tf.function(linalg.cholesky)
+    np.testing.assert_allclose(compiled(K), linalg.cholesky(K), rtol=1e-9, atol=1e-12)
+    (eager,) = gradients(lambda K: scalar(linalg.cholesky(K)), K)
+    (graph,) = gradients(lambda K: scalar(compiled(K)), K)
+    assert np.all(np.isfinite(graph))
+    np.testing.assert_allclose(graph, eager, rtol=1e-6, atol=1e-6 * np.max(np.abs(eager)))
+
+
+@pytest.mark.parametrize("batch", [(), (3,)], ids=str)
+def test_cholesky_of_inverse(rng, batch):
+    B = covariance(rng, *batch, 5)
+    expected = np.linalg.cholesky(np.linalg.inv(B))
+    np.testing.assert_allclose(linalg.cholesky_of_inverse(tf.constant(B)), expected, atol=1e-10)
+
+
+def test_add_to_diagonal(rng):
+    K = rng.normal(size=(2, 3, 3))
+    for amount in (0.5, np.array([0.5, -2.0]), np.array([3.0])):
+        expected = K + np.reshape(amount, (-1, 1, 1)) * np.eye(3)
+        np.testing.assert_allclose(linalg.add_to_diagonal(tf.constant(K), amount), expected)
+
+
+# --- fidelity -----------------------------------------------------------------------------------
+
+
+def roots(rng: np.random.Generator) -> dict[str, tuple[Array, Array]]:
+    """Factors A and B of K = A Aᵀ and R = B Bᵀ of five variables, by how K and R relate."""
+    A, B = rng.normal(size=(5, 10)) / 3.0, rng.normal(size=(5, 10)) / 6.0
+    zero, narrow, wider = np.zeros((5, 1)), rng.normal(size=(5, 2)), rng.normal(size=(5, 3))
+    return {
+        "regular": (A, B),
+        "equal": (A, A),
+        "multiples of the identity": (2.0 * np.eye(5), 0.5 * np.eye(5)),
+        "K of low rank": (narrow, B),
+        "R of low rank": (A, narrow),
+        "both of low rank": (narrow, wider),
+        "orthogonal": (np.diag([1.0, 2.0, 0.0, 0.0, 0.0]), np.diag([0.0, 0.0, 2.0, 1.0, 0.0])),
+        "K zero": (zero, B),
+        "R zero": (A, zero),
+        "repeated points": (A[[0, 0, 1, 2, 2]], B),
+    }
+
+
+KINDS = list(roots(np.random.default_rng()))
+REGULAR = ["regular", "equal", "multiples of the identity"]
+
+
+def pair(rng: np.random.Generator, kind: str, dtype: type = np.float64) -> tuple[Array, Array]:
+    A, B = roots(rng)[kind]
+    return (A @ A.T).astype(dtype), (B @ B.T).astype(dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize("kind", REGULAR)
+def test_fidelity_against_matrix_square_roots(rng, kind, dtype):
+    K, R = pair(rng, kind, dtype)
+    value = linalg.fidelity(tf.constant(K), tf.constant(R))
+    assert value.dtype == dtype
+    np.testing.assert_allclose(value, references.fidelity(K, R), rtol=100 * np.finfo(dtype).eps)
+
+
+@DTYPES
+@pytest.mark.parametrize("kind", KINDS)
+def test_fidelity_against_the_nuclear_norm(rng, kind, dtype):
+    """F = ‖Aᵀ B‖_* (Uhlmann's theorem), which needs no root of a singular matrix.
+
+    With ε·I added to K, F grows by up to √ε tr R^½: no more than the root of the rounding is left
+    of the accuracy where a matrix is singular.
+    """
+    A, B = roots(rng)[kind]
+    value = linalg.fidelity(*(tf.constant(root @ root.T, dtype=dtype) for root in (A, B)))
+    rounding = 20.0 * 5.0 * float(np.finfo(dtype).eps)
+    nuclear = [np.linalg.norm(root, "nuc") for root in (A, B)]  # tr K^½, tr R^½
+    scales = [np.sqrt(np.mean(np.sum(root**2, axis=1))) for root in (A, B)]
+    allowed = np.sqrt(rounding) * (scales[0] * nuclear[1] + scales[1] * nuclear[0]) + 1e-15
+    atol = 0.0 if kind in REGULAR else allowed
+    np.testing.assert_allclose(value, np.linalg.norm(A.T @ B, "nuc"), rtol=rounding, atol=atol)
+
+
+@DTYPES
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_of_fidelity_is_finite(rng, kind, dtype):
+    for gradient in gradients(linalg.fidelity, *pair(rng, kind, dtype)):
+        assert gradient.dtype == dtype
+        assert np.all(np.isfinite(gradient))
+
+
+@pytest.mark.parametrize("kind", REGULAR)
+@pytest.mark.parametrize("argument", [0, 1], ids=["K", "R"])
+def test_gradient_of_fidelity_against_finite_differences(rng, kind, argument):
+    matrices = list(pair(rng, kind))
+    ours = gradients(linalg.fidelity, *matrices)[argument]
+    np.testing.assert_allclose(ours, ours.T, atol=1e-12)
+
+    def of_one(matrix: Array) -> float:
+        return references.fidelity(*((matrix, matrices[1]), (matrices[0], matrix))[argument])
+
+    for E in (covariance(rng, 5), covariance(rng, 5, rank=1)):
+        numerical = slope(of_one, matrices[argument], E)
+        np.testing.assert_allclose(np.sum(ours * E), numerical, rtol=1e-6)
+
+
+def test_fidelity_of_commuting_matrices_is_the_sum_of_the_roots_of_products(rng):
+    orthogonal, _ = np.linalg.qr(rng.normal(size=(6, 6)))
+    k, r = rng.uniform(0.1, 2.0, size=(2, 6))  # in no common order
+    K, R = (tf.constant((orthogonal * spectrum) @ orthogonal.T) for spectrum in (k, r))
+    np.testing.assert_allclose(linalg.fidelity(K, R), np.sum(np.sqrt(k * r)), rtol=1e-10)
+
+
+def test_fidelity_is_symmetric_homogeneous_and_batched(rng):
+    K, R = (tf.constant(covariance(rng, 2, 3, 4)) for _ in range(2))
+    value = linalg.fidelity(K, R).numpy()
+    assert value.shape == (2, 3)
+    for i, j in itertools.product(range(2), range(3)):
+        np.testing.assert_allclose(value[i, j], references.fidelity(K[i, j], R[i, j]), rtol=1e-10)
+    np.testing.assert_allclose(linalg.fidelity(R, K), value, rtol=1e-10)
+    np.testing.assert_allclose(linalg.fidelity(3.0 * K, 0.2 * R), np.sqrt(0.6) * value, rtol=1e-10)
+    # Each member has its own weight: the gradient of a batch is that of its members.
+    weights = rng.normal(size=(2, 3))
+    batched = gradients(lambda K, R: tf.reduce_sum(weights * linalg.fidelity(K, R)), K, R)
+    single = gradients(linalg.fidelity, K[1, 2], R[1, 2])
+    for ours, theirs in zip(batched, single, strict=True):
+        np.testing.assert_allclose(ours[1, 2], weights[1, 2] * theirs, rtol=1e-9)
+
+
+# --- floor --------------------------------------------------------------------------------------
+
+
+def test_positive_part_has_no_negative_eigenvalue(rng):
+    vectors = scipy.stats.ortho_group.rvs(5, random_state=rng)
+    eigenvalues = np.array([-2.0, -1e-3, 0.0, 1.0, 3.0])
+    M = vectors * eigenvalues @ vectors.T
+    expected = vectors * np.maximum(eigenvalues, 0.0) @ vectors.T
+    batch = tf.constant(np.stack([M, -M, np.eye(5)]))
+    with tf.GradientTape() as tape:
+        tape.watch(batch)
+        parts = linalg.positive_part(batch)
+    np.testing.assert_allclose(parts[0], expected, atol=1e-12)
+    np.testing.assert_allclose(parts[1], expected - M, atol=1e-12)
+    np.testing.assert_allclose(parts[2], np.eye(5), atol=1e-12)
+    np.testing.assert_array_equal(tape.gradient(parts, batch), np.ones((3, 5, 5)))
+
+
+@DTYPES
+def test_floor_raises_to_a_part_of_the_reference_and_tells_of_what_is_no_rounding(caplog, dtype):
+    reference = np.array([1.0, 100.0, 1.0, 1.0], dtype=dtype)
+    rounded = np.array([0.5, 1.0, 1e-9, -10 * np.finfo(dtype).eps], dtype=dtype)
+    floored = linalg.floor(tf.constant(rounded), tf.constant(reference), relative=0.02, suspect="r")
+    assert floored.dtype == dtype
+    np.testing.assert_allclose(floored, [0.5, 2.0, 0.02, 0.02], rtol=1e-6)
+    assert warnings_of(caplog) == []
+    negative = np.array([-0.1, 1.0, -0.2, 1.0], dtype=dtype)
+    floored = linalg.floor(tf.constant(negative), tf.constant(reference), relative=0.0, suspect="r")
+    np.testing.assert_allclose(floored, [0.0, 1.0, 0.0, 1.0])
+    (message,) = warnings_of(caplog)
+    assert message.startswith("2 ")
+    assert "of r " in message

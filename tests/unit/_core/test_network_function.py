@@ -1,0 +1,495 @@
+"""The adaptor: every kind of network as a GPflow module, against the network called by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from gpflow_gvi._core import network_function as adaptor
+from gpflow_gvi._core.memo import memoised
+from gpflow_gvi._core.mode import frozen, inference, training
+from gpflow_gvi._core.network_function import NetworkFunction, in_precision
+from gpflow_gvi._core.state import state
+from tests import networks
+
+X = np.random.default_rng(0).normal(size=(6, 2))
+BOTH_KERAS = pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
+WITH_WEIGHTS = pytest.mark.parametrize(
+    "make", networks.WITH_WEIGHTS.values(), ids=networks.WITH_WEIGHTS
+)
+
+
+# What it computes, and in which precision.
+
+
+@WITH_WEIGHTS
+@pytest.mark.parametrize("own", ["float32", "float64"])
+@pytest.mark.parametrize("given", ["float32", "float64"])
+def test_computes_in_the_network_s_precision_and_returns_that_of_x(make, own, given):
+    network = make(3, own)
+    value = NetworkFunction(network)(X.astype(given))
+    expected = network(tf.constant(X.astype(given).astype(own))).numpy()
+    assert value.dtype == given
+    np.testing.assert_array_equal(value, expected.astype(given))
+
+
+@pytest.mark.parametrize("given", ["float32", "float64"])
+def test_a_function_without_variables_computes_in_the_precision_of_x(given):
+    value = NetworkFunction(lambda X: X * X)(X.astype(given))
+    assert value.dtype == given
+    np.testing.assert_array_equal(value, X.astype(given) * X.astype(given))
+
+
+@BOTH_KERAS
+def test_in_precision_is_the_same_network_to_the_last_digit_of_the_new_one(K):
+    inner = networks.regularised(K)
+    moving = inner.layers[-3].moving_mean
+    moving.assign(np.linspace(0.1, 0.8, 8))
+    outer = K.Sequential([K.Input((2,)), inner])
+    W = [w.astype("float64") for w in outer.get_weights()]
+    if K is keras:  # which counts the state of the dropout among the weights
+        W = [w for w in W if w.shape != (2,)]
+    hidden = np.tanh(X @ W[0] + W[1])
+    normal = (hidden - W[4]) / np.sqrt(W[5] + 1e-3) * W[2] + W[3]
+    double = in_precision(outer)  # GPflow's default float is float64
+    assert {variable.dtype for variable in NetworkFunction(double).variables} == {tf.float64}
+    np.testing.assert_allclose(NetworkFunction(double)(X), normal @ W[6] + W[7], 1e-13, 1e-14)
+    single = in_precision(double, "float32")
+    np.testing.assert_array_equal(single.get_weights()[0], W[0].astype("float32"))
+
+
+def test_in_precision_refuses_what_it_cannot_make_anew():
+    with pytest.raises(
+        TypeError, match=r"(?s)Perceptron.*a Keras model that knows its input_shape"
+    ):
+        in_precision(networks.Perceptron())
+    with pytest.raises(TypeError, match="knows its input_shape"):
+        in_precision(keras.Sequential([keras.layers.Dense(2)]))
+
+
+@BOTH_KERAS
+def test_rows_are_reshaped_to_what_the_network_takes(K, rng):
+    images = rng.normal(size=(5, 4, 3, 2)).astype("float32")
+    convolution = K.Sequential(
+        [
+            K.Input((4, 3, 2)),
+            K.layers.Conv2D(2, 2, activation="relu"),
+            K.layers.Flatten(),
+            K.layers.Dense(3),
+        ]
+    )
+    expected = convolution(images)
+    for rows in (images, images.reshape(5, 24), images.reshape(5, 12, 2)):
+        np.testing.assert_array_equal(NetworkFunction(convolution)(rows), expected)
+    flat = networks.dense(K, D=24, dtype="float32")
+    np.testing.assert_array_equal(NetworkFunction(flat)(images), flat(images.reshape(5, 24)))
+    with pytest.raises(ValueError, match=r"rows of shape \(23,\).*takes rows of shape \(4, 3, 2\)"):
+        NetworkFunction(convolution)(np.zeros((5, 23)))
+
+
+@BOTH_KERAS
+def test_batches_of_rows_keep_their_shape(K, rng):
+    network, batches = networks.dense(K, F=3), rng.normal(size=(4, 5, 6, 2))
+    value = NetworkFunction(network)(batches)
+    assert value.shape == (4, 5, 6, 3)
+    # Products of other sizes add up in another order.
+    np.testing.assert_allclose(value[2, 1], network(batches[2, 1]), rtol=1e-13, atol=1e-14)
+
+
+def test_called_once_in_a_memoised_block_also_where_it_is_shared():
+    calls = []
+    function = NetworkFunction(lambda X: calls.append(X) or X)
+    again = adaptor.as_function(function)
+    inputs = tf.constant(X)
+    with memoised():
+        assert function(inputs) is again(inputs)
+    assert len(calls) == 1
+
+
+# Its weights.
+
+
+@WITH_WEIGHTS
+def test_the_weights_are_the_network_s_own_and_each_is_listed_once(make):
+    network = make()
+    function = NetworkFunction(network)
+    own = (
+        network.trainable_variables
+        if isinstance(network, networks.Perceptron)
+        else (networks.tensors(network.trainable_weights))
+    )
+    for listed in (
+        function.trainable_variables,
+        tuple(gpflow.utilities.parameter_dict(function).values()),
+    ):
+        assert sorted(map(id, listed)) == sorted(map(id, own))
+
+
+@BOTH_KERAS
+def test_names_are_how_a_weight_is_reached_in_the_network(K):
+    for _ in range(2):  # Keras goes on counting
+        network = networks.dense(K)
+        weights = NetworkFunction(network).weights
+        expected = {
+            "layers[0].kernel": network.layers[0].kernel,
+            "layers[0].bias": network.layers[0].bias,
+            "layers[1].kernel": network.layers[1].kernel,
+            "layers[1].bias": network.layers[1].bias,
+        }
+        assert list(weights) == list(expected)
+        for mine, keras_own in zip(
+            weights.values(), networks.tensors(expected.values()), strict=True
+        ):
+            assert mine is keras_own
+
+
+@BOTH_KERAS
+def test_models_inside_models_and_weights_of_the_same_name(K):
+    class Outer(K.Model):
+        def __init__(self):
+            super().__init__()
+            self.first = networks.dense(K, F=3)
+            self.second = K.layers.Bidirectional(K.layers.LSTM(2, dtype="float64"), dtype="float64")
+
+        def call(self, X):
+            return self.second(self.first(X)[:, None, :])
+
+    network = Outer()
+    network(X)
+    weights = NetworkFunction(network).weights
+    assert list(weights)[:3] == [
+        "layers[0].layers[0].kernel",
+        "layers[0].layers[0].bias",
+        "layers[0].layers[1].kernel",
+    ]
+    assert list(weights)[4:8] == [
+        "layers[1].kernel",
+        "layers[1].recurrent_kernel",
+        "layers[1].bias",
+        "layers[1].kernel:1",
+    ]
+    own = networks.tensors(network.trainable_weights)
+    assert {id(weight) for weight in weights.values()} == {id(variable) for variable in own}
+
+
+@BOTH_KERAS
+def test_a_module_with_keras_layers_inside_has_the_weights_of_both(K):
+    module = networks.Mixed(K)
+    module(X)
+    weights = NetworkFunction(module).weights
+    assert set(weights) == {
+        "shift",
+        "layers[0].kernel",
+        "layers[0].bias",
+        "layers[1].kernel",
+        "layers[1].bias",
+    }
+    kernel = networks.tensors([module.layers[0].kernel])[0]
+    assert weights["layers[0].kernel"] is kernel
+
+
+@BOTH_KERAS
+def test_no_weight_is_lost_to_another_of_the_same_place(K):
+    class Pair(gpflow.Module):
+        def __init__(self):
+            super().__init__()
+            linear = gpflow.functions.Linear(A=np.ones((2, 2)))
+            linear.kernel = gpflow.Parameter(1.0)
+            self.layers = [linear, K.layers.Dense(1, dtype="float64")]
+
+        def __call__(self, X):
+            return self.layers[1](self.layers[0](X) * self.layers[0].kernel)
+
+    module = Pair()
+    module(X)
+    assert len(NetworkFunction(module).trainable_variables) == 5
+
+
+def test_a_gpflow_module_keeps_its_parameters_with_their_transforms():
+    module = gpflow.functions.Linear(A=np.ones((2, 1)))
+    module.A.prior = None
+    function = NetworkFunction(module)
+    assert function.trainable_parameters == (module.A, module.b)
+    assert gpflow.utilities.parameter_dict(function)[".weights['A']"] is module.A
+
+
+@BOTH_KERAS
+def test_moving_statistics_are_never_trained(K):
+    function = NetworkFunction(networks.regularised(K))
+    trained = {id(v) for v in function.trainable_variables}
+    gpflow.set_trainable(function, False)
+    assert not function.trainable_variables
+    gpflow.set_trainable(function, True)
+    assert {id(v) for v in function.trainable_variables} == trained
+    weights = networks.tensors(function.network.trainable_weights)
+    others = {id(v) for v in networks.tensors(function.network.variables)} - trained
+    assert trained == {id(v) for v in weights}
+    assert len(others) >= 2  # mean and variance, and Keras 3's seed
+    assert {id(v) for v in state(function)} == others
+
+
+@BOTH_KERAS
+def test_layers_that_the_user_froze_stay_frozen(K):
+    network = networks.dense(K)
+    network.layers[0].trainable = False
+    function = NetworkFunction(network)
+    gpflow.set_trainable(function, True)
+    assert [tuple(v.shape) for v in function.trainable_variables] in (
+        [(1,), (4, 1)],
+        [(4, 1), (1,)],
+    )
+    assert not state(function)  # nothing that training changes
+    copied = gpflow.utilities.deepcopy(function)
+    assert len(copied.trainable_variables) == 2
+
+
+@BOTH_KERAS
+def test_the_summary_and_the_dictionary_of_parameters_show_the_weights(K):
+    function, other = (NetworkFunction(networks.dense(K)) for _ in range(2))
+    summary = gpflow.utilities.tabulate_module_summary(function)
+    for name in ("layers[0].kernel", "layers[1].bias"):
+        assert f"NetworkFunction.weights['{name}']" in summary
+    assert not np.allclose(other(X), function(X))
+    gpflow.utilities.multiple_assign(other, gpflow.utilities.read_values(function))
+    np.testing.assert_array_equal(other(X), function(X))
+
+
+# Networks that make their weights late.
+
+
+@BOTH_KERAS
+def test_an_unbuilt_network_has_its_weights_after_the_first_call(K):
+    network = K.Sequential([K.layers.Dense(3), K.layers.Dense(1)])
+    function = NetworkFunction(network)
+    assert not function.trainable_variables
+    with pytest.raises(AttributeError, match="num_outputs"):
+        _ = function.num_outputs
+    function(X)
+    assert len(function.trainable_variables) == 4
+    assert function.num_outputs == 1
+    module = NetworkFunction(networks.Mixed(K))
+    module(X)
+    assert len(module.trainable_variables) == 5
+
+
+@BOTH_KERAS
+def test_an_unbuilt_network_is_not_built_behind_the_optimiser_s_back(K):
+    late = r"(?s)Sequential 'late'.*made its weights only now.*keras\.Input.*build"
+    function = NetworkFunction(K.Sequential([K.layers.Dense(1)], name="late"))
+    with training(), pytest.raises(ValueError, match=late):
+        function(X)
+    function = NetworkFunction(K.Sequential([K.layers.Dense(1)], name="late"))
+    with pytest.raises(ValueError, match=late):
+        tf.function(function)(X)
+
+
+def test_weights_that_no_attribute_leads_to_are_spoken_of():
+    network = networks.dense(keras)
+    with pytest.warns(UserWarning, match=r"(?s)function '<lambda>'.*kernel.*tf\.Module"):
+        NetworkFunction(lambda X: 2.0 * network(X))(X)
+
+
+# Training and inference.
+
+
+@BOTH_KERAS
+def test_dropout_drops_in_training_only(K):
+    network = K.Sequential([K.Input((2,)), K.layers.Dropout(0.5)])
+    function, inputs = NetworkFunction(network), np.ones((200, 2), "float32")
+    np.testing.assert_array_equal(function(inputs), inputs)
+    with inference():
+        np.testing.assert_array_equal(function(inputs), inputs)
+    with training():
+        dropped = function(inputs)
+    assert set(np.unique(dropped)) == {0.0, 2.0}
+    assert 0.4 < np.mean(dropped == 0.0) < 0.6
+
+
+@BOTH_KERAS
+@pytest.mark.parametrize("compiled", ["eager", "graph", "xla"])
+def test_batch_normalisation_learns_its_statistics_as_keras_does(K, compiled):
+    function, twin = (NetworkFunction(networks.regularised(K, dropout=0.0)) for _ in range(2))
+    twin.network.set_weights(function.network.get_weights())
+
+    def step(inputs):
+        with tf.GradientTape() as tape, training():
+            value = function(inputs)
+        return value, tape.gradient(value, function.trainable_variables)
+
+    if compiled != "eager":
+        step = tf.function(step, jit_compile=compiled == "xla")
+    inputs = tf.constant(X, tf.float32)
+    for _ in range(3):
+        value, gradients = step(inputs)
+        expected = twin.network(inputs, training=True)
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+    assert all(gradient is not None for gradient in gradients)
+    statistics = [variable.numpy() for variable in state(twin)[:2]]
+    assert not np.allclose(statistics[0], 0.0)
+    for mine, theirs in zip(state(function)[:2], statistics, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-7)
+    # Predictions are sums of eight terms of order one, so those near zero have an absolute error.
+    expected = twin.network(inputs, training=False)
+    np.testing.assert_allclose(function(inputs), expected, rtol=1e-5, atol=1e-6)
+
+
+@BOTH_KERAS
+@pytest.mark.parametrize("how", ["set_trainable", "frozen"])
+def test_a_frozen_network_keeps_its_statistics(K, how):
+    module = gpflow.Module()
+    module.function = NetworkFunction(networks.regularised(K))
+    before = [variable.numpy() for variable in state(module)]
+    expected = module.function(X)
+    if how == "set_trainable":
+        gpflow.set_trainable(module, False)
+    with training(), frozen(module) if how == "frozen" else contextlib.nullcontext():
+        np.testing.assert_array_equal(module.function(X), expected)
+    for variable, value in zip(state(module), before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+def test_networks_that_take_the_argument_receive_training():
+    told = []
+
+    def asks(X, training):
+        told.append(training)
+        return X
+
+    NetworkFunction(asks)(X)
+    with training():
+        NetworkFunction(asks)(X)
+    assert told == [False, True]
+
+
+# Copies.
+
+
+def copies():
+    return {
+        "deepcopy": gpflow.utilities.deepcopy,
+        "pickle": lambda function: pickle.loads(pickle.dumps(function)),
+    }
+
+
+@pytest.mark.parametrize("copy", copies().values(), ids=copies())
+@WITH_WEIGHTS
+def test_a_copy_has_weights_of_its_own_which_are_those_of_its_network(make, copy):
+    function = NetworkFunction(make())
+    copied, before = copy(function), function(X).numpy()
+    np.testing.assert_array_equal(copied(X), before)
+    assert list(copied.weights) == list(function.weights)
+    for weight in copied.trainable_variables:
+        weight.assign_add(0.3 * tf.ones_like(weight))
+    assert np.abs(copied(X) - before).max() > 1e-2
+    np.testing.assert_array_equal(function(X), before)
+
+
+@BOTH_KERAS
+@pytest.mark.parametrize("copy", copies().values(), ids=copies())
+def test_a_copy_of_a_part_of_a_model_keeps_its_names_when_it_is_called(K, copy):
+    # Keras 3 renames the variables of such a copy then.
+    function = NetworkFunction(networks.hidden_layer(K))
+    function(X)
+    copied = copy(function)
+    assert list(copied.weights) == list(function.weights)
+    np.testing.assert_array_equal(copied(X), function(X))
+    assert list(copied.weights) == list(function.weights)
+    for mine, original in zip(copied.weights.values(), function.weights.values(), strict=True):
+        assert mine is not original
+        np.testing.assert_array_equal(mine, original)
+
+
+@BOTH_KERAS
+@pytest.mark.parametrize("copy", copies().values(), ids=copies())
+def test_a_copy_has_the_moving_statistics_and_random_states(K, copy):
+    function = NetworkFunction(networks.regularised(K))
+    with training():
+        function(X)
+    copied = copy(function)
+    for mine, theirs in zip(state(function), state(copied), strict=True):
+        assert mine is not theirs
+        np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(copied(X), function(X))
+
+
+@WITH_WEIGHTS
+def test_a_copy_of_frozen_weights_is_frozen_and_can_be_thawed(make):
+    function = NetworkFunction(make())
+    count = len(function.trainable_variables)
+    gpflow.set_trainable(function, False)
+    copied = gpflow.utilities.deepcopy(function)
+    copied(X)
+    assert len(copied.trainable_variables) == 0
+    gpflow.set_trainable(copied, True)
+    assert len(copied.trainable_variables) == count
+
+
+def test_a_network_in_two_places_is_in_two_places_of_the_copy():
+    model = gpflow.Module()
+    function = NetworkFunction(networks.dense(tf_keras))
+    model.here, model.there = function, function
+    model.elsewhere = NetworkFunction(function.network)
+    copied = gpflow.utilities.deepcopy(model)
+    assert copied.here is copied.there
+    assert copied.here.network is copied.elsewhere.network
+    assert len(copied.trainable_variables) == 4
+
+
+@BOTH_KERAS
+def test_a_model_of_the_user_s_own_class_is_copied(K):
+    class Own(K.Model):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.inner, self.norm = K.layers.Dense(3), K.layers.BatchNormalization()
+
+        def call(self, X, training=None):
+            return self.norm(self.inner(X), training=training)
+
+    function = NetworkFunction(Own())
+    with memoised():
+        function(X)
+    function.weights["layers[0].kernel"].assign_add(tf.ones([2, 3]))
+    copied = gpflow.utilities.deepcopy(function)
+    np.testing.assert_array_equal(copied(X), function(X))
+    assert {id(v) for v in copied.variables}.isdisjoint(id(v) for v in function.variables)
+
+
+def test_a_model_that_keras_cannot_copy_is_named():
+    class Stubborn(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = keras.layers.Dense(1)
+
+        def call(self, X):
+            return self.inner(X)
+
+    function = NetworkFunction(Stubborn())
+    function(X)
+    with pytest.raises(TypeError, match=r"Stubborn '.*' cannot be copied.*take \*\*kwargs"):
+        gpflow.utilities.deepcopy(function)
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("network", "error", "message"),
+    [
+        (3, TypeError, r"network is 3; it must be a Keras model"),
+        (lambda X: X[:, 0], ValueError, r"returns shape \(6,\).*must be \[N, F\].*Dense"),
+        (lambda X: X[:, None], ValueError, r"returns shape \(6, 1, 2\).*Flatten"),
+        (lambda X: {"mean": X}, TypeError, "returns a dict; it must return one tensor"),
+        (lambda X: (X, X), TypeError, "returns a tuple"),
+    ],
+    ids=["not callable", "rank 1", "rank 3", "dict", "tuple"],
+)
+def test_bad_networks_are_named(network, error, message):
+    with pytest.raises(error, match=message):
+        NetworkFunction(network)(X)

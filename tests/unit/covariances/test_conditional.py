@@ -1,0 +1,239 @@
+"""Conditioning by weights: against dense numpy by functions, and against a QR of the features."""
+
+from __future__ import annotations
+
+import pickle
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.kernels import Constant, Linear, SharedIndependent
+
+import gpflow_gvi as gvi
+from gpflow_gvi._core.memo import memoised
+from gpflow_gvi.covariances.conditional import ConditionalCovariance, WeightCovariance
+from gpflow_gvi.kernels.feature_map import FeatureMap
+from gpflow_gvi.kernels.finite_features import features
+from gpflow_gvi.models import GVIPosterior
+from tests import networks
+from tests.designs import each_value
+
+M, J = 15, 2
+PRIOR_MEAN = gpflow.functions.Linear(A=np.array([[0.7, 0.1], [-0.2, 0.4]]), b=[1.0, -2.0])
+
+
+def kernels():
+    return {
+        "Linear": Linear(variance=0.7),
+        "ARD": Linear(variance=[0.7, 2.0]),
+        "active_dims": Linear(active_dims=[1]),
+        "Constant": Constant(1.7),
+        "Sum": Linear(variance=[0.7, 2.0]) + Constant(0.3),
+        "FeatureMap": FeatureMap(Linear(variance=1.4), networks.Perceptron(3)),
+        "FeatureMap of Sum": FeatureMap(Linear() + Constant(0.5), networks.Perceptron(4)),
+        "Sum with FeatureMap": FeatureMap(Linear(), networks.Perceptron(3)) + Linear(),
+    }
+
+
+KERNELS = pytest.mark.parametrize("kernel", kernels().values(), ids=kernels())
+
+
+def observed(rng):
+    return rng.normal(size=(M, 2)), rng.normal(size=(M, J)), rng.normal(size=(6, 2))
+
+
+@KERNELS
+def test_features_are_a_root_of_the_kernel(kernel, rng):
+    X, X2 = rng.normal(size=(5, 2)), rng.normal(size=(4, 2))
+    phi = features(kernel)
+    product = phi(X).numpy() @ phi(X2).numpy().T
+    np.testing.assert_allclose(product, kernel(X, X2), rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(features(SharedIndependent(kernel, 2))(X), phi(X))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        gpflow.kernels.SquaredExponential(),
+        gpflow.kernels.Polynomial(2.0),  # a subclass of Linear
+        Linear() + gpflow.kernels.Matern32(),
+        FeatureMap(gpflow.kernels.Matern32(), networks.Perceptron()),
+        gpflow.kernels.SeparateIndependent([Linear(), Linear()]),
+    ],
+    ids=["SquaredExponential", "Polynomial", "Sum", "FeatureMap", "SeparateIndependent"],
+)
+def test_other_kernels_have_none_and_are_conditioned_as_functions(kernel, rng):
+    assert features(kernel) is None
+    Z, U, _ = observed(rng)
+    posterior = gvi.GaussianProcess(PRIOR_MEAN, kernel).condition(Z, U, 0.1)
+    assert isinstance(posterior.kernel, ConditionalCovariance)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "noise", "shared"),
+    # Every kernel, and each way to share with each kind of noise.
+    each_value(kernels().values(), [0.3, [0.05, 2.0]], [False, False, True, True]),
+)
+def test_is_conditioning_of_the_joint_gaussian(kernel, noise, shared, rng):
+    """Rasmussen and Williams (2006), eq. 2.22 to 2.24, as written there."""
+    Z, U, X = observed(rng)
+    X2 = X[:4] + 0.3
+    prior = gvi.GaussianProcess(PRIOR_MEAN, SharedIndependent(kernel, J) if shared else kernel)
+    posterior = prior.condition(Z, U, noise)
+    assert isinstance(posterior.kernel, WeightCovariance)
+    gram, cross, cross2 = (kernel(Z, inputs).numpy() for inputs in (Z, X, X2))
+    for j in range(J):
+        noisy = gram + np.broadcast_to(noise, [J])[j] * np.eye(M)
+        mean = PRIOR_MEAN(X)[:, j] + cross.T @ np.linalg.solve(noisy, (U - PRIOR_MEAN(Z))[:, j])
+        covariance = kernel(X).numpy() - cross.T @ np.linalg.solve(noisy, cross)
+        between = kernel(X, X2).numpy() - cross.T @ np.linalg.solve(noisy, cross2)
+        exact = {"rtol": 1e-8, "atol": 1e-11}
+        np.testing.assert_allclose(posterior.mean(X)[:, j], mean, **exact)
+        np.testing.assert_allclose(posterior.variance(X)[:, j], np.diag(covariance), **exact)
+        np.testing.assert_allclose(posterior.covariance(X)[j], covariance, **exact)
+        np.testing.assert_allclose(posterior.covariance(X, X2)[j], between, **exact)
+
+
+def test_conditioning_twice_is_conditioning_on_both(rng):
+    """The first posterior has no features to the second, which then works with functions."""
+    Z, U, X = observed(rng)
+    prior = gvi.GaussianProcess(PRIOR_MEAN, kernels()["FeatureMap"])
+    both = prior.condition(Z, U, 0.2)
+    in_turn = prior.condition(Z[:9], U[:9], 0.2).condition(Z[9:], U[9:], 0.2)
+    np.testing.assert_allclose(in_turn.mean(X), both.mean(X), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(in_turn.variance(X), both.variance(X), rtol=1e-7, atol=1e-9)
+
+
+def test_the_smaller_system_is_solved(rng):
+    Z, U, _ = observed(rng)
+    prior = gvi.GaussianProcess(PRIOR_MEAN, Linear())
+    for count, noise, expected in (
+        (3, 0.1, WeightCovariance),
+        (2, 0.1, ConditionalCovariance),  # as many features as observations
+        (3, 0.0, ConditionalCovariance),  # exact values: no noise to divide by
+        (3, [0.1, 0.0], ConditionalCovariance),
+    ):
+        kernel = prior.condition(Z[:count], U[:count], noise).kernel
+        assert type(kernel) is expected
+        assert np.all(np.isfinite(kernel.output_variance(Z)))
+
+
+def test_little_noise_cancels_nothing(rng):
+    """σ² = 1e-10 and a thousand observations: variances 1e13 times smaller than the prior's."""
+    Z, X = rng.normal(size=(1000, 2)), rng.normal(size=(50, 2))
+    U = Z @ np.array([[1.0, -1.0], [0.5, 2.0]])
+    posterior = gvi.GaussianProcess(gpflow.functions.Zero(), Linear()).condition(Z, U, 1e-10)
+    R = np.linalg.qr(np.vstack([Z / 1e-5, np.eye(2)]))[1]
+    expected = np.sum(np.linalg.solve(R.T, X.T) ** 2, axis=0)
+    assert expected.max() < 1e-11
+    np.testing.assert_allclose(posterior.variance(X)[:, 0], expected, rtol=1e-10)
+    expected = X @ [[1.0, -1.0], [0.5, 2.0]]
+    np.testing.assert_allclose(posterior.mean(X), expected, rtol=1e-8, atol=1e-9)
+
+
+def test_a_posterior_keeps_the_solution(rng):
+    Z, U, X = observed(rng)
+    shapes = []
+    network = networks.Perceptron(3)
+    kernel = FeatureMap(Linear(), lambda X: shapes.append(tuple(X.shape)) or network(X))
+    kernel.network._known = True  # it may use the perceptron's variables without training them
+    process = gvi.GaussianProcess(PRIOR_MEAN, kernel).condition(Z, U, 0.2)
+    cached = GVIPosterior(process)
+    shapes.clear()
+    mean, variance = cached.predict_f(X)
+    assert shapes == [(6, 2)]
+    np.testing.assert_allclose(mean, process.mean(X), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(variance, process.variance(X), rtol=1e-12, atol=1e-13)
+
+
+def test_in_a_graph_it_is_the_same_and_its_gradient_is_the_dense_one_s(rng):
+    Z, U, X = observed(rng)
+    kernel = Linear(variance=[0.7, 2.0])
+    posterior = gvi.GaussianProcess(PRIOR_MEAN, kernel).condition(Z, U, 0.3)
+
+    @tf.function
+    def by_weights():
+        with tf.GradientTape() as tape, memoised():
+            value = tf.reduce_sum(posterior.mean(X)) + tf.reduce_sum(posterior.variance(X))
+        return value, tape.gradient(value, kernel.variance.unconstrained_variable)
+
+    def dense():
+        K, Kx = kernel(Z) + 0.3 * tf.eye(M, dtype=tf.float64), kernel(Z, X)
+        mean = PRIOR_MEAN(X) + tf.matmul(
+            Kx, tf.linalg.solve(K, U - PRIOR_MEAN(Z)), transpose_a=True
+        )
+        removed = tf.linalg.diag_part(tf.matmul(Kx, tf.linalg.solve(K, Kx), transpose_a=True))
+        return tf.reduce_sum(mean) + J * tf.reduce_sum(kernel(X, full_cov=False) - removed)
+
+    with tf.GradientTape() as tape:
+        expected = dense()
+    value, gradient = by_weights()
+    np.testing.assert_allclose(value, expected, rtol=1e-10)
+    np.testing.assert_allclose(
+        gradient, tape.gradient(expected, kernel.variance.unconstrained_variable), rtol=1e-8
+    )
+
+
+# Observations are constants of the model: weights that are not trained.
+
+SYSTEMS = pytest.mark.parametrize(
+    "make",
+    [lambda: Linear(variance=[0.7, 2.0]), lambda: gpflow.kernels.Matern32()],
+    ids=["features", "kernel"],
+)
+
+
+@SYSTEMS
+def test_a_process_of_the_same_structure_is_reproduced_by_its_weights(make, rng):
+    """A graph that was traced before has the new observations, too."""
+    Z, U, X = observed(rng)
+    first = gvi.GaussianProcess(PRIOR_MEAN, make()).condition(Z, U, 0.3)
+    second = gvi.GaussianProcess(PRIOR_MEAN, make()).condition(Z + 1.0, 2.0 * U, 0.1)
+    predict = tf.function(second.predict)
+    assert np.abs(predict(X)[0] - first.mean(X)).max() > 0.1
+    for target, source in zip(second.variables, first.variables, strict=True):
+        target.assign(source)
+    for mine, theirs in zip(predict(X), first.predict(X), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
+@SYSTEMS
+@pytest.mark.parametrize(
+    "copy",
+    [gpflow.utilities.deepcopy, lambda process: pickle.loads(pickle.dumps(process))],
+    ids=["deepcopy", "pickle"],
+)
+def test_a_copy_has_observations_of_its_own_and_trains_none_of_them(make, copy, rng):
+    Z, U, X = observed(rng)
+    prior = gvi.GaussianProcess(PRIOR_MEAN, make())
+    process = prior.condition(Z, U, 0.3)
+    copied, before = copy(process), process.mean(X).numpy()
+    np.testing.assert_array_equal(copied.mean(X), before)
+    for part in (process, copied):
+        assert len(part.trainable_variables) == len(prior.trainable_variables)
+        assert len(part.variables) == len(prior.variables) + 3  # Z, U and σ²
+    copied.mean_function.observations.U.assign(U + 1.0)
+    assert np.abs(copied.mean(X) - before).max() > 0.1
+    np.testing.assert_array_equal(process.mean(X), before)
+
+
+@SYSTEMS
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "graph"])
+def test_gradients_pass_through_conditioning(make, compiled, rng):
+    """The mean is m(x) + W (U - m(Z)), so that its derivatives in U are W = K_xZ (K + σ²I)⁻¹."""
+    Z, U, X = observed(rng)
+    kernel, noise = make(), tf.constant(0.3, tf.float64)
+
+    def slopes(U, noise):
+        with tf.GradientTape() as tape:
+            tape.watch((U, noise))
+            mean = gvi.GaussianProcess(PRIOR_MEAN, kernel).condition(Z, U, noise).mean(X)
+            total = tf.reduce_sum(mean)
+        return tape.gradient(total, (U, noise))
+
+    of_U, of_noise = (tf.function(slopes) if compiled else slopes)(tf.constant(U), noise)
+    weights = np.linalg.solve(kernel(Z).numpy() + 0.3 * np.eye(M), kernel(Z, X).numpy())
+    np.testing.assert_allclose(of_U, weights.sum(axis=1)[:, None] * np.ones(J), rtol=1e-8)
+    residual = np.linalg.solve(kernel(Z).numpy() + 0.3 * np.eye(M), U - PRIOR_MEAN(Z))
+    np.testing.assert_allclose(of_noise, -np.sum(weights.sum(axis=1) @ residual), rtol=1e-8)

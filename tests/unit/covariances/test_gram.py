@@ -1,0 +1,145 @@
+"""K_ZZ, K_ZX and what is solved from them, against numpy, quadrature and GPflow's own dispatch."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.inducing_variables import (
+    InducingPoints,
+    Multiscale,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+
+import gpflow_gvi as gvi
+from gpflow_gvi._core import outputs
+from gpflow_gvi.covariances import gram
+from tests import catalogue
+from tests.designs import each_value
+from tests.features import CircleArcCosine, Heaviside
+
+J, M = 3, 4
+JITTER = gpflow.config.default_jitter()
+
+
+def test_heaviside_covariances_against_quadrature(rng):
+    """Both functionals as weighted sums of f: two values for the slope, a grid for the integral."""
+    kernel = CircleArcCosine(variance=0.7)
+    centres, w = np.array([-1.0, 0.1, 0.4, 2.9]), 0.25
+    grid = np.linspace(-np.pi, np.pi, 4000, endpoint=False)
+    nodes = np.concatenate([grid, centres + w, centres - w])
+    slope = np.eye(4) / (2 * w)
+    weights = np.hstack([np.full((4, len(grid)), 2 * np.pi / len(grid)), slope, -slope])
+    X = rng.uniform(-np.pi, np.pi, size=(6, 1))
+
+    steps = Heaviside(centres, half_width=w)
+    Kuf = gpflow.covariances.Kuf(steps, kernel, X)
+    np.testing.assert_allclose(Kuf, weights @ kernel(nodes[:, None], X), rtol=1e-5)
+    Kuu = gpflow.covariances.Kuu(steps, kernel, jitter=0.5)
+    expected = weights @ kernel(nodes[:, None]).numpy() @ weights.T + 0.5 * np.eye(4)
+    np.testing.assert_allclose(Kuu, expected, rtol=1e-5)
+
+
+def test_circle_kernel_is_the_arc_cosine_kernel_of_unit_vectors(rng):
+    """Cho and Saul (2009): order 0 is 1 - angle/π between the vectors, hence the factor π."""
+    angles = rng.uniform(-np.pi, np.pi, size=(7, 1))
+    on_circle = np.hstack([np.cos(angles), np.sin(angles)])
+    plain = gpflow.kernels.ArcCosine(order=0, bias_variance=1e-12)
+    np.testing.assert_allclose(CircleArcCosine()(angles), np.pi * plain(on_circle), atol=1e-5)
+    np.testing.assert_allclose(CircleArcCosine(2.0)(angles, full_cov=False), 2 * np.pi, rtol=1e-12)
+
+
+def inducing_variables(rng: np.random.Generator) -> dict[str, tuple[object, list[np.ndarray]]]:
+    """Each kind of inducing variable, with the points of each output."""
+    Z = [rng.normal(size=(M, 2)) for _ in range(J)]
+    return {
+        "plain": (InducingPoints(Z[0]), [Z[0]] * J),
+        "shared": (SharedIndependentInducingVariables(InducingPoints(Z[0])), [Z[0]] * J),
+        "separate": (SeparateIndependentInducingVariables([InducingPoints(z) for z in Z]), Z),
+    }
+
+
+@pytest.mark.parametrize("inducing", ["plain", "shared", "separate"])
+@pytest.mark.parametrize("kind", catalogue.kernels(J))
+def test_projections_of_each_output(kind, inducing, rng):
+    kernel = catalogue.kernels(J)[kind]
+    inducing_variable, Z = inducing_variables(rng)[inducing]
+    X = rng.normal(size=(5, 2))
+    L = gram.cholesky(kernel, inducing_variable)
+    cross = gram.cross_covariance(kernel, inducing_variable, X)
+    A = gram.whitened(kernel, inducing_variable, X)
+    for j in range(J):
+        parts = getattr(kernel, "latent_kernels", (kernel,))
+        single = parts[j % len(parts)]
+        j0 = j if len(L) == J else 0  # one system where all outputs have the same
+        Kzz = single(Z[j]) + JITTER * np.eye(M)
+        Kzx = single(Z[j], X).numpy()
+        np.testing.assert_allclose(L[j0], np.linalg.cholesky(Kzz), atol=1e-10)
+        np.testing.assert_allclose(cross[j0], Kzx, atol=1e-12)
+        nystrom = Kzx.T @ np.linalg.solve(Kzz, Kzx)
+        np.testing.assert_allclose(A[j0].numpy().T @ A[j0].numpy(), nystrom, atol=1e-8)
+    assert len(L) == (J if "separate" in (kind, inducing) else 1)
+
+
+def composed() -> dict[str, gpflow.kernels.Kernel]:
+    """Kernels of J independent outputs that are not GPflow's own multi-output classes."""
+    separate, matern = catalogue.kernels(J)["separate"], gpflow.kernels.Matern32()
+    prior = gvi.GaussianProcess(gpflow.functions.Zero(), separate)
+    seen = np.array([[0.3, -0.2], [1.0, 0.5]])
+    return {
+        "sum": separate + matern,
+        "product": separate * gpflow.kernels.SharedIndependent(matern, J),
+        "conditioned": prior.condition(seen, np.zeros((2, J)), 0.1).kernel,
+        "tempered": gvi.covariances.Tempered(separate, np.array([0.5, 1.0, 2.0])),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "inducing"), each_value(composed(), ["plain", "separate", "shared"])
+)
+def test_projections_of_kernels_composed_of_independent_outputs(kind, inducing, rng):
+    """The regulariser may be conditioned, and Q's own kernel composed: each is a kernel."""
+    kernel, X = composed()[kind], rng.normal(size=(5, 2))
+    inducing_variable, Z = inducing_variables(rng)[inducing]
+    L = gram.cholesky(kernel, inducing_variable)
+    cross = gram.cross_covariance(kernel, inducing_variable, X)
+    assert L.shape == (J, M, M)
+    assert cross.shape == (J, M, 5)
+    for j in range(J):
+        Kzz = outputs.covariance(kernel, Z[j])[j].numpy() + JITTER * np.eye(M)
+        np.testing.assert_allclose(L[j], np.linalg.cholesky(Kzz), atol=1e-9)
+        np.testing.assert_allclose(cross[j], outputs.covariance(kernel, Z[j], X)[j], atol=1e-12)
+
+
+def test_composed_kernels_know_inducing_points_alone():
+    """A Kuf of another inducing variable is written for one kernel, not for what is made of it."""
+    wide = Multiscale(np.zeros((M, 2)), scales=np.ones((M, 2)))
+    with pytest.raises(TypeError, match="Multiscale"):
+        gram.cholesky(composed()["tempered"], wide)
+
+
+def test_optimal_precision_inverts_the_titsias_optimum(rng):
+    """Lᵀ Σ L with Σ = (K_ZZ + σ⁻² K_ZX K_XZ)⁻¹, for one noise and for one per output."""
+    kernel = catalogue.kernels(J)["separate"]
+    Z, X, noises = rng.normal(size=(M, 2)), rng.normal(size=(9, 2)), np.array([0.1, 0.4, 2.0])
+    for noise in (0.3, noises):
+        found = gram.optimal_precision(kernel, InducingPoints(Z), X, noise)
+        for j, single in enumerate(kernel.kernels):
+            Kzz = single(Z).numpy() + JITTER * np.eye(M)
+            Kzx = single(Z, X).numpy()
+            Sigma = np.linalg.inv(Kzz + Kzx @ Kzx.T / np.broadcast_to(noise, J)[j])
+            L = np.linalg.cholesky(Kzz)
+            np.testing.assert_allclose(
+                np.linalg.inv(L.T @ Sigma @ L), found[j], rtol=1e-6, atol=1e-6
+            )
+
+
+def test_arrays_become_fixed_points_and_inducing_variables_stay(rng):
+    Z = rng.normal(size=(M, 2))
+    fixed = gram.as_inducing_variable(Z)
+    np.testing.assert_array_equal(fixed.Z, Z)
+    assert fixed.trainable_variables == ()
+    moving = InducingPoints(Z)
+    assert gram.as_inducing_variable(moving) is moving
+    assert len(moving.trainable_variables) == 1

@@ -1,0 +1,347 @@
+"""The estimators of scikit-learn: its own checks, its own models as peers, and its own tools."""
+
+from __future__ import annotations
+
+import sys
+
+import gpflow
+import joblib
+import numpy as np
+import pytest
+import scipy.stats
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_friedman1, make_moons
+from sklearn.dummy import DummyRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    parametrize_with_checks,
+)
+
+import gpflow_gvi as gvi
+from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.integrations import sklearn as sklearn_estimators
+
+QUICK = {"num_inducing": 8, "random_state": 0}
+
+
+FIT_LITTLE = (
+    "check_classifiers_one_label",
+    "check_classifiers_regression_target",
+    "check_complex_data",
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_sparse_array",
+    "check_estimators_empty_data_messages",
+    "check_estimators_overwrite_params",
+    "check_estimators_unfitted",
+    "check_fit1d",
+    "check_fit2d_1sample",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_requires_y_none",
+    "check_set_params",
+    "check_supervised_y_no_nan",
+    "check_valid_tag_types",
+)
+"""The checks that fit at most once: the others, of forty fits each in all, are slow."""
+
+
+@parametrize_with_checks([gvi.GVIRegressor(), gvi.GVIClassifier()])
+def test_sklearn_checks(estimator, check, request):
+    name = getattr(check, "func", check).__name__
+    if name not in FIT_LITTLE and not request.config.getoption("--runslow"):
+        pytest.skip("slow: run with --runslow")
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def curve():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(100.0, 106.0, size=(60, 1))  # far from standard units
+    return X, 1e4 * (3.0 + np.sin(X[:, 0] - 100.0) + 0.1 * rng.normal(size=60))
+
+
+@pytest.fixture(scope="module")
+def regressor(curve):
+    return gvi.GVIRegressor(**QUICK).fit(*curve)
+
+
+@pytest.fixture(scope="module")
+def several(curve):
+    """Two outputs with a constant one between them."""
+    X, y = curve
+    with pytest.warns(NumericsWarning, match="constant in 1 of 3 columns"):
+        return gvi.GVIRegressor(**QUICK).fit(
+            X, np.column_stack([y, np.full_like(y, 0.1), -0.01 * y])
+        )
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(800, noise=0.25, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def classifier(moons):
+    X, y = moons
+    labels = np.array(["upper", "lower"])[y]  # whose order is another one
+    return gvi.GVIClassifier(calibration_fraction=0.2, random_state=0).fit(X[:400], labels[:400])
+
+
+@pytest.fixture
+def arguments(monkeypatch):
+    """What `learn` is called with, in place of learning."""
+    calls: dict[str, object] = {}
+    monkeypatch.setattr(sklearn_estimators, "learn", lambda data, **options: calls.update(options))
+    return calls
+
+
+def test_predictions_are_those_of_the_learned_model(regressor, curve):
+    X, y = curve
+    mean, std = regressor.predict(X, return_std=True)
+    expected, variance = regressor.learned_.predict_y(X)
+    assert mean.shape == std.shape == y.shape
+    np.testing.assert_array_equal(mean, expected[:, 0])
+    np.testing.assert_array_equal(regressor.predict(X), mean)
+    np.testing.assert_allclose(std**2, variance[:, 0])
+    np.testing.assert_allclose(
+        regressor.predict_interval(X, 0.8), scipy.stats.norm.interval(0.8, mean, std)
+    )
+
+
+def test_learned_model_is_that_of_learn(regressor, curve):
+    X, y = curve
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0])
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    options = {"num_inducing": 8, "epochs": 0, "validation_fraction": 0.0}
+    learned = gvi.learn((X, y), kernel=kernel, seed=seed, **options)
+    np.testing.assert_allclose(regressor.predict(X), learned.predict_y(X)[0][:, 0], rtol=1e-12)
+
+
+def test_several_outputs_one_of_them_constant(several, regressor, curve):
+    X, y = curve
+    mean, std = several.predict(X, return_std=True)
+    lower, upper = several.predict_interval(X)
+    assert mean.shape == std.shape == lower.shape == upper.shape == (60, 3)
+    for column in (mean[:, 1], lower[:, 1], upper[:, 1]):
+        np.testing.assert_array_equal(column, 0.1)
+    np.testing.assert_array_equal(std[:, 1], 0.0)
+    np.testing.assert_allclose(mean[:, 2], -0.01 * mean[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(std[:, 2], 0.01 * std[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(mean[:, 0], y, atol=5e3)
+    assert np.all(upper[:, ::2] > lower[:, ::2])
+
+
+@pytest.mark.parametrize("X", [[[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])
+def test_constant_targets_are_predicted_as_they_are(X):
+    with pytest.warns(NumericsWarning, match="y is constant in 1 of 1 columns"):
+        fitted = gvi.GVIRegressor().fit(X, np.full(len(X), 0.3))
+    mean, std = fitted.predict([[9.0, 9.0]], return_std=True)
+    assert (mean, std) == (0.3, 0.0)
+    assert fitted.learned_ is None
+    np.testing.assert_array_equal(fitted.sample_y([[9.0, 9.0]], 4), [[0.3] * 4])
+
+
+def test_samples_have_the_shape_of_sklearn_and_the_moments_of_y(regressor, several, curve):
+    X = curve[0][:4]
+    for fitted in (regressor, several):
+        Y = fitted.predict(curve[0])
+        peer = GaussianProcessRegressor().fit(curve[0], Y)
+        assert fitted.sample_y(X, 5).shape == peer.sample_y(X, 5).shape
+    samples = regressor.sample_y(X, 20_000, random_state=1)
+    mean, std = regressor.predict(X, return_std=True)
+    _, covariance = regressor.learned_.predict_f(X, full_cov=True)
+    noise = std**2 - np.diag(covariance[0])
+    assert np.all(noise > 0.0)
+    scale = np.mean(std)
+    np.testing.assert_allclose(samples.mean(axis=1) / scale, mean / scale, atol=0.05)
+    expected = (covariance[0] + np.diag(noise)) / scale**2
+    np.testing.assert_allclose(np.cov(samples) / scale**2, expected, atol=0.05)
+    np.testing.assert_array_equal(regressor.sample_y(X, 2), regressor.sample_y(X, 2))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_regression_is_as_good_as_a_gaussian_process_of_sklearn():
+    X, y = make_friedman1(600, noise=1.0, random_state=0)
+    fitted = gvi.GVIRegressor(random_state=0).fit(X[:100], y[:100])
+    kernel = RBF(np.full(10, 3.0), (0.1, 1e3)) + WhiteKernel(0.1)
+    peer = make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True)).fit(
+        X[:100], y[:100]
+    )
+    guess = DummyRegressor().fit(X[:100], y[:100])
+
+    def nll(mean, std):
+        return -scipy.stats.norm.logpdf(y[100:], mean, std).mean()
+
+    ours = nll(*fitted.predict(X[100:], return_std=True))
+    assert ours < nll(guess.predict(X[100:]), np.std(y[:100])) - 0.5
+    assert ours < nll(*peer.predict(X[100:], return_std=True)) + 0.2
+    assert fitted.score(X[100:], y[100:]) > peer.score(X[100:], y[100:]) - 0.05
+
+
+def test_classes_may_have_any_names(classifier, moons):
+    X, y = moons
+    labels = np.array(["upper", "lower"])[y]
+    assert classifier.classes_.tolist() == ["lower", "upper"]
+    p = classifier.predict_proba(X[400:])
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(p, classifier.learned_.predict_proba(X[400:]))
+    np.testing.assert_array_equal(
+        classifier.predict(X[400:]), np.where(p[:, 1] > p[:, 0], "upper", "lower")
+    )
+    assert classifier.score(X[400:], labels[400:]) > 0.9
+    line = LogisticRegression().fit(X[:400], labels[:400])  # what a line between them can do
+    assert log_loss(labels[400:], p) < log_loss(labels[400:], line.predict_proba(X[400:]))
+    covered = classifier.predict_set(X[400:], 0.8)[np.arange(400), 1 - y[400:]]
+    assert 0.7 < np.mean(covered) < 0.97
+
+
+@pytest.mark.slow
+def test_iris_is_told_apart():
+    X, y = load_iris(return_X_y=True)
+    scores = cross_val_score(gvi.GVIClassifier(random_state=0), X, y, cv=3)
+    assert np.mean(scores) > 0.92
+
+
+def test_one_class_is_predicted_as_it_is():
+    with pytest.warns(NumericsWarning, match="class 'only' alone"):
+        fitted = gvi.GVIClassifier().fit(np.eye(3), ["only"] * 3)
+    assert fitted.predict(np.eye(3)).tolist() == ["only"] * 3
+    np.testing.assert_array_equal(fitted.predict_proba(np.eye(3)), np.ones((3, 1)))
+    assert np.all(fitted.predict_set(np.eye(3)))
+
+
+@pytest.mark.parametrize(
+    ("N", "rare", "options", "fraction"),
+    [
+        (299, 100, {}, 0.0),  # a tenth has hardly an error to temper by
+        (299, 100, {"epochs": 1}, 0.1),
+        (300, 10, {}, 0.1),
+        (300, 9, {}, 0.0),  # all of them could be held out
+        (300, 9, {"epochs": 1}, 0.0),
+    ],
+)
+def test_labels_are_held_out_where_they_can_be_spared(N, rare, options, fraction, arguments, rng):
+    labels = np.arange(N) < rare
+    gvi.GVIClassifier(**options).fit(rng.normal(size=(N, 2)), labels)
+    assert arguments["validation_fraction"] == fraction
+
+
+@pytest.mark.parametrize(
+    ("N", "options", "fraction"), [(299, {}, 0.0), (299, {"epochs": 1}, 0.1), (300, {}, 0.1)]
+)
+def test_targets_are_held_out_where_they_can_be_spared(N, options, fraction, arguments, rng):
+    gvi.GVIRegressor(**options).fit(rng.normal(size=(N, 2)), np.arange(N))
+    assert arguments["validation_fraction"] == fraction
+
+
+@pytest.mark.parametrize("which", ["regressor", "several", "classifier"])
+def test_saved_by_joblib_it_predicts_the_same(which, request, tmp_path):
+    fitted = request.getfixturevalue(which)
+    joblib.dump(fitted, tmp_path / "model")
+    loaded = joblib.load(tmp_path / "model")
+    X = np.linspace(-1.0, 107.0, 7 * fitted.n_features_in_).reshape(7, -1)
+    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+    if which == "classifier":
+        np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+
+
+@pytest.mark.slow
+def test_saved_by_joblib_with_a_trained_network(curve, tmp_path):
+    fitted = gvi.GVIRegressor(network=5, epochs=2, **QUICK).fit(*curve)
+    joblib.dump(fitted, tmp_path / "model")
+    np.testing.assert_array_equal(
+        joblib.load(tmp_path / "model").predict(curve[0]), fitted.predict(curve[0])
+    )
+
+
+@pytest.mark.slow
+def test_a_search_over_the_weight_of_the_divergence(curve):
+    weights = [1e-3, 10.0]
+    search = GridSearchCV(
+        gvi.GVIRegressor(epochs=2, learning_rate=0.03, **QUICK),
+        {"divergence_weight": weights},
+        cv=2,
+    ).fit(*curve)
+    assert search.best_params_["divergence_weight"] in weights
+    scores = search.cv_results_["mean_test_score"]
+    assert scores[0] != scores[1]
+    assert search.best_score_ == max(scores)
+
+
+def test_units_do_not_matter_in_a_pipeline(regressor, curve):
+    X, y = curve
+    pipeline = make_pipeline(StandardScaler(), clone(regressor)).fit(X, y)
+    np.testing.assert_allclose(pipeline.predict(X), regressor.predict(X), rtol=1e-4)
+
+
+def test_names_of_features_are_kept():
+    pytest.importorskip("pandas")
+    for estimator in (gvi.GVIRegressor(), gvi.GVIClassifier()):
+        check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
+
+
+@pytest.mark.parametrize(
+    ("options", "N", "epochs"),
+    [
+        ({}, 60, 0),
+        ({}, 1000, 20),
+        ({"divergence_weight": 0.1}, 60, 20),
+        ({"divergence": gvi.divergences.ProjectedWasserstein()}, 60, 20),
+        ({"model": gvi.models.GWI}, 60, 20),
+        ({"network": 3}, 60, 20),
+        ({"network": 3, "epochs": 0}, 60, 0),
+    ],
+)
+def test_what_is_asked_for_is_trained(options, N, epochs, arguments, rng):
+    gvi.GVIRegressor(**options).fit(rng.normal(size=(N, 2)), np.arange(N))
+    assert arguments["epochs"] == epochs
+    for name, default in (
+        ("model", gvi.models.PGVI),
+        ("divergence", None),
+        ("divergence_weight", 0.1),
+    ):
+        assert arguments[name] == options.get(name, default)
+
+
+def test_kernels_and_networks_that_are_named(arguments, rng):
+    X, Y = rng.normal(size=(40, 2)), rng.normal(size=(40, 3))
+    gvi.GVIRegressor(kernel="recipe", network=7).fit(X, Y)
+    assert arguments["kernel"] is None  # `learn` takes the recipe
+    assert arguments["network"](X).shape == (40, 3)
+    assert arguments["network"].layers[0].units == 7
+    kernels = [gpflow.kernels.Matern32(), gpflow.kernels.Matern52()]
+    network = arguments["network"]
+    gvi.GVIRegressor(kernel=kernels, network=network).fit(X, Y)
+    assert arguments["kernel"] is kernels
+    assert arguments["network"] is network
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kernel": "rbf"}, "kernel is 'rbf'"),
+        ({"network": 0}, "network is 0"),
+        ({"num_inducing": 0}, "num_inducing is 0"),
+    ],
+)
+def test_bad_options_are_told_by_fit(options, words, curve):
+    with pytest.raises(ValueError, match=words):
+        gvi.GVIRegressor(**options).fit(*curve)
+
+
+def test_without_sklearn_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delitem(sys.modules, "gpflow_gvi.integrations.sklearn")
+    with pytest.raises(ImportError, match=r"gpflow-gvi\[sklearn\]"):
+        gvi.GVIRegressor  # noqa: B018
+    assert "GVIRegressor" in dir(gvi)

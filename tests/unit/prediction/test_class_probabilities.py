@@ -1,0 +1,102 @@
+"""Probabilities and entropies of classifiers against quadrature and large samples."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+from scipy import integrate
+
+from gpflow_gvi.prediction.class_probabilities import Entropies, class_probabilities, entropies
+from tests.models import data, make
+
+X, _ = data()
+X = X[:12]
+
+LIKELIHOODS = {
+    "Bernoulli": (1, gpflow.likelihoods.Bernoulli),
+    "MultiClass": (3, lambda: gpflow.likelihoods.MultiClass(3)),
+    "Softmax": (3, lambda: gpflow.likelihoods.Softmax(3)),
+}
+
+
+def classifier(name):
+    J, likelihood = LIKELIHOODS[name]
+    return make(J, likelihood())
+
+
+def sampled(model, size=200_000):
+    """Return p(y|f) for many independent draws of f at each x: [S, N, J]."""
+    mean, variance = (np.asarray(part) for part in model.predict_f(X))
+    f = np.random.default_rng(3).normal(mean, np.sqrt(variance), size=(size, *mean.shape))
+    if isinstance(model.likelihood, gpflow.likelihoods.Bernoulli):
+        p = scipy.stats.norm.cdf(f)
+        return np.concatenate([1.0 - p, p], axis=-1)
+    if isinstance(model.likelihood, gpflow.likelihoods.Softmax):
+        return scipy.special.softmax(f, axis=-1)
+    hit = np.eye(3)[f.argmax(axis=-1)]
+    return np.where(hit, 1.0 - 1e-3, 0.5e-3)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_probabilities_and_entropies_are_those_of_many_samples(name):
+    model = classifier(name)
+    p = sampled(model)
+    probabilities = class_probabilities(model, X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    np.testing.assert_allclose(probabilities, p.mean(axis=0), atol=5e-3)
+    expected = scipy.special.entr(p).sum(axis=-1).mean(axis=0)
+    found = entropies(model, X)
+    np.testing.assert_allclose(found.aleatoric, expected, atol=5e-3)
+    total = scipy.stats.entropy(p.mean(axis=0), axis=-1)
+    np.testing.assert_allclose(found.total, total, atol=1e-2)
+    np.testing.assert_allclose(found.epistemic, total - expected, atol=1.5e-2)
+
+
+def test_bernoulli_by_quadrature():
+    model = classifier("Bernoulli")
+    mean, variance = (np.asarray(part)[0, 0] for part in model.predict_f(X))
+
+    def integrand(f):
+        p = scipy.stats.norm.cdf(f)
+        density = scipy.stats.norm.pdf(f, mean, np.sqrt(variance))
+        return scipy.special.entr([p, 1.0 - p]).sum() * density
+
+    aleatoric, _ = integrate.quad(integrand, -12.0, 12.0)
+    np.testing.assert_allclose(entropies(model, X[:1]).aleatoric, aleatoric, atol=4e-3)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_a_row_is_predicted_by_itself(name):
+    model = classifier(name)
+    together = class_probabilities(model, X)
+    np.testing.assert_allclose(class_probabilities(model, X[5:6]), together[5:6], rtol=1e-9)
+
+
+def test_under_robust_max_what_remains_is_the_noise_of_labels():
+    epsilon = 1e-3
+    expected = scipy.special.entr([1.0 - epsilon, epsilon / 2, epsilon / 2]).sum()
+    np.testing.assert_allclose(entropies(classifier("MultiClass"), X).aleatoric, expected)
+
+
+def test_members_who_are_sure_and_disagree_are_all_epistemic():
+    agree = np.tile([[[0.5, 0.5]]], (2, 1, 1))
+    disagree = np.eye(2)[:, None, :]
+    for members, aleatoric in ((agree, np.log(2.0)), (disagree, 0.0)):
+        found = Entropies.of_members(members)
+        np.testing.assert_allclose(found.total, np.log(2.0))
+        np.testing.assert_allclose(found.aleatoric, aleatoric)
+        np.testing.assert_allclose(found.epistemic, np.log(2.0) - aleatoric)
+
+
+@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Gaussian, gpflow.likelihoods.Bernoulli])
+def test_other_likelihoods_have_no_classes(likelihood):
+    with pytest.raises(TypeError, match="probabilities of classes need"):
+        class_probabilities(make(2, likelihood()), X)
+
+
+def test_bad_members():
+    with pytest.raises(ValueError, match=r"probabilities has shape \(2, 2\)"):
+        Entropies.of_members(np.eye(2))

@@ -1,0 +1,92 @@
+"""The evidence: against scipy's densities, GPflow's GPR and SGPR, and in the limits."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from gpflow_gvi import GaussianProcess
+from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
+from tests import catalogue
+
+N, M = 30, 7
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.uniform(-2.0, 2.0, size=(N, 2))
+    Y = np.stack([np.sin(2.0 * X[:, 0]), X[:, 1] ** 2], axis=1) + 0.1 * rng.normal(size=(N, 2))
+    return X, Y
+
+
+def _prior(J, sharing, mean=0.3):
+    kernel = catalogue.kernels(J)[sharing]
+    return GaussianProcess(gpflow.functions.Constant(np.full(J, mean)), kernel)
+
+
+def _tensors(*arrays):
+    return tuple(tf.convert_to_tensor(array) for array in arrays)
+
+
+@pytest.mark.parametrize("noise", [0.2, [0.2, 0.7]], ids=["one noise", "two noises"])
+@pytest.mark.parametrize("sharing", ["single", "separate"])
+def test_inducing_evidence_is_the_density_of_the_observations(data, sharing, noise):
+    X, Y = data
+    prior = _prior(2, sharing)
+    value = InducingEvidence().log_density(prior, noise, _tensors(X, Y), ())
+    noises = np.broadcast_to(noise, [2])
+    covariances = np.broadcast_to(prior.covariance(X), [2, N, N])
+    expected = sum(
+        scipy.stats.multivariate_normal.logpdf(
+            Y[:, j], np.full(N, 0.3), covariances[j] + noises[j] * np.eye(N)
+        )
+        for j in range(2)
+    )
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
+
+
+def test_inducing_evidence_conditions_as_gpr(data):
+    X, Y = data
+    kernel = catalogue.kernels(1)["single"]
+    prior = GaussianProcess(gpflow.functions.Zero(), kernel)
+    process = InducingEvidence().posterior(prior, 0.2, (X, Y[:, :1]), ())
+    gpr = gpflow.models.GPR((X, Y[:, :1]), kernel, noise_variance=0.2)
+    for ours, theirs in zip(process.predict(X + 0.1), gpr.predict_f(X + 0.1), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-9)
+
+
+def test_data_evidence_is_the_bound_of_sgpr(data):
+    X, Y = data
+    kernel = catalogue.kernels(1)["single"]
+    prior = GaussianProcess(gpflow.functions.Zero(), kernel)
+    sgpr = gpflow.models.SGPR((X, Y), kernel, X[:M], noise_variance=0.2)
+    value = DataEvidence().log_density(prior, 0.2, _tensors(X[:M], Y[:M]), _tensors(X, Y))
+    np.testing.assert_allclose(value, sgpr.elbo(), rtol=1e-5)  # jitter: relative here
+    process = DataEvidence().posterior(prior, 0.2, (X[:M], None), (X, Y))
+    for ours, theirs in zip(process.predict(X + 0.1), sgpr.predict_f(X + 0.1), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_data_evidence_bounds_the_evidence_and_reaches_it_with_all_points(data):
+    X, Y = data
+    prior, noise = _prior(2, "separate"), tf.constant([0.2, 0.7], tf.float64)
+    exact = InducingEvidence().log_density(prior, noise, _tensors(X, Y), ())
+    values = [
+        float(DataEvidence().log_density(prior, noise, _tensors(X[:m], Y[:m]), _tensors(X, Y)))
+        for m in (2, 5, 15, N)
+    ]
+    assert values == sorted(values)
+    assert values[-2] < exact
+    np.testing.assert_allclose(values[-1], exact, rtol=1e-4)
+
+
+def test_posteriors_of_several_outputs_agree_when_all_points_are_inducing(data):
+    X, Y = data
+    prior, noise = _prior(2, "separate"), tf.constant([0.2, 0.7], tf.float64)
+    exact = InducingEvidence().posterior(prior, noise, (X, Y), ())
+    sparse = DataEvidence().posterior(prior, noise, (X, None), _tensors(X, Y))
+    for ours, theirs in zip(sparse.predict(X - 0.1), exact.predict(X - 0.1), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)

@@ -1,0 +1,204 @@
+"""The regulariser: its alternation, against GPflow's own fits, and where it must say no."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_gvi.regulariser.evidence import DataEvidence
+from gpflow_gvi.regulariser.fit import fit_regulariser
+from gpflow_gvi.regulariser.inducing_points import Selection, kmeans, uniform
+from gpflow_gvi.regulariser.lbfgs import lbfgs
+
+few_iterations = partial(lbfgs, max_iterations=30)
+
+
+@pytest.fixture
+def data(rng):
+    X = np.sort(rng.uniform(-3.0, 3.0, size=(60, 1)), axis=0)
+    return X, np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
+
+
+def _kernel():
+    return gpflow.kernels.SquaredExponential()
+
+
+def test_with_all_points_it_is_gpr(data):
+    regulariser = fit_regulariser(data, _kernel(), 60, select=uniform)
+    gpr = gpflow.models.GPR(data, _kernel())
+    gpflow.optimizers.Scipy().minimize(gpr.training_loss, gpr.trainable_variables)
+    assert regulariser.log_evidence == pytest.approx(float(gpr.log_marginal_likelihood()), abs=1e-4)
+    np.testing.assert_allclose(
+        regulariser.likelihood.variance.numpy(), gpr.likelihood.variance.numpy(), rtol=1e-2
+    )
+    x = np.linspace(-4.0, 4.0, 9)[:, None]
+    for ours, theirs in zip(regulariser.posterior.predict(x), gpr.predict_f(x), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-2)
+
+
+def test_the_prior_keeps_no_memory_of_the_data(data):
+    regulariser = fit_regulariser(data, _kernel(), 10, minimise=few_iterations)
+    x = np.linspace(-4.0, 4.0, 9)[:, None]
+    np.testing.assert_array_equal(regulariser.prior.mean(x), np.zeros((9, 1)))
+    variance = regulariser.prior.variance(x)
+    np.testing.assert_allclose(variance, np.full((9, 1), variance[0, 0]))
+
+
+def test_outputs_belong_to_their_inducing_points(data):
+    X, Y = data
+    regulariser = fit_regulariser(data, _kernel(), 8, minimise=few_iterations)
+    indices = regulariser.history[-1].indices
+    np.testing.assert_array_equal(regulariser.inducing_points, X[indices])
+    np.testing.assert_array_equal(regulariser.inducing_outputs, Y[indices])
+
+
+def test_stops_when_the_choice_repeats_and_says_so(data):
+    regulariser = fit_regulariser(data, _kernel(), 8)
+    assert regulariser.converged
+    repeated = fit_regulariser(data, regulariser.prior.kernel, 8, max_rounds=1)
+    assert set(repeated.history[0].indices) == set(regulariser.history[-1].indices)
+    assert not repeated.converged
+
+
+def test_each_round_starts_from_the_values_that_were_given(data):
+    starts = []
+
+    def remember(loss, variables):
+        starts.append([variable.numpy() for variable in variables])
+        few_iterations(loss, variables)
+
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.2)  # far from the optimum
+    regulariser = fit_regulariser(data, kernel, 8, minimise=remember)
+    assert len(starts) == len(regulariser.history) > 1
+    for start in starts[1:]:
+        for first, later in zip(starts[0], start, strict=True):
+            np.testing.assert_array_equal(first, later)
+    assert kernel.lengthscales.numpy() == pytest.approx(0.2)  # the caller's own is as it was
+
+
+def test_history_has_the_loss_of_its_hyper_parameters(data):
+    regulariser = fit_regulariser(data, _kernel(), 8, minimise=few_iterations)
+    for entry in regulariser.history:
+        values = entry.hyper_parameters
+        gpr = gpflow.models.GPR(
+            (data[0][entry.indices], data[1][entry.indices]),
+            gpflow.kernels.SquaredExponential(
+                variance=values[".kernel.variance"], lengthscales=values[".kernel.lengthscales"]
+            ),
+            noise_variance=values[".likelihood.variance"],
+        )
+        assert entry.loss == pytest.approx(-float(gpr.log_marginal_likelihood()), rel=1e-8)
+
+
+def test_priors_on_hyper_parameters_count(data):
+    import tensorflow_probability as tfp
+
+    kernel = _kernel()
+    kernel.lengthscales.prior = tfp.distributions.LogNormal(np.float64(1.5), np.float64(0.01))
+    regulariser = fit_regulariser(data, kernel, 20)
+    assert regulariser.prior.kernel.lengthscales.numpy() == pytest.approx(np.exp(1.5), rel=0.05)
+
+
+@pytest.mark.slow
+def test_fits_more_data_than_an_exact_process_could(rng):
+    X = rng.uniform(-3.0, 3.0, size=(50_000, 1))
+    Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
+    regulariser = fit_regulariser(
+        (X, Y), _kernel(), 20, evidence=DataEvidence(), minimise=few_iterations, max_rounds=1
+    )
+    assert regulariser.likelihood.variance.numpy() == pytest.approx(0.04, rel=0.05)
+    x = np.linspace(-2.5, 2.5, 11)[:, None]
+    np.testing.assert_allclose(regulariser.posterior.mean(x), np.sin(2.0 * x), atol=0.05)
+
+
+def test_all_data_take_points_that_are_not_rows(data):
+    regulariser = fit_regulariser(
+        data, _kernel(), 10, select=kmeans, evidence=DataEvidence(), minimise=few_iterations
+    )
+    assert regulariser.inducing_outputs is None
+    assert regulariser.history[-1].indices is None
+
+
+def test_several_outputs_with_kernels_and_noises_of_their_own(data):
+    X, Y = data
+    kernel = gpflow.kernels.SeparateIndependent([_kernel(), _kernel()])
+    likelihood = gpflow.likelihoods.Gaussian(np.array([0.1, 0.1]))
+    both = fit_regulariser(
+        (X, np.hstack([Y, 3.0 * Y[::-1]])), kernel, 60, select=uniform, likelihood=likelihood
+    )
+    first = fit_regulariser((X, Y), _kernel(), 60, select=uniform)
+    np.testing.assert_allclose(
+        both.likelihood.variance.numpy()[0], first.likelihood.variance.numpy(), rtol=0.02
+    )
+    x = np.linspace(-4.0, 4.0, 9)[:, None]
+    np.testing.assert_allclose(both.posterior.mean(x)[:, :1], first.posterior.mean(x), atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"num_inducing": 0}, ValueError, "num_inducing is 0"),
+        ({"num_inducing": 2.5}, ValueError, r"num_inducing is 2\.5"),
+        ({"max_rounds": 0}, ValueError, "max_rounds is 0"),
+        ({"select": kmeans}, ValueError, "not rows of the data.*DataEvidence"),
+    ],
+)
+def test_bad_arguments(data, change, error, words):
+    arguments = {"num_inducing": 5, **change}
+    with pytest.raises(error, match=words):
+        fit_regulariser(data, _kernel(), **arguments)
+
+
+def test_bad_data(data):
+    X, Y = data
+    with pytest.raises(ValueError, match="Y has NaN"):
+        fit_regulariser((X, np.where(Y > 1.0, np.nan, Y)), _kernel(), 5)
+    with pytest.raises(ValueError, match="X has 60 rows and Y has 59"):
+        fit_regulariser((X, Y[1:]), _kernel(), 5)
+
+
+@pytest.mark.parametrize("N", [1, 2])
+def test_hardly_any_data(N):
+    X, Y = np.arange(N, dtype=float)[:, None], np.zeros((N, 1))
+    regulariser = fit_regulariser((X, Y), _kernel(), 5, minimise=few_iterations)
+    assert len(regulariser.inducing_points) == N
+    assert np.all(np.isfinite(regulariser.posterior.variance(X)))
+
+
+def test_duplicated_rows_are_chosen_once(data):
+    X, Y = (np.repeat(part, 2, axis=0) for part in data)
+    regulariser = fit_regulariser((X, Y), _kernel(), 10, minimise=few_iterations)
+    assert len(np.unique(regulariser.inducing_points)) == len(regulariser.inducing_points)
+
+
+def test_traces_the_loss_once_for_all_rounds(data):
+    traced = []
+
+    class Counting(gpflow.kernels.SquaredExponential):
+        def K(self, X, X2=None):
+            if not tf.executing_eagerly() and X2 is None:
+                traced.append(X.shape)
+            return super().K(X, X2)
+
+    kernel = Counting()
+    fit_regulariser(data, kernel, 3, minimise=few_iterations, max_rounds=2)
+    before = len(traced)
+    traced.clear()
+    fit_regulariser(data, kernel, 3, minimise=few_iterations, max_rounds=6)
+    assert len(traced) <= before
+
+
+def test_a_choice_that_comes_back_later_ends_the_alternation_unconverged(data):
+    choices = iter([[0, 1, 2], [3, 4, 5], [2, 0, 1], [6, 7, 8]])
+
+    def select(X, num_points, *, kernel, seed=0):
+        indices = np.array(next(choices))
+        return Selection(X[indices], indices)
+
+    regulariser = fit_regulariser(data, _kernel(), 3, select=select, minimise=few_iterations)
+    assert len(regulariser.history) == 2
+    assert not regulariser.converged

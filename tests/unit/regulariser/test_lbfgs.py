@@ -1,0 +1,59 @@
+"""L-BFGS: on functions whose minima are known, of mixed precision, over cliffs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+import tensorflow as tf
+
+from gpflow_gvi._core.errors import NonFiniteLossError
+from gpflow_gvi.regulariser.lbfgs import lbfgs
+
+
+def test_finds_the_minimum_of_rosenbrocks_function_in_mixed_precision():
+    x = tf.Variable(-1.2, dtype=tf.float64)
+    y = tf.Variable([1.0], dtype=tf.float32)
+
+    def loss():
+        return 100.0 * (tf.cast(y[0], tf.float64) - x**2) ** 2 + (1.0 - x) ** 2
+
+    assert scipy.optimize.rosen([-1.2, 1.0]) == pytest.approx(float(loss()))
+    lbfgs(loss, [x, y])
+    assert float(x) == pytest.approx(1.0, abs=1e-2)
+    assert float(y[0]) == pytest.approx(1.0, abs=2e-2)
+    assert y.dtype == tf.float32
+
+
+def test_steps_back_from_where_the_loss_is_not_finite():
+    # log x is NaN for x < 0, and the first step from x = 0.01 goes there.
+    x = tf.Variable(0.01, dtype=tf.float64)
+    lbfgs(lambda: 50.0 * (x - 1.0) ** 2 - 0.01 * tf.math.log(x), [x])
+    derivative = 100.0 * (float(x) - 1.0) - 0.01 / float(x)
+    assert abs(derivative) < 1e-3
+
+
+def test_refuses_to_start_where_the_loss_is_not_finite():
+    x = tf.Variable(-1.0, dtype=tf.float64)
+    with pytest.raises(NonFiniteLossError, match="nan"):
+        lbfgs(lambda: tf.math.log(x), [x])
+
+
+def test_ends_at_the_smallest_loss_seen_however_few_iterations():
+    x, seen = tf.Variable(np.full(3, 5.0)), []
+
+    def loss():
+        value = tf.reduce_sum(x**4)
+        seen.append(float(value))
+        return value
+
+    lbfgs(loss, [x], max_iterations=2)
+    assert len(seen) > 1
+    assert float(loss()) == min(seen) < seen[0]
+
+
+def test_without_variables_the_loss_is_not_evaluated():
+    def loss():
+        raise AssertionError("the loss was evaluated")
+
+    lbfgs(loss, [])

@@ -1,0 +1,216 @@
+"""A folder can name what belongs to models and nothing else: no other class, no code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import zipfile
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+import tf_keras
+
+from gpflow_gvi.saving import load, save
+from tests import networks
+
+from .things import Knot, Point, there_and_back
+
+tfd = tfp.distributions
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder of parts of every kind: a class, a distribution, a function, a network."""
+    folder = tmp_path_factory.mktemp("parts") / "saved"
+    parts = [
+        gpflow.kernels.Matern12(lengthscales=[1.0, 2.0]),
+        gpflow.likelihoods.Bernoulli(),
+        gpflow.likelihoods.HeteroskedasticTFPConditional(tfd.Laplace),
+        networks.dense(tf_keras),
+    ]
+    save(parts, folder)
+    return folder
+
+
+@pytest.fixture
+def edited(saved, tmp_path):
+    """Return a copy of the folder in whose structure a piece of text is another one."""
+
+    def edit(old, new):
+        folder = tmp_path / "saved"
+        shutil.copytree(saved, folder)
+        file = folder / "structure.json"
+        text = file.read_text("utf-8")
+        assert old in text
+        file.write_text(text.replace(old, new), "utf-8")
+        return folder
+
+    return edit
+
+
+MATERN = '"class": "gpflow.kernels.stationaries:Matern12"'
+SOFTPLUS = '"class": "tensorflow_probability.python.bijectors.softplus:Softplus"'
+LAPLACE = '"distribution_class": "tensorflow_probability.python.distributions.laplace:Laplace"'
+FUNCTION = '"name": "gpflow.likelihoods.utils:inv_probit"'
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (MATERN, '"class": "os:system"'),
+        (MATERN, '"class": "subprocess:Popen"'),
+        (MATERN, '"class": "builtins:eval"'),
+        (MATERN, '"class": "tensorflow:Module"'),
+        (MATERN, '"class": "gpflow_gvi.saving.model_folder:os.system"'),
+        (MATERN, '"class": "gpflow_gvi.saving.model_folder:Path"'),
+        (MATERN, '"class": "gpflow.likelihoods.utils:inv_probit"'),
+        (MATERN, '"class": "gpflow..os:system"'),
+        (MATERN, '"class": "gpflow_gvi"'),
+        (MATERN, '"class": "gpflow.kernels.stationaries:Matern999"'),
+        (SOFTPLUS, '"class": "gpflow_gvi.training.backup:Backup"'),
+        (SOFTPLUS, '"class": "gpflow_gvi.training.backup:write_arrays"'),
+        (LAPLACE, '"distribution_class": "gpflow_gvi.training.backup:write_arrays"'),
+        (FUNCTION, '"name": "os:system"'),
+        (FUNCTION, '"name": "builtins:exec"'),
+        (FUNCTION, '"name": "tensorflow:py_function"'),
+        (FUNCTION, '"name": "tensorflow.io:write_file"'),
+        (FUNCTION, '"name": "tensorflow.python.ops.script_ops:numpy_function"'),
+        (FUNCTION, '"name": "gpflow_gvi.saving.keras_files:builtins.eval"'),
+        (FUNCTION, '"name": "tensorflow.math:py_function"'),
+        ('"kind": "slice"', '"kind": "restored", "by": "gpflow_gvi.training.backup:write_arrays"'),
+        ('"kind": "slice"', '"kind": "restored", "by": "os:system"'),
+        ('"kind": "slice"', '"kind": "named", "name": "tensorflow.nn:__builtins__"'),
+        ('"kind": "slice"', '"kind": "named", "name": "tensorflow.math:__dict__"'),
+        (MATERN, '"class": "tensorflow_probability.python.util.deferred_tensor:DeferredTensor"'),
+        ('"_name": "matern12"', '"__call__": "matern12"'),
+        ('"file": "1.keras"', '"file": "../1.keras"'),
+        ('"package": "tf_keras"', '"package": "os"'),
+    ],
+)
+def test_names_that_are_not_let_in(old, new, edited, monkeypatch):
+    folder = edited(old, new)
+    monkeypatch.setattr("os.system", lambda *_: pytest.fail("it was called"))
+    with pytest.raises(ValueError, match=r"may not be|must be"):
+        load(folder)
+
+
+def calls_of(argument):
+    """A bijector and a distribution that would call an argument of theirs."""
+    inside = {"kind": "named", "name": argument}
+    python = "tensorflow_probability.python"
+    chain = {
+        "kind": "constructed",
+        "class": f"{python}.bijectors.inline:Inline",
+        "arguments": {"forward_fn": inside},
+    }
+    autoregressive = {
+        "kind": "constructed",
+        "class": f"{python}.distributions.autoregressive:Autoregressive",
+        "arguments": {"distribution_fn": inside},
+    }
+    deferred = {
+        "kind": "object",
+        "class": f"{python}.util.deferred_tensor:DeferredTensor",
+        "attributes": {"_transform_fn": inside},
+    }
+    return [chain, autoregressive, deferred]
+
+
+@pytest.mark.parametrize("place", ["transform", "prior", "variable"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_parameters_call_nothing_that_the_folder_names(place, number, tmp_path, monkeypatch):
+    """Whatever is built for a parameter is made of numbers, bijectors and distributions."""
+    called = []
+    monkeypatch.setattr("gpflow_gvi.integrations.distributed.launch", called.append)
+    save(gpflow.Parameter(1.0, transform=gpflow.utilities.positive()), tmp_path / "saved")
+    file = tmp_path / "saved" / "structure.json"
+    structure = json.loads(file.read_text())
+    structure["root"][place] = calls_of("gpflow_gvi.integrations.distributed:launch")[number]
+    file.write_text(json.dumps(structure))
+    with pytest.raises(ValueError, match="may not be used"):
+        load(tmp_path / "saved")
+    assert not called
+
+
+@pytest.mark.parametrize("old", [MATERN, SOFTPLUS, FUNCTION])
+def test_no_other_module_is_imported(old, edited, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "intruder.py").write_text("class Intruder: pass\n")
+    key = old.split(":")[0]
+    folder = edited(old, f'{key}: "intruder:Intruder"')
+    with pytest.raises(ValueError, match="intruder:Intruder may not be used"):
+        load(folder)
+    assert "intruder" not in sys.modules
+
+
+def rewritten(file, change):
+    """Change the configuration inside a `.keras` file."""
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts["config.json"] = change(parts["config.json"].decode()).encode()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+
+
+def forged(folder, network, change):
+    """A saved network that was changed together with the sums that would tell of it."""
+    save(network, folder / "saved")
+    rewritten(folder / "saved" / "networks" / "1.keras", change)
+    file = folder / "saved" / "structure.json"
+    structure = json.loads(file.read_text())
+    content = (folder / "saved" / "networks" / "1.keras").read_bytes()
+    structure["files"]["networks/1.keras"] = hashlib.sha256(content).hexdigest()
+    file.write_text(json.dumps(structure))
+    return folder / "saved"
+
+
+@pytest.mark.parametrize(
+    ("package", "message"),
+    [("keras", "Keras does not know all of"), ("tf_keras", "is not of Keras")],
+)
+@pytest.mark.parametrize(
+    "intruder",
+    [
+        '"module": "intruder", "class_name": "Act"',
+        '"module": "builtins", "class_name": "function", "config": "eval"',
+    ],
+)
+def test_networks_import_no_other_module(intruder, package, message, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "intruder.py").write_text("class Act: pass\n")
+
+    def change(text):
+        config = json.loads(text)
+        return json.dumps(config | json.loads(f"{{{intruder}}}"))
+
+    folder = forged(tmp_path, networks.dense(networks.KERAS[package]), change)
+    with pytest.raises(ValueError, match=message):
+        load(folder)
+    assert "intruder" not in sys.modules
+
+
+def test_networks_do_not_call_what_does_more_than_compute(tmp_path):
+    inputs = tf_keras.Input((2,))
+    network = tf_keras.Model(inputs, tf.exp(inputs))
+    folder = forged(tmp_path, network, lambda text: text.replace("math.exp", "io.write_file"))
+    with pytest.raises(ValueError, match=r"tf\.io\.write_file"):
+        load(folder)
+
+
+def test_custom_objects_are_asked_for(tmp_path):
+    save([Point(1.0, np.ones(1)), Knot()], tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"Knot.*custom_objects=\{'Knot': Knot\}"):
+        load(tmp_path / "saved")
+    own = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in (Point, Knot)}
+    assert type(load(tmp_path / "saved", custom_objects=own)[1]) is Knot
+
+
+def test_custom_objects_do_not_hide_those_of_packages(tmp_path):
+    loaded = there_and_back(gpflow.kernels.Matern12(), tmp_path, custom_objects={"Matern12": Knot})
+    assert type(loaded) is gpflow.kernels.Matern12

@@ -1,0 +1,219 @@
+"""A model is fitted, evaluated and asked for predictions as a model of Keras is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn import metrics as sklearn_metrics
+
+import gpflow_gvi as gvi
+
+N, M = 30, 4
+_RNG = np.random.default_rng(12)
+X = _RNG.uniform(-2.0, 2.0, size=(N, 2))
+Y = np.sin(X[:, :1]) + 0.1 * _RNG.normal(size=(N, 1))
+LABELS = (X[:, 0] > 0.0).astype(int) + (X[:, 1] > 0.5)
+
+
+def make(likelihood: Any = None, num_data: int = N, **compiled: Any) -> gvi.models.PGVI:
+    likelihood = gpflow.likelihoods.Gaussian(0.3) if likelihood is None else likelihood
+    J = likelihood.latent_dim or 1
+    k = gpflow.kernels.SquaredExponential()
+    P = gvi.GaussianProcess(gpflow.functions.Zero(J), k)
+    r = gvi.covariances.CholeskySVGP(k, X[:M], num_latent_gps=J)
+    Q = gvi.GaussianProcess(gvi.mean_functions.Inducing(k, X[:M], num_latent_gps=J), r)
+    model = gvi.models.PGVI(P, Q, likelihood, num_data=num_data)
+    model.compile(keras.optimizers.Adam(0.02), **compiled)
+    return model
+
+
+def assert_same_training(one: Any, other: Any) -> None:
+    for name, values in one.history.items():
+        np.testing.assert_array_equal(values, other.history[name])
+
+
+def test_data_come_in_any_of_keras_forms() -> None:
+    def fitted(*data: Any) -> Any:
+        return make().fit(*data, epochs=2, batch_size=8, shuffle=False, verbose=0)
+
+    rounded = X.astype(np.float32).astype(float)
+    expected = fitted((rounded, Y))
+    assert_same_training(fitted(rounded, Y), expected)
+    assert_same_training(fitted(X.astype(np.float32), Y[:, 0]), expected)
+    slices = tf.data.Dataset.from_tensor_slices
+    assert_same_training(fitted(slices((X.astype(np.float32), Y)).batch(8)), expected)
+    assert_same_training(fitted(slices((rounded, Y[:, 0])).batch(8)), expected)
+
+
+def test_validation_split_takes_the_rows_that_keras_takes() -> None:
+    twin = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    twin.compile("sgd", "mse")
+    rows = (N, int(N * 0.77))
+    of_keras = twin.fit(X, Y, validation_split=0.23, batch_size=8, verbose=0)
+    with pytest.warns(gvi.errors.NumericsWarning, match="data has 23 rows"):
+        history = make().fit(X, Y, validation_split=0.23, batch_size=8, verbose=0)
+    model = make(num_data=rows[1])
+    split = model.fit(X, Y, validation_split=0.23, batch_size=8, verbose=0)
+    data, held_out = (X[: rows[1]], Y[: rows[1]]), (X[rows[1] :], Y[rows[1] :])
+    expected = make(num_data=rows[1]).fit(data, validation_data=held_out, batch_size=8, verbose=0)
+    assert_same_training(split, expected)
+    assert split.params["steps"] == of_keras.params["steps"] == 3
+    assert history.history.keys() == expected.history.keys() > of_keras.history.keys()
+    np.testing.assert_allclose(split.history["val_loss"], model.training_loss(held_out), rtol=1e-9)
+
+
+def test_validation_split_of_what_cannot_be_split() -> None:
+    for fraction in (1.0, -0.5, 0.99):
+        with pytest.raises(ValueError, match=f"validation_split is {fraction}; "):
+            make().fit(X, Y, validation_split=fraction, verbose=0)
+    with pytest.raises(ValueError, match="data is a Dataset"):
+        make().fit(tf.data.Dataset.from_tensors((X, Y)), validation_split=0.5)
+
+
+def test_validation_every_other_epoch() -> None:
+    history = make().fit(X, Y, validation_data=(X, Y), validation_freq=2, epochs=4, verbose=0)
+    assert len(history.history["val_loss"]) == 2
+    assert len(history.history["loss"]) == 4
+
+
+def test_evaluate_returns_the_loss_its_terms_and_the_metrics() -> None:
+    model = make(metrics=["mse"])
+    model.fit(X, Y, verbose=0)
+    before = model.get_weights()
+    logs = model.evaluate(X, Y, batch_size=7, verbose=0, return_dict=True)
+    assert list(logs) == ["loss", "expected_loss", "divergence", "mse"]
+    assert model.evaluate((X, Y), batch_size=7, verbose=0) == list(logs.values())
+    assert logs["loss"] == pytest.approx(float(model.training_loss((X, Y))), rel=1e-9)
+    terms = model.loss_terms((X, Y))
+    assert logs["expected_loss"] == pytest.approx(float(terms.loss), rel=1e-9)
+    assert logs["divergence"] == pytest.approx(float(terms.divergence), rel=1e-9)
+    for value, expected in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+def test_metrics_are_those_of_the_predictions() -> None:
+    """Of all rows, however many there are in a batch; against NumPy and scikit-learn."""
+    given = [keras.metrics.RootMeanSquaredError(name="rmse"), "mae", keras.metrics.R2Score()]
+    model = make(metrics=given)
+    history = model.fit(
+        X, Y, validation_data=(X[:11], Y[:11]), batch_size=8, epochs=2, verbose=0
+    ).history
+    error = model.predict(X[:11], verbose=0) - Y[:11]
+    assert history["val_rmse"][-1] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-5)
+    assert history["val_mae"][-1] == pytest.approx(np.mean(np.abs(error)), rel=1e-5)
+    r2 = sklearn_metrics.r2_score(Y[:11], error + Y[:11])
+    assert history["val_r2_score"][-1] == pytest.approx(r2, rel=1e-4, abs=1e-5)
+    assert history["rmse"][1] < history["rmse"][0]
+
+
+def test_metrics_of_training_are_those_before_each_step() -> None:
+    model = make(metrics=["mse"])
+    expected = np.mean((model.predict(X, verbose=0) - Y) ** 2)
+    history = model.fit(X, Y, batch_size=None, verbose=0).history
+    assert history["mse"] == [pytest.approx(expected, rel=1e-5)]
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        gpflow.likelihoods.Softmax(3),
+        pytest.param(gpflow.likelihoods.MultiClass(3), marks=pytest.mark.slow),
+    ],
+    ids=lambda likelihood: type(likelihood).__name__,
+)
+def test_metrics_of_classes_are_those_of_their_probabilities(likelihood: Any) -> None:
+    model = make(likelihood, metrics=["accuracy"])
+    model.fit(X, LABELS, epochs=30, batch_size=None, verbose=0)
+    probabilities = model.predict(X, verbose=0)
+    assert probabilities.shape == (N, 3)
+    score = sklearn_metrics.accuracy_score(LABELS, probabilities.argmax(axis=1))
+    *_, accuracy = model.evaluate(X, LABELS, verbose=0)
+    assert score > 0.5
+    assert accuracy == pytest.approx(score, rel=1e-6)
+
+
+def test_metrics_of_two_classes() -> None:
+    model = make(gpflow.likelihoods.Bernoulli(), metrics=["accuracy", keras.metrics.AUC()])
+    labels = LABELS > 0
+    history = model.fit(X, labels, epochs=20, batch_size=10, verbose=0, validation_data=(X, labels))
+    score = sklearn_metrics.accuracy_score(labels, model.predict(X, verbose=0) > 0.5)
+    assert history.history["val_accuracy"][-1] == pytest.approx(score, rel=1e-6)
+    assert 0.5 < history.history["val_auc"][-1] <= 1.0
+
+
+def test_metrics_stop_training_early() -> None:
+    model = make(metrics=["mse"])
+    stop = keras.callbacks.EarlyStopping("val_mse", patience=1, mode="max")
+    history = model.fit(X, Y, validation_data=(X, Y), epochs=30, callbacks=stop, verbose=0)
+    assert len(history.epoch) < 30
+
+
+def test_predictions_in_batches_of_any_size(capsys: pytest.CaptureFixture[str]) -> None:
+    model = make()
+    mean = model.predict_y(X)[0].numpy()
+    for batch_size in (None, 7, N):
+        predicted = model.predict(X, batch_size=batch_size, verbose=0)
+        assert isinstance(predicted, np.ndarray)
+        np.testing.assert_allclose(predicted, mean, rtol=1e-10, atol=1e-12)
+    assert capsys.readouterr().out == ""
+    model.predict(X, batch_size=7)
+    assert "5/5" in capsys.readouterr().out
+    for batches in (X, (X, Y)):
+        dataset = tf.data.Dataset.from_tensor_slices(batches).batch(7)
+        np.testing.assert_allclose(model.predict(dataset, verbose=0), mean, rtol=1e-10, atol=1e-12)
+    rounded = X.astype(np.float32)
+    np.testing.assert_array_equal(
+        model.predict(rounded, verbose=0), model.predict(rounded.astype(float), verbose=0)
+    )
+
+
+def test_a_call_is_the_mean_of_f_with_gradients() -> None:
+    model = make()
+    at = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        mean = model(at)
+    np.testing.assert_array_equal(mean, model.predict_f(X)[0])
+    assert tape.gradient(mean, at).shape == X.shape
+
+
+def test_summary_lists_all_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    model, lines = make(), []
+    model.summary()
+    model.summary(print_fn=lines.append)
+    printed = capsys.readouterr().out
+    for name in gpflow.utilities.parameter_dict(model):
+        assert name.removeprefix(".") in lines[0]
+        assert name.removeprefix(".") in printed
+
+
+def test_optimizer_is_the_one_that_was_given() -> None:
+    model = make()
+    adam = keras.optimizers.Adam(0.5)
+    model.compile(adam)
+    assert model.optimizer is adam
+    assert gpflow.utilities.deepcopy(model).optimizer is None
+
+
+def test_callbacks_see_exact_numbers_of_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[tuple[int, Any]] = []
+    tell = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append((batch, sorted(logs)))
+    )
+    model = make(steps_per_execution=3)
+    model.fit(X, Y, batch_size=4, callbacks=[tell])
+    names = ["divergence", "expected_loss", "loss"]
+    assert seen == [(2, names), (5, names), (7, names)]
+    assert "8/8" in capsys.readouterr().out
+
+
+def test_evaluation_needs_an_optimiser_as_in_keras() -> None:
+    model = make()
+    other = gpflow.utilities.deepcopy(model)
+    with pytest.raises(RuntimeError, match="evaluate: this PGVI has no optimiser yet"):
+        other.evaluate(X, Y)
