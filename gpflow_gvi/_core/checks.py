@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,12 @@ def count(name: str, value: Any, *, least: int = 1) -> None:
     """Raise unless a value is a whole number of at least one, or another least."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
+
+
+def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
+    """Raise unless a value is among those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; it must be one of {list(allowed)}.")
 
 
 def number_of_data(num_data: Any) -> None:

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
+from gpflow import Parameter
 from gpflow.base import TensorType
+from gpflow.config import default_float
 from gpflow.kernels import (
     Kernel,
     LinearCoregionalization,
@@ -25,6 +27,7 @@ from gpflow.kernels import (
     SharedIndependent,
     Sum,
 )
+from gpflow.likelihoods import Gaussian
 
 Independent = SharedIndependent | SeparateIndependent
 """GPflow's kernels of independent outputs. Called, they forget the `active_dims` of their parts."""
@@ -60,6 +63,28 @@ def num_outputs(kernel: Kernel) -> int:
             "multiplied must have one output or the same number.",
         )
     return 1
+
+
+def noise_of_rows(noise_variance: TensorType) -> tf.Tensor:
+    """Return noise variances with outputs first, as covariances have them: [J, N].
+
+    J or N is 1 where it is the same for all outputs, or for all rows.
+
+    :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
+    """
+    noise_variance = tf.convert_to_tensor(noise_variance, dtype=default_float())
+    if noise_variance.shape.rank == 2:
+        return tf.linalg.matrix_transpose(noise_variance)
+    return tf.reshape(noise_variance, [-1, 1])
+
+
+def noise_variance_at(likelihood: Gaussian, X: TensorType, J: int) -> TensorType:
+    """Return σ², one for all outputs or [J]; where it is a function, that of each row: [N, J]."""
+    noise = likelihood.scale if likelihood.variance is None else likelihood.variance
+    if isinstance(noise, Parameter):
+        return noise if likelihood.scale is None else tf.square(noise)
+    rows = [tf.shape(X)[0], J]
+    return likelihood.conditional_variance(X, tf.zeros(rows, default_float()))
 
 
 def agreed(counts: Iterable[int], disagreement: str) -> int:

@@ -111,13 +111,13 @@ def optimal_precision(
     Titsias (2009), "Variational learning of inducing variables in sparse Gaussian processes",
     eq. 10, in the whitened coordinates in which it is well conditioned.
 
-    :param noise_variance: σ², one for all outputs or [J].
+    :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
     """
     checks.positive("noise_variance", noise_variance)
     X = images.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
     A = whitened(kernel, inducing_variable, X)
-    precision = 1.0 / tf.convert_to_tensor(noise_variance, dtype=A.dtype)
-    inner = tf.matmul(A, A, transpose_b=True) * tf.reshape(precision, [-1, 1, 1])
+    scaled = A / tf.sqrt(outputs.noise_of_rows(noise_variance))[:, None, :]
+    inner = tf.matmul(scaled, scaled, transpose_b=True)
     return linalg.add_to_diagonal(inner, tf.ones([], dtype=A.dtype))
 
 

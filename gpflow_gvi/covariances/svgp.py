@@ -209,8 +209,8 @@ class DiagonalSVGP(SVGPCovariance):
         X = images.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
         L = gram.cholesky(kernel, inducing_variable)
         Kzx = gram.cross_covariance(kernel, inducing_variable, X)
-        noise = tf.reshape(tf.convert_to_tensor(noise_variance, dtype=L.dtype), [-1, 1])
-        of_data = tf.reduce_sum(tf.square(Kzx), axis=-1) / noise
+        noise = outputs.noise_of_rows(noise_variance)[:, None, :]  # [J, 1, N]
+        of_data = tf.reduce_sum(tf.square(Kzx) / noise, axis=-1)
         precision = tf.reduce_sum(tf.square(L), axis=-1) + of_data  # [J, M]
         v = tf.linalg.matrix_transpose(1.0 / precision)  # [M, J]
         J = gram.num_outputs(kernel, inducing_variable, num_latent_gps)

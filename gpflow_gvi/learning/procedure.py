@@ -13,38 +13,42 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import deepcopy
 
-from .._core import checks, labels
+from .._core import checks, labels, outputs
 from .._core.data import Data
 from ..calibration.conformal_prediction import conformal
-from ..calibration.tempering import tempered_by
+from ..calibration.tempering import MIN_VALIDATION_POINTS, tempered_by
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
 from ..models import GVI, PGVI
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
+from ..regulariser.leave_one_out import leave_one_out
+from .candidates import MAX_ROWS_OF_SCORES, Candidates
+from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
 from .learned import Learned
 from .q_training import BatchTraining, CompiledModel, TrainingResult
 from .settings import (
-    NUM_INDUCING,
+    EFFORTS,
     CosineAdam,
     EarlyStopping,
+    Effort,
     ModelSettings,
+    Noise,
     Passes,
-    RegulariserSettings,
     Schedule,
     Settings,
     VariationalSettings,
-    recipe_kernels,
 )
 from .split import Rows, Split
-from .start import InducingPlusNetwork, Start, TrainingData
+from .start import InducingPlusNetwork, Start, TrainingData, default_mean
 
 
 class Hooks:
@@ -88,8 +92,8 @@ class Procedure:
         data = self.training_data(split.train)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))
         model, result = self.train(regulariser, data, validation)
-        if validation is not None and self.settings.temper is not None:
-            model = self.settings.temper(model, validation)
+        if self.settings.temper is not None:
+            model = self.tempered(model, regulariser, data, validation)
         learned = self.calibrated(model, regulariser, result.history)
         if not (split.holds_out and self.settings.refit):
             return learned
@@ -102,15 +106,20 @@ class Procedure:
         likelihood = self.settings.likelihood
         responses = labels.responses(likelihood, Data.of((X, Y), likelihood).Y)
         shape = self.settings.input_shape or (X.shape[-1],)
-        return TrainingData(X, Y, np.asarray(responses), self.settings.seed, shape)
+        settings = self.settings
+        units = self.split.inputs, self.split.outputs
+        return TrainingData(
+            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units
+        )
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
-        """Return the regulariser of the kernel that predicts validation data best.
+        """Return the regulariser that predicts best, conditioned on all rows.
 
-        Evidence alone can be misled: with many hyper-parameters there are optima of equal evidence
-        that predict quite differently. Without validation data it has to do.
+        Of labels, it is the one whose kernel predicts validation data best.
         """
         settings = self.settings.regulariser
+        if not (data.of_classes or settings.evidence.needs_inducing_outputs):
+            return self.condition(Candidates(data, self.settings).best(), data)
         first = data.first(settings.max_rows)  # the rows are shuffled
         fits = [
             fit_regulariser(
@@ -136,9 +145,8 @@ class Procedure:
         M = settings.count(len(data.X))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
-        posterior = settings.evidence.posterior(
-            prior, regulariser.noise.variance, (Z, U), (data.X, data.responses)
-        )
+        noise = outputs.noise_variance_at(regulariser.noise, data.X, data.J)
+        posterior = settings.evidence.posterior(prior, noise, (Z, U), (data.X, data.responses))
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
 
     def start(self, regulariser: Regulariser, data: TrainingData) -> GVI:
@@ -150,7 +158,7 @@ class Procedure:
             P=P,
             prior=regulariser.prior,
             Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
-            noise_variance=regulariser.noise.variance,
+            noise_variance=outputs.noise_variance_at(regulariser.noise, data.X, data.J),
         )
         variational = self.settings.variational
         Q = GaussianProcess(variational.mean(start), variational.covariance(start))
@@ -165,7 +173,29 @@ class Procedure:
     ) -> tuple[GVI, TrainingResult]:
         """Return the trained model; `share` is that of the epochs to train for."""
         model = self.start(regulariser, data)
+        if not self.settings.trains_q:
+            return model, TrainingResult()
         return model, self.settings.training(model, data, validation, share=share, hooks=self.hooks)
+
+    def tempered(
+        self,
+        model: GVI,
+        regulariser: Regulariser,
+        data: TrainingData,
+        validation: RegressionData | None,
+    ) -> GVI:
+        """Return the model tempered by validation data, or by each row given all the others."""
+        temper = self.settings.temper
+        if validation is not None and temper is not None:
+            return temper(model, validation)
+        if self.settings.trains_q or data.of_classes or len(data.X) < MIN_VALIDATION_POINTS:
+            return model
+        rows = data.first(MAX_ROWS_OF_SCORES)
+        noise = outputs.noise_variance_at(regulariser.noise, rows.X, rows.J)
+        mean, variance = leave_one_out(
+            regulariser.prior, noise, regulariser.inducing_points, (rows.X, rows.responses)
+        )
+        return tempered_by(model, tf.reduce_mean(tf.square(rows.responses - mean) / variance, 0))
 
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before."""
@@ -197,73 +227,111 @@ def learn(
     data: RegressionData,
     *,
     kernel: Kernel | Sequence[Kernel] | None = None,
+    predictor: Any = "auto",
+    noise: Noise | None = None,
     network: Any = None,
     likelihood: Likelihood | None = None,
     model: type[GVI] = PGVI,
     divergence: Divergence | None = None,
-    divergence_weight: float = ModelSettings.divergence_weight,
+    divergence_weight: float | None = None,
     num_inducing: int | None = None,
     select: Select = greedy_variance,
     validation_data: RegressionData | None = None,
-    validation_fraction: float = Settings.validation_fraction,
+    validation_fraction: float | None = Settings.validation_fraction,
     calibration_fraction: float = Settings.calibration_fraction,
     standardise: bool = Settings.standardise,
-    epochs: int = Passes.epochs,
+    epochs: int | None = None,
     batch_size: int = Passes.batch_size,
     learning_rate: float = CosineAdam.learning_rate,
+    effort: Effort = "default",
+    n_jobs: int | None = None,
     seed: int = Settings.seed,
 ) -> Learned:
     """Learn a Gaussian process from data, end to end.
 
-    The regulariser P is the sparse posterior under the hyper-parameters of the greatest evidence.
-    Q starts there, with a network that starts at zero added to its mean. Q is trained for as long
-    as held-out data gain by it, and tempered with them. Rows that this function held out, and not
-    the caller, then join the others: P is conditioned on all rows, Q is trained on them for as long
-    as was found best, and tempered by the factor that was found.
+    The candidates for the regulariser P are sparse posteriors, with hyper-parameters of the
+    greatest evidence: of the recipe's kernels; around the predictions of trees that have not seen
+    the row; and with noise that varies. What predicts each row best from all the others is taken,
+    and tempered by these predictions. Q starts there, which is its optimum under Gaussian noise.
+
+    With a `network`, labels, or anything else chosen of Q and its objective, Q is trained, with a
+    network that starts at zero added to its mean, for as long as held-out data gain by it, and
+    tempered with them. Rows that this function held out, and not the caller, then join the others:
+    P is conditioned on all rows, Q is trained on them for as long as was found best, and tempered
+    by the factor that was found.
 
     :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
-        that predicts held-out data best is taken. By default `recipe.kernels`.
+        that predicts best is taken. By default `recipe.kernels`.
+    :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
+        `predict`, or a list of such. K clones of it are fitted, each without one fold of the rows;
+        m_P is the average of their predictions, and at a row of the data that of the clone which
+        has not seen the row. Or a function of arrays that has seen none of the data. Or an
+        estimator that is fitted already: P is then learned from `validation_data` alone, rows that
+        the estimator has not been fitted to; whether that is so cannot be found out here. "auto" is
+        `recipe.predictors` if neither a kernel nor anything of Q is chosen, where they predict
+        better; None is none.
+    :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
+        predicts best. By default it is "auto" where `predictor` is or would be, else "constant".
     :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
-        zero at its start. By default `recipe.network`.
+        zero at its start. By default, where Q is trained, `recipe.network`.
     :param likelihood: the noise to start from; or a `MultiClass`, `Softmax` or `Bernoulli`, which
         says that Y are labels 0, 1, ....
     :param model: `PGVI`, `GWI` or `GVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
-    :param divergence_weight: λ.
+    :param divergence_weight: λ; by default 0.1.
     :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200.
     :param select: how they are chosen.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
-    :param validation_fraction: how large a part.
+    :param validation_fraction: how large a part; by default a tenth where Q is trained, or none.
     :param calibration_fraction: the part to set aside for conformal intervals, if any.
     :param standardise: whether to work in standard units, for which the defaults are made.
-    :param epochs: the maximal number of epochs, each of 50 steps, or of two passes over the data if
-        that is more. Held-out data are evaluated after each.
+    :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
+        over the data if that is more; held-out data are evaluated after each. By default 20 where
+        Q is trained.
     :param batch_size: rows of a batch.
     :param learning_rate: Adam's at the start; it falls along a cosine.
-    :param seed: of the split, the selection, the network and the order of batches.
+    :param effort: "fast" fits one squared exponential, without trees; "default" is described
+        above; "best" fits hyper-parameters to more rows and for longer, and takes more folds.
+    :param n_jobs: how many predictors are fitted at once, as joblib has it.
+    :param seed: of the split, the selection, the folds, the network and the order of batches.
     """
-    checks.count("epochs", epochs, least=0)
+    if epochs is not None:
+        checks.count("epochs", epochs, least=0)
     checks.count("batch_size", batch_size)
     if num_inducing is not None:
         checks.count("num_inducing", num_inducing)
+    checks.one_of("noise", noise, (None, "auto", "constant", "varying"))
+    checks.one_of("effort", effort, EFFORTS)
+    chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
+    chosen = chosen or model is not PGVI
+    by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
+    predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     settings = Settings(
-        regulariser=RegulariserSettings(
-            kernels=recipe_kernels if kernels is None else lambda _: kernels,
-            num_inducing=NUM_INDUCING if num_inducing is None else num_inducing,
+        regulariser=dataclasses.replace(
+            EFFORTS[effort],
+            **({} if kernels is None else {"kernels": lambda _: kernels}),
+            **({} if num_inducing is None else {"num_inducing": num_inducing}),
+            predictors=predictors,
+            noise=noise or ("auto" if by_recipe else "constant"),
             select=select,
+            n_jobs=n_jobs,
         ),
-        variational=VariationalSettings(mean=InducingPlusNetwork(network)),
+        variational=VariationalSettings(InducingPlusNetwork(network) if chosen else default_mean),
         model=ModelSettings(
             kind=model,
             # Each training starts from the same state of its context.
             divergence=None if divergence is None else lambda _: deepcopy(divergence),
-            divergence_weight=divergence_weight,
+            divergence_weight=(
+                ModelSettings.divergence_weight if divergence_weight is None else divergence_weight
+            ),
         ),
         training=BatchTraining(
-            Passes(epochs, batch_size), CosineAdam(learning_rate), EarlyStopping()
+            Passes(Passes.epochs if epochs is None else epochs, batch_size),
+            CosineAdam(learning_rate),
+            EarlyStopping(),
         ),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
@@ -271,4 +339,4 @@ def learn(
         standardise=standardise,
         seed=seed,
     )
-    return Procedure(Split.of(data, settings, validation_data), settings).run()
+    return Procedure(Split.of(rows, settings, validation_data), settings).run()

@@ -5,7 +5,7 @@ They are for data in standard units: columns of mean zero and standard deviation
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow_probability as tfp
@@ -14,7 +14,16 @@ from gpflow.kernels import Kernel, SquaredExponential, Sum
 
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
 
+if TYPE_CHECKING:
+    from .start import TrainingData
+
 Array = np.ndarray[Any, Any]
+
+MIN_ROWS = 100
+"""Of fewer rows neither trees nor a pattern of the noise are learned by default."""
+
+MAX_ROWS_OF_SMALL_TREES = 5000
+"""Up to this number of rows the trees are those for small data."""
 
 
 def kernels(X: Array, Y: Array) -> list[Kernel]:
@@ -32,18 +41,18 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         high = frequencies(X[:, 0], Y[:, 0], 2)
         low = np.array([0.1, high[0]])
         return [_main_effects(f[:, None], 1.0) for f in (high, low)]
-    starts = (
-        ((2.0, 1.0), (0.7, 0.5), (0.25, 0.3)),
-        ((2.0, 1.0), (0.6, 0.3)),
-    )
+    scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
     return [
         Sum(
             [
-                *(_interactions(D, scale, variance) for scale, variance in start),
+                *(
+                    _interactions(D, scale, factor * scale, variance)
+                    for scale, variance in zip(scales, variances, strict=True)
+                ),
                 _main_effects(np.full((1, D), 0.05), 0.3),
             ]
         )
-        for start in starts
+        for factor in (1.0, 2.0)
     ]
 
 
@@ -68,6 +77,70 @@ def frequencies(x: Array, y: Array, count: int) -> Array:
     return np.array(found)
 
 
+def predictors(data: TrainingData) -> list[Any]:
+    """Return estimators whose cross-fitted predictions P may be around: ensembles of trees.
+
+    Gradient boosting with histograms, and for not too many rows extremely randomised trees
+    (Geurts, Ernst and Wehenkel 2006). For a single feature there are none: a kernel says more.
+    """
+    from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+
+    N, seed = len(data.X), data.seed
+    if data.D == 1 or N < MIN_ROWS:
+        return []
+    if N > MAX_ROWS_OF_SMALL_TREES:
+        boosting = HistGradientBoostingRegressor(
+            learning_rate=0.1,
+            max_iter=1000,
+            max_leaf_nodes=63,
+            min_samples_leaf=10,
+            l2_regularization=1.0,
+            max_features=0.5,
+            early_stopping=True,
+            n_iter_no_change=20,
+            random_state=seed,
+        )
+        return [_of_outputs(boosting, data.J)]
+    boosting = HistGradientBoostingRegressor(
+        learning_rate=0.06,
+        max_iter=300,
+        max_leaf_nodes=16,
+        min_samples_leaf=max(2, min(20, N // 50)),
+        l2_regularization=1.0,
+        max_features=0.5,
+        early_stopping=False,
+        random_state=seed,
+    )
+    return [_of_outputs(boosting, data.J), ExtraTreesRegressor(100, random_state=seed)]
+
+
+def noise_model(N: int, J: int) -> Any:
+    """Return an estimator of the pattern of the noise: boosted trees with few leaves.
+
+    It is fitted to squared errors, which are Gamma distributed under Gaussian noise.
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    boosting = HistGradientBoostingRegressor(
+        loss="gamma",
+        learning_rate=0.05,
+        max_iter=100,
+        max_leaf_nodes=8,
+        min_samples_leaf=max(10, N // 50),
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=0,
+    )
+    return _of_outputs(boosting, J)
+
+
+def _of_outputs(estimator: Any, J: int) -> Any:
+    """Return an estimator of one output as one of J."""
+    from sklearn.multioutput import MultiOutputRegressor
+
+    return estimator if J == 1 else MultiOutputRegressor(estimator)
+
+
 def _main_effects(frequency: Array, variance: float) -> AdditiveSpectralMixture:
     variances = np.full(frequency.shape, variance / frequency.size)
     lengthscales = np.ones(frequency.shape)
@@ -77,11 +150,12 @@ def _main_effects(frequency: Array, variance: float) -> AdditiveSpectralMixture:
     return kernel
 
 
-def _interactions(D: int, scale: float, variance: float) -> SquaredExponential:
-    lengthscales = np.full(D, scale * np.sqrt(D))
-    kernel = SquaredExponential(variance=variance, lengthscales=lengthscales)
+def _interactions(D: int, scale: float, start: float, variance: float) -> SquaredExponential:
+    """Return a kernel of all features, with a prior around a scale, and another one to start at."""
+    lengthscales = np.full(D, np.sqrt(D))
+    kernel = SquaredExponential(variance=variance, lengthscales=start * lengthscales)
     kernel.variance.prior = _around(variance)
-    kernel.lengthscales.prior = _around(lengthscales)
+    kernel.lengthscales.prior = _around(scale * lengthscales)
     return kernel
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .q_training import BatchTraining, Train
-from .start import InducingPlusNetwork, Start, TrainingData, inducing_covariance
+from .start import Start, TrainingData, default_mean, inducing_covariance
 
 if TYPE_CHECKING:
     from gpflow.base import RegressionData
@@ -34,6 +34,13 @@ def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
     from . import recipe
 
     return recipe.kernels(data.X, data.responses)
+
+
+def recipe_predictors(data: TrainingData) -> Sequence[Any]:
+    """Return the predictors of `recipe`."""
+    from . import recipe
+
+    return recipe.predictors(data)
 
 
 def _greedy_variance() -> Select:
@@ -64,7 +71,7 @@ def _temper() -> Callable[[GVI, RegressionData], GVI]:
 class LBFGS:
     """L-BFGS for hyper-parameters."""
 
-    max_iterations: int = 200
+    max_iterations: int = 60
 
     def __call__(self, loss: Callable[[], Any], variables: Sequence[Any]) -> None:
         """Change the variables so that the loss is smaller."""
@@ -73,6 +80,9 @@ class LBFGS:
         if self.max_iterations:
             lbfgs(loss, variables, max_iterations=self.max_iterations)
 
+
+Noise = Literal["auto", "constant", "varying"]
+Effort = Literal["fast", "default", "best"]
 
 NUM_INDUCING = 200
 """The maximal number of inducing points."""
@@ -84,9 +94,18 @@ class RegulariserSettings:
 
     kernels: Callable[[TrainingData], Sequence[Kernel]] = recipe_kernels
     """The kernels to choose among, with the hyper-parameters to start from."""
+    predictors: Callable[[TrainingData], Sequence[Any]] | None = recipe_predictors
+    """Estimators to cross-fit: P may be around their predictions, or is if they are not those of
+    the recipe. None for none. They are for real-valued Y."""
+    noise: Noise = "auto"
+    """Whether the variance of the noise depends on the input, where Y is real-valued."""
+    num_folds: int = 5
+    """K, for predictors and for the pattern of the noise."""
+    n_jobs: int | None = None
+    """How many predictors are fitted at once, as joblib has it."""
     num_inducing: int | Callable[[int], int] = NUM_INDUCING
     """M, the maximal number of inducing points, or M as a function of the number of rows."""
-    max_rows: int | None = 2000
+    max_rows: int | None = 1000
     """Hyper-parameters are fitted to the first rows, not more than these; None for all rows."""
     evidence: Evidence = dataclasses.field(default_factory=_data_evidence)
     """What is maximised, and what P is conditioned on."""
@@ -105,11 +124,29 @@ class RegulariserSettings:
         return M if isinstance(M, int) else M(num_rows)
 
 
+def one_kernel(data: TrainingData) -> Sequence[Kernel]:
+    """Return a squared exponential with a lengthscale for each feature."""
+    from gpflow.kernels import SquaredExponential
+
+    # Two standardised rows are about √(2D) apart.
+    return [SquaredExponential(lengthscales=[data.D**0.5] * data.D)]
+
+
+EFFORTS: dict[str, RegulariserSettings] = {
+    "fast": RegulariserSettings(one_kernel, predictors=None, noise="constant"),
+    "default": RegulariserSettings(),
+    "best": RegulariserSettings(
+        num_folds=10, num_inducing=2 * NUM_INDUCING, max_rows=3000, minimise=LBFGS(200)
+    ),
+}
+"""How P is fitted, by the effort to spend on it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class VariationalSettings:
     """How the variational process Q starts."""
 
-    mean: Callable[[Start], MeanFunction] = dataclasses.field(default_factory=InducingPlusNetwork)
+    mean: Callable[[Start], MeanFunction] = default_mean
     covariance: Callable[[Start], Kernel] = inducing_covariance
 
 
@@ -215,14 +252,18 @@ class Settings:
     training: Train = dataclasses.field(
         default_factory=lambda: BatchTraining(Passes(), CosineAdam(), EarlyStopping())
     )
+    trains: bool | None = None
+    """Whether Q is trained; by default where it may not start at its optimum (see `trains_q`)."""
     temper: Callable[[GVI, RegressionData], GVI] | None = dataclasses.field(default_factory=_temper)
-    """What is done with the trained model and the validation data; None for nothing."""
+    """What is done with the trained model and the validation data; None for nothing. Without
+    training, a model of real-valued Y is tempered by predictions of each row by all the others."""
     refit: bool = True
     """Whether rows that were held out for validation join the others in the end: P is conditioned
     on all rows, Q is trained on them for as long as was found best, and tempered by the factor that
     was found."""
-    validation_fraction: float = 0.1
-    """The fraction of the rows to hold out for validation, where no validation data are given."""
+    validation_fraction: float | None = None
+    """The fraction of the rows to hold out for validation, where no validation data are given. By
+    default it is a tenth where Q is trained, and nothing elsewhere."""
     calibration_fraction: float = 0.0
     """The fraction of the rows to set aside for conformal intervals, or sets of classes."""
     likelihood: Likelihood | None = None
@@ -232,13 +273,35 @@ class Settings:
     input_shape: tuple[int, ...] | None = None
     """The shape of one input, where rows of X are images."""
     seed: int = 0
-    """Of the split, the selection, the network and the order of batches."""
+    """Of the split, the selection, the folds, the network and the order of batches."""
+
+    @property
+    def of_classes(self) -> bool:
+        """Whether Y are labels."""
+        from .._core import labels
+
+        return labels.num_classes(self.likelihood) is not None
+
+    @property
+    def trains_q(self) -> bool:
+        """Whether Q is trained.
+
+        Q starts as the process of the optimal inducing distribution for Gaussian noise (Titsias
+        2009), where no training improves the bound. So by default it is trained for labels, or if
+        its mean, its covariance, the loss, the divergence or λ is chosen.
+        """
+        if self.trains is not None:
+            return self.trains
+        chosen = (self.variational, self.model) != (VariationalSettings(), ModelSettings())
+        return chosen or self.of_classes
+
+    @property
+    def held_out(self) -> float:
+        """The fraction of the rows to hold out for validation."""
+        if self.validation_fraction is None:
+            return VALIDATION_FRACTION if self.trains_q else 0.0
+        return self.validation_fraction
 
 
-MIN_ROWS_TO_TRAIN = 1000
-"""From this number of rows on an estimator trains Q by default."""
-
-MIN_ROWS_TO_TEMPER = 300
-"""From this number of rows on an estimator holds a tenth out, if only to temper. The factor that
-ten residuals give is wrong by half, and that of ten labels, hardly one of them predicted wrongly,
-has no bound: P as it is predicts better than that."""
+VALIDATION_FRACTION = 0.1
+"""The fraction of the rows that is held out where Q is trained."""

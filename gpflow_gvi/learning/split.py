@@ -106,7 +106,7 @@ def _require_variation(Y: Array) -> None:
 
 def _hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]:
     """Return the rows in two parts, the second of which has the given fraction, or is empty."""
-    fraction: float = getattr(settings, name)
+    fraction = settings.held_out if name == "validation_fraction" else settings.calibration_fraction
     if not 0.0 <= fraction < 1.0:
         raise ValueError(f"{name} is {fraction}; it must be at least 0 and less than 1.")
     count = max(round(fraction * len(rows)), MIN_VALIDATION_POINTS) if fraction else 0

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpflow.kernels import Kernel
 
     from ..gaussian_process import GaussianProcess
+    from .scaling import Scaling
 
 Array = np.ndarray[Any, Any]
 
@@ -31,6 +32,10 @@ class TrainingData:
     seed: int
     input_shape: tuple[int, ...]
     """The shape of one input: (D,), or that of an image."""
+    of_classes: bool
+    """Whether Y are labels."""
+    units: tuple[Scaling, Scaling]
+    """The units of X and Y: what takes them to original units."""
 
     @property
     def D(self) -> int:  # noqa: N802
@@ -110,3 +115,8 @@ class InducingPlusNetwork:
                 f"give it {start.J} outputs."
             )
         return inducing_mean(start) + network
+
+
+def default_mean(start: Start) -> MeanFunction:
+    """Return the optimal mean for real-valued Y; for labels, with the recipe's network added."""
+    return InducingPlusNetwork()(start) if start.of_classes else inducing_mean(start)

@@ -2,5 +2,6 @@
 
 from .inducing import Inducing
 from .network import Network
+from .predictor import CrossFitted, Predictor
 
-__all__ = ["Inducing", "Network"]
+__all__ = ["CrossFitted", "Inducing", "Network", "Predictor"]

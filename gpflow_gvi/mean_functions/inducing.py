@@ -14,7 +14,7 @@ from gpflow.functions import MeanFunction, Zero
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from .._core import images, linalg
+from .._core import images, linalg, outputs
 from .._core.memo import once, prepare
 from ..covariances import gram
 
@@ -88,9 +88,8 @@ class Inducing(MeanFunction):
         residual = Y if mean_function is None else Y - mean_function(X)  # [N, J]
         inner = gram.optimal_precision(kernel, inducing_variable, X, noise_variance)  # [J, M, M]
         A = gram.whitened(kernel, inducing_variable, X)  # [J, M, N]
-        noise_variance = tf.convert_to_tensor(noise_variance, dtype=A.dtype)
-        residual = tf.linalg.matrix_transpose(residual / noise_variance)[..., None]  # [J, N, 1]
-        q_mu = tf.linalg.cholesky_solve(linalg.cholesky(inner), tf.matmul(A, residual))
+        residual = tf.linalg.matrix_transpose(residual) / outputs.noise_of_rows(noise_variance)
+        q_mu = tf.linalg.cholesky_solve(linalg.cholesky(inner), tf.matmul(A, residual[..., None]))
         if not whiten:
             q_mu = tf.matmul(gram.cholesky(kernel, inducing_variable), q_mu)
         return cls(

@@ -12,7 +12,7 @@ import math
 
 import tensorflow as tf
 from gpflow.base import RegressionData, TensorType
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_jitter
 
 from .._core import linalg, outputs
 from ..covariances import CholeskySVGP
@@ -37,7 +37,7 @@ class Evidence(abc.ABC):
         """Return the log evidence, or a bound of it: [].
 
         :param prior: P before it is conditioned.
-        :param noise_variance: σ², one for all outputs or [J].
+        :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
         :param inducing_data: (Z, U), inducing points and the observations there.
         :param data: (X, Y).
         """
@@ -68,7 +68,7 @@ class InducingEvidence(Evidence):
         """Return Σ_j log N(U_j; m_j(Z), K_j + σ_j² I). Rasmussen and Williams (2006), eq. 2.30."""
         Z, U = inducing_data
         residual = tf.linalg.matrix_transpose(U - prior.mean_function(Z))[..., None]  # [J, M, 1]
-        noise = _column(noise_variance)  # [1, 1] or [J, 1]
+        noise = outputs.noise_of_rows(noise_variance)  # [J, M]
         K = outputs.covariance(prior.kernel, Z)  # [J, M, M]
         K += tf.linalg.diag(noise + tf.zeros_like(tf.linalg.diag_part(K)))
         L = linalg.cholesky(K, name="K_ZZ + σ² I")
@@ -98,19 +98,19 @@ class DataEvidence(Evidence):
         """
         (Z, _), (X, Y) = inducing_data, data
         N = tf.cast(tf.shape(X)[0], Y.dtype)
-        noise = _column(noise_variance)  # [1, 1] or [J, 1]
+        noise = outputs.noise_of_rows(noise_variance)  # [J, N]
         sigma = tf.sqrt(noise)
         residual = tf.linalg.matrix_transpose(Y - prior.mean_function(X)) / sigma  # [J, N]
         K = outputs.covariance(prior.kernel, Z)  # [J, M, M]
         L = linalg.cholesky(K, jitter=default_jitter(), name="K_ZZ")
-        A = tf.linalg.triangular_solve(L, outputs.covariance(prior.kernel, Z, X)) / sigma[..., None]
+        A = tf.linalg.triangular_solve(L, outputs.covariance(prior.kernel, Z, X)) / sigma[:, None]
         gram = tf.matmul(A, A, transpose_b=True)  # [J, M, M]
         C = linalg.cholesky(linalg.add_to_diagonal(gram, tf.ones([], dtype=gram.dtype)))
         c = tf.linalg.triangular_solve(C, tf.matmul(A, residual[..., None]))[..., 0]  # [J, M]
         variance = tf.transpose(outputs.variance(prior.kernel, X)) / noise  # [J, N]
-        missing = tf.nn.relu(tf.reduce_sum(variance, -1) - tf.linalg.trace(gram))  # tr(K - Q)/σ²
+        missing = tf.nn.relu(tf.reduce_sum(variance, -1) - tf.linalg.trace(gram))  # tr (K - Q)/σ²
         log_determinant = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C)), -1)  # [J]
-        constant = N * (tf.math.log(noise[:, 0]) + math.log(2.0 * math.pi))
+        constant = N * (tf.reduce_mean(tf.math.log(noise), -1) + math.log(2.0 * math.pi))
         fit = tf.reduce_sum(tf.square(residual), -1) - tf.reduce_sum(tf.square(c), -1)
         return -0.5 * tf.reduce_sum(fit + missing + log_determinant + constant)
 
@@ -131,8 +131,3 @@ class DataEvidence(Evidence):
             prior.kernel, mean.inducing_variable, X, noise_variance, num_latent_gps=J
         )
         return GaussianProcess(mean, covariance)
-
-
-def _column(noise_variance: TensorType) -> tf.Tensor:
-    noise_variance = tf.convert_to_tensor(noise_variance, dtype=default_float())
-    return tf.reshape(noise_variance, [-1, 1])

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import Module, RegressionData
+from gpflow.base import Module, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import multiple_assign, read_values
 
-from .._core import checks, images, labels
+from .._core import checks, images, labels, outputs
 from .._core.data import Data
 from .._core.notices import logger
 from ..gaussian_process import GaussianProcess
@@ -119,13 +119,15 @@ def fit_regulariser(
         copy.deepcopy(kernel),
         Zero(Y.shape[-1]) if mean_function is None else copy.deepcopy(mean_function),
         copy.deepcopy(likelihood) if isinstance(likelihood, Gaussian) else _noise_of(Y),
+        int(Y.shape[-1]),
     )
     prior = GaussianProcess(parts.mean_function, parts.kernel)
 
     # One graph for all rounds: the points of a round are its arguments.
     @tf.function(reduce_retracing=True, autograph=False)
     def loss(Z: tf.Tensor, U: tf.Tensor) -> tf.Tensor:
-        value = -evidence.log_density(prior, parts.likelihood.variance, (Z, U), (X, Y))
+        noise_variance = parts.noise_variance(Z if evidence.needs_inducing_outputs else X)
+        value = -evidence.log_density(prior, noise_variance, (Z, U), (X, Y))
         return value - parts.log_prior_density()
 
     start = parts.values()
@@ -156,7 +158,12 @@ def fit_regulariser(
         logger.info("The choice of inducing points did not converge in %d rounds.", len(history))
     return Regulariser(
         prior,
-        evidence.posterior(prior, parts.likelihood.variance, (Z, U), (X, Y)),
+        evidence.posterior(
+            prior,
+            parts.noise_variance(Z if evidence.needs_inducing_outputs else X),
+            (Z, U),
+            (X, Y),
+        ),
         copy.deepcopy(likelihood) if likelihood and of_classes else parts.likelihood,
         parts.likelihood,
         np.asarray(Z),
@@ -169,8 +176,11 @@ def fit_regulariser(
 class _Parts(Module):
     """The parts with hyper-parameters: the kernel, the mean function and the noise."""
 
-    def __init__(self, kernel: Kernel, mean_function: MeanFunction, likelihood: Gaussian) -> None:
+    def __init__(
+        self, kernel: Kernel, mean_function: MeanFunction, likelihood: Gaussian, J: int
+    ) -> None:
         super().__init__()
+        self.J = J
         self.kernel = kernel
         self.mean_function = mean_function
         self.likelihood = likelihood
@@ -179,6 +189,10 @@ class _Parts(Module):
         """Return the log density of the hyper-parameters under their own priors: []."""
         logs = [parameter.log_prior_density() for parameter in self.trainable_parameters]
         return tf.add_n(logs) if logs else tf.zeros([], default_float())
+
+    def noise_variance(self, X: tf.Tensor) -> TensorType:
+        """Return σ², one for all outputs or [J], or that of each row, [N, J]."""
+        return outputs.noise_variance_at(self.likelihood, X, self.J)
 
     def values(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of the values of all hyper-parameters, by their paths."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -35,7 +36,8 @@ def lbfgs(
     float64 model), and a trial step to where the loss is not finite is shortened instead of raising
     an error. The variables end at the smallest loss that was found.
 
-    :param loss: the loss; a `tf.function` if it is to be fast.
+    :param loss: the loss; a `tf.function` if it is to be fast. One with a method
+        `value_and_gradients(variables)` computes its gradients itself.
     :param variables: what may change.
     :param max_iterations: the maximal number of iterations.
     :param tolerance: stop when an iteration lowers the loss by less than this part of it.
@@ -44,15 +46,15 @@ def lbfgs(
     if not variables:
         return
     start = _flat(variables)
+    value_and_gradients = getattr(
+        loss, "value_and_gradients", functools.partial(_value_and_gradients, loss)
+    )
     best, x_best = np.inf, start
 
     def evaluate(x: Array) -> tuple[float, Array]:
         nonlocal best, x_best
         _assign(variables, x)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            value = loss()
-        gradients = tape.gradient(value, variables, unconnected_gradients="zero")
+        value, gradients = value_and_gradients(variables)
         value, gradient = float(value), _flat(gradients)
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             if best == np.inf:
@@ -69,6 +71,15 @@ def lbfgs(
     options = {"maxiter": max_iterations, "ftol": tolerance, "maxcor": 20}
     scipy.optimize.minimize(evaluate, start, jac=True, method="L-BFGS-B", options=options)
     _assign(variables, x_best)
+
+
+def _value_and_gradients(
+    loss: Loss, variables: Sequence[tf.Variable]
+) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        value = loss()
+    return value, tape.gradient(value, variables, unconnected_gradients="zero")
 
 
 def _flat(tensors: Sequence[tf.Tensor]) -> Array:

@@ -1,0 +1,232 @@
+"""The candidates for the regulariser P, and the choice among them.
+
+P is a Gaussian process with one of several kernels; the same around the cross-fitted predictions of
+other models, m_P = Σ w_c h_c with weights fitted by the evidence; and each of them with noise that
+varies with the input. What predicts observations best is taken, each of them from all the others.
+Evidence alone can be misled: with many hyper-parameters there are optima of equal evidence that
+predict quite differently.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.functions import Constant, MeanFunction, Zero
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.utilities import deepcopy, parameter_dict
+
+from .._core import outputs
+from .._core.notices import logger
+from ..gaussian_process import GaussianProcess
+from ..mean_functions.predictor import Predictor
+from ..regulariser.fit import Regulariser, Round
+from ..regulariser.leave_one_out import leave_one_out
+from . import recipe
+from .cross_fitting import cross_fit
+from .evidence_fit import Rows, evidence_fit
+from .noise import MIN_RATIO, VaryingNoise
+from .scaling import Scaling
+from .settings import Settings, recipe_predictors
+from .start import TrainingData
+
+MAX_ROWS_OF_STARTS = 300
+"""Several kernels are first fitted to not more rows than these, and the best one to the others."""
+
+MAX_ROWS_OF_SCORES = 30_000
+"""Densities are compared at not more rows than these."""
+
+MAX_ERROR_RATIO = 3.0
+"""Predictors of the recipe with more than this times P's own error are not considered."""
+
+MIN_NOISE = 1e-8
+"""The smallest variance of varying noise."""
+
+
+class Candidate(NamedTuple):
+    """A fitted P, and how well it predicts each observation from all the others."""
+
+    regulariser: Regulariser
+    mean: AnyNDArray
+    """Of each observation given the others: [N, J]."""
+    errors: AnyNDArray
+    """(y - mean)² / variance, with the variance of the observation given the others: [N, J]."""
+    nll: float
+    """The negative log density of an observation that tempering reaches, up to a constant."""
+    is_around: bool
+    """Whether P is around predictors."""
+
+
+class Candidates:
+    """The candidates for P under Gaussian noise.
+
+    :param data: the rows to fit to.
+    :param settings: what is tried.
+    """
+
+    def __init__(self, data: TrainingData, settings: Settings) -> None:
+        self.data = data
+        self.settings = settings.regulariser
+        likelihood = settings.likelihood
+        self.noise = Gaussian(0.1) if likelihood is None else likelihood
+        predictors = self.settings.predictors
+        self.is_recipe = predictors is recipe_predictors
+        self.means: list[Predictor] = (
+            []
+            if predictors is None
+            else self._cross_fit(
+                predictors(data), np.asarray(data.units[1].original(data.responses))
+            )
+        )
+        """What P may be around."""
+
+    def best(self) -> Regulariser:
+        """Return the one that predicts best."""
+        best = self._of_kernels()
+        if self.means and (self._are_promising(best) or not self.is_recipe):
+            around = self._around(best)
+            best = around if not self.is_recipe or around.nll < best.nll else best
+        noise = self.settings.noise
+        if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
+            varying = self._with_varying_noise(best)
+            best = varying if noise == "varying" or varying.nll < best.nll else best
+        return best.regulariser
+
+    def _of_kernels(self) -> Candidate:
+        data, kernels = self.data, list(self.settings.kernels(self.data))
+        if len(kernels) > 1 and len(data.X) > 2 * MAX_ROWS_OF_STARTS:
+            first = data.first(MAX_ROWS_OF_STARTS)
+            starts = [self._fit(kernel, self.noise.variance, data=first) for kernel in kernels]
+            kernels = [min(starts, key=lambda start: start.nll).regulariser.prior.kernel]
+        fits = [self._fit(kernel, self.noise.variance) for kernel in kernels]
+        return min(fits, key=lambda fit: fit.nll)
+
+    def _are_promising(self, best: Candidate) -> bool:
+        """Return whether a predictor's errors are not much larger than those of P alone."""
+        Y = self.data.responses
+        largest = MAX_ERROR_RATIO * _rms(Y[: len(best.mean)] - best.mean)
+        return any(_rms(Y - values) < largest for values in self._means_at(self.data))
+
+    def _cross_fit(
+        self, estimators: Any, targets: AnyNDArray, data: TrainingData | None = None
+    ) -> list[Predictor]:
+        return cross_fit(
+            estimators,
+            self.data if data is None else data,
+            targets,
+            num_folds=self.settings.num_folds,
+            n_jobs=self.settings.n_jobs,
+        )
+
+    def _around(self, best: Candidate) -> Candidate:
+        """Return P around predictors, from the kernel that P has without them."""
+        data = self.data
+        left = data.responses - np.mean(self._means_at(data), axis=0)
+        error = float(np.mean(np.var(left, axis=0)))
+        ratio = error / float(np.mean(np.var(data.responses, axis=0)))
+        kernel = _scaled(best.regulariser.prior.kernel, ratio)
+        return self._fit(kernel, 0.5 * max(error, 1e-4), means=True)
+
+    def _with_varying_noise(self, best: Candidate) -> Candidate:
+        """Return a candidate with noise in the pattern of its squared errors."""
+        data = self.data.first(len(best.errors))
+        unscaled = data.units[0], Scaling.none(best.errors)
+        (pattern,) = self._cross_fit(
+            [recipe.noise_model(len(data.X), data.J)],
+            np.maximum(best.errors, 1e-6),
+            dataclasses.replace(data, units=unscaled, seed=data.seed + 1),
+        )
+        kernel, constant = best.regulariser.prior.kernel, best.regulariser.noise.variance
+        return self._fit(kernel, constant, means=best.is_around, pattern=pattern)
+
+    def _fit(
+        self,
+        kernel: Kernel,
+        variance: Any,
+        *,
+        data: TrainingData | None = None,
+        means: bool = False,
+        pattern: Predictor | None = None,
+    ) -> Candidate:
+        """Return a fitted candidate.
+
+        :param kernel: k, with the hyper-parameters to start from.
+        :param variance: the variance of the noise to start from.
+        :param data: the rows; all of them if not given.
+        :param means: whether P is around the predictors.
+        :param pattern: the pattern of the noise, if it varies.
+        """
+        settings, data = self.settings, self.data if data is None else data
+        first = data.first(settings.max_rows)  # the rows are shuffled
+        C, J = len(self.means), data.J
+        noise = deepcopy(self.noise)
+        fit = evidence_fit(kernel, noise.variance, (C, data.D, J), settings.evidence)
+        with fit.lock:
+            fit.start(kernel, variance, 1.0 / C if means else 0.0, 0.5 if pattern else 0.0)
+            for _ in range(settings.max_rounds):
+                M = settings.count(len(data.X))
+                Z, indices = settings.select(first.X, M, kernel=fit.kernel, seed=data.seed)
+                loss = fit.minimise(
+                    settings.minimise,
+                    Z,
+                    self._rows(first, pattern),
+                    means=means and (self.is_recipe or C > 1),
+                    pattern=pattern is not None,
+                )
+            kernel, weights, exponent = deepcopy(fit.kernel), fit.weights.numpy(), fit.exponent.numpy()
+            noise.variance.assign(fit.variance)
+            if pattern is not None:
+                varying = VaryingNoise(pattern, noise.variance.numpy(), float(exponent))
+                noise = Gaussian(varying, variance_lower_bound=MIN_NOISE)
+        prior = GaussianProcess(self._mean(weights) if means else Zero(J), kernel)
+        scored = data.first(MAX_ROWS_OF_SCORES)
+        of_rows = outputs.noise_variance_at(noise, scored.X, J)
+        predicted = leave_one_out(prior, of_rows, Z, (scored.X, scored.responses))
+        mean, spread = (np.asarray(part) for part in predicted)
+        errors = np.square(scored.responses - mean) / spread
+        nll = 0.5 * float(np.sum(np.log(np.mean(errors, axis=0)) + np.mean(np.log(spread), axis=0)))
+        logger.info(
+            "P%s%s, fitted to %d rows: negative log density %.3f",
+            " around predictors" if means else "",
+            " with varying noise" if pattern else "",
+            len(first.X),
+            nll,
+        )
+        fitted = Regulariser(prior, prior, noise, noise, Z, None, (Round(indices, loss, {}),), True)
+        return Candidate(fitted, mean, errors, nll, means)
+
+    def _rows(self, data: TrainingData, pattern: Predictor | None) -> Rows:
+        ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)
+        return Rows(data.X, data.responses, self._means_at(data), np.maximum(ratio, MIN_RATIO))
+
+    def _means_at(self, data: TrainingData) -> AnyNDArray:
+        """Return the predictions by models that have not seen the rows: [C, N, J]."""
+        values = [mean.predict(data.X) for mean in self.means]
+        return np.array(values).reshape(len(values), len(data.X), data.J)
+
+    def _mean(self, weights: AnyNDArray) -> MeanFunction:
+        """Return Σ_c w_c h_c."""
+        terms = [
+            mean if np.all(weight == 1.0) else Constant(weight) * mean
+            for weight, mean in zip(weights, self.means, strict=True)
+        ]
+        return functools.reduce(operator.add, terms)
+
+
+def _rms(errors: AnyNDArray) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def _scaled(kernel: Kernel, factor: float) -> Kernel:
+    """Return a copy of a kernel whose variances are multiplied by a factor."""
+    kernel = deepcopy(kernel)
+    for path, parameter in parameter_dict(kernel).items():
+        if path.rpartition(".")[2] in ("variance", "variances"):
+            parameter.assign(tf.maximum(factor * parameter, 1e-6))
+    return kernel

@@ -1,0 +1,166 @@
+"""Cross-fitting: predictors that are fitted to the data, and predictions of rows unseen by them.
+
+The residuals of a predictor at the rows that it was fitted to are smaller than elsewhere. K fits,
+each without one part of the rows, give residuals that are those of new rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from ..mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
+from .scaling import Scaling
+from .settings import recipe_predictors
+from .start import TrainingData
+
+
+def folds_of(X: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
+    """Return the fold of each row, 0, ..., K - 1, at random; equal rows are in one fold: [N]."""
+    _, group = np.unique(X, axis=0, return_inverse=True)
+    num_groups = int(np.max(group)) + 1
+    if num_groups < num_folds:
+        raise ValueError(
+            f"X has {num_groups} distinct rows, but a predictor is fitted to {num_folds} folds of "
+            f"them. Give more rows, fewer folds, or predictor=None."
+        )
+    fold = np.random.default_rng(seed).permutation(np.arange(num_groups) % num_folds)
+    return np.asarray(fold[group.reshape(-1)])
+
+
+def cross_fit(
+    estimators: Sequence[Any],
+    data: TrainingData,
+    targets: AnyNDArray,
+    *,
+    num_folds: int,
+    n_jobs: int | None = None,
+) -> list[Predictor]:
+    """Return each estimator, fitted K times, each time without one fold of the rows.
+
+    Estimators work in original units. What has no `fit` is taken as it is.
+
+    :param estimators: estimators of scikit-learn, or with their `fit` and `predict`; clones are
+        fitted. Or predictors that have not seen the data.
+    :param data: the rows, in the units of the model.
+    :param targets: what to predict there, in original units: [N, J].
+    :param num_folds: K.
+    :param n_jobs: how many fits run at once, as joblib has it.
+    """
+    inputs, outputs = data.units
+    X, J = _original(inputs, data.X), data.J
+    fold = folds_of(data.X, num_folds, data.seed)
+    y = targets[:, 0] if J == 1 else targets
+    parts = [(estimator, k) for estimator in estimators for k in range(num_folds)]
+    parts = [(estimator, k) for estimator, k in parts if hasattr(estimator, "fit")]
+    fits = iter(
+        Parallel(n_jobs=n_jobs)(
+            delayed(_fitted)(estimator, X[fold != k], y[fold != k]) for estimator, k in parts
+        )
+    )
+    means: list[Predictor] = []
+    for estimator in estimators:
+        if not hasattr(estimator, "fit"):
+            means.append(Predictor(InOriginalUnits(estimator, inputs, outputs), num_outputs=J))
+            continue
+        models = [InOriginalUnits(next(fits), inputs, outputs) for _ in range(num_folds)]
+        means.append(_joined(models, data.X, fold, J))
+    return means
+
+
+@dataclasses.dataclass(frozen=True)
+class InOriginalUnits:
+    """A predictor that works in original units, as one that works in those of the model."""
+
+    model: Any
+    inputs: Scaling
+    outputs: Scaling
+
+    def predict(self, X: AnyNDArray) -> AnyNDArray:
+        """Return the predictions at X: [N] or [N, J]."""
+        rows = _original(self.inputs, X)
+        values = np.asarray(self.model.predict(rows) if _predicts(self.model) else self.model(rows))
+        J = len(self.outputs.shift)
+        if values.dtype.kind not in "fiub" or values.shape not in ((len(X),), (len(X), J)):
+            return values  # to be refused
+        scaled = (values.reshape(-1, J) - self.outputs.shift) / self.outputs.scale
+        return scaled.astype(X.dtype)
+
+
+def of_argument(
+    predictor: Any, by_recipe: bool, data: Any, validation_data: Any
+) -> tuple[Callable[[TrainingData], Sequence[Any]] | None, Any, Any]:
+    """Return what `learn`'s argument `predictor` stands for, and the rows to learn from.
+
+    :param predictor: the argument.
+    :param by_recipe: whether "auto" stands for the recipe's predictors, and not for none.
+    :param data: the rows that were given.
+    :param validation_data: those for validation, from which P is learned if the predictor is
+        fitted already.
+    """
+    if isinstance(predictor, str):
+        if predictor != "auto":
+            raise ValueError(
+                f'predictor is {predictor!r}; it must be "auto", None, an estimator or a function.'
+            )
+        return recipe_predictors if by_recipe else None, data, validation_data
+    if predictor is None:
+        return None, data, validation_data
+    estimators = list(predictor) if isinstance(predictor, list | tuple) else [predictor]
+    for estimator in estimators:
+        require_predictor(estimator)
+    if not any(hasattr(estimator, "fit") and _is_fitted(estimator) for estimator in estimators):
+        return lambda _: estimators, data, validation_data
+    if validation_data is None:
+        raise ValueError(
+            f"predictor is a {type(estimators[0]).__name__} that is fitted already. If it was "
+            "fitted to data, its errors there are smaller than elsewhere, and so would be the "
+            "uncertainty: give rows that it has not seen as validation_data, or an estimator that "
+            "is not fitted (sklearn.base.clone), which is cross-fitted."
+        )
+    # A method has no `fit`, so that it is taken as it is.
+    fitted = [getattr(estimator, "predict", estimator) for estimator in estimators]
+    return lambda _: fitted, validation_data, None
+
+
+def _predicts(model: Any) -> bool:
+    return hasattr(model, "predict")
+
+
+def _is_fitted(estimator: Any) -> bool:
+    if callable(getattr(estimator, "is_fitted", None)):  # CatBoost
+        return bool(estimator.is_fitted())
+    try:
+        check_is_fitted(estimator)
+    except (NotFittedError, TypeError):
+        return False
+    return True
+
+
+def _original(scaling: Scaling, X: AnyNDArray) -> AnyNDArray:
+    """Return X in original units, without the rounding errors of the way there and back.
+
+    Whole numbers and short decimals are what they were, as encoders of categories need.
+    """
+    digits = 12.0 - np.ceil(np.log10(np.abs(scaling.shift) + scaling.scale))
+    power = 10.0 ** np.clip(digits, -300.0, 300.0)
+    return np.asarray(np.round(np.asarray(scaling.original(X)) * power) / power)
+
+
+def _fitted(estimator: Any, X: AnyNDArray, Y: AnyNDArray) -> Any:
+    return clone(estimator).fit(X, Y)
+
+
+def _joined(models: Sequence[Any], X: AnyNDArray, fold: AnyNDArray, J: int) -> CrossFitted:
+    out_of_fold = np.empty((len(X), J))
+    for k, model in enumerate(models):
+        out_of_fold[fold == k] = predictions(model, X[fold == k], J)
+    return CrossFitted(models, X, out_of_fold)

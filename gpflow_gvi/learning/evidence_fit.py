@@ -1,0 +1,218 @@
+"""Hyper-parameters of the greatest evidence, by a graph that is traced once for each structure.
+
+The evidence is that of Y - Σ_c w_c F_c under a zero mean, with the noise v H^κ: F are predictions
+at the rows by models that have not seen them, H a pattern of the noise. What varies from one
+candidate, or one call of `learn`, to the next is an argument of the graph or a value of a variable,
+so that a kernel of the same structure, with data of any size, needs no new graph. Tracing takes as
+long as some hundred evaluations on small data, and leaves memory behind.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import gpflow.kernels
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+from gpflow.functions import Zero
+from gpflow.kernels import Kernel, Product, Sum
+from gpflow.utilities import deepcopy, parameter_dict
+
+from ..gaussian_process import GaussianProcess
+from ..kernels.spectral_mixture import AdditiveSpectralMixture
+from ..regulariser.evidence import DataEvidence, Evidence
+from ..regulariser.lbfgs import Minimise
+
+MAX_GRAPHS = 8
+"""The number of structures whose graphs are kept."""
+
+_ARE_THEIR_PARAMETERS = (
+    AdditiveSpectralMixture,
+    gpflow.kernels.Constant,
+    gpflow.kernels.Exponential,
+    gpflow.kernels.Linear,
+    gpflow.kernels.Matern12,
+    gpflow.kernels.Matern32,
+    gpflow.kernels.Matern52,
+    gpflow.kernels.RationalQuadratic,
+    gpflow.kernels.SquaredExponential,
+    gpflow.kernels.White,
+)
+"""Kernels that are known to be their class, their active dimensions and their parameters."""
+
+
+class Rows(NamedTuple):
+    """The rows that the evidence is of, and what is known of them."""
+
+    X: AnyNDArray
+    """[N, D]."""
+    Y: AnyNDArray
+    """[N, J]."""
+    means: AnyNDArray
+    """F: [C, N, J]."""
+    pattern: AnyNDArray
+    """H: [N, J]."""
+
+
+class EvidenceFit:
+    """The parameters of the evidence, and its graph.
+
+    :param kernel: k, with the hyper-parameters to start from.
+    :param variance: v, the variance of the noise to start from.
+    :param shape: C, D and J.
+    :param evidence: what is maximised.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        variance: Parameter,
+        shape: tuple[int, int, int],
+        evidence: Evidence,
+    ) -> None:
+        C, D, J = shape
+        self.kernel = deepcopy(kernel)
+        self.variance = deepcopy(variance)
+        self.weights = tf.Variable(tf.zeros([C, J], default_float()))
+        half = np.asarray(0.5, default_float())
+        self.exponent = Parameter(0.0, prior=tfp.distributions.Normal(half, half))
+        self.lock = threading.Lock()
+        self._prior = GaussianProcess(Zero(J), self.kernel)
+        self._evidence = evidence
+        self._parameters = [
+            *self.kernel.trainable_parameters,
+            *([self.variance] if self.variance.trainable else []),
+            self.exponent,
+        ]
+        self.variables: list[tf.Variable] = [
+            *(parameter.unconstrained_variable for parameter in self._parameters),
+            self.weights,
+        ]
+        inputs = tf.TensorSpec([None, D], default_float())
+        columns = tf.TensorSpec([None, J], default_float())
+        means = tf.TensorSpec([C, None, J], default_float())
+        self._graph = tf.function(
+            self._value_and_gradients,
+            autograph=False,
+            input_signature=[inputs, inputs, columns, means, columns],
+        )
+
+    def start(self, kernel: Kernel, variance: Parameter, weight: float, exponent: float) -> None:
+        """Take the values to start from."""
+        values = parameter_dict(kernel)
+        for path, parameter in parameter_dict(self.kernel).items():
+            parameter.assign(values[path])
+        self.variance.assign(variance)
+        self.weights.assign(tf.fill(self.weights.shape, tf.constant(weight, default_float())))
+        self.exponent.assign(exponent)
+
+    def minimise(
+        self, minimise: Minimise, Z: AnyNDArray, rows: Rows, *, means: bool, pattern: bool
+    ) -> float:
+        """Fit the parameters, and return minus the log evidence.
+
+        :param minimise: how.
+        :param Z: the inducing points, [M, D].
+        :param rows: the rows.
+        :param means: whether the weights are fitted.
+        :param pattern: whether the exponent of the pattern is fitted.
+        """
+        fixed = [] if pattern else [self.exponent.unconstrained_variable]
+        fixed += [] if means else [self.weights]
+        variables = [v for v in self.variables if not any(v is other for other in fixed)]
+        loss = _Loss(self, [tf.convert_to_tensor(part) for part in (Z, *rows)])
+        minimise(loss, variables)
+        return float(loss())
+
+    def _value_and_gradients(
+        self, Z: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, means: tf.Tensor, pattern: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.variables)
+            residual = Y - tf.reduce_sum(self.weights[:, None, :] * means, axis=0)  # [N, J]
+            noise = self.variance * tf.pow(pattern, self.exponent)  # [N, J]
+            value = -self._evidence.log_density(self._prior, noise, (Z, residual), (X, residual))
+            value -= tf.add_n([parameter.log_prior_density() for parameter in self._parameters])
+        gradients = tape.gradient(value, self.variables, unconnected_gradients="zero")
+        return value, gradients
+
+
+class _Loss:
+    """The loss for given rows, with the gradients of any of its variables."""
+
+    def __init__(self, fit: EvidenceFit, arguments: list[tf.Tensor]) -> None:
+        self._fit = fit
+        self._arguments = arguments
+
+    def __call__(self) -> tf.Tensor:
+        return self._fit._graph(*self._arguments)[0]
+
+    def value_and_gradients(
+        self, variables: Sequence[tf.Variable]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        value, gradients = self._fit._graph(*self._arguments)
+        of_variable = {id(v): g for v, g in zip(self._fit.variables, gradients, strict=True)}
+        return value, [of_variable[id(variable)] for variable in variables]
+
+
+_kept: collections.OrderedDict[Hashable, EvidenceFit] = collections.OrderedDict()
+_lock = threading.Lock()
+
+
+def evidence_fit(
+    kernel: Kernel, variance: Parameter, shape: tuple[int, int, int], evidence: Evidence
+) -> EvidenceFit:
+    """Return an `EvidenceFit` for a kernel, one that has its graph already if there is one."""
+    structure = _structure(kernel)
+    if structure is None or type(evidence) is not DataEvidence:
+        return EvidenceFit(kernel, variance, shape, evidence)
+    of_noise = _structure_of_parameter(variance)
+    key = (structure, of_noise, shape, default_float())
+    with _lock:
+        if key not in _kept:
+            _kept[key] = EvidenceFit(kernel, variance, shape, evidence)
+            while len(_kept) > MAX_GRAPHS:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
+        return _kept[key]
+
+
+def _structure(kernel: Kernel) -> Hashable | None:
+    """Return what is equal for kernels that differ in the values of parameters; None if unknown."""
+    if type(kernel) in (Sum, Product):
+        parts = tuple(_structure(part) for part in kernel.kernels)
+        return None if None in parts else (type(kernel), parts)
+    if type(kernel) not in _ARE_THEIR_PARAMETERS:
+        return None
+    parameters = tuple(
+        (path, _structure_of_parameter(parameter))
+        for path, parameter in sorted(parameter_dict(kernel).items())
+    )
+    return type(kernel), str(kernel.active_dims), parameters
+
+
+def _structure_of_parameter(parameter: Parameter) -> Hashable:
+    """Return shape, transform and prior; where the transform takes two numbers stands for it."""
+    probe = tf.constant([-0.5, 0.5], parameter.dtype)
+    transform = () if parameter.transform is None else parameter.transform.forward(probe)
+    prior = parameter.prior
+    return (
+        tuple(parameter.shape),
+        parameter.trainable,
+        np.asarray(transform).tobytes(),
+        None if prior is None else (type(prior), parameter.prior_on, _values(prior.parameters)),
+    )
+
+
+def _values(parameters: dict[str, Any]) -> Hashable:
+    return tuple(
+        (name, np.asarray(value).tobytes() if tf.is_tensor(value) else str(value))
+        for name, value in sorted(parameters.items())
+    )

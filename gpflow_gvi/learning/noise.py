@@ -1,0 +1,47 @@
+"""Noise whose variance depends on the input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow import Parameter
+from gpflow.base import TensorType
+from gpflow.config import default_float
+from gpflow.functions import Function, MeanFunction
+from gpflow.utilities import positive
+
+MIN_RATIO = 1e-4
+"""Where the pattern is smaller than this, it is taken to be this."""
+
+
+class VaryingNoise(Function):
+    """σ²(x) = v h(x)^κ: a pattern h of the noise, that v scales and κ flattens or sharpens.
+
+    With κ = 0 the noise is constant, with κ = 1 it follows the pattern. A GPflow likelihood takes
+    it for its variance: `gpflow.likelihoods.Gaussian(VaryingNoise(h))`.
+
+    :param pattern: h, a positive function of [N, D] to [N, J], such as a `CrossFitted` of squared
+        residuals.
+    :param variance: the start of v.
+    :param exponent: the start of κ, which has a normal prior around one half.
+    """
+
+    def __init__(self, pattern: MeanFunction, variance: Any, exponent: Any = 0.5) -> None:
+        super().__init__()
+        self.pattern = pattern
+        self.variance = Parameter(variance, transform=positive(base="exp"))
+        half = np.asarray(0.5, default_float())
+        self.exponent = Parameter(exponent, prior=tfp.distributions.Normal(half, half))
+
+    @check_shapes(
+        "X: [N, D]",
+        "return: [N, J]",
+    )
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return σ²(X): [N, J]."""
+        ratio = tf.maximum(self.pattern(X), tf.constant(MIN_RATIO, default_float()))
+        return self.variance * tf.pow(ratio, self.exponent)
