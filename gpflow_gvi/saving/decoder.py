@@ -104,12 +104,7 @@ class Decoder:
         arguments = {name: self.decode(value) for name, value in node["arguments"].items()}
         if is_known(node["class"]):  # a class of the caller's takes what it likes
             for name, value in arguments.items():
-                for leaf in tf.nest.flatten(value):
-                    if not isinstance(leaf, _ARGUMENTS):
-                        raise ValueError(
-                            f"{name} of {node['class']} may not be a {type(leaf).__name__}; it "
-                            "must be made of numbers, bijectors and distributions."
-                        )
+                _require_numbers(f"{name} of {node['class']}", value)
         return cls(**arguments)
 
     def _read_network_function(self, node: Node) -> Any:
@@ -223,6 +218,22 @@ class Decoder:
 
     def _read_numpy_type(self, node: Node) -> Any:
         return np.dtype(node["name"]).type
+
+
+def _require_numbers(name: str, value: Any) -> None:
+    """Raise unless a value is an argument of constructors, or a container of such."""
+    values, seen = [value], set()
+    while values:
+        value = values.pop()
+        if isinstance(value, dict | list | tuple | set | frozenset):
+            if id(value) not in seen:  # a few containers can hold each other 2^n times
+                seen.add(id(value))
+                values += value.values() if isinstance(value, dict) else value
+        elif not isinstance(value, _ARGUMENTS):
+            raise ValueError(
+                f"{name} may not be a {type(value).__name__}; it must be made of numbers, "
+                "bijectors and distributions."
+            )
 
 
 KINDS = frozenset(
