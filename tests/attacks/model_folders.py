@@ -48,17 +48,28 @@ NAMES = (
 )
 """What is outside the registry, and what is no name."""
 
+REFERENCE = {"kind": "reference", "to": 10**6}
+
+_SAME = ("assets", "compiled", "no dates", "empty metadata.json", "loop")
+
 SAME = frozenset(
     {
         *("files: extra", "files: symbolic link to the same", "files: the folder is a link"),
-        *("json: spaces", "json: another version", "keras: assets", "tf_keras: assets"),
-        *("keras: compiled", "tf_keras: compiled", "keras: no dates", "tf_keras: no dates"),
+        *("json: spaces", "json: another version", "json: jitter is 7.5"),
+        "json: versions is {'a': []}",
+        *(f"{package}: {name}" for package in networks.KERAS for name in _SAME),
     }
 )
 """The variants that say the same as the folder; all others are refused, or are other models."""
 
-OTHER = frozenset({"values: NaN", "values: float32", "values: int", "json: list in itself"})
-"""The variants that are folders of other models."""
+OTHER = frozenset(
+    {
+        *("values: NaN", "values: float32", "json: list in itself"),
+        *("json: root is x", "json: root is 7.5"),
+        *(f"nodes: list of {items}" for items in ("x", "[]", "{}", REFERENCE)),
+    }
+)
+"""The variants that are folders of other things."""
 
 
 def thing() -> list[Any]:
@@ -69,11 +80,11 @@ def thing() -> list[Any]:
         kernel,
         gpflow.likelihoods.Bernoulli(),
         gpflow.likelihoods.HeteroskedasticTFPConditional(tfp.distributions.Laplace),
-        gvi.mean_functions.Network(networks.dense(tf_keras)),
-        networks.dense(keras),
         Scaling.of(np.arange(6.0).reshape(3, 2)),
         {"a": (slice(1, 2), np.inf), "kernel": kernel},
         {np.float64(1.0), tf.float32},
+        gvi.mean_functions.Network(networks.dense(tf_keras)),
+        networks.dense(keras),
     ]
 
 
@@ -120,9 +131,7 @@ def nodes(part: Any) -> Iterator[dict[str, Any]]:
 
 def on_node(kind: str, change: Callable[[dict[str, Any]], Any]) -> Change:
     """A change of the first node of a kind."""
-    return structured(
-        lambda s: change(next(n for n in nodes(s["root"]) if n.get("kind") == kind))
-    )
+    return structured(lambda s: change(next(n for n in nodes(s["root"]) if n.get("kind") == kind)))
 
 
 # The structure.
@@ -172,7 +181,7 @@ def _nodes() -> Iterator[tuple[str, Change]]:
             change = on_node("parameter", lambda n, slot=slot, node=node: n.update({slot: node}))
             yield f"nodes: {name} as {slot}", change
     for kind in ("object", "parameter", "constructed", "variable", "network", "record", "list"):
-        for value in (None, 5, "x", [], {}, [[[]]], {"kind": "reference", "to": 10**6}):
+        for value in (None, 5, "x", [], {}, [[[]]], REFERENCE):
 
             def change(node: dict[str, Any], value: Any = value) -> None:
                 node.update({key: value for key in node if key not in ("kind", "id")})
@@ -197,6 +206,11 @@ def _nodes() -> Iterator[tuple[str, Change]]:
         node["arguments"]["low"] = leaves
 
     yield "nodes: exponential", on_node("constructed", doubling)
+
+    def attributes(node: dict[str, Any]) -> None:
+        doubling({"arguments": node["attributes"]})
+
+    yield "nodes: exponential attribute", on_node("object", attributes)
     cycle = {"kind": "tuple", "id": 900, "items": [{"kind": "reference", "to": 900}]}
     yield "nodes: tuple in itself", structured(lambda s: s["root"]["items"].append(cycle))
 
@@ -399,15 +413,16 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
         yield f"{package}: activation {function}", option(activation=function)
         for module in ("os", "builtins", "keras.activations", "intruder", "posix", None):
             new = {"class_name": "function", "config": function, "module": module}
-            for registered in (function, None, "os.system"):
-                change = option(activation=new | {"registered_name": registered})
-                yield f"{package}: function {module} {function} {registered}", change
+            yield f"{package}: function {module} {function}", option(activation=new)
     for utility in ("get_file", "load_img", "clear_session"):
         new = {"class_name": "function", "config": utility, "module": "keras.utils"}
         yield f"{package}: {utility}", option(kernel_initializer=new)
     for module, kind in (
         *(("intruder", "Intruder"), ("subprocess", "Popen"), ("os", "system"), (None, "Popen")),
-        *(("keras.src.backend.torch", "Dense"), ("keras.src.utils.torch_utils", "TorchModuleWrapper")),
+        *(
+            ("keras.src.backend.torch", "Dense"),
+            ("keras.src.utils.torch_utils", "TorchModuleWrapper"),
+        ),
         *(("keras.layers", "TorchModuleWrapper"), ("keras.layers", "TFSMLayer")),
         *(("keras.layers", "TextVectorization"), ("keras.layers", "StringLookup")),
         *(("keras.layers", "JaxLayer"), ("keras.layers", "DistributionLambda")),
@@ -437,8 +452,13 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
     yield f"{package}: compiled", configured(lambda c: c.update(compile_config=compiled))
     deep = archived(lambda p: p.update({"config.json": b"[" * 10**5 + b"]" * 10**5}))
     yield f"{package}: deep", deep
-    yield f"{package}: twice", archived(
-        lambda p: p.update({"config.json": p["config.json"].replace(b"{", b'{"name":1,"name":1,', 1)})
+    yield (
+        f"{package}: twice",
+        archived(
+            lambda p: p.update(
+                {"config.json": p["config.json"].replace(b"{", b'{"name":1,"name":1,', 1)}
+            )
+        ),
     )
     yield f"{package}: compressed", archived(lambda p: None, compression=zipfile.ZIP_DEFLATED)
     yield f"{package}: assets", archived(lambda p: p.update({"assets/../../intruder.py": b"x"}))
@@ -466,7 +486,9 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
             stream = io.BytesIO(parts["model.weights.h5"])
             with h5py.File(stream, "a") as file:
                 found: list[str] = []
-                file.visititems(lambda n, p: found.append(n) if isinstance(p, h5py.Dataset) else 0)
+                file.visititems(
+                    lambda n, p: found.append(n) if isinstance(p, h5py.Dataset) else None
+                )
                 change(file, found[0])
             parts["model.weights.h5"] = stream.getvalue()
 
@@ -486,16 +508,19 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
     layout[:] = h5py.VirtualSource("/tmp/other.h5", "a", (2, 4))
     yield f"{package}: link outside", instead(lambda f, n: h5py.ExternalLink("/tmp/x.h5", "/a"))
     yield f"{package}: soft link", instead(lambda f, n: h5py.SoftLink("/nowhere"))
-    yield f"{package}: external", instead(
-        lambda f, n: f.create_dataset(n, (2, 4), "f8", external=external) and None
+    yield (
+        f"{package}: external",
+        instead(lambda f, n: f.create_dataset(n, (2, 4), "f8", external=external) and None),
     )
     yield f"{package}: virtual", instead(lambda f, n: f.create_virtual_dataset(n, layout) and None)
-    yield f"{package}: not stored", instead(
-        lambda f, n: f.create_dataset(n, (10**6, 10**6), "f8", chunks=(100, 100)) and None
+    yield (
+        f"{package}: not stored",
+        instead(lambda f, n: f.create_dataset(n, (10**6, 10**6), "f8", chunks=(100, 100)) and None),
     )
     yield f"{package}: texts", instead(lambda f, n: f.create_dataset(n, data=["a"]) and None)
-    yield f"{package}: other shape", instead(
-        lambda f, n: f.create_dataset(n, data=np.zeros((7, 7))) and None
+    yield (
+        f"{package}: other shape",
+        instead(lambda f, n: f.create_dataset(n, data=np.zeros((7, 7))) and None),
     )
     yield f"{package}: loop", weights(lambda f, n: f.__setitem__("loop", f["/"]))
     yield f"{package}: no weights", weights(lambda f, n: f.__delitem__(n))
@@ -537,9 +562,18 @@ class Watch:
             frame = sys._getframe(2)
             return "importlib" not in frame.f_code.co_filename and event == "marshal.loads"
         if event in ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "shutil.rmtree"):
-            return not os.fsdecode(arguments[0]).startswith((self.scratch, *map(str, range(10))))
+            in_opened_folder = arguments[-1] != -1 and not os.path.isabs(arguments[0])
+            return not in_opened_folder and not os.fsdecode(arguments[0]).startswith(self.scratch)
         outside = ("os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.kill")
-        outside += ("os.putenv", "subprocess.", "socket.", "pickle.", "shutil.", "urllib.", "ctypes.")
+        outside += (
+            "os.putenv",
+            "subprocess.",
+            "socket.",
+            "pickle.",
+            "shutil.",
+            "urllib.",
+            "ctypes.",
+        )
         return event.startswith(outside) and event != "ctypes.string_at"
 
 
@@ -553,13 +587,13 @@ def content(folder: Path) -> Any:
         with zipfile.ZipFile(file) as archive:
             weights.append(archive.read("model.weights.h5"))
     networks_of = [
-        {name: part[()].tobytes() for name, part in _datasets(content)} for content in weights
+        {name: part[()].tobytes() for name, part in _datasets(h5py.File(io.BytesIO(content)))}
+        for content in weights
     ]
     return structure["root"], numbers, networks_of
 
 
-def _datasets(weights: bytes) -> list[tuple[str, Any]]:
-    file = h5py.File(io.BytesIO(weights))
+def _datasets(file: Any) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     file.visititems(lambda n, p: found.append((n, p)) if isinstance(p, h5py.Dataset) else None)
     return found
@@ -609,7 +643,7 @@ def main(place: Path) -> None:
         work = _new(place, str(i))
         outcome, text = attack(place / "saved", change, work)
         shutil.rmtree(work)
-        results[name] = [outcome, text[:1000], found]
+        results[name] = [outcome, text[:4000], found]
     (place / "results.json").write_text(json.dumps(results))
 
 
