@@ -59,7 +59,13 @@ def new_folder(
         _clear_abandoned(folder)
     partial = _beside(folder, "partial")
     try:
-        partial.mkdir(parents=True)
+        try:
+            partial.mkdir(parents=True)
+        except PermissionError as error:
+            raise PermissionError(
+                f"folder {folder} cannot be written: {folder.parent} may not be changed; choose "
+                "another one."
+            ) from error
         yield partial
         for path in (*partial.rglob("*"), partial):
             _settle(path)
@@ -80,16 +86,16 @@ def present(folder: Path) -> Path:
 @contextlib.contextmanager
 def _locked(parent: Path) -> Iterator[None]:
     """Let no other process replace a folder in this one, where the system has such locks."""
-    if fcntl is None or not parent.exists():
+    if fcntl is None:
         yield
         return
-    descriptor = os.open(parent, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
+    with contextlib.ExitStack() as stack:
+        # It may not be there yet, or not be readable; some network file systems have no locks.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(parent, os.O_RDONLY)
+            stack.callback(os.close, descriptor)  # this unlocks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)  # this unlocks
 
 
 def _require_free(folder: Path, mark: str, *, overwrite: bool) -> None:
@@ -147,5 +153,7 @@ def _settle(path: Path) -> None:
     if path.is_dir() and os.name != "posix":
         return  # only there folders can be waited for
     descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -78,7 +78,8 @@ def _run(command: Sequence[str], addresses: list[str], own: Sequence[int]) -> in
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, *command], env=environment)
+    # No shell, this interpreter, and the caller's own program.
+    return subprocess.Popen([sys.executable, *command], env=environment)  # noqa: S603
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -26,6 +26,9 @@ _ARGUMENTS = (
 )
 """What constructors of bijectors and distributions take."""
 
+MAX_REPEATED = 10**6
+"""The maximal number of parts that are referred to, each with all that is in it."""
+
 
 class Decoder:
     """Reads what an `Encoder` wrote: a node of kind `x` is read by `_read_x`.
@@ -49,16 +52,22 @@ class Decoder:
         self.custom_objects = custom_objects
         self._registry = Registry(custom_objects)
         self._things: dict[int, Any] = {}
+        self._sizes: dict[int, int] = {}
+        self._size = self._repeated = 0
 
     def decode(self, node: Any) -> Any:
         """Return the thing of a piece of JSON."""
+        before, self._size = self._size, self._size + 1
+        if isinstance(node, list):
+            raise ValueError("it has a list in the place of a part.")
         if not isinstance(node, dict):
             return node
         if node["kind"] not in KINDS:
-            raise ValueError(
-                f"{self.folder} may not be read: it has the unknown kind {node['kind']!r}."
-            )
-        return self._known(node, getattr(self, f"_read_{node['kind']}")(node))
+            raise ValueError(f"the kind {node['kind']!r:.100} may not be read: it is unknown.")
+        thing = self._known(node, getattr(self, f"_read_{node['kind']}")(node))
+        if "id" in node:
+            self._sizes[node["id"]] = self._size - before
+        return thing
 
     def _known(self, node: Node, thing: Any) -> Any:
         """Return the thing, having noted it for those that refer to it."""
@@ -67,6 +76,10 @@ class Decoder:
         return thing
 
     def _read_reference(self, node: Node) -> Any:
+        self._repeated += self._sizes.get(node["to"], 0)
+        self._size += self._sizes.get(node["to"], 0)
+        if self._repeated > MAX_REPEATED:  # whoever walks through all of them would not end
+            raise ValueError(f"it refers to more than {MAX_REPEATED} parts a second time.")
         return self._things[node["to"]]
 
     # Objects.
@@ -104,12 +117,7 @@ class Decoder:
         arguments = {name: self.decode(value) for name, value in node["arguments"].items()}
         if is_known(node["class"]):  # a class of the caller's takes what it likes
             for name, value in arguments.items():
-                for leaf in tf.nest.flatten(value):
-                    if not isinstance(leaf, _ARGUMENTS):
-                        raise ValueError(
-                            f"{name} of {node['class']} may not be a {type(leaf).__name__}; it "
-                            "must be made of numbers, bijectors and distributions."
-                        )
+                _require_numbers(f"{name} of {node['class']}", value)
         return cls(**arguments)
 
     def _read_network_function(self, node: Node) -> Any:
@@ -223,6 +231,22 @@ class Decoder:
 
     def _read_numpy_type(self, node: Node) -> Any:
         return np.dtype(node["name"]).type
+
+
+def _require_numbers(name: str, value: Any) -> None:
+    """Raise unless a value is an argument of constructors, or a container of such."""
+    values, seen = [value], set()
+    while values:
+        value = values.pop()
+        if isinstance(value, dict | list | tuple | set | frozenset):
+            if id(value) not in seen:  # a few containers can hold each other 2^n times
+                seen.add(id(value))
+                values += value.values() if isinstance(value, dict) else value
+        elif not isinstance(value, _ARGUMENTS):
+            raise ValueError(
+                f"{name} may not be a {type(value).__name__}; it must be made of numbers, "
+                "bijectors and distributions."
+            )
 
 
 KINDS = frozenset(

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import builtins
+import contextlib
 import importlib
 import io
 import json
-import re
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+import h5py
+import numpy as np
+import tensorflow as tf
 
 from .._core.network_variables import keras_of
+from . import keras_registry
+from .archive import members, parsed
 
-_OPERATIONS = re.compile(
-    r"(math|nn|linalg|signal|image|__operators__)\..+|broadcast_to|cast|clip_by_value|concat"
-    r"|expand_dims|gather|identity|ones_like|pad|repeat|reshape|reverse|shape|slice|split|squeeze"
-    r"|stack|stop_gradient|tile|transpose|unstack|where|zeros_like"
-)
-"""The functions of TensorFlow that may be layers in tf_keras: they compute and do nothing else."""
+_WEIGHTS = "model.weights.h5"
+
+_MORE_NUMBERS = 10**6
+"""How many numbers a network may make in addition to those that are saved."""
 
 
 def weights(network: Any) -> list[Any]:
@@ -38,8 +41,10 @@ def write(network: Any, file: Path) -> dict[str, Any]:
         model.save(file)
     except (NotImplementedError, TypeError, ValueError) as error:
         raise ValueError(f"Keras says: {error}") from error
-    for part in _named_parts(_config(file)):
-        _require_no_code(part)
+    with zipfile.ZipFile(file) as archive:
+        config = json.loads(archive.read("config.json"))
+    for part in _named_parts(config):
+        keras_registry.require_no_code(part)
     return {"package": package, "is_layer": is_layer}
 
 
@@ -48,22 +53,20 @@ def read(content: bytes, custom_objects: Mapping[str, Any], *, package: str, is_
     if package not in ("keras", "tf_keras"):
         raise ValueError(f"package is {package!r}; it must be keras or tf_keras.")
     keras = importlib.import_module(package)
-    for part in _named_parts(_config(io.BytesIO(content))):
-        _require_no_code(part)
-        if package == "tf_keras":  # Keras 3 sees to this itself
-            _require_known(part, keras, custom_objects)
+    found = members(content, "config.json", "metadata.json", _WEIGHTS)
+    config = keras_registry.checked(parsed(found["config.json"]), custom_objects)
+    found["config.json"] = json.dumps(config).encode()
+    limit = _count_numbers(found[_WEIGHTS]) + _MORE_NUMBERS
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "network.keras"
-        file.write_bytes(content)
-        try:
-            with keras.saving.custom_object_scope(dict(custom_objects)):
-                model = keras.models.load_model(file, compile=False, safe_mode=True)
-        except TypeError as error:
-            raise ValueError(
-                "Keras does not know all of the network. Pass your own layers to load in "
-                "custom_objects, or register them with "
-                f"keras.saving.register_keras_serializable. {error}"
-            ) from error
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, part in found.items():
+                archive.writestr(name, part)
+        with (
+            keras.saving.custom_object_scope(dict(custom_objects)),
+            tf.variable_creator_scope(_Creator(limit)),
+        ):
+            model = keras.models.load_model(file, compile=False, safe_mode=True)
     return model.layers[-1] if is_layer else model
 
 
@@ -73,11 +76,6 @@ def _model(layer: Any, package: str | None) -> Any:
     model = importlib.import_module(str(package)).Sequential([layer])
     model.build(layer.get_build_config()["input_shape"])
     return model
-
-
-def _config(file: Path | IO[bytes]) -> Any:
-    with zipfile.ZipFile(file) as archive:
-        return json.loads(archive.read("config.json"))
 
 
 def _named_parts(config: Any) -> Iterator[dict[str, Any]]:
@@ -91,26 +89,50 @@ def _named_parts(config: Any) -> Iterator[dict[str, Any]]:
             yield from _named_parts(item)
 
 
-def _require_no_code(part: dict[str, Any]) -> None:
-    """Raise if a part brings code, or does more than compute."""
-    inside = part["config"] if isinstance(part.get("config"), dict) else {}
-    if part["class_name"] == "__lambda__" or inside.get("function_type") == "lambda":
-        raise ValueError("a layer of it is a lambda. Make that a class with a call method.")
-    function = str(inside.get("function"))
-    if part["class_name"] == "TFOpLambda" and not _OPERATIONS.fullmatch(function):
-        raise ValueError(f"a layer of it is tf.{function}. Make that a class with a call method.")
+def _count_numbers(content: bytes) -> int:
+    """Return how many numbers a file of weights has; raise if it leads to others, or has fewer.
+
+    HDF5 may refer to other files, and declare arrays of any size that are stored nowhere.
+    """
+    total = 0
+    with h5py.File(io.BytesIO(content), "r") as file:
+        groups, seen = [file["/"]], set()
+        while groups:
+            group = groups.pop()
+            for name in group:
+                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                    raise ValueError(f"the weights {name} of the network are in another file.")
+                part = group[name]
+                place = h5py.h5o.get_info(part.id).addr
+                if place in seen:
+                    continue
+                seen.add(place)
+                if isinstance(part, h5py.Group):
+                    groups.append(part)
+                    continue
+                stored = part.id.get_storage_size()
+                if part.external or part.is_virtual or part.dtype.hasobject or stored < part.nbytes:
+                    raise ValueError(f"the weights {name} of the network are not in its file.")
+                total += int(np.prod(part.shape, dtype=object))
+    return total
 
 
-def _require_known(part: dict[str, Any], keras: Any, custom_objects: Mapping[str, Any]) -> None:
-    """Raise if a part is neither of Keras nor of the caller, as tf_keras would import it."""
-    module = str(part.get("module") or "keras")
-    is_function = part["class_name"] == "function"
-    name = str(part["config"] if is_function else part.get("registered_name") or part["class_name"])
-    if keras.saving.get_registered_object(name, custom_objects=dict(custom_objects)) is not None:
-        return
-    is_ours = module.split(".")[0] in ("keras", "tf_keras")
-    if not is_ours and (module != "builtins" or hasattr(builtins, name)):
-        raise ValueError(
-            f"the network uses {module}.{name}, which is not of Keras. Pass it in custom_objects, "
-            "or register it with keras.saving.register_keras_serializable."
-        )
+class _Creator:
+    """Makes variables of so many numbers together: a configuration may ask for any."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def __call__(self, create: Any, **options: Any) -> Any:
+        value = options.get("initial_value")
+        shape = options.get("shape")
+        if shape is None and callable(value):
+            with contextlib.suppress(
+                Exception
+            ):  # an initialiser of the caller's need not be traced
+                shape = tf.function(value, autograph=False).get_concrete_function().output_shapes
+        count = tf.TensorShape(shape).num_elements()
+        self._left -= count or 0
+        if self._left < 0:
+            raise ValueError("the network has more weights than were saved with it.")
+        return create(**options)

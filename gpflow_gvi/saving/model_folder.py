@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +21,7 @@ import gpflow_gvi
 
 from .._core import files
 from .._core.errors import NumericsWarning
+from . import archive
 from .decoder import Decoder
 from .encoder import Encoder
 from .registry import Registry
@@ -29,6 +30,19 @@ FORMAT = 1
 """The version of the format that is written, and the only one that is read."""
 
 _PACKAGES = (gpflow_gvi, gpflow, tf, tfp)
+
+_FILES = re.compile(r"values\.npz|networks/[0-9]+\.keras")
+"""The names of the files beside `structure.json`."""
+
+_PARTS: dict[str, Any] = {
+    "versions": dict,
+    "float": str,
+    "jitter": (int, float),
+    "files": dict,
+    "custom_objects": list,
+    "root": object,
+}
+"""What `structure.json` says in addition to the format, and of which type."""
 
 
 def save(thing: Any, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -61,17 +75,17 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
     structure, contents = _read(folder)
     _validate_settings(structure, folder)
     custom_objects = custom_objects or {}
-    registry = Registry(custom_objects)
-    for name in structure["custom_objects"]:
-        registry.function(name)
     try:
-        with np.load(io.BytesIO(contents.pop("values.npz")), allow_pickle=False) as values:
-            decoder = Decoder(folder, dict(values), contents, custom_objects)
-        return decoder.decode(structure["root"])
-    except (AttributeError, KeyError, TypeError, tf.errors.OpError) as error:
+        registry = Registry(custom_objects)
+        for name in structure["custom_objects"]:
+            registry.function(name)
+        values = archive.arrays(contents.pop("values.npz"))
+        return Decoder(folder, values, contents, custom_objects).decode(structure["root"])
+    except Exception as error:  # a damaged folder can raise any, in TensorFlow or Keras
         raise ValueError(
-            f"{folder} cannot be read ({type(error).__name__}: {error}). It is damaged, or was "
-            f"written with versions too far from those installed: {structure['versions']}."
+            f"{folder} cannot be read ({type(error).__name__}: {error!s:.2000}). If nothing "
+            "else helps, it is damaged, or was written with versions too far from those installed: "
+            f"{structure['versions']}; save anew."
         ) from error
 
 
@@ -123,23 +137,31 @@ def _identity(folder: Path) -> tuple[Path, int, int] | None:
 def _read_once(source: Path, folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Read a folder whose content is at `source`."""
     try:
-        structure: dict[str, Any] = json.loads((source / "structure.json").read_text("utf-8"))
+        structure: dict[str, Any] = archive.parsed(_content(source / "structure.json"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(
             f"folder {folder} holds no saved model: it has no structure.json. Give the folder that "
             "was given to save."
         ) from error
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise ValueError(f"{folder}/structure.json is damaged ({error}). Save anew.") from error
-    if structure.get("format") != FORMAT:
+    if not isinstance(structure, dict) or structure.get("format") != FORMAT:
+        found = structure if isinstance(structure, dict) else {}
         raise ValueError(
-            f"{folder} has format {structure.get('format')!r}, but {FORMAT} is read here. Load it "
-            f"with the versions that wrote it: {structure.get('versions')}."
+            f"{folder} has format {found.get('format')!r:.50}, but {FORMAT} is read here. Load it "
+            f"with the versions that wrote it: {found.get('versions')!r:.500}."
         )
+    for key, kind in _PARTS.items():
+        if key not in structure or not isinstance(structure[key], kind):
+            raise ValueError(f"{folder}/structure.json is damaged (no {key}). Save anew.")
     contents = {}
     for name, digest in structure["files"].items():
+        if not _FILES.fullmatch(name):
+            raise ValueError(
+                f"{folder} names the file {name!r:.200}, which save does not write. Save anew."
+            )
         try:
-            contents[name] = (source / name).read_bytes()
+            contents[name] = _content(source / name)
         except FileNotFoundError as error:
             message = f"{folder} has lost {name}. Copy the whole folder once more."
             raise FileNotFoundError(message) from error
@@ -149,6 +171,13 @@ def _read_once(source: Path, folder: Path) -> tuple[dict[str, Any], dict[str, by
                 "once more, or save anew."
             )
     return structure, contents
+
+
+def _content(file: Path) -> bytes:
+    """Return what is in a file; a folder, a pipe or a device is none."""
+    if not file.is_file():
+        raise FileNotFoundError(file)
+    return file.read_bytes()
 
 
 def _validate_settings(structure: dict[str, Any], folder: Path) -> None:

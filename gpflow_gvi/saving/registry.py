@@ -140,9 +140,10 @@ class Registry:
             # What the package knows by its full name is never replaced by a shorter one.
             if key in self._custom_objects and (key == name or not is_known(name)):
                 return self._custom_objects[key]
+        last = last[:100]
         raise ValueError(
-            f"{name} may not be used here: it is not among the parts of models that load builds "
-            f"by itself. If you know it, pass it, load(folder, custom_objects={{{last!r}: "
+            f"{name:.200} may not be used here: it is not among the parts of models that load "
+            f"builds by itself. If you know it, pass it, load(folder, custom_objects={{{last!r}: "
             f"{last}}}); if the package that has it is older than the one that saved, update that."
         )
 

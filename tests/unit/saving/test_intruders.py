@@ -170,10 +170,7 @@ def forged(folder, network, change):
     return folder / "saved"
 
 
-@pytest.mark.parametrize(
-    ("package", "message"),
-    [("keras", "Keras does not know all of"), ("tf_keras", "is not of Keras")],
-)
+@pytest.mark.parametrize("package", ["keras", "tf_keras"])
 @pytest.mark.parametrize(
     "intruder",
     [
@@ -181,7 +178,7 @@ def forged(folder, network, change):
         '"module": "builtins", "class_name": "function", "config": "eval"',
     ],
 )
-def test_networks_import_no_other_module(intruder, package, message, tmp_path, monkeypatch):
+def test_networks_import_no_other_module(intruder, package, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "intruder.py").write_text("class Act: pass\n")
 
@@ -190,7 +187,7 @@ def test_networks_import_no_other_module(intruder, package, message, tmp_path, m
         return json.dumps(config | json.loads(f"{{{intruder}}}"))
 
     folder = forged(tmp_path, networks.dense(networks.KERAS[package]), change)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"may not be used.*custom_objects"):
         load(folder)
     assert "intruder" not in sys.modules
 

@@ -141,13 +141,16 @@ def test_many_save_and_load_at_once_and_each_load_is_of_one_save(tmp_path):
             save(version(i), folder, overwrite=True)
 
     def read(_):
-        return [load(folder) for _ in range(40)]
+        found = [load(folder)]
+        while not all(writer.done() for writer in writers):
+            found.append(load(folder))
+        return found
 
     save(version(0), folder)
     with ThreadPoolExecutor(5) as pool:
-        writers = pool.map(write, range(1, 4))
+        writers = [pool.submit(write, i) for i in range(1, 4)]
         loaded = [thing for things in pool.map(read, range(2)) for thing in things]
-        assert list(writers) == [None] * 3
+    assert [writer.result() for writer in writers] == [None] * 3
     for thing in loaded:
         assert set(thing["a"]) == set(thing["b"]) == {int(thing["c"])}
     assert len({thing["c"] for thing in loaded}) > 1
@@ -202,6 +205,34 @@ class Counted:
             return original(*args, **kwargs)
 
         return stopped
+
+
+def test_a_parent_that_may_not_be_changed_is_named(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(PermissionError, match=r"saved cannot be written.*choose another"):
+        save("new", tmp_path / "saved")
+
+
+def test_without_locks_and_through_a_symbolic_link(tmp_path, monkeypatch):
+    """As on Windows, and where the folder above is not readable."""
+    save("old", tmp_path / "real" / "saved")
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "saved")
+    monkeypatch.setattr(files, "fcntl", None)
+    save("new", tmp_path / "link", overwrite=True)
+    monkeypatch.undo()
+    monkeypatch.setattr("gpflow_gvi._core.files.fcntl.flock", refuse_lock)
+    assert load(tmp_path / "real" / "saved") == "new"
+    save("newer", tmp_path / "link", overwrite=True)
+    assert load(tmp_path / "link") == "newer"
+    assert (tmp_path / "link").is_symlink()
+    assert [path.name for path in (tmp_path / "real").iterdir()] == ["saved"]
+
+
+def refuse_lock(*_):
+    raise OSError("no locks")
 
 
 def test_an_error_in_the_middle_leaves_the_old(tmp_path):
