@@ -94,6 +94,8 @@ def fit_models(curve: Curve, rng: np.random.Generator, iterations: int) -> dict[
     settings = Settings(
         regulariser=RegulariserSettings(
             kernels=lambda _: [gpflow.kernels.SquaredExponential()],
+            predictors=None,
+            noise="constant",
             num_inducing=15,
             minimise=LBFGS(iterations),
             process=operator.attrgetter("prior"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from ..learning.settings import Settings
 from .data_sets import UCI, Data, DataSet, Given, Split
@@ -31,7 +31,7 @@ class Experiment(Part):
     """Of another kind than gvi, the parts from likelihood to calibration do not matter."""
     likelihood: Likelihood = "gaussian"
     regulariser: Regulariser = Regulariser()
-    mean: Mean = Field(default={"kind": "sum", "parts": ["inducing", "network"]})
+    mean: Mean = "recipe"
     covariance: Covariance = "cholesky"
     divergence: Divergence = "projected_renyi"
     loss: Loss = "log_loss"

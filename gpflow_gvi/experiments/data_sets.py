@@ -220,8 +220,8 @@ class Random(Part):
     kind: Literal["random"] = "random"
     test: Fraction = 0.1
     """The fraction of all rows to test with."""
-    validation: Fraction = Settings.validation_fraction
-    """The fraction of the others to hold out."""
+    validation: Fraction | None = Settings.validation_fraction
+    """The fraction of the others to hold out; null for that of `learn`."""
 
 
 Split = Annotated[Given | Random, BY_KIND, OR_NAME]

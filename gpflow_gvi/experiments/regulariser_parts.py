@@ -12,7 +12,7 @@ from pydantic import Field
 import gpflow_gvi as gvi
 
 from ..learning import settings
-from ..learning.settings import NUM_INDUCING, RegulariserSettings
+from ..learning.settings import NUM_INDUCING, Noise, RegulariserSettings
 from .kernel_parts import Kernel
 from .parts import BY_KIND, OR_NAME, Count, Part, Positive
 
@@ -134,6 +134,10 @@ class Regulariser(Part):
     """P: its kernel, its inducing points, and how its hyper-parameters are fitted."""
 
     kernel: Kernel = "recipe"
+    predictors: Literal["recipe", "none"] | None = None
+    """Whether P may be around cross-fitted trees; null for what `learn` does by default."""
+    noise: Noise | None = None
+    """Whether the noise varies with the input; null for what `learn` does by default."""
     mode: Literal["posterior", "prior"] = "posterior"
     """Whether P is conditioned on the observations that the evidence is of."""
     evidence: Evidence = DataEvidence()
@@ -151,10 +155,17 @@ class Regulariser(Part):
         # 64^(1/3) is 3.999... in floating point.
         return max(1, int(self.inducing.factor * N ** (1.0 / self.inducing.power) + 1e-9))
 
-    def build(self) -> RegulariserSettings:
-        """Return the settings of the fit."""
+    def build(self, *, is_default: bool = False) -> RegulariserSettings:
+        """Return the settings of the fit.
+
+        :param is_default: whether nothing of Q or its objective is given.
+        """
+        by_recipe = is_default and self.kernel.kind == "recipe"
+        wanted = by_recipe if self.predictors is None else self.predictors == "recipe"
         return RegulariserSettings(
             kernels=self._kernels,
+            predictors=settings.recipe_predictors if wanted else None,
+            noise=self.noise or ("auto" if by_recipe else "constant"),
             num_inducing=self.num_inducing,
             max_rows=self.evidence.max_rows,
             evidence=self.evidence.build(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import math
 import platform
 import shutil
@@ -125,21 +126,13 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
     :param experiment: the experiment.
     :param likelihood: that of labels, or None.
     """
-    seed, validation = experiment.seed, experiment.split.validation
-    return Settings(
-        regulariser=experiment.regulariser.build(),
-        variational=VariationalSettings(experiment.mean.build, experiment.covariance.build),
-        model=ModelSettings(
-            kind=gvi.models.GVI,
-            divergence=lambda data: experiment.divergence.build(data.X, seed),
-            divergence_weight=experiment.divergence.weight,
-            loss=experiment.loss.build,
-            train_likelihood=getattr(experiment.likelihood, "trainable", True),
-        ),
+    seed = experiment.seed
+    trains_likelihood = getattr(experiment.likelihood, "trainable", True)
+    settings = Settings(
         training=experiment.training.build(experiment.optimiser),
         temper=None if experiment.tempering.kind == "none" else gvi.temper,
         refit=experiment.refit,
-        validation_fraction=Settings.validation_fraction if validation is None else validation,
+        validation_fraction=experiment.split.validation,
         calibration_fraction=getattr(
             experiment.calibration, "fraction", Settings.calibration_fraction
         ),
@@ -148,6 +141,28 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
         input_shape=experiment.data.input_shape,
         seed=seed,
     )
+    if _leaves_q_open(experiment) and trains_likelihood:
+        regulariser = experiment.regulariser.build(is_default=not settings.of_classes)
+        return dataclasses.replace(settings, regulariser=regulariser)
+    return dataclasses.replace(
+        settings,
+        regulariser=experiment.regulariser.build(),
+        variational=VariationalSettings(experiment.mean.build, experiment.covariance.build),
+        model=ModelSettings(
+            kind=gvi.models.GVI,
+            divergence=lambda data: experiment.divergence.build(data.X, seed),
+            divergence_weight=experiment.divergence.weight,
+            loss=experiment.loss.build,
+            train_likelihood=trains_likelihood,
+        ),
+    )
+
+
+def _leaves_q_open(experiment: Experiment) -> bool:
+    """Return whether nothing of Q, its objective or its training is given."""
+    default = Experiment.model_validate({"data": experiment.data})
+    names = ("mean", "covariance", "divergence", "loss", "training", "optimiser")
+    return all(getattr(experiment, name) == getattr(default, name) for name in names)
 
 
 def _metrics(experiment: Experiment, fitted: Learned | Fitted, rows: Rows) -> dict[str, Any]:

@@ -80,7 +80,8 @@ class PassesPerEpoch(Part):
 class Training(Part):
     """Epochs and batches."""
 
-    epochs: Annotated[int, Field(strict=True, ge=0)] = Passes.epochs
+    epochs: Annotated[int, Field(strict=True, ge=0)] | None = None
+    """null for 20 where Q is trained: for labels, or if anything of Q or its objective is given."""
     batch_size: Count | None = Passes.batch_size
     """null for all rows."""
     steps_per_epoch: Count | PassesPerEpoch | None = PassesPerEpoch()
@@ -90,15 +91,16 @@ class Training(Part):
     def schedule(self, num_rows: int) -> Schedule:
         """Return the epochs for this number of rows; short passes are merged."""
         batch_size = min(self.batch_size or num_rows, num_rows)
+        epochs = Passes.epochs if self.epochs is None else self.epochs
         if isinstance(self.steps_per_epoch, PassesPerEpoch):
             part = self.steps_per_epoch
-            return Passes(self.epochs, batch_size, part.passes, part.min_steps)(num_rows)
+            return Passes(epochs, batch_size, part.passes, part.min_steps)(num_rows)
         if self.steps_per_epoch is not None:
-            return Schedule(self.epochs, batch_size, self.steps_per_epoch)
+            return Schedule(epochs, batch_size, self.steps_per_epoch)
         steps = -(-num_rows // batch_size)
         max_passes = max(1, MAX_MERGED_STEPS // steps)
-        passes = next(n for n in range(max_passes, 0, -1) if self.epochs % n == 0)
-        return Schedule(self.epochs // passes, batch_size, passes * steps)
+        passes = next(n for n in range(max_passes, 0, -1) if epochs % n == 0)
+        return Schedule(epochs // passes, batch_size, passes * steps)
 
     def build(self, optimiser: Optimiser) -> BatchTraining:
         """Return the training by an optimiser."""

@@ -10,7 +10,7 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ..learning.start import Start
+from ..learning.start import Start, default_mean
 from .derived import OneOf
 from .kernel_parts import BaseKernel
 from .layer_parts import DEFAULT, Layers, network
@@ -51,6 +51,11 @@ def mean_of_regulariser(start: Start) -> MeanFunction:
     return start.P.mean_function
 
 
+def recipe_mean(start: Start) -> MeanFunction:
+    """The mean of `learn`: that of the sparse posterior; for labels, with a network added."""
+    return default_mean(start)
+
+
 def sum_of_means(
     start: Start, parts: Annotated[tuple[Mean, ...], Field(min_length=2)]
 ) -> MeanFunction:
@@ -62,6 +67,7 @@ MEANS = {
     "network": network_mean,
     "inducing": "gpflow_gvi.mean_functions:Inducing.from_data",
     "regulariser": mean_of_regulariser,
+    "recipe": recipe_mean,
     "sum": sum_of_means,
 }
 Mean = Annotated[Any, OneOf("Mean", MEANS, supplied=_SUPPLIED)]

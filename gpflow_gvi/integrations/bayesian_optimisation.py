@@ -258,6 +258,8 @@ def fit_pgvi(data: RegressionData, *, seed: int = 0, iterations: int = 20) -> GV
     settings = Settings(
         regulariser=RegulariserSettings(
             kernels=_matern_kernels,
+            predictors=None,
+            noise="constant",
             num_inducing=len(data[0]),
             max_rows=None,
             evidence=InducingEvidence(),

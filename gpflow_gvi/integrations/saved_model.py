@@ -19,6 +19,7 @@ from .._core.images import as_rows
 from .._core.images import input_shape as declared_shape
 from ..learning.learned import Learned
 from ..learning.scaling import Scaling
+from ..mean_functions.predictor import Predictor
 from ..models import GVI
 from ..prediction.class_probabilities import normal_points
 
@@ -62,6 +63,7 @@ def export(
             f"model is {model!r}; it must be a GVI, GWI or PGVI, or the result of learn. To "
             "export conformal intervals, export their model."
         )
+    _require_graph(fitted)
     shape = shape if input_shape is None else input_shape
     if shape is None:
         raise ValueError(
@@ -98,6 +100,16 @@ def export(
             module,
             os.fspath(partial),
             signatures={"predict": concrete, "serving_default": concrete},
+        )
+
+
+def _require_graph(model: GVI) -> None:
+    """Raise for a model with predictors, which run in Python."""
+    if any(isinstance(part, Predictor) for part in model.submodules):
+        raise TypeError(
+            "model has predictors in its mean or its noise, which run in Python; a SavedModel "
+            "has graphs of TensorFlow alone. Write it by save, or learn without them: "
+            'learn(data, predictor=None, noise="constant").'
         )
 
 

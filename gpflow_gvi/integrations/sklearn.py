@@ -12,8 +12,12 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
-from gpflow.kernels import Kernel, SquaredExponential
-from gpflow.likelihoods import Likelihood, MultiClass
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import MultiClass
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._core import checks
 from .._core.errors import NumericsWarning
@@ -25,25 +29,21 @@ from ..learning.learned import Learned
 from ..learning.procedure import learn
 from ..learning.scaling import Scaling
 from ..learning.settings import (
-    MIN_ROWS_TO_TEMPER,
-    MIN_ROWS_TO_TRAIN,
+    VALIDATION_FRACTION,
     CosineAdam,
-    ModelSettings,
+    Effort,
+    Noise,
     Passes,
     Settings,
 )
 from ..models import GVI, PGVI
 
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
-    from sklearn.utils import check_random_state
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        "GVIRegressor and GVIClassifier need scikit-learn, 1.6 or later: pip install "
-        "'gpflow-gvi[sklearn]'."
-    ) from error
+MIN_ROWS_TO_TRAIN = 1000
+"""From this number of rows on a classifier trains Q by default."""
+
+MIN_ROWS_TO_TEMPER = 300
+"""From this number of rows on a classifier holds a tenth out, if only to temper. The factor that
+ten labels give, hardly one of them predicted wrongly, has no bound: P as it is predicts better."""
 
 
 class _Estimator(BaseEstimator):
@@ -52,7 +52,9 @@ class _Estimator(BaseEstimator):
     def __init__(
         self,
         *,
-        kernel: Kernel | Sequence[Kernel] | str | None = None,
+        kernel: Kernel | Sequence[Kernel] | None = None,
+        predictor: Any = "auto",
+        noise: Noise | None = None,
         network: Any = None,
         model: type[GVI] = PGVI,
         divergence: Divergence | None = None,
@@ -62,15 +64,19 @@ class _Estimator(BaseEstimator):
         epochs: int | None = None,
         batch_size: int = Passes.batch_size,
         learning_rate: float = CosineAdam.learning_rate,
+        effort: Effort = "default",
+        n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
         """Keep the parameters.
 
         :param kernel: k of the regulariser P, with the hyper-parameters to start from, in units in
-            which columns of X (and y) have mean zero and standard deviation one. Of several the one
-            that predicts held-out rows best is taken; "recipe" stands for `recipe.kernels`, which
-            are slower to fit and say more. By default a squared exponential with a lengthscale for
-            each feature.
+            which columns of X (and y) have mean zero and standard deviation one; of several the one
+            that predicts best is taken. By default those of `learn` for real-valued y, and a
+            squared exponential with a lengthscale for each feature for labels.
+        :param predictor: of real-valued y: an estimator whose cross-fitted predictions are P's
+            mean, or several; "auto" for the trees of `learn` where they predict better; or None.
+        :param noise: of real-valued y: "constant", "varying" or "auto".
         :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should
             be zero at its start, or the number of units in both hidden layers of `recipe.network`.
         :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
@@ -80,15 +86,18 @@ class _Estimator(BaseEstimator):
         :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
             sets of classes.
         :param epochs: the maximal number of epochs of training Q; held-out rows are evaluated after
-            each. By default 20 from 1,000 rows on, or if a network, another model, a divergence or
-            its weight is given; else none, and Q is P: of fewer rows too few are held out to
-            confirm what a network has gained. Without epochs, fewer than 300 rows are not tempered
-            either.
+            each. By default 20 if a network, another model, a divergence or its weight is given, or
+            for labels from 1,000 rows on; else none, and Q is P. Without epochs, fewer than 300
+            rows with labels are not tempered either.
         :param batch_size: rows of a batch.
         :param learning_rate: Adam's at the start.
+        :param effort: "fast", "default" or "best", as of `learn`.
+        :param n_jobs: how many predictors are fitted at once, as joblib has it.
         :param random_state: a whole number for the same result in each fit.
         """
         self.kernel = kernel
+        self.predictor = predictor
+        self.noise = noise
         self.network = network
         self.model = model
         self.divergence = divergence
@@ -98,63 +107,20 @@ class _Estimator(BaseEstimator):
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.effort = effort
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _learn(
-        self,
-        X: AnyNDArray,
-        Y: AnyNDArray,
-        J: int,
-        likelihood: Likelihood | None = None,
-        *,
-        spare: bool = True,
-    ) -> Learned:
-        """Return what `learn` makes of X [N, D] and Y, with J latent functions.
-
-        :param spare: whether rows can be spared to stop and to temper with, if there are enough.
-        """
-        N, D = X.shape
+    def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
+        """Return what `learn` makes of X [N, D] and Y, with J latent functions."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         network = self.network
         if isinstance(network, int | np.integer):
             checks.count("network", network)
-            network = recipe.network(D, J, units=int(network), seed=seed)
-        weight, epochs = self.divergence_weight, self.epochs
-        if epochs is None:
-            asked = self.model is not PGVI or any(
-                option is not None for option in (network, self.divergence, weight)
-            )
-            epochs = Passes.epochs if asked or N >= MIN_ROWS_TO_TRAIN else 0
-        spare = spare and (N >= MIN_ROWS_TO_TEMPER or epochs > 0)
-        return learn(
-            (X, Y),
-            kernel=self._kernel(D),
-            network=network,
-            likelihood=likelihood,
-            model=self.model,
-            divergence=self.divergence,
-            divergence_weight=ModelSettings.divergence_weight if weight is None else weight,
-            num_inducing=self.num_inducing,
-            validation_fraction=Settings.validation_fraction if spare else 0.0,
-            calibration_fraction=self.calibration_fraction,
-            epochs=epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            seed=seed,
-        )
-
-    def _kernel(self, D: int) -> Kernel | Sequence[Kernel] | None:
-        """Return the kernel to give to `learn`, which takes None for the recipe."""
-        if self.kernel is None:
-            # Two standardised rows are about √(2D) apart.
-            return SquaredExponential(lengthscales=np.full(D, np.sqrt(D)))
-        if not isinstance(self.kernel, str):
-            return self.kernel
-        if self.kernel != "recipe":
-            raise ValueError(
-                f"kernel is {self.kernel!r}; it must be a GPflow kernel, several, 'recipe' or None."
-            )
-        return None
+            network = recipe.network(X.shape[-1], J, units=int(network), seed=seed)
+        parameters = self.get_params(deep=False)
+        del parameters["random_state"]
+        return learn((X, Y), **parameters | {"network": network, "seed": seed} | options)
 
     def _rows(self, X: Any) -> AnyNDArray:
         """Return X as an array, if the estimator is fitted and X is of its kind."""
@@ -273,9 +239,25 @@ class GVIClassifier(ClassifierMixin, _Estimator):
             _warn(f"y has examples of class {self.classes_[0]!r} alone")
             self.learned_ = None
             return self
+        epochs, N = self.epochs, len(y)
+        if epochs is None:
+            asked = self.model is not PGVI or any(
+                option is not None
+                for option in (self.network, self.divergence, self.divergence_weight)
+            )
+            epochs = Passes.epochs if asked or N >= MIN_ROWS_TO_TRAIN else 0
         # Held-out rows are drawn without regard to y: few of a second class may all be among them.
-        spare = len(y) - np.max(counts) >= MIN_VALIDATION_POINTS
-        self.learned_ = self._learn(X, labels, K, MultiClass(K), spare=spare)
+        spare = N - np.max(counts) >= MIN_VALIDATION_POINTS
+        spare = spare and (N >= MIN_ROWS_TO_TEMPER or epochs > 0)
+        self.learned_ = self._learn(
+            X,
+            labels,
+            K,
+            likelihood=MultiClass(K),
+            effort="fast",
+            epochs=epochs,
+            validation_fraction=VALIDATION_FRACTION if spare else 0.0,
+        )
         return self
 
     def predict(self, X: Any) -> AnyNDArray:

@@ -179,10 +179,10 @@ class Candidates:
                     means=means and (self.is_recipe or C > 1),
                     pattern=pattern is not None,
                 )
-            kernel, weights, exponent = deepcopy(fit.kernel), fit.weights.numpy(), fit.exponent.numpy()
+            kernel, weights = deepcopy(fit.kernel), fit.weights.numpy()
             noise.variance.assign(fit.variance)
             if pattern is not None:
-                varying = VaryingNoise(pattern, noise.variance.numpy(), float(exponent))
+                varying = VaryingNoise(pattern, noise.variance.numpy(), fit.exponent.numpy())
                 noise = Gaussian(varying, variance_lower_bound=MIN_NOISE)
         prior = GaussianProcess(self._mean(weights) if means else Zero(J), kernel)
         scored = data.first(MAX_ROWS_OF_SCORES)

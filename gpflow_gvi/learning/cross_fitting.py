@@ -95,6 +95,17 @@ class InOriginalUnits:
         return scaled.astype(X.dtype)
 
 
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """A predictor that is not fitted again, as it has no `fit`."""
+
+    model: Any
+
+    def predict(self, X: AnyNDArray) -> Any:
+        """Return the predictions at X."""
+        return self.model.predict(X)
+
+
 def of_argument(
     predictor: Any, by_recipe: bool, data: Any, validation_data: Any
 ) -> tuple[Callable[[TrainingData], Sequence[Any]] | None, Any, Any]:
@@ -126,8 +137,7 @@ def of_argument(
             "uncertainty: give rows that it has not seen as validation_data, or an estimator that "
             "is not fitted (sklearn.base.clone), which is cross-fitted."
         )
-    # A method has no `fit`, so that it is taken as it is.
-    fitted = [getattr(estimator, "predict", estimator) for estimator in estimators]
+    fitted = [Fitted(e) if _predicts(e) else e for e in estimators]
     return lambda _: fitted, validation_data, None
 
 

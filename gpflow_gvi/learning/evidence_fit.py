@@ -81,7 +81,7 @@ class EvidenceFit:
         self.kernel = deepcopy(kernel)
         self.variance = deepcopy(variance)
         self.weights = tf.Variable(tf.zeros([C, J], default_float()))
-        half = np.asarray(0.5, default_float())
+        half: AnyNDArray = np.asarray(0.5, default_float())
         self.exponent = Parameter(0.0, prior=tfp.distributions.Normal(half, half))
         self.lock = threading.Lock()
         self._prior = GaussianProcess(Zero(J), self.kernel)

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow import Parameter
-from gpflow.base import TensorType
+from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 from gpflow.functions import Function, MeanFunction
 from gpflow.utilities import positive
@@ -34,7 +34,7 @@ class VaryingNoise(Function):
         super().__init__()
         self.pattern = pattern
         self.variance = Parameter(variance, transform=positive(base="exp"))
-        half = np.asarray(0.5, default_float())
+        half: AnyNDArray = np.asarray(0.5, default_float())
         self.exponent = Parameter(exponent, prior=tfp.distributions.Normal(half, half))
 
     @check_shapes(

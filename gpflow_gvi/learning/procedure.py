@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow import Parameter
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy
 
 from .._core import checks, labels, outputs
@@ -118,7 +119,7 @@ class Procedure:
         Of labels, it is the one whose kernel predicts validation data best.
         """
         settings = self.settings.regulariser
-        if not (data.of_classes or settings.evidence.needs_inducing_outputs):
+        if self._has_candidates():
             return self.condition(Candidates(data, self.settings).best(), data)
         first = data.first(settings.max_rows)  # the rows are shuffled
         fits = [
@@ -138,6 +139,15 @@ class Procedure:
         best = fits[0] if len(fits) == 1 else _best(fits, validation)
         # Evidence at the inducing points alone is that of these points.
         return best if settings.evidence.needs_inducing_outputs else self.condition(best, data)
+
+    def _has_candidates(self) -> bool:
+        """Return whether P is for real-valued Y, with noise that is a number and fitted to all."""
+        likelihood = self.settings.likelihood
+        if not (likelihood is None or isinstance(likelihood, Gaussian)):
+            return False
+        noise = Gaussian() if likelihood is None else likelihood
+        evidence = self.settings.regulariser.evidence
+        return isinstance(noise.variance, Parameter) and not evidence.needs_inducing_outputs
 
     def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
         """Return the regulariser conditioned on all rows, at points for the fitted kernel."""
@@ -309,11 +319,12 @@ def learn(
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
+    of_effort = EFFORTS[effort]
     settings = Settings(
         regulariser=dataclasses.replace(
-            EFFORTS[effort],
-            **({} if kernels is None else {"kernels": lambda _: kernels}),
-            **({} if num_inducing is None else {"num_inducing": num_inducing}),
+            of_effort,
+            kernels=of_effort.kernels if kernels is None else lambda _: kernels,
+            num_inducing=of_effort.num_inducing if num_inducing is None else num_inducing,
             predictors=predictors,
             noise=noise or ("auto" if by_recipe else "constant"),
             select=select,

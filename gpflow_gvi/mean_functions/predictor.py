@@ -44,7 +44,7 @@ class Predictor(MeanFunction):
             require_predictor(each)
         self.models = models
         self.num_outputs = num_outputs
-        self._kept: _Kept = _Kept()
+        self._kept: _Kept | None = None
 
     @check_shapes(
         "X: [N, D]",
@@ -58,7 +58,12 @@ class Predictor(MeanFunction):
 
     def predict(self, X: AnyNDArray) -> AnyNDArray:
         """Return h(X) as an array: [N, J]."""
-        return self._kept.value(X, self._evaluate)
+        return self._memory().value(X, self._evaluate)
+
+    def _memory(self) -> _Kept:
+        if self._kept is None:
+            self._kept = _Kept()
+        return self._kept
 
     def _evaluate(self, X: AnyNDArray) -> AnyNDArray:
         """Return the average prediction of all models: [N, J]."""
@@ -98,9 +103,10 @@ class CrossFitted(Predictor):
     def _evaluate(self, X: AnyNDArray) -> AnyNDArray:
         if X.shape == self.X.shape and np.array_equal(X, self.X):
             return self.out_of_fold.astype(X.dtype)
-        if self._kept.rows is None:
-            self._kept.rows = {row: i for i, row in enumerate(_as_bytes(self.X))}
-        known = self._kept.rows
+        memory = self._memory()
+        if memory.rows is None:
+            memory.rows = {row: i for i, row in enumerate(_as_bytes(self.X))}
+        known = memory.rows
         found = np.array([known.get(row, -1) for row in _as_bytes(X.astype(self.X.dtype))], int)
         values = np.empty((len(X), self.num_outputs), X.dtype)
         values[found >= 0] = self.out_of_fold[found[found >= 0]]
@@ -117,6 +123,9 @@ class _Kept:
         self._values: collections.OrderedDict[tuple[Any, ...], AnyNDArray] = (
             collections.OrderedDict()
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()  # a copy has no memory
 
     def value(self, X: AnyNDArray, evaluate: Callable[[AnyNDArray], AnyNDArray]) -> AnyNDArray:
         """Return the predictions for X, evaluated if they are not kept."""

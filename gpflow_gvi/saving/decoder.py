@@ -15,7 +15,7 @@ from gpflow import Parameter
 from gpflow.likelihoods import HeteroskedasticTFPConditional
 
 from .._core.network_function import restored
-from . import keras_files
+from . import estimator_files, keras_files
 from .encoder import Node
 from .registry import Registry, is_known
 
@@ -133,6 +133,12 @@ class Decoder:
             raise ValueError(f"file is {node['file']!r}; it must be one of those in networks/.")
         content = self.contents[f"networks/{node['file']}"]
         return keras_files.read(content, self.custom_objects, **node["arguments"])
+
+    def _read_estimator(self, node: Node) -> Any:
+        if not re.fullmatch(r"\d+\.skops", node["file"]):
+            raise ValueError(f"file is {node['file']!r}; it must be one of those in estimators/.")
+        content = self.contents[f"estimators/{node['file']}"]
+        return estimator_files.read(content, self.custom_objects)
 
     # Numbers.
 

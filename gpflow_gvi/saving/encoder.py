@@ -20,7 +20,7 @@ from gpflow.posteriors import AbstractPosterior
 
 from .._core.network_function import NetworkFunction
 from .._core.network_variables import is_keras
-from . import keras_files, registry
+from . import estimator_files, keras_files, registry
 
 Node = dict[str, Any]
 """A thing as JSON: its `kind`, what that kind needs, and an `id` if it is referred to again."""
@@ -49,6 +49,7 @@ class Encoder:
         self._alive: list[Any] = []  # an id is an object's own only while the object lives
         self._num_shared = 0
         self._num_networks = 0
+        self._num_estimators = 0
         self._path_of_weight: dict[int, str] = {}
 
     def encode(self, thing: Any, path: str) -> Any:
@@ -80,6 +81,8 @@ class Encoder:
         """Return the node of an object by its attributes, unless its type is known better."""
         if is_keras(thing):
             return self._network(thing, path)
+        if estimator_files.is_estimator(thing):
+            return self._estimator(thing, path)
         try:
             reduced = thing.__reduce_ex__(2)
         except TypeError as error:
@@ -249,6 +252,15 @@ class Encoder:
         except ValueError as error:
             raise _refusal(network, path, str(error)) from error
         return {"kind": "network", "file": file, "arguments": written}
+
+    def _estimator(self, estimator: Any, path: str) -> Node:
+        self._num_estimators += 1
+        file = f"{self._num_estimators}.skops"
+        try:
+            estimator_files.write(estimator, self.folder / "estimators" / file)
+        except ValueError as error:
+            raise _refusal(estimator, path, str(error)) from error
+        return {"kind": "estimator", "file": file}
 
     def _name(self, thing: Any, path: str) -> str:
         try:

@@ -31,7 +31,7 @@ FORMAT = 1
 
 _PACKAGES = (gpflow_gvi, gpflow, tf, tfp)
 
-_FILES = re.compile(r"values\.npz|networks/[0-9]+\.keras")
+_FILES = re.compile(r"values\.npz|networks/[0-9]+\.keras|estimators/[0-9]+\.skops")
 """The names of the files beside `structure.json`."""
 
 _PARTS: dict[str, Any] = {

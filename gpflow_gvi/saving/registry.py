@@ -204,6 +204,8 @@ def _objects() -> dict[str, Any]:
         mean_functions,
         models,
     )
+    from ..learning.cross_fitting import Fitted, InOriginalUnits
+    from ..learning.noise import VaryingNoise
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
     homes = tuple(part.__name__ for part in (*parts, calibration))
@@ -215,7 +217,14 @@ def _objects() -> dict[str, Any]:
         for cls in (base, *_subclasses(base))
         if _is_within(cls, ("gpflow",))
     ]
-    results = [learning.Learned, calibration.Conformal, calibration.ConformalSets]
+    results = [
+        learning.Learned,
+        calibration.Conformal,
+        calibration.ConformalSets,
+        VaryingNoise,
+        Fitted,
+        InOriginalUnits,
+    ]
     return _by_name([*ours, *theirs, *results])
 
 

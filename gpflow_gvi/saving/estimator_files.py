@@ -1,0 +1,68 @@
+"""Files of fitted estimators of scikit-learn, without pickle, in the format of skops."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import archive
+
+_TRUSTED = frozenset(
+    {
+        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+        "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+        "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+        "sklearn.tree._tree.Tree",
+    }
+)
+"""What is read beside what skops trusts by itself, which is estimators of scikit-learn, arrays of
+NumPy and Python's own containers and numbers."""
+
+
+def is_estimator(thing: Any) -> bool:
+    """Return whether a thing is an estimator of scikit-learn, or made of its base class."""
+    base = sys.modules.get("sklearn.base")
+    return base is not None and isinstance(thing, base.BaseEstimator)
+
+
+def write(estimator: Any, path: Path) -> None:
+    """Write a fitted estimator to a file.
+
+    :raises ValueError: if it has parts that `read` would refuse.
+    """
+    import skops.io
+
+    content = skops.io.dumps(estimator)
+    unknown = sorted(set(skops.io.get_untrusted_types(data=content)) - _TRUSTED)
+    if unknown:
+        raise ValueError(
+            f"it has parts that could only be read by running code of the file, {unknown[:3]}. "
+            "Save it by its own method, and learn with predictor=None, or with an estimator of "
+            "scikit-learn, to save the rest."
+        )
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+
+
+def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
+    """Return the estimator of a file, made of nothing but what is trusted.
+
+    :param content: of the file.
+    :param custom_objects: what the caller trusts besides, by name.
+    """
+    import skops.io
+
+    archive.members(content)  # stored, not compressed, and no larger than the file
+    needed = set(skops.io.get_untrusted_types(data=content))
+    unknown = sorted(needed - _TRUSTED - set(custom_objects))
+    if unknown:
+        raise ValueError(
+            f"an estimator may not be read: it is made of {unknown[:3]}. If you know these, pass "
+            "them in custom_objects, under these names."
+        )
+    estimator = skops.io.loads(content, trusted=sorted(needed))
+    if not (is_estimator(estimator) and hasattr(estimator, "predict")):
+        raise ValueError(f"a file of an estimator holds a {type(estimator).__name__}.")
+    return estimator
