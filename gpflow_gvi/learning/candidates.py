@@ -9,9 +9,11 @@ predict quite differently.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import operator
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +32,7 @@ from ..regulariser.fit import Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
 from . import recipe
 from .cross_fitting import cross_fit
-from .evidence_fit import Rows, evidence_fit
+from .evidence_fit import Rows, evidence_fit, structure
 from .noise import MIN_RATIO, VaryingNoise
 from .scaling import Scaling
 from .settings import Settings, recipe_predictors
@@ -58,7 +60,10 @@ class Candidate(NamedTuple):
     errors: AnyNDArray
     """(y - mean)² / variance, with the variance of the observation given the others: [N, J]."""
     nll: float
-    """The negative log density of an observation that tempering reaches, up to a constant."""
+    """The negative log density of an observation, given the others and tempered, and a penalty.
+
+    A kernel of many hyper-parameters is fitted to each row, too, so that the density flatters it:
+    by p/N for p parameters, as for Akaike's criterion (1974)."""
     is_around: bool
     """Whether P is around predictors."""
 
@@ -91,21 +96,29 @@ class Candidates:
         best = self._of_kernels()
         if self.means and (self._are_promising(best) or not self.is_recipe):
             around = self._around(best)
-            best = around if not self.is_recipe or around.nll < best.nll else best
+            best = _best([best, around]) if self.is_recipe else around
         noise = self.settings.noise
         if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
             varying = self._with_varying_noise(best)
-            best = varying if noise == "varying" or varying.nll < best.nll else best
+            best = varying if noise == "varying" else _best([best, varying])
         return best.regulariser
 
     def _of_kernels(self) -> Candidate:
+        """Return the fit of the best kernel, from the best of its starts."""
         data, kernels = self.data, list(self.settings.kernels(self.data))
-        if len(kernels) > 1 and len(data.X) > 2 * MAX_ROWS_OF_STARTS:
-            first = data.first(MAX_ROWS_OF_STARTS)
-            starts = [self._fit(kernel, self.noise.variance, data=first) for kernel in kernels]
-            kernels = [min(starts, key=lambda start: start.nll).regulariser.prior.kernel]
-        fits = [self._fit(kernel, self.noise.variance) for kernel in kernels]
-        return min(fits, key=lambda fit: fit.nll)
+        starts: dict[Hashable, list[Kernel]] = collections.defaultdict(list)
+        for kernel in kernels:
+            starts[structure(kernel) or id(kernel)].append(kernel)
+        first = data.first(MAX_ROWS_OF_STARTS)
+        fits = []
+        for of_structure in starts.values():
+            start, noise = of_structure[0], self.noise.variance
+            if len(of_structure) > 1:
+                tried = [self._fit(kernel, noise, data=first) for kernel in of_structure]
+                best = _best(tried).regulariser
+                start, noise = best.prior.kernel, best.noise.variance
+            fits.append(self._fit(start, noise))
+        return _best(fits)
 
     def _are_promising(self, best: Candidate) -> bool:
         """Return whether a predictor's errors are not much larger than those of P alone."""
@@ -191,6 +204,8 @@ class Candidates:
         mean, spread = (np.asarray(part) for part in predicted)
         errors = np.square(scored.responses - mean) / spread
         nll = 0.5 * float(np.sum(np.log(np.mean(errors, axis=0)) + np.mean(np.log(spread), axis=0)))
+        parameters = (*prior.trainable_variables, *noise.trainable_variables)
+        nll += sum(variable.shape.num_elements() for variable in parameters) / len(first.X)
         logger.info(
             "P%s%s, fitted to %d rows: negative log density %.3f",
             " around predictors" if means else "",
@@ -217,6 +232,10 @@ class Candidates:
             for weight, mean in zip(weights, self.means, strict=True)
         ]
         return functools.reduce(operator.add, terms)
+
+
+def _best(candidates: Sequence[Candidate]) -> Candidate:
+    return min(candidates, key=lambda candidate: candidate.nll)
 
 
 def _rms(errors: AnyNDArray) -> float:

@@ -170,11 +170,11 @@ def evidence_fit(
     kernel: Kernel, variance: Parameter, shape: tuple[int, int, int], evidence: Evidence
 ) -> EvidenceFit:
     """Return an `EvidenceFit` for a kernel, one that has its graph already if there is one."""
-    structure = _structure(kernel)
-    if structure is None or type(evidence) is not DataEvidence:
+    of_kernel = structure(kernel)
+    if of_kernel is None or type(evidence) is not DataEvidence:
         return EvidenceFit(kernel, variance, shape, evidence)
     of_noise = _structure_of_parameter(variance)
-    key = (structure, of_noise, shape, default_float())
+    key = (of_kernel, of_noise, shape, default_float())
     with _lock:
         if key not in _kept:
             _kept[key] = EvidenceFit(kernel, variance, shape, evidence)
@@ -184,10 +184,10 @@ def evidence_fit(
         return _kept[key]
 
 
-def _structure(kernel: Kernel) -> Hashable | None:
+def structure(kernel: Kernel) -> Hashable | None:
     """Return what is equal for kernels that differ in the values of parameters; None if unknown."""
     if type(kernel) in (Sum, Product):
-        parts = tuple(_structure(part) for part in kernel.kernels)
+        parts = tuple(structure(part) for part in kernel.kernels)
         return None if None in parts else (type(kernel), parts)
     if type(kernel) not in _ARE_THEIR_PARAMETERS:
         return None

@@ -29,9 +29,9 @@ MAX_ROWS_OF_SMALL_TREES = 5000
 def kernels(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels to choose among.
 
-    Each is that of a sum of functions of single features, smooth or quasi-periodic, and, where
-    there are several features, of two or three functions of all of them, which start with longer
-    and shorter lengthscales. Variances and lengthscales have wide priors.
+    For a single feature, that of a smooth or quasi-periodic function, from two starts. For several
+    features, that of a sum of such functions of each and of three functions of all, from two
+    starts; or that of one function of all. Variances and lengthscales have wide priors.
 
     :param X: standardised inputs, [N, D].
     :param Y: standardised outputs, [N, J].
@@ -42,7 +42,7 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         low = np.array([0.1, high[0]])
         return [_main_effects(f[:, None], 1.0) for f in (high, low)]
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
-    return [
+    sums = [
         Sum(
             [
                 *(
@@ -54,6 +54,12 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         )
         for factor in (1.0, 2.0)
     ]
+    return [*sums, one_kernel(D)]
+
+
+def one_kernel(D: int) -> Kernel:
+    """Return a squared exponential with a lengthscale for each feature, and wide priors."""
+    return _interactions(D, 1.0, 1.0, 1.0)  # two standardised rows are about √(2D) apart
 
 
 def frequencies(x: Array, y: Array, count: int) -> Array:

@@ -125,11 +125,10 @@ class RegulariserSettings:
 
 
 def one_kernel(data: TrainingData) -> Sequence[Kernel]:
-    """Return a squared exponential with a lengthscale for each feature."""
-    from gpflow.kernels import SquaredExponential
+    """Return the one kernel of `recipe`."""
+    from . import recipe
 
-    # Two standardised rows are about √(2D) apart.
-    return [SquaredExponential(lengthscales=[data.D**0.5] * data.D)]
+    return [recipe.one_kernel(data.D)]
 
 
 EFFORTS: dict[str, RegulariserSettings] = {
