@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import csv
 import hashlib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -191,13 +190,23 @@ class Table(DataSet):
         return {"train": Rows(*(self._columns(names) for names in (self.inputs, self.outputs)))}
 
     def _columns(self, names: tuple[str, ...]) -> Array:
-        readers = {".csv": _csv_columns, ".npz": _npz_columns, ".parquet": _parquet_columns}
         path = Path(self.path)
-        if path.suffix not in readers:
-            raise ValueError(f"data.path is {path}; it must end in one of {', '.join(readers)}.")
+        if path.suffix not in _READERS:
+            raise ValueError(f"data.path is {path}; it must end in one of {', '.join(_READERS)}.")
         if not path.is_file():
             raise FileNotFoundError(f"data.path is {path}; there is no such file.")
-        return readers[path.suffix](path, names)
+        try:
+            columns = _READERS[path.suffix](path)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        for name in names:
+            if name not in columns:
+                raise ValueError(f"{path} has no column {name!r}; it has {', '.join(columns)}.")
+        try:
+            return np.column_stack([np.asarray(columns[name], dtype=float) for name in names])
+        except ValueError as error:
+            message = f"{path}: {error}. All values of the columns must be numbers."
+            raise ValueError(message) from error
 
 
 Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, BY_KIND, OR_NAME]
@@ -256,42 +265,21 @@ def _take(rows: Rows, indices: Array) -> Rows:
     return Rows(rows.X[indices], rows.Y[indices])
 
 
-def _known(path: Path, names: tuple[str, ...], known: list[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{path} has no column {name!r}; it has {', '.join(known)}.")
+def _read_csv(path: Path) -> Any:
+    import pandas as pd
+
+    options = {"dtype": str, "keep_default_na": False, "index_col": False}
+    table = pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig", **options)
+    return table.rename(columns=str.strip)
 
 
-def _csv_columns(path: Path, names: tuple[str, ...]) -> Array:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        header = [name.strip() for name in next(csv.reader(file), [])]
-    _known(path, names, header)
-    columns = [header.index(name) for name in names]
-    try:
-        return np.loadtxt(
-            path,
-            delimiter=",",
-            skiprows=1,
-            usecols=columns,
-            ndmin=2,
-            quotechar='"',
-            encoding="utf-8-sig",
-        )
-    except (ValueError, IndexError) as error:
-        raise ValueError(f"{path}: {error}. All values of the columns must be numbers.") from error
-
-
-def _npz_columns(path: Path, names: tuple[str, ...]) -> Array:
-    arrays = read_npz(path)
-    _known(path, names, list(arrays))
-    return np.column_stack([arrays[name] for name in names]).astype(float)
-
-
-def _parquet_columns(path: Path, names: tuple[str, ...]) -> Array:
+def _read_parquet(path: Path) -> Any:
     try:
         from pyarrow import parquet
     except ImportError as error:
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install pyarrow.") from error
-    _known(path, names, parquet.read_schema(path).names)
-    table = parquet.read_table(path, columns=list(names))
-    return np.column_stack([table[name].to_numpy() for name in names]).astype(float)
+    return parquet.read_table(path).to_pandas()
+
+
+_READERS = {".csv": _read_csv, ".npz": read_npz, ".parquet": _read_parquet}
+"""What reads the columns of a file by their names."""

@@ -16,6 +16,7 @@ import gpflow_gvi as gvi
 
 from .layer_parts import DEFAULT, Layers, network
 from .parts import BY_KIND, OR_NAME, Count, Part, Positive
+from .training_parts import descend
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -54,7 +55,9 @@ class SVGP(Part):
     def fit(self, rows: RowsByRole, seed: int) -> Moments:
         """Return what it predicts after it was fitted."""
         import gpflow
+        import keras
         import tensorflow as tf
+        from keras.optimizers.schedules import CosineDecay
 
         X, Y = rows["train"]
         Z = gvi.inducing.kmeans(X, min(self.inducing, len(X)), seed=seed).points
@@ -66,27 +69,10 @@ class SVGP(Part):
         else:
             batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().shuffle(len(X), seed=seed)
             batches = batches.batch(self.batch_size)
-            self._descend(model, model.training_loss_closure(iter(batches)))
-        return _predict_y(model)
-
-    def _descend(self, model: Any, loss: Callable[[], tf.Tensor]) -> None:
-        import keras
-        import tensorflow as tf
-
-        schedule = keras.optimizers.schedules.CosineDecay(0.01, self.steps)
-        optimizer, variables = keras.optimizers.Adam(schedule), list(model.trainable_variables)
-        optimizer.build(variables)
-
-        @tf.function
-        def run() -> None:
-            for _ in tf.range(self.steps):
-                with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch(variables)
-                    value = loss()
-                gradients = tape.gradient(value, variables)
-                optimizer.apply_gradients(zip(gradients, variables, strict=True))
-
-        run()
+            optimizer = keras.optimizers.Adam(CosineDecay(0.01, self.steps))
+            loss = model.training_loss_closure(iter(batches))
+            descend(loss, model.trainable_variables, optimizer, self.steps)
+        return model.predict_y
 
 
 class ExactGP(Part):
@@ -109,7 +95,7 @@ class ExactGP(Part):
             )
         model = gpflow.models.GPR((X, Y), _ard(X), noise_variance=0.1)
         _minimise(model, model.training_loss, self.iterations)
-        return _predict_y(model)
+        return model.predict_y
 
 
 class Network(Part):
@@ -186,14 +172,6 @@ class Fitted:
 
         found: Array = stats.norm.logpdf(data[1], mean, np.sqrt(variance)).sum(axis=1)
         return found
-
-
-def _predict_y(model: Any) -> Moments:
-    def moments(X: TensorType) -> MeanAndVariance:
-        predicted: MeanAndVariance = model.predict_y(X)
-        return predicted
-
-    return moments
 
 
 def _means(members: list[Any], X: TensorType) -> Array:

@@ -15,6 +15,7 @@ from ..learning import settings
 from ..learning.settings import NUM_INDUCING, Noise, RegulariserSettings
 from .kernel_parts import Kernel
 from .parts import BY_KIND, OR_NAME, Count, Part, Positive
+from .training_parts import descend
 
 if TYPE_CHECKING:
     from gpflow.kernels import Kernel as GPflowKernel
@@ -101,24 +102,9 @@ class AdamSteps(Part):
 
     def _minimise(self, loss: Any, variables: Any) -> None:
         import keras
-        import tensorflow as tf
 
         optimizer = keras.optimizers.Adam(self.learning_rate)
-        variables = list(variables)
-        optimizer.build(variables)
-
-        @tf.function
-        def run() -> tf.Tensor:
-            for _ in tf.range(self.steps):
-                with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch(variables)
-                    value = loss()
-                gradients = tape.gradient(value, variables, unconnected_gradients="zero")
-                optimizer.apply_gradients(zip(gradients, variables, strict=True))
-            return loss()
-
-        # A call of `run` itself would give a warning, as it is traced anew in each round.
-        if not np.isfinite(run.get_concrete_function()()):
+        if not np.isfinite(descend(loss, variables, optimizer, self.steps)):
             raise gvi.errors.NonFiniteLossError(
                 f"The evidence is not finite after {self.steps} steps of Adam. Take a smaller "
                 f"regulariser.minimise.learning_rate than {self.learning_rate}, or lbfgs."

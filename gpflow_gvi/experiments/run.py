@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import math
 import platform
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import gpflow
 import keras
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 import tensorflow_probability as tfp
 import yaml
@@ -73,7 +73,10 @@ def run(
             fitted = Procedure(split, settings, hooks).run()
             validated: Learned | Fitted = hooks.validated or fitted
             fitted.save(work / "model", overwrite=True)
-            _write_history(fitted.history, work / "history.csv")
+            epochs = pd.RangeIndex(
+                1, len(next(iter(fitted.history.values()), [])) + 1, name="epoch"
+            )
+            pd.DataFrame(fitted.history, epochs).to_csv(work / "history.csv", na_rep="nan")
             if pictures:
                 figures.draw(fitted, rows, work)
         else:
@@ -205,11 +208,3 @@ def _facts(
 def _write_config(experiment: Experiment, path: Path) -> None:
     text = yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     path.write_text(text, encoding="utf-8")
-
-
-def _write_history(history: dict[str, list[float]], path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["epoch", *history])
-        for epoch, values in enumerate(zip(*history.values(), strict=True), 1):
-            writer.writerow([epoch, *values])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import sys
@@ -75,7 +76,8 @@ def run_all(
             if name not in records or (retry and records[name]["status"] == "failed")
         ]
         batches = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
-        with _Progress(len(named), len(named) - len(tasks)) as progress:
+        progress = _Progress(len(named), len(named) - len(tasks))
+        with contextlib.closing(progress.bar):
             for record in engine.records(batches):
                 results.add(record)
                 records[record["name"]] = record
@@ -106,12 +108,6 @@ class _Progress:
         )
         if done:
             self._write(f"{done} of {total} runs were done before.")
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
 
     def add(self, record: Record) -> None:
         """Count a record."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
+from tqdm import tqdm
 
 import gpflow_gvi as gvi
 
@@ -132,22 +132,16 @@ class ProgressBar(keras.callbacks.Callback):
     def __init__(self, name: str, epochs: int) -> None:
         super().__init__()
         self.name = name
-        self.epochs = epochs
+        self.bar = tqdm(total=epochs, desc=name, disable=None, dynamic_ncols=True)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Draw the bar anew."""
-        if not sys.stderr.isatty():
-            return
-        done = (epoch + 1) / self.epochs
-        bar = "#" * round(30 * done)
-        values = "  ".join(f"{name} {value:.4g}" for name, value in (logs or {}).items())
-        sys.stderr.write(f"\r{self.name} [{bar:<30}] {done:4.0%}  {values:.90}\033[K")
-        sys.stderr.flush()
+        self.bar.set_postfix({k: f"{v:.4g}" for k, v in (logs or {}).items()}, refresh=False)
+        self.bar.update(epoch + 1 - self.bar.n)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Leave the line."""
-        if sys.stderr.isatty():
-            sys.stderr.write("\n")
+        self.bar.close()
 
 
 def _tensorboard(folder: Path) -> Any:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
@@ -134,14 +133,8 @@ def _with_bases(module: str, name: str) -> Iterator[ast.ClassDef]:
 @functools.cache
 def _parsed(module: str) -> tuple[ast.Module, str]:
     """Return the syntax tree of a module, and the package to which its imports are relative."""
-    spec = importlib.util.find_spec(PACKAGE)
-    for name in module.split(".")[1:]:
-        if spec is not None:  # `importlib.util.find_spec` would import the packages above it
-            spec = importlib.machinery.PathFinder.find_spec(
-                f"{spec.name}.{name}", spec.submodule_search_locations
-            )
-    if spec is None or not isinstance(spec.loader, importlib.abc.InspectLoader):
+    path = Path(__file__).parents[1].joinpath(*module.split(".")[1:])
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.is_file():
         raise LookupError(f"{module} cannot be found; correct the table of kinds.")
-    is_package = spec.submodule_search_locations is not None
-    tree = ast.parse(spec.loader.get_source(module) or "")
-    return tree, module if is_package else module.rpartition(".")[0]
+    return ast.parse(file.read_bytes()), module if path.is_dir() else module.rpartition(".")[0]

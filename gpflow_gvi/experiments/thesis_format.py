@@ -8,6 +8,7 @@ lists the differences between the thesis's code and this package.
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -256,12 +257,6 @@ def translated(
             f"{document.source}: reference_name is {approximate.reference_name!r}, a file of the "
             "thesis's. Give the file of its regulariser, as --regulariser regulariser.yaml."
         )
-    text = None if data is None else _inline(data)
+    text = None if data is None else json.dumps(data)  # which is YAML
     other = read(regulariser, data=text).model_dump(mode="json")
     return approximate.translated({name: other[name] for name in OF_REGULARISER})
-
-
-def _inline(data: Any) -> str:
-    import json
-
-    return json.dumps(data)  # which is YAML

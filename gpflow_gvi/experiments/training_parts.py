@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -57,6 +58,27 @@ class SGD(_Optimiser):
 
 
 Optimiser = Annotated[Adaptive | SGD, BY_KIND, OR_NAME]
+
+
+def descend(loss: Callable[[], Any], variables: Iterable[Any], optimizer: Any, steps: int) -> Any:
+    """Take steps of an optimiser of Keras in one compiled call, and return the loss after them."""
+    import tensorflow as tf
+
+    variables = list(variables)
+    optimizer.build(variables)
+
+    @tf.function
+    def run() -> tf.Tensor:
+        for _ in tf.range(steps):
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(variables)
+                value = loss()
+            gradients = tape.gradient(value, variables, unconnected_gradients="zero")
+            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss()
+
+    # Calls of `run` itself would give a warning, as each is of a function that is traced anew.
+    return run.get_concrete_function()()
 
 
 class HeldOutStopping(Part):

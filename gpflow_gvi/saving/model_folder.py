@@ -65,13 +65,14 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
 
     Every number, what is trainable, and what is shared (an inducing variable between mean and
     covariance, say) is as it was. Nothing that the folder brings along is run: only the classes
-    and functions of `saving.registry`, parts of models all of them, are used, and yours.
+    and functions of `saving.registry` and `saving.keras_registry`, parts of models and networks all
+    of them, are used, and yours; those that you have registered with Keras have to be given, too.
 
     :param folder: where it was saved.
     :param custom_objects: your own classes and functions by name, as in Keras (`{"MyKernel":
         MyKernel}`), or by `"module:name"`.
     """
-    folder = Path(folder).resolve()
+    folder = Path(os.path.realpath(folder))  # `resolve` raises for links in a circle
     structure, contents = _read(folder)
     _validate_settings(structure, folder)
     custom_objects = custom_objects or {}
@@ -129,7 +130,7 @@ def _identity(folder: Path) -> tuple[Path, int, int] | None:
     source = files.present(folder)
     try:
         status = source.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return source, status.st_ino, status.st_mtime_ns
 

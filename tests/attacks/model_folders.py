@@ -280,6 +280,11 @@ def _files() -> Iterator[tuple[str, Change]]:
         folder.rename(folder.with_name("real"))
         folder.symlink_to(folder.with_name("real"))
 
+    def circle(folder: Path) -> None:
+        shutil.rmtree(folder)
+        folder.symlink_to(folder)
+
+    yield "files: the folder is a link to itself", circle
     yield "files: symbolic link to the same", linked(copied)
     yield "files: symbolic link to a device", linked(lambda folder: Path("/dev/zero"))
     yield "files: symbolic link to itself", linked(lambda folder: folder / "values.npz")

@@ -49,6 +49,7 @@ QUICK = (
         "json: name twice",
     ),
     *("files: '../values.npz'", "files: a pipe", "values: pickled"),
+    "files: the folder is a link to itself",
     *("keras: units", "keras: registered DistributionLambda", "keras: external", "keras: twice"),
     *("tf_keras: activation get", "tf_keras: link outside", "keras: compressed", "keras: assets"),
 )

@@ -200,6 +200,43 @@ def test_networks_do_not_call_what_does_more_than_compute(tmp_path):
         load(folder)
 
 
+@pytest.mark.parametrize("package", ["keras", "tf_keras"])
+def test_registered_layers_are_asked_for(package, tmp_path):
+    """Any imported package registers classes with Keras; the caller names those to be built."""
+    K = networks.KERAS[package]
+
+    @K.saving.register_keras_serializable(package="tests")
+    class Twice(K.layers.Layer):
+        def call(self, inputs):
+            return 2.0 * inputs
+
+    save(K.Sequential([K.Input((2,)), Twice(), K.layers.Dense(1)]), tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"Twice.*custom_objects=\{'Twice': Twice\}"):
+        load(tmp_path / "saved")
+    loaded = load(tmp_path / "saved", custom_objects={"Twice": Twice})
+    assert type(loaded.layers[0]) is Twice
+
+
+def test_networks_with_operations_and_options_are_let_in(tmp_path):
+    """What the lists have is found where Keras says that it is."""
+    for number, K in enumerate(networks.KERAS.values()):
+        inputs = K.Input((4, 4, 1))
+        X = K.layers.Conv2D(2, 2, activation="relu", kernel_regularizer="l2")(inputs)
+        X = K.layers.BatchNormalization()(K.layers.SpatialDropout2D(0.1)(X))
+        X = K.layers.Flatten()(X)
+        X = K.layers.LeakyReLU()(2.0 * X + X[:, :1])
+        X = K.layers.Reshape((1, -1))(X)
+        X = K.layers.Bidirectional(K.layers.GRU(2))(X)
+        inner = K.Sequential([K.Input((4,)), K.layers.Dense(1, K.activations.gelu)])
+        inner.compile("adam", "mse")
+        network = K.Model(inputs, inner(X))
+        save(network, tmp_path / str(number))
+        points = np.linspace(0.0, 1.0, 32).reshape(2, 4, 4, 1)
+        expected = network(points, training=False)
+        loaded = load(tmp_path / str(number))
+        np.testing.assert_array_equal(loaded(points, training=False), expected)
+
+
 def test_custom_objects_are_asked_for(tmp_path):
     save([Point(1.0, np.ones(1)), Knot()], tmp_path / "saved")
     with pytest.raises(ValueError, match=r"Knot.*custom_objects=\{'Knot': Knot\}"):
