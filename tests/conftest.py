@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 import typing
@@ -39,6 +40,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _graphs_as_they_are_traced(request: pytest.FixtureRequest) -> None:
+    """Without `--runslow`, TensorFlow does not optimise graphs: that is a sixth of a short `fit`.
+
+    XLA compiles as ever. The slow run, and `make programs`, have graphs optimised as users do.
+    """
+    import tensorflow as tf
+
+    if not request.config.getoption("--runslow"):
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> None:
+    """TensorFlow keeps every traced graph, a hundred thousand objects in eight of them.
+
+    The garbage collector would go through all of them again and again.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,7 @@ def _records(engine, batches):
     return {record["name"]: record for record in engine.records(batches)}
 
 
-@pytest.mark.parametrize("seconds", [0.05, 15.0])
+@pytest.mark.parametrize("seconds", [pytest.param(0.05, marks=pytest.mark.slow), 15.0])
 def test_runs_that_die_or_raise_fail_alone(tasks, seconds):
     with dask.config.set({"distributed.deploy.lost-worker-timeout": seconds}):
         _require_failures(tasks)
