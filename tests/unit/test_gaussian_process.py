@@ -178,6 +178,7 @@ def test_predict_treats_each_member_of_a_batch_alone(kind, full_cov, data, rng):
         ("single", (2,), False, True),
     ],
 )
+@tf.autograph.experimental.do_not_convert  # of what GPflow maps over outputs
 def test_predict_has_gpflow_s_shapes_and_values(kind, batch, full_cov, full_output_cov, rng):
     """An SVGP at its prior is the prior, and its predict_f sets the convention."""
     kernel, X = KERNELS[kind], rng.normal(size=(*batch, 4, D))

@@ -211,7 +211,7 @@ def test_classes_may_have_any_names(classifier, moons):
 
 
 @pytest.mark.slow
-def test_iris_is_told_apart():
+def test_classes_of_iris_are_learned():
     X, y = load_iris(return_X_y=True)
     scores = cross_val_score(gvi.GVIClassifier(random_state=0), X, y, cv=3)
     assert np.mean(scores) > 0.92
@@ -343,7 +343,7 @@ def test_kernels_and_networks_that_are_named(arguments, rng):
         ({"num_inducing": 0}, "num_inducing is 0"),
     ],
 )
-def test_bad_options_are_told_by_fit(options, words, curve):
+def test_bad_options_are_named_by_fit(options, words, curve):
     with pytest.raises(ValueError, match=words):
         gvi.GVIRegressor(**options).fit(*curve)
 

@@ -133,6 +133,7 @@ def test_inputs_of_unknown_number(name, tile, rng):
     compiled = tf.function(
         lambda X, X2: (kernel(X, X2), kernel(X), kernel(X, full_cov=False)),
         input_signature=[rows, rows],
+        autograph=False,
     )
     X, X2 = (rng.normal(size=(number, rows.shape[1])) for number in (5, 3))
     for found, expected in zip(

@@ -296,7 +296,7 @@ def test_float32(tmp_path):
         load(tmp_path / "saved")
 
 
-def test_another_jitter_is_told(tmp_path):
+def test_another_jitter_is_reported(tmp_path):
     save([1], tmp_path / "saved")
     with gpflow.config.as_context():
         gpflow.config.set_default_jitter(1e-5)
