@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 import typing
@@ -18,11 +19,14 @@ if sys.version_info < (3, 12):
     # of Python keep them; without that they are an eighth of the time of these tests.
     typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
 
-import check_shapes
-import gpflow
-import keras
+import random
+from unittest import mock
+
 import numpy as np
 import pytest
+
+# TensorFlow is imported by the tests: the process of pytest-xdist that only hands them out needs
+# none of it, and starts its workers the sooner.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,13 +42,55 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _graphs_as_they_are_traced(request: pytest.FixtureRequest) -> None:
+    """Without `--runslow`, TensorFlow does not optimise graphs: that is a sixth of a short `fit`.
+
+    XLA compiles as ever. The slow run, and `make programs`, have graphs optimised as users do.
+    """
+    import tensorflow as tf
+
+    if not request.config.getoption("--runslow"):
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> None:
+    """TensorFlow keeps every traced graph, a hundred thousand objects in eight of them.
+
+    The garbage collector would go through all of them again and again.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _checked_shapes_and_seeds():
+    import check_shapes
+    import gpflow
+
     check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.ENABLED)
-    # Of TensorFlow, NumPy and Python; Keras draws the weights of a network from the last.
-    keras.utils.set_random_seed(0)
+    _seed()
     yield
     assert gpflow.default_float() == np.float64, "a test left another default float behind"
+
+
+def _seed() -> None:
+    """Seed TensorFlow, NumPy and Python; Keras draws the weights of a network from the last.
+
+    With its seed TensorFlow drops every kernel that it has prepared for an operation, and each test
+    would prepare them again: so only if a test drew from the generator of that seed since.
+    """
+    import keras
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    eager = context.context()
+    if eager._seed == 0 and eager._rng.getstate() == random.Random(0).getstate():
+        with mock.patch.object(tf.random, "set_seed"):
+            keras.utils.set_random_seed(0)
+    else:
+        keras.utils.set_random_seed(0)
 
 
 @pytest.fixture

@@ -127,7 +127,11 @@ def _probabilities(
         deviation = tf.sqrt(f_variance)
         epsilon = normal_points(NUM_SAMPLES, f_mean.shape[-1], f_mean.dtype.as_numpy_dtype)
         total = tf.foldl(  # sequentially, with memory O(NJ)
-            lambda total, point: total + likelihood.conditional_mean(X, f_mean + deviation * point),
+            tf.autograph.experimental.do_not_convert(
+                lambda total, point: (
+                    total + likelihood.conditional_mean(X, f_mean + deviation * point)
+                )
+            ),
             tf.constant(epsilon),
             initializer=tf.zeros_like(f_mean),
         )

@@ -210,7 +210,9 @@ class Trainable(Module, abc.ABC):
             batches = (X[i : i + size] for i in range(0, len(X), size))
             target = -(-len(X) // size)
         progress = keras.utils.Progbar(target) if verbose else None
-        predict = tf.function(self._predictive_mean, autograph=False, reduce_retracing=True)
+        predict = self._predictive_mean
+        if target != 1:  # to trace takes five times as long as one batch without
+            predict = tf.function(predict, autograph=False, reduce_retracing=True)
         means = []
         for batch in batches:
             means.append(predict(batch).numpy())

@@ -23,14 +23,21 @@ def test_medians_are_of_calls():
     assert found == pytest.approx({"a": 0.3, "b": 0.1})
 
 
+def require_processor_time():
+    """However busy other threads are: what was measured passed in the process meanwhile."""
+    start = time.process_time()
+    measured = timing.timed(lambda: time.sleep(0.2))(1)
+    assert 0.0 <= measured <= time.process_time() - start
+
+
 def test_time_is_of_the_processor():
-    assert timing.timed(lambda: time.sleep(0.2))(1) < 0.1
+    require_processor_time()
 
 
 def test_time_is_of_the_wall_where_a_device_waits():
     with timing.by_the_wall():
         assert timing.timed(lambda: time.sleep(0.2))(1) > 0.1
-    assert timing.timed(lambda: time.sleep(0.2))(1) < 0.1
+    require_processor_time()
 
 
 def test_tables_are_markdown():

@@ -100,7 +100,7 @@ def test_a_process_takes_images_as_rows(kernel, X):
     assert_same(process.covariance(X, X[:2]), process.covariance(X)[..., :2], atol=1e-12)
 
 
-def test_images_are_told_from_batches(X):
+def test_images_are_distinguished_from_batches(X):
     process = gvi.GaussianProcess(gpflow.functions.Zero(), nngp())
     batches = X.reshape(3, 4, *SHAPE)
     for given in (batches, rows(batches)):
@@ -159,7 +159,7 @@ def test_images_of_another_shape_are_refused(shape):
             Network(cnn())(X)
 
 
-def test_where_no_part_knows_images_the_remedy_is_told(X):
+def test_where_no_part_knows_images_the_remedy_is_named(X):
     kernel = NNGP([Conv2D(3), Flatten()])
     with pytest.raises(ValueError, match=r"input_shape=\(H, W, C\)"):
         gvi.GaussianProcess(gpflow.functions.Zero(), kernel).covariance(X)
@@ -174,7 +174,7 @@ def test_a_kernel_of_some_columns_says_nothing_about_the_others():
 
 
 @pytest.mark.parametrize("columns", [SHAPE, (H * W * C,)])
-def test_pixels_that_were_not_scaled_are_told_of(columns, rng):
+def test_pixels_that_were_not_scaled_give_a_warning(columns, rng):
     X = rng.integers(0, 256, size=(9, *columns)).astype("uint8")
     for pixels in (X, X.astype(float)):
         with pytest.warns(NumericsWarning, match="/ 255"):

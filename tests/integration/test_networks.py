@@ -59,6 +59,16 @@ def train(model):
     return model.fit((X, Y), epochs=2, batch_size=10, seed=1, verbose=0).history["loss"]
 
 
+def step(model):
+    """One step without a graph."""
+    variables = model.trainable_variables
+    with tf.GradientTape() as tape:
+        loss = model.training_loss((X, Y))
+    keras.optimizers.Adam(0.01).apply_gradients(
+        zip(tape.gradient(loss, variables), variables, strict=True)
+    )
+
+
 @BOTH_KERAS
 def test_a_part_of_a_model_trains_and_is_tempered(K):
     model = on_hidden_layers(K)
@@ -79,7 +89,7 @@ def test_copies_of_a_part_of_a_model_predict_the_same_and_train_by_themselves(K,
     copied = copy(model, tmp_path)
     np.testing.assert_array_equal(predictions(copied), before)
     gpflow.utilities.multiple_assign(copied, gpflow.utilities.read_values(model))
-    train(copied)
+    step(copied)
     np.testing.assert_array_equal(predictions(model), before)
     assert not np.allclose(predictions(copied), before)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import gpflow
 import numpy as np
 import pytest
@@ -10,9 +12,16 @@ import yaml
 import gpflow_gvi as gvi
 from gpflow_gvi.experiments import read
 from gpflow_gvi.experiments.data_sets import load
-from gpflow_gvi.experiments.run import run
+from gpflow_gvi.experiments.run import prepare, run
+from gpflow_gvi.learning import procedure
 
 SEED = int(np.random.RandomState(0).randint(2**31 - 1))  # what an estimator makes of 0
+
+
+PLAIN = [
+    *("temper", "refit", "validation_fraction", "calibration_fraction"),
+    *("standardise", "likelihood", "seed"),
+]
 
 
 @pytest.fixture
@@ -38,6 +47,44 @@ def _learned(experiment):
     return learned, rows["train"]
 
 
+def test_the_settings_of_a_file_without_any_are_those_of_learn(write, monkeypatch):
+    class GivenError(Exception):
+        pass
+
+    def stop(split, settings):
+        raise GivenError(split, settings)
+
+    monkeypatch.setattr(procedure, "Procedure", stop)
+    experiment = write()
+    prepared = prepare(experiment)
+    rows = load(experiment.data, experiment.split, seed=experiment.seed)["train"]
+    with pytest.raises(GivenError) as raised:
+        gvi.learn(tuple(rows))
+    split, expected = raised.value.args
+    for ours, theirs in zip(prepared.split.train, split.train, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert _described(prepared.settings) == _described(expected)
+
+
+def _described(settings):
+    """What can be compared of settings: some are functions that each caller builds anew."""
+    regulariser, model, training = settings.regulariser, settings.model, settings.training
+    optimizer = training.optimizer(100).get_config()
+    select = inspect.signature(regulariser.select).parameters.values()
+    return {
+        **{name: getattr(settings, name) for name in PLAIN},
+        "inducing points": regulariser.count(1000),
+        "rows, rounds": (regulariser.max_rows, regulariser.max_rounds),
+        "evidence": (type(regulariser.evidence), vars(regulariser.evidence)),
+        "select": {parameter.name: parameter.default for parameter in select},
+        "minimise": regulariser.minimise,
+        "model": (model.divergence_weight, model.train_likelihood),
+        "training": (type(training), training.schedule(1000), training.early_stopping),
+        "optimizer": {name: value for name, value in optimizer.items() if name != "name"},
+    }
+
+
+@pytest.mark.slow
 def test_a_file_without_settings_is_learn_without_settings(write):
     learned, (X, Y) = _learned(write())
     expected = gvi.learn((X, Y))

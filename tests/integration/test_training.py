@@ -162,8 +162,10 @@ def test_batches_of_an_iterator(compiled: bool) -> None:
     assert float(model.training_loss((X, Y))) < before - 0.1
 
 
-@pytest.mark.parametrize("data", ["arrays", "iterator"])
-@pytest.mark.parametrize("covariance", ["DiagonalSVGP", "FixedSparsePosterior"])
+@pytest.mark.parametrize(
+    ("covariance", "data"),
+    each_value(["DiagonalSVGP", "FixedSparsePosterior"], ["arrays", "iterator"]),
+)
 def test_step_is_traced_once(covariance: str, data: str) -> None:
     model = make(covariance, "Renyi(0.3)")
     source = (X, Y) if data == "arrays" else iter(ragged_batches().repeat())

@@ -95,7 +95,11 @@ class NNGP(Kernel):
             return self._network(X).covariance(X, None)
         batches = tf.reshape(X, tf.concat([[-1], leading[-1:], tf.shape(X)[1:]], axis=0))
         batches = tf.ensure_shape(batches, [None, None, *X.shape[1:]])
-        K = tf.map_fn(lambda batch: self._network(batch).covariance(batch, None), batches)
+        # AutoGraph would take longer to convert what lies beneath than that takes to run.
+        of_batch = tf.autograph.experimental.do_not_convert(
+            lambda batch: self._network(batch).covariance(batch, None)
+        )
+        K = tf.map_fn(of_batch, batches)
         return tf.reshape(K, tf.concat([leading, leading[-1:]], axis=0))
 
     def K_diag(self, X: TensorType) -> tf.Tensor:

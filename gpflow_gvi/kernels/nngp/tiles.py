@@ -136,13 +136,15 @@ def _evaluated(
         # Cut off, so that a tape around this keeps nothing of what happens inside.
         cut = [tf.stop_gradient(array) for array in arrays]
         values = tf.map_fn(
-            lambda place: call(at(place, cut)),
+            # AutoGraph would take longer to convert what lies beneath than that takes to run.
+            tf.autograph.experimental.do_not_convert(lambda place: call(at(place, cut))),
             places,
             fn_output_signature=dtypes,
             parallel_iterations=1,  # memory is at stake, and each operation has all the cores
         )
 
         def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
+            @tf.autograph.experimental.do_not_convert
             def add(totals: Tensors, element: Tensors) -> list[tf.Tensor]:
                 place, *weights = element
                 with tf.GradientTape() as tape:

@@ -68,7 +68,7 @@ def test_one_hot():
     np.testing.assert_array_equal(labels.responses(Bernoulli(), [[0.0], [1.0]]), [[-1.0], [1.0]])
 
 
-def test_classes_without_examples_are_told():
+def test_classes_without_examples_give_a_warning():
     with pytest.warns(NumericsWarning, match=r"no example of classes 1, 3 of 4"):
         Data.of((X, [0, 2, 0, 2]), MultiClass(4)).warn_of_missing_classes()
     Data.of((X, Y), MultiClass(3)).warn_of_missing_classes()

@@ -124,7 +124,7 @@ def test_a_correlated_kernel_of_its_own_is_refused(construct):
 
 
 @pytest.mark.parametrize("name", catalogue.COVARIANCES)
-def test_repeated_inducing_points_are_told_and_harmless(name, rng):
+def test_repeated_inducing_points_are_reported_and_harmless(name, rng):
     X, jitter = rng.uniform(-2.0, 2.0, size=(5, 1)), f"{gpflow.config.default_jitter():.3g}"
     with pytest.warns(NumericsWarning, match=rf"2 of the 5 .* jitter {jitter}.*unique"):
         doubled = catalogue.COVARIANCES[name](SE, Z[[0, 1, 1, 2, 2]])
@@ -135,7 +135,7 @@ def test_repeated_inducing_points_are_told_and_harmless(name, rng):
         np.testing.assert_allclose(found, catalogue.COVARIANCES[name](SE, Z)(X), atol=1e-4)
 
 
-def test_a_fixed_sparse_posterior_that_left_the_safe_set_is_floored_and_told(caplog):
+def test_a_fixed_sparse_posterior_that_left_the_safe_set_is_floored_and_reported(caplog):
     """With r_0 = 1.1 k the formula gives 1.1 k - 1.21 k = -0.11 k at Z."""
     r = FixedSparsePosterior(SE, Z)
     with caplog.at_level(logging.WARNING, logger="gpflow_gvi"):

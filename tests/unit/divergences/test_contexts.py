@@ -161,7 +161,7 @@ def test_law_of_drawn_inputs() -> None:
     assert stats.chisquare(matches.sum(axis=0)).pvalue > 0.01
 
 
-def test_box_has_as_many_points_as_the_batch_unless_told() -> None:
+def test_box_has_as_many_points_as_the_batch_by_default() -> None:
     context = TrainingInputs() + UniformBox(LOWER, UPPER)
     trace = tf.function(context, input_signature=[tf.TensorSpec([None, D], tf.float64)])
     for rows in (X, X[:5]):

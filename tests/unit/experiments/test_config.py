@@ -48,7 +48,7 @@ def test_few_lines_are_an_experiment_and_what_they_resolve_to_is_the_same_one(wr
     assert name_of(again) == name_of(experiment)
 
 
-def test_name_tells_settings_apart_and_reads_well(write):
+def test_name_distinguishes_settings_and_reads_well(write):
     name = name_of(read(write(FEW_LINES)))
     assert name.startswith("curve4-squared_exponential-posterior-sum-diagonal-projected_renyi-")
     assert name != name_of(read(write(FEW_LINES.replace("0.7", "0.8"))))
@@ -206,7 +206,7 @@ def test_directories_are_refused(tmp_path):
         read(tmp_path)
 
 
-def test_all_errors_are_told_at_once(write):
+def test_all_errors_are_reported_at_once(write):
     with pytest.raises(ConfigError) as caught:
         read(write("data: yaht\nseed: -1\ntraining: {epochs: many}\n"))
     assert len(str(caught.value).splitlines()) == 3

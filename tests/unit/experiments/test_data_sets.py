@@ -145,7 +145,7 @@ def test_every_row_has_one_role(test, seed):
     np.testing.assert_array_equal(again["train"].X, found["train"].X)
 
 
-def test_too_few_rows_are_told(folder):
+def test_too_few_rows_are_named(folder):
     with pytest.raises(ValueError, match="too few to set aside"):
         load(Small(kind="co2"), Random(test=0.999), seed=0, data_dir=folder)
 
@@ -182,7 +182,7 @@ def test_fingerprint_follows_the_content_of_a_file(tmp_path):
     assert table.fingerprint != before
 
 
-def test_unreadable_tables_are_told(tmp_path):
+def test_unreadable_tables_are_named(tmp_path):
     def load(name, content):
         (tmp_path / name).write_bytes(content)
         Table(path=str(tmp_path / name), inputs=("a",), outputs=("b",)).load()
@@ -226,7 +226,7 @@ def test_downloads_are_asked_for_by_checksum_and_once(tmp_path, monkeypatch):
     assert all(checksum.startswith("md5:") for _, checksum in asked)
 
 
-def test_without_a_network_the_remedy_is_told(monkeypatch):
+def test_without_a_network_the_remedy_is_named(monkeypatch):
     import pooch
 
     def retrieve(*_, **__):

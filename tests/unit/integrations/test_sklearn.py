@@ -55,10 +55,15 @@ FIT_LITTLE = (
 """The checks that fit at most once: the others, of forty fits each in all, are slow."""
 
 
+FIT_ONCE_OF_TWO = [("check_estimators_overwrite_params", gvi.GVIClassifier)]
+"""Checks of code that both estimators share, which fit once: slow of the one named."""
+
+
 @parametrize_with_checks([gvi.GVIRegressor(), gvi.GVIClassifier()])
 def test_sklearn_checks(estimator, check, request):
     name = getattr(check, "func", check).__name__
-    if name not in FIT_LITTLE and not request.config.getoption("--runslow"):
+    little = name in FIT_LITTLE and (name, type(estimator)) not in FIT_ONCE_OF_TWO
+    if not little and not request.config.getoption("--runslow"):
         pytest.skip("slow: run with --runslow")
     check(estimator)
 
@@ -206,7 +211,7 @@ def test_classes_may_have_any_names(classifier, moons):
 
 
 @pytest.mark.slow
-def test_iris_is_told_apart():
+def test_classes_of_iris_are_learned():
     X, y = load_iris(return_X_y=True)
     scores = cross_val_score(gvi.GVIClassifier(random_state=0), X, y, cv=3)
     assert np.mean(scores) > 0.92
@@ -284,10 +289,14 @@ def test_units_do_not_matter_in_a_pipeline(regressor, curve):
     np.testing.assert_allclose(pipeline.predict(X), regressor.predict(X), rtol=1e-4)
 
 
-def test_names_of_features_are_kept():
+@pytest.mark.parametrize(
+    "estimator",
+    [gvi.GVIRegressor(), pytest.param(gvi.GVIClassifier(), marks=pytest.mark.slow)],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_names_of_features_are_kept(estimator):
     pytest.importorskip("pandas")
-    for estimator in (gvi.GVIRegressor(), gvi.GVIClassifier()):
-        check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
+    check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +343,7 @@ def test_kernels_and_networks_that_are_named(arguments, rng):
         ({"num_inducing": 0}, "num_inducing is 0"),
     ],
 )
-def test_bad_options_are_told_by_fit(options, words, curve):
+def test_bad_options_are_named_by_fit(options, words, curve):
     with pytest.raises(ValueError, match=words):
         gvi.GVIRegressor(**options).fit(*curve)
 

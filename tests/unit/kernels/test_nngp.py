@@ -104,7 +104,7 @@ def definition(layers: list[Layer], x: Array, y: Array) -> float:
     return float(Ks[1])
 
 
-@also_tiled([*NETWORKS], ["valid strides", "overlapping pooling", "global"])
+@also_tiled([*NETWORKS], ["valid strides"], slow=["overlapping pooling", "global"])
 def test_agrees_with_the_definition(name, tile, rng):
     X, X2 = inputs(name, 3, rng), inputs(name, 2, rng)
     layers = NETWORKS[name]()

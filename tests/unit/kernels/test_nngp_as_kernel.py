@@ -31,7 +31,7 @@ Array = np.ndarray
 # --- As a kernel ----------------------------------------------------------------------------------
 
 
-@also_tiled([*NETWORKS], ["same"])
+@also_tiled([*NETWORKS], [], slow=["same"])
 def test_is_a_covariance(name, tile, rng):
     """Symmetric, positive semi-definite, with the diagonal that K_diag gives."""
     X = inputs(name, 7, rng)
@@ -56,7 +56,7 @@ def test_rows_of_numbers_are_images(name, rng):
     np.testing.assert_allclose(kernel(rows, full_cov=False), kernel.K_diag(X), rtol=1e-14)
 
 
-@also_tiled(["relu", "same"], ["same"])
+@also_tiled(["relu", "same"], [], slow=["same"])
 def test_leading_axes(name, tile, rng):
     """[batch..., N, D] as in GPflow's own kernels."""
     kernel = NNGP(NETWORKS[name](), input_shape=IMAGE if name in IMAGES else 6)
@@ -92,7 +92,7 @@ def test_diagonal_needs_no_gram_matrix(rng):
     assert NNGP(DENSE["relu"]()).K_diag(X).shape == (60_000,)
 
 
-@also_tiled(["relu", "erf", "same", "pooling"], ["same"])
+@also_tiled(["relu", "erf", "same", "pooling"], [], slow=["same"])
 def test_float32(name, tile, rng):
     X = inputs(name, 5, rng)
     expected = NNGP(NETWORKS[name]())(X)
@@ -133,6 +133,7 @@ def test_inputs_of_unknown_number(name, tile, rng):
     compiled = tf.function(
         lambda X, X2: (kernel(X, X2), kernel(X), kernel(X, full_cov=False)),
         input_signature=[rows, rows],
+        autograph=False,
     )
     X, X2 = (rng.normal(size=(number, rows.shape[1])) for number in (5, 3))
     for found, expected in zip(

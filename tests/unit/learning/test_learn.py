@@ -246,7 +246,7 @@ def test_hardly_any_data(N):
     assert np.all(variance > 0.0)
 
 
-def test_too_few_rows_to_hold_out_is_told():
+def test_too_few_rows_to_hold_out_give_a_warning():
     with pytest.warns(NumericsWarning, match=r"validation_fraction=0\.1: 20 rows are too few"):
         gvi.learn(_curve(20), kernel=_kernel(), **QUICK)
 
@@ -288,7 +288,7 @@ def test_bad_data():
         gvi.learn((X, Y), validation_data=(X, np.full_like(Y, np.nan)), kernel=_kernel())
 
 
-def test_a_network_of_the_wrong_width_is_told():
+def test_a_network_of_the_wrong_width_is_named():
     layers = [tf.keras.Input((1,)), tf.keras.layers.Dense(3)]
     X, Y = _curve(60)
     with pytest.raises(ValueError, match="3"):

@@ -56,6 +56,7 @@ def test_formula_of_each_output(J, kind, whiten, rng):
 
 
 @pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
+@tf.autograph.experimental.do_not_convert  # of what GPflow maps over outputs
 def test_agrees_with_gpflow_svgp_on_separate_inducing_points(whiten, rng):
     kernel = catalogue.kernels(3)["separate"]
     inducing_variable = SeparateIndependentInducingVariables(

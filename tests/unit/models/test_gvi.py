@@ -96,14 +96,16 @@ BY_HAND = {
 def test_objective_is_that_of_the_formula(divergence: str, J: int) -> None:
     kind, by_hand = BY_HAND[divergence]
     data = (X, Y[:, :J])
+    model = make(kind(), J)
+    loss, distance = mean_log_loss(model, data), by_hand(model)
     # num_data is the N of the formula, not the number of rows; 1/N unscales a divergence.
     for num_data, weight in ((N, 1.0), (100, 0.3), (N, 1.0 / N), (N, 0.0)):
         model = make(kind(), J, num_data=num_data, divergence_weight=weight)
-        expected = num_data * (mean_log_loss(model, data) + weight * by_hand(model))
+        expected = num_data * (loss + weight * distance)
         np.testing.assert_allclose(model.training_loss(data), expected, rtol=1e-6)
         terms = model.loss_terms(data)
-        np.testing.assert_allclose(terms.loss, mean_log_loss(model, data), rtol=1e-10)
-        np.testing.assert_allclose(terms.divergence, by_hand(model), rtol=1e-6)
+        np.testing.assert_allclose(terms.loss, loss, rtol=1e-10)
+        np.testing.assert_allclose(terms.divergence, distance, rtol=1e-6)
 
 
 def test_num_data_and_weight_may_be_variables() -> None:

@@ -218,7 +218,7 @@ def test_cache_is_renewed_by_update_cache_alone(model: str, kind: str) -> None:
 def operations(function: Callable[..., object]) -> set[str]:
     """Return the kinds of all operations of a function of X, also within functions it calls."""
     spec = tf.TensorSpec([None, D], tf.float64)
-    graph = tf.function(function).get_concrete_function(spec).graph.as_graph_def()
+    graph = tf.function(function, autograph=False).get_concrete_function(spec).graph.as_graph_def()
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     return {node.op for node in nodes}
 

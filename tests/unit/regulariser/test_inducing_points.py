@@ -377,7 +377,7 @@ class NaNOnDiagonal(SE):
 
 
 @pytest.mark.parametrize("kind", [NaNOnDiagonal, NaNOffDiagonal])
-def test_a_kernel_of_nan_is_told(kind):
+def test_a_kernel_of_nan_is_named(kind):
     kernel = kind()
     with pytest.raises(ValueError, match=r"kernel \w+ has NaN or infinite values on X"):
         greedy_variance(np.eye(3), 2, kernel=kernel)

@@ -136,21 +136,28 @@ def test_many_save_and_load_at_once_and_each_load_is_of_one_save(tmp_path):
     def version(i):
         return {"a": np.full(1000, i), "b": np.full(1000, i), "c": str(i)}
 
+    read_once, all_written = threading.Event(), threading.Event()
+
     def write(i):
+        read_once.wait()
         for _ in range(10):
             save(version(i), folder, overwrite=True)
 
     def read(_):
-        found = [load(folder)]
-        while not all(writer.done() for writer in writers):
-            found.append(load(folder))
-        return found
+        things = [load(folder)]
+        read_once.set()
+        while not all_written.is_set():
+            things.append(load(folder))
+        return [*things, load(folder)]
 
     save(version(0), folder)
     with ThreadPoolExecutor(5) as pool:
-        writers = [pool.submit(write, i) for i in range(1, 4)]
-        loaded = [thing for things in pool.map(read, range(2)) for thing in things]
-    assert [writer.result() for writer in writers] == [None] * 3
+        readers = pool.map(read, range(2))
+        try:
+            assert list(pool.map(write, range(1, 4))) == [None] * 3
+        finally:
+            all_written.set()
+        loaded = [thing for things in readers for thing in things]
     for thing in loaded:
         assert set(thing["a"]) == set(thing["b"]) == {int(thing["c"])}
     assert len({thing["c"] for thing in loaded}) > 1
@@ -327,7 +334,7 @@ def test_float32(tmp_path):
         load(tmp_path / "saved")
 
 
-def test_another_jitter_is_told(tmp_path):
+def test_another_jitter_is_reported(tmp_path):
     save([1], tmp_path / "saved")
     with gpflow.config.as_context():
         gpflow.config.set_default_jitter(1e-5)

@@ -323,7 +323,7 @@ def test_step_that_is_not_finite_changes_nothing(what: str, K: Any) -> None:
     assert int(optimizer.iterations) == int(model.network.network.count) == 3
 
 
-def test_validation_loss_that_is_not_finite_is_told_of() -> None:
+def test_validation_loss_that_is_not_finite_is_reported() -> None:
     model = compiled(Cliff("loss"), keras.optimizers.SGD(4.0))
     with pytest.warns(NumericsWarning, match="loss and expected_loss is not finite"):
         history = model.fit((X, Y), verbose=0, validation_data=(X, Y)).history
@@ -342,7 +342,7 @@ class Noisy(Line):
         return super()._objective(X, Y)
 
 
-def test_notices_are_told_the_1st_10th_and_100th_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_notices_are_logged_the_1st_10th_and_100th_time(caplog: pytest.LogCaptureFixture) -> None:
     model = compiled(Noisy(), steps_per_execution=8)
     model.fit((X, Y), steps_per_epoch=160, verbose=0)
     told = [record.getMessage() for record in caplog.records]

@@ -107,7 +107,7 @@ def test_step_in_a_graph_of_the_user_is_undone(compiled: bool) -> None:
     optimizer = keras.optimizers.SGD(1e-3)
     optimizer.build(list(variables))
 
-    @tf.function
+    @tf.function(autograph=compiled)  # as users have it, and without its long conversion
     def step() -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = closure()
@@ -197,7 +197,9 @@ def fixed_sparse_posterior() -> gvi.models.PGVI:
     return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(), num_data=N)
 
 
-def test_negative_variances_are_told_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_negative_variances_are_logged_the_1st_10th_and_100th_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     model = fixed_sparse_posterior()
     closure = model.training_loss_closure((AT_Z, Y))
     with caplog.at_level(logging.WARNING, logger="gpflow_gvi"):
@@ -222,7 +224,7 @@ def test_negative_variances_are_told_of_now_and_then(caplog: pytest.LogCaptureFi
         assert f"step {step} " in record.getMessage()
 
 
-def test_negative_variances_are_told_of_under_scipy(caplog: pytest.LogCaptureFixture) -> None:
+def test_negative_variances_are_logged_under_scipy(caplog: pytest.LogCaptureFixture) -> None:
     """There the closure is part of the graph of the optimiser."""
     model = fixed_sparse_posterior()
     model.variational.kernel.base_kernel.variance.assign(1.5)

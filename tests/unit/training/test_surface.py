@@ -20,7 +20,9 @@ Y = np.sin(X[:, :1]) + 0.1 * _RNG.normal(size=(N, 1))
 LABELS = (X[:, 0] > 0.0).astype(int) + (X[:, 1] > 0.5)
 
 
-def make(likelihood: Any = None, num_data: int = N, **compiled: Any) -> gvi.models.PGVI:
+def make(
+    optimizer: Any = None, likelihood: Any = None, num_data: int = N, **compiled: Any
+) -> gvi.models.PGVI:
     likelihood = gpflow.likelihoods.Gaussian(0.3) if likelihood is None else likelihood
     J = likelihood.latent_dim or 1
     k = gpflow.kernels.SquaredExponential()
@@ -28,7 +30,7 @@ def make(likelihood: Any = None, num_data: int = N, **compiled: Any) -> gvi.mode
     r = gvi.covariances.CholeskySVGP(k, X[:M], num_latent_gps=J)
     Q = gvi.GaussianProcess(gvi.mean_functions.Inducing(k, X[:M], num_latent_gps=J), r)
     model = gvi.models.PGVI(P, Q, likelihood, num_data=num_data)
-    model.compile(keras.optimizers.Adam(0.02), **compiled)
+    model.compile(keras.optimizers.Adam(0.02) if optimizer is None else optimizer, **compiled)
     return model
 
 
@@ -38,8 +40,12 @@ def assert_same_training(one: Any, other: Any) -> None:
 
 
 def test_data_come_in_any_of_keras_forms() -> None:
+    model = make(keras.optimizers.SGD(1e-3))  # without a state of its own
+    start = model.get_weights()
+
     def fitted(*data: Any) -> Any:
-        return make().fit(*data, epochs=2, batch_size=8, shuffle=False, verbose=0)
+        model.set_weights(start)
+        return model.fit(*data, epochs=2, batch_size=8, shuffle=False, verbose=0)
 
     rounded = X.astype(np.float32).astype(float)
     expected = fitted((rounded, Y))
@@ -56,14 +62,16 @@ def test_validation_split_takes_the_rows_that_keras_takes() -> None:
     rows = (N, int(N * 0.77))
     of_keras = twin.fit(X, Y, validation_split=0.23, batch_size=8, verbose=0)
     with pytest.warns(gvi.errors.NumericsWarning, match="data has 23 rows"):
-        history = make().fit(X, Y, validation_split=0.23, batch_size=8, verbose=0)
-    model = make(num_data=rows[1])
-    split = model.fit(X, Y, validation_split=0.23, batch_size=8, verbose=0)
+        make().fit(X, Y, validation_split=0.23, epochs=0, verbose=0)
+    model = make(keras.optimizers.SGD(1e-3), num_data=rows[1])
+    start = model.get_weights()
     data, held_out = (X[: rows[1]], Y[: rows[1]]), (X[rows[1] :], Y[rows[1] :])
-    expected = make(num_data=rows[1]).fit(data, validation_data=held_out, batch_size=8, verbose=0)
+    expected = model.fit(data, validation_data=held_out, batch_size=8, verbose=0)
+    model.set_weights(start)
+    split = model.fit(X, Y, validation_split=0.23, batch_size=8, verbose=0)
     assert_same_training(split, expected)
     assert split.params["steps"] == of_keras.params["steps"] == 3
-    assert history.history.keys() == expected.history.keys() > of_keras.history.keys()
+    assert split.history.keys() == expected.history.keys() > of_keras.history.keys()
     np.testing.assert_allclose(split.history["val_loss"], model.training_loss(held_out), rtol=1e-9)
 
 
@@ -127,18 +135,23 @@ def test_metrics_of_training_are_those_before_each_step() -> None:
     ids=lambda likelihood: type(likelihood).__name__,
 )
 def test_metrics_of_classes_are_those_of_their_probabilities(likelihood: Any) -> None:
-    model = make(likelihood, metrics=["accuracy"])
+    model = make(likelihood=likelihood, metrics=["accuracy"])
     model.fit(X, LABELS, epochs=30, batch_size=None, verbose=0)
+    likelihood.num_monte_carlo_points = 10_000  # of Softmax
     probabilities = model.predict(X, verbose=0)
     assert probabilities.shape == (N, 3)
+    *_, second, first = np.sort(probabilities, axis=1).T
+    in_doubt = np.mean(first - second < 0.05)  # where samples differ, so may the class
     score = sklearn_metrics.accuracy_score(LABELS, probabilities.argmax(axis=1))
     *_, accuracy = model.evaluate(X, LABELS, verbose=0)
     assert score > 0.5
-    assert accuracy == pytest.approx(score, rel=1e-6)
+    assert accuracy == pytest.approx(score, rel=1e-6, abs=in_doubt)
 
 
 def test_metrics_of_two_classes() -> None:
-    model = make(gpflow.likelihoods.Bernoulli(), metrics=["accuracy", keras.metrics.AUC()])
+    model = make(
+        likelihood=gpflow.likelihoods.Bernoulli(), metrics=["accuracy", keras.metrics.AUC()]
+    )
     labels = LABELS > 0
     history = model.fit(X, labels, epochs=20, batch_size=10, verbose=0, validation_data=(X, labels))
     score = sklearn_metrics.accuracy_score(labels, model.predict(X, verbose=0) > 0.5)
@@ -156,12 +169,11 @@ def test_metrics_stop_training_early() -> None:
 def test_predictions_in_batches_of_any_size(capsys: pytest.CaptureFixture[str]) -> None:
     model = make()
     mean = model.predict_y(X)[0].numpy()
-    for batch_size in (None, 7, N):
-        predicted = model.predict(X, batch_size=batch_size, verbose=0)
-        assert isinstance(predicted, np.ndarray)
-        np.testing.assert_allclose(predicted, mean, rtol=1e-10, atol=1e-12)
+    predicted = model.predict(X, verbose=0)
     assert capsys.readouterr().out == ""
-    model.predict(X, batch_size=7)
+    for found in (predicted, model.predict(X, batch_size=7)):
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_allclose(found, mean, rtol=1e-10, atol=1e-12)
     assert "5/5" in capsys.readouterr().out
     for batches in (X, (X, Y)):
         dataset = tf.data.Dataset.from_tensor_slices(batches).batch(7)
