@@ -312,3 +312,18 @@ def test_special_cases_differ_by_their_default_divergence(kind, default) -> None
     other = gvi.divergences.ProjectedWasserstein()
     model = kind(P, Q, likelihood, other, **options)
     assert model.divergence is other
+
+
+def test_gpflows_idioms_in_a_graph_converted_by_autograph() -> None:
+    """The methods in a user's own `tf.function`, whose default is to convert all that it calls."""
+    model = make(gvi.divergences.InducingKL(), divergence_weight=tf.Variable(1.0))
+    data = (tf.constant(X), tf.constant(Y[:, :1]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, D], tf.float64)])
+    def step(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        samples = model.predict_f_samples(rows, 3)
+        return model.elbo(data), model.training_loss_closure(data, compile=False)(), samples
+
+    elbo, loss, samples = step(X[:5])
+    np.testing.assert_allclose([elbo, -loss], [model.elbo(data)] * 2, rtol=1e-10)
+    assert samples.shape == (3, 5, 1)
