@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 from tensorflow.python.eager import record
+
+
+def in_dtype(value: Any, dtype: tf.DType) -> tf.Tensor:
+    """Return a value in a precision; `tf.cast` would take a number of Python through float32."""
+    is_number = isinstance(value, int | float)
+    return tf.constant(value, dtype) if is_number else tf.cast(value, dtype)
 
 
 def constant(value: tf.Tensor) -> tf.Variable | tf.Tensor:

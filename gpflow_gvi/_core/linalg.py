@@ -47,7 +47,7 @@ def cholesky(K: TensorType, *, jitter: float = 0.0, name: str = "the covariance"
     factor, added = _escalating_cholesky(K)
     if tf.executing_eagerly():
         _require_factor(factor, K, name)
-    usual = tf.cast(default_jitter(), K.dtype) * _scale(K)
+    usual = tf.constant(default_jitter(), K.dtype) * _scale(K)
     notice(
         f"{name} is not positive definite to working precision: "
         "{} was added to its diagonal. Points that (nearly) coincide do this.",
@@ -315,8 +315,8 @@ def floor(
     clearly below zero.
     """
     if suspect:
-        tolerance = tf.cast(tf.sqrt(epsilon(variance.dtype)), variance.dtype)
+        tolerance = tf.constant(epsilon(variance.dtype) ** 0.5, variance.dtype)
         count = tf.reduce_sum(tf.cast(variance < -tolerance * reference, tf.int32))
         message = f"{{}} marginal variances of {suspect} were negative and were raised to a floor."
         notice(message, count, urgent=True)
-    return tf.maximum(variance, tf.cast(relative, variance.dtype) * reference)
+    return tf.maximum(variance, tf.constant(relative, variance.dtype) * reference)

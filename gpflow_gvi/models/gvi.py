@@ -14,6 +14,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from .._core import checks, images, labels, outputs
+from .._core.constants import in_dtype
 from .._core.data import Data
 from .._core.errors import NoEvidenceBoundError
 from .._core.memo import memoised
@@ -147,7 +148,7 @@ class GVI(Trainable, SVGP):
     def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
         terms = self.loss_terms((X, Y))
         dtype = terms.loss.dtype
-        N, weight = (tf.cast(value, dtype) for value in (self.num_data, self.divergence_weight))
+        N, weight = (in_dtype(value, dtype) for value in (self.num_data, self.divergence_weight))
         total = N * (terms.loss + weight * terms.divergence) - self.log_prior_density()
         return total + self._touched(dtype), terms
 

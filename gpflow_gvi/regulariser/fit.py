@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import Module, RegressionData
+from gpflow.base import Module, Parameter, RegressionData
 from gpflow.config import default_float
 from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
@@ -22,6 +22,7 @@ from gpflow.utilities import multiple_assign, read_values
 from .._core import checks, images, labels
 from .._core.data import Data
 from .._core.notices import logger
+from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from .evidence import Evidence, InducingEvidence
 from .inducing_points import Select, greedy_variance
@@ -107,6 +108,9 @@ def fit_regulariser(
             f"likelihood is {likelihood!r}; it must be a Gaussian, the noise of real-valued Y, or "
             "a MultiClass, Softmax or Bernoulli of labels."
         )
+    gram.require_independent_outputs(kernel)
+    if isinstance(likelihood, Gaussian):
+        _noise_variance(likelihood)
     X, Y = Data.of(data, likelihood)
     if of_classes:
         _require_two_classes(Y)
@@ -125,7 +129,7 @@ def fit_regulariser(
     # One graph for all rounds: the points of a round are its arguments.
     @tf.function(reduce_retracing=True, autograph=False)
     def loss(Z: tf.Tensor, U: tf.Tensor) -> tf.Tensor:
-        value = -evidence.log_density(prior, parts.likelihood.variance, (Z, U), (X, Y))
+        value = -evidence.log_density(prior, _noise_variance(parts.likelihood), (Z, U), (X, Y))
         return value - parts.log_prior_density()
 
     start = parts.values()
@@ -156,7 +160,7 @@ def fit_regulariser(
         logger.info("The choice of inducing points did not converge in %d rounds.", len(history))
     return Regulariser(
         prior,
-        evidence.posterior(prior, parts.likelihood.variance, (Z, U), (X, Y)),
+        evidence.posterior(prior, _noise_variance(parts.likelihood), (Z, U), (X, Y)),
         copy.deepcopy(likelihood) if likelihood and of_classes else parts.likelihood,
         parts.likelihood,
         np.asarray(Z),
@@ -192,6 +196,18 @@ def _require_two_classes(Y: tf.Tensor) -> None:
             f"Y has examples of class {present[0]:.0f} alone: there is nothing to tell apart. Give "
             "examples of at least two classes."
         )
+
+
+def _noise_variance(likelihood: Gaussian) -> Parameter | tf.Tensor:
+    """Return σ², of a likelihood that may be given by its standard deviation."""
+    noise = likelihood.scale if likelihood.variance is None else likelihood.variance
+    if not isinstance(noise, Parameter):
+        raise TypeError(
+            f"the noise of likelihood is a function of x, {type(noise).__name__}, but P is fitted "
+            "and conditioned with one noise variance. Pass gpflow.likelihoods.Gaussian(variance) "
+            "here, and the likelihood with noise that depends on x to the model."
+        )
+    return noise if likelihood.variance is not None else tf.square(noise)
 
 
 def _noise_of(Y: tf.Tensor) -> Gaussian:

@@ -459,3 +459,10 @@ def test_pairs_of_sampled_rows_stand_for_all_pairs(rows):
     span = low_rank._Span(tf.ones([1, 1, rows], tf.float64), tf.constant(X), 20)
     rest = span.rest(gpflow.kernels.Constant(2.0), lambda some: tf.zeros_like(some.factor))
     np.testing.assert_allclose(rest.inside, [[[2.0 * rows]]], rtol=2e-6)  # there is jitter in U
+
+
+def test_blocks_are_estimated_by_the_estimator_that_they_are_given(rng):
+    X = rng.normal(size=(9, 2))
+    q, p = process(SE(0.7)), process(SE())
+    value = GaussianWasserstein(Blocks(3, ESTIMATORS["marginal"]()))(q, p, X)
+    np.testing.assert_allclose(value, 1.7, rtol=1e-12)
