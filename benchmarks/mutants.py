@@ -62,7 +62,9 @@ def sample(number: int, seed: int, parts: list[str]) -> list[tuple[Any, str]]:
             mutations = [item.mutations[0] for item in database.work_items]
         # In the order of the code: the database has none.
         mutations.sort(key=lambda m: (str(m.module_path), m.operator_name, m.occurrence))
-        found += [(m, CORE[part]) for m in mutations if not any(o in m.operator_name for o in OTHERS)]
+        found += [
+            (m, CORE[part]) for m in mutations if not any(o in m.operator_name for o in OTHERS)
+        ]
     random.Random(seed).shuffle(found)
     return found[:number]
 
