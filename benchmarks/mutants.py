@@ -24,6 +24,7 @@ from typing import Any
 
 from cosmic_ray.commands.init import init
 from cosmic_ray.mutating import mutate_and_test
+from cosmic_ray.testing import run_tests
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome
 
@@ -81,10 +82,19 @@ def prepare(folder: str) -> None:
     os.chdir(copy)
 
 
+def command(tests: str) -> str:
+    """Return what runs tests in the copy."""
+    return f"{sys.executable} -m pytest -q -x -p no:cacheprovider {tests}"
+
+
+def passes(tests: str) -> bool:
+    """Return whether tests pass on the code as it is, without which they notice nothing."""
+    return run_tests(command(tests), TIMEOUT)[0] is TestOutcome.SURVIVED
+
+
 def survives(mutation: Any, tests: str) -> str | None:
     """Return the difference that a mutation makes if the tests pass with it."""
-    command = f"{sys.executable} -m pytest -q -x -p no:cacheprovider {tests}"
-    result = mutate_and_test([mutation], command, TIMEOUT)
+    result = mutate_and_test([mutation], command(tests), TIMEOUT)
     return result.diff if result.test_outcome is TestOutcome.SURVIVED else None
 
 
@@ -112,6 +122,12 @@ def main() -> None:
             initargs=(folder,),
         ) as pool,
     ):
+        used = sorted({tests for _, tests in chosen})
+        failing = [
+            tests for tests, good in zip(used, pool.map(passes, used), strict=True) if not good
+        ]
+        if failing:
+            parser.exit(1, f"these tests fail without a mutation: {', '.join(failing)}\n")
         for difference in pool.map(survives, *zip(*chosen, strict=True)):
             if difference is not None:
                 survivors += 1
