@@ -21,7 +21,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test programs coverage benchmark lint types format docs links clean
+.PHONY: help demo test programs coverage benchmark mutants lint types format docs links clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,10 @@ coverage: $(STAMP)  ## Run the fast tests with coverage, at half the speed
 
 benchmark: $(STAMP)  ## Measure beside other libraries (one part: make benchmark ARGS=steps)
 	$(BIN)/python -m gpflow_gvi benchmark $(ARGS)
+
+mutants: $(STAMP)  ## Change the core mathematics in a sample of places, about an hour: do tests notice?
+	$(PIP_INSTALL) -e ".[mutants]"
+	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
 lint: $(STAMP)  ## Check style and formatting
 	$(BIN)/python -m ruff check .

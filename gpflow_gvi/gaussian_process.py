@@ -149,6 +149,7 @@ class GaussianProcess(Module):
         """
         return self.at(X).sample(num_samples, seed=seed)
 
+    @tf.autograph.experimental.do_not_convert
     def condition(
         self, Z: TensorType, U: TensorType, noise_variance: TensorType
     ) -> GaussianProcess:

@@ -14,6 +14,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, ScalarLikelihood
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ._core import checks
+from ._core.constants import in_dtype
 
 
 class Marginals(NamedTuple):
@@ -196,7 +197,7 @@ def _(likelihood: Gaussian, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tens
 
 @log_power_integral.register
 def _(likelihood: StudentT, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tensor:
-    df = tf.cast(likelihood.df, F.dtype)
+    df = in_dtype(likelihood.df, F.dtype)
     scale = evaluate_parameter_or_function(
         likelihood.scale, X, lower_bound=likelihood.scale_lower_bound
     )
@@ -204,10 +205,10 @@ def _(likelihood: StudentT, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tens
     peak = (
         tf.math.lgamma(0.5 * (df + 1.0))
         - tf.math.lgamma(0.5 * df)
-        - 0.5 * tf.math.log(df * tf.cast(math.pi, F.dtype))
+        - 0.5 * tf.math.log(math.pi * df)
     )
     exponent = 0.5 * (df + 1.0) * power
-    width = 0.5 * tf.math.log(df * tf.cast(math.pi, F.dtype))
+    width = 0.5 * tf.math.log(math.pi * df)
     tails = tf.math.lgamma(exponent - 0.5) - tf.math.lgamma(exponent)
     return power * peak + (1.0 - power) * tf.math.log(scale) + width + tails
 

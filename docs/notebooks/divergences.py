@@ -208,4 +208,4 @@ for name, estimator in estimators.items():
 
 # %% [markdown]
 # `blocks` is a lower bound and `marginal` an upper one. `error_bound` holds for every kernel, up to
-# the sample of rows that it is computed from, and is several times the error.
+# rounding, and is several times the error.

@@ -16,9 +16,10 @@ from .errors import NumericsWarning
 
 def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
     """Raise unless every entry of a value known now is finite and positive."""
-    if tf.is_symbolic_tensor(value):
+    known = tf.get_static_value(tf.convert_to_tensor(value))
+    if known is None:  # a value of a graph
         return
-    array = np.asarray(tf.convert_to_tensor(value), dtype=float)
+    array = np.asarray(known, dtype=float)
     low_enough = array < 0.0 if or_zero else array <= 0.0
     if np.any(low_enough) or not np.all(np.isfinite(array)):
         wanted = "zero or positive" if or_zero else "positive"

@@ -47,7 +47,7 @@ def cholesky(K: TensorType, *, jitter: float = 0.0, name: str = "the covariance"
     factor, added = _escalating_cholesky(K)
     if tf.executing_eagerly():
         _require_factor(factor, K, name)
-    usual = tf.cast(default_jitter(), K.dtype) * _scale(K)
+    usual = tf.constant(default_jitter(), K.dtype) * _scale(K)
     notice(
         f"{name} is not positive definite to working precision: "
         "{} was added to its diagonal. Points that (nearly) coincide do this.",
@@ -150,38 +150,59 @@ def cholesky_of_inverse(B: tf.Tensor) -> tf.Tensor:
     "return: [batch...]",
 )
 def fidelity(K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
-    """Return F = tr( (K^½ R K^½)^½ ) = Σ_i √λ_i(L_Kᵀ R L_K), where K = L_K L_Kᵀ.
+    """Return F = tr( (K^½ R K^½)^½ ) = Σ_i √λ_i(Aᵀ R A), where K = A Aᵀ.
 
     It is the part of the 2-Wasserstein distance between Gaussians that is not a trace (Dowson and
     Landau 1982). Either matrix may be rank-deficient. A K that several R share is factorised once.
     """
     K, R = tf.convert_to_tensor(K), tf.convert_to_tensor(R)
-    # A Gram matrix of many points is singular to working precision. Adding εI to K raises F by at
-    # most √ε tr √R, which for such an ε is below the rounding of the eigenvalues under the roots.
-    padded = add_to_diagonal(tf.stop_gradient(K), 10.0 * _rounding(K) * _scale(K))
-    L = cholesky(padded, name="the covariance of P at the batch")
+    A = _root(tf.stop_gradient(K))
     shape = tf.broadcast_dynamic_shape(tf.shape(K), tf.shape(R))
-    return _fidelity(tf.broadcast_to(K, shape), tf.broadcast_to(R, shape), L)
+    return _fidelity(tf.broadcast_to(K, shape), tf.broadcast_to(R, shape), A)
+
+
+def _root(K: tf.Tensor) -> tf.Tensor:
+    """Return A with K = A Aᵀ up to rounding: lower triangular in double precision only.
+
+    A Gram matrix of many points is singular to working precision, and to add εI to it raises F by
+    up to √ε tr √R. The ε that makes it positive definite for certain is not felt in double
+    precision; in single precision it would be some per cent of W₂², and so A is V √Λ there.
+    """
+    if _is_triangular(K):
+        padded = add_to_diagonal(K, 10.0 * _rounding(K) * _scale(K))
+        return cholesky(padded, name="the covariance of P at the batch")
+    eigenvalues, vectors = tf.linalg.eigh(K)
+    root = vectors * tf.sqrt(tf.nn.relu(eigenvalues))[..., None, :]
+    # The entries of Aᵀ R A fall by many orders of magnitude. An eigendecomposition that meets the
+    # large ones first is accurate to the rounding of the small ones.
+    return tf.reverse(root, axis=[-1])
+
+
+def _is_triangular(root: tf.Tensor) -> bool:
+    """Return whether roots of this precision are triangular."""
+    return root.dtype == tf.float64
 
 
 @tf.custom_gradient
 def _fidelity(
-    K: tf.Tensor, R: tf.Tensor, L: tf.Tensor
+    K: tf.Tensor, R: tf.Tensor, A: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[..., tuple[tf.Tensor | None, ...]]]:
     """The fidelity, with its gradient in closed form and from one eigendecomposition.
 
-    With V, λ of L_Kᵀ R L_K:  ∂F/∂R = ½ L_K V λ^(-½) Vᵀ L_Kᵀ,  and, since the eigenvectors of the
-    exchanged problem are L_Rᵀ L_K V λ^(-½),  ∂F/∂K = ½ R L_K V λ^(-3/2) Vᵀ L_Kᵀ R.
+    With K = A Aᵀ and V, λ of Aᵀ R A:  ∂F/∂R = ½ A V λ^(-½) Vᵀ Aᵀ,  and, since the eigenvectors of
+    the exchanged problem are L_Rᵀ A V λ^(-½),  ∂F/∂K = ½ R A V λ^(-3/2) Vᵀ Aᵀ R.
     No eigenvector is differentiated, so repeated eigenvalues are harmless.
     """
-    roots, inverse_roots, vectors = _root_spectrum(_congruence(L, R))
+    # Without the padding of a Cholesky factor small eigenvalues have digits below the rounding.
+    lost = _rounding(A) if _is_triangular(A) else 0.01 * epsilon(A.dtype)
+    roots, inverse_roots, vectors = _root_spectrum(_congruence(A, R), lost)
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
         weight = 0.5 * upstream[..., None, None]
-        LV = _lower_matmul(L, vectors)
-        RLV = tf.matmul(R, LV)
-        d_R = _outer(LV * tf.sqrt(inverse_roots)[..., None, :])
-        d_K = tf.matmul(RLV * inverse_roots[..., None, :] ** 3, RLV, transpose_b=True)
+        AV = _root_matmul(A, vectors)
+        RAV = tf.matmul(R, AV)
+        d_R = _outer(AV * tf.sqrt(inverse_roots)[..., None, :])
+        d_K = tf.matmul(RAV * inverse_roots[..., None, :] ** 3, RAV, transpose_b=True)
         return weight * d_K, weight * d_R, None
 
     return tf.reduce_sum(roots, axis=-1), gradient
@@ -201,12 +222,15 @@ def positive_part(M: tf.Tensor) -> tf.Tensor:
     return M + tf.matmul(scaled, vectors, transpose_b=True)
 
 
-def _root_spectrum(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return √λ, λ^(-½), damped where λ is lost in rounding, and V, from M's lower triangle."""
+def _root_spectrum(M: tf.Tensor, lost: TensorType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return √λ, λ^(-½), damped where λ is lost in rounding, and V, from M's lower triangle.
+
+    :param lost: the part of the largest eigenvalue below which others are.
+    """
     eigenvalues, vectors = tf.linalg.eigh(M)
     eigenvalues = tf.maximum(eigenvalues, tf.zeros([], dtype=M.dtype))
     roots = tf.sqrt(eigenvalues)
-    tiny = _rounding(M) * eigenvalues[..., -1:] + tf.constant(1e-30, dtype=M.dtype)
+    tiny = lost * eigenvalues[..., -1:] + tf.constant(1e-30, dtype=M.dtype)
     return roots, roots / (eigenvalues + tiny), vectors
 
 
@@ -226,19 +250,23 @@ def _blocks(M: tf.Tensor) -> list[tuple[Any, Any]]:
     return list(itertools.pairwise(ends))
 
 
-def _congruence(L: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
-    """Return the lower triangle of Lᵀ R L for a lower L; what is above it is not meaningful."""
+def _congruence(A: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
+    """Return the lower triangle of Aᵀ R A for a root A; what is above it is not meaningful."""
+    if not _is_triangular(A):
+        return tf.matmul(A, tf.matmul(R, A), transpose_a=True)
     columns = []
-    for a, b in _blocks(L):
-        RL = tf.matmul(R[..., a:, a:], L[..., a:, a:b])
-        column = tf.matmul(L[..., a:, a:], RL, transpose_a=True)  # rows from a on
+    for a, b in _blocks(A):
+        RA = tf.matmul(R[..., a:, a:], A[..., a:, a:b])
+        column = tf.matmul(A[..., a:, a:], RA, transpose_a=True)  # rows from a on
         columns.append(_pad(column, -2, a, 0))
     return tf.concat(columns, axis=-1)
 
 
-def _lower_matmul(L: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
-    """Return L V for a lower L."""
-    rows = [tf.matmul(L[..., a:b, :b], V[..., :b, :]) for a, b in _blocks(L)]
+def _root_matmul(A: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
+    """Return A V for a root A."""
+    if not _is_triangular(A):
+        return tf.matmul(A, V)
+    rows = [tf.matmul(A[..., a:b, :b], V[..., :b, :]) for a, b in _blocks(A)]
     return tf.concat(rows, axis=-2)
 
 
@@ -287,8 +315,8 @@ def floor(
     clearly below zero.
     """
     if suspect:
-        tolerance = tf.cast(tf.sqrt(epsilon(variance.dtype)), variance.dtype)
+        tolerance = tf.constant(epsilon(variance.dtype) ** 0.5, variance.dtype)
         count = tf.reduce_sum(tf.cast(variance < -tolerance * reference, tf.int32))
         message = f"{{}} marginal variances of {suspect} were negative and were raised to a floor."
         notice(message, count, urgent=True)
-    return tf.maximum(variance, tf.cast(relative, variance.dtype) * reference)
+    return tf.maximum(variance, tf.constant(relative, variance.dtype) * reference)

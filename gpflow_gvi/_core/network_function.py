@@ -81,7 +81,9 @@ class NetworkFunction(Stateful):
                 "tensor."
             )
         value = tf.cast(value, X.dtype)
-        if value.shape.rank not in (2, None):
+        # A function of rows, which says nothing about their shape, gives those of batches as such.
+        as_batch = self.input_shape is None and value.shape.rank == rows.shape.rank
+        if value.shape.rank not in (2, None) and not as_batch:
             raise ValueError(
                 f"network {self._title} returns shape {tuple(value.shape)} for inputs of shape "
                 f"{tuple(rows.shape)}; it must be [N, F], one row for each input. End it with a "

@@ -173,11 +173,16 @@ def joint_covariance(kernel: Kernel, X: TensorType, X2: TensorType | None, J: in
     return spread(covariance(kernel, X, X2), J)
 
 
-def spread(blocks: tf.Tensor, J: int) -> tf.Tensor:
-    """Return [J, N, N2] covariances of independent outputs as one of [N, J, N2, J]."""
-    shape = tf.shape(blocks)
-    blocks = tf.broadcast_to(blocks, [J, shape[1], shape[2]])
-    return tf.transpose(tf.linalg.diag(tf.transpose(blocks, [1, 2, 0])), [0, 2, 1, 3])
+def spread(blocks: tf.Tensor, J: int, columns: int = 1) -> tf.Tensor:
+    """Return [J, N, N2] covariances of independent outputs as one of [N, J, N2, J].
+
+    :param columns: how many of the last axes are N2 and batches of it.
+    """
+    blocks = tf.broadcast_to(blocks, tf.concat([[J], tf.shape(blocks)[1:]], 0))
+    last = blocks.shape.rank
+    rows = last - 1 - columns
+    values = tf.linalg.diag(tf.transpose(blocks, [*range(1, last), 0]))  # [N, N2, J, J]
+    return tf.transpose(values, [*range(rows), last - 1, *range(rows, last - 1), last])
 
 
 def _scales_all_outputs(part: Kernel, whole: Sum | Product) -> bool:

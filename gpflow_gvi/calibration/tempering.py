@@ -36,6 +36,9 @@ MIN_VALIDATION_POINTS = 10
 MAX_FACTOR = 1e4
 """Without a closed form, factors are searched between this number and its inverse."""
 
+GRID = (0.0, -0.5, -0.25, 0.25, 0.5, 0.75)
+"""The powers of `MAX_FACTOR` among which a search starts from the best."""
+
 
 def temper(model: Model, validation_data: RegressionData) -> Model:
     """Return the model with the covariance of Q scaled to fit validation data.
@@ -125,20 +128,32 @@ def _factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
     def nll() -> tf.Tensor:
         return -tf.reduce_mean(log_density(at.X, at.f_mean, factors() * variance, at.Y))
 
-    def nll_of_shared_factor(exponent: float) -> float:
-        unbounded.assign(tf.fill(unbounded.shape, tf.cast(math.atanh(exponent), unbounded.dtype)))
+    def nll_at(exponents: AnyNDArray) -> float:
+        unbounded.assign(np.arctanh(exponents))
         return float(nll())
 
-    untempered = nll_of_shared_factor(0.0)
+    untempered_at = np.zeros(unbounded.shape, variance.dtype.as_numpy_dtype)
+    untempered = nll_at(untempered_at)
     if not math.isfinite(untempered):
         raise ValueError(
             f"the mean log predictive density of validation_data is {-untempered}; "
             f"{type(likelihood).__name__} gives no density to some rows of Y. Check their values."
         )
     # Where confident predictions are wrong, the density is flat around α = 1: try a grid first.
-    nll_of_shared_factor(min((0.0, -0.5, -0.25, 0.25, 0.5, 0.75), key=nll_of_shared_factor))
-    lbfgs(nll, [unbounded])
-    return factors().numpy()
+    shared = min((untempered_at + exponent for exponent in GRID), key=nll_at)
+    starts = [shared]
+    if len(shared) > 1:  # there may be several optima: start from one factor for each class, too
+        own = shared.copy()
+        for j in range(len(own)):
+            moved = [np.where(np.arange(len(own)) == j, exponent, own) for exponent in GRID]
+            own = min(moved, key=nll_at)
+        starts.append(own)
+    found = []
+    for start in starts:
+        nll_at(start)
+        lbfgs(nll, [unbounded])
+        found.append((float(nll()), factors().numpy()))
+    return min(found, key=lambda fit: fit[0])[1]
 
 
 @_factors.register

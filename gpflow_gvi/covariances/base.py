@@ -22,6 +22,10 @@ class Covariance(Kernel):
     With J = 1 it is a plain GPflow kernel: `K(X)` is [N, N] and `K_diag(X)` is [N], and it enters
     sums, products and models as any other. With J > 1 it follows the convention of GPflow's
     `MultioutputKernel`: `K(X, X2, full_output_cov)` is [N, J, N2, J] or [J, N, N2].
+
+    Leading axes of X and X2 are batches, as for GPflow's kernels: `K(X)` is [batch..., N, N] and
+    `K(X, X2)` is [batch..., N, batch2..., N2]. Here and only here; the methods that give outputs
+    one by one take the data points of one set, which may be images.
     """
 
     num_outputs: int
@@ -38,16 +42,20 @@ class Covariance(Kernel):
         self, X: TensorType, X2: TensorType | None = None, full_output_cov: bool = True
     ) -> tf.Tensor:
         """Return r(X, X2)."""
-        covariance = self.output_covariance(X, X2)  # [J, N, N2]
+        X, X2 = images.as_rows(X, self), None if X2 is None else images.as_rows(X2, self)
+        covariance = _covariance_of_batches(self.output_covariance, X, X2)  # [J, N, N2]
         if self.num_outputs == 1:
             return covariance[0]
-        return outputs.spread(covariance, self.num_outputs) if full_output_cov else covariance
+        if not full_output_cov:
+            return covariance
+        columns = 1 if X2 is None else _num_axes(X2) - 1
+        return outputs.spread(covariance, self.num_outputs, columns)
 
     def K_diag(self, X: TensorType, full_output_cov: bool = True) -> tf.Tensor:
         """Return r(x, x) for each row of X, without forming r(X, X)."""
-        variance = self.output_variance(X)  # [N, J]
+        variance = _variance_of_batches(self.output_variance, images.as_rows(X, self))  # [N, J]
         if self.num_outputs == 1:
-            return variance[:, 0]
+            return variance[..., 0]
         return tf.linalg.diag(variance) if full_output_cov else variance
 
     def __call__(
@@ -154,6 +162,52 @@ class SparseCovariance(LowRankUpdate):
     """A low-rank update by the covariances of an inducing variable."""
 
     inducing_variable: InducingVariables
+
+
+def _variance_of_batches(evaluate: Callable[[TensorType], tf.Tensor], X: TensorType) -> tf.Tensor:
+    """Return variances [batch..., N, J] by a function from rows [N, D] to [N, J]."""
+    variance = evaluate(_as_one(X))
+    return variance if _num_axes(X) == 2 else _unflatten(variance, tf.shape(X)[:-1], 0)
+
+
+def _covariance_of_batches(
+    evaluate: Callable[[TensorType, TensorType | None], tf.Tensor],
+    X: TensorType,
+    X2: TensorType | None,
+) -> tf.Tensor:
+    """Return the covariance of each output for batches, by a function of rows: [J, N, N2].
+
+    It is [J, batch..., N, batch2..., N2], or [J, batch..., N, N] of X alone.
+    """
+    if X2 is not None:
+        covariance = evaluate(_as_one(X), _as_one(X2))
+        if _num_axes(X) == _num_axes(X2) == 2:
+            return covariance
+        leading = tf.concat([tf.shape(X)[:-1], tf.shape(X2)[:-1]], 0)
+        return tf.reshape(covariance, tf.concat([tf.shape(covariance)[:1], leading], 0))
+    if _num_axes(X) == 2:
+        return evaluate(X, None)
+    members = tf.map_fn(  # AutoGraph would convert what lies beneath for longer than it runs
+        tf.autograph.experimental.do_not_convert(lambda member: evaluate(member, None)),
+        tf.reshape(X, tf.concat([[-1], tf.shape(X)[-2:]], 0)),
+    )
+    return _unflatten(tf.transpose(members, [1, 0, 2, 3]), tf.shape(X)[:-2], 1)
+
+
+def _num_axes(X: TensorType) -> int:
+    """Return the rank of inputs, 2 where it is unknown."""
+    return tf.TensorShape(X.shape).rank or 2
+
+
+def _as_one(X: TensorType) -> TensorType:
+    """Return the rows of all batches; what is no batch stays the object that it is."""
+    return X if _num_axes(X) == 2 else tf.reshape(X, [-1, X.shape[-1]])
+
+
+def _unflatten(value: tf.Tensor, leading: tf.Tensor, axis: int) -> tf.Tensor:
+    """Return a value with one of its axes made several."""
+    shape = tf.shape(value)
+    return tf.reshape(value, tf.concat([shape[:axis], leading, shape[axis + 1 :]], 0))
 
 
 def _squares(factor: tf.Tensor) -> tf.Tensor:

@@ -10,6 +10,8 @@ For outputs that are independent this is J systems of size M; for outputs that a
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Module, TensorType
@@ -18,9 +20,13 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from .._core import linalg, outputs
 from .._core.constants import constant
+from .._core.errors import NumericsWarning
 from .._core.memo import once
 from ..kernels.finite_features import Features, features
 from .base import Covariance, LowRankUpdate
+
+MIN_PIVOT = 25.0
+"""A pivot that is smaller than this number of roundings gives a warning."""
 
 
 def observe(
@@ -34,7 +40,31 @@ def observe(
     phi = features(kernel)
     by_weights = phi is not None and _is_smaller(phi, Z) and _is_noisy(noise_variance)
     system = WeightObservations if by_weights else Observations
-    return system(mean_function, kernel, Z, U, noise_variance)
+    observations = system(mean_function, kernel, Z, U, noise_variance)
+    if tf.executing_eagerly():
+        _warn_of_rounding(observations)
+    return observations
+
+
+def _warn_of_rounding(observations: Observations) -> None:
+    """Warn where the smallest pivot of the system is of the size of what rounding makes of it.
+
+    Rounding changes the eigenvalues of an m × m matrix with entries of size s by about ε √m s.
+    """
+    squares = tf.square(observations.cholesky())
+    pivot = tf.reduce_min(tf.linalg.diag_part(squares), axis=-1)
+    size = tf.reduce_mean(tf.reduce_sum(squares, axis=-1), axis=-1)  # the mean diagonal
+    m = float(squares.shape[-1])
+    if np.any(pivot <= MIN_PIVOT * linalg.epsilon(squares.dtype) * m**0.5 * size):
+        warnings.warn(
+            f"noise_variance is {np.asarray(observations.noise_variance)}, but what the points Z "
+            f"tell beyond one another is lost in the rounding of {squares.dtype.name} (the "
+            f"smallest pivot is {np.min(pivot):.2g}, the entries are {np.max(size):.2g}): "
+            "posterior means and variances can be wrong by more than their size. Use float64, a "
+            "larger noise variance, or fewer points.",
+            NumericsWarning,
+            stacklevel=5,  # the caller of condition, which AutoGraph's wrapper calls
+        )
 
 
 def _is_smaller(phi: Features, Z: tf.Tensor) -> bool:

@@ -16,6 +16,7 @@ from gpflux.layers.gp_layer import GPLayer
 from gpflux.sampling.sample import Sample
 
 from .._core import checks
+from .._core.constants import in_dtype
 from .._core.images import as_rows, input_shape
 from .._core.memo import memoised
 from .._core.mode import frozen, training
@@ -183,7 +184,7 @@ class GVILayer(GPLayer):
             for parameter in self.variational.trainable_parameters
             if parameter.prior is not None and id(parameter.unconstrained_variable) in trained
         )
-        weight = tf.cast(self.divergence_weight, divergence.dtype)
+        weight = in_dtype(self.divergence_weight, divergence.dtype)
         return weight * divergence - log_prior / self.num_data
 
     def prior_kl(self) -> tf.Tensor:

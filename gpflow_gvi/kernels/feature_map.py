@@ -55,7 +55,7 @@ class FeatureMap(Kernel):
         "return: [..., F]",
     )
     def features(self, X: TensorType) -> tf.Tensor:
-        """Return h(X): [N, F]."""
+        """Return h(X): [N, F], or [batch..., N, F]."""
         return self.network(X)
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:

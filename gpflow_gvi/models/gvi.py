@@ -14,6 +14,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from .._core import checks, images, labels, outputs
+from .._core.constants import in_dtype
 from .._core.data import Data
 from .._core.errors import NoEvidenceBoundError
 from .._core.memo import memoised
@@ -28,6 +29,10 @@ from ..mean_functions import Inducing
 from ..training import Trainable
 from ..training.guard import GuardedStep, LossTerms, require_finite
 from .posterior import GVIPosterior
+
+_unconverted = tf.autograph.experimental.do_not_convert
+"""In a caller that AutoGraph converts: what is decided here is known when the graph is made, and to
+convert all that is called would take many times longer than to trace it."""
 
 
 class GVI(Trainable, SVGP):
@@ -134,6 +139,7 @@ class GVI(Trainable, SVGP):
             divergence = self.divergence.compare(q, p, self.num_data)
         return LossTerms(tf.reduce_mean(losses), divergence)
 
+    @_unconverted
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Return the training loss of these rows of data: []."""
         X, Y = data
@@ -142,7 +148,7 @@ class GVI(Trainable, SVGP):
     def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
         terms = self.loss_terms((X, Y))
         dtype = terms.loss.dtype
-        N, weight = (tf.cast(value, dtype) for value in (self.num_data, self.divergence_weight))
+        N, weight = (in_dtype(value, dtype) for value in (self.num_data, self.divergence_weight))
         total = N * (terms.loss + weight * terms.divergence) - self.log_prior_density()
         return total + self._touched(dtype), terms
 
@@ -172,11 +178,16 @@ class GVI(Trainable, SVGP):
         """Return a closure that computes the training loss, for any GPflow or Keras optimiser.
 
         Arrays are validated here, once. If the loss ever is not finite,
-        the closure restores the variables of its last finite value and raises.
+        the closure restores the variables of its last finite value and raises. Made inside a
+        `tf.function`, where nothing can be kept, it is `training_loss`, which only raises.
 
         :param data: (X, Y), or an iterator over batches of them.
         :param compile: whether to compile the step; it is traced once.
         """
+        if tf.inside_function():
+            return lambda: self.training_loss(
+                next(data) if isinstance(data, OwnedIterator) else data
+            )
         variables = (*self.trainable_variables, *state(self))
         step = GuardedStep(self._objective, self._term_names, variables)
         if isinstance(data, OwnedIterator):
@@ -191,6 +202,7 @@ class GVI(Trainable, SVGP):
 
     # The evidence lower bound, where the objective is one.
 
+    @_unconverted
     def elbo(self, data: RegressionData) -> tf.Tensor:
         """Return the evidence lower bound, which is minus the objective if that is one at all."""
         with tf.init_scope():  # the weight may be a variable
@@ -234,6 +246,7 @@ class GVI(Trainable, SVGP):
         """Return Q with its factorisations computed, for many predictions."""
         return GVIPosterior(self.variational, precompute_cache=precompute_cache)
 
+    @_unconverted
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
@@ -255,6 +268,7 @@ class GVI(Trainable, SVGP):
         observed = (self._rows(X), labels.observed(self.likelihood, Y))
         return super().predict_log_density(observed, full_cov, full_output_cov)
 
+    @_unconverted
     def predict_f_samples(
         self,
         Xnew: InputData,
@@ -267,7 +281,8 @@ class GVI(Trainable, SVGP):
         GPflow's own way to joint samples adds a fixed jitter, too little for float32.
         """
         Xnew = self._rows(Xnew)
-        if not full_cov or full_output_cov or tf.rank(Xnew) > 2:
+        is_batch = (tf.TensorShape(getattr(Xnew, "shape", None)).rank or 0) > 2
+        if not full_cov or full_output_cov or is_batch:
             return super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
         with memoised(), inference():
             samples = self.variational.sample(Xnew, num_samples or 1)

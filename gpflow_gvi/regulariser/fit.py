@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import Module, RegressionData, TensorType
+from gpflow.base import Module, Parameter, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
@@ -22,6 +22,7 @@ from gpflow.utilities import multiple_assign, read_values
 from .._core import checks, images, labels, outputs
 from .._core.data import Data
 from .._core.notices import logger
+from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from .evidence import Evidence, InducingEvidence
 from .inducing_points import Select, greedy_variance
@@ -107,6 +108,10 @@ def fit_regulariser(
             f"likelihood is {likelihood!r}; it must be a Gaussian, the noise of real-valued Y, or "
             "a MultiClass, Softmax or Bernoulli of labels."
         )
+    gram.require_independent_outputs(kernel)
+    evidence = InducingEvidence() if evidence is None else evidence
+    if isinstance(likelihood, Gaussian):
+        _require_one_noise_variance(likelihood, evidence)
     X, Y = Data.of(data, likelihood)
     if of_classes:
         _require_two_classes(Y)
@@ -114,7 +119,6 @@ def fit_regulariser(
     X = images.data_rows(X, kernel, *([] if mean_function is None else [mean_function]))
     checks.count("num_inducing", num_inducing)
     checks.count("max_rounds", max_rounds)
-    evidence = InducingEvidence() if evidence is None else evidence
     parts = _Parts(
         copy.deepcopy(kernel),
         Zero(Y.shape[-1]) if mean_function is None else copy.deepcopy(mean_function),
@@ -205,6 +209,17 @@ def _require_two_classes(Y: tf.Tensor) -> None:
         raise ValueError(
             f"Y has examples of class {present[0]:.0f} alone: there is nothing to tell apart. Give "
             "examples of at least two classes."
+        )
+
+
+def _require_one_noise_variance(likelihood: Gaussian, evidence: Evidence) -> None:
+    """Raise where P is conditioned at inducing points, and the noise is a function of x."""
+    noise = likelihood.scale if likelihood.variance is None else likelihood.variance
+    if evidence.needs_inducing_outputs and not isinstance(noise, Parameter):
+        raise TypeError(
+            f"the noise of likelihood is a function of x, {type(noise).__name__}, but with "
+            f"{type(evidence).__name__} P is conditioned with one noise variance. Take "
+            "evidence=DataEvidence(), or gpflow.likelihoods.Gaussian(variance)."
         )
 
 

@@ -327,3 +327,16 @@ def test_the_number_of_outputs_is_known_where_a_part_declares_it(X, data):
     disagreeing = gvi.GaussianProcess(inducing, gvi.covariances.Tempered(Matern32(), [1.0, 2.0]))
     with pytest.raises(ValueError, match="mean_function has 3 outputs and kernel has 2; they must"):
         _ = disagreeing.num_outputs
+
+
+@pytest.mark.parametrize("noise_variance", [0.2, gpflow.Parameter(0.2)])
+def test_conditioning_inside_a_function_converted_by_autograph(noise_variance, data, X):
+    process = gvi.GaussianProcess(sloped(J), KERNELS["separate"])
+    Z, U = map(tf.constant, data)
+
+    @tf.function
+    def mean() -> tf.Tensor:
+        return process.condition(Z, U, noise_variance).mean(X)
+
+    expected = process.condition(Z, U, 0.2).mean(X)
+    np.testing.assert_allclose(mean(), expected, rtol=1e-10, atol=1e-12)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.quadrature import NDiagGHQuadrature
-from scipy import stats
+from scipy import integrate, stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi.losses import log_power_integral
@@ -302,3 +302,12 @@ def test_order_must_be_positive_and_finite(kind, value: float) -> None:
     name = kind.__name__.removesuffix("Loss").lower()
     with pytest.raises(ValueError, match=f"{name} is {value}; it must be positive and finite"):
         kind(value)
+
+
+def test_degrees_of_freedom_and_pi_are_not_rounded_to_single_precision():
+    likelihood = gpflow.likelihoods.StudentT(scale=0.7, df=3.3)
+    density = stats.t(3.3, scale=0.7).pdf
+    expected = np.log(2.0 * integrate.quad(lambda y: density(y) ** 1.4, 0.0, np.inf)[0])
+    F = tf.zeros([1, 1], tf.float64)
+    value = log_power_integral(likelihood, F, F, 1.4)
+    np.testing.assert_allclose(value, [[expected]], rtol=1e-9)

@@ -6,6 +6,7 @@ import abc
 from typing import ClassVar
 
 import tensorflow as tf
+from gpflow.kernels import Kernel
 
 from ..._core import outputs
 from ...gaussian_process import GaussianVector
@@ -40,6 +41,17 @@ def variances(vector: GaussianVector) -> tf.Tensor:
     """Return the variances at the inputs, once for outputs that share a kernel: [J, N]."""
     J = outputs.num_outputs(vector.process.kernel)
     return tf.linalg.matrix_transpose(vector.variance[:, :J])
+
+
+def among_rows(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+    """Return the covariance between some rows of X and others of X: [J, rows, others].
+
+    A row is no other than itself: what a `White` kernel adds to it is in both.
+    """
+    some = tf.gather(X, rows)
+    covariance = outputs.covariance(kernel, some, tf.gather(X, others))
+    variance = tf.linalg.matrix_transpose(outputs.variance(kernel, some))[..., None]  # [J, rows, 1]
+    return tf.where(rows[:, None] == others, variance, covariance)
 
 
 def spread_rows(B: tf.Tensor, count: int) -> tf.Tensor:

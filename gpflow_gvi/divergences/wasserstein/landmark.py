@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from ..._core import checks, linalg, outputs
+from ..._core import checks, linalg
 from ...gaussian_process import GaussianVector
-from .base import CovarianceDistance, spread_rows, variances
+from .base import CovarianceDistance, among_rows, spread_rows, variances
 
 
 class Landmark(CovarianceDistance):
@@ -33,9 +33,8 @@ class Landmark(CovarianceDistance):
         """Return tr K + tr R - 2 F: [J]."""
         B = tf.shape(q.X)[0]
         rows = spread_rows(B, self.num_landmarks)
-        R, K = (
-            outputs.covariance(v.process.kernel, tf.gather(v.X, rows), v.X) for v in (q, p)
-        )  # [J, S, B]
+        every = tf.range(tf.cast(B, rows.dtype))
+        R, K = (among_rows(v.process.kernel, v.X, rows, every) for v in (q, p))  # [J, S, B]
         roots = _sum_of_roots(tf.matmul(R, K, transpose_b=True))
         fidelity = tf.sqrt(tf.cast(B / tf.size(rows), roots.dtype)) * roots
         traces = tf.reduce_sum(variances(p) + variances(q), axis=-1)

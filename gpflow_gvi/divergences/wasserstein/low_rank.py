@@ -19,7 +19,7 @@ from ...covariances.svgp import OnRegulariser, SVGPCovariance
 from ...gaussian_process import GaussianVector
 from ...kernels import finite_features
 from ...regulariser import pivots
-from .base import CovarianceDistance, spread_rows, variances
+from .base import CovarianceDistance, among_rows, spread_rows, variances
 
 PIVOTS = 64
 """The number of points where nothing else is asked for."""
@@ -32,6 +32,9 @@ SAMPLED = 300
 
 SAMPLED_OF_CONSTANTS = 500
 """That number where no part of the rest is trained."""
+
+ROWS = 500
+"""The number of rows of a covariance that are evaluated at once where all of them are."""
 
 MAX_OUTSIDE = 0.1
 """The part of the variances outside the low rank above which a notice is given."""
@@ -72,6 +75,7 @@ class _Nystrom:
 class _Rows(NamedTuple):
     """Some of the B rows."""
 
+    numbers: tf.Tensor  # T, [t]
     X: tf.Tensor  # X_T, [t, D...]
     factor: tf.Tensor  # Φ_T, [J, m, t]
     basis: tf.Tensor  # U_Tᵀ, [J, m, t]
@@ -109,13 +113,14 @@ class _Span:
         self._L = linalg.cholesky(
             self.gram, jitter=default_jitter(), name="the Gram matrix of low rank"
         )
+        self._X, self._factor = X, factor
         B = tf.shape(X)[0]
         T = spread_rows(B, count)
         half = tf.cast(B // (2 * tf.size(T)), T.dtype)  # zero if there are not as many others
 
         def at(rows: tf.Tensor) -> _Rows:
             some = tf.gather(factor, rows, axis=-1)
-            return _Rows(tf.gather(X, rows), some, tf.linalg.triangular_solve(self._L, some))
+            return _Rows(rows, tf.gather(X, rows), some, tf.linalg.triangular_solve(self._L, some))
 
         self._some, self._others = at(T), at(T + half)
         same = tf.cast(half == 0, X.dtype)  # one if T' is T
@@ -133,7 +138,8 @@ class _Span:
         left = variance - tf.reduce_sum(tf.square(F), axis=-2)
         diagonal = linalg.floor(left, variance, relative=linalg.epsilon(variance.dtype))
         columns = tf.linalg.matrix_transpose(others.basis)
-        pairs = tf.matmul(some.basis, _times(kernel, some.X, others.X, columns))
+        covariance = among_rows(kernel, self._X, some.numbers, others.numbers)
+        pairs = tf.matmul(some.basis, tf.matmul(covariance, columns))
         pairs -= tf.matmul(tf.matmul(some.basis, F, transpose_b=True), tf.matmul(F2, columns))
         pairs = 0.5 * self._pair * (pairs + tf.linalg.matrix_transpose(pairs))
         weighted = some.basis * (self._single * diagonal)[..., None, :]
@@ -143,11 +149,32 @@ class _Span:
         """Return a covariance inside and outside, from Φ Ψᵀ [J, m, n] and the rest."""
         half = tf.linalg.triangular_solve(self._L, cross)
         low_rank = tf.matmul(half, half, transpose_b=True)
-        inside = low_rank + rest.inside
+        return self._split(vector, low_rank, low_rank + rest.inside, rest.diagonal)
+
+    def without_sampling(self, vector: GaussianVector, parts: _Parts) -> _Parts:
+        """Return these parts of a covariance, with what is inside from all rows: O(B² m)."""
+        kernel, basis = vector.process.kernel, tf.linalg.triangular_solve(self._L, self._factor)
+        columns = tf.linalg.matrix_transpose(basis)
+        every = tf.range(tf.shape(self._X)[0])
+
+        def add(start: tf.Tensor, inside: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            rows = every[start : start + ROWS]
+            product = tf.matmul(among_rows(kernel, self._X, rows, every), columns)
+            return start + ROWS, inside + tf.matmul(basis[..., start : start + ROWS], product)
+
+        _, inside = tf.while_loop(
+            lambda start, _: start < tf.size(every), add, (0, tf.zeros_like(parts.inside))
+        )
+        return self._split(vector, parts.low_rank, inside, parts.rest)
+
+    def _split(
+        self, vector: GaussianVector, low_rank: tf.Tensor, inside: tf.Tensor, rest: tf.Tensor
+    ) -> _Parts:
+        """Return the parts of a covariance of which that inside is known."""
         trace = tf.reduce_sum(variances(vector), axis=-1)
         outside = trace - tf.linalg.trace(inside)
         outside = linalg.floor(outside, trace, relative=linalg.epsilon(trace.dtype))
-        return _Parts(low_rank, inside, outside, rest.diagonal)
+        return _Parts(low_rank, inside, outside, rest)
 
 
 class LowRank(CovarianceDistance):
@@ -188,7 +215,7 @@ class LowRank(CovarianceDistance):
 
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R - 2 F: [J]."""
-        K, R = self._parts(q, p)
+        _, K, R = self._parts(q, p)
         total = tf.reduce_sum(variances(p) + variances(q), axis=-1)
         left = tf.reduce_max((K.outside + R.outside) / total)
         notice(
@@ -197,25 +224,24 @@ class LowRank(CovarianceDistance):
             "error_bound bounds the error.",
             tf.where(left > MAX_OUTSIDE, left, tf.zeros_like(left)),
         )
-        norms = tf.reduce_sum(K.rest, axis=-1) * tf.reduce_sum(R.rest, axis=-1)
-        cosine = tf.reduce_sum(tf.sqrt(K.rest * R.rest), axis=-1) / tf.sqrt(norms)
-        fidelity = linalg.fidelity(K.inside, R.inside)
-        fidelity += cosine * tf.sqrt(K.outside * R.outside)
-        return linalg.not_negative(total - 2.0 * fidelity)
+        return linalg.not_negative(total - 2.0 * _fidelity(K, R))
 
     def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return 2 F(Uᵀ K U, Uᵀ R U) + 2 (tr K - ...)^½ (tr R - ...)^½ - 2 F(Φᵀ Φ, R): [J].
+        """Return 2 max( F(Uᵀ K U, Uᵀ R U) + (tr K - ...)^½ (tr R - ...)^½ - F̂,  F̂ - F(Φᵀ Φ, R) ).
 
-        F and its estimate are both at most the first two terms, by Cauchy and Schwarz, and at least
-        F(Φᵀ Φ, R), as F grows with each argument. By the same two the bound is no larger than
-        2 √(tr C · tr R). Of more rows than are sampled it rests on the sample of the estimate.
+        F̂ is the estimate. F is at most the first two terms, by Cauchy and Schwarz, and at least
+        F(Φᵀ Φ, R), as it grows with each argument. Here no sample stands for other rows, so that
+        the bound is certain, up to rounding, and costs O(B² m): it is [J].
         """
-        K, R = self._parts(q, p)
+        span, K, R = self._parts(q, p)
+        estimate = _fidelity(K, R)
+        K, R = span.without_sampling(p, K), span.without_sampling(q, R)
         most = linalg.fidelity(K.inside, R.inside) + tf.sqrt(K.outside * R.outside)
-        return 2.0 * (most - linalg.fidelity(K.low_rank, R.inside))
+        least = linalg.fidelity(K.low_rank, R.inside)
+        return 2.0 * tf.nn.relu(tf.maximum(most - estimate, estimate - least))
 
-    def _parts(self, q: GaussianVector, p: GaussianVector) -> tuple[_Parts, _Parts]:
-        """Return K = ΦᵀΦ + C and R inside and outside the span."""
+    def _parts(self, q: GaussianVector, p: GaussianVector) -> tuple[_Span, _Parts, _Parts]:
+        """Return the span, and K = ΦᵀΦ + C and R inside and outside of it."""
         r, k = q.process.kernel, p.process.kernel
         Z = self._inducing_variable(q, p)
         if Z is None:
@@ -237,7 +263,7 @@ class LowRank(CovarianceDistance):
             E = E if Z is None else C.plus(E)
         K, R = span.parts(p, span.gram, C), span.parts(q, cross, E)
         # A sample of what the low rank leaves may be indefinite, which a fidelity minds in K alone.
-        return K._replace(inside=linalg.positive_part(K.inside)), R
+        return span, K._replace(inside=linalg.positive_part(K.inside)), R
 
     def _inducing_variable(self, q: GaussianVector, p: GaussianVector) -> InducingVariables | None:
         """Return the inducing variable of an SVGP covariance on k, if its span serves."""
@@ -254,6 +280,13 @@ class LowRank(CovarianceDistance):
         rank = max(PIVOTS, _num_features(p)) if self.rank is None else self.rank
         among = tf.gather(p.X, spread_rows(tf.shape(p.X)[0], CANDIDATES * rank))
         return tf.gather(among, pivots.greedy_pivots(p.process.kernel, among, rank, self.tolerance))
+
+
+def _fidelity(K: _Parts, R: _Parts) -> tf.Tensor:
+    """Return the estimate of F: [J]."""
+    norms = tf.reduce_sum(K.rest, axis=-1) * tf.reduce_sum(R.rest, axis=-1)
+    cosine = tf.reduce_sum(tf.sqrt(K.rest * R.rest), axis=-1) / tf.sqrt(norms)
+    return linalg.fidelity(K.inside, R.inside) + cosine * tf.sqrt(K.outside * R.outside)
 
 
 def _num_features(p: GaussianVector) -> int:

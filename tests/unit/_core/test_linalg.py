@@ -9,6 +9,7 @@ from collections.abc import Callable
 import gpflow
 import numpy as np
 import pytest
+import scipy.spatial
 import scipy.stats
 import tensorflow as tf
 
@@ -342,3 +343,38 @@ def test_floor_raises_to_a_part_of_the_reference_and_logs_what_is_no_rounding(ca
     (message,) = warnings_of(caplog)
     assert message.startswith("2 ")
     assert "of r " in message
+
+
+def stationary(kind: str, X: Array, lengthscale: float) -> Array:
+    r = scipy.spatial.distance.cdist(X, X) / lengthscale
+    return np.exp(-0.5 * r**2) if kind == "smooth" else np.exp(-r)
+
+
+@pytest.mark.parametrize(
+    ("kind_p", "kind_q", "lengthscale"), [("smooth", "rough", 0.3), ("smooth", "smooth", 1.2)]
+)
+def test_fidelity_of_many_points_in_single_precision(rng, kind_p, kind_q, lengthscale):
+    """What is left of W₂² and of the gradients, where both matrices are singular in float32.
+
+    F is homogeneous: <∂F/∂K, K> = <∂F/∂R, R> = F / 2.
+    """
+    X = rng.normal(size=(300, 2))
+    K, R = stationary(kind_p, X, 1.5), stationary(kind_q, X, lengthscale)
+    roots = [vectors * np.sqrt(np.maximum(w, 0.0)) for w, vectors in map(np.linalg.eigh, (K, R))]
+    exact = np.linalg.norm(roots[0].T @ roots[1], "nuc")
+    single = (K.astype(np.float32), R.astype(np.float32))
+    value = float(linalg.fidelity(*map(tf.constant, single)))
+    np.testing.assert_allclose(600.0 - 2.0 * value, 600.0 - 2.0 * exact, rtol=2e-3)
+    for gradient, matrix in zip(gradients(linalg.fidelity, *single), (K, R), strict=True):
+        np.testing.assert_allclose(np.sum(gradient * matrix), 0.5 * exact, rtol=5e-3)
+
+
+@DTYPES
+def test_gradient_of_fidelity_at_repeated_eigenvalues(dtype):
+    """Of K = I and R = 4 I in blocks of 3: ∂F/∂R = ½ R^(-½) and ∂F/∂K = ½ R^½ there."""
+    R = np.diag([4.0] * 3 + [1.0] * 3 + [4.0] * 2).astype(dtype)
+    d_K, d_R = gradients(linalg.fidelity, np.eye(8, dtype=dtype), R)
+    np.testing.assert_allclose(d_K, 0.5 * np.sqrt(R), atol=50 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(
+        d_R, 0.5 * np.diag(np.diag(R) ** -0.5), atol=50 * np.finfo(dtype).eps
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import gpflow
@@ -14,7 +15,9 @@ from scipy import integrate, optimize, stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.calibration import tempering
 from gpflow_gvi.calibration.tempering import temper, tempered_by
+from gpflow_gvi.losses import Marginals
 from tests.models import N, data, make
 
 
@@ -461,3 +464,25 @@ def test_few_points_give_a_warning() -> None:
         temper(make(), (X[:5], Y[:5]))
     assert record[0].filename == __file__
     temper(make(), (X[:10], Y[:10]))  # a warning would be an error here
+
+
+@pytest.mark.slow
+def test_factors_of_classes_start_from_more_than_one_shared_factor() -> None:
+    """From the best shared factor L-BFGS ends at 0.742 here, with one class lost."""
+    rng = np.random.default_rng(7)
+    mean = rng.normal(size=(40, 3)) * 2.0
+    variance = rng.gamma(1.0, 1.0, size=(40, 3)) * np.array([1.0, 30.0, 0.02])[rng.permutation(3)]
+    values = 1.5 * rng.normal(size=(40, 3)) + mean
+    at = [np.zeros((40, 1)), mean, 0.3 * variance, values.argmax(axis=1)[:, None].astype(float)]
+    likelihood = gpflow.likelihoods.MultiClass(3)
+
+    def nll_of(factors: np.ndarray) -> float:
+        X, mean, variance, Y = at
+        return -float(
+            tf.reduce_mean(likelihood.predict_log_density(X, mean, factors * variance, Y))
+        )
+
+    found = nll_of(tempering._factors(likelihood, Marginals(*map(tf.constant, at))))
+    assert found < 0.64
+    grid = itertools.product([0.01, 0.1, 1.0, 10.0], repeat=3)
+    assert found < min(nll_of(np.array(factors)) for factors in grid)

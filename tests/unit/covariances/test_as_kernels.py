@@ -282,3 +282,33 @@ def test_single_precision_agrees_with_double(name, ingredients, X):
                 assert value.dtype == dtype
             values[dtype] = r.K(X_in).numpy()
     np.testing.assert_allclose(values[np.float32], values[np.float64], atol=1e-3)
+
+
+@covariances_in_turn(FEW)
+def test_leading_axes_are_batches_as_for_gpflows_kernels(name, ingredients, rng):
+    """X of [2, 3, D] and X2 of [4, D]: what each member of the batch has by itself."""
+    J = INGREDIENTS[ingredients][0]
+    _, r = build(name, ingredients)
+    X, X2 = rng.normal(size=(2, 3, 1)), rng.normal(size=(4, 1))
+    i, member = 1, X[1]
+    np.testing.assert_allclose(r(X)[i], r(member), atol=1e-10)
+    np.testing.assert_allclose(r(X, X2)[i], r(member, X2), atol=1e-10)
+    np.testing.assert_allclose(r(X, full_cov=False)[i], r(member, full_cov=False), atol=1e-10)
+    by_columns = np.moveaxis(r(X2, X), 1 if J == 1 else 2, 0)[i]
+    np.testing.assert_allclose(by_columns, r(X2, member), atol=1e-10)
+    if J > 1:
+        each = r(X, full_output_cov=False)[:, i]
+        np.testing.assert_allclose(each, r(member, full_output_cov=False), atol=1e-10)
+
+
+def test_batches_of_the_posterior_of_a_kernel_with_features(rng):
+    X, Z = rng.normal(size=(2, 3, 2)), rng.normal(size=(4, 2))
+    network = gvi.kernels.FeatureMap(gpflow.kernels.Linear(), tf.tanh)
+    prior = gvi.GaussianProcess(gpflow.functions.Zero(), network)
+    for kernel in (network, prior.condition(Z, Z[:, :1], 0.1).kernel):
+        for i, member in enumerate(X):
+            np.testing.assert_allclose(kernel(X)[i], kernel(member), atol=1e-10)
+            np.testing.assert_allclose(kernel(X, Z)[i], kernel(member, Z), atol=1e-10)
+            np.testing.assert_allclose(
+                kernel(X, full_cov=False)[i], kernel(member, full_cov=False), atol=1e-10
+            )

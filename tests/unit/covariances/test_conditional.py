@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import gpflow
 import numpy as np
@@ -11,6 +12,7 @@ import tensorflow as tf
 from gpflow.kernels import Constant, Linear, SharedIndependent
 
 import gpflow_gvi as gvi
+from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi._core.memo import memoised
 from gpflow_gvi.covariances.conditional import ConditionalCovariance, WeightCovariance
 from gpflow_gvi.kernels.feature_map import FeatureMap
@@ -239,3 +241,33 @@ def test_gradients_pass_through_conditioning(make, compiled, rng):
     np.testing.assert_allclose(of_U, weights.sum(axis=1)[:, None] * np.ones(J), rtol=1e-8)
     residual = np.linalg.solve(kernel(Z).numpy() + 0.3 * np.eye(M), U - PRIOR_MEAN(Z))
     np.testing.assert_allclose(of_noise, -np.sum(weights.sum(axis=1) @ residual), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "noise_variance", "warns"),
+    [(np.float32, 1e-6, True), (np.float32, 1e-3, False), (np.float64, 1e-6, False)],
+)
+def test_observations_that_rounding_hides_are_warned_of(rng, dtype, noise_variance, warns):
+    """Where there is no warning both precisions agree within a hundredth of what they say."""
+    Z, X = rng.uniform(-2.0, 2.0, size=(60, 1)), np.linspace(-2.0, 2.0, 9)[:, None]
+    U = np.sin(2.0 * Z)
+    K, cross = (np.exp(-0.5 * (Z - other.T) ** 2) for other in (Z, X))
+    solved = np.linalg.solve(K + noise_variance * np.eye(60), cross)
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
+        prior = gvi.GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.SquaredExponential())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", NumericsWarning)
+            posterior = prior.condition(Z.astype(dtype), U.astype(dtype), noise_variance)
+        variance = posterior.variance(X.astype(dtype)).numpy()[:, 0]
+        mean = posterior.mean(X.astype(dtype)).numpy()
+    expected = 1.0 - np.sum(cross * solved, axis=0)
+    error = np.max(np.abs(variance / expected - 1.0))
+    numerics = [warning for warning in caught if warning.category is NumericsWarning]
+    if warns:
+        assert error > 0.5
+        assert "Use float64, a larger" in str(numerics[0].message)
+        assert numerics[0].filename == __file__
+    else:
+        assert not numerics
+        assert error < 1e-2
+        np.testing.assert_allclose(mean, solved.T @ U, atol=0.1 * np.sqrt(expected.min()))

@@ -12,6 +12,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.inducing_variables import (
     InducingPoints,
     SeparateIndependentInducingVariables,
@@ -348,3 +349,39 @@ def test_svgp_covariances_grow_with_sigma_from_k_without_its_nystrom_part(seed, 
     scale = 1e-8 * max(1.0, np.trace(more))
     for difference in (removed, some - removed, more - some):
         assert np.linalg.eigvalsh(difference).min() > -scale
+
+
+def test_parameters_are_shared_and_not_wrapped_anew():
+    """What a caller keeps is what is trained: constraints, priors and ties hold."""
+    kernel, Z = SquaredExponential(), np.array([[0.0], [1.0]])
+    q_sqrt = gpflow.Parameter(np.eye(2)[None], transform=gpflow.utilities.triangular())
+    v, q_mu = gpflow.Parameter(np.full((2, 1), 0.3)), gpflow.Parameter(np.zeros((2, 1)))
+    assert gvi.covariances.CholeskySVGP(kernel, Z, q_sqrt=q_sqrt).q_sqrt is q_sqrt
+    assert gvi.covariances.DiagonalSVGP(kernel, Z, v=v).v is v
+    assert gvi.mean_functions.Inducing(kernel, Z, q_mu=q_mu).q_mu is q_mu
+
+
+def test_diagonal_starts_with_the_variance_of_k_at_the_points_on_average():
+    """tr(K_ZZ V K_ZZ) = tr K_ZZ, of K_ZZ = L Lᵀ."""
+    kernel, Z = SquaredExponential(1.7, lengthscales=0.6), np.array([[0.0], [0.5], [0.7], [2.0]])
+    r = gvi.covariances.DiagonalSVGP(kernel, Z)
+    K = kernel(Z).numpy()
+    np.testing.assert_allclose(np.trace(K @ np.diag(r.v.numpy()[:, 0]) @ K), 1.7 * 4, rtol=1e-5)
+    np.testing.assert_allclose(np.mean(r.K_diag(Z)), 1.7, rtol=1e-5)
+
+
+class Cancelling(gvi.covariances.base.LowRankUpdate):
+    """1 - a², which is below zero by more than rounding."""
+
+    num_outputs = 1
+    base_kernels = (gpflow.kernels.Constant(1.0),)
+
+    def factors(self, X):
+        return tf.fill([1, 1, len(X)], tf.constant(1.0 + 1e-9, tf.float64)), None
+
+
+def test_variances_are_floored_at_the_rounding_of_what_they_were_subtracted_from():
+    r, X = Cancelling(), np.zeros((3, 1))
+    floor = np.finfo(float).eps
+    np.testing.assert_array_equal(r.K_diag(X), np.full(3, floor))
+    np.testing.assert_array_equal(np.diag(r.K(X)), np.full(3, floor))

@@ -120,7 +120,8 @@ def test_low_rank_is_the_formula(rng, name, rank):
     divergence = GaussianWasserstein(LowRank(rank))
     np.testing.assert_allclose(divergence(q, p, X), expected, rtol=1e-3)
     lowest = references.fidelity(K - C, R)  # as F grows with each argument
-    bound = 2.0 * (references.fidelity(*inside) + np.sqrt(outside) - lowest) / 40
+    most = references.fidelity(*inside) + np.sqrt(outside)
+    bound = 2.0 * max(most - fidelity, fidelity - lowest) / 40
     np.testing.assert_allclose(divergence.error_bound(q, p, X), bound, rtol=1e-3)
 
 
@@ -422,3 +423,57 @@ def test_fidelity_in_blocks_of_any_size(rng, B):
     for gradient, tensor in zip(tape.gradient(value, tensors), tensors, strict=True):
         np.testing.assert_allclose(np.sum(gradient * tensor), 0.5 * value, rtol=1e-8)
         np.testing.assert_allclose(gradient, np.transpose(gradient), atol=1e-12)
+
+
+# --- bounds where rows are sampled, and kernels with noise of their own ---------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_bound_holds_where_a_sample_of_rows_stands_for_all(monkeypatch, dtype):
+    """P smooth, Q rough: most of the error is then that of the sample."""
+    monkeypatch.setattr(low_rank, "SAMPLED", 25)
+    monkeypatch.setattr(low_rank, "ROWS", 70)  # 160 rows in three blocks, the last one smaller
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
+        q, p = process(gpflow.kernels.Matern12()), process(SE(lengthscales=3.0))
+        divergence = GaussianWasserstein(LowRank(25))
+        for seed in range(2):
+            X = np.random.default_rng(seed).normal(size=(160, 2)).astype(dtype)
+            error = abs(float(divergence(q, p, X) - GaussianWasserstein()(q, p, X)))
+            assert error <= float(divergence.error_bound(q, p, X))
+
+
+def test_bound_is_not_negative_in_single_precision():
+    """Of a kernel of three features, of which all is in the span, only rounding is left."""
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        linear = gpflow.kernels.Linear(variance=np.array([0.5, 1.0, 2.0], dtype=np.float32))
+        q, p = process(gvi.covariances.Tempered(linear, np.float32(0.9))), process(linear)
+        for seed in range(5):
+            X = np.random.default_rng(seed).normal(size=(30, 3)).astype(np.float32)
+            assert GaussianWasserstein("low_rank").error_bound(q, p, X) >= 0.0
+
+
+@pytest.mark.parametrize("kind", [Landmark(40), LowRank(40)], ids=["landmark", "low_rank"])
+def test_noise_of_a_kernel_is_between_a_row_and_itself(rng, kind):
+    """GPflow's `White` is zero between X and another array, though the rows be the same."""
+    X, noise = rng.normal(size=(40, 2)), gpflow.kernels.White
+    q, p = process(SE(lengthscales=0.8) + noise(0.2)), process(SE() + noise(0.3))
+    exact = GaussianWasserstein()(q, p, X)
+    np.testing.assert_allclose(GaussianWasserstein(kind)(q, p, X), exact, rtol=1e-3)
+    if isinstance(kind, LowRank):  # all is in the span
+        assert GaussianWasserstein(LowRank(40)).error_bound(q, p, X) >= 0.0
+
+
+@pytest.mark.parametrize("rows", [20, 30, 45])
+def test_pairs_of_sampled_rows_stand_for_all_pairs(rows):
+    """For k = 2 and a span of the constant 1, Uᵀ K U = 2 N whatever rows are drawn."""
+    X = np.linspace(0.0, 1.0, rows)[:, None]
+    span = low_rank._Span(tf.ones([1, 1, rows], tf.float64), tf.constant(X), 20)
+    rest = span.rest(gpflow.kernels.Constant(2.0), lambda some: tf.zeros_like(some.factor))
+    np.testing.assert_allclose(rest.inside, [[[2.0 * rows]]], rtol=2e-6)  # there is jitter in U
+
+
+def test_blocks_are_estimated_by_the_estimator_that_they_are_given(rng):
+    X = rng.normal(size=(9, 2))
+    q, p = process(SE(0.7)), process(SE())
+    value = GaussianWasserstein(Blocks(3, ESTIMATORS["marginal"]()))(q, p, X)
+    np.testing.assert_allclose(value, 1.7, rtol=1e-12)

@@ -314,3 +314,57 @@ def test_special_cases_differ_by_their_default_divergence(kind, default) -> None
     other = gvi.divergences.ProjectedWasserstein()
     model = kind(P, Q, likelihood, other, **options)
     assert model.divergence is other
+
+
+def test_gpflows_idioms_in_a_graph_converted_by_autograph() -> None:
+    """The methods in a user's own `tf.function`, whose default is to convert all that it calls."""
+    model = make(gvi.divergences.InducingKL(), divergence_weight=tf.Variable(1.0))
+    data = (tf.constant(X), tf.constant(Y[:, :1]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, D], tf.float64)])
+    def step(rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        samples = model.predict_f_samples(rows, 3)
+        return model.elbo(data), model.training_loss_closure(data, compile=False)(), samples
+
+    elbo, loss, samples = step(X[:5])
+    np.testing.assert_allclose([elbo, -loss], [model.elbo(data)] * 2, rtol=1e-10)
+    assert samples.shape == (3, 5, 1)
+
+
+def test_weights_are_not_rounded_to_single_precision() -> None:
+    """0.3 of `tf.cast(0.3, tf.float64)` is off by 1.2e-8."""
+    model, data = make(divergence_weight=0.3), (X, Y[:, :1])
+    terms = model.loss_terms(data)
+    expected = N * (terms.loss + 0.3 * terms.divergence)
+    np.testing.assert_allclose(model.training_loss(data), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("divergence", ["ProjectedKL", "ProjectedRenyi"])
+def test_a_natural_step_that_is_too_long_is_refused_and_changes_nothing(rng, divergence) -> None:
+    """It leaves the positive definite matrices (docs/how_to/troubleshooting.md)."""
+    rows = rng.uniform(-3.0, 3.0, size=(60, 1))
+    points = gpflow.inducing_variables.InducingPoints(np.linspace(-3.0, 3.0, 8)[:, None])
+    k = gpflow.kernels.SquaredExponential()
+    Q = gvi.GaussianProcess(
+        gvi.mean_functions.Inducing(k, points), gvi.covariances.CholeskySVGP(k, points)
+    )
+    model = gvi.models.GVI(
+        gvi.GaussianProcess(gpflow.functions.Zero(), k),
+        Q,
+        gpflow.likelihoods.Gaussian(0.01),
+        getattr(gvi.divergences, divergence)(),
+        num_data=60,
+    )
+    loss = model.training_loss_closure((rows, np.sin(2.0 * rows)), compile=False)
+    variables, natgrad = [(model.q_mu, model.q_sqrt)], gpflow.optimizers.NaturalGradient
+    values = [float(loss())]
+    for _ in range(2):
+        natgrad(0.1).minimize(loss, variables)
+        values.append(float(loss()))
+    assert values == sorted(values, reverse=True)
+    natgrad(1.0).minimize(loss, variables)
+    before = [parameter.numpy() for parameter in variables[0]]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the value to be assigned"):
+        natgrad(1.0).minimize(loss, variables)
+    for parameter, value in zip(variables[0], before, strict=True):
+        np.testing.assert_array_equal(parameter, value)

@@ -395,3 +395,11 @@ def test_bad_arguments(rng):
     covariance = gvi.covariances.SparsePosterior(kernels.SquaredExponential(), other)
     with pytest.raises(TypeError, match=r"inducing_variable is .*Multiscale"):
         sampling.draw_functions(gvi.GaussianProcess(gpflow.functions.Zero(), covariance), 2)
+
+
+def test_the_smallest_number_of_features_is_that_of_one_frequency():
+    process = gvi.GaussianProcess(gpflow.functions.Zero(), kernels.SquaredExponential())
+    draw = gvi.sampling.draw_functions
+    assert draw(process, 3, num_features=2, input_dim=1)(np.zeros((4, 1))).shape == (3, 4, 1)
+    with pytest.raises(ValueError, match="num_features is 1; it must be at least 2"):
+        draw(process, 3, num_features=1, input_dim=1)

@@ -208,3 +208,31 @@ def test_a_choice_that_comes_back_later_ends_the_alternation_unconverged(data):
     regulariser = fit_regulariser(data, _kernel(), 3, select=select, minimise=lambda *_: None)
     assert len(regulariser.history) == 2
     assert not regulariser.converged
+
+
+def test_with_nothing_trainable_the_hyper_parameters_stay_and_p_is_conditioned(data):
+    kernel, noise = _kernel(), gpflow.likelihoods.Gaussian(0.04)
+    for part in (kernel, noise):
+        gpflow.set_trainable(part, False)
+    regulariser = fit_regulariser(data, kernel, 60, likelihood=noise, select=uniform)
+    gpr = gpflow.models.GPR(data, kernel, likelihood=noise)
+    np.testing.assert_allclose(regulariser.log_evidence, gpr.log_marginal_likelihood(), rtol=1e-8)
+    x = np.linspace(-4.0, 4.0, 9)[:, None]
+    for ours, theirs in zip(regulariser.posterior.predict(x), gpr.predict_f(x), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    by_scale = gpflow.likelihoods.Gaussian(scale=0.2)
+    gpflow.set_trainable(by_scale, False)
+    same = fit_regulariser(data, kernel, 60, likelihood=by_scale, select=uniform)
+    np.testing.assert_allclose(same.log_evidence, regulariser.log_evidence, rtol=1e-10)
+
+
+def test_what_p_cannot_be_fitted_with_is_refused_before_any_work(data):
+    def minimise(loss, variables):
+        raise AssertionError("there was work")
+
+    mixed = gpflow.kernels.LinearCoregionalization([_kernel()], W=np.ones((2, 1)))
+    with pytest.raises(TypeError, match="LinearCoregionalization, whose outputs are correlated"):
+        fit_regulariser(data, mixed, 5, minimise=minimise)
+    noise = gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear())
+    with pytest.raises(TypeError, match=r"function of x, Linear, .* one noise variance"):
+        fit_regulariser(data, _kernel(), 5, likelihood=noise, minimise=minimise)
