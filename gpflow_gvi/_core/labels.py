@@ -74,8 +74,8 @@ def responses(likelihood: Likelihood | None, Y: TensorType) -> TensorType:
 
 
 def validated(name: str, Y: Any, J: int) -> AnyNDArray:
-    """Return labels as a column of whole numbers from 0 to J - 1, of the type they have."""
-    Y = np.asarray(Y)
+    """Return labels as a column of whole numbers from 0 to J - 1."""
+    Y = checks.array(name, Y)
     if Y.ndim == 1:
         Y = Y[:, None]
     if Y.ndim != 2 or Y.size == 0:
@@ -93,4 +93,4 @@ def validated(name: str, Y: Any, J: int) -> AnyNDArray:
             f"{Y.size} places (the first is {example}). There are {J} classes; "
             "numpy.unique(Y, return_inverse=True) numbers others from 0."
         )
-    return Y
+    return Y.astype(np.int64)
