@@ -185,7 +185,11 @@ def read_sweep(path: str | Path) -> list[PlannedRun]:
     file = document.validated(SweepFile)
     base = file.base
     if isinstance(base, str):
-        base = read(Path(path).parent / base).model_dump(mode="json", exclude_unset=True)
+        try:
+            read_base = read(Path(path).parent / base)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: base: {error}") from error
+        base = read_base.model_dump(mode="json", exclude_unset=True)
     runs = list(_planned(file, base, str(path)))
     if not runs:
         raise ConfigError(f"{path}: exclude leaves no run.")

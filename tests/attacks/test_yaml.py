@@ -70,31 +70,10 @@ ODD_VALUES = (
     "[" + ", ".join(map(str, range(5000))) + "]",
 )
 ODD_TEXTS = (
-    "\x00",
-    "\x07",
-    "\x1b",
-    "\x7f",
-    "\x85",
-    "\ufeff",
-    "\ufffe",
-    "\t",
-    "\r",
-    "\r\n",
-    "---\n",
+    *("\x00", "\x07", "\x1b", "\x7f", "\x85", "\ufeff", "\ufffe", "\t", "\r", "\r\n", "---\n"),
+    *("...\n", "%YAML 9.9\n---\n", "%TAG ! x\n", "#", ": ", "? ", "- ", "<<: ", "&x ", "*x "),
+    *("!!", "{", "}", "[", "]", ",", '"', "'", "|", ">", "@", "`", "\\", "🙂", "\u202e"),
 )
-ODD_TEXTS += (
-    "...\n",
-    "%YAML 9.9\n---\n",
-    "%TAG ! x\n",
-    "#",
-    ": ",
-    "? ",
-    "- ",
-    "<<: ",
-    "&x ",
-    "*x ",
-)
-ODD_TEXTS += ("!!", "{", "}", "[", "]", ",", '"', "'", "|", ">", "@", "`", "\\", "🙂", "\u202e")
 ODD_BYTES = (b"\xff", b"\xfe\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\x00\x00", b"\x80")
 
 Mutation = Callable[[np.random.Generator, str], str]
@@ -244,10 +223,8 @@ def main() -> None:
                 print(seed, result.outcome, result.detail[:400], flush=True)
     print(dict(counts))
     for relative, seed, result in sorted(slowest, reverse=True)[:8]:
-        print(
-            f"{relative:.2f} s of a core for each 100 kB: seed {seed}, {result.outcome}, {result.size} bytes"
-        )
-        print(f"    {result.detail[:200]}")
+        print(f"{relative:.2f} s of a core for each 100 kB: {result.size} bytes of seed {seed}")
+        print(f"    {result.outcome} {result.detail[:200]}")
 
 
 if __name__ == "__main__":
