@@ -179,7 +179,10 @@ def _not_finite(name: str, numbers: AnyNDArray, bad: AnyNDArray) -> ValueError:
     )
 
 
+_NAMES = "; numpy.unique({0}, return_inverse=True) numbers names of classes."
 _REMEDIES = {
+    "U": "Pass real numbers, for example {0}.astype('{1}')" + _NAMES,
+    "S": "Pass real numbers, for example {0}.astype('{1}')" + _NAMES,
     "M": "Pass numbers, for example ({0} - {0}.min()) / numpy.timedelta64(1, 'D').",
     "m": "Pass numbers, for example {0} / numpy.timedelta64(1, 'D').",
     "c": "Pass real numbers, for example {0}.real.astype('{1}').",

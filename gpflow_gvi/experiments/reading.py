@@ -28,6 +28,10 @@ MAX_VALUES = 1_000_000
 """The maximal number of values in a file, each alias counted as what it stands for."""
 
 
+MAX_LINES = 20
+"""The maximal number of lines of a message."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML without Python tags and repeated keys; `yes` is a string, and `1e-3` a number."""
 
@@ -155,10 +159,12 @@ class Document:
                 _, path = self._place(location[:-1])
             message = _complaint(kind, location, item)
             messages.setdefault((line, _written(path) or "it"), []).append(message)
-        return "\n".join(
+        lines = [
             f"{self.source}:{line}: {path} {' Or: '.join(dict.fromkeys(texts))}"
             for (line, path), texts in messages.items()
-        )
+        ]
+        more = [f"And {len(lines) - MAX_LINES} more."] if len(lines) > MAX_LINES else []
+        return "\n".join([*lines[:MAX_LINES], *more])
 
     def _place(self, location: Location) -> tuple[int, list[int | str]]:
         """Return the line, and the path as it stands in the file: without kinds of unions."""

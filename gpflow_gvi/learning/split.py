@@ -54,6 +54,8 @@ class Split:
         X, Y = _arrays("data", ("X", "Y"), data, likelihood)
         if settings.standardise:
             _warn_of_lost_columns(X)
+        if likelihood is None:
+            _warn_of_two_values(Y)
         if settings.standardise and not of_classes:
             _require_variation(Y)
         order = np.random.default_rng(settings.seed).permutation(len(X))
@@ -115,6 +117,17 @@ def _require_variation(Y: Array) -> None:
         )
 
 
+def _warn_of_two_values(Y: Array) -> None:
+    """Warn of what looks like labels of two classes, where nothing says that it is."""
+    if Y.shape[1] == 1 and np.array_equal(np.unique(Y), [0.0, 1.0]):
+        warnings.warn(
+            "Y is 0 or 1 in every row and is regressed, as real numbers are. If these are classes "
+            "pass likelihood=gpflow.likelihoods.MultiClass(2), or take GVIClassifier.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+
+
 CROWDED = 1e-3
 """Where half of a column lies within this part of its standard deviation, few values make it up."""
 
@@ -126,7 +139,8 @@ def _warn_of_lost_columns(X: Array) -> None:
     Z = units.standard(rows).numpy()
     from_median = np.abs(Z - np.median(Z, axis=0))
     half = np.median(from_median, axis=0)
-    for d in np.flatnonzero((half > 0.0) & (half < CROWDED)):
+    lost = (units.scale == 1.0) & (np.ptp(rows, axis=0) > 0.0) & (Z.std(axis=0) < 0.5)
+    for d in np.flatnonzero((half > 0.0) & (half < CROWDED) & ~lost):
         extreme = rows[np.argmax(from_median[:, d]), d]
         warnings.warn(
             f"X has in column {d} values as {extreme:.3g}, beside which the others are as good as "
@@ -135,7 +149,6 @@ def _warn_of_lost_columns(X: Array) -> None:
             NumericsWarning,
             stacklevel=4,
         )
-    lost = (units.scale == 1.0) & (np.ptp(rows, axis=0) > 0.0) & (Z.std(axis=0) < 0.5)
     for d in np.flatnonzero(lost):
         warnings.warn(
             f"X has in column {d} the values {rows[0, d]:.6g} and others so near to it that they "

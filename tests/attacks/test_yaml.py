@@ -128,6 +128,12 @@ def _another_key(rng: np.random.Generator, text: str) -> str:
     )
 
 
+def _another_number(rng: np.random.Generator, text: str) -> str:
+    places = [m.span() for m in re.finditer(r"\b\d+(\.\d+)?\b", text)]
+    start, end = places[rng.integers(len(places))] if places else (0, 0)
+    return text[:start] + str(rng.choice((0, 1, 2, 7, 0.5, 0.01, 30, 1e-9, 1e5))) + text[end:]
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     _other_value,
     _other_value,
@@ -138,6 +144,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _repeated,
     _indented,
     _another_key,
+    *[_another_number] * 6,
 )
 
 
