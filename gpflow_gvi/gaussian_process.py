@@ -190,10 +190,7 @@ class GaussianVector:
     def __init__(self, process: GaussianProcess, X: TensorType) -> None:
         self.process = process
         self.X = images.process_rows(_as_floats("X", X), process)
-        if self.X.shape.rank not in (None, 2) and images.input_shape(process) is not None:
-            raise ValueError(
-                f"X has shape {tuple(self.X.shape)}; it must be [N, D], one row for each input."
-            )
+        images.require_rows(self.X, process)
 
     @functools.cached_property
     def num_outputs(self) -> int:

@@ -30,10 +30,10 @@ def array(name: str, value: Any) -> AnyNDArray:
             f"{name} is a tf.data.Dataset, which only fit, evaluate and predict of a model take; "
             "pass arrays."
         )
-    if isinstance(value, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(value)):
+    if isinstance(value, np.ma.MaskedArray) and np.any(value.mask):
         raise ValueError(
-            f"{name} is masked in {np.sum(np.ma.getmaskarray(value))} of {value.size} entries. "
-            f"Drop those rows, or fill them in ({name}.filled(...))."
+            f"{name} is masked in {np.sum(value.mask)} of {value.size} entries. Drop those rows, "
+            f"or fill them in ({name}.filled(...))."
         )
     try:
         found = np.asarray(value)

@@ -71,7 +71,7 @@ class Data:
                 f"likelihood {type(likelihood).__name__} has {num_classes} class; there must be 2."
             )
         else:
-            Y = labels.observed(likelihood, labels.validated(names[1], Y, num_classes))
+            Y = labels.observed(likelihood, labels.required(names[1], Y, likelihood))
         if None not in (X.shape[0], Y.shape[0]) and X.shape[0] != Y.shape[0]:
             raise ValueError(
                 f"{names[0]} has {X.shape[0]} rows and {names[1]} has {Y.shape[0]}; they must be "

@@ -57,6 +57,12 @@ def process_rows(X: tf.Tensor, process: tf.Module) -> tf.Tensor:
     return X
 
 
+def require_rows(X: tf.Tensor, *parts: tf.Module) -> None:
+    """Raise unless X is one set of rows, and not a batch of such sets, where parts declare rows."""
+    if X.shape.rank not in (None, 2) and input_shape(*parts) is not None:
+        raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], a row for each input.")
+
+
 def data_rows(X: TensorType, kernel: Kernel, *parts: tf.Module) -> TensorType:
     """Return the inputs of data for a kernel: `as_rows`, with no axis of X being a batch.
 

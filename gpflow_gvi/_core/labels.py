@@ -46,6 +46,17 @@ def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
         return tf.cast(Y, dtype)
 
 
+def required(name: str, Y: Any, likelihood: Likelihood | None) -> AnyNDArray:
+    """Return labels as a likelihood takes them, validated; `Bernoulli` takes several columns."""
+    labels = validated(name, Y, num_classes(likelihood) or 0)
+    if labels.shape[1] != 1 and not isinstance(likelihood, Bernoulli):
+        raise ValueError(
+            f"{name} has shape {labels.shape}; labels of {type(likelihood).__name__} must be "
+            f"[N] or [N, 1]. {name}.argmax(axis=1) makes them of a one-hot code."
+        )
+    return labels
+
+
 def one_hot(labels: Any, num_classes: int) -> AnyNDArray:
     """Return the one-hot code of labels, as floats: [N, J].
 

@@ -52,6 +52,11 @@ class Split:
         likelihood = settings.likelihood
         of_classes = labels.num_classes(likelihood) is not None
         X, Y = _arrays("data", ("X", "Y"), data, likelihood)
+        if X.ndim > 2 and settings.input_shape is None:
+            raise ValueError(
+                f"X has shape {X.shape}; it must be [N, D], a row for each input. "
+                "X.reshape(len(X), -1) makes rows of images."
+            )
         if settings.standardise:
             _warn_of_lost_columns(X)
         if likelihood is None:

@@ -242,7 +242,10 @@ class GVI(Trainable, SVGP):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Return mean and variance of y at Xnew, in GPflow's shapes."""
-        return super().predict_y(self._rows(Xnew), full_cov, full_output_cov)
+        X = self._rows(Xnew)
+        if labels.num_classes(self.likelihood) is not None:
+            images.require_rows(X, self.variational)
+        return super().predict_y(X, full_cov, full_output_cov)
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
@@ -271,7 +274,9 @@ class GVI(Trainable, SVGP):
     def _observed(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """Return data validated as far as their values are known, with images as rows."""
         X, Y = Data.of(data, self.likelihood)
-        return self._rows(X), labels.observed(self.likelihood, Y)
+        X = self._rows(X)
+        images.require_rows(X, self.variational)
+        return X, labels.observed(self.likelihood, Y)
 
     def _rows(self, X: InputData) -> InputData:
         """Return images as rows, if any part of P and Q says that one input is an image."""

@@ -71,3 +71,9 @@ def test_other_columns_than_those_of_the_data_are_refused(data):
     split = Split.of(data, SETTINGS)
     with pytest.raises(ValueError, match=r"shape \(100, 1\), but .* rows of shape \(3,\)"):
         split.inputs.standard(data[0][:, :1])
+
+
+def test_inputs_must_be_rows(data):
+    X, Y = data
+    with pytest.raises(ValueError, match=r"X has shape \(100, 1, 3\).*X\.reshape"):
+        Split.of((X[:, None], Y), SETTINGS)
