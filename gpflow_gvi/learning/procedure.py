@@ -195,7 +195,7 @@ def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Reg
 
 def learn(
     data: RegressionData,
-    *,
+    *others: Any,
     kernel: Kernel | Sequence[Kernel] | None = None,
     network: Any = None,
     likelihood: Likelihood | None = None,
@@ -244,6 +244,8 @@ def learn(
     :param learning_rate: Adam's at the start; it falls along a cosine.
     :param seed: of the split, the selection, the network and the order of batches.
     """
+    if others:
+        raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
     checks.count("epochs", epochs, least=0)
     checks.count("batch_size", batch_size)
     if num_inducing is not None:
