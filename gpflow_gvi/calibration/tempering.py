@@ -106,6 +106,7 @@ def _marginals(model: GVI, validation_data: RegressionData) -> Marginals:
             stacklevel=3,  # the caller of temper
         )
     X = images.as_rows(X, model.variational, model.regulariser)
+    images.require_rows(X, model.variational)
     mean, variance = by_blocks(model.predict_f, X)
     model.require_columns(mean.shape[-1], Y)
     require_finite("validation_data", mean, variance)
