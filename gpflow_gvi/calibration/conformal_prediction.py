@@ -101,7 +101,10 @@ class Conformal:
         :param coverage: the probability that y lies in its interval.
         """
         deviations = self.quantile(coverage)
-        mean, variance = self.model.predict_y(inputs("X", X))
+        X = inputs("X", X)
+        mean, variance = self.model.predict_y(X)
+        if mean.shape.rank != 2:
+            raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], rows of inputs.")
         # Infinitely many standard deviations are infinite, even if the deviation is zero.
         infinite = tf.cast(np.inf, mean.dtype)
         half = tf.where(np.isinf(deviations), infinite, deviations * tf.sqrt(variance))
