@@ -74,7 +74,7 @@ def context(num_points: int, learned: Any, seed: int) -> contexts.Context | None
     """Return the batch and points on the box, in standard units."""
     if not num_points:
         return None
-    lower, upper = (learned.inputs.standard(np.array([end])) for end in (LOWER, UPPER))
+    lower, upper = (learned.inputs.standard(np.array([[end]]))[0] for end in (LOWER, UPPER))
     box = contexts.UniformBox(lower, upper, num_points, seed=seed)
     return contexts.TrainingInputs() + box
 

@@ -222,6 +222,8 @@ def _sweep(options: argparse.Namespace) -> int:
         pictures=options.figures,
     )
     print(f"{summary.done} runs done, {summary.failed} failed: {folder}")
+    if summary.failed:
+        print("The same command with --retry executes the failed runs again.", file=sys.stderr)
     return 1 if summary.failed else 0
 
 

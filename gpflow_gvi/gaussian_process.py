@@ -17,7 +17,8 @@ from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
 
 from ._core import checks, images, outputs
-from ._core.data import Data
+from ._core.data import Data, inputs
+from ._core.errors import shown
 from .covariances.conditional import observe
 from .mean_functions.conditional_mean import ConditionalMean
 
@@ -39,10 +40,11 @@ class GaussianProcess(Module):
         super().__init__()
         if not callable(mean_function):
             raise TypeError(
-                f"mean_function is {mean_function!r}; it must be a gpflow.functions.MeanFunction."
+                f"mean_function is {shown(mean_function)}; it must be a "
+                "gpflow.functions.MeanFunction."
             )
         if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel is {kernel!r}; it must be a gpflow.kernels.Kernel.")
+            raise TypeError(f"kernel is {shown(kernel)}; it must be a gpflow.kernels.Kernel.")
         self.mean_function = mean_function
         self.kernel = kernel
 
@@ -98,7 +100,7 @@ class GaussianProcess(Module):
         at_X = self.at(X)
         if X2 is None:
             return at_X.covariance
-        X2 = images.as_rows(_as_floats("X2", X2), self)
+        X2 = images.process_rows(_as_floats("X2", X2), self)
         blocks = outputs.covariance(self.kernel, at_X.X, X2)
         return tf.broadcast_to(blocks, [at_X.num_outputs, *tf.unstack(tf.shape(blocks)[1:])])
 
@@ -110,7 +112,7 @@ class GaussianProcess(Module):
         Leading dimensions of X are a batch; the covariance within each member is returned. The
         axes of an image are no batch (see `images`).
         """
-        X = images.as_rows(_as_floats("X", X), self)
+        X = images.process_rows(_as_floats("X", X), self)
         if X.shape.rank is None or X.shape.rank <= 2:
             return self._predict(X, full_cov, full_output_cov)
         if full_cov:
@@ -188,7 +190,8 @@ class GaussianVector:
 
     def __init__(self, process: GaussianProcess, X: TensorType) -> None:
         self.process = process
-        self.X = images.as_rows(_as_floats("X", X), process)
+        self.X = images.process_rows(_as_floats("X", X), process)
+        images.require_rows(self.X, process)
 
     @functools.cached_property
     def num_outputs(self) -> int:
@@ -279,7 +282,7 @@ def _example(shape: Sequence[int]) -> tf.Tensor:
 
 
 def _as_floats(name: str, X: TensorType) -> tf.Tensor:
-    tensor = tf.convert_to_tensor(X)
+    tensor = inputs(name, X)
     if tensor.dtype != default_float():
         raise TypeError(
             f"{name} has dtype {tensor.dtype.name}, but GPflow's default float is "

@@ -2,16 +2,66 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables
+from scipy.sparse import issparse
 
-from .errors import NumericsWarning
+from .errors import NumericsWarning, shown
+
+
+def array(name: str, value: Any) -> AnyNDArray:
+    """Return what a user hands in as an array, or raise saying why it is none.
+
+    Objects that are all numbers, as tables of several types of columns have them, become floats.
+    """
+    if issparse(value):
+        raise TypeError(f"{name} is a sparse {type(value).__name__}; pass {name}.toarray().")
+    if isinstance(value, tf.SparseTensor | tf.IndexedSlices):
+        raise TypeError(f"{name} is a {type(value).__name__}; pass tf.sparse.to_dense({name}).")
+    if isinstance(value, tf.data.Dataset):
+        raise TypeError(
+            f"{name} is a tf.data.Dataset, which only fit, evaluate and predict of a model take; "
+            "pass arrays."
+        )
+    if isinstance(value, np.ma.MaskedArray) and np.any(value.mask):
+        raise ValueError(
+            f"{name} is masked in {np.sum(value.mask)} of {value.size} entries. Drop those rows, "
+            f"or fill them in ({name}.filled(...))."
+        )
+    try:
+        found = np.asarray(value)
+    except Exception as error:  # of whatever library the value is of
+        raise _no_array(name, value) from error
+    if found.dtype != object:
+        return found
+    if found.ndim == 0:
+        raise _no_array(name, value)
+    for index, entry in np.ndenumerate(found):
+        if not isinstance(entry, numbers.Real | np.bool_):
+            place = ", ".join(map(str, index))
+            raise TypeError(
+                f"{name} has dtype object and at [{place}] {shown(entry)}, which is no number. "
+                "Leave out or fill in such rows, and give dates and names as numbers."
+            )
+    try:
+        return found.astype(float)
+    except OverflowError as error:
+        raise ValueError(f"{name} has numbers that are too large for a float.") from error
+
+
+def _no_array(name: str, value: Any) -> TypeError:
+    return TypeError(
+        f"{name} is {shown(value)}, a {type(value).__name__}, which makes no array of numbers. "
+        "Pass a NumPy array, a table or lists of equal length: a row for each data point."
+    )
 
 
 def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
@@ -29,7 +79,9 @@ def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
 def count(name: str, value: Any, *, least: int = 1) -> None:
     """Raise unless a value is a whole number of at least one, or another least."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
+        raise ValueError(
+            f"{name} is {shown(value)}; it must be a whole number of at least {least}."
+        )
 
 
 def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:

@@ -14,7 +14,7 @@ from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from . import labels
+from . import checks, labels
 from .errors import NumericsWarning
 
 MIN_IMAGE_COLUMNS = 36
@@ -39,33 +39,49 @@ class Data:
 
     @classmethod
     def of(
-        cls, data: Any, likelihood: Likelihood | None = None, *, names: tuple[str, str] = ("X", "Y")
+        cls,
+        data: Any,
+        likelihood: Likelihood | None = None,
+        *,
+        name: str = "data",
+        names: tuple[str, str] = ("X", "Y"),
     ) -> Data:
         """Return arrays (X, Y) of any type of number as data, or raise saying what is wrong.
 
         :param data: (X, Y), with a vector Y taken as one column; or data, which are returned.
         :param likelihood: says whether Y are labels, for which other rules hold than for numbers.
-        :param names: what to call X and Y in messages.
+        :param name: what to call the data in messages.
+        :param names: what to call X and Y there.
         """
         num_classes = labels.num_classes(likelihood)
         if isinstance(data, Data) and data.num_classes == num_classes:
             return data
+        if not isinstance(data, Data | tuple | list) or len(data) != 2:
+            length = f" of length {len(data)}" if isinstance(data, tuple | list) else ""
+            raise ValueError(
+                f"{name} is a {type(data).__name__}{length}; it must be the pair of arrays (X, Y)."
+                " The methods fit and evaluate of a model also take a tf.data.Dataset of batches."
+            )
         X, Y = data
         X = inputs(names[0], X)
         if num_classes is None or tf.is_symbolic_tensor(Y):
-            Y = inputs(names[1], _column(Y))
+            Y = observations(names[1], Y)
         elif num_classes < 2:
             raise ValueError(
                 f"likelihood {type(likelihood).__name__} has {num_classes} class; there must be 2."
             )
         else:
-            Y = labels.observed(likelihood, labels.validated(names[1], Y, num_classes))
-        if X.shape[0] != Y.shape[0]:
+            Y = labels.observed(likelihood, labels.required(names[1], Y, likelihood))
+        if None not in (X.shape[0], Y.shape[0]) and X.shape[0] != Y.shape[0]:
             raise ValueError(
                 f"{names[0]} has {X.shape[0]} rows and {names[1]} has {Y.shape[0]}; they must be "
                 "the same in number."
             )
         return cls(X, Y, num_classes)
+
+    def __len__(self) -> int:
+        """Return 2, the number of what is iterated over."""
+        return 2
 
     def __iter__(self) -> Iterator[tf.Tensor]:
         """Yield X and Y, as the pair that GPflow calls data."""
@@ -104,31 +120,77 @@ class Data:
             )
 
 
+def observations(name: str, value: Any) -> tf.Tensor:
+    """Return rows of finite numbers as `inputs` does, a vector as one column: [N, P]."""
+    value = _known(name, value)
+    value = value[:, None] if len(value.shape) == 1 else value
+    if not tf.is_symbolic_tensor(value) and len(value.shape) > 2:
+        raise ValueError(
+            f"{name} has shape {tuple(value.shape)}; observations must be [N] or [N, P], a column "
+            f"for each output: {name}.reshape(len({name}), -1)."
+        )
+    return inputs(name, value)
+
+
 def inputs(name: str, value: Any) -> tf.Tensor:
-    """Return rows of finite numbers as a tensor of the default float: [N, D...]."""
+    """Return rows of finite numbers as a tensor of the default float: [N, D...].
+
+    A tensor stays differentiable; one of a graph, whose values are not known, is returned as it is.
+    """
+    value = _known(name, value)
     if tf.is_symbolic_tensor(value):
         return value
-    value = _known(value)
     array = np.asarray(value)
-    numbers = _converted(name, array)
+    numbers = as_floats(name, array)
     if numbers.ndim < 2:
         raise ValueError(
             f"{name} has shape {numbers.shape}, but rows are data points: it must have rank 2 "
             f"([N, D]); {name}[:, None] makes a column of it."
         )
-    if len(numbers) == 0:
-        raise ValueError(f"{name} has shape {numbers.shape}: there are no data points.")
-    if not np.all(np.isfinite(numbers)):
-        rows = np.flatnonzero(~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1))
-        raise ValueError(
-            f"{name} has NaN or infinite values in {len(rows)} of {len(numbers)} rows (the first "
-            f"is row {rows[0]}). Drop those rows or fill them in before fitting."
-        )
+    if numbers.size == 0:
+        what = "columns" if len(numbers) else "data points"
+        raise ValueError(f"{name} has shape {numbers.shape}: there are no {what}.")
+    with np.errstate(invalid="ignore"):  # the comparison of NaN is what is wanted
+        bad = ~(np.abs(numbers) <= largest(numbers.dtype))
+    if np.any(bad):
+        raise _not_finite(name, numbers, bad)
     _warn_of_unscaled_images(name, numbers)
-    return tf.convert_to_tensor(value if numbers is array else numbers)
+    if isinstance(value, tf.Tensor):
+        return value if numbers is array else tf.cast(value, numbers.dtype)
+    return tf.convert_to_tensor(numbers)
 
 
-def _converted(name: str, array: AnyNDArray) -> AnyNDArray:
+def largest(dtype: Any) -> float:
+    """Return the largest number that is taken: sums of 10,000 of its squares are finite."""
+    return 0.01 * math.sqrt(np.finfo(dtype).max)
+
+
+def _not_finite(name: str, numbers: AnyNDArray, bad: AnyNDArray) -> ValueError:
+    rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
+    where = f"{len(rows)} of {len(bad)} rows (the first is row {rows[0]})"
+    if not np.all(np.isfinite(numbers)):
+        return ValueError(
+            f"{name} has NaN or infinite values in {where}. Drop those rows or fill them in before "
+            "fitting."
+        )
+    return ValueError(
+        f"{name} has values in {where} of which the largest is {np.max(np.abs(numbers)):.3g}, too "
+        f"large to be squared in {numbers.dtype.name}. Give it in another unit."
+    )
+
+
+_NAMES = "; numpy.unique({0}, return_inverse=True) numbers names of classes."
+_REMEDIES = {
+    "U": "Pass real numbers, for example {0}.astype('{1}')" + _NAMES,
+    "S": "Pass real numbers, for example {0}.astype('{1}')" + _NAMES,
+    "M": "Pass numbers, for example ({0} - {0}.min()) / numpy.timedelta64(1, 'D').",
+    "m": "Pass numbers, for example {0} / numpy.timedelta64(1, 'D').",
+    "c": "Pass real numbers, for example {0}.real.astype('{1}').",
+}
+"""What to do with values of a kind of dtype that are no real numbers."""
+
+
+def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
     """Return numbers in the default float, or the array itself if that is what it has."""
     wanted: np.dtype[Any] = np.dtype(default_float())
     if array.dtype == wanted:
@@ -136,7 +198,9 @@ def _converted(name: str, array: AnyNDArray) -> AnyNDArray:
     if array.dtype.kind not in "biuf":
         raise TypeError(
             f"{name} has dtype {array.dtype}, which is not converted to the model's {wanted.name}. "
-            f"Pass real numbers, for example {name}.astype('{wanted.name}')."
+            + _REMEDIES.get(
+                array.dtype.kind, "Pass real numbers, for example {0}.astype('{1}')."
+            ).format(name, wanted.name)
         )
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is reported
         numbers: AnyNDArray = array.astype(wanted)
@@ -148,17 +212,11 @@ def _converted(name: str, array: AnyNDArray) -> AnyNDArray:
     return numbers
 
 
-def _known(value: Any) -> Any:
+def _known(name: str, value: Any) -> Any:
     """Return a tensor or an array."""
     if isinstance(value, tf.Variable | Parameter):
         return tf.convert_to_tensor(value)
-    return value if isinstance(value, tf.Tensor) else np.asarray(value)
-
-
-def _column(Y: Any) -> Any:
-    """Return a vector as one column, and anything else as it is."""
-    Y = _known(Y)
-    return Y[:, None] if len(Y.shape) == 1 else Y
+    return value if isinstance(value, tf.Tensor) else checks.array(name, value)
 
 
 def _warn_of_unscaled_images(name: str, X: AnyNDArray) -> None:

@@ -4,6 +4,22 @@ Invalid arguments raise Python's `ValueError` and `TypeError`; the classes here 
 errors. Every message names the argument, its value and the remedy.
 """
 
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+MAX_SHOWN = 200
+"""The maximal length of a value in a message."""
+
+
+def shown(value: Any) -> str:
+    """Return a value as Python writes it, shortened and on one line."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 100
+    text = " ".join(short.repr(value).split())
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
 
 class NotPositiveDefiniteError(ArithmeticError):
     """A matrix that should be a covariance has no Cholesky factor, even with the maximal jitter."""

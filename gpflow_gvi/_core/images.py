@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
+from gpflow.inducing_variables import InducingPatches
 from gpflow.kernels import Kernel
 
 from . import outputs
@@ -42,6 +43,24 @@ def as_rows(X: TensorType, *parts: tf.Module) -> TensorType:
             f"{('N', *shape)}, or rows of {math.prod(shape)} numbers."
         )
     return tf.reshape(X, [*tf.unstack(tf.shape(X)[: rank - own]), math.prod(shape)])
+
+
+def process_rows(X: tf.Tensor, process: tf.Module) -> tf.Tensor:
+    """Return the inputs of a process as rows, of as many columns as its parts declare."""
+    X = as_rows(X, process)
+    shape = input_shape(process) if X.shape.rank == 2 else None
+    if shape is not None and X.shape[-1] not in (None, math.prod(shape)):
+        raise ValueError(
+            f"X has shape {tuple(X.shape)}, but one input has {math.prod(shape)} columns; pass the "
+            "columns that the model was made for, in their order."
+        )
+    return X
+
+
+def require_rows(X: tf.Tensor, *parts: tf.Module) -> None:
+    """Raise unless X is one set of rows, and not a batch of such sets, where parts declare rows."""
+    if X.shape.rank not in (None, 2) and input_shape(*parts) is not None:
+        raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], a row for each input.")
 
 
 def data_rows(X: TensorType, kernel: Kernel, *parts: tf.Module) -> TensorType:
@@ -106,7 +125,7 @@ def _declared(value: Any, seen: set[int]) -> Iterator[tuple[int, ...]]:
             yield tuple(value.input_shape)
         return
     Z = getattr(value, "Z", None)
-    if Z is not None and len(Z.shape) == 2:
+    if Z is not None and len(Z.shape) == 2 and not isinstance(value, InducingPatches):
         yield (int(Z.shape[1]),)
     # Not `submodules`: a covariance hides P's kernel from it, which is not to be trained there.
     yield from _declared(list(vars(value).values()), seen)

@@ -46,6 +46,17 @@ def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
         return tf.cast(Y, dtype)
 
 
+def required(name: str, Y: Any, likelihood: Likelihood | None) -> AnyNDArray:
+    """Return labels as a likelihood takes them, validated; `Bernoulli` takes several columns."""
+    labels = validated(name, Y, num_classes(likelihood) or 0)
+    if labels.shape[1] != 1 and not isinstance(likelihood, Bernoulli):
+        raise ValueError(
+            f"{name} has shape {labels.shape}; labels of {type(likelihood).__name__} must be "
+            f"[N] or [N, 1]. {name}.argmax(axis=1) makes them of a one-hot code."
+        )
+    return labels
+
+
 def one_hot(labels: Any, num_classes: int) -> AnyNDArray:
     """Return the one-hot code of labels, as floats: [N, J].
 
@@ -74,8 +85,8 @@ def responses(likelihood: Likelihood | None, Y: TensorType) -> TensorType:
 
 
 def validated(name: str, Y: Any, J: int) -> AnyNDArray:
-    """Return labels as a column of whole numbers from 0 to J - 1, of the type they have."""
-    Y = np.asarray(Y)
+    """Return labels as a column of whole numbers from 0 to J - 1."""
+    Y = checks.array(name, Y)
     if Y.ndim == 1:
         Y = Y[:, None]
     if Y.ndim != 2 or Y.size == 0:
@@ -93,4 +104,4 @@ def validated(name: str, Y: Any, J: int) -> AnyNDArray:
             f"{Y.size} places (the first is {example}). There are {J} classes; "
             "numpy.unique(Y, return_inverse=True) numbers others from 0."
         )
-    return Y
+    return Y.astype(np.int64)

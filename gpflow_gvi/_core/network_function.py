@@ -21,6 +21,7 @@ import tensorflow as tf
 from gpflow.base import Module, Parameter, TensorType
 from gpflow.config import default_float
 
+from .errors import shown
 from .memo import once
 from .mode import is_training
 from .network_variables import (
@@ -62,7 +63,8 @@ class NetworkFunction(Stateful):
         super().__init__()
         if not callable(network):
             raise TypeError(
-                f"network is {network!r}; it must be a Keras model, a tf.Module with __call__, or "
+                f"network is {shown(network)}; it must be a Keras model, a tf.Module with "
+                "__call__, or "
                 "a function."
             )
         self.network = network
@@ -231,7 +233,8 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
     shape = _static_shape(network, "input_shape")
     if not is_keras(network) or shape is None:
         raise TypeError(
-            f"network is {network!r}; in_precision takes a Keras model that knows its input_shape. "
+            f"network is {shown(network)}; in_precision takes a Keras model that knows its "
+            "input_shape. "
             "Other networks have to be made in the precision that is wanted."
         )
     name = tf.as_dtype(default_float() if dtype is None else dtype).name

@@ -18,7 +18,8 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
 
 from .._core import labels
-from .._core.data import Data
+from .._core.data import Data, inputs
+from .._core.errors import shown
 from .._core.row_blocks import by_blocks
 from ..prediction.class_probabilities import class_probabilities
 from .tempering import require_finite
@@ -65,7 +66,7 @@ class Conformal:
         Lei, G'Sell, Rinaldo, Tibshirani and Wasserman (2018), section 5.2.
         """
         require_real_outputs(model)
-        X, Y = Data.of(calibration_data)
+        X, Y = Data.of(calibration_data, name="calibration_data")
         mean, variance = by_blocks(model.predict_y, X)
         if mean.shape != tuple(Y.shape):
             raise ValueError(
@@ -90,7 +91,6 @@ class Conformal:
         return _order_statistic(self.scores, coverage)
 
     @check_shapes(
-        "X: [N, D...]",
         "return[0]: [N, J]",
         "return[1]: [N, J]",
     )
@@ -101,7 +101,10 @@ class Conformal:
         :param coverage: the probability that y lies in its interval.
         """
         deviations = self.quantile(coverage)
+        X = inputs("X", X)
         mean, variance = self.model.predict_y(X)
+        if mean.shape.rank != 2:
+            raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], rows of inputs.")
         # Infinitely many standard deviations are infinite, even if the deviation is zero.
         infinite = tf.cast(np.inf, mean.dtype)
         half = tf.where(np.isinf(deviations), infinite, deviations * tf.sqrt(variance))
@@ -127,7 +130,7 @@ class ConformalSets:
         They give the smallest sets on average if the probabilities are correct (Sadinle, Lei and
         Wasserman 2019, "Least ambiguous set-valued classifiers with bounded error levels").
         """
-        X, Y = Data.of(calibration_data, model.likelihood)
+        X, Y = Data.of(calibration_data, model.likelihood, name="calibration_data")
         probabilities = class_probabilities(model, X)
         classes = np.asarray(Y, dtype=int)
         if classes.shape[1] != 1:
@@ -141,10 +144,7 @@ class ConformalSets:
         """Return the maximal score of a class in the set, infinite if there are too few scores."""
         return float(_order_statistic(self.scores, coverage)[0])
 
-    @check_shapes(
-        "X: [N, D...]",
-        "return: [N, J]",
-    )
+    @check_shapes("return: [N, J]")
     def predict_set(self, X: InputData, coverage: float = 0.95) -> AnyNDArray:
         """Return which classes are in the set of each row: booleans, [N, J]. It may be empty.
 
@@ -167,7 +167,7 @@ def _order_statistic(scores: AnyNDArray, coverage: float) -> AnyNDArray:
 def require_real_outputs(model: Any) -> None:
     """Raise unless the model predicts means and variances of real-valued observations."""
     if not callable(getattr(model, "predict_y", None)):
-        raise TypeError(f"model is {model!r}; it must have a method predict_y(X).")
+        raise TypeError(f"model is {shown(model)}; it must have a method predict_y(X).")
     likelihood = getattr(model, "likelihood", None)
     if labels.num_classes(likelihood) is not None:
         raise TypeError(

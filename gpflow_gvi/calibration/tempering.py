@@ -20,7 +20,7 @@ from gpflow.utilities import deepcopy, positive
 
 from .._core import checks, images
 from .._core.data import Data
-from .._core.errors import NumericsWarning
+from .._core.errors import NumericsWarning, shown
 from .._core.row_blocks import by_blocks
 from ..covariances import Tempered
 from ..gaussian_process import GaussianProcess
@@ -59,7 +59,7 @@ def temper(model: Model, validation_data: RegressionData) -> Model:
     :param validation_data: (X, Y) that the model was not fitted to.
     """
     _require_model(model)
-    return tempered_by(model, _factors(model.likelihood, _marginals(model, *validation_data)))
+    return tempered_by(model, _factors(model.likelihood, _marginals(model, validation_data)))
 
 
 def tempered_by(model: Model, factor: TensorType) -> Model:
@@ -85,14 +85,15 @@ def tempered_by(model: Model, factor: TensorType) -> Model:
 def _require_model(model: Any) -> None:
     if not isinstance(model, GVI):
         raise TypeError(
-            f"model is {model!r}; it must be a GVI, GWI or PGVI. Intervals of other models are "
+            f"model is {shown(model)}; it must be a GVI, GWI or PGVI. Intervals of other models "
+            "are "
             "calibrated by conformal(model, calibration_data)."
         )
 
 
-def _marginals(model: GVI, X: Any, Y: Any) -> Marginals:
+def _marginals(model: GVI, validation_data: RegressionData) -> Marginals:
     """Validate the data, and return the marginals of Q there."""
-    X, Y = Data.of((X, Y), model.likelihood)
+    X, Y = Data.of(validation_data, model.likelihood, name="validation_data")
     N = len(Y)
     if N < 2:
         raise ValueError(
@@ -108,6 +109,7 @@ def _marginals(model: GVI, X: Any, Y: Any) -> Marginals:
             stacklevel=3,  # the caller of temper
         )
     X = images.as_rows(X, model.variational, model.regulariser)
+    images.require_rows(X, model.variational)
     mean, variance = by_blocks(model.predict_f, X)
     model.require_columns(mean.shape[-1], Y)
     require_finite("validation_data", mean, variance)

@@ -14,7 +14,7 @@ from .layer_parts import require_images
 from .objective_parts import Divergence, Likelihood, Loss
 from .parts import Flag, Off, Part, Whole, impossible, kinds
 from .peers import GVI, Model
-from .reading import Document
+from .reading import ConfigError, Document
 from .regulariser_parts import Regulariser
 from .training_parts import Adaptive, Calibration, HeldOutTempering, Optimiser, Tempering, Training
 from .variational_parts import Covariance, Mean
@@ -145,6 +145,8 @@ def read(
     from . import thesis_format
 
     document = Document.read(path)
+    if "base" in document.value:
+        raise ConfigError(f"{path} is the file of a sweep: gpflow-gvi sweep {path}.")
     of_data = None if data is None else Document(data, "--data").value
     if thesis_format.recognises(document):
         values = thesis_format.translated(document, data=of_data, regulariser=regulariser)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-import reprlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -13,6 +12,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import ValidationError
 
+from .._core.errors import MAX_SHOWN, shown
 from .derived import OneOf
 from .parts import Part, kinds
 
@@ -26,6 +26,10 @@ class ConfigError(ValueError):
 
 MAX_VALUES = 1_000_000
 """The maximal number of values in a file, each alias counted as what it stands for."""
+
+
+MAX_LINES = 20
+"""The maximal number of lines of a message."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -62,7 +66,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
         if not isinstance(key, yaml.ScalarNode):
             problem = f"a key is a {key.id}; write a word"
         elif key.value in found:
-            problem = f"the key {_shown(key.value)} appears twice; keep one"
+            problem = f"the key {shown(key.value)} appears twice; keep one"
         if problem is not None:
             raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
         found.add(key.value)
@@ -155,10 +159,12 @@ class Document:
                 _, path = self._place(location[:-1])
             message = _complaint(kind, location, item)
             messages.setdefault((line, _written(path) or "it"), []).append(message)
-        return "\n".join(
+        lines = [
             f"{self.source}:{line}: {path} {' Or: '.join(dict.fromkeys(texts))}"
             for (line, path), texts in messages.items()
-        )
+        ]
+        more = [f"And {len(lines) - MAX_LINES} more."] if len(lines) > MAX_LINES else []
+        return "\n".join([*lines[:MAX_LINES], *more])
 
     def _place(self, location: Location) -> tuple[int, list[int | str]]:
         """Return the line, and the path as it stands in the file: without kinds of unions."""
@@ -198,7 +204,7 @@ def _location(item: dict[str, Any]) -> Location:
 
 
 def _written(path: Iterable[int | str]) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step[:MAX_SHOWN]}" for step in path)
     return "".join(steps).lstrip(".")
 
 
@@ -207,7 +213,7 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
     if item["type"] == "missing":
         return "is missing; it has no default."
     if item["type"] == "invalid_key":
-        return f"has the key {_shown(value)}; a key must be text."
+        return f"has the key {shown(value)}; a key must be text."
     if item["type"] in ("impossible", "refused"):
         return str(context["text"])
     if item["type"] == "extra_forbidden":
@@ -215,22 +221,14 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
         return f"is no key of this part; its keys are {', '.join(keys)}.{_near(location[-1], keys)}"
     if item["type"] == "union_tag_invalid":
         known = sorted(context["expected_tags"].replace("'", "").split(", "))
-        return f"is of kind {context['tag']!r}; it must be one of {', '.join(known)}." + _near(
+        return f"is of kind {shown(context['tag'])}; it must be one of {', '.join(known)}." + _near(
             context["tag"], known
         )
     if item["type"] in ("union_tag_not_found", "model_type", "model_attributes_type"):
         known = sorted({tag for part in _choices(kind, location) for tag in kinds(part)})
         remedy = f" with a `kind`: one of {', '.join(known)}" if known else ""
-        return f"is {_shown(value)}; it must be a mapping{remedy}."
-    return f"is {_shown(value)}; {item['msg'][:1].lower()}{item['msg'][1:]}."
-
-
-def _shown(value: Any) -> str:
-    """Return a value as Python writes it, shortened."""
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = short.maxlong = 100
-    text = short.repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+        return f"is {shown(value)}; it must be a mapping{remedy}."
+    return f"is {shown(value)}; {item['msg'][:1].lower()}{item['msg'][1:]}."
 
 
 def _near(given: Any, known: list[str]) -> str:

@@ -47,7 +47,8 @@ def run_all(
     :param folder: where the folders of runs and the results go.
     :param engine: what executes them; by default a process for each core of this machine.
     :param name: of the sweep, the title of its report; by default the folder's.
-    :param retry: whether runs that have failed before are executed again.
+    :param retry: whether runs that have failed before are executed again; those for which the disk
+        was full are in any case.
     :param data_dir: the folder with data sets.
     :param pictures: whether to draw, for each run.
     """
@@ -73,7 +74,7 @@ def run_all(
                 pictures=pictures,
             )
             for name, run in sorted(named.items(), key=_structure)
-            if name not in records or (retry and records[name]["status"] == "failed")
+            if name not in records or _is_due(records[name], retry=retry)
         ]
         batches = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
         progress = _Progress(len(named), len(named) - len(tasks))
@@ -84,6 +85,11 @@ def run_all(
                 progress.add(record)
         failures = sum(records[name]["status"] == "failed" for name in named)
         return Summary(len(named) - failures, failures)
+
+
+def _is_due(record: Record, *, retry: bool) -> bool:
+    """Return whether a run that has a record is executed again."""
+    return record["status"] == "failed" and (retry or bool(record.get("disk_full")))
 
 
 def _structure(item: tuple[str, PlannedRun]) -> tuple[str, str]:

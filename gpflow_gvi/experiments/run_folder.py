@@ -124,8 +124,8 @@ def held(path: Path, *, wait: bool = False) -> Iterator[None]:
         lock.acquire(timeout=-1 if wait else 0, poll_interval=0.1)
     except Timeout as error:
         raise FolderInUseError(
-            f"{path.with_suffix('')} is being worked on by another process. Wait for it, or "
-            "choose another --folder."
+            f"{path} is held by another process, which works on the same. Wait for it, or choose "
+            "another --folder."
         ) from error
     try:
         yield

@@ -28,6 +28,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -35,12 +36,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from .._core.errors import shown
 from .config import Experiment, read
 from .parts import BY_KIND, Count, Flag, Part, Whole
 from .reading import ConfigError, Document
 
 Level = str | int | float | bool | None
 """The name of a value of an axis: the value itself, if that is a number or a text."""
+
+MAX_RUNS = 100_000
+"""The maximal number of runs of a sweep."""
 
 Values = Annotated[list[Any] | dict[str, Any], Field(min_length=1)]
 """Values, or values by their names."""
@@ -57,6 +62,8 @@ class Uniform(Part):
     @model_validator(mode="after")
     def _is_a_range(self) -> Uniform:
         least = 0.5 if self.kind == "integer" else 0.0
+        if not math.isfinite(self.high - self.low):
+            raise ValueError(f"low is {self.low} and high={self.high}; they must be nearer")
         if not self.low < self.high or (self.log and self.low <= least):
             positive = " and positive" if self.log else ""
             raise ValueError(f"low is {self.low}; it must be less than high={self.high}{positive}")
@@ -87,7 +94,7 @@ class Choice(Part):
 class Random(Part):
     """Settings that are drawn together."""
 
-    runs: Count
+    runs: Annotated[Count, Field(le=MAX_RUNS)]
     seed: Whole = 0
     draw: Annotated[dict[str, Annotated[Uniform | Choice, BY_KIND]], Field(min_length=1)]
 
@@ -107,7 +114,10 @@ class SweepFile(Part):
 
     @model_validator(mode="after")
     def _names_agree(self) -> SweepFile:
-        names = [name for axis in self.dimensions() for name in axis[0].axes]
+        dimensions = self.dimensions()
+        if (count := math.prod(map(len, dimensions))) > MAX_RUNS:
+            raise ValueError(f"it describes {count} runs; the maximal number is {MAX_RUNS}")
+        names = [name for axis in dimensions for name in axis[0].axes]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{name} is an axis twice; name it once")
@@ -170,10 +180,16 @@ def read_sweep(path: str | Path) -> list[PlannedRun]:
     :param path: the file.
     """
     document = Document.read(path)
+    if "base" not in document.value and "data" in document.value:
+        raise ConfigError(f"{path} is the file of one experiment: gpflow-gvi run {path}.")
     file = document.validated(SweepFile)
     base = file.base
     if isinstance(base, str):
-        base = read(Path(path).parent / base).model_dump(mode="json", exclude_unset=True)
+        try:
+            read_base = read(Path(path).parent / base)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: base: {error}") from error
+        base = read_base.model_dump(mode="json", exclude_unset=True)
     runs = list(_planned(file, base, str(path)))
     if not runs:
         raise ConfigError(f"{path}: exclude leaves no run.")
@@ -221,7 +237,7 @@ def _set(values: Any, path: str, value: Any, source: str) -> None:
             values[step] = inner = {"kind": inner}
         values = inner
         if not isinstance(values, dict | list):
-            raise ConfigError(f"{source}: {path} leads through {step}, which is {values!r}.")
+            raise ConfigError(f"{source}: {path} leads through {step}, which is {shown(values)}.")
     if isinstance(values, list):
         values[_item(values, last, path, source)] = value
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,8 +46,19 @@ def execute(task: Task) -> Record:
             cache=_cache(),
         )
         return record_of(folder, task.data, task.axes)
-    except Exception:  # whatever it is, it is recorded, and the other runs go on
-        return failed(task, traceback.format_exc())
+    except Exception as error:  # whatever it is, it is recorded, and the other runs go on
+        return failed(task, traceback.format_exc(), disk_full=_is_of_a_full_disk(error))
+
+
+def _is_of_a_full_disk(error: BaseException | None) -> bool:
+    """Return whether an error, or one that led to it, is that the disk was full."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if os.strerror(errno.ENOSPC) in str(error):  # of libraries with errors of their own
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @functools.cache
@@ -56,12 +69,18 @@ def _cache() -> RunCache:
     return RunCache()
 
 
-def failed(task: Task, error: str) -> Record:
-    """Return the record of a run that failed."""
+def failed(task: Task, error: str, *, disk_full: bool = False) -> Record:
+    """Return the record of a run that failed.
+
+    :param task: the run.
+    :param error: what went wrong.
+    :param disk_full: whether it was that the disk was full; the run is executed again then.
+    """
     return {
         "name": task.name,
         "data": task.data,
         "axes": task.axes,
         "status": "failed",
         "error": error,
+        **({"disk_full": True} if disk_full else {}),
     }

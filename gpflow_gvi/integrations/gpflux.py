@@ -17,6 +17,7 @@ from gpflux.sampling.sample import Sample
 
 from .._core import checks
 from .._core.constants import in_dtype
+from .._core.errors import shown
 from .._core.images import as_rows, input_shape
 from .._core.memo import memoised
 from .._core.mode import frozen, training
@@ -81,7 +82,7 @@ class GVILayer(GPLayer):
             ("divergence", divergence, Divergence),
         ):
             if not isinstance(value, kind):
-                raise TypeError(f"{argument} is {value!r}; it must be a {kind.__name__}.")
+                raise TypeError(f"{argument} is {shown(value)}; it must be a {kind.__name__}.")
         checks.number_of_data(num_data)
         checks.positive("divergence_weight", divergence_weight, or_zero=True)
         if num_samples is not None:

@@ -15,6 +15,7 @@ from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
 from gpflow.posteriors import PrecomputeCacheType
 
 from .._core import files, labels
+from .._core.errors import shown
 from .._core.images import as_rows
 from .._core.images import input_shape as declared_shape
 from ..learning.learned import Learned
@@ -60,7 +61,7 @@ def export(
         shape = declared_shape(model.variational, model.regulariser)
     else:
         raise TypeError(
-            f"model is {model!r}; it must be a GVI, GWI or PGVI, or the result of learn. To "
+            f"model is {shown(model)}; it must be a GVI, GWI or PGVI, or the result of learn. To "
             "export conformal intervals, export their model."
         )
     _require_graph(fitted)

@@ -5,8 +5,10 @@ What `learn` returns is kept as `learned_`.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._core import checks
+from .._core.data import as_floats, observations
 from .._core.errors import NumericsWarning
 from .._core.row_blocks import by_blocks
 from ..calibration.tempering import MIN_VALIDATION_POINTS
@@ -125,7 +128,34 @@ class _Estimator(BaseEstimator):
     def _rows(self, X: Any) -> AnyNDArray:
         """Return X as an array, if the estimator is fitted and X is of its kind."""
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, reset=False, dtype=default_float()))
+        return np.asarray(self._validated(X, reset=False))
+
+    def _validated(self, *data: Any, **options: Any) -> Any:
+        """Return X, or X and y, as scikit-learn validates them.
+
+        It knows of no masks, takes dates for numbers, and passes on errors of NumPy and pandas.
+        """
+        with _naming("X or y" if len(data) == 2 else "X"):
+            for name, values in zip("Xy", data, strict=False):
+                if isinstance(values, np.ma.MaskedArray):
+                    checks.array(name, values)
+                if name == "X" or options.get("y_numeric"):
+                    found = np.asarray(values)
+                    if found.dtype.kind in "iumM":
+                        as_floats(name, found)
+            return validate_data(self, *data, dtype=default_float(), **options)
+
+
+@contextlib.contextmanager
+def _naming(names: str) -> Iterator[None]:
+    """Let errors of scikit-learn, NumPy and pandas say which arguments they are about."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) in (TypeError, ValueError) and re.search(r"\b[Xy]\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{names} cannot be taken: {error}") from error
 
 
 class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
@@ -142,10 +172,9 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
 
     def fit(self, X: Any, y: Any) -> GVIRegressor:
         """Learn from X [N, D] and y, [N] or [N, J]."""
-        X, y = validate_data(self, X, y, dtype=default_float(), multi_output=True, y_numeric=True)
-        Y: AnyNDArray = np.asarray(y, dtype=default_float())
-        self._target_shape = Y.shape[1:]
-        Y = Y.reshape(len(Y), -1)
+        X, y = self._validated(X, y, multi_output=True, y_numeric=True)
+        self._target_shape = np.shape(y)[1:]
+        Y = np.asarray(observations("y", y))  # what scikit-learn has made of objects may be NaN
         self._level = Y[0]
         self._varies = Scaling.of(Y).standard(Y).numpy().std(axis=0) > 0.5
         J = int(np.sum(self._varies))
@@ -167,6 +196,11 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
         mean, variance = self._moments(lambda learned: learned.predict_y, X)
         mean = self._shaped(mean, self._level)
         return (mean, self._shaped(np.sqrt(variance), 0.0)) if return_std else mean
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R² of `predict` at X [N, D] with respect to y, [N] or [N, J]."""
+        with _naming("X or y"):
+            return super().score(X, np.asarray(observations("y", y)), sample_weight)
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[AnyNDArray, AnyNDArray]:
         """Return the ends of an interval that holds y with the given probability, in y's shape.
@@ -231,9 +265,11 @@ class GVIClassifier(ClassifierMixin, _Estimator):
 
     def fit(self, X: Any, y: Any) -> GVIClassifier:
         """Learn from X [N, D] and labels y [N]."""
-        X, y = validate_data(self, X, y, dtype=default_float())
-        check_classification_targets(y)
-        self.classes_, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+        X, y = self._validated(X, y)
+        with _naming("y"):
+            check_classification_targets(y)
+            found = np.unique(y, return_inverse=True, return_counts=True)
+        self.classes_, labels, counts = found
         K = len(self.classes_)
         if K == 1:
             _warn(f"y has examples of class {self.classes_[0]!r} alone")
@@ -264,6 +300,11 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         """Return the most probable class at X: [N]."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return np.asarray(self.classes_[best])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the fraction of labels y [N] that `predict` finds at X [N, D]."""
+        with _naming("X or y"):
+            return super().score(X, y, sample_weight)
 
     def predict_proba(self, X: Any) -> AnyNDArray:
         """Return the probabilities of the classes at X, in the order of `classes_`: [N, K]."""

@@ -14,6 +14,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from .._core import linalg, outputs
+from .._core.errors import shown
 from .._core.network_function import as_function
 from .finite_features import Features, features
 
@@ -35,7 +36,9 @@ class FeatureMap(Kernel):
     def __init__(self, base_kernel: Kernel, network: Callable[..., Any]) -> None:
         super().__init__()
         if not isinstance(base_kernel, Kernel):
-            raise TypeError(f"base_kernel is {base_kernel!r}; it must be a gpflow.kernels.Kernel.")
+            raise TypeError(
+                f"base_kernel is {shown(base_kernel)}; it must be a gpflow.kernels.Kernel."
+            )
         if outputs.num_outputs(base_kernel) > 1:
             raise ValueError(
                 f"base_kernel is a {type(base_kernel).__name__} with "

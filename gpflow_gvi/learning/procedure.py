@@ -235,7 +235,7 @@ def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Reg
 
 def learn(
     data: RegressionData,
-    *,
+    *others: Any,
     kernel: Kernel | Sequence[Kernel] | None = None,
     predictor: Any = "auto",
     noise: Noise | None = None,
@@ -307,6 +307,8 @@ def learn(
     :param n_jobs: how many predictors are fitted at once, as joblib has it.
     :param seed: of the split, the selection, the folds, the network and the order of batches.
     """
+    if others:
+        raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
     if epochs is not None:
         checks.count("epochs", epochs, least=0)
     checks.count("batch_size", batch_size)

@@ -9,6 +9,8 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
+from .._core.data import inputs
+
 Array = np.ndarray[Any, Any]
 
 
@@ -24,10 +26,13 @@ class Scaling(NamedTuple):
     def of(cls, values: Array) -> Scaling:
         """Return the map to mean zero and standard deviation one; a constant column is shifted."""
         shift = values.mean(axis=0)
-        scale = values.std(axis=0)
+        # A power of two changes no digit, and squares of parts of the largest number are numbers.
+        unit = np.ldexp(1.0, np.frexp(np.max(np.abs(values), axis=0))[1]).astype(values.dtype)
+        scale = (values / unit).std(axis=0) * unit
         # The deviation of a constant column is rounding, relative to its size.
-        constant = scale <= 10.0 * np.finfo(values.dtype).eps * np.abs(shift)
-        return cls(shift, np.where(constant, 1.0, scale).astype(values.dtype))
+        known = np.finfo(values.dtype)
+        rounding = np.maximum(10.0 * known.eps * np.abs(shift), known.tiny / known.eps)
+        return cls(shift, np.where(scale <= rounding, 1.0, scale).astype(values.dtype))
 
     @classmethod
     def none(cls, values: Array) -> Scaling:
@@ -36,7 +41,17 @@ class Scaling(NamedTuple):
         return cls(np.zeros(shape, dtype), np.ones(shape, dtype))
 
     def standard(self, values: TensorType) -> tf.Tensor:
-        """Return values of original units in standard units."""
+        """Return values of original units in standard units.
+
+        What users hand in to predict at comes here first.
+        """
+        if not tf.is_symbolic_tensor(values):
+            values = inputs("X", values)
+            if tuple(values.shape)[-len(self.shift.shape) :] != self.shift.shape:
+                raise ValueError(
+                    f"X (or Y) has shape {tuple(values.shape)}, but what was learned from has rows "
+                    f"of shape {self.shift.shape}; pass the same columns."
+                )
         return (tf.convert_to_tensor(values, dtype=default_float()) - self.shift) / self.scale
 
     def original(self, values: TensorType) -> tf.Tensor:

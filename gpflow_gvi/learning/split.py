@@ -12,7 +12,7 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
 from .._core import labels
-from .._core.data import Data
+from .._core.data import Data, observations
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from .scaling import Scaling
@@ -51,7 +51,16 @@ class Split:
         """
         likelihood = settings.likelihood
         of_classes = labels.num_classes(likelihood) is not None
-        X, Y = _arrays(("X", "Y"), data, likelihood)
+        X, Y = _arrays("data", ("X", "Y"), data, likelihood)
+        if X.ndim > 2 and settings.input_shape is None:
+            raise ValueError(
+                f"X has shape {X.shape}; it must be [N, D], a row for each input. "
+                "X.reshape(len(X), -1) makes rows of images."
+            )
+        if settings.standardise:
+            _warn_of_lost_columns(X)
+        if likelihood is None:
+            _warn_of_two_values(Y)
         if settings.standardise and not of_classes:
             _require_variation(Y)
         order = np.random.default_rng(settings.seed).permutation(len(X))
@@ -61,7 +70,7 @@ class Split:
             validation = (X[held_out], Y[held_out]) if len(held_out) else None
         else:
             names = ("validation_data[0]", "validation_data[1]")
-            validation = _arrays(names, validation_data, likelihood)
+            validation = _arrays("validation_data", names, validation_data, likelihood)
         return cls(
             (X[order], Y[order]),
             validation,
@@ -85,22 +94,73 @@ class Split:
 
 
 def column(Y: TensorType) -> TensorType:
-    """Return a vector as one column, and anything else as it is."""
-    return Y[:, None] if len(Y.shape) == 1 else Y
+    """Return observations, validated, with a vector as one column."""
+    return observations("Y", Y)
 
 
-def _arrays(names: tuple[str, str], data: RegressionData, likelihood: Likelihood | None) -> Rows:
+def _arrays(
+    name: str, names: tuple[str, str], data: RegressionData, likelihood: Likelihood | None
+) -> Rows:
     """Return inputs and outputs as arrays of the default float; a vector Y is one column."""
-    X, Y = Data.of(data, likelihood, names=names)
+    X, Y = Data.of(data, likelihood, name=name, names=names)
     return np.asarray(X), np.asarray(Y, dtype=default_float())
 
 
 def _require_variation(Y: Array) -> None:
-    constant = np.flatnonzero(Scaling.of(Y).standard(Y).numpy().std(axis=0) < 0.5)
+    units = Scaling.of(Y)
+    constant = np.flatnonzero(units.standard(Y).numpy().std(axis=0) < 0.5)
     if len(Y) > 1 and len(constant):
         raise ValueError(
             f"Y is constant in column {constant[0]} (it is {Y[0, constant[0]]}): there is nothing "
             "to learn, and no scale for errors. Leave such columns out."
+        )
+    tiny = np.flatnonzero(np.square(units.scale) < np.finfo(Y.dtype).tiny)
+    if len(tiny):
+        raise ValueError(
+            f"Y has in column {tiny[0]} the standard deviation {units.scale[tiny[0]]:.3g}, the "
+            f"square of which is zero in {Y.dtype.name}. Give it in another unit."
+        )
+
+
+def _warn_of_two_values(Y: Array) -> None:
+    """Warn of what looks like labels of two classes, where nothing says that it is."""
+    if Y.shape[1] == 1 and np.array_equal(np.unique(Y), [0.0, 1.0]):
+        warnings.warn(
+            "Y is 0 or 1 in every row and is regressed, as real numbers are. If these are classes "
+            "pass likelihood=gpflow.likelihoods.MultiClass(2), or take GVIClassifier.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+
+
+CROWDED = 1e-3
+"""Where half of a column lies within this part of its standard deviation, few values make it up."""
+
+
+def _warn_of_lost_columns(X: Array) -> None:
+    """Warn of columns whose values are hardly told apart in standard units."""
+    rows = X.reshape(len(X), -1)
+    units = Scaling.of(rows)
+    Z = units.standard(rows).numpy()
+    from_median = np.abs(Z - np.median(Z, axis=0))
+    half = np.median(from_median, axis=0)
+    lost = (units.scale == 1.0) & (np.ptp(rows, axis=0) > 0.0) & (Z.std(axis=0) < 0.5)
+    for d in np.flatnonzero((half > 0.0) & (half < CROWDED) & ~lost):
+        extreme = rows[np.argmax(from_median[:, d]), d]
+        warnings.warn(
+            f"X has in column {d} values as {extreme:.3g}, beside which the others are as good as "
+            f"equal: half of them lie within {half[d]:.1g} of its standard deviation. Leave such "
+            "rows out, or give the column as logarithms or ranks.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+    for d in np.flatnonzero(lost):
+        warnings.warn(
+            f"X has in column {d} the values {rows[0, d]:.6g} and others so near to it that they "
+            f"are as good as equal in {X.dtype.name}. Subtract an offset before it is rounded, or "
+            "give the column in another unit.",
+            NumericsWarning,
+            stacklevel=4,
         )
 
 
@@ -110,10 +170,15 @@ def _hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]
     if not 0.0 <= fraction < 1.0:
         raise ValueError(f"{name} is {fraction}; it must be at least 0 and less than 1.")
     count = max(round(fraction * len(rows)), MIN_VALIDATION_POINTS) if fraction else 0
-    if count > len(rows) // 3:
+    most = len(rows) // 3
+    if count > most:
+        at_most = (
+            f"; it may be {most / len(rows):.2g} here" if most >= MIN_VALIDATION_POINTS else ""
+        )
         warnings.warn(
-            f"{name}={fraction}: {len(rows)} rows are too few to hold out {count}, so none are, "
-            "and predictions are neither stopped, tempered nor calibrated by unseen data.",
+            f"{name}={fraction:.6g}: {len(rows)} rows are too few to hold out {count}, where a "
+            f"third is the most{at_most}. So none are, and predictions are neither stopped, "
+            "tempered nor calibrated by unseen data.",
             NumericsWarning,
             stacklevel=4,
         )

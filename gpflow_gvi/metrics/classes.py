@@ -9,6 +9,7 @@ from gpflow.base import AnyNDArray, RegressionData, TensorType
 from scipy.stats import rankdata
 
 from .._core import checks, labels
+from .._core.data import Data
 from ..prediction.class_probabilities import class_probabilities
 from .base import Metric
 
@@ -150,7 +151,7 @@ CLASS_METRICS: dict[str, Metric] = {
 
 def evaluate_classes(model: Any, data: RegressionData) -> dict[str, float]:
     """Return all `CLASS_METRICS` of a classifier's predictions of the data, by name."""
-    X, Y = data
+    X, Y = Data.of(data, model.likelihood)
     Y = labels.one_hot(Y, labels.num_classes(model.likelihood) or 0).argmax(axis=1)
     at = ClassPredictions(Y, class_probabilities(model, X))
     return {name: metric.function(at) for name, metric in CLASS_METRICS.items()}

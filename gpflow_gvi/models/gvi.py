@@ -15,8 +15,8 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from .._core import checks, images, labels, outputs
 from .._core.constants import in_dtype
-from .._core.data import Data
-from .._core.errors import NoEvidenceBoundError
+from .._core.data import Data, inputs
+from .._core.errors import NoEvidenceBoundError, shown
 from .._core.memo import memoised
 from .._core.mode import frozen, inference
 from .._core.state import state
@@ -77,7 +77,7 @@ class GVI(Trainable, SVGP):
             ("loss", LogLoss() if loss is None else loss, Loss),
         ):
             if not isinstance(value, kind):
-                raise TypeError(f"{name} is {value!r}; it must be a {kind.__name__}.")
+                raise TypeError(f"{name} is {shown(value)}; it must be a {kind.__name__}.")
         checks.number_of_data(num_data)
         checks.positive("divergence_weight", divergence_weight, or_zero=True)
         divergence.check(variational, regulariser)
@@ -129,9 +129,7 @@ class GVI(Trainable, SVGP):
 
     def loss_terms(self, data: RegressionData) -> LossTerms:
         """Return the average loss and the divergence at the rows of the data."""
-        X, Y = data
-        X = self._rows(X)
-        Y = labels.observed(self.likelihood, Y)
+        X, Y = self._observed(data)
         with frozen(self.regulariser):
             q, p = self.variational.at(X), self.regulariser.at(X)
             self.require_columns(q.num_outputs, Y)
@@ -142,8 +140,7 @@ class GVI(Trainable, SVGP):
     @_unconverted
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Return the training loss of these rows of data: []."""
-        X, Y = data
-        return super().training_loss((self._rows(X), labels.observed(self.likelihood, Y)))
+        return super().training_loss(self._observed(data))
 
     def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
         terms = self.loss_terms((X, Y))
@@ -211,13 +208,13 @@ class GVI(Trainable, SVGP):
         if not is_bound or weight != 1.0:
             raise NoEvidenceBoundError(
                 f"There is no evidence lower bound with the loss {self._term_names[0]}, the "
-                f"divergence {self._term_names[1]} and divergence_weight {weight}: minus the "
+                f"divergence {self._term_names[1]} and divergence_weight {weight:.6g}: minus the "
                 "training loss bounds the log evidence only for LogLoss, InducingKL and 1. Use "
                 "training_loss(data) to compare fits of this objective, and "
                 "predict_log_density(held-out data) to compare models."
             )
         with memoised():
-            total, _ = self._objective(*data)
+            total, _ = self._objective(*self._observed(data))
         return -total - self.log_prior_density()
 
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
@@ -258,15 +255,16 @@ class GVI(Trainable, SVGP):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Return mean and variance of y at Xnew, in GPflow's shapes."""
-        return super().predict_y(self._rows(Xnew), full_cov, full_output_cov)
+        X = self._rows(Xnew)
+        if labels.num_classes(self.likelihood) is not None:
+            images.require_rows(X, self.variational)
+        return super().predict_y(X, full_cov, full_output_cov)
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
-        X, Y = data
-        observed = (self._rows(X), labels.observed(self.likelihood, Y))
-        return super().predict_log_density(observed, full_cov, full_output_cov)
+        return super().predict_log_density(self._observed(data), full_cov, full_output_cov)
 
     @_unconverted
     def predict_f_samples(
@@ -288,9 +286,16 @@ class GVI(Trainable, SVGP):
             samples = self.variational.sample(Xnew, num_samples or 1)
         return samples[0] if num_samples is None else samples
 
+    def _observed(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return data validated as far as their values are known, with images as rows."""
+        X, Y = Data.of(data, self.likelihood)
+        X = self._rows(X)
+        images.require_rows(X, self.variational)
+        return X, labels.observed(self.likelihood, Y)
+
     def _rows(self, X: InputData) -> InputData:
         """Return images as rows, if any part of P and Q says that one input is an image."""
-        return images.as_rows(X, self.variational, self.mean_function, self.kernel)
+        return images.as_rows(inputs("X", X), self.variational, self.mean_function, self.kernel)
 
     # SVGP's names for the parts of Q, where Q has them.
 

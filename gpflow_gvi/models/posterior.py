@@ -11,6 +11,7 @@ from gpflow.posteriors import (
 )
 
 from .._core import images
+from .._core.data import inputs
 from .._core.memo import Key, memoised, prepare
 from .._core.mode import inference
 from ..gaussian_process import GaussianProcess
@@ -53,15 +54,16 @@ class GVIPosterior(AbstractPosterior):
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Return mean and (co)variance at Xnew from what is kept, in GPflow's shapes."""
-        return super().predict_f(images.as_rows(Xnew, self.process), full_cov, full_output_cov)
+        return super().predict_f(self._rows(Xnew), full_cov, full_output_cov)
 
     def fused_predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Return mean and (co)variance at Xnew, all computed anew."""
-        return super().fused_predict_f(
-            images.as_rows(Xnew, self.process), full_cov, full_output_cov
-        )
+        return super().fused_predict_f(self._rows(Xnew), full_cov, full_output_cov)
+
+    def _rows(self, X: TensorType) -> TensorType:
+        return images.as_rows(inputs("X", X), self.process)
 
     def _conditional_with_precompute(
         self,

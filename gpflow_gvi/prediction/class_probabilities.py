@@ -12,6 +12,7 @@ from scipy.special import entr
 from scipy.stats import qmc
 
 from .._core import labels
+from .._core.data import inputs
 from .._core.row_blocks import by_blocks
 
 BLOCK = 1000
@@ -85,6 +86,8 @@ def _predicted(model: Any, X: InputData, num_samples: int) -> tuple[AnyNDArray, 
 
     def predict(X: Any) -> tuple[AnyNDArray, AnyNDArray]:
         mean, variance = model.predict_f(X)
+        if mean.shape.rank != 2:
+            raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], rows of inputs.")
         epsilon = normal_points(num_samples, mean.shape[-1], mean.dtype.as_numpy_dtype)
         f = mean + tf.sqrt(variance) * epsilon[:, None, :]  # [S, N, J]
         members = _conditional_probabilities(likelihood, f)
@@ -95,7 +98,7 @@ def _predicted(model: Any, X: InputData, num_samples: int) -> tuple[AnyNDArray, 
             probabilities /= probabilities.sum(axis=-1, keepdims=True)  # quadrature is not exact
         return probabilities, entr(members).sum(axis=-1).mean(axis=0)
 
-    probabilities, expected = by_blocks(predict, X, size=BLOCK)
+    probabilities, expected = by_blocks(predict, inputs("X", X), size=BLOCK)
     return probabilities, expected
 
 

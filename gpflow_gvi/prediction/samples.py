@@ -24,6 +24,7 @@ from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 
+from .._core.errors import shown
 from .._core.memo import memoised, prepare
 from .._core.mode import inference
 from ..covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior, Tempered, gram
@@ -78,10 +79,7 @@ class FunctionSamples:
         with memoised(given=self._known), inference():
             self._deviations = deviations(self._process.kernel, draw)
 
-    @check_shapes(
-        "X: [N, D...]",
-        "return: [S, N, J]",
-    )
+    @check_shapes("return: [S, N, J]")
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return the values of the functions at the rows of X: [S, N, J]."""
         with memoised(given=self._known), inference():
@@ -117,7 +115,7 @@ def draw_functions(
     """
     if not isinstance(process, GaussianProcess):
         raise TypeError(
-            f"process is {process!r}; it must be a GaussianProcess, as model.variational is."
+            f"process is {shown(process)}; it must be a GaussianProcess, as model.variational is."
         )
     for name, value, minimum in (
         ("num_samples", num_samples, 1),
@@ -261,7 +259,8 @@ def _at_inducing_points(functions: Functions, inducing_variable: InducingVariabl
     parts = getattr(inducing_variable, "inducing_variables", (inducing_variable,))
     if not all(type(part) is InducingPoints for part in parts):
         raise TypeError(
-            f"inducing_variable is {inducing_variable!r}; functions are drawn given their values "
+            f"inducing_variable is {shown(inducing_variable)}; functions are drawn given their "
+            "values "
             "at InducingPoints."
         )
     values = [functions(tf.convert_to_tensor(part.Z)) for part in parts]

@@ -21,6 +21,7 @@ from gpflow.utilities import multiple_assign, read_values
 
 from .._core import checks, images, labels, outputs
 from .._core.data import Data
+from .._core.errors import shown
 from .._core.notices import logger
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
@@ -105,7 +106,8 @@ def fit_regulariser(
     of_classes = labels.num_classes(likelihood) is not None
     if not (likelihood is None or of_classes or isinstance(likelihood, Gaussian)):
         raise TypeError(
-            f"likelihood is {likelihood!r}; it must be a Gaussian, the noise of real-valued Y, or "
+            f"likelihood is {shown(likelihood)}; it must be a Gaussian, the noise of "
+            "real-valued Y, or "
             "a MultiClass, Softmax or Bernoulli of labels."
         )
     gram.require_independent_outputs(kernel)
@@ -142,7 +144,8 @@ def fit_regulariser(
         points, indices = select(np.asarray(X), num_inducing, kernel=parts.kernel, seed=seed)
         if indices is None and evidence.needs_inducing_outputs:
             raise ValueError(
-                f"select is {select!r}, whose points are not rows of the data, so there are no "
+                f"select is {shown(select)}, whose points are not rows of the data, so there "
+                "are no "
                 f"observations at them for {type(evidence).__name__}. Take greedy_variance or "
                 "uniform, or evidence=DataEvidence()."
             )

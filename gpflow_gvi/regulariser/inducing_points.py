@@ -17,6 +17,7 @@ from gpflow.kernels import Kernel, SharedIndependent
 
 from .._core import checks, images
 from .._core.data import inputs
+from .._core.errors import shown
 from .._core.notices import logger
 from ..kernels.feature_map import FeatureMap
 from .pivots import compiled_pivots
@@ -70,7 +71,7 @@ def greedy_variance(
     """
     data, num_points = _arguments(X, num_points)
     if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel is {kernel!r}; it must be a gpflow.kernels.Kernel.")
+        raise TypeError(f"kernel is {shown(kernel)}; it must be a gpflow.kernels.Kernel.")
     if not 0.0 <= tolerance < 1.0:
         raise ValueError(f"tolerance is {tolerance}; it must be at least 0 and less than 1.")
     order = _distinct_rows(data, seed)

@@ -203,13 +203,7 @@ def as_batches(
 
 def as_data(name: str, data: Any, likelihood: Likelihood | None) -> Data:
     """Return arrays as data, or raise naming the argument that they are."""
-    if not isinstance(data, Data) and (not isinstance(data, tuple | list) or len(data) != 2):
-        length = f" of length {len(data)}" if isinstance(data, tuple | list) else ""
-        raise ValueError(
-            f"{name} is a {type(data).__name__}{length}; it must be the pair of arrays (X, Y), or "
-            "a tf.data.Dataset of batches (X, Y)."
-        )
-    return Data.of(data, likelihood, names=(f"{name}'s X", f"{name}'s Y"))
+    return Data.of(data, likelihood, name=name, names=(f"{name}'s X", f"{name}'s Y"))
 
 
 def _converted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .._core.errors import shown
 from .backup import Backup
 
 
@@ -17,7 +18,7 @@ def checked(callbacks: Any) -> list[Any]:
     for callback in (callbacks := list(callbacks)):
         kind = type(callback).__name__
         if not hasattr(callback, "on_epoch_end"):
-            raise TypeError(f"callbacks has {callback!r}, which is no callback of Keras.")
+            raise TypeError(f"callbacks has {shown(callback)}, which is no callback of Keras.")
         if getattr(callback, "save_weights_only", True) is False:
             raise ValueError(
                 f"callbacks has a {kind} with save_weights_only=False, but Keras has no file "

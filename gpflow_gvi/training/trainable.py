@@ -15,7 +15,7 @@ from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
 from .._core.data import Data, inputs
-from .._core.errors import NumericsWarning
+from .._core.errors import NumericsWarning, shown
 from .._core.state import state as state_of
 from .backup import assign_values, below, numbered, read_arrays, write_arrays
 from .batches import ArrayBatches, as_batches, as_data
@@ -297,7 +297,7 @@ class Compiled:
         replicas = 1 if self.strategy is None else self.strategy.num_replicas_in_sync
         if metrics and replicas > 1:
             raise ValueError(
-                f"metrics is {metrics!r}, but Keras's metrics are not summed over {replicas} "
+                f"metrics is {shown(metrics)}, but Keras's metrics are not summed over {replicas} "
                 "replicas here. Leave them out, and call gpflow_gvi.metrics.evaluate afterwards."
             )
         with scope(self.strategy):
@@ -323,7 +323,7 @@ def _optimizer(optimizer: Any) -> Any:
         return keras.optimizers.get(optimizer)
     if not hasattr(optimizer, "apply_gradients") or not hasattr(optimizer, "build"):
         raise TypeError(
-            f"optimizer is {optimizer!r}; it must be the name of an optimiser of Keras, or an "
+            f"optimizer is {shown(optimizer)}; it must be the name of an optimiser of Keras, or an "
             "optimiser of keras.optimizers or tf_keras.optimizers. Others (such as "
             "gpflow.optimizers.Scipy) take model.training_loss_closure(data)."
         )
@@ -332,7 +332,9 @@ def _optimizer(optimizer: Any) -> Any:
 
 def _whole(seed: int) -> int:
     if not isinstance(seed, int | np.integer):
-        raise ValueError(f"seed is {seed!r}; it must be a whole number (or pass shuffle=False).")
+        raise ValueError(
+            f"seed is {shown(seed)}; it must be a whole number (or pass shuffle=False)."
+        )
     return int(seed)
 
 

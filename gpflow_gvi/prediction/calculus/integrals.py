@@ -16,6 +16,7 @@ from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 
+from ..._core.errors import shown
 from ..._core.memo import memoised
 from ...covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior, gram
 from ...covariances.base import SparseCovariance
@@ -49,7 +50,7 @@ def integrate(process: GaussianProcess, measure: Measure) -> MeanAndVariance:
     """
     if not isinstance(measure, Measure):
         raise TypeError(
-            f"measure is {measure!r}; it must be a calculus.GaussianMeasure or UniformMeasure."
+            f"measure is {shown(measure)}; it must be a calculus.GaussianMeasure or UniformMeasure."
         )
     with memoised():
         mean = mean_integral(process.mean_function, measure)
@@ -154,7 +155,8 @@ def _whitened(L: tf.Tensor, kernel: Kernel, points: Any, measure: Measure) -> tf
     parts = getattr(points, "inducing_variables", (points,))
     if not all(type(part) is InducingPoints for part in parts):
         raise TypeError(
-            f"inducing_variable is {points!r}; integrals are known of kernels at InducingPoints."
+            f"inducing_variable is {shown(points)}; integrals are known of kernels at "
+            "InducingPoints."
         )
     D = measure.mean.shape[0]
     for part in parts:

@@ -42,6 +42,7 @@ def test_labels_of_any_type_become_what_the_likelihood_takes(likelihood, given):
         (Softmax(3), [0.0, np.nan, 2.0, 0.0], "the first is nan"),
         (Bernoulli(), [-1.0, 1.0, 1.0, 1.0], "whole numbers from 0 to 1"),
         (Bernoulli(), np.zeros((4, 1, 1)), r"Y has shape \(4, 1, 1\)"),
+        (Softmax(3), np.eye(3)[[0, 2, 1, 2]], r"Y has shape \(4, 3\).*argmax\(axis=1\)"),
         (MultiClass(3), [0, 1, 2], "X has 4 rows and Y has 3"),
     ],
 )

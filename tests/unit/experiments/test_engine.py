@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -24,7 +25,7 @@ from gpflow_gvi.experiments.results import Results
 from gpflow_gvi.experiments.run_all import run_all
 from gpflow_gvi.experiments.run_folder import FolderInUseError, held
 from gpflow_gvi.experiments.sweep import read_sweep
-from gpflow_gvi.experiments.tasks import Task
+from gpflow_gvi.experiments.tasks import Task, execute
 
 
 def fate(task):
@@ -298,3 +299,32 @@ def test_a_lock_can_be_waited_for(tmp_path):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        RuntimeError(f"a library could not write: {os.strerror(errno.ENOSPC)}"),
+    ],
+)
+def test_a_run_for_which_the_disk_was_full_is_due_again(error, points, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise ValueError("it could not be written") from error
+
+    monkeypatch.setattr("gpflow_gvi.experiments.run.run", full)
+
+    class InThisProcess:
+        def records(self, batches):
+            return [execute(task) for batch in batches for task in batch]
+
+    assert run_all(points[:1], tmp_path, InThisProcess()) == (0, 1)
+    assert run_all(points[:1], tmp_path, Here(["done"])) == (1, 0)
+
+
+def test_the_command_names_the_option_for_failed_runs(points, tmp_path, monkeypatch, capsys):
+    config = tmp_path / "sweep.yaml"
+    config.write_text("base: {data: yacht}\n")
+    monkeypatch.setattr("gpflow_gvi.__main__._engine", lambda _: Here(["failed"]))
+    assert main(["sweep", str(config), "--folder", str(tmp_path / "runs")]) == 1
+    assert "--retry" in capsys.readouterr().err

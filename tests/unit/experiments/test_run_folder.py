@@ -4,7 +4,7 @@ import multiprocessing
 
 import pytest
 
-from gpflow_gvi.experiments.run_folder import COMPLETE, FolderInUseError, RunFolder
+from gpflow_gvi.experiments.run_folder import COMPLETE, FolderInUseError, RunFolder, held
 
 
 def finish(folder, text, *, anew=False):
@@ -86,3 +86,11 @@ def test_two_processes_do_not_work_on_the_same_run(tmp_path):
         other.join()
     with folder.locked():
         pass
+
+
+def test_the_message_names_the_file_of_the_lock(tmp_path):
+    lock = tmp_path / "runs-0.5.lock"
+    with held(lock), pytest.raises(FolderInUseError) as raised, held(lock):
+        pass
+    named = str(raised.value).partition(" is held")[0]
+    assert named == str(lock)

@@ -153,3 +153,44 @@ def test_sample():
     assert len(some) == 10
     with pytest.raises(ConfigError, match="--sample is 101"):
         sample(range(100), 101)
+
+
+def test_files_of_the_other_command_are_told_apart(tmp_path, capsys):
+    one, many = tmp_path / "one.yaml", tmp_path / "many.yaml"
+    one.write_text("data: yacht\n")
+    many.write_text("base: one.yaml\naxes: {split.index: [0, 1]}\n")
+    assert main(["run", str(many), "--dry-run"]) == 2
+    assert f"gpflow-gvi sweep {many}" in capsys.readouterr().err
+    assert main(["sweep", str(one), "--dry-run"]) == 2
+    assert f"gpflow-gvi run {one}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"random": {"runs": 10**9, "draw": {"seed": {"kind": "choice", "values": [1]}}}},
+            "100000",
+        ),
+        ({"axes": {f"a{i}": list(range(50)) for i in range(9)}}, "describes 1953125000000000 runs"),
+        (
+            {
+                "random": {
+                    "runs": 2,
+                    "draw": {"a": {"kind": "uniform", "low": -1e308, "high": 1e308}},
+                }
+            },
+            "must be nearer",
+        ),
+    ],
+)
+def test_sweeps_without_end_are_refused(points, values, message):
+    with pytest.raises(ConfigError, match=message):
+        points(**values)
+
+
+def test_a_wrong_base_is_told_with_the_file_that_names_it(tmp_path):
+    path = tmp_path / "sweep.yaml"
+    path.write_text("base: nothing.yaml\n")
+    with pytest.raises(ConfigError, match=r"sweep\.yaml: base: .*nothing\.yaml does not exist"):
+        read_sweep(path)

@@ -354,3 +354,26 @@ def test_without_sklearn_the_extra_is_named(monkeypatch):
     with pytest.raises(ImportError, match=r"gpflow-gvi\[sklearn\]"):
         gvi.GVIRegressor  # noqa: B018
     assert "GVIRegressor" in dir(gvi)
+
+
+@pytest.mark.parametrize(
+    "bad", [None, np.nan, 1e400, 10**400, 1e200], ids=["None", "nan", "inf", "int", "huge"]
+)
+def test_a_y_of_objects_that_are_no_numbers_is_refused(bad):
+    X = np.arange(12.0)[:, None]
+    y = np.arange(12.0).astype(object)
+    y[3] = bad
+    with pytest.raises(ValueError, match=r"\by\b"):
+        gvi.GVIRegressor().fit(X, y)
+
+
+def test_inputs_that_scikit_learn_takes_for_numbers_are_refused(regressor):
+    X = np.arange(12.0)[:, None]
+    with pytest.raises(ValueError, match="X is masked"):
+        regressor.predict(np.ma.MaskedArray(X, mask=X == 3.0))
+    with pytest.raises(TypeError, match="X has dtype datetime64"):
+        regressor.predict(X.astype("datetime64[D]"))
+    with pytest.raises(ValueError, match=r"X or y cannot be taken: .*abc"):
+        regressor.fit(np.full((12, 1), "abc"), X[:, 0])
+    with pytest.raises(ValueError, match="y is masked"):
+        regressor.score(X, np.ma.MaskedArray(X, mask=X == 3.0))

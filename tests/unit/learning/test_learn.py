@@ -301,3 +301,15 @@ def test_a_network_of_the_wrong_width_is_named():
 def test_a_network_that_returns_nan_stops_training():
     with pytest.raises(gvi.errors.NonFiniteLossError, match="nan"):
         gvi.learn(_curve(60), kernel=_kernel(), network=lambda X: np.nan * X, **QUICK)
+
+
+def test_data_that_are_no_pair_are_told():
+    X, Y = _curve(60)
+    with pytest.raises(TypeError, match=r"learn\(\(X, Y\)\)"):
+        gvi.learn(X, Y)
+    with pytest.raises(ValueError, match=r"data is a .*Dataset; .*pair of arrays \(X, Y\)"):
+        gvi.learn(tf.data.Dataset.from_tensor_slices((X, Y)))
+    with pytest.raises(TypeError, match=r"Y has dtype <U.*numpy\.unique"):
+        gvi.learn((X, np.full(60, "cat")))
+    with pytest.raises(ValueError, match=r"validation_data is a ndarray"):
+        gvi.learn((X, Y), validation_data=X)

@@ -229,3 +229,17 @@ def test_evaluation_needs_an_optimiser_as_in_keras() -> None:
     other = gpflow.utilities.deepcopy(model)
     with pytest.raises(RuntimeError, match="evaluate: this PGVI has no optimiser yet"):
         other.evaluate(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((X, Y[:, :, None]), r"data's Y has shape \(30, 1, 1\)"),
+        ((X[:, :0], Y), r"data's X has shape \(30, 0\): there are no columns"),
+        ((X[:, :1], Y), r"X has shape \(.*1\), but one input has 2 columns"),
+        ((np.ma.MaskedArray(X, mask=X > 1.0), Y), "data's X is masked"),
+    ],
+)
+def test_data_of_other_shapes_than_the_model_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make().fit(*given, verbose=0)

@@ -1,0 +1,238 @@
+"""Mutated files of experiments and sweeps: each is taken, or refused by a `ConfigError`.
+
+`python -m tests.attacks.test_yaml 5000` prints what came of as many files, and the slowest.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import re
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from gpflow_gvi.experiments import ConfigError, read
+from gpflow_gvi.experiments.sweep import read_sweep
+
+ROOT = Path(__file__).parents[2]
+THESIS = ROOT / "tests" / "unit" / "experiments"
+
+EXPERIMENTS = (
+    (ROOT / "examples" / "experiment.yaml").read_text("utf-8"),
+    "data: {kind: table, path: data.csv, inputs: [a, b], outputs: [y]}\n"
+    "split: {kind: random, test: 0.1, validation: 0.2}\n"
+    "mean: {kind: sum, parts: [inducing, {kind: network, layers: [{kind: dense, units: 5}]}]}\n"
+    "optimiser: {kind: adam, learning_rate: 0.01}\ntraining: {epochs: 3, batch_size: 20}\n"
+    "seed: 4\n",
+    (THESIS / "thesis_regulariser.yaml").read_text("utf-8"),
+    (THESIS / "thesis_approximate.yaml").read_text("utf-8"),
+)
+SWEEPS = (
+    "base: {data: {kind: curve, number: 3}, covariance: cholesky}\n"
+    "axes:\n  data.number: [1, 3]\n  divergence.weight: [0.1, 1.0]\n"
+    "  mean: [network, regulariser]\nexclude:\n- {mean: network, data.number: 1}\n",
+    "base: {data: yacht, split: {kind: given, index: 0}}\n"
+    "axes: {split.index: [0, 1]}\n"
+    "variants: {method: {PGVI: {}, GWI: {divergence: {kind: gaussian_wasserstein}}}}\n"
+    "zip: [{optimiser.learning_rate: [0.1, 0.01], training.epochs: [1, 10]}]\n",
+    "base: {data: yacht}\nrandom:\n  runs: 5\n  seed: 1\n  draw:\n"
+    "    optimiser.learning_rate: {kind: uniform, low: 1.0e-4, high: 0.1, log: true}\n"
+    "    regulariser.inducing: {kind: integer, low: 3, high: 6}\n"
+    "    covariance: {kind: choice, values: [cholesky, diagonal]}\n",
+)
+
+BOMB = "[" + ", ".join(["x"] * 9) + "]"
+ODD_VALUES = (
+    *("null", "[]", "{}", "''", "~", "-", "0", "-1", "1e400", "-1e308", "1e308", ".inf", ".nan"),
+    *("1000000000", "99999999999999999999", "0x7fffffffffffffff", "1:2:3", "0o17", "0b1", "1_000"),
+    *("9" * 5000, "1e-400", "yes", "true", "2001-01-01", "2001-99-99", "!!int abc", "!!float x"),
+    *("!!binary a", "!!binary aGk=", "!!timestamp x", "!!timestamp 2001-01-01", "!!bool 7"),
+    *("!!set {a, b}", "!!omap [a: 1]", "!!pairs [a: 1]", "!!str {a: 1}", "!!seq {a: 1}"),
+    *("!!map [a]", "!!null a", "!!python/object/apply:os.system [ls]", "!unknown x", "! x"),
+    *("*unknown", "&a [*a]", "&a {b: *a}", "{? [a]: 1}", "{{a: 1}: 2}", "{1: 2}", "{null: 1}"),
+    *("{true: 1}", "{1.5: 1}", "{a: 1, a: 2}", "{<<: {a: 1}}", "{<<: [1]}", "{<<: 1}", "[[[[]]]]"),
+    *('"\\0"', '"\\uD800"', '"\\x07"', "'" + "x" * 100_000 + "'", "[" * 3000, "{a: " * 500),
+    *("[" * 200 + "]" * 200, "|\n  text", "> text", "'open", '"open', "[open", "a: b: c", "%x"),
+    *("{kind: curve}", "{kind: nonsense}", "{kind: [a]}", "{kind: {a: 1}}", "{kind: 3}"),
+    *("{kind: table, path: /, inputs: [a], outputs: [b]}", "..", "/", "/dev/null", "é", "\u2028"),
+    f"[&a {BOMB}, &b [{', '.join(['*a'] * 9)}], &c [{', '.join(['*b'] * 9)}], "
+    f"&d [{', '.join(['*c'] * 9)}], &e [{', '.join(['*d'] * 9)}], &f [{', '.join(['*e'] * 9)}], "
+    f"&g [{', '.join(['*f'] * 9)}], [{', '.join(['*g'] * 9)}]]",
+    "{" + ", ".join(f"k{i}: {i}" for i in range(2000)) + "}",
+    "[" + ", ".join(map(str, range(5000))) + "]",
+)
+ODD_TEXTS = (
+    *("\x00", "\x07", "\x1b", "\x7f", "\x85", "\ufeff", "\ufffe", "\t", "\r", "\r\n", "---\n"),
+    *("...\n", "%YAML 9.9\n---\n", "%TAG ! x\n", "#", ": ", "? ", "- ", "<<: ", "&x ", "*x "),
+    *("!!", "{", "}", "[", "]", ",", '"', "'", "|", ">", "@", "`", "\\", "🙂", "\u202e"),
+)
+ODD_BYTES = (b"\xff", b"\xfe\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\x00\x00", b"\x80")
+
+Mutation = Callable[[np.random.Generator, str], str]
+
+
+def _other_value(rng: np.random.Generator, text: str) -> str:
+    """Put an odd value in the place of a value."""
+    places = [m.span() for m in re.finditer(r"(?<=: )[^\n,{}\[\]]+|(?<=: )[\[{][^\n]*", text)]
+    start, end = places[rng.integers(len(places))]
+    return text[:start] + str(rng.choice(ODD_VALUES)) + text[end:]
+
+
+def _other_word(rng: np.random.Generator, text: str) -> str:
+    places = [m.span() for m in re.finditer(r"[\w.]+", text)]
+    start, end = places[rng.integers(len(places))]
+    return text[:start] + str(rng.choice(ODD_VALUES)) + text[end:]
+
+
+def _inserted(rng: np.random.Generator, text: str) -> str:
+    at = rng.integers(len(text) + 1)
+    return text[:at] + str(rng.choice(ODD_TEXTS)) + text[at:]
+
+
+def _deleted(rng: np.random.Generator, text: str) -> str:
+    start = rng.integers(len(text))
+    return text[:start] + text[start + rng.integers(1, 20) :]
+
+
+def _exchanged(rng: np.random.Generator, text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    i, j = rng.integers(len(lines), size=2)
+    lines[i], lines[j] = lines[j], lines[i]
+    return "".join(lines)
+
+
+def _repeated(rng: np.random.Generator, text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    i = rng.integers(len(lines))
+    return "".join([*lines[: i + 1], *lines[i:]])
+
+
+def _indented(rng: np.random.Generator, text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    i = rng.integers(len(lines))
+    lines[i] = " " * rng.integers(1, 5) + lines[i]
+    return "".join(lines)
+
+
+def _another_key(rng: np.random.Generator, text: str) -> str:
+    return f"{text}\n{rng.choice(('extra', 'data', 'base', 'seed', 'a.b', '1', '~'))}: " + str(
+        rng.choice(ODD_VALUES)
+    )
+
+
+def _another_number(rng: np.random.Generator, text: str) -> str:
+    places = [m.span() for m in re.finditer(r"\b\d+(\.\d+)?\b", text)]
+    start, end = places[rng.integers(len(places))] if places else (0, 0)
+    return text[:start] + str(rng.choice((0, 1, 2, 7, 0.5, 0.01, 30, 1e-9, 1e5))) + text[end:]
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    _other_value,
+    _other_value,
+    _other_word,
+    _inserted,
+    _deleted,
+    _exchanged,
+    _repeated,
+    _indented,
+    _another_key,
+    *[_another_number] * 6,
+)
+
+
+def mutated(seed: int) -> tuple[bytes, bool]:
+    """Return a file, and whether it is of a sweep."""
+    rng = np.random.default_rng(seed)
+    is_sweep = bool(rng.integers(2))
+    files = SWEEPS if is_sweep else EXPERIMENTS
+    text = files[rng.integers(len(files))]
+    for _ in range(rng.integers(1, 4)):
+        if text:
+            text = MUTATIONS[rng.integers(len(MUTATIONS))](rng, text)
+    content = text.encode("utf-8", "surrogatepass")
+    if rng.integers(20) == 0:
+        at = rng.integers(len(content) + 1)
+        content = content[:at] + ODD_BYTES[rng.integers(len(ODD_BYTES))] + content[at:]
+    return content, is_sweep
+
+
+class Result(NamedTuple):
+    """What came of a file."""
+
+    outcome: str
+    detail: str
+    seconds: float
+    size: int
+
+    @property
+    def wrong(self) -> bool:
+        return self.outcome not in ("accepted", "refused")
+
+
+def tried(seed: int, folder: Path) -> Result:
+    """Read a mutated file."""
+    content, is_sweep = mutated(seed)
+    path = folder / f"{seed}.yaml"
+    path.write_bytes(content)
+    outcome, detail = "accepted", ""
+    start = time.process_time()
+    try:
+        if is_sweep:
+            read_sweep(path)
+        else:
+            read(path)
+    except ConfigError as error:
+        outcome, detail = "refused", str(error)
+        if str(path) not in detail:
+            outcome = "a message without the path"
+        elif len(detail) > 5000 + 40 * content.count(b":"):
+            outcome, detail = "a long message", detail[:500]
+    except BaseException as error:
+        outcome = f"an error of another type, {type(error).__name__}"
+        detail = f"{error!r:.200} {traceback.extract_tb(error.__traceback__)[-3:]}"
+    seconds = time.process_time() - start
+    path.unlink()
+    return Result(outcome, detail, seconds, len(content))
+
+
+@pytest.mark.parametrize("first", [0, 40])
+def test_a_few_mutated_files(first: int, tmp_path: Path) -> None:
+    wrong = [(seed, r) for seed in range(first, first + 40) if (r := tried(seed, tmp_path)).wrong]
+    assert not wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(100, 5100, 500))
+def test_mutated_files(first: int, tmp_path: Path) -> None:
+    wrong = [(seed, r) for seed in range(first, first + 500) if (r := tried(seed, tmp_path)).wrong]
+    assert not wrong
+
+
+def main() -> None:
+    """Print what came of the files with the first seeds."""
+    logging.disable(logging.WARNING)
+    counts: collections.Counter[str] = collections.Counter()
+    slowest: list[tuple[float, int, Result]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(int(sys.argv[1])):
+            result = tried(seed, Path(folder))
+            counts[result.outcome] += 1
+            slowest.append((result.seconds / max(1.0, result.size / 1e5), seed, result))
+            if result.wrong:
+                print(seed, result.outcome, result.detail[:400], flush=True)
+    print(dict(counts))
+    for relative, seed, result in sorted(slowest, reverse=True)[:8]:
+        print(f"{relative:.2f} s of a core for each 100 kB: {result.size} bytes of seed {seed}")
+        print(f"    {result.outcome} {result.detail[:200]}")
+
+
+if __name__ == "__main__":
+    main()

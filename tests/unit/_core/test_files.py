@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from gpflow_gvi._core import files
+
+
+def test_a_full_disk_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "weights.h5"
+    path.write_bytes(b"old")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"), files.new_file(path) as stream:
+            stream.write(b"new")
+        with (
+            pytest.raises(OSError, match="No space left"),
+            files.new_folder(tmp_path / "model", "mark") as folder,
+        ):
+            (folder / "mark").write_bytes(b"new")
+    assert [p.name for p in tmp_path.iterdir()] == ["weights.h5"]
+    assert path.read_bytes() == b"old"
