@@ -282,6 +282,9 @@ def _example(shape: Sequence[int]) -> tf.Tensor:
 
 
 def _as_floats(name: str, X: TensorType) -> tf.Tensor:
+    rows = getattr(X, "shape", (None,))
+    if len(rows) > 1 and rows[0] == 0:  # a part of a batch may have no rows
+        return tf.cast(X, default_float())
     tensor = inputs(name, X)
     if tensor.dtype != default_float():
         raise TypeError(

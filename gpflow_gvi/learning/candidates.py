@@ -26,6 +26,7 @@ from gpflow.utilities import deepcopy, parameter_dict
 
 from .._core import outputs
 from .._core.notices import logger
+from ..calibration.tempering import MAX_FACTOR
 from ..gaussian_process import GaussianProcess
 from ..mean_functions.predictor import Predictor
 from ..regulariser.fit import Regulariser, Round
@@ -203,7 +204,8 @@ class Candidates:
         predicted = leave_one_out(prior, of_rows, Z, (scored.X, scored.responses))
         mean, spread = (np.asarray(part) for part in predicted)
         errors = np.square(scored.responses - mean) / spread
-        nll = 0.5 * float(np.sum(np.log(np.mean(errors, axis=0)) + np.mean(np.log(spread), axis=0)))
+        factor = np.maximum(np.mean(errors, axis=0), 1.0 / MAX_FACTOR)
+        nll = 0.5 * float(np.sum(np.log(factor) + np.mean(np.log(spread), axis=0)))
         parameters = (*prior.trainable_variables, *noise.trainable_variables)
         nll += sum(variable.shape.num_elements() for variable in parameters) / len(first.X)
         logger.info(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +23,7 @@ from gpflow.utilities import deepcopy
 from .._core import checks, labels, outputs
 from .._core.data import Data
 from ..calibration.conformal_prediction import conformal
-from ..calibration.tempering import MIN_VALIDATION_POINTS, tempered_by
+from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
@@ -37,7 +37,6 @@ from .early_stopping import tempered_nll
 from .learned import Learned
 from .q_training import BatchTraining, CompiledModel, TrainingResult
 from .settings import (
-    EFFORTS,
     CosineAdam,
     EarlyStopping,
     Effort,
@@ -47,6 +46,7 @@ from .settings import (
     Schedule,
     Settings,
     VariationalSettings,
+    of_effort,
 )
 from .split import Rows, Split
 from .start import InducingPlusNetwork, Start, TrainingData, default_mean
@@ -205,7 +205,8 @@ class Procedure:
         mean, variance = leave_one_out(
             regulariser.prior, noise, regulariser.inducing_points, (rows.X, rows.responses)
         )
-        return tempered_by(model, tf.reduce_mean(tf.square(rows.responses - mean) / variance, 0))
+        factor = tf.reduce_mean(tf.square(rows.responses - mean) / variance, axis=0)  # [J]
+        return tempered_by(model, tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR))
 
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before."""
@@ -314,19 +315,19 @@ def learn(
     checks.count("batch_size", batch_size)
     if num_inducing is not None:
         checks.count("num_inducing", num_inducing)
-    checks.one_of("noise", noise, (None, "auto", "constant", "varying"))
-    checks.one_of("effort", effort, EFFORTS)
+    checks.one_of("noise", noise, (None, *get_args(Noise)))
+    checks.one_of("effort", effort, get_args(Effort))
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
     chosen = chosen or model is not PGVI
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
-    of_effort = EFFORTS[effort]
+    regulariser = of_effort(effort)
     settings = Settings(
         regulariser=dataclasses.replace(
-            of_effort,
-            kernels=of_effort.kernels if kernels is None else lambda _: kernels,
-            num_inducing=of_effort.num_inducing if num_inducing is None else num_inducing,
+            regulariser,
+            kernels=regulariser.kernels if kernels is None else lambda _: kernels,
+            num_inducing=regulariser.num_inducing if num_inducing is None else num_inducing,
             predictors=predictors,
             noise=noise or ("auto" if by_recipe else "constant"),
             select=select,

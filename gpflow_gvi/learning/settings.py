@@ -131,14 +131,15 @@ def one_kernel(data: TrainingData) -> Sequence[Kernel]:
     return [recipe.one_kernel(data.D)]
 
 
-EFFORTS: dict[str, RegulariserSettings] = {
-    "fast": RegulariserSettings(one_kernel, predictors=None, noise="constant"),
-    "default": RegulariserSettings(),
-    "best": RegulariserSettings(
-        num_folds=10, num_inducing=2 * NUM_INDUCING, max_rows=3000, minimise=LBFGS(200)
-    ),
-}
-"""How P is fitted, by the effort to spend on it."""
+def of_effort(effort: Effort) -> RegulariserSettings:
+    """Return how P is fitted, by the effort to spend on it."""
+    if effort == "fast":
+        return RegulariserSettings(one_kernel, predictors=None, noise="constant")
+    if effort == "best":
+        return RegulariserSettings(
+            num_folds=10, num_inducing=2 * NUM_INDUCING, max_rows=3000, minimise=LBFGS(200)
+        )
+    return RegulariserSettings()
 
 
 @dataclasses.dataclass(frozen=True)

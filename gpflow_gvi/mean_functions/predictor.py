@@ -143,7 +143,7 @@ def predictions(model: Any, X: AnyNDArray, num_outputs: int) -> AnyNDArray:
     values = np.asarray(model.predict(X) if hasattr(model, "predict") else model(X))
     if values.shape == (len(X),) and num_outputs == 1:
         values = values[:, None]
-    name = type(model).__name__
+    name = type(getattr(model, "model", model)).__name__
     if values.shape != (len(X), num_outputs):
         raise ValueError(
             f"predictor {name} returns an array of shape {values.shape} for {len(X)} rows; it must "

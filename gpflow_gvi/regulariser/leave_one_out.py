@@ -48,5 +48,5 @@ def leave_one_out(
     mean = (mean - share * residual) / (1.0 - share)
     prior_variance = tf.linalg.matrix_transpose(outputs.variance(prior.kernel, X))  # [J, N]
     beyond = tf.nn.relu(prior_variance - tf.reduce_sum(tf.square(A), axis=-2))
-    variance = variance / (1.0 - share) + beyond + noise
+    variance = variance / (1.0 - share) + beyond + noise + tf.zeros_like(mean)  # [J, N]
     return m + tf.linalg.matrix_transpose(mean), tf.linalg.matrix_transpose(variance)

@@ -214,18 +214,6 @@ WRONG = {
         lambda: gvi.GaussianProcess(sloped(2), KERNELS["shared"]).mean(np.zeros((4, D))),
     ),
     "J of U": (ValueError, "U has 2 columns, but the kernel has 3", {"U": np.zeros((6, 2))}),
-    "dtype of X": (
-        TypeError,
-        "X has dtype float32",
-        lambda: gvi.GaussianProcess(Zero(), mixed()).variance(np.zeros((4, D), np.float32)),
-    ),
-    "dtype of X2": (
-        TypeError,
-        "X2 has dtype float32",
-        lambda: gvi.GaussianProcess(Zero(), mixed()).covariance(
-            np.zeros((4, D)), np.zeros((4, D), np.float32)
-        ),
-    ),
     "dtype of U": (TypeError, "U has dtype complex128", {"U": np.zeros((6, J), complex)}),
     "text in Z": (TypeError, "Z has dtype <U1", {"Z": np.full((6, D), "a")}),
     "NaN in Z": (ValueError, "Z has NaN", {"Z": np.full((6, D), np.nan)}),

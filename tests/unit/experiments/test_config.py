@@ -50,7 +50,7 @@ def test_few_lines_are_an_experiment_and_what_they_resolve_to_is_the_same_one(wr
 
 def test_name_distinguishes_settings_and_reads_well(write):
     name = name_of(read(write(FEW_LINES)))
-    assert name.startswith("curve4-squared_exponential-posterior-sum-diagonal-projected_renyi-")
+    assert name.startswith("curve4-squared_exponential-posterior-recipe-diagonal-projected_renyi-")
     assert name != name_of(read(write(FEW_LINES.replace("0.7", "0.8"))))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import gpflow
 import joblib
 import numpy as np
@@ -125,10 +123,8 @@ def test_predictions_are_those_of_the_learned_model(regressor, curve):
 
 def test_learned_model_is_that_of_learn(regressor, curve):
     X, y = curve
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0])
     seed = np.random.RandomState(0).randint(2**31 - 1)
-    options = {"num_inducing": 8, "epochs": 0, "validation_fraction": 0.0}
-    learned = gvi.learn((X, y), kernel=kernel, seed=seed, **options)
+    learned = gvi.learn((X, y), num_inducing=8, seed=seed)
     np.testing.assert_allclose(regressor.predict(X), learned.predict_y(X)[0][:, 0], rtol=1e-12)
 
 
@@ -241,14 +237,6 @@ def test_labels_are_held_out_where_they_can_be_spared(N, rare, options, fraction
     assert arguments["validation_fraction"] == fraction
 
 
-@pytest.mark.parametrize(
-    ("N", "options", "fraction"), [(299, {}, 0.0), (299, {"epochs": 1}, 0.1), (300, {}, 0.1)]
-)
-def test_targets_are_held_out_where_they_can_be_spared(N, options, fraction, arguments, rng):
-    gvi.GVIRegressor(**options).fit(rng.normal(size=(N, 2)), np.arange(N))
-    assert arguments["validation_fraction"] == fraction
-
-
 @pytest.mark.parametrize("which", ["regressor", "several", "classifier"])
 def test_saved_by_joblib_it_predicts_the_same(which, request, tmp_path):
     fitted = request.getfixturevalue(which)
@@ -311,21 +299,31 @@ def test_names_of_features_are_kept(estimator):
         ({"network": 3, "epochs": 0}, 60, 0),
     ],
 )
-def test_what_is_asked_for_is_trained(options, N, epochs, arguments, rng):
-    gvi.GVIRegressor(**options).fit(rng.normal(size=(N, 2)), np.arange(N))
+def test_of_labels_what_is_asked_for_is_trained(options, N, epochs, arguments, rng):
+    gvi.GVIClassifier(**options).fit(rng.normal(size=(N, 2)), np.arange(N) < N // 2)
     assert arguments["epochs"] == epochs
-    for name, default in (
-        ("model", gvi.models.PGVI),
-        ("divergence", None),
-        ("divergence_weight", 0.1),
-    ):
-        assert arguments[name] == options.get(name, default)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"divergence_weight": 0.2, "batch_size": 7, "learning_rate": 0.1},
+        {"divergence": gvi.divergences.ProjectedWasserstein(), "model": gvi.models.GWI},
+        {"predictor": DummyRegressor(), "noise": "varying", "n_jobs": 2, "effort": "fast"},
+    ],
+)
+def test_a_regressor_hands_its_parameters_to_learn(options, arguments, rng):
+    estimator = gvi.GVIRegressor(**options)
+    estimator.fit(rng.normal(size=(60, 2)), np.arange(60))
+    expected = estimator.get_params(deep=False) | options
+    del expected["random_state"], arguments["seed"]
+    assert arguments == expected
 
 
 def test_kernels_and_networks_that_are_named(arguments, rng):
     X, Y = rng.normal(size=(40, 2)), rng.normal(size=(40, 3))
-    gvi.GVIRegressor(kernel="recipe", network=7).fit(X, Y)
-    assert arguments["kernel"] is None  # `learn` takes the recipe
+    gvi.GVIRegressor(network=7).fit(X, Y)
     assert arguments["network"](X).shape == (40, 3)
     assert arguments["network"].layers[0].units == 7
     kernels = [gpflow.kernels.Matern32(), gpflow.kernels.Matern52()]
@@ -338,7 +336,8 @@ def test_kernels_and_networks_that_are_named(arguments, rng):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"kernel": "rbf"}, "kernel is 'rbf'"),
+        ({"predictor": "rbf"}, "predictor is 'rbf'"),
+        ({"noise": "much"}, "noise is 'much'"),
         ({"network": 0}, "network is 0"),
         ({"num_inducing": 0}, "num_inducing is 0"),
     ],
@@ -346,14 +345,6 @@ def test_kernels_and_networks_that_are_named(arguments, rng):
 def test_bad_options_are_named_by_fit(options, words, curve):
     with pytest.raises(ValueError, match=words):
         gvi.GVIRegressor(**options).fit(*curve)
-
-
-def test_without_sklearn_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    monkeypatch.delitem(sys.modules, "gpflow_gvi.integrations.sklearn")
-    with pytest.raises(ImportError, match=r"gpflow-gvi\[sklearn\]"):
-        gvi.GVIRegressor  # noqa: B018
-    assert "GVIRegressor" in dir(gvi)
 
 
 @pytest.mark.parametrize(

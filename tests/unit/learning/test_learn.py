@@ -154,6 +154,7 @@ def _split_and_settings(**changes):
     settings = Settings(
         regulariser=RegulariserSettings(kernels=lambda _: [_kernel()], num_inducing=8),
         training=BatchTraining(Passes(epochs=0), CosineAdam(), None),
+        trains=True,
         **changes,
     )
     return Split.of(_curve(60), settings), settings

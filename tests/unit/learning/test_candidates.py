@@ -1,0 +1,148 @@
+"""What `learn` chooses among, on data whose truth is known."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.stats
+from sklearn.tree import DecisionTreeRegressor
+
+import gpflow_gvi as gvi
+from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
+from gpflow_gvi.mean_functions import CrossFitted
+
+
+def _kernel():
+    return gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0])
+
+
+def _deviation(X):
+    return np.where(X[:, :1] > 0.0, 1.0, 0.1)
+
+
+@pytest.fixture(scope="module")
+def varying():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(400, 2))
+    return X, np.sin(2.0 * X[:, 1:]) + _deviation(X) * rng.normal(size=(400, 1))
+
+
+def _nll(learned, X, Y):
+    mean, variance = learned.predict_y(X)
+    return -scipy.stats.norm.logpdf(Y, mean, np.sqrt(variance)).mean()
+
+
+def test_noise_that_varies_is_found(varying):
+    X, Y = varying
+    learned = gvi.learn((X[:250], Y[:250]), kernel=_kernel(), noise="auto", num_inducing=40)
+    noise = learned.regulariser.noise.variance
+    assert isinstance(noise, VaryingNoise)
+    _, variance = learned.predict_y(X[250:])
+    _, of_f = learned.predict_f(X[250:])
+    large = X[250:, 0] > 0.0
+    deviation = np.sqrt(variance - of_f)[:, 0]
+    assert np.median(deviation[large]) == pytest.approx(1.0, rel=0.25)
+    assert np.median(deviation[~large]) == pytest.approx(0.1, rel=0.6)
+    truth = -scipy.stats.norm.logpdf(Y[250:], np.sin(2.0 * X[250:, 1:]), _deviation(X[250:])).mean()
+    constant = gvi.learn((X[:250], Y[:250]), kernel=_kernel(), num_inducing=40)
+    assert _nll(learned, X[250:], Y[250:]) < truth + 0.35
+    assert _nll(learned, X[250:], Y[250:]) < _nll(constant, X[250:], Y[250:]) - 0.3
+
+
+def test_noise_that_does_not_vary_is_left_constant(rng):
+    X = rng.uniform(-2.0, 2.0, size=(150, 2))
+    Y = X[:, :1] + rng.normal(size=(150, 1))
+    learned = gvi.learn((X, Y), kernel=_kernel(), noise="auto", num_inducing=20)
+    spread = np.sqrt(learned.predict_y(X)[1])
+    assert np.std(np.log(spread)) < 0.2
+
+
+@pytest.fixture(scope="module")
+def steps():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2.0, 2.0, size=(300, 2))
+    jumps = 3.0 * np.sign(np.sin(3.0 * X[:, :1])) + X[:, 1:]
+    return X, jumps + 0.1 * rng.normal(size=jumps.shape)
+
+
+def test_around_a_predictor_residuals_are_those_of_new_rows(steps):
+    X, Y = steps
+    tree = DecisionTreeRegressor(random_state=0)
+    learned = gvi.learn((X[:200], Y[:200]), kernel=_kernel(), predictor=tree, num_inducing=40)
+    mean = learned.regulariser.prior.mean_function
+    assert isinstance(mean, CrossFitted)
+    assert len(mean.models) == 5
+    alone = gvi.learn((X[:200], Y[:200]), kernel=_kernel(), num_inducing=40)
+    assert _nll(learned, X[200:], Y[200:]) < _nll(alone, X[200:], Y[200:]) - 0.3
+    predicted, variance = learned.predict_y(X[200:])
+    inside = np.abs(Y[200:] - predicted) < 1.96 * np.sqrt(variance)
+    assert 0.85 <= np.mean(inside) <= 1.0  # a tree has no error at all at the rows of its fit
+    error = np.sqrt(np.mean(np.square(predicted - Y[200:])))
+    of_tree = tree.fit(X[:200], Y[:200]).predict(X[200:])[:, None]
+    assert error < 1.2 * np.sqrt(np.mean(np.square(of_tree - Y[200:])))
+
+
+def test_a_fitted_predictor_is_judged_by_rows_that_it_has_not_seen(steps):
+    X, Y = steps
+    tree = DecisionTreeRegressor(random_state=0).fit(X[:150], Y[:150])
+    learned = gvi.learn(
+        (X[:150], Y[:150]),
+        kernel=_kernel(),
+        predictor=tree,
+        validation_data=(X[150:220], Y[150:220]),
+    )
+    assert int(learned.model.num_data) == 70
+    predicted, variance = learned.predict_y(X[220:])
+    assert np.mean(np.abs(Y[220:] - predicted) < 1.96 * np.sqrt(variance)) > 0.85
+
+
+def test_it_is_saved_with_its_predictors_and_not_exported(steps, tmp_path):
+    X, Y = steps
+    tree = DecisionTreeRegressor(max_depth=3, random_state=0)
+    learned = gvi.learn(
+        (X[:120], Y[:120]), kernel=_kernel(), predictor=tree, noise="varying", num_inducing=10
+    )
+    learned.save(tmp_path / "saved")
+    loaded = gvi.load(tmp_path / "saved")
+    for data in (X[:120], X[120:]):
+        for ours, theirs in zip(loaded.predict_y(data), learned.predict_y(data), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(TypeError, match=r"predictors .* run in Python"):
+        gvi.export(learned, tmp_path / "exported")
+
+
+def test_an_estimator_without_predictions_of_its_rows_is_refused_before_they_are_used(steps):
+    class Nothing(DecisionTreeRegressor):
+        def predict(self, X):
+            return np.full(len(X), np.nan)
+
+    with pytest.raises(ValueError, match=r"predictor Nothing returns .* not all finite"):
+        gvi.learn(steps, kernel=_kernel(), predictor=Nothing())
+
+
+def test_predictions_of_the_others_temper(rng):
+    """Where all hyper-parameters are given and the noise is too small, the factor mends it."""
+    X = rng.uniform(-2.0, 2.0, size=(200, 2))
+    Y = rng.normal(size=(200, 1))
+    kernel, noise = _kernel(), gpflow.likelihoods.Gaussian(0.04)
+    kernel.variance.assign(0.01)
+    for part in (kernel, noise):
+        gpflow.set_trainable(part, False)
+    learned = gvi.learn((X, Y), kernel=kernel, likelihood=noise, num_inducing=30)
+    mean, variance = learned.predict_y(X)
+    assert np.mean((Y - mean) ** 2 / variance) == pytest.approx(1.0, rel=0.15)
+
+
+def test_the_noise_is_the_formula():
+    ratio = np.array([[0.0], [0.5], [4.0]])
+    noise = VaryingNoise(lambda X: ratio, 0.3, 0.7)
+    expected = 0.3 * np.maximum(ratio, MIN_RATIO) ** 0.7
+    np.testing.assert_allclose(noise(np.zeros((3, 1))), expected)
+
+
+def test_hardly_any_rows_are_learned_without_trees(rng):
+    X = rng.normal(size=(15, 2))
+    learned = gvi.learn((X, X[:, 0]))
+    assert not isinstance(learned.regulariser.noise.variance, VaryingNoise)
+    assert np.all(np.isfinite(learned.predict_y(X)[0]))

@@ -1,0 +1,105 @@
+"""The evidence with predictions and a pattern of the noise, and the graphs that are kept."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+import tensorflow_probability as tfp
+
+from gpflow_gvi.kernels import AdditiveSpectralMixture
+from gpflow_gvi.learning.evidence_fit import EvidenceFit, Rows, evidence_fit, structure
+from gpflow_gvi.regulariser.evidence import DataEvidence
+
+
+def _noise(variance=0.1):
+    return gpflow.likelihoods.Gaussian(variance).variance
+
+
+def _rows(rng, N=7):
+    return Rows(
+        rng.uniform(-2.0, 2.0, size=(N, 2)),
+        rng.normal(size=(N, 1)),
+        rng.normal(size=(2, N, 1)),
+        rng.uniform(0.2, 2.0, size=(N, 1)),
+    )
+
+
+def _started(kernel, weight=0.4, exponent=0.8):
+    fit = EvidenceFit(kernel, _noise(), (2, 2, 1), DataEvidence())
+    fit.start(kernel, 0.2, weight, exponent)
+    return fit
+
+
+def test_with_all_inducing_points_it_is_the_density_of_a_normal_law(rng):
+    rows, kernel = _rows(rng), gpflow.kernels.Matern32(0.9, [0.8, 1.3])
+    kernel.variance.prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(2.0))
+    fit = _started(kernel)
+    residual = rows.Y[:, 0] - 0.4 * rows.means.sum(axis=0)[:, 0]
+    K = kernel(rows.X).numpy() + np.diag(0.2 * rows.pattern[:, 0] ** 0.8)
+    log_density = scipy.stats.multivariate_normal.logpdf(residual, cov=K)
+    log_prior = scipy.stats.lognorm.logpdf(0.9, 2.0) + scipy.stats.norm.logpdf(0.8, 0.5, 0.5)
+    value = fit.minimise(lambda loss, variables: None, rows.X, rows, means=True, pattern=True)
+    assert value == pytest.approx(-log_density - log_prior, rel=1e-4)
+
+
+@pytest.mark.parametrize(("means", "pattern"), [(True, True), (False, True), (False, False)])
+def test_gradients_are_those_of_what_is_fitted(means, pattern, rng):
+    rows, kernel = _rows(rng), gpflow.kernels.Matern32(0.9, [0.8, 1.3])
+    fit = _started(kernel)
+    seen = {}
+
+    def check(loss, variables):
+        def value(x):
+            for variable, part in zip(variables, np.split(x, ends), strict=True):
+                variable.assign(part.reshape(variable.shape))
+            return float(loss())
+
+        x = [np.ravel(variable) for variable in variables]
+        ends = np.cumsum([len(part) for part in x])[:-1]
+        _, gradients = loss.value_and_gradients(variables)
+        seen["size"] = sum(len(part) for part in x)
+        np.testing.assert_allclose(
+            np.concatenate([np.ravel(gradient) for gradient in gradients]),
+            scipy.optimize.approx_fprime(np.concatenate(x), value, 1e-6),
+            rtol=1e-3,
+            atol=1e-3,
+        )
+
+    fit.minimise(check, rows.X[:4], rows, means=means, pattern=pattern)
+    assert seen["size"] == 4 + 2 * means + pattern
+
+
+def test_a_graph_serves_kernels_of_one_structure_and_data_of_any_size(rng):
+    def kernel(scale, *, active=None):
+        first = gpflow.kernels.SquaredExponential(1.0, [scale, scale], active_dims=active)
+        return first + AdditiveSpectralMixture(*np.full((3, 1, 2), scale))
+
+    def fit(kernel, noise=None):
+        return evidence_fit(kernel, _noise() if noise is None else noise, (0, 2, 1), DataEvidence())
+
+    one = fit(kernel(1.0))
+    assert fit(kernel(3.0)) is one
+    assert fit(kernel(3.0), _noise(7.0)) is one
+    others = [kernel(1.0, active=[1, 0]), gpflow.kernels.Matern52(), kernel(1.0) + kernel(1.0)]
+    others += [kernel(1.0), kernel(1.0)]
+    gpflow.set_trainable(others[-1].kernels[0].variance, False)
+    others[-2].kernels[0].variance.prior = tfp.distributions.Gamma(np.float64(2), np.float64(1))
+    assert len({id(fit(other)) for other in (kernel(1.0), *others)}) == 6
+    for N in (5, 8, 11):
+        rows = _rows(rng, N)._replace(means=np.zeros((0, N, 1)))
+        one.start(kernel(1.0), 0.2, 0.0, 0.0)
+        one.minimise(lambda loss, variables: loss(), rows.X[:3], rows, means=False, pattern=False)
+    assert one._graph.experimental_get_tracing_count() == 1
+
+
+def test_a_kernel_that_is_not_known_has_a_graph_of_its_own():
+    class Own(gpflow.kernels.SquaredExponential):
+        """It may have more than its parameters."""
+
+    assert structure(Own()) is None
+    assert structure(gpflow.kernels.Matern52() * Own()) is None
+    fits = [evidence_fit(Own(), _noise(), (0, 2, 1), DataEvidence()) for _ in range(2)]
+    assert fits[0] is not fits[1]

@@ -1,0 +1,58 @@
+"""Predictions of each observation by the others, against exact regressions without it."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+
+import gpflow_gvi as gvi
+from gpflow_gvi.regulariser.leave_one_out import leave_one_out
+
+
+@pytest.mark.parametrize("noise", ["one", "of_outputs", "of_rows"])
+def test_it_is_the_regression_on_the_others(noise, rng):
+    X, Y = rng.uniform(-2.0, 2.0, size=(9, 2)), rng.normal(size=(9, 2))
+    sigma2 = {
+        "one": np.full((9, 2), 0.3),
+        "of_outputs": np.tile([0.3, 0.05], (9, 1)),
+        "of_rows": rng.uniform(0.02, 0.5, size=(9, 2)),
+    }[noise]
+    given = {"one": 0.3, "of_outputs": sigma2[0], "of_rows": sigma2}[noise]
+    kernel, m = gpflow.kernels.Matern32(1.5, 0.7), 0.4
+    prior = gvi.GaussianProcess(gpflow.functions.Constant(m), kernel)
+    mean, variance = leave_one_out(prior, given, X, (X, Y))
+    K = kernel(X).numpy()
+    for i in range(9):
+        rest = np.arange(9) != i
+        for j in range(2):
+            weights = np.linalg.solve(K[np.ix_(rest, rest)] + np.diag(sigma2[rest, j]), K[rest, i])
+            np.testing.assert_allclose(mean[i, j], m + weights @ (Y[rest, j] - m), rtol=1e-4)
+            expected = K[i, i] - weights @ K[rest, i] + sigma2[i, j]
+            np.testing.assert_allclose(variance[i, j], expected, rtol=1e-4)
+
+
+def test_with_few_inducing_points_it_is_the_sparse_regression_on_the_others(rng):
+    X = rng.uniform(-2.0, 2.0, size=(20, 1))
+    Y = np.sin(X) + 0.1 * rng.normal(size=X.shape)
+    Z, kernel = np.linspace(-2.0, 2.0, 4)[:, None], gpflow.kernels.Matern32()
+    prior = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
+    mean, variance = leave_one_out(prior, 0.02, Z, (X, Y))
+    for i in range(0, 20, 6):
+        rest = np.arange(20) != i
+        sgpr = gpflow.models.SGPR((X[rest], Y[rest]), kernel, Z, noise_variance=0.02)
+        expected = sgpr.predict_y(X[i : i + 1])
+        np.testing.assert_allclose(mean[i], expected[0][0], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(variance[i], expected[1][0], rtol=1e-4)
+
+
+def test_an_observation_without_noise_is_predicted_by_the_others(rng):
+    X, kernel = np.array([[0.0], [1.0], [2.0]]), gpflow.kernels.SquaredExponential()
+    prior = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
+    Y = np.array([[0.0], [5.0], [0.0]])
+    mean, variance = leave_one_out(prior, 1e-12, X, (X, Y))
+    assert np.all(np.isfinite(mean))
+    assert float(mean[1, 0]) == pytest.approx(0.0, abs=1e-2)
+    k = kernel(X).numpy()
+    expected = k[1, 1] - k[1, [0, 2]] @ np.linalg.solve(k[::2, ::2], k[1, [0, 2]])
+    assert float(variance[1, 0]) == pytest.approx(expected, rel=1e-2)
