@@ -40,12 +40,31 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+UCI = ("yacht", "energy", "concrete", "naval", "protein")
+
+
 def load_split(folder: Path, name: str, split: int) -> Split:
-    """Return one of the literature's splits of a regression data set."""
+    """Return one of the literature's splits of a regression data set, or a fold of a table."""
+    if name not in UCI:
+        with np.load(folder / "tables" / f"{name}.npz") as file:
+            X, Y, test = file["x"], file["y"], file["test_mask"][split]
+        return Split(X[~test], Y[~test], X[test], Y[test])
     with np.load(folder / f"uci_{name}.npz") as file:
         X, Y = file["x"], file["y"]
         train, test = file["train_idx"][split], file["test_idx"][split]
     return Split(X[train], Y[train], X[test], Y[test])
+
+
+def standardised(part: Split) -> Split:
+    """Return a split in the units of its training part."""
+
+    def scaled(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        shift, scale = train.mean(axis=0), train.std(axis=0)
+        scale = np.where(scale > 1e-14 * np.abs(shift), scale, 1.0)
+        return (train - shift) / scale, (test - shift) / scale
+
+    (X, X_test), (Y, Y_test) = scaled(part.X, part.X_test), scaled(part.Y, part.Y_test)
+    return Split(X, Y, X_test, Y_test)
 
 
 def load_curve(folder: Path, number: int) -> Curve:
