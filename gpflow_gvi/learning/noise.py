@@ -14,7 +14,7 @@ from gpflow.config import default_float
 from gpflow.functions import Function, MeanFunction
 from gpflow.utilities import positive
 
-MIN_RATIO = 1e-4
+MIN_RATIO = 0.01
 """Where the pattern is smaller than this, it is taken to be this."""
 
 

@@ -132,7 +132,7 @@ def noise_model(N: int, J: int) -> Any:
         learning_rate=0.05,
         max_iter=100,
         max_leaf_nodes=8,
-        min_samples_leaf=max(10, N // 50),
+        min_samples_leaf=max(10, N // 20),
         l2_regularization=1.0,
         early_stopping=False,
         random_state=0,

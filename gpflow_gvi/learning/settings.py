@@ -71,7 +71,7 @@ def _temper() -> Callable[[GVI, RegressionData], GVI]:
 class LBFGS:
     """L-BFGS for hyper-parameters."""
 
-    max_iterations: int = 60
+    max_iterations: int = 40
 
     def __call__(self, loss: Callable[[], Any], variables: Sequence[Any]) -> None:
         """Change the variables so that the loss is smaller."""
