@@ -10,8 +10,8 @@
 # %% [markdown]
 # # Quick start
 #
-# `learn` selects inducing points, fits the regulariser P, starts Q at P with a network added to its
-# mean, trains Q, and tempers it on a held-out validation set. The data here have a gap.
+# `learn` selects inducing points, fits several regularisers P, and takes the one that predicts each
+# row best from all the others; Q starts there. The data here have a gap.
 
 # %%
 import matplotlib.pyplot as plt

@@ -103,7 +103,7 @@ class Conformal:
         deviations = self.quantile(coverage)
         X = inputs("X", X)
         mean, variance = self.model.predict_y(X)
-        if mean.shape.rank != 2:
+        if len(mean.shape) != 2:
             raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], rows of inputs.")
         # Infinitely many standard deviations are infinite, even if the deviation is zero.
         infinite = tf.cast(np.inf, mean.dtype)

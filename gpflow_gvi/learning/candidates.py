@@ -33,7 +33,7 @@ from ..regulariser.fit import Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
 from . import recipe
 from .cross_fitting import cross_fit
-from .evidence_fit import Rows, evidence_fit, structure
+from .evidence_fit import Rows, assign, evidence_fit, structure
 from .noise import MIN_RATIO, VaryingNoise
 from .scaling import Scaling
 from .settings import Settings, recipe_predictors
@@ -194,7 +194,7 @@ class Candidates:
                     pattern=pattern is not None,
                 )
             kernel, weights = deepcopy(fit.kernel), fit.weights.numpy()
-            noise.variance.assign(fit.variance)
+            assign(noise.variance, fit.variance)
             if pattern is not None:
                 varying = VaryingNoise(pattern, noise.variance.numpy(), fit.exponent.numpy())
                 noise = Gaussian(varying, variance_lower_bound=MIN_NOISE)
@@ -237,7 +237,7 @@ class Candidates:
 
 
 def _best(candidates: Sequence[Candidate]) -> Candidate:
-    return min(candidates, key=lambda candidate: candidate.nll)
+    return min(candidates, key=lambda each: each.nll if np.isfinite(each.nll) else np.inf)
 
 
 def _rms(errors: AnyNDArray) -> float:

@@ -104,12 +104,12 @@ class EvidenceFit:
             input_signature=[inputs, inputs, columns, means, columns],
         )
 
-    def start(self, kernel: Kernel, variance: Parameter, weight: float, exponent: float) -> None:
+    def start(self, kernel: Kernel, variance: Any, weight: float, exponent: float) -> None:
         """Take the values to start from."""
         values = parameter_dict(kernel)
         for path, parameter in parameter_dict(self.kernel).items():
-            parameter.assign(values[path])
-        self.variance.assign(variance)
+            assign(parameter, values[path])
+        assign(self.variance, variance)
         self.weights.assign(tf.fill(self.weights.shape, tf.constant(weight, default_float())))
         self.exponent.assign(exponent)
 
@@ -142,6 +142,17 @@ class EvidenceFit:
             value -= tf.add_n([parameter.log_prior_density() for parameter in self._parameters])
         gradients = tape.gradient(value, self.variables, unconnected_gradients="zero")
         return value, gradients
+
+
+def assign(parameter: Parameter, value: Any) -> None:
+    """Give a parameter the value of another one with the same transform, or a number.
+
+    A value that has come to its bound has no inverse, so that it is copied as it is stored.
+    """
+    if isinstance(value, Parameter):
+        parameter.unconstrained_variable.assign(value.unconstrained_variable)
+    else:
+        parameter.assign(value)
 
 
 class _Loss:

@@ -112,6 +112,7 @@ def test_an_estimator_with_the_settings_of_a_file_predicts_the_same(write):
     pytest.importorskip("sklearn")
     learned, (X, Y) = _learned(write(**QUICK))
     regressor = gvi.GVIRegressor(
+        kernel=gpflow.kernels.SquaredExponential(lengthscales=[1.0]),
         num_inducing=8,
         learning_rate=0.01,
         epochs=2,
