@@ -27,6 +27,7 @@ from gpflow.utilities import deepcopy, parameter_dict
 from .._core import outputs
 from .._core.notices import logger
 from ..calibration.tempering import MAX_FACTOR
+from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..mean_functions.predictor import Predictor
 from ..regulariser.fit import Regulariser, Round
@@ -180,6 +181,8 @@ class Candidates:
         first = data.first(settings.max_rows)  # the rows are shuffled
         C, J = len(self.means), data.J
         noise = deepcopy(self.noise)
+        variance = variance if noise.variance.trainable else noise.variance
+        gram.require_independent_outputs(kernel)
         fit = evidence_fit(kernel, noise.variance, (C, data.D, J), settings.evidence)
         with fit.lock:
             fit.start(kernel, variance, 1.0 / C if means else 0.0, 0.5 if pattern else 0.0)
@@ -248,6 +251,6 @@ def _scaled(kernel: Kernel, factor: float) -> Kernel:
     """Return a copy of a kernel whose variances are multiplied by a factor."""
     kernel = deepcopy(kernel)
     for path, parameter in parameter_dict(kernel).items():
-        if path.rpartition(".")[2] in ("variance", "variances"):
+        if parameter.trainable and path.rpartition(".")[2] in ("variance", "variances"):
             parameter.assign(tf.maximum(factor * parameter, 1e-6))
     return kernel

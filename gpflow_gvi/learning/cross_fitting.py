@@ -128,8 +128,14 @@ def of_argument(
     estimators = list(predictor) if isinstance(predictor, list | tuple) else [predictor]
     for estimator in estimators:
         require_predictor(estimator)
-    if not any(hasattr(estimator, "fit") and _is_fitted(estimator) for estimator in estimators):
+    fitted = [_is_fitted(estimator) for estimator in estimators if hasattr(estimator, "fit")]
+    if not any(fitted):
         return lambda _: estimators, data, validation_data
+    if not all(fitted):
+        raise ValueError(
+            "predictor has estimators that are fitted and others that are not. Give clones of the "
+            "former (sklearn.base.clone), which are cross-fitted, or fit the latter."
+        )
     if validation_data is None:
         raise ValueError(
             f"predictor is a {type(estimators[0]).__name__} that is fitted already. If it was "
@@ -137,8 +143,8 @@ def of_argument(
             "uncertainty: give rows that it has not seen as validation_data, or an estimator that "
             "is not fitted (sklearn.base.clone), which is cross-fitted."
         )
-    fitted = [Fitted(e) if _predicts(e) else e for e in estimators]
-    return lambda _: fitted, validation_data, None
+    predictors = [Fitted(e) if _predicts(e) else e for e in estimators]
+    return lambda _: predictors, validation_data, None
 
 
 def _predicts(model: Any) -> bool:

@@ -129,7 +129,8 @@ class EvidenceFit:
         variables = [v for v in self.variables if not any(v is other for other in fixed)]
         loss = _Loss(self, [tf.convert_to_tensor(part) for part in (Z, *rows)])
         minimise(loss, variables)
-        return float(loss())
+        value = float(loss())
+        return value if pattern else value + float(self.exponent.log_prior_density())
 
     def _value_and_gradients(
         self, Z: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, means: tf.Tensor, pattern: tf.Tensor
@@ -210,20 +211,22 @@ def structure(kernel: Kernel) -> Hashable | None:
 
 
 def _structure_of_parameter(parameter: Parameter) -> Hashable:
-    """Return shape, transform and prior; where the transform takes two numbers stands for it."""
-    probe = tf.constant([-0.5, 0.5], parameter.dtype)
-    transform = () if parameter.transform is None else parameter.transform.forward(probe)
-    prior = parameter.prior
+    """Return shape, transform and prior; where the transform takes two values stands for it."""
+    zero, prior = tf.zeros_like(parameter.unconstrained_variable), parameter.prior
+    transform = () if parameter.transform is None else map(parameter.transform, (zero, zero + 0.5))
     return (
         tuple(parameter.shape),
         parameter.trainable,
-        np.asarray(transform).tobytes(),
+        tuple(np.asarray(value).tobytes() for value in transform),
         None if prior is None else (type(prior), parameter.prior_on, _values(prior.parameters)),
     )
 
 
 def _values(parameters: dict[str, Any]) -> Hashable:
-    return tuple(
-        (name, np.asarray(value).tobytes() if tf.is_tensor(value) else str(value))
-        for name, value in sorted(parameters.items())
-    )
+    return tuple((name, _value(value)) for name, value in sorted(parameters.items()))
+
+
+def _value(value: Any) -> Hashable:
+    """Return numbers as bytes, as the text of a long array leaves out most of it."""
+    array: AnyNDArray = np.asarray(value)
+    return array.tobytes() if array.dtype.kind in "fiub" else str(value)

@@ -47,6 +47,7 @@ from .settings import (
     Settings,
     VariationalSettings,
     of_effort,
+    recipe_predictors,
 )
 from .split import Rows, Split
 from .start import InducingPlusNetwork, Start, TrainingData, default_mean
@@ -119,8 +120,13 @@ class Procedure:
         Of labels, it is the one whose kernel predicts validation data best.
         """
         settings = self.settings.regulariser
-        if self._has_candidates():
+        if self._has_candidates(data):
             return self.condition(Candidates(data, self.settings).best(), data)
+        if settings.predictors not in (None, recipe_predictors) or settings.noise == "varying":
+            raise ValueError(
+                "predictor and noise='varying' are for real-valued Y, inputs [N, D], and noise to "
+                "start from that is a number, Gaussian(variance). Leave them out here."
+            )
         first = data.first(settings.max_rows)  # the rows are shuffled
         fits = [
             fit_regulariser(
@@ -140,14 +146,15 @@ class Procedure:
         # Evidence at the inducing points alone is that of these points.
         return best if settings.evidence.needs_inducing_outputs else self.condition(best, data)
 
-    def _has_candidates(self) -> bool:
-        """Return whether P is for real-valued Y, with noise that is a number and fitted to all."""
+    def _has_candidates(self, data: TrainingData) -> bool:
+        """Return whether P is for rows with real-valued Y, with one noise, and fitted to all."""
         likelihood = self.settings.likelihood
         if not (likelihood is None or isinstance(likelihood, Gaussian)):
             return False
         noise = Gaussian() if likelihood is None else likelihood
         evidence = self.settings.regulariser.evidence
-        return isinstance(noise.variance, Parameter) and not evidence.needs_inducing_outputs
+        is_number = isinstance(noise.variance, Parameter)
+        return is_number and data.X.ndim == 2 and not evidence.needs_inducing_outputs
 
     def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
         """Return the regulariser conditioned on all rows, at points for the fitted kernel."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import hashlib
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,6 +122,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self.rows: dict[bytes, int] | None = None
+        self._lock = threading.Lock()
         self._values: collections.OrderedDict[tuple[Any, ...], AnyNDArray] = (
             collections.OrderedDict()
         )
@@ -129,13 +132,15 @@ class _Kept:
 
     def value(self, X: AnyNDArray, evaluate: Callable[[AnyNDArray], AnyNDArray]) -> AnyNDArray:
         """Return the predictions for X, evaluated if they are not kept."""
-        key = (X.shape, X.dtype.str, X.tobytes())
-        if key not in self._values:
-            self._values[key] = evaluate(X)
-            while len(self._values) > _MAX_KEPT:
-                self._values.popitem(last=False)
-        self._values.move_to_end(key)
-        return self._values[key]
+        digest = hashlib.sha256(X.tobytes()).digest()  # X itself may be large
+        key = (X.shape, X.dtype.str, digest)
+        with self._lock:  # TensorFlow evaluates parts of a graph in several threads
+            if key not in self._values:
+                self._values[key] = evaluate(X)
+                while len(self._values) > _MAX_KEPT:
+                    self._values.popitem(last=False)
+            self._values.move_to_end(key)
+            return self._values[key]
 
 
 def predictions(model: Any, X: AnyNDArray, num_outputs: int) -> AnyNDArray:

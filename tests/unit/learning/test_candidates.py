@@ -146,3 +146,40 @@ def test_hardly_any_rows_are_learned_without_trees(rng):
     learned = gvi.learn((X, X[:, 0]))
     assert not isinstance(learned.regulariser.noise.variance, VaryingNoise)
     assert np.all(np.isfinite(learned.predict_y(X)[0]))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "options"),
+    [
+        (gpflow.likelihoods.MultiClass(2), {"predictor": DecisionTreeRegressor()}),
+        (gpflow.likelihoods.MultiClass(2), {"noise": "varying"}),
+        (gpflow.likelihoods.Gaussian(scale=0.1), {"predictor": DecisionTreeRegressor()}),
+    ],
+)
+def test_what_cannot_be_taken_into_account_is_refused(likelihood, options, rng):
+    X = rng.normal(size=(40, 2))
+    Y = (X[:, :1] > 0.0).astype(float)
+    with pytest.raises(ValueError, match="predictor and noise='varying' are for real-valued Y"):
+        gvi.learn((X, Y), kernel=_kernel(), likelihood=likelihood, **options)
+
+
+def test_outputs_that_are_correlated_are_refused(rng):
+    X = rng.normal(size=(30, 2))
+    mixed = gpflow.kernels.LinearCoregionalization([_kernel()], W=np.ones((2, 1)))
+    with pytest.raises(TypeError, match="LinearCoregionalization, whose outputs are correlated"):
+        gvi.learn((X, X), kernel=mixed)
+
+
+def test_what_is_not_trainable_stays_as_it_is(steps):
+    X, Y = steps
+    kernel, noise = _kernel(), gpflow.likelihoods.Gaussian(0.03)
+    kernel.variance.assign(0.7)
+    for part in (kernel.variance, noise):
+        gpflow.set_trainable(part, False)
+    tree = DecisionTreeRegressor(max_depth=3)
+    learned = gvi.learn(
+        (X[:60], Y[:60]), kernel=kernel, likelihood=noise, predictor=tree, num_inducing=10
+    )
+    P = learned.regulariser
+    assert float(P.prior.kernel.variance.numpy()) == 0.7
+    assert float(P.noise.variance.numpy()) == pytest.approx(0.03, rel=1e-12)

@@ -90,6 +90,13 @@ def test_a_predictor_that_is_fitted_already_needs_rows_that_it_has_not_seen(data
         assert validation is unseen
 
 
+def test_predictors_of_which_some_are_fitted_are_refused(data):
+    rows = (data.X, data.Y)
+    both = [LinearRegression().fit(*rows), LinearRegression()]
+    with pytest.raises(ValueError, match="that are fitted and others that are not"):
+        of_argument(both, True, rows, rows)
+
+
 @pytest.mark.parametrize("predictor", ["trees", 3.0, LinearRegression, [LinearRegression(), None]])
 def test_what_is_no_predictor_is_refused(predictor):
     with pytest.raises((TypeError, ValueError), match=r"predictor is .*; it must be"):

@@ -103,3 +103,28 @@ def test_a_kernel_that_is_not_known_has_a_graph_of_its_own():
     assert structure(gpflow.kernels.Matern52() * Own()) is None
     fits = [evidence_fit(Own(), _noise(), (0, 2, 1), DataEvidence()) for _ in range(2)]
     assert fits[0] is not fits[1]
+
+
+def test_long_priors_that_differ_in_one_number_have_graphs_of_their_own():
+    def kernel(last):
+        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(2000))
+        location = np.append(np.zeros(1999), last)
+        kernel.lengthscales.prior = tfp.distributions.LogNormal(location, np.float64(1.0))
+        return kernel
+
+    assert structure(kernel(0.0)) == structure(kernel(0.0))
+    assert structure(kernel(0.0)) != structure(kernel(1e-12))
+    middle = kernel(0.0)
+    location = np.zeros(2000)
+    location[1000] = 1.0
+    middle.lengthscales.prior = tfp.distributions.LogNormal(location, np.float64(1.0))
+    assert structure(kernel(0.0)) != structure(middle)
+
+
+def test_without_a_pattern_its_prior_is_no_part_of_the_evidence(rng):
+    rows, kernel = _rows(rng), gpflow.kernels.Matern32(0.9, [0.8, 1.3])
+    fit = _started(kernel, weight=0.0, exponent=0.0)
+    value = fit.minimise(lambda loss, variables: None, rows.X, rows, means=False, pattern=False)
+    K = kernel(rows.X).numpy() + 0.2 * np.eye(len(rows.X))
+    expected = scipy.stats.multivariate_normal.logpdf(rows.Y[:, 0], cov=K)
+    assert value == pytest.approx(-expected, rel=1e-4)
