@@ -22,6 +22,7 @@ from gpflow.utilities import deepcopy
 
 from .._core import checks, labels, outputs
 from .._core.data import Data
+from .._core.errors import shown
 from ..calibration.conformal_prediction import conformal
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
 from ..covariances import gram
@@ -33,8 +34,10 @@ from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
 from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
+from .around_network import around_network, is_meant
 from .early_stopping import tempered_nll
 from .learned import Learned
+from .network_training import NetworkTraining
 from .q_training import BatchTraining, CompiledModel, TrainingResult
 from .settings import (
     CosineAdam,
@@ -248,6 +251,8 @@ def learn(
     predictor: Any = "auto",
     noise: Noise | None = None,
     network: Any = None,
+    train_network: bool = True,
+    features: Any = None,
     likelihood: Likelihood | None = None,
     model: type[GVI] = PGVI,
     divergence: Divergence | None = None,
@@ -291,8 +296,16 @@ def learn(
         better; None is none.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best. By default it is "auto" where `predictor` is or would be, else "constant".
-    :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
-        zero at its start. By default, where Q is trained, `recipe.network`.
+    :param network: for rows of numbers: what is added to the mean of Q, a function from [N, D] to
+        [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
+        For images [N, H, W, C] and other inputs that are no such rows: a model of Keras that is the
+        mean of Q. It is trained first, as it is compiled or by Adam and cross entropy or squared
+        errors in standard units, until held-out rows are predicted no better. The covariance of Q
+        is then learned on its features (`around_network`).
+    :param train_network: False to leave the network as it is: it then is the mean of Q for rows of
+        numbers, too, in original units, and `validation_data` should be rows unseen by it.
+    :param features: what the kernel is on, around a network: "penultimate", what its last layer
+        receives, by default; the name of a layer; "inputs"; another model; or a list of such.
     :param likelihood: the noise to start from; or a `MultiClass`, `Softmax` or `Bernoulli`, which
         says that Y are labels 0, 1, ....
     :param model: `PGVI`, `GWI` or `GVI`.
@@ -360,4 +373,35 @@ def learn(
         standardise=standardise,
         seed=seed,
     )
+    if is_meant(network, features, train_network, data):
+        refused = {"divergence": divergence, "divergence_weight": divergence_weight}
+        refused |= {"noise": noise, "predictor": None if predictor == "auto" else predictor}
+        refused |= {"model": None if model is PGVI else model}
+        refused |= {} if train_network else {"epochs": epochs}
+        _require_none(refused)
+        training = NetworkTraining(
+            Passes(Passes.epochs if epochs is None else epochs, batch_size),
+            learning_rate,
+            EarlyStopping(),
+            seed,
+        )
+        around = around_network(
+            rows,
+            network,
+            settings,
+            features="penultimate" if features is None else features,
+            training=training if train_network else None,
+            validation_data=validation_data,
+        )
+        return around.learned(Procedure(around.split, around.settings).run())
     return Procedure(Split.of(rows, settings, validation_data), settings).run()
+
+
+def _require_none(arguments: dict[str, Any]) -> None:
+    """Raise if arguments are given that have no effect around a network."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} is {shown(value)}, which has no effect around a network: Q is its "
+                "predictions with the covariance of P, and is not trained. Leave it out."
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,6 +88,13 @@ class Split:
             return self.train
         X, Y = (np.concatenate(parts) for parts in zip(self.train, self.validation, strict=True))
         return X, Y
+
+    def with_inputs(self, function: Callable[[Array], Array]) -> Split:
+        """Return the same split of other inputs: those that a function of X makes of each part."""
+        parts = {"train": self.train, "validation": self.validation}
+        parts["calibration"] = self.calibration
+        changed = {k: part and (function(part[0]), part[1]) for k, part in parts.items()}
+        return dataclasses.replace(self, **changed)
 
     def standard(self, rows: RegressionData) -> Rows:
         """Return rows in standard units."""

@@ -1,0 +1,270 @@
+"""A Gaussian process around a network: what it predicts, and how far to trust that.
+
+    Q = GP(τ h, τ² α s² r)
+
+h is the network, of which nothing is trained any further. r is the covariance of the sparse
+posterior P of a regression on features of the network: small where features are like those of
+training rows, and that of the prior far from them (Ortega, Rodríguez-Santana and Hernández-Lobato
+2024, "Fixed-mean Gaussian processes for post-hoc Bayesian deep learning"). Of classes s² makes the
+prior as wide as logits are, so that far from the data they are as uncertain as they can be; of
+numbers it is 1. τ, a temperature of logits (Guo, Pleiss, Sun and Weinberger 2017), or else the
+variance of the noise, and α are chosen by the density of rows that the network has not seen.
+
+r is the same for all classes, so that no class overtakes another: the predictions of a network that
+is not trained stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, RegressionData
+from gpflow.kernels import Combination, Kernel, SquaredExponential, Sum
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
+from gpflow.utilities import deepcopy, set_trainable
+from scipy.spatial.distance import pdist
+
+from .._core import labels, network_layers
+from .._core import outputs as of_kernel
+from .._core.errors import NumericsWarning, shown
+from .._core.notices import logger
+from ..covariances import CholeskySVGP, Tempered
+from ..mean_functions import NetworkOutputs
+from .held_out_scale import scaled_by
+from .learned import Learned
+from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
+from .network_training import NetworkTraining
+from .scaling import Scaling
+from .settings import Settings, VariationalSettings, one_kernel, recipe_kernels
+from .split import Split
+from .start import Start, TrainingData
+
+MAX_ROWS_OF_DISTANCES = 1000
+"""The median distance is that of not more rows than these."""
+
+
+class AroundNetwork(NamedTuple):
+    """What the procedure needs to learn how far to trust a network."""
+
+    split: Split
+    """The rows [h(x), φ(x)], by what they are for."""
+    settings: Settings
+    inputs: NetworkInputs
+    history: dict[str, list[float]]
+    """Of each epoch of training the network."""
+
+    def learned(self, of_rows: Learned) -> Learned:
+        """Return what was learned of the rows as a model that takes inputs of the network."""
+        return dataclasses.replace(of_rows, inputs=self.inputs, history=self.history)
+
+
+def is_meant(network: Any, features: Any, train_network: bool, data: Any) -> bool:
+    """Return whether a process is put around a network, and not a network into Q's mean.
+
+    It is for inputs that are no rows of numbers, such as images or numbers of words; where the
+    network is not to be trained; and where features are asked for.
+    """
+    if network is None:
+        if features is not None or not train_network:
+            raise ValueError("features and train_network are those of a network: pass network=....")
+        return False
+    X = data[0] if isinstance(data, tuple | list) and len(data) == 2 else data
+    is_of_images = len(getattr(X, "shape", ())) > 2
+    asked = features is not None or not train_network
+    return asked or is_of_images or network_layers.embeds(network)
+
+
+def around_network(
+    data: RegressionData,
+    network: Any,
+    settings: Settings,
+    *,
+    features: Any,
+    training: NetworkTraining | None,
+    validation_data: RegressionData | None,
+) -> AroundNetwork:
+    """Train the network, if that is asked for, and compute its outputs and features once.
+
+    :param data: (X, Y), in any units.
+    :param network: h, from inputs [N, D...] to [N, J].
+    :param settings: the split, the regulariser and the likelihood.
+    :param features: what the kernel is on, as `network_rows` takes it.
+    :param training: how the network is trained; None to leave it as it is.
+    :param validation_data: (X, Y) that the network has not been trained with.
+    """
+    inputs = Inputs.of(network, data[0])
+    X = inputs.validated("X", data[0])
+    if inputs.scales_pixels and X.dtype == np.uint8:
+        logger.warning("X has pixels of 0 to 255 in bytes; here and in predictions they become numbers from 0 to 1.")
+    outputs = Outputs.of(network, inputs, X)
+    likelihood = _likelihood(settings.likelihood, network, outputs, data[1])
+    settings = dataclasses.replace(settings, likelihood=likelihood)
+    split = _split((X, data[1]), settings, inputs, validation_data)
+    classes = np.unique(split.train[1])
+    if settings.of_classes and len(classes) < 2:
+        raise ValueError(
+            f"Y has examples of class {classes[0]:.0f} alone: there is nothing to tell apart. Give "
+            "examples of at least two classes."
+        )
+    history: dict[str, list[float]] = {}
+    units = Scaling(np.zeros(outputs.columns), np.ones(outputs.columns))
+    if training is not None:
+        kind = outputs.kind if settings.of_classes else None
+        network, history = training(network, inputs, split, kind)
+    else:
+        units = units if settings.of_classes else split.outputs
+        if split.holds_out:
+            _warn_of_seen_rows()
+    rows = network_rows(network, features, inputs, outputs)
+    split = split.with_inputs(lambda part: np.asarray(rows(part)))
+    split = dataclasses.replace(split, inputs=rows.scaling(split.train[0], units))
+    settings = _of_rows(settings, rows, has_validation=split.validation is not None)
+    return AroundNetwork(split, settings, NetworkInputs(rows, split.inputs), history)
+
+
+def _split(
+    data: RegressionData, settings: Settings, inputs: Inputs, validation_data: Any
+) -> Split:
+    """Return the split of data whose inputs stay as they are: of the numbers of the rows."""
+    X, Y = data
+    N = len(X)
+    numbers, held_out = np.arange(N, dtype=float)[:, None], None
+    if validation_data is not None:
+        if not isinstance(validation_data, tuple | list) or len(validation_data) != 2:
+            raise ValueError("validation_data must be the pair of arrays (X, Y).")
+        unseen = inputs.validated("validation_data[0]", validation_data[0])
+        held_out = N + np.arange(len(unseen), dtype=float)[:, None], validation_data[1]
+    split = Split.of((numbers, Y), settings, held_out)
+
+    def at(part: AnyNDArray) -> AnyNDArray:
+        places = part[:, 0].astype(int)
+        return X[places] if places[0] < N else unseen[places - N]
+
+    return split.with_inputs(at)
+
+
+def _likelihood(
+    given: Likelihood | None, network: Any, outputs: Outputs, Y: Any
+) -> Likelihood | None:
+    """Return the likelihood that the outputs of the network and Y are for."""
+    J, shape = outputs.columns, np.shape(Y)
+    P = shape[1] if len(shape) > 1 else 1
+    likelihood = given
+    if given is None and P == 1 and J > 1:
+        likelihood = Softmax(J)
+    elif given is None and P == J == 1 and outputs.kind == "probabilities":
+        likelihood = Bernoulli(invlink=tf.math.sigmoid)
+    classes = labels.num_classes(likelihood)
+    wanted = P if classes is None else 1 if isinstance(likelihood, Bernoulli) else classes
+    if wanted != J:
+        raise ValueError(
+            f"network returns {J} columns, but Y, of shape {shape}, under "
+            f"{'Gaussian noise' if likelihood is None else type(likelihood).__name__} has {wanted} "
+            f"latent functions; give it {wanted} outputs."
+        )
+    if classes is None and not (likelihood is None or isinstance(likelihood, Gaussian)):
+        raise TypeError(
+            f"likelihood is {shown(likelihood)}; around a network it must be a Gaussian, or a "
+            "MultiClass, Softmax or Bernoulli of labels."
+        )
+    if classes is None and J > 1 and outputs.kind == "probabilities":
+        raise ValueError(
+            f"network returns probabilities, and Y has {P} columns. Pass labels, as "
+            "Y.argmax(axis=1) makes them of a one-hot code."
+        )
+    if classes is not None and outputs.kind is None:
+        raise ValueError(
+            f"network {shown(getattr(network, 'name', network))} returns numbers from 0 to 1, or "
+            "ends with an activation, so that it is not clear whether they are probabilities or "
+            'logits. End it with activation="softmax" ("sigmoid" for one column), or with no '
+            "activation, which returns logits."
+        )
+    return likelihood
+
+
+def _warn_of_seen_rows() -> None:
+    warnings.warn(
+        "train_network=False without validation_data: how far the network is to be trusted is "
+        "learned from rows held out of the data. If it was trained with them, its errors there are "
+        "smaller than elsewhere; pass validation_data=(X, Y) that it has not seen.",
+        NumericsWarning,
+        stacklevel=5,
+    )
+
+
+def _of_rows(settings: Settings, rows: NetworkRows, *, has_validation: bool) -> Settings:
+    """Return the settings with which the procedure learns of rows [h(x), φ(x)]."""
+    regulariser = settings.regulariser
+    given = None if regulariser.kernels in (recipe_kernels, one_kernel) else regulariser.kernels
+
+    def kernels(data: TrainingData) -> list[Kernel]:
+        if given is None:
+            return [feature_kernel(data.X, rows)]
+        return [_on_features(kernel, rows) for kernel in given(data)]
+
+    return dataclasses.replace(
+        settings,
+        regulariser=dataclasses.replace(regulariser, kernels=kernels),
+        variational=VariationalSettings(
+            lambda start: NetworkOutputs(start.J), _covariance
+        ),
+        trains=False,
+        temper=scaled_by if has_validation else None,
+        refit=False,
+    )
+
+
+def feature_kernel(rows: AnyNDArray, of: NetworkRows) -> Kernel:
+    """Return the sum of a squared exponential for each group of features, none of it trained.
+
+    The lengthscale is half the median distance between rows. Labels alone would have the kernel
+    ignore whatever does not help to tell the classes apart, by which new inputs are known.
+
+    :param rows: in standard units, [N, J + F].
+    :param of: what the columns are.
+    """
+    start, kernels = of.num_outputs, []
+    for size in of.num_features:
+        columns = slice(start, start + size)
+        distance = float(np.median(pdist(rows[:MAX_ROWS_OF_DISTANCES, columns])))
+        kernels.append(
+            SquaredExponential(
+                variance=1.0 / len(of.num_features),
+                lengthscales=0.5 * distance if distance > 0.0 else 1.0,
+                active_dims=columns,
+            )
+        )
+        start += size
+    kernel = kernels[0] if len(kernels) == 1 else Sum(kernels)
+    set_trainable(kernel, False)
+    return kernel
+
+
+def _on_features(kernel: Kernel, rows: NetworkRows) -> Kernel:
+    """Return a copy of a kernel whose columns are counted from the first of the features on."""
+    kernel = deepcopy(kernel)
+    for part in [kernel] if not isinstance(kernel, Combination) else kernel.submodules:
+        if isinstance(part, Kernel) and not isinstance(part, Combination):
+            dims, J = part.active_dims, rows.num_outputs
+            F = sum(rows.num_features)
+            part._active_dims = J + np.arange(F)[dims]
+    return kernel
+
+
+def _covariance(start: Start) -> Kernel:
+    """Return s² r, the same for all classes: Q's covariance before it is scaled."""
+    noise = tf.convert_to_tensor(start.noise_variance)
+    if start.of_classes and noise.shape.rank:
+        noise = 1.0 / tf.reduce_mean(1.0 / noise, axis=-1, keepdims=True)
+    k, J = start.prior.kernel, start.J
+    r = CholeskySVGP.from_data(k, start.Z, start.X, noise, num_latent_gps=J)
+    if not start.of_classes:
+        return r
+    h = start.X[:, :J]
+    centred = h - h.mean(axis=1, keepdims=True) if J > 1 else h
+    prior = np.mean(of_kernel.variance(k, start.X[:MAX_ROWS_OF_DISTANCES]))
+    return Tempered(r, np.mean(np.square(centred)) / prior)
