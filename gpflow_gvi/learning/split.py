@@ -17,6 +17,7 @@ from .._core.data import Data, observations
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from .scaling import Scaling
+from .settings import one_kernel, recipe_kernels
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -53,11 +54,15 @@ class Split:
         likelihood = settings.likelihood
         of_classes = labels.num_classes(likelihood) is not None
         X, Y = _arrays("data", ("X", "Y"), data, likelihood)
-        if X.ndim > 2 and settings.input_shape is None:
+        shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
+        if len(shape) > 1 and settings.regulariser.kernels in (recipe_kernels, one_kernel):
             raise ValueError(
-                f"X has shape {X.shape}; it must be [N, D], a row for each input. "
-                "X.reshape(len(X), -1) makes rows of images."
+                f"X are images of shape {shape}, but the default kernels are for tables of "
+                "features: for as many pixels they take very long, and predict badly. Pass a "
+                "network, or a kernel on pixels."
             )
+        if settings.input_shape is None:
+            X = X.reshape(len(X), -1)  # images as rows
         if settings.standardise:
             _warn_of_lost_columns(X)
         if likelihood is None:
@@ -71,7 +76,8 @@ class Split:
             validation = (X[held_out], Y[held_out]) if len(held_out) else None
         else:
             names = ("validation_data[0]", "validation_data[1]")
-            validation = _arrays("validation_data", names, validation_data, likelihood)
+            Xv, Yv = _arrays("validation_data", names, validation_data, likelihood)
+            validation = Xv.reshape(-1, *X.shape[1:]), Yv
         return cls(
             (X[order], Y[order]),
             validation,
