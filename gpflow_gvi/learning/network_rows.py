@@ -165,17 +165,17 @@ class Outputs(NamedTuple):
         """Return what a network returns, by its last activation or by what it returns at X."""
         function = as_function(network)
         values = np.asarray(function(tf.cast(inputs.floats(X[:BLOCK]), default_float())))
+        J = values.shape[-1]
         activation = network_layers.output_activation(function.network)
-        kinds = {"softmax": "probabilities", "sigmoid": "probabilities"}
-        kinds |= {"linear": "logits", "log_softmax": "logits"}
+        if activation in ("linear", "log_softmax"):
+            return cls(J, "logits")
         if activation is not None:
-            return cls(values.shape[-1], kinds.get(activation))
-        in_range = np.all((values >= 0.0) & (values <= 1.0))
-        if not in_range:
-            return cls(values.shape[-1], "logits")
-        sums = np.abs(values.sum(axis=-1) - 1.0) < 1e-3
-        known = values.shape[-1] > 1 and np.all(sums)
-        return cls(values.shape[-1], "probabilities" if known else None)
+            known = activation == ("sigmoid" if J == 1 else "softmax")
+            return cls(J, "probabilities" if known else None)
+        if np.any((values < 0.0) | (values > 1.0)):
+            return cls(J, "logits")
+        sums_to_one = np.all(np.abs(values.sum(axis=-1) - 1.0) < 1e-3)
+        return cls(J, "probabilities" if J > 1 and sums_to_one else None)
 
 
 def network_rows(network: Any, features: Any, inputs: Inputs, outputs: Outputs) -> NetworkRows:
