@@ -8,9 +8,9 @@ import numpy as np
 import gpflow_gvi as gvi
 
 rng = np.random.default_rng(0)
-GOOD = "good great lovely excellent charming fine splendid delightful".split()
-BAD = "bad poor dull awful tedious weak dreadful boring".split()
-NOUNS = "film plot actor scene story ending music script".split()
+GOOD = ["good", "great", "lovely", "excellent", "charming", "fine", "splendid", "delightful"]
+BAD = ["bad", "poor", "dull", "awful", "tedious", "weak", "dreadful", "boring"]
+NOUNS = ["film", "plot", "actor", "scene", "story", "ending", "music", "script"]
 
 
 def reviews(count: int) -> tuple[np.ndarray, np.ndarray]:

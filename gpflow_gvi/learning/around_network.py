@@ -78,6 +78,16 @@ def is_meant(network: Any, features: Any, train_network: bool, data: Any) -> boo
     return asked or is_of_images or network_layers.embeds(network)
 
 
+def require_no_choice_of_q(**arguments: Any) -> None:
+    """Raise if arguments of `learn` are given that have no effect around a network."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} is {shown(value)}, which has no effect here: Q has the predictions of the "
+                "network for its mean and the covariance of P, and is not trained. Leave it out."
+            )
+
+
 def around_network(
     data: RegressionData,
     network: Any,
@@ -99,7 +109,7 @@ def around_network(
     inputs = Inputs.of(network, data[0])
     X = inputs.validated("X", data[0])
     if inputs.scales_pixels and X.dtype == np.uint8:
-        logger.warning("X has pixels of 0 to 255 in bytes; here and in predictions they become numbers from 0 to 1.")
+        logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
     outputs = Outputs.of(network, inputs, X)
     likelihood = _likelihood(settings.likelihood, network, outputs, data[1])
     settings = dataclasses.replace(settings, likelihood=likelihood)
@@ -119,6 +129,7 @@ def around_network(
         units = units if settings.of_classes else split.outputs
         if split.holds_out:
             _warn_of_seen_rows()
+    features = network_layers.PENULTIMATE if features is None else features
     rows = network_rows(network, features, inputs, outputs)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     split = dataclasses.replace(split, inputs=rows.scaling(split.train[0], units))
@@ -126,9 +137,7 @@ def around_network(
     return AroundNetwork(split, settings, NetworkInputs(rows, split.inputs), history)
 
 
-def _split(
-    data: RegressionData, settings: Settings, inputs: Inputs, validation_data: Any
-) -> Split:
+def _split(data: RegressionData, settings: Settings, inputs: Inputs, validation_data: Any) -> Split:
     """Return the split of data whose inputs stay as they are: of the numbers of the rows."""
     X, Y = data
     N = len(X)
@@ -209,9 +218,7 @@ def _of_rows(settings: Settings, rows: NetworkRows, *, has_validation: bool) -> 
     return dataclasses.replace(
         settings,
         regulariser=dataclasses.replace(regulariser, kernels=kernels),
-        variational=VariationalSettings(
-            lambda start: NetworkOutputs(start.J), _covariance
-        ),
+        variational=VariationalSettings(lambda start: NetworkOutputs(start.J), _covariance),
         trains=False,
         temper=scaled_by if has_validation else None,
         refit=False,

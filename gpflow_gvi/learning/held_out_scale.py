@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import singledispatch
 
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
-from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Softmax
+from gpflow.likelihoods import Gaussian, Likelihood, Softmax
 from gpflow.utilities import deepcopy, positive
 
 from .._core.row_blocks import by_blocks

@@ -84,7 +84,9 @@ class Learned:
         It is the variance of f, in standard units and averaged over outputs: it is not bounded, as
         the epistemic entropy of classes is, and does not depend on what is predicted.
         """
-        (variance,) = by_blocks(lambda rows: (self.model.predict_f(rows)[1],), self.inputs.standard(X))
+        (variance,) = by_blocks(
+            lambda rows: (self.model.predict_f(rows)[1],), self.inputs.standard(X)
+        )
         return variance.mean(axis=-1)
 
     def predict_set(self, X: TensorType, coverage: float = 0.95) -> Array:

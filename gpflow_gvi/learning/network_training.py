@@ -46,8 +46,8 @@ class NetworkTraining:
         """
         if not (is_keras(network) and hasattr(network, "fit")):
             raise TypeError(
-                f"network is {shown(network)}; to be trained it must be a model of Keras. Pass one, "
-                "or train_network=False."
+                f"network is {shown(network)}; to be trained it must be a model of Keras. Pass "
+                "one, or train_network=False."
             )
         network = copy.deepcopy(as_function(network)).network
         schedule = self.schedule(len(split.train[0]))

@@ -22,7 +22,6 @@ from gpflow.utilities import deepcopy
 
 from .._core import checks, labels, outputs
 from .._core.data import Data
-from .._core.errors import shown
 from ..calibration.conformal_prediction import conformal
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
 from ..covariances import gram
@@ -32,9 +31,9 @@ from ..models import GVI, PGVI
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
+from .around_network import around_network, is_meant, require_no_choice_of_q
 from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
-from .around_network import around_network, is_meant
 from .early_stopping import tempered_nll
 from .learned import Learned
 from .network_training import NetworkTraining
@@ -343,6 +342,7 @@ def learn(
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     regulariser = of_effort(effort)
+    schedule = Passes(Passes.epochs if epochs is None else epochs, batch_size)
     settings = Settings(
         regulariser=dataclasses.replace(
             regulariser,
@@ -362,11 +362,7 @@ def learn(
                 ModelSettings.divergence_weight if divergence_weight is None else divergence_weight
             ),
         ),
-        training=BatchTraining(
-            Passes(Passes.epochs if epochs is None else epochs, batch_size),
-            CosineAdam(learning_rate),
-            EarlyStopping(),
-        ),
+        training=BatchTraining(schedule, CosineAdam(learning_rate), EarlyStopping()),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
         likelihood=likelihood,
@@ -374,34 +370,22 @@ def learn(
         seed=seed,
     )
     if is_meant(network, features, train_network, data):
-        refused = {"divergence": divergence, "divergence_weight": divergence_weight}
-        refused |= {"noise": noise, "predictor": None if predictor == "auto" else predictor}
-        refused |= {"model": None if model is PGVI else model}
-        refused |= {} if train_network else {"epochs": epochs}
-        _require_none(refused)
-        training = NetworkTraining(
-            Passes(Passes.epochs if epochs is None else epochs, batch_size),
-            learning_rate,
-            EarlyStopping(),
-            seed,
+        require_no_choice_of_q(
+            model=None if model is PGVI else model,
+            divergence=divergence,
+            divergence_weight=divergence_weight,
+            predictor=None if isinstance(predictor, str) else predictor,
+            noise=noise,
+            epochs=None if train_network else epochs,
         )
+        training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
         around = around_network(
             rows,
             network,
             settings,
-            features="penultimate" if features is None else features,
+            features=features,
             training=training if train_network else None,
             validation_data=validation_data,
         )
         return around.learned(Procedure(around.split, around.settings).run())
     return Procedure(Split.of(rows, settings, validation_data), settings).run()
-
-
-def _require_none(arguments: dict[str, Any]) -> None:
-    """Raise if arguments are given that have no effect around a network."""
-    for name, value in arguments.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} is {shown(value)}, which has no effect around a network: Q is its "
-                "predictions with the covariance of P, and is not trained. Leave it out."
-            )
