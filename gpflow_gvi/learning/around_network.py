@@ -1,24 +1,30 @@
 """A Gaussian process around a network: what it predicts, and how far to trust that.
 
-    Q = GP(τ h, τ² α s² r)
+h is the network, of which nothing is trained any further, and k a kernel on features of it. P is
+GP(h, k) given the training rows, whose mean stays h, and whose covariance is
 
-h is the network, of which nothing is trained any further. r is the covariance of the sparse
-posterior P of a regression on features of the network: small where features are like those of
-training rows, and that of the prior far from them (Ortega, Rodríguez-Santana and Hernández-Lobato
-2024, "Fixed-mean Gaussian processes for post-hoc Bayesian deep learning"). Of classes s² makes the
-prior as wide as logits are, so that far from the data they are as uncertain as they can be; of
-numbers it is 1. τ, a temperature of logits (Guo, Pleiss, Sun and Weinberger 2017), or else the
-variance of the noise, and α are chosen by the density of rows that the network has not seen.
+    r(x, x') = k(x, x') - k_xX (k_XX + I/W)⁻¹ k_Xx',
 
-r is the same for all classes, so that no class overtakes another: the predictions of a network that
-is not trained stay as they are.
+by the inducing points of a sparse posterior (Ortega, Rodríguez-Santana and Hernández-Lobato 2024,
+"Fixed-mean Gaussian processes for post-hoc Bayesian deep learning"). It is small where features are
+like those of training rows, and k elsewhere; k is as wide as h itself varies, so that far from the
+data f is as uncertain as it can be. W is the curvature of -log p(y | f): 1/σ² of numbers, and of
+labels the largest that there is, ½ under a softmax and ¼ under a sigmoid (Böhning 1992,
+"Multinomial logistic regression algorithm"). That at h, as Laplace's approximation has it, vanishes
+where the network is certain of labels that it was trained with. r is the same for all classes, so
+that none overtakes another.
+
+    Q = GP(τ h, τ² α r)
+
+has a temperature 1/τ of the logits (Guo, Pleiss, Sun and Weinberger 2017), or else the variance of
+the noise, and α chosen by the density of rows that the network has not seen.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,37 +35,24 @@ from gpflow.utilities import deepcopy, set_trainable
 from scipy.spatial.distance import pdist
 
 from .._core import labels, network_layers
-from .._core import outputs as of_kernel
 from .._core.errors import NumericsWarning, shown
 from .._core.notices import logger
-from ..covariances import CholeskySVGP, Tempered
+from ..calibration.conformal_prediction import conformal
+from ..covariances import CholeskySVGP
+from ..gaussian_process import GaussianProcess
 from ..mean_functions import NetworkOutputs
+from ..models import PGVI
+from ..regulariser.fit import Regulariser
 from .held_out_scale import scaled_by
 from .learned import Learned
 from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
 from .network_training import NetworkTraining
 from .scaling import Scaling
-from .settings import Settings, VariationalSettings, one_kernel, recipe_kernels
+from .settings import Settings
 from .split import Split
-from .start import Start, TrainingData
 
 MAX_ROWS_OF_DISTANCES = 1000
 """The median distance is that of not more rows than these."""
-
-
-class AroundNetwork(NamedTuple):
-    """What the procedure needs to learn how far to trust a network."""
-
-    split: Split
-    """The rows [h(x), φ(x)], by what they are for."""
-    settings: Settings
-    inputs: NetworkInputs
-    history: dict[str, list[float]]
-    """Of each epoch of training the network."""
-
-    def learned(self, of_rows: Learned) -> Learned:
-        """Return what was learned of the rows as a model that takes inputs of the network."""
-        return dataclasses.replace(of_rows, inputs=self.inputs, history=self.history)
 
 
 def is_meant(network: Any, features: Any, train_network: bool, data: Any) -> bool:
@@ -88,24 +81,30 @@ def require_no_choice_of_q(**arguments: Any) -> None:
             )
 
 
-def around_network(
+def learn_around(
     data: RegressionData,
     network: Any,
     settings: Settings,
     *,
     features: Any,
+    kernel: Kernel | None,
     training: NetworkTraining | None,
     validation_data: RegressionData | None,
-) -> AroundNetwork:
-    """Train the network, if that is asked for, and compute its outputs and features once.
+) -> Learned:
+    """Train the network, if that is asked for, and learn how far to trust it.
+
+    Its outputs and features are computed once.
 
     :param data: (X, Y), in any units.
     :param network: h, from inputs [N, D...] to [N, J].
-    :param settings: the split, the regulariser and the likelihood.
+    :param settings: the split, the likelihood, and the choice of inducing points.
     :param features: what the kernel is on, as `network_rows` takes it.
+    :param kernel: k on the features; `feature_kernel` if not given.
     :param training: how the network is trained; None to leave it as it is.
     :param validation_data: (X, Y) that the network has not been trained with.
     """
+    if not (kernel is None or isinstance(kernel, Kernel)):
+        raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
     inputs = Inputs.of(network, data[0])
     X = inputs.validated("X", data[0])
     if inputs.scales_pixels and X.dtype == np.uint8:
@@ -133,8 +132,49 @@ def around_network(
     rows = network_rows(network, features, inputs, outputs)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     split = dataclasses.replace(split, inputs=rows.scaling(split.train[0], units))
-    settings = _of_rows(settings, rows, has_validation=split.validation is not None)
-    return AroundNetwork(split, settings, NetworkInputs(rows, split.inputs), history)
+    learned = _learned(split, settings, rows, kernel)
+    return dataclasses.replace(learned, inputs=NetworkInputs(rows, split.inputs), history=history)
+
+
+def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel | None) -> Learned:
+    """Return what is learned of rows [h(x), φ(x)]."""
+    X, Y = split.standard(split.train)
+    held_out = None if split.validation is None else split.standard(split.validation)
+    k = feature_kernel(X, rows) if kernel is None else _on_features(kernel, rows)
+    M = settings.regulariser.count(len(X))
+    Z, _ = settings.regulariser.select(X, M, kernel=k, seed=settings.seed)
+    h = NetworkOutputs(rows.num_outputs)
+    likelihood = _with_noise(settings.likelihood, h, (X, Y) if held_out is None else held_out)
+    r = _posterior(k, Z, X, likelihood)
+    prior, posterior = GaussianProcess(h, k), GaussianProcess(h, r)
+    model = PGVI(posterior, GaussianProcess(h, r), likelihood, num_data=len(X))
+    if held_out is not None:
+        model = scaled_by(model, held_out)
+    calibration = None
+    if split.calibration is not None:
+        calibration = conformal(model, split.standard(split.calibration))
+    regulariser = Regulariser(prior, posterior, likelihood, Z, None, (), True)
+    return Learned(model, regulariser, split.inputs, split.outputs, {}, calibration)
+
+
+def _with_noise(
+    likelihood: Likelihood | None, h: NetworkOutputs, rows: RegressionData
+) -> Likelihood:
+    """Return a likelihood; of numbers without one the noise is the mean squared error."""
+    if likelihood is not None:
+        return deepcopy(likelihood)
+    errors = np.mean(np.square(rows[1] - np.asarray(h(rows[0]))), axis=0)  # [J]
+    variance = np.maximum(errors, np.finfo(errors.dtype).eps)
+    return Gaussian(variance, variance_lower_bound=0.0)
+
+
+def _posterior(k: Kernel, Z: AnyNDArray, X: AnyNDArray, likelihood: Likelihood) -> CholeskySVGP:
+    """Return r: of one output for all classes, or one for each column of numbers."""
+    if isinstance(likelihood, Gaussian):
+        noise = likelihood.conditional_variance(X[:1], X[:1, :1])[0]  # [J]
+        return CholeskySVGP.from_data(k, Z, X, noise, num_latent_gps=len(noise))
+    W = 0.25 if isinstance(likelihood, Bernoulli) else 0.5
+    return CholeskySVGP.from_data(k, Z, X, 1.0 / W)
 
 
 def _split(data: RegressionData, settings: Settings, inputs: Inputs, validation_data: Any) -> Split:
@@ -205,42 +245,27 @@ def _warn_of_seen_rows() -> None:
     )
 
 
-def _of_rows(settings: Settings, rows: NetworkRows, *, has_validation: bool) -> Settings:
-    """Return the settings with which the procedure learns of rows [h(x), φ(x)]."""
-    regulariser = settings.regulariser
-    given = None if regulariser.kernels in (recipe_kernels, one_kernel) else regulariser.kernels
-
-    def kernels(data: TrainingData) -> list[Kernel]:
-        if given is None:
-            return [feature_kernel(data.X, rows)]
-        return [_on_features(kernel, rows) for kernel in given(data)]
-
-    return dataclasses.replace(
-        settings,
-        regulariser=dataclasses.replace(regulariser, kernels=kernels),
-        variational=VariationalSettings(lambda start: NetworkOutputs(start.J), _covariance),
-        trains=False,
-        temper=scaled_by if has_validation else None,
-        refit=False,
-    )
-
-
 def feature_kernel(rows: AnyNDArray, of: NetworkRows) -> Kernel:
-    """Return the sum of a squared exponential for each group of features, none of it trained.
+    """Return the sum of a squared exponential for each group of features.
 
-    The lengthscale is half the median distance between rows. Labels alone would have the kernel
-    ignore whatever does not help to tell the classes apart, by which new inputs are known.
+    The lengthscale is half the median distance between rows, and the variance that of h, about its
+    average over classes. They are not fitted: labels would have the kernel ignore whatever does not
+    help to tell classes apart, by which new inputs are known.
 
     :param rows: in standard units, [N, J + F].
     :param of: what the columns are.
     """
+    h = rows[:, : of.num_outputs]
+    if of.num_outputs > 1:
+        h = h - h.mean(axis=1, keepdims=True)
+    variance = float(np.mean(np.square(h))) or 1.0
     start, kernels = of.num_outputs, []
     for size in of.num_features:
         columns = slice(start, start + size)
         distance = float(np.median(pdist(rows[:MAX_ROWS_OF_DISTANCES, columns])))
         kernels.append(
             SquaredExponential(
-                variance=1.0 / len(of.num_features),
+                variance=variance / len(of.num_features),
                 lengthscales=0.5 * distance if distance > 0.0 else 1.0,
                 active_dims=columns,
             )
@@ -260,18 +285,3 @@ def _on_features(kernel: Kernel, rows: NetworkRows) -> Kernel:
             F = sum(rows.num_features)
             part._active_dims = J + np.arange(F)[dims]
     return kernel
-
-
-def _covariance(start: Start) -> Kernel:
-    """Return s² r, the same for all classes: Q's covariance before it is scaled."""
-    noise = tf.convert_to_tensor(start.noise_variance)
-    if start.of_classes and noise.shape.rank:
-        noise = 1.0 / tf.reduce_mean(1.0 / noise, axis=-1, keepdims=True)
-    k, J = start.prior.kernel, start.J
-    r = CholeskySVGP.from_data(k, start.Z, start.X, noise, num_latent_gps=J)
-    if not start.of_classes:
-        return r
-    h = start.X[:, :J]
-    centred = h - h.mean(axis=1, keepdims=True) if J > 1 else h
-    prior = np.mean(of_kernel.variance(k, start.X[:MAX_ROWS_OF_DISTANCES]))
-    return Tempered(r, np.mean(np.square(centred)) / prior)

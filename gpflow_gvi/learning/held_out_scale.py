@@ -9,15 +9,16 @@ import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
 from gpflow.likelihoods import Gaussian, Likelihood, Softmax
-from gpflow.utilities import deepcopy, positive
+from gpflow.utilities import deepcopy, positive, set_trainable
 
 from .._core.row_blocks import by_blocks
+from .._core.samples import normal_points
 from ..covariances import Tempered
 from ..gaussian_process import GaussianProcess
 from ..losses import Marginals
 from ..mean_functions import NetworkOutputs
 from ..models import GVI
-from ..prediction.class_probabilities import BLOCK, normal_points
+from ..prediction.class_probabilities import BLOCK
 from ..regulariser.lbfgs import lbfgs
 
 MAX_ROWS = 5000
@@ -76,7 +77,8 @@ def _scales(likelihood: Likelihood, at: Marginals) -> Scales:
 def _(likelihood: Gaussian, at: Marginals) -> Scales:
     errors = tf.square(at.Y - at.f_mean)  # [N, J]
     alpha = tf.Variable(tf.zeros_like(errors[0]))  # its logarithm, [J]
-    noise = tf.Variable(tf.math.log(tf.reduce_mean(errors, axis=0) + np.finfo(float).tiny))
+    fixed = likelihood.conditional_variance(at.X[:1], at.f_mean[:1])[0]
+    noise = tf.Variable(tf.math.log(fixed + tf.zeros_like(alpha)))  # its logarithm, [J]
 
     @tf.function(autograph=False)
     def loss() -> tf.Tensor:
@@ -84,8 +86,9 @@ def _(likelihood: Gaussian, at: Marginals) -> Scales:
         density = tf.math.log(variance) + errors / variance
         return 0.5 * tf.reduce_sum(tf.reduce_mean(density, 0) + tf.square(alpha) / len(at.Y))
 
-    lbfgs(loss, [alpha, noise])
+    lbfgs(loss, [alpha, noise] if likelihood.trainable_variables else [alpha])
     variance = Parameter(np.exp(noise.numpy()), transform=positive(lower=0.0))
+    set_trainable(variance, bool(likelihood.trainable_variables))
     return 1.0, np.exp(alpha.numpy()), Gaussian(variance, variance_lower_bound=0.0)
 
 

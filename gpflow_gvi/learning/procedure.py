@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
-from gpflow.base import RegressionData
+from gpflow.base import RegressionData, TensorType
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy
@@ -23,15 +23,17 @@ from gpflow.utilities import deepcopy
 from .._core import checks, labels, outputs
 from .._core.data import Data
 from ..calibration.conformal_prediction import conformal
-from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
+from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
+from ..losses import Marginals
 from ..models import GVI, PGVI
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
-from .around_network import around_network, is_meant, require_no_choice_of_q
+from ..regulariser.sites import Sites, sites_of
+from .around_network import is_meant, learn_around, require_no_choice_of_q
 from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
@@ -52,7 +54,7 @@ from .settings import (
     recipe_predictors,
 )
 from .split import Rows, Split
-from .start import InducingPlusNetwork, Start, TrainingData, default_mean
+from .start import InducingPlusNetwork, Start, TrainingData, inducing_mean
 
 
 class Hooks:
@@ -164,20 +166,29 @@ class Procedure:
         M = settings.count(len(data.X))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
-        noise = outputs.noise_variance_at(regulariser.noise, data.X, data.J)
-        posterior = settings.evidence.posterior(prior, noise, (Z, U), (data.X, data.responses))
+        sites = self.sites(regulariser, Z, data)
+        posterior = settings.evidence.posterior(prior, sites.variance, (Z, U), (data.X, sites.Y))
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
+
+    def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
+        """Return the Gaussian observations that P is conditioned on."""
+        likelihood = regulariser.likelihood
+        if isinstance(likelihood, Gaussian):
+            noise = outputs.noise_variance_at(likelihood, data.X, data.J)
+            return Sites(data.responses, noise)
+        return sites_of(likelihood, regulariser.prior, Z, Data.of((data.X, data.Y), likelihood))
 
     def start(self, regulariser: Regulariser, data: TrainingData) -> GVI:
         """Return the model at the start of its training."""
         P = self.settings.regulariser.process(regulariser)
+        sites = self.sites(regulariser, regulariser.inducing_points, data)
         Z = getattr(regulariser.posterior.kernel, "inducing_variable", None)
         start = Start(
-            **vars(data),
+            **{**vars(data), "responses": np.asarray(sites.Y)},
             P=P,
             prior=regulariser.prior,
             Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
-            noise_variance=outputs.noise_variance_at(regulariser.noise, data.X, data.J),
+            noise_variance=sites.variance,
         )
         variational = self.settings.variational
         Q = GaussianProcess(variational.mean(start), variational.covariance(start))
@@ -207,15 +218,17 @@ class Procedure:
         temper = self.settings.temper
         if validation is not None and temper is not None:
             return temper(model, validation)
-        if self.settings.trains_q or data.of_classes or len(data.X) < MIN_VALIDATION_POINTS:
+        if self.settings.trains_q or len(data.X) < MIN_VALIDATION_POINTS:
             return model
-        rows = data.first(MAX_ROWS_OF_SCORES)
-        noise = outputs.noise_variance_at(regulariser.noise, rows.X, rows.J)
-        mean, variance = leave_one_out(
-            regulariser.prior, noise, regulariser.inducing_points, (rows.X, rows.responses)
-        )
-        factor = tf.reduce_mean(tf.square(rows.responses - mean) / variance, axis=0)  # [J]
-        return tempered_by(model, tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR))
+        rows, Z = data.first(MAX_ROWS_OF_SCORES), regulariser.inducing_points
+        sites = self.sites(regulariser, Z, rows)
+        mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, (rows.X, sites.Y))
+        if isinstance(model.likelihood, Gaussian):
+            factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
+            return tempered_by(model, tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR))
+        X, Y = Data.of((rows.X, rows.Y), model.likelihood)
+        at = Marginals(X, mean, variance - sites.variance, Y)
+        return tempered_by(model, factors(model.likelihood, at))
 
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before."""
@@ -284,7 +297,8 @@ def learn(
 
     :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
-        that predicts best is taken. By default `recipe.kernels`.
+        that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
+        features that stays as it is; by default `feature_kernel`.
     :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
         `predict`, or a list of such. K clones of it are fitted, each without one fold of the rows;
         m_P is the average of their predictions, and at a row of the data that of the clone which
@@ -353,7 +367,7 @@ def learn(
             select=select,
             n_jobs=n_jobs,
         ),
-        variational=VariationalSettings(InducingPlusNetwork(network) if chosen else default_mean),
+        variational=VariationalSettings(InducingPlusNetwork(network) if chosen else inducing_mean),
         model=ModelSettings(
             kind=model,
             # Each training starts from the same state of its context.
@@ -379,13 +393,13 @@ def learn(
             epochs=None if train_network else epochs,
         )
         training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
-        around = around_network(
+        return learn_around(
             rows,
             network,
             settings,
             features=features,
+            kernel=kernel,
             training=training if train_network else None,
             validation_data=validation_data,
         )
-        return around.learned(Procedure(around.split, around.settings).run())
     return Procedure(Split.of(rows, settings, validation_data), settings).run()

@@ -97,10 +97,16 @@ class Split:
 
     def with_inputs(self, function: Callable[[Array], Array]) -> Split:
         """Return the same split of other inputs: those that a function of X makes of each part."""
-        parts = {"train": self.train, "validation": self.validation}
-        parts["calibration"] = self.calibration
-        changed = {k: part and (function(part[0]), part[1]) for k, part in parts.items()}
-        return dataclasses.replace(self, **changed)
+
+        def changed(rows: Rows | None) -> Rows | None:
+            return None if rows is None else (function(rows[0]), rows[1])
+
+        return dataclasses.replace(
+            self,
+            train=(function(self.train[0]), self.train[1]),
+            validation=changed(self.validation),
+            calibration=changed(self.calibration),
+        )
 
     def standard(self, rows: RegressionData) -> Rows:
         """Return rows in standard units."""

@@ -121,8 +121,3 @@ class InducingPlusNetwork:
                 f"give it {start.J} outputs."
             )
         return inducing_mean(start) + network
-
-
-def default_mean(start: Start) -> MeanFunction:
-    """Return the optimal mean for real-valued Y; for labels, with the recipe's network added."""
-    return InducingPlusNetwork()(start) if start.of_classes else inducing_mean(start)

@@ -165,21 +165,24 @@ def test_numbers_are_predicted_as_the_network_does_with_the_spread_of_unseen_row
 
 
 def test_variance_is_that_of_a_regression_on_the_features(of_numbers):
-    _, learned = of_numbers
-    (X, Y), new = numbers(60), NEW[0][:20]
-    # A tenth of no rows is held out, as rows for validation are given.
-    rows, units = X.reshape(60, -1).astype(float), learned.outputs
+    """In standard units: k as wide as what the network predicts, noise as large as its errors."""
+    net, learned = of_numbers
+    X, _ = numbers(60)
+    units, rows = learned.outputs, X.reshape(60, -1).astype(float)
     shift, scale = rows.mean(axis=0), np.sqrt(rows.var(axis=0).mean())
     distance = np.median(scipy.spatial.distance.pdist((rows - shift) / scale))
+    h = (net.predict(X, verbose=0) - units.shift) / units.scale
+    unseen = numbers(300, seed=1)
+    errors = (unseen[1] - net.predict(unseen[0], verbose=0)) / units.scale
     exact = gpflow.models.GPR(
-        ((rows - shift) / scale, (Y - units.shift) / units.scale),
-        gpflow.kernels.SquaredExponential(lengthscales=0.5 * distance),
-        noise_variance=learned.regulariser.noise.variance,
+        ((rows - shift) / scale, h),
+        gpflow.kernels.SquaredExponential(np.mean(h**2), 0.5 * distance),
+        noise_variance=np.mean(errors**2),
     )
-    for inputs in (new, np.full((1, *SHAPE), 1e4)):
+    factor = learned.model.variational.kernel.factor * units.scale**2
+    for inputs in (NEW[0][:20], np.full((1, *SHAPE), 1e4)):
         _, expected = exact.predict_f((inputs.reshape(len(inputs), -1) - shift) / scale)
         _, found = learned.predict_f(inputs)
-        factor = learned.model.variational.kernel.factor * units.scale**2
         np.testing.assert_allclose(found, factor * expected, rtol=1e-3)
 
 

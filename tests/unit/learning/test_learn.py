@@ -176,7 +176,7 @@ def test_the_refit_takes_the_factor_that_was_found_without_it():
         split.standard((inputs, outputs)),
         learned.regulariser.prior.kernel,
         learned.regulariser.inducing_points,
-        noise_variance=learned.regulariser.noise.variance.numpy(),
+        noise_variance=learned.regulariser.likelihood.variance.numpy(),
     )
     x = learned.inputs.standard(X)
     expected = sgpr.predict_f(x)[0]

@@ -133,10 +133,11 @@ def test_kernel_is_a_sum_of_one_for_each_group_by_median_distances():
     rows = rows_of(network(), ["penultimate", "inputs"])
     values = rows(X).numpy()
     kernel, expected = feature_kernel(values, rows), np.zeros((N, N))
+    about_mean = values[:, :3] - values[:, :3].mean(axis=1, keepdims=True)
     for group in (values[:, 3:8], values[:, 8:]):
         distances = np.linalg.norm(group[:, None] - group[None], axis=-1)
         ell = 0.5 * np.median(distances[np.triu_indices(N, 1)])
-        expected += 0.5 * np.exp(-0.5 * np.square(distances / ell))
+        expected += 0.5 * np.mean(about_mean**2) * np.exp(-0.5 * np.square(distances / ell))
     np.testing.assert_allclose(kernel(values), expected, rtol=1e-6, atol=1e-9)
     assert not kernel.trainable_variables
 
