@@ -87,7 +87,7 @@ def learn_around(
     settings: Settings,
     *,
     features: Any,
-    kernel: Kernel | None,
+    kernel: Any,
     training: NetworkTraining | None,
     validation_data: RegressionData | None,
 ) -> Learned:
