@@ -57,9 +57,9 @@ class Split:
         shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
         if len(shape) > 1 and settings.regulariser.kernels in (recipe_kernels, one_kernel):
             raise ValueError(
-                f"X are images of shape {shape}, but the default kernels are for tables of "
-                "features: for as many pixels they take very long, and predict badly. Pass a "
-                "network, or a kernel on pixels."
+                f"X has shape {X.shape}: the default kernels are for tables of features, take "
+                "very long for as many columns as images have, and predict badly. Pass a network, "
+                "or a kernel on pixels; X.reshape(len(X), -1) makes rows of features."
             )
         if settings.input_shape is None:
             X = X.reshape(len(X), -1)  # images as rows

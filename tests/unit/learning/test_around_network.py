@@ -211,9 +211,14 @@ def test_a_compiled_network_is_trained_as_it_was_compiled():
         gvi.learn(images(100), network=net, epochs=1)
 
 
-def test_rows_that_the_network_may_have_seen_are_told_of(net):
+def test_rows_that_the_network_may_have_seen_and_pixels_in_bytes_are_told_of(net, caplog):
+    X, labels = images(60)
+    pixels = np.round(255 * X).astype(np.uint8)
     with pytest.warns(NumericsWarning, match="without validation_data"):
-        around(net, images(60), validation_data=None)
+        learned = around(net, (pixels, labels), validation_data=None)
+    assert "X has pixels in bytes" in caplog.text
+    expected = learned.predict_proba(pixels / 255.0)
+    np.testing.assert_allclose(learned.predict_proba(pixels), expected, rtol=1e-10)
 
 
 @pytest.mark.slow
@@ -287,7 +292,7 @@ DEAD.layers[1].set_weights([np.zeros((36, 8)), np.zeros(8)])
         ({"features": []}, "features is empty"),
         ({"divergence_weight": 0.3}, r"divergence_weight is 0\.3, which has no effect"),
         ({"network": None, "train_network": False}, "pass network="),
-        ({"network": None}, r"X are images of shape \(6, 6, 1\).*Pass a network"),
+        ({"network": None}, r"X has shape \(60, 6, 6, 1\).*Pass a network"),
         ({"network": lambda X: X[:, 0, :3, 0]}, "it is not clear whether"),
         ({"network": lambda X: X[:, 0, :3, 0] - 9.0}, "must be a model of Keras"),
         (
