@@ -105,14 +105,17 @@ def learn_around(
     """
     if not (kernel is None or isinstance(kernel, Kernel)):
         raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
-    inputs = Inputs.of(network, data[0])
-    X = inputs.validated("X", data[0])
+    X, Y = _pair("data", data)
+    inputs = Inputs.of(network, X)
+    X = inputs.validated("X", X)
     if inputs.scales_pixels and X.dtype == np.uint8:
         logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
     outputs = Outputs.of(network, inputs, X)
-    likelihood = _likelihood(settings.likelihood, network, outputs, data[1])
+    likelihood = _likelihood(settings.likelihood, network, outputs, Y)
     settings = dataclasses.replace(settings, likelihood=likelihood)
-    split = _split((X, data[1]), settings, inputs, validation_data)
+    if not settings.of_classes:
+        outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
+    split = _split((X, Y), settings, inputs, validation_data)
     classes = np.unique(split.train[1])
     if settings.of_classes and len(classes) < 2:
         raise ValueError(
@@ -122,8 +125,7 @@ def learn_around(
     history: dict[str, list[float]] = {}
     units = Scaling(np.zeros(outputs.columns), np.ones(outputs.columns))
     if training is not None:
-        kind = outputs.kind if settings.of_classes else None
-        network, history = training(network, inputs, split, kind)
+        network, history = training(network, inputs, split, outputs.kind)
     else:
         units = units if settings.of_classes else split.outputs
         if split.holds_out:
@@ -183,10 +185,9 @@ def _split(data: RegressionData, settings: Settings, inputs: Inputs, validation_
     N = len(X)
     numbers, held_out = np.arange(N, dtype=float)[:, None], None
     if validation_data is not None:
-        if not isinstance(validation_data, tuple | list) or len(validation_data) != 2:
-            raise ValueError("validation_data must be the pair of arrays (X, Y).")
-        unseen = inputs.validated("validation_data[0]", validation_data[0])
-        held_out = N + np.arange(len(unseen), dtype=float)[:, None], validation_data[1]
+        unseen, Y_unseen = _pair("validation_data", validation_data)
+        unseen = inputs.validated("validation_data[0]", unseen)
+        held_out = N + np.arange(len(unseen), dtype=float)[:, None], Y_unseen
     split = Split.of((numbers, Y), settings, held_out)
 
     def at(part: AnyNDArray) -> AnyNDArray:
@@ -194,6 +195,12 @@ def _split(data: RegressionData, settings: Settings, inputs: Inputs, validation_
         return X[places] if places[0] < N else unseen[places - N]
 
     return split.with_inputs(at)
+
+
+def _pair(name: str, data: Any) -> tuple[Any, Any]:
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise ValueError(f"{name} is a {type(data).__name__}; it must be the pair (X, Y).")
+    return data[0], data[1]
 
 
 def _likelihood(
@@ -220,7 +227,7 @@ def _likelihood(
             f"likelihood is {shown(likelihood)}; around a network it must be a Gaussian, or a "
             "MultiClass, Softmax or Bernoulli of labels."
         )
-    if classes is None and J > 1 and outputs.kind == "probabilities":
+    if likelihood is None and J > 1 and outputs.kind == "probabilities":
         raise ValueError(
             f"network returns probabilities, and Y has {P} columns. Pass labels, as "
             "Y.argmax(axis=1) makes them of a one-hot code."
@@ -241,7 +248,7 @@ def _warn_of_seen_rows() -> None:
         "learned from rows held out of the data. If it was trained with them, its errors there are "
         "smaller than elsewhere; pass validation_data=(X, Y) that it has not seen.",
         NumericsWarning,
-        stacklevel=5,
+        stacklevel=4,
     )
 
 
@@ -283,5 +290,5 @@ def _on_features(kernel: Kernel, rows: NetworkRows) -> Kernel:
         if isinstance(part, Kernel) and not isinstance(part, Combination):
             dims, J = part.active_dims, rows.num_outputs
             F = sum(rows.num_features)
-            part._active_dims = J + np.arange(F)[dims]
+            part.active_dims = J + np.arange(F)[dims]
     return kernel

@@ -270,6 +270,7 @@ def test_numbers_of_words_are_sequences():
 
 NAN = network()
 NAN.set_weights([np.full_like(weight, np.nan) for weight in NAN.get_weights()])
+X_ONLY = images(5)[0]
 DEAD = network()
 DEAD.layers[1].set_weights([np.zeros((36, 8)), np.zeros(8)])
 
@@ -291,6 +292,8 @@ DEAD.layers[1].set_weights([np.zeros((36, 8)), np.zeros(8)])
         ({"features": "nowhere"}, "features is 'nowhere', but network .* hidden, last_hidden"),
         ({"features": []}, "features is empty"),
         ({"divergence_weight": 0.3}, r"divergence_weight is 0\.3, which has no effect"),
+        ({"validation_data": X_ONLY}, "validation_data is a ndarray; it must be the pair"),
+        ({"kernel": [gpflow.kernels.Linear()]}, "it must be one kernel"),
         ({"network": None, "train_network": False}, "pass network="),
         ({"network": None}, r"X has shape \(60, 6, 6, 1\).*Pass a network"),
         ({"network": lambda X: X[:, 0, :3, 0]}, "it is not clear whether"),
