@@ -9,6 +9,7 @@ all defaults, are in `settings`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
@@ -28,6 +29,7 @@ from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
 from ..models import GVI, PGVI
+from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
@@ -51,6 +53,7 @@ from .settings import (
 )
 from .split import Rows, Split
 from .start import InducingPlusNetwork, Start, TrainingData, default_mean
+from .streams import Block, Stream
 
 
 class Hooks:
@@ -91,7 +94,7 @@ class Procedure:
         """Return the learned model."""
         split = self.split
         validation = None if split.validation is None else split.standard(split.validation)
-        data = self.training_data(split.train)
+        data = self.training_data(split.train, split.stream)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))
         model, result = self.train(regulariser, data, validation)
         if self.settings.temper is not None:
@@ -102,17 +105,27 @@ class Procedure:
         self.hooks.before_refit(learned)
         return self.refit(learned, result.share)
 
-    def training_data(self, rows: Rows) -> TrainingData:
-        """Return rows in the units of the model, with the responses of latent functions to them."""
-        X, Y = self.split.standard(rows)
-        likelihood = self.settings.likelihood
-        responses = labels.responses(likelihood, Data.of((X, Y), likelihood).Y)
+    def training_data(self, rows: Rows, stream: Stream | None = None) -> TrainingData:
+        """Return rows in the units of the model, with the responses of latent functions to them.
+
+        :param rows: the rows, in original units.
+        :param stream: all rows, if these are a sample of them.
+        """
+        X, Y, responses = self._in_model_units(rows)
         shape = self.settings.input_shape or (X.shape[-1],)
         settings = self.settings
         units = self.split.inputs, self.split.outputs
+        if stream is not None:
+            stream = dataclasses.replace(stream, prepare=self._in_model_units)
         return TrainingData(
-            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units
+            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream
         )
+
+    def _in_model_units(self, rows: Rows) -> Block:
+        """Return X, Y and the responses of latent functions."""
+        X, Y = self.split.standard(rows)
+        likelihood = self.settings.likelihood
+        return X, Y, np.asarray(labels.responses(likelihood, Data.of((X, Y), likelihood).Y))
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
         """Return the regulariser that predicts best, conditioned on all rows.
@@ -162,8 +175,13 @@ class Procedure:
         M = settings.count(len(data.X))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
-        noise = outputs.noise_variance_at(regulariser.noise, data.X, data.J)
-        posterior = settings.evidence.posterior(prior, noise, (Z, U), (data.X, data.responses))
+        if data.stream is None:
+            noise = outputs.noise_variance_at(regulariser.noise, data.X, data.J)
+            posterior = settings.evidence.posterior(prior, noise, (Z, U), (data.X, data.responses))
+        else:
+            noise = functools.partial(outputs.noise_variance_at, regulariser.noise, J=data.J)
+            blocks = ((X, responses, noise(X)) for X, _, responses in data.stream.blocks())
+            posterior = conditioned(prior, Z, blocks)
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
 
     def start(self, regulariser: Regulariser, data: TrainingData) -> GVI:
@@ -174,6 +192,7 @@ class Procedure:
             **vars(data),
             P=P,
             prior=regulariser.prior,
+            posterior=regulariser.posterior,
             Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
             noise_variance=outputs.noise_variance_at(regulariser.noise, data.X, data.J),
         )

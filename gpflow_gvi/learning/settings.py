@@ -183,7 +183,7 @@ class ModelSettings:
             P,
             Q,
             likelihood,
-            num_data=len(data.X),
+            num_data=data.num_rows,
             divergence_weight=self.divergence_weight,
             **options,
         )

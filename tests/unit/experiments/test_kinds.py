@@ -61,7 +61,7 @@ def start(site):
     prior = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
     P = prior.condition(Z, site.Y[:5], noise)
     inducing = gram.as_inducing_variable(Z)
-    return Start(**vars(site), P=P, prior=prior, Z=inducing, noise_variance=noise)
+    return Start(**vars(site), P=P, prior=prior, posterior=P, Z=inducing, noise_variance=noise)
 
 
 @pytest.fixture(scope="module")
