@@ -169,8 +169,8 @@ def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None
             for name, part, shape, scaler in zip("XY", rows, shapes, scalers, strict=True):
                 if part.shape[1:] != shape:
                     raise ValueError(
-                        f"{name} of data has rows of shape {shape} at first, and of {part.shape[1:]}"
-                        f" from row {count} on. Give all rows the same columns."
+                        f"{name} of data has rows of shape {shape} at first, and from row {count} "
+                        f"on of {part.shape[1:]}. Give all rows the same columns."
                     )
                 scaler.partial_fit(part.reshape(len(part), -1))
             count += len(rows[0])
@@ -250,7 +250,7 @@ def _validated(dataset: tf.data.Dataset) -> tf.data.Dataset:
 def _blocks_of_dataset(dataset: tf.data.Dataset) -> Iterator[Block]:
     try:
         yield from dataset.as_numpy_iterator()
-    except tf.errors.InvalidArgumentError as error:
+    except (tf.errors.InvalidArgumentError, tf.errors.FailedPreconditionError) as error:
         raise ValueError(
             f"data is a Dataset whose elements cannot be joined ({error.message:.200}). Give all "
             "rows the same columns."
