@@ -62,7 +62,7 @@ class Data:
             length = f" of length {len(data)}" if isinstance(data, tuple | list) else ""
             raise ValueError(
                 f"{name} is a {type(data).__name__}{length}; it must be the pair of arrays (X, Y)."
-                " learn, and fit and evaluate of a model, also take a tf.data.Dataset."
+                " A tf.data.Dataset is taken as data by learn, and by fit and evaluate of a model."
             )
         X, Y = data
         X = inputs(names[0], X, first_row)

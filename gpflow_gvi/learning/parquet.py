@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,80 +29,98 @@ class ParquetRows:
         columns: Sequence[str] | None = None,
     ) -> None:
         try:
-            import pyarrow.dataset
+            from pyarrow import parquet
         except ImportError as error:
             raise ImportError(
                 "ParquetRows needs pyarrow: pip install 'gpflow-gvi[parquet]'."
             ) from error
         self.path = Path(path)
-        if not self.path.exists():
-            raise FileNotFoundError(f"path is {self.path}, which does not exist. Check its name.")
-        try:
-            self._table = pyarrow.dataset.dataset(self.path, format="parquet")
-        except (pyarrow.ArrowException, OSError) as error:
-            raise ValueError(f"{self.path} is no readable Parquet file ({error}).") from error
-        schema = self._table.schema
+        self.files = sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
+        if not self.files or not self.path.exists():
+            raise FileNotFoundError(
+                f"path is {self.path}, which is no file and no folder of files *.parquet."
+            )
+        schemas = {file: _readable(file, parquet.read_schema) for file in self.files}
+        first = schemas[self.files[0]]
         self.target = [target] if isinstance(target, str) else list(target)
         if columns is None:
-            indices = (schema.pandas_metadata or {}).get("index_columns", ())
-            columns = [name for name in schema.names if name not in (*self.target, *indices)]
+            indices = (first.pandas_metadata or {}).get("index_columns", ())
+            columns = [name for name in first.names if name not in (*self.target, *indices)]
         self.columns = list(columns)
-        for argument, names in (("target", self.target), ("columns", self.columns)):
-            self._require_numbers(argument, names)
+        for file, schema in schemas.items():
+            _require_numbers("target", self.target, file, schema)
+            _require_numbers("columns", self.columns, file, schema)
         if both := set(self.target).intersection(self.columns):
             raise ValueError(f"{sorted(both)} are in columns and in target. Leave one of them out.")
 
     def blocks(self, size: int) -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
         """Yield X and Y, [B, D] and [B, J], of not more than this number of rows at a time."""
-        names, start = [*self.columns, *self.target], 0
-        batches = self._table.to_batches(
-            columns=names,
-            batch_size=size,
-            batch_readahead=1,
-            fragment_readahead=1,
-            use_threads=False,
-        )
-        for batch in batches:
-            if batch.num_rows:
-                values = np.stack([self._numbers(name, batch[name], start) for name in names], -1)
-                start += batch.num_rows
-                yield values[:, : len(self.columns)], values[:, len(self.columns) :]
+        from pyarrow.parquet import ParquetFile
 
-    def _require_numbers(self, argument: str, names: Sequence[str]) -> None:
-        from pyarrow import types
+        names = [*self.columns, *self.target]
+        for file in self.files:
+            start = 0
+            # Without a buffer, columns of whole row groups would be read at once.
+            with ParquetFile(file, pre_buffer=False, buffer_size=2**20) as table:
+                for batch in table.iter_batches(size, columns=names, use_threads=False):
+                    values = np.stack([_numbers(batch, name, file, start) for name in names], -1)
+                    start += len(values)
+                    yield values[:, : len(self.columns)], values[:, len(self.columns) :]
 
-        schema = self._table.schema
-        if not names:
-            raise ValueError(f"{argument} names no column of {self.path}. Name one or more.")
-        for name in names:
-            if schema.names.count(name) != 1:
-                raise ValueError(
-                    f"{argument} has {name!r}, of which {self.path} has {schema.names.count(name)} "
-                    f"columns. Take names that are there once, of {', '.join(schema.names):.1000}."
-                )
-            kind = schema.field(name).type
-            known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-            if not any(is_known(kind) for is_known in known):
-                raise TypeError(
-                    f"column {name!r} of {self.path} has the type {kind}, which is no number. Name "
-                    "those to learn from in columns, or write it as numbers: a one-hot code of "
-                    "names, days since a date."
-                )
 
-    def _numbers(self, name: str, column: Any, start: int) -> AnyNDArray:
-        import pyarrow
+def _readable(file: Path, read: Callable[[Path], Any]) -> Any:
+    import pyarrow
 
-        try:
-            values: AnyNDArray = column.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
-        except pyarrow.ArrowInvalid as error:
-            raise TypeError(
-                f"column {name!r} of {self.path} has numbers that are no floats ({error}). Write "
-                "them in another unit, or subtract an offset."
-            ) from error
-        if np.any(missing := np.isnan(values)):
+    try:
+        return read(file)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{file} is no readable Parquet file ({error}).") from error
+
+
+def _require_numbers(argument: str, names: Sequence[str], file: Path, schema: Any) -> None:
+    """Raise unless a file has these columns, of numbers."""
+    from pyarrow import types
+
+    if not names:
+        raise ValueError(f"{argument} names no column of {file}. Name one or more.")
+    for name in names:
+        if schema.names.count(name) != 1:
             raise ValueError(
-                f"column {name!r} of {self.path} has missing values, the first in row "
-                f"{start + np.argmax(missing)}. Drop such rows, fill them in, or leave the column "
-                "out of columns."
+                f"{argument} has {name!r}, of which {file} has {schema.names.count(name)} columns. "
+                f"Take names that are there once, of {', '.join(schema.names):.1000}."
             )
-        return values
+        kind = schema.field(name).type
+        known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+        if not any(is_known(kind) for is_known in known):
+            raise TypeError(
+                f"column {name!r} of {file} has the type {kind}, which is no number. Name those to "
+                "learn from in columns, or write it as numbers: a one-hot code of names, days "
+                "since a date."
+            )
+
+
+def _numbers(batch: Any, name: str, file: Path, start: int) -> AnyNDArray:
+    """Return a column as floats.
+
+    :param batch: a RecordBatch.
+    :param name: the name of the column.
+    :param file: where it is from.
+    :param start: the number of its first row there.
+    """
+    import pyarrow
+
+    try:
+        column = batch.column(name).cast(pyarrow.float64())
+    except pyarrow.ArrowInvalid as error:
+        raise TypeError(
+            f"column {name!r} of {file} has numbers that no float holds ({error}). Write them in "
+            "another unit, or subtract an offset."
+        ) from error
+    values: AnyNDArray = column.to_numpy(zero_copy_only=False)
+    if np.any(missing := np.isnan(values)):
+        raise ValueError(
+            f"column {name!r} of {file} has missing values, the first in row "
+            f"{start + np.argmax(missing)}. Drop such rows, fill them in, or leave the column out "
+            "of columns."
+        )
+    return values

@@ -37,6 +37,7 @@ from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
 from .learned import Learned
+from .parquet import ParquetRows
 from .q_training import BatchTraining, CompiledModel, TrainingResult
 from .settings import (
     CosineAdam,
@@ -261,7 +262,7 @@ def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Reg
 
 
 def learn(
-    data: RegressionData,
+    data: RegressionData | tf.data.Dataset | ParquetRows,
     *others: Any,
     kernel: Kernel | Sequence[Kernel] | None = None,
     predictor: Any = "auto",
@@ -297,7 +298,15 @@ def learn(
     P is conditioned on all rows, Q is trained on them for as long as was found best, and tempered
     by the factor that was found.
 
-    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels.
+    Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
+    (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
+    Of more than 50,000 rows a uniform sample of that size, whatever their order, takes the place of
+    the data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
+    from it. Standard units are those of all rows, and P is conditioned on all rows that are not
+    held out, exactly. An epoch of training Q, if any, has as many steps as for the sample, with
+    rows drawn anew from all of them; held-out rows do not join the others in the end.
+
+    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels. Or data in blocks.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
         that predicts best is taken. By default `recipe.kernels`.
     :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and

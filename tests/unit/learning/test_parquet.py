@@ -60,6 +60,16 @@ def test_files_of_a_folder_follow_each_other(table, tmp_path):
     np.testing.assert_array_equal(Y[:, 0], table["y"])
 
 
+def test_files_of_other_columns_are_refused(table, tmp_path):
+    (tmp_path / "none").mkdir()
+    for i, other in enumerate([table, table.drop(columns="count")]):
+        other.to_parquet(tmp_path / f"part-{i}.parquet")
+    with pytest.raises(ValueError, match=r"columns has 'count', of which .*part-1\.parquet has 0"):
+        ParquetRows(tmp_path, "y")
+    with pytest.raises(FileNotFoundError, match=r"no folder of files \*\.parquet"):
+        ParquetRows(tmp_path / "none", "y")
+
+
 def test_an_index_of_pandas_is_no_column(table, tmp_path):
     for name in (None, "row"):
         shuffled = table.sample(frac=1.0, random_state=0).rename_axis(name)
@@ -121,12 +131,12 @@ def test_missing_values_are_refused_by_column_and_row(table, tmp_path, column):
 
 def test_integers_that_no_float_holds_are_refused(table, tmp_path):
     table.assign(key=2**60 + np.arange(N)).to_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(TypeError, match=r"column 'key' .*no floats"):
+    with pytest.raises(TypeError, match=r"column 'key' .*no float holds"):
         gvi.learn(ParquetRows(tmp_path / "rows.parquet", "y"))
 
 
 def test_what_is_no_parquet_file_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"rows\.parquet, which does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"rows\.parquet, which is no file"):
         ParquetRows(tmp_path / "rows.parquet", "y")
     (tmp_path / "rows.parquet").write_text("x,y\n1,2\n")
     with pytest.raises(ValueError, match="no readable Parquet file"):
