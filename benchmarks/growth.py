@@ -167,17 +167,17 @@ def read_rows(path: Path) -> tf.data.Dataset:
     return records.shuffle(10 * BATCH, seed=0).batch(BATCH).map(parsed).prefetch(2)
 
 
-def write_parquet(path: Path, rows: np.ndarray[Any, Any]) -> None:
-    """Write rows as a Parquet file, with the columns x0, ..., y."""
+def write_parquet(path: Path, rows: Path) -> None:
+    """Write the rows of a file as a Parquet file, with the columns x0, ..., y."""
     import pyarrow
     from pyarrow import parquet
 
     names = [*(f"x{d}" for d in range(D)), "y"]
     schema = pyarrow.schema([(name, pyarrow.float64()) for name in names])
-    with parquet.ParquetWriter(path, schema) as writer:
-        for start in range(0, len(rows), 100_000):
-            block = np.array(rows[start : start + 100_000])
-            writer.write_table(pyarrow.table(list(block.T), schema=schema))
+    with rows.open("rb") as file, parquet.ParquetWriter(path, schema) as writer:
+        while len(block := np.fromfile(file, count=100_000 * (D + 1))):
+            columns = list(block.reshape(-1, D + 1).T.copy())
+            writer.write_table(pyarrow.table(columns, schema=schema))
 
 
 def stream(N: int, M: int = 200) -> list[Row]:
@@ -190,7 +190,7 @@ def stream(N: int, M: int = 200) -> list[Row]:
         found = [_cost("learn, memory-mapped", path, lambda: learn((rows[:, :D], rows[:, D:])))]
         if can_import("pyarrow", sys.executable):
             table = path.with_suffix(".parquet")
-            write_parquet(table, rows)
+            write_parquet(table, path)
             found.append(_cost("learn, Parquet", table, lambda: learn(gvi.ParquetRows(table, "y"))))
         trained = model(M, num_data=N)
         trained.compile(keras.optimizers.Adam(1e-3))

@@ -118,7 +118,7 @@ class Candidates:
             if len(of_structure) > 1:
                 tried = [self._fit(kernel, noise, data=first) for kernel in of_structure]
                 best = _best(tried).regulariser
-                start, noise = best.prior.kernel, best.noise.variance
+                start, noise = best.prior.kernel, best.likelihood.variance
             fits.append(self._fit(start, noise))
         return _best(fits)
 
@@ -157,7 +157,7 @@ class Candidates:
             np.maximum(best.errors, 1e-6),
             dataclasses.replace(data, units=unscaled, seed=data.seed + 1),
         )
-        kernel, constant = best.regulariser.prior.kernel, best.regulariser.noise.variance
+        kernel, constant = best.regulariser.prior.kernel, best.regulariser.likelihood.variance
         return self._fit(kernel, constant, means=best.is_around, pattern=pattern)
 
     def _fit(
@@ -218,7 +218,7 @@ class Candidates:
             len(first.X),
             nll,
         )
-        fitted = Regulariser(prior, prior, noise, noise, Z, None, (Round(indices, loss, {}),), True)
+        fitted = Regulariser(prior, prior, noise, Z, None, (Round(indices, loss, {}),), True)
         return Candidate(fitted, mean, errors, nll, means)
 
     def _rows(self, data: TrainingData, pattern: Predictor | None) -> Rows:

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
-from gpflow.base import RegressionData
+from gpflow.base import RegressionData, TensorType
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy
@@ -24,15 +24,17 @@ from gpflow.utilities import deepcopy
 from .._core import checks, labels, outputs
 from .._core.data import Data
 from ..calibration.conformal_prediction import conformal
-from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
+from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
+from ..losses import Marginals
 from ..models import GVI, PGVI
 from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
+from ..regulariser.sites import Sites, sites_of
 from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
@@ -53,8 +55,8 @@ from .settings import (
     recipe_predictors,
 )
 from .split import Rows, Split
-from .start import InducingPlusNetwork, Start, TrainingData, default_mean
-from .streams import Block, Stream
+from .start import InducingPlusNetwork, Start, TrainingData, inducing_mean
+from .streams import Stream
 
 
 class Hooks:
@@ -107,26 +109,18 @@ class Procedure:
         return self.refit(learned, result.share)
 
     def training_data(self, rows: Rows, stream: Stream | None = None) -> TrainingData:
-        """Return rows in the units of the model, with the responses of latent functions to them.
-
-        :param rows: the rows, in original units.
-        :param stream: all rows, if these are a sample of them.
-        """
-        X, Y, responses = self._in_model_units(rows)
+        """Return rows in the units of the model, which may be a sample of those of a stream."""
+        X, Y = self.split.standard(rows)
+        likelihood = self.settings.likelihood
+        responses = labels.responses(likelihood, Data.of((X, Y), likelihood).Y)
         shape = self.settings.input_shape or (X.shape[-1],)
         settings = self.settings
         units = self.split.inputs, self.split.outputs
         if stream is not None:
-            stream = dataclasses.replace(stream, prepare=self._in_model_units)
+            stream = dataclasses.replace(stream, prepare=self.split.standard)
         return TrainingData(
-            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream
+            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units, stream
         )
-
-    def _in_model_units(self, rows: Rows) -> Block:
-        """Return X, Y and the responses of latent functions."""
-        X, Y = self.split.standard(rows)
-        likelihood = self.settings.likelihood
-        return X, Y, np.asarray(labels.responses(likelihood, Data.of((X, Y), likelihood).Y))
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
         """Return the regulariser that predicts best, conditioned on all rows.
@@ -176,26 +170,38 @@ class Procedure:
         M = settings.count(len(data.X))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
-        if data.stream is None:
-            noise = outputs.noise_variance_at(regulariser.noise, data.X, data.J)
-            posterior = settings.evidence.posterior(prior, noise, (Z, U), (data.X, data.responses))
+        if self._given_stream(regulariser, data):
+            noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
+            posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in data.stream.blocks()))
         else:
-            noise = functools.partial(outputs.noise_variance_at, regulariser.noise, J=data.J)
-            blocks = ((X, responses, noise(X)) for X, _, responses in data.stream.blocks())
-            posterior = conditioned(prior, Z, blocks)
+            Y, variance = self.sites(regulariser, Z, data)
+            posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
+
+    def _given_stream(self, regulariser: Regulariser, data: TrainingData) -> bool:
+        """Return whether P is conditioned on all rows of a stream, and not on a sample of them."""
+        return data.stream is not None and isinstance(regulariser.likelihood, Gaussian)
+
+    def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
+        """Return the Gaussian observations that P is conditioned on."""
+        likelihood = regulariser.likelihood
+        if isinstance(likelihood, Gaussian):
+            noise = outputs.noise_variance_at(likelihood, data.X, data.J)
+            return Sites(data.responses, noise)
+        return sites_of(likelihood, regulariser.prior, Z, Data.of((data.X, data.Y), likelihood))
 
     def start(self, regulariser: Regulariser, data: TrainingData) -> GVI:
         """Return the model at the start of its training."""
         P = self.settings.regulariser.process(regulariser)
+        sites = self.sites(regulariser, regulariser.inducing_points, data)
         Z = getattr(regulariser.posterior.kernel, "inducing_variable", None)
         start = Start(
-            **vars(data),
+            **{**vars(data), "responses": np.asarray(sites.Y)},
             P=P,
             prior=regulariser.prior,
-            posterior=regulariser.posterior,
+            posterior=regulariser.posterior if self._given_stream(regulariser, data) else None,
             Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
-            noise_variance=outputs.noise_variance_at(regulariser.noise, data.X, data.J),
+            noise_variance=sites.variance,
         )
         variational = self.settings.variational
         Q = GaussianProcess(variational.mean(start), variational.covariance(start))
@@ -225,15 +231,17 @@ class Procedure:
         temper = self.settings.temper
         if validation is not None and temper is not None:
             return temper(model, validation)
-        if self.settings.trains_q or data.of_classes or len(data.X) < MIN_VALIDATION_POINTS:
+        if self.settings.trains_q or len(data.X) < MIN_VALIDATION_POINTS:
             return model
-        rows = data.first(MAX_ROWS_OF_SCORES)
-        noise = outputs.noise_variance_at(regulariser.noise, rows.X, rows.J)
-        mean, variance = leave_one_out(
-            regulariser.prior, noise, regulariser.inducing_points, (rows.X, rows.responses)
-        )
-        factor = tf.reduce_mean(tf.square(rows.responses - mean) / variance, axis=0)  # [J]
-        return tempered_by(model, tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR))
+        rows, Z = data.first(MAX_ROWS_OF_SCORES), regulariser.inducing_points
+        sites = self.sites(regulariser, Z, rows)
+        mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, (rows.X, sites.Y))
+        if isinstance(model.likelihood, Gaussian):
+            factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
+            return tempered_by(model, tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR))
+        X, Y = Data.of((rows.X, rows.Y), model.likelihood)
+        at = Marginals(X, mean, variance - sites.variance, Y)
+        return tempered_by(model, factors(model.likelihood, at))
 
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before."""
@@ -302,9 +310,10 @@ def learn(
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
     Of more than 50,000 rows a uniform sample of that size, whatever their order, takes the place of
     the data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
-    from it. Standard units are those of all rows, and P is conditioned on all rows that are not
-    held out, exactly. An epoch of training Q, if any, has as many steps as for the sample, with
-    rows drawn anew from all of them; held-out rows do not join the others in the end.
+    from it. Standard units are those of all rows, and under Gaussian noise P is conditioned on all
+    rows that are not held out; under another likelihood, on the sample. An epoch of training Q, if
+    any, has as many steps as for the sample, with rows drawn anew from all of them. Held-out rows
+    do not join the others in the end.
 
     :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels. Or data in blocks.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
@@ -368,7 +377,7 @@ def learn(
             select=select,
             n_jobs=n_jobs,
         ),
-        variational=VariationalSettings(InducingPlusNetwork(network) if chosen else default_mean),
+        variational=VariationalSettings(InducingPlusNetwork(network) if chosen else inducing_mean),
         model=ModelSettings(
             kind=model,
             # Each training starts from the same state of its context.

@@ -38,7 +38,7 @@ class TrainingData:
     units: tuple[Scaling, Scaling]
     """The units of X and Y: what takes them to original units."""
     stream: Stream | None = None
-    """All rows, as blocks of X, Y and responses, where these are a sample of them."""
+    """All rows, as blocks of X and Y, where these are a sample of them."""
 
     @property
     def num_rows(self) -> int:
@@ -76,8 +76,8 @@ class Start(TrainingData):
     P: GaussianProcess
     prior: GaussianProcess
     """P before it was conditioned."""
-    posterior: GaussianProcess
-    """P after it was conditioned."""
+    posterior: GaussianProcess | None = None
+    """P given all rows, where these are a sample of them: Q starts there."""
     Z: InducingVariables
     """Inducing points. They and `prior.kernel` are the same objects in P and in the mean and the
     covariance of Q, so that their matrices are computed once for all."""
@@ -88,7 +88,7 @@ def inducing_mean(start: Start) -> MeanFunction:
     """Return the mean of the sparse posterior given all rows (Titsias 2009)."""
     from ..mean_functions import Inducing
 
-    if start.stream is not None:  # P has been conditioned on them
+    if start.posterior is not None:
         q_mu = start.posterior.mean_function.q_mu.numpy()
         m_P = start.prior.mean_function
         return Inducing(start.prior.kernel, start.Z, mean_function=m_P, q_mu=q_mu)
@@ -105,7 +105,7 @@ def inducing_covariance(start: Start) -> Kernel:
     """Return the covariance of the sparse posterior given all rows (Titsias 2009)."""
     from ..covariances import CholeskySVGP
 
-    if start.stream is not None:
+    if start.posterior is not None:
         q_sqrt = start.posterior.kernel.q_sqrt.numpy()
         return CholeskySVGP(start.prior.kernel, start.Z, q_sqrt=q_sqrt)
     return CholeskySVGP.from_data(
@@ -138,8 +138,3 @@ class InducingPlusNetwork:
                 f"give it {start.J} outputs."
             )
         return inducing_mean(start) + network
-
-
-def default_mean(start: Start) -> MeanFunction:
-    """Return the optimal mean for real-valued Y; for labels, with the recipe's network added."""
-    return InducingPlusNetwork()(start) if start.of_classes else inducing_mean(start)

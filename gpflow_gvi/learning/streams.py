@@ -26,7 +26,7 @@ from .parquet import ParquetRows
 from .scaling import Scaling
 
 Block = tuple[AnyNDArray, ...]
-"""Arrays of as many rows: (X, Y), or what becomes of them."""
+"""(X, Y), or other arrays of as many rows."""
 
 MAX_ROWS_OF_SAMPLE = 50_000
 """Of more rows than these a sample of this size is what kernels and trees are fitted to."""
@@ -81,13 +81,12 @@ class Stream:
 
         def samples() -> Iterator[Block]:
             for number in itertools.count():
-                (X, Y, *_), _ = self.sample(num_rows, (seed, number))
+                (X, Y), _ = self.sample(num_rows, (seed, number))
                 order = np.random.default_rng((seed, number)).permutation(len(X))
                 yield X[order], Y[order]
 
-        spec = tuple(
-            tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in next(self.blocks())[:2]
-        )
+        first = next(self.blocks())
+        spec = tuple(tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in first)
         dataset = tf.data.Dataset.from_generator(samples, output_signature=spec)
         return dataset.unbatch().batch(batch_size, drop_remainder=True)
 

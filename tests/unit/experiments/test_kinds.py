@@ -61,7 +61,7 @@ def start(site):
     prior = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
     P = prior.condition(Z, site.Y[:5], noise)
     inducing = gram.as_inducing_variable(Z)
-    return Start(**vars(site), P=P, prior=prior, posterior=P, Z=inducing, noise_variance=noise)
+    return Start(**vars(site), P=P, prior=prior, Z=inducing, noise_variance=noise)
 
 
 @pytest.fixture(scope="module")
@@ -538,7 +538,7 @@ def test_posterior_of_the_data_is_that_of_all_rows(site):
         (site.X, site.Y),
         fitted.prior.kernel,
         fitted.inducing_points,
-        noise_variance=fitted.noise.variance.numpy(),
+        noise_variance=fitted.likelihood.variance.numpy(),
     )
     np.testing.assert_allclose(
         fitted.posterior.mean(site.X), sgpr.predict_f(site.X)[0], rtol=1e-5, atol=1e-6
