@@ -34,7 +34,7 @@ from ..regulariser.fit import Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
 from . import recipe
 from .cross_fitting import cross_fit
-from .evidence_fit import Rows, assign, evidence_fit, structure
+from .evidence_fit import Rows, assign, evidence_fit, structure_of
 from .noise import MIN_RATIO, VaryingNoise
 from .scaling import Scaling
 from .settings import Settings, recipe_predictors
@@ -110,7 +110,7 @@ class Candidates:
         data, kernels = self.data, list(self.settings.kernels(self.data))
         starts: dict[Hashable, list[Kernel]] = collections.defaultdict(list)
         for kernel in kernels:
-            starts[structure(kernel) or id(kernel)].append(kernel)
+            starts[structure_of(kernel) or id(kernel)].append(kernel)
         first = data.first(MAX_ROWS_OF_STARTS)
         fits = []
         for of_structure in starts.values():
