@@ -37,7 +37,7 @@ def conditioned(
         X = images.as_rows(tf.convert_to_tensor(X), kernel, Z)
         noise = outputs.noise_of_rows(noise_variance)  # [J, N]
         residual = tf.linalg.matrix_transpose(Y - prior.mean_function(X)) / noise  # [J, N]
-        A = gram.whitened(kernel, Z, X)  # [J, M, N]
+        A = gram.features(kernel, Z, X)  # [J, M, N]
         scaled = A / tf.sqrt(noise)[:, None, :]
         precision += tf.matmul(scaled, scaled, transpose_b=True)  # [J, M, M]
         projection += tf.matmul(A, residual[..., None])  # [J, M, 1]
