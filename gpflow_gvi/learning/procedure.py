@@ -9,6 +9,7 @@ all defaults, are in `settings`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
@@ -29,6 +30,7 @@ from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
 from ..losses import Marginals
 from ..models import GVI, PGVI
+from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
@@ -39,6 +41,7 @@ from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
 from .learned import Learned
 from .network_training import NetworkTraining
+from .parquet import ParquetRows
 from .q_training import BatchTraining, CompiledModel, TrainingResult
 from .settings import (
     CosineAdam,
@@ -55,6 +58,7 @@ from .settings import (
 )
 from .split import Rows, Split
 from .start import InducingPlusNetwork, Start, TrainingData, inducing_mean
+from .streams import Stream
 
 
 class Hooks:
@@ -95,7 +99,7 @@ class Procedure:
         """Return the learned model."""
         split = self.split
         validation = None if split.validation is None else split.standard(split.validation)
-        data = self.training_data(split.train)
+        data = self.training_data(split.train, split.stream)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))
         model, result = self.train(regulariser, data, validation)
         if self.settings.temper is not None:
@@ -106,16 +110,18 @@ class Procedure:
         self.hooks.before_refit(learned)
         return self.refit(learned, result.share)
 
-    def training_data(self, rows: Rows) -> TrainingData:
-        """Return rows in the units of the model, with the responses of latent functions to them."""
+    def training_data(self, rows: Rows, stream: Stream | None = None) -> TrainingData:
+        """Return rows in the units of the model, which may be a sample of those of a stream."""
         X, Y = self.split.standard(rows)
         likelihood = self.settings.likelihood
         responses = labels.responses(likelihood, Data.of((X, Y), likelihood).Y)
         shape = self.settings.input_shape or (X.shape[-1],)
         settings = self.settings
         units = self.split.inputs, self.split.outputs
+        if stream is not None:
+            stream = dataclasses.replace(stream, prepare=self.split.standard)
         return TrainingData(
-            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units
+            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units, stream
         )
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
@@ -166,9 +172,17 @@ class Procedure:
         M = settings.count(len(data.X))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
-        sites = self.sites(regulariser, Z, data)
-        posterior = settings.evidence.posterior(prior, sites.variance, (Z, U), (data.X, sites.Y))
+        if self._given_stream(regulariser, data):
+            noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
+            posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in data.stream.blocks()))
+        else:
+            Y, variance = self.sites(regulariser, Z, data)
+            posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
+
+    def _given_stream(self, regulariser: Regulariser, data: TrainingData) -> bool:
+        """Return whether P is conditioned on all rows of a stream, and not on a sample of them."""
+        return data.stream is not None and isinstance(regulariser.likelihood, Gaussian)
 
     def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
         """Return the Gaussian observations that P is conditioned on."""
@@ -187,6 +201,7 @@ class Procedure:
             **{**vars(data), "responses": np.asarray(sites.Y)},
             P=P,
             prior=regulariser.prior,
+            posterior=regulariser.posterior if self._given_stream(regulariser, data) else None,
             Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
             noise_variance=sites.variance,
         )
@@ -257,7 +272,7 @@ def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Reg
 
 
 def learn(
-    data: RegressionData,
+    data: RegressionData | tf.data.Dataset | ParquetRows,
     *others: Any,
     kernel: Kernel | Sequence[Kernel] | None = None,
     predictor: Any = "auto",
@@ -295,7 +310,16 @@ def learn(
     P is conditioned on all rows, Q is trained on them for as long as was found best, and tempered
     by the factor that was found.
 
-    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels.
+    Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
+    (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
+    Of more than 50,000 rows a uniform sample of that size, whatever their order, takes the place of
+    the data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
+    from it. Standard units are those of all rows, and under Gaussian noise P is conditioned on all
+    rows that are not held out; under another likelihood, on the sample. An epoch of training Q, if
+    any, has as many steps as for the sample, with rows drawn anew from all of them. Held-out rows
+    do not join the others in the end.
+
+    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels. Or data in blocks.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
         that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
         features that stays as it is; by default `feature_kernel`.

@@ -18,6 +18,7 @@ from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from .scaling import Scaling
 from .settings import one_kernel, recipe_kernels
+from .streams import Stream, survey
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -35,25 +36,31 @@ class Split:
     validation: Rows | None
     calibration: Rows | None
     holds_out: bool
-    """Whether the rows for validation were held out of the data, and not given beside them."""
+    """Whether the rows for validation join the others in the end: they were held out of the data,
+    and not given beside them. Those of a sample are too few to read all rows again for."""
     inputs: Scaling
     """Standard units of X."""
     outputs: Scaling
     """Standard units of Y."""
+    stream: Stream | None = None
+    """All rows but those held out, where `train` is a sample of them."""
 
     @classmethod
     def of(
-        cls, data: RegressionData, settings: Settings, validation_data: RegressionData | None = None
+        cls, data: Any, settings: Settings, validation_data: RegressionData | None = None
     ) -> Split:
         """Return the split of data, at random by the seed of the settings.
 
-        :param data: (X, Y), in any units.
+        Of data that come in blocks, and are not few, the parts are those of a sample.
+
+        :param data: (X, Y), in any units; or a Dataset or `ParquetRows`.
         :param settings: the fractions, the seed, the units and the likelihood.
         :param validation_data: (X, Y) to validate with; by default a part of the data.
         """
         likelihood = settings.likelihood
         of_classes = labels.num_classes(likelihood) is not None
-        X, Y = _arrays("data", ("X", "Y"), data, likelihood)
+        seen = survey(data, likelihood, settings.seed)
+        X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
         shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
         if len(shape) > 1 and settings.regulariser.kernels in (recipe_kernels, one_kernel):
             raise ValueError(
@@ -61,8 +68,7 @@ class Split:
                 "very long for as many columns as images have, and predict badly. Pass a network, "
                 "or a kernel on pixels; X.reshape(len(X), -1) makes rows of features."
             )
-        if settings.input_shape is None:
-            X = X.reshape(len(X), -1)  # images as rows
+        X = _as_rows(X, settings)
         if settings.standardise:
             _warn_of_lost_columns(X)
         if likelihood is None:
@@ -77,14 +83,19 @@ class Split:
         else:
             names = ("validation_data[0]", "validation_data[1]")
             Xv, Yv = _arrays("validation_data", names, validation_data, likelihood)
-            validation = Xv.reshape(-1, *X.shape[1:]), Yv
+            validation = _as_rows(Xv, settings), Yv
+        sampled = seen is not None and seen.stream.num_rows != len(X)
+        units = seen.units if sampled else (Scaling.of(X), Scaling.of(Y))
+        units = Scaling(*(part.reshape(X.shape[1:]) for part in units[0])), units[1]
+        held_out = np.setdiff1d(np.arange(len(X)), order)
         return cls(
             (X[order], Y[order]),
             validation,
             (X[calibration], Y[calibration]) if len(calibration) else None,
-            validation is not None and validation_data is None,
-            Scaling.of(X) if settings.standardise else Scaling.none(X),
-            Scaling.of(Y) if settings.standardise and not of_classes else Scaling.none(Y),
+            validation is not None and validation_data is None and not sampled,
+            units[0] if settings.standardise else Scaling.none(X),
+            units[1] if settings.standardise and not of_classes else Scaling.none(Y),
+            seen.all_but(held_out) if sampled else None,
         )
 
     @property
@@ -124,6 +135,11 @@ def _arrays(
     """Return inputs and outputs as arrays of the default float; a vector Y is one column."""
     X, Y = Data.of(data, likelihood, name=name, names=names)
     return np.asarray(X), np.asarray(Y, dtype=default_float())
+
+
+def _as_rows(X: Array, settings: Settings) -> Array:
+    """Return images as rows of pixels, unless their shape is declared."""
+    return X.reshape(len(X), -1) if settings.input_shape is None else X
 
 
 def _require_variation(Y: Array) -> None:
