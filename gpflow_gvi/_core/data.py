@@ -156,7 +156,7 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
         bad = ~(np.abs(numbers) <= largest(numbers.dtype))
     if np.any(bad):
         raise _not_finite(name, numbers, bad, first_row)
-    _warn_of_unscaled_images(name, numbers)
+    warn_of_unscaled_images(name, numbers)
     if isinstance(value, tf.Tensor):
         return value if numbers is array else tf.cast(value, numbers.dtype)
     return tf.convert_to_tensor(numbers)
@@ -221,7 +221,7 @@ def _known(name: str, value: Any) -> Any:
     return value if isinstance(value, tf.Tensor) else checks.array(name, value)
 
 
-def _warn_of_unscaled_images(name: str, X: AnyNDArray) -> None:
+def warn_of_unscaled_images(name: str, X: AnyNDArray) -> None:
     """Warn of images whose pixels are whole numbers up to 255, as in files; rows may be images."""
     if math.prod(X.shape[1:]) < MIN_IMAGE_COLUMNS or not 64 <= np.max(X) <= 255 or np.min(X) < 0:
         return

@@ -129,7 +129,11 @@ class Images(DataSet):
     """Images of 28 × 28 pixels, as rows of numbers from 0 to 1, and their classes 0 to 9."""
 
     of_classes: ClassVar[bool | None] = True
-    defaults: ClassVar[dict[str, Any]] = {"likelihood": "multi_class", "standardise": False}
+    defaults: ClassVar[dict[str, Any]] = {
+        "likelihood": "multi_class",
+        "standardise": False,
+        "regulariser": {"kernel": {"kind": "squared_exponential", "lengthscale": 8, "ard": False}},
+    }
     kind: Literal["mnist", "fashion_mnist"]
     num_train: Count | None = None
 

@@ -91,6 +91,12 @@ def _combination(name: str) -> Callable[..., GPflowKernel]:
 
 def recipe(site: TrainingData) -> list[GPflowKernel]:
     """The kernels of `gpflow_gvi.learn`, of which the one that predicts held-out data best."""
+    if len(site.input_shape) > 1:
+        raise ValueError(
+            "regulariser.kernel is 'recipe', which is for tables of features and takes very long "
+            f"for images of shape {site.input_shape}. Take squared_exponential with ard: false, "
+            "nngp, or feature_map."
+        )
     return gvi.recipe.kernels(site.X, site.responses)
 
 

@@ -28,6 +28,7 @@ from .._core.row_blocks import by_blocks
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from ..divergences import Divergence
 from ..learning import recipe
+from ..learning.around_network import is_meant
 from ..learning.learned import Learned
 from ..learning.procedure import learn
 from ..learning.scaling import Scaling
@@ -59,6 +60,8 @@ class _Estimator(BaseEstimator):
         predictor: Any = "auto",
         noise: Noise | None = None,
         network: Any = None,
+        train_network: bool = True,
+        features: Any = None,
         model: type[GVI] = PGVI,
         divergence: Divergence | None = None,
         divergence_weight: float | None = None,
@@ -81,7 +84,11 @@ class _Estimator(BaseEstimator):
             mean, or several; "auto" for the trees of `learn` where they predict better; or None.
         :param noise: of real-valued y: "constant", "varying" or "auto".
         :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should
-            be zero at its start, or the number of units in both hidden layers of `recipe.network`.
+            be zero at its start, or the number of units in both hidden layers of `recipe.network`;
+            or a model of Keras to put a Gaussian process around, as of `learn`. With one, X may be
+            images.
+        :param train_network: False to leave a network as it is.
+        :param features: of a network, what the kernel is on, as of `learn`.
         :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
         :param divergence: D; by default that of the model.
         :param divergence_weight: λ; by default 0.1.
@@ -102,6 +109,8 @@ class _Estimator(BaseEstimator):
         self.predictor = predictor
         self.noise = noise
         self.network = network
+        self.train_network = train_network
+        self.features = features
         self.model = model
         self.divergence = divergence
         self.divergence_weight = divergence_weight
@@ -143,7 +152,13 @@ class _Estimator(BaseEstimator):
                     found = np.asarray(values)
                     if found.dtype.kind in "iumM":
                         as_floats(name, found)
-            return validate_data(self, *data, dtype=default_float(), **options)
+            images = self._is_around_network and len(np.shape(data[0])) > 2
+            kind = None if images else default_float()  # pixels in bytes are scaled
+            return validate_data(self, *data, dtype=kind, allow_nd=images, **options)
+
+    @property
+    def _is_around_network(self) -> bool:
+        return self.network is not None and not isinstance(self.network, int | np.integer)
 
 
 @contextlib.contextmanager
@@ -278,7 +293,10 @@ class GVIClassifier(ClassifierMixin, _Estimator):
             self.learned_ = None
             return self
         epochs, N = self.epochs, len(y)
-        if epochs is None:
+        around = self._is_around_network and is_meant(
+            self.network, self.features, self.train_network, X
+        )
+        if epochs is None and self.train_network:
             asked = self.model is not PGVI or any(
                 option is not None
                 for option in (self.network, self.divergence, self.divergence_weight)
@@ -286,12 +304,12 @@ class GVIClassifier(ClassifierMixin, _Estimator):
             epochs = Passes.epochs if asked or N >= MIN_ROWS_TO_TRAIN else 0
         # Held-out rows are drawn without regard to y: few of a second class may all be among them.
         spare = N - np.max(counts) >= MIN_VALIDATION_POINTS
-        spare = spare and (N >= MIN_ROWS_TO_TEMPER or epochs > 0)
+        spare = spare and (around or N >= MIN_ROWS_TO_TEMPER or bool(epochs))
         self.learned_ = self._learn(
             X,
             labels,
             K,
-            likelihood=MultiClass(K),
+            likelihood=None if around else MultiClass(K),
             effort="fast",
             epochs=epochs,
             validation_fraction=VALIDATION_FRACTION if spare else 0.0,

@@ -14,10 +14,12 @@ from gpflow.likelihoods import Likelihood
 from scipy import stats
 
 from .. import saving
+from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import Conformal, ConformalSets, require_real_outputs
 from ..models import GVI
-from ..prediction.class_probabilities import class_probabilities
+from ..prediction.class_probabilities import Entropies, class_probabilities, entropies
 from ..regulariser.fit import Regulariser
+from .network_rows import NetworkInputs
 from .scaling import Scaling
 from .split import column
 
@@ -32,8 +34,8 @@ class Learned:
     """The model, in standard units."""
     regulariser: Regulariser
     """The regulariser, in standard units, conditioned on the rows that the model was fitted to."""
-    inputs: Scaling
-    """Standard units of X."""
+    inputs: Scaling | NetworkInputs
+    """Standard units of X, or the network that makes rows of what the model takes of it."""
     outputs: Scaling
     """Standard units of Y."""
     history: dict[str, list[float]]
@@ -71,6 +73,21 @@ class Learned:
     def predict_proba(self, X: TensorType) -> Array:
         """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
         return class_probabilities(self.model, self.inputs.standard(X))
+
+    def entropies(self, X: TensorType) -> Entropies:
+        """Return the total, aleatoric and epistemic entropy of the class at X: [N] each."""
+        return entropies(self.model, self.inputs.standard(X))
+
+    def score_ood(self, X: TensorType) -> Array:
+        """Return how little is known of f at X, by which inputs unlike the data are found: [N].
+
+        It is the variance of f, in standard units and averaged over outputs: it is not bounded, as
+        the epistemic entropy of classes is, and does not depend on what is predicted.
+        """
+        (variance,) = by_blocks(
+            lambda rows: (self.model.predict_f(rows)[1],), self.inputs.standard(X)
+        )
+        return variance.mean(axis=-1)
 
     def predict_set(self, X: TensorType, coverage: float = 0.95) -> Array:
         """Return which classes are in a set that holds the label with the given probability.

@@ -35,10 +35,12 @@ from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
+from .around_network import is_meant, learn_around, require_no_choice_of_q
 from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
 from .learned import Learned
+from .network_training import NetworkTraining
 from .parquet import ParquetRows
 from .q_training import BatchTraining, CompiledModel, TrainingResult
 from .settings import (
@@ -276,6 +278,8 @@ def learn(
     predictor: Any = "auto",
     noise: Noise | None = None,
     network: Any = None,
+    train_network: bool = True,
+    features: Any = None,
     likelihood: Likelihood | None = None,
     model: type[GVI] = PGVI,
     divergence: Divergence | None = None,
@@ -317,7 +321,8 @@ def learn(
 
     :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels. Or data in blocks.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
-        that predicts best is taken. By default `recipe.kernels`.
+        that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
+        features that stays as it is; by default `feature_kernel`.
     :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
         `predict`, or a list of such. K clones of it are fitted, each without one fold of the rows;
         m_P is the average of their predictions, and at a row of the data that of the clone which
@@ -328,8 +333,16 @@ def learn(
         better; None is none.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best. By default it is "auto" where `predictor` is or would be, else "constant".
-    :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
-        zero at its start. By default, where Q is trained, `recipe.network`.
+    :param network: for rows of numbers: what is added to the mean of Q, a function from [N, D] to
+        [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
+        For images [N, H, W, C] and other inputs that are no such rows: a model of Keras that is the
+        mean of Q. It is trained first, as it is compiled or by Adam and cross entropy or squared
+        errors in standard units, until held-out rows are predicted no better. The covariance of Q
+        is then learned on its features (`around_network`).
+    :param train_network: False to leave the network as it is: it then is the mean of Q for rows of
+        numbers, too, in original units, and `validation_data` should be rows unseen by it.
+    :param features: what the kernel is on, around a network: "penultimate", what its last layer
+        receives, by default; the name of a layer; "inputs"; another model; or a list of such.
     :param likelihood: the noise to start from; or a `MultiClass`, `Softmax` or `Bernoulli`, which
         says that Y are labels 0, 1, ....
     :param model: `PGVI`, `GWI` or `GVI`.
@@ -367,6 +380,7 @@ def learn(
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     regulariser = of_effort(effort)
+    schedule = Passes(Passes.epochs if epochs is None else epochs, batch_size)
     settings = Settings(
         regulariser=dataclasses.replace(
             regulariser,
@@ -386,15 +400,30 @@ def learn(
                 ModelSettings.divergence_weight if divergence_weight is None else divergence_weight
             ),
         ),
-        training=BatchTraining(
-            Passes(Passes.epochs if epochs is None else epochs, batch_size),
-            CosineAdam(learning_rate),
-            EarlyStopping(),
-        ),
+        training=BatchTraining(schedule, CosineAdam(learning_rate), EarlyStopping()),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
         likelihood=likelihood,
         standardise=standardise,
         seed=seed,
     )
+    if is_meant(network, features, train_network, data):
+        require_no_choice_of_q(
+            model=None if model is PGVI else model,
+            divergence=divergence,
+            divergence_weight=divergence_weight,
+            predictor=None if isinstance(predictor, str) else predictor,
+            noise=noise,
+            epochs=None if train_network else epochs,
+        )
+        training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
+        return learn_around(
+            rows,
+            network,
+            settings,
+            features=features,
+            kernel=kernel,
+            training=training if train_network else None,
+            validation_data=validation_data,
+        )
     return Procedure(Split.of(rows, settings, validation_data), settings).run()

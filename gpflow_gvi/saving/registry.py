@@ -205,6 +205,7 @@ def _objects() -> dict[str, Any]:
         models,
     )
     from ..learning.cross_fitting import Fitted, InOriginalUnits
+    from ..learning.network_rows import NetworkInputs, NetworkRows
     from ..learning.noise import VaryingNoise
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
@@ -222,6 +223,8 @@ def _objects() -> dict[str, Any]:
         calibration.Conformal,
         calibration.ConformalSets,
         VaryingNoise,
+        NetworkInputs,
+        NetworkRows,
         Fitted,
         InOriginalUnits,
     ]
@@ -231,10 +234,11 @@ def _objects() -> dict[str, Any]:
 @functools.cache
 def _records() -> dict[str, Any]:
     """Return the named tuples."""
+    from ..learning.network_rows import Inputs
     from ..learning.scaling import Scaling
     from ..regulariser.fit import Regulariser, Round
 
-    return _by_name([Scaling, Regulariser, Round])
+    return _by_name([Inputs, Scaling, Regulariser, Round])
 
 
 @functools.cache

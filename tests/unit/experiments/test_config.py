@@ -67,6 +67,7 @@ def test_images_have_labels_and_stay_in_their_units(write):
     experiment = read(write("data: mnist\n"))
     assert experiment.likelihood.kind == "multi_class"
     assert not experiment.standardise
+    assert experiment.regulariser.kernel.kind == "squared_exponential"  # not that for tables
     assert read(write("data: mnist\nlikelihood: softmax\n")).likelihood.kind == "softmax"
 
 
