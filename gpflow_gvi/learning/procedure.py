@@ -172,17 +172,17 @@ class Procedure:
         M = settings.count(len(data.X))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
-        if self._given_stream(regulariser, data):
+        if stream := self._stream(regulariser, data):
             noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
-            posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in data.stream.blocks()))
+            posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in stream.blocks()))
         else:
             Y, variance = self.sites(regulariser, Z, data)
             posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
 
-    def _given_stream(self, regulariser: Regulariser, data: TrainingData) -> bool:
-        """Return whether P is conditioned on all rows of a stream, and not on a sample of them."""
-        return data.stream is not None and isinstance(regulariser.likelihood, Gaussian)
+    def _stream(self, regulariser: Regulariser, data: TrainingData) -> Stream | None:
+        """Return the stream that P is conditioned on, if it is not on a sample."""
+        return data.stream if isinstance(regulariser.likelihood, Gaussian) else None
 
     def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
         """Return the Gaussian observations that P is conditioned on."""
@@ -201,7 +201,7 @@ class Procedure:
             **{**vars(data), "responses": np.asarray(sites.Y)},
             P=P,
             prior=regulariser.prior,
-            posterior=regulariser.posterior if self._given_stream(regulariser, data) else None,
+            posterior=regulariser.posterior if self._stream(regulariser, data) else None,
             Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
             noise_variance=sites.variance,
         )

@@ -84,18 +84,18 @@ class Split:
             names = ("validation_data[0]", "validation_data[1]")
             Xv, Yv = _arrays("validation_data", names, validation_data, likelihood)
             validation = _as_rows(Xv, settings), Yv
-        sampled = seen is not None and seen.stream.num_rows != len(X)
-        units = seen.units if sampled else (Scaling.of(X), Scaling.of(Y))
+        whole = None if seen is None or seen.stream.num_rows == len(X) else seen
+        units = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
         units = Scaling(*(part.reshape(X.shape[1:]) for part in units[0])), units[1]
         held_out = np.setdiff1d(np.arange(len(X)), order)
         return cls(
             (X[order], Y[order]),
             validation,
             (X[calibration], Y[calibration]) if len(calibration) else None,
-            validation is not None and validation_data is None and not sampled,
+            validation is not None and validation_data is None and whole is None,
             units[0] if settings.standardise else Scaling.none(X),
             units[1] if settings.standardise and not of_classes else Scaling.none(Y),
-            seen.all_but(held_out) if sampled else None,
+            None if whole is None else whole.all_but(held_out),
         )
 
     @property
