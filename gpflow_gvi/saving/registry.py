@@ -231,10 +231,11 @@ def _objects() -> dict[str, Any]:
 @functools.cache
 def _records() -> dict[str, Any]:
     """Return the named tuples."""
+    from .._core.progress import Record, Stage
     from ..learning.scaling import Scaling
     from ..regulariser.fit import Regulariser, Round
 
-    return _by_name([Scaling, Regulariser, Round])
+    return _by_name([Record, Regulariser, Round, Scaling, Stage])
 
 
 @functools.cache
