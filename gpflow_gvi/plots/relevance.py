@@ -62,7 +62,7 @@ class RelevanceDisplay(Display):
             display = cls(changes(view), None, view.names, f"{moved} by one sd of the feature")
         else:
             found = _importances(view, view.rows(X), np.asarray(y), repeats, seed)
-            label = "growth of the negative log density when shuffled"
+            label = "growth of the NLL when shuffled"
             display = cls(found.mean(axis=1), found.std(axis=1), view.names, label)
         display.plot(ax)
         return display

@@ -203,6 +203,7 @@ def _objects() -> dict[str, Any]:
         losses,
         mean_functions,
         models,
+        tables,
     )
     from ..learning.cross_fitting import Fitted, InOriginalUnits
     from ..learning.noise import VaryingNoise
@@ -222,6 +223,7 @@ def _objects() -> dict[str, Any]:
         calibration.Conformal,
         calibration.ConformalSets,
         VaryingNoise,
+        tables.TableModel,
         Fitted,
         InOriginalUnits,
     ]
@@ -234,8 +236,9 @@ def _records() -> dict[str, Any]:
     from .._core.progress import Record, Stage
     from ..learning.scaling import Scaling
     from ..regulariser.fit import Regulariser, Round
+    from ..tables.columns import Columns
 
-    return _by_name([Record, Regulariser, Round, Scaling, Stage])
+    return _by_name([Columns, Record, Regulariser, Round, Scaling, Stage])
 
 
 @functools.cache
