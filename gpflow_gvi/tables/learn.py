@@ -82,6 +82,8 @@ def learn_table(
     """
     if not 0.0 <= held_out < 1.0:
         raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
+    if predictor not in PREDICTORS:
+        raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
     progress.now(f"reading {path}")
     table = files.read(path)
     known, y, task = target_of(table, target, task)
