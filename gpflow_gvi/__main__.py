@@ -268,15 +268,17 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
         with _quiet_start():
+            from ._core.progress import spoken
             from .experiments.run import run
-        run(
-            experiment,
-            options.folder,
-            force=options.force,
-            data_dir=options.data_dir,
-            pictures=not options.no_figures,
-            tensorboard=options.tensorboard,
-        )
+        with spoken(1, sys.stderr):
+            run(
+                experiment,
+                options.folder,
+                force=options.force,
+                data_dir=options.data_dir,
+                pictures=not options.no_figures,
+                tensorboard=options.tensorboard,
+            )
     print((folder / "metrics.json").read_text("utf-8"), end="")
     print(folder)
     return 0

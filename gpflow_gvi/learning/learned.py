@@ -147,7 +147,7 @@ class Learned:
         """Draw the reliability of quantiles, or of probabilities, for rows that were not seen."""
         from .. import plots
 
-        kind = plots.QuantileDisplay
+        kind: Any = plots.QuantileDisplay
         if labels.num_classes(self.likelihood) is not None:
             kind = plots.ReliabilityDisplay
         return kind.from_estimator(self, X, y, ax=ax, **options).ax_

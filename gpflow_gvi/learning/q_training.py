@@ -117,7 +117,7 @@ class BatchTraining:
         if validation is not None and self.early_stopping is not None:
             score = functools.partial(compiled.score, validation)
             best = KeepBest(score, self.early_stopping.patience)
-        progress.now(f"training Q on {len(data.X)} rows, {epochs} epochs at most")
+        progress.now(f"training Q on {len(data.X)} rows, up to epoch {epochs}")
         history = compiled.model.fit(
             (data.X, data.Y),
             epochs=epochs,

@@ -59,7 +59,7 @@ class MapDisplay(Display):
         rows = view.rows(X)
         beyond = margin * np.ptp(rows, axis=0)
         ends = np.stack([rows.min(axis=0) - beyond, rows.max(axis=0) + beyond])
-        grid = tuple(np.linspace(*ends[:, d], resolution) for d in range(2))
+        grid = np.linspace(ends[0], ends[1], resolution).T  # [2, G]
         at = np.stack(np.meshgrid(*grid), axis=-1).reshape(-1, 2)
         if view.classes is None:
             mean, variance = (p[:, output] for p in by_blocks(view.learned.predict_f, at))

@@ -151,7 +151,8 @@ def _grid(values: AnyNDArray, resolution: int) -> AnyNDArray:
     levels = np.unique(values)
     if len(levels) <= MAX_LEVELS:
         return levels
-    return np.linspace(*np.quantile(values, [0.05, 0.95]), resolution)
+    low, high = np.quantile(values, [0.05, 0.95])
+    return np.linspace(low, high, resolution)
 
 
 def _number(feature: int | str, names: list[str]) -> int:

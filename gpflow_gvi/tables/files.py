@@ -33,12 +33,13 @@ def chunks(path: Path, size: int) -> Iterator[pd.DataFrame]:
     pandas = required("pandas")
     with _explained(path):
         if path.suffix in _PARQUET:
-            file = required("pyarrow.parquet").ParquetFile(path)
-            parts = (batch.to_pandas() for batch in file.iter_batches(size))
-        else:
-            parts = pandas.read_csv(path, sep=_separator(path), dtype=str, chunksize=size)
-        for part in parts:
-            yield _with_rows(part, path)
+            with required("pyarrow.parquet").ParquetFile(path) as file:
+                for batch in file.iter_batches(size):
+                    yield _with_rows(batch.to_pandas(), path)
+            return
+        with pandas.read_csv(path, sep=_separator(path), dtype=str, chunksize=size) as parts:
+            for part in parts:
+                yield _with_rows(part, path)
 
 
 @contextlib.contextmanager
@@ -65,7 +66,8 @@ class _ParquetParts:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._arrow, self._parquet = required("pyarrow"), required("pyarrow.parquet")
-        self._stream, self._writer = stream, None
+        self._stream = stream
+        self._writer: Any = None
 
     def write(self, table: pd.DataFrame) -> None:
         part = self._arrow.Table.from_pandas(table, preserve_index=False)

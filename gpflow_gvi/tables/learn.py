@@ -93,13 +93,13 @@ def learn_table(
     columns = Columns.of(table)
     progress.found(**_recognised(columns, known, y, task))
     fitting, unseen = _split(y, task, held_out, seed)
-    encoder = columns.encoder().fit(columns.typed(table.iloc[fitting]))
-    X = np.asarray(encoder.transform(columns.typed(table.iloc[fitting])), dtype=float)
-    options: dict[str, Any] = {"random_state": seed}
+    estimator: Any = GVIClassifier(random_state=seed)
     if task == "regression":
-        options |= {"predictor": PREDICTORS[predictor](seed), "effort": effort}
-    estimator = (GVIRegressor if task == "regression" else GVIClassifier)(**options)
-    estimator.fit(X, y[fitting])
+        around = PREDICTORS[predictor](seed)
+        estimator = GVIRegressor(predictor=around, effort=effort, random_state=seed)
+    typed = columns.typed(table.iloc[fitting])
+    encoder = columns.encoder().fit(typed)
+    estimator.fit(np.asarray(encoder.transform(typed), dtype=float), y[fitting])
     classes = getattr(estimator, "classes_", None)
     model = TableModel(estimator.learned_, columns, encoder, target, classes)
     if not len(unseen):

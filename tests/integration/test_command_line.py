@@ -1,4 +1,4 @@
-"""The command line: fast help, absent extras named in a line, and a wheel that needs no repository."""
+"""The command line: fast help, absent extras named in a line, and the wheel by itself."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def python(tmp_path_factory):
     (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
     (wheel,) = folder.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(packages)
-    # Paths alone: the files of paths in these folders, as of an editable installation, are not read.
+    # Files of paths in these folders, such as that of an editable installation, are not read.
     (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
     return folder / "venv" / "bin" / "python"
 

@@ -88,7 +88,7 @@ def test_verbose_prints_the_stages_and_nothing_else_does(capsys):
     assert [line.split(" ... ")[0] for line in said] == [
         stage.what for stage in learned.record.stages
     ]
-    assert "training Q on 27 rows, 1 epochs at most" in [s.what for s in learned.record.stages]
+    assert "training Q on 20 rows, up to epoch 1" in [s.what for s in learned.record.stages]
 
 
 def test_fit_regulariser_says_its_rounds(capsys):
