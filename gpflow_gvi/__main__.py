@@ -178,7 +178,7 @@ def _checked(command: Handler) -> Handler:
             )
             return 2
         except _REPORTED as error:
-            if _is_config_error(error):
+            if type(error).__name__ == "ConfigError":  # not imported, as that needs the extra
                 print(error, file=sys.stderr)
                 return 2
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -187,11 +187,6 @@ def _checked(command: Handler) -> Handler:
             return 1
 
     return checked
-
-
-def _is_config_error(error: Exception) -> bool:
-    reading = sys.modules.get(f"{__package__}.experiments.reading")
-    return reading is not None and isinstance(error, reading.ConfigError)
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -212,10 +207,10 @@ def _of_table(command: Handler) -> Handler:
         try:
             return command(options)
         except KeyboardInterrupt:
-            print("\nInterrupted; nothing was written.", file=sys.stderr)
+            print("Interrupted; nothing was written.", file=sys.stderr)
             return 128 + signal.SIGINT
         except _REPORTED as error:
-            print(f"\n{options.command}: {error}".replace("\n\n", "\n"), file=sys.stderr)
+            print(f"{options.command}: {error}", file=sys.stderr)
             return 2
 
     return checked
@@ -226,19 +221,9 @@ def _learn(options: argparse.Namespace) -> int:
     with _quiet_start():
         from .tables import commands
 
-    print(
-        commands.learn(
-            options.table,
-            options.target,
-            options.output,
-            overwrite=options.overwrite,
-            task=options.task,
-            predictor=options.predictor,
-            effort=options.effort,
-            held_out=options.held_out,
-            seed=options.seed,
-        )
-    )
+    names = ("overwrite", "task", "predictor", "effort", "held_out", "seed")
+    chosen = {name: getattr(options, name) for name in names}
+    print(commands.learn(options.table, options.target, options.output, **chosen))
     print(f"\nThe page on it is {options.output / 'report.html'}. To predict other rows:")
     print(f"  gpflow-gvi predict {options.output} NEW.csv")
     return 0
