@@ -73,6 +73,7 @@ class _Estimator(BaseEstimator):
         effort: Effort = "default",
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         """Keep the parameters.
 
@@ -104,6 +105,7 @@ class _Estimator(BaseEstimator):
         :param effort: "fast", "default" or "best", as of `learn`.
         :param n_jobs: how many predictors are fitted at once, as joblib has it.
         :param random_state: a whole number for the same result in each fit.
+        :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
         """
         self.kernel = kernel
         self.predictor = predictor
@@ -122,6 +124,7 @@ class _Estimator(BaseEstimator):
         self.effort = effort
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
         """Return what `learn` makes of X [N, D] and Y, with J latent functions."""

@@ -14,6 +14,8 @@ from gpflow.likelihoods import Likelihood
 from scipy import stats
 
 from .. import saving
+from .._core import labels
+from .._core.progress import Record
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import Conformal, ConformalSets, require_real_outputs
 from ..models import GVI
@@ -22,11 +24,12 @@ from ..regulariser.fit import Regulariser
 from .network_rows import NetworkInputs
 from .scaling import Scaling
 from .split import column
+from .summary import Summary
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Learned:
     """A fitted, tempered model that takes and returns original units."""
 
@@ -43,6 +46,8 @@ class Learned:
     calibration: Conformal | ConformalSets | None = None
     """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
     units."""
+    record: Record | None = None
+    """What was done, how long it took, and the scores that were compared."""
 
     @property
     def likelihood(self) -> Likelihood:
@@ -133,3 +138,48 @@ class Learned:
         if not isinstance(loaded, cls):
             raise TypeError(f"folder {folder} holds a {type(loaded).__name__}, not a Learned.")
         return loaded
+
+    def __repr__(self) -> str:
+        """Return a line on what was learned."""
+        return f"<Learned {Summary.of(self).line}>"
+
+    def summary(self) -> Summary:
+        """Return what was tried and what won; printed, it is a table."""
+        return Summary.of(self)
+
+    def plot(self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any) -> Any:
+        """Draw f: a curve of one feature, maps of two, the partial dependence on each of several.
+
+        :param X: rows [N, D], in original units; by default the inducing points.
+        :param y: observations there, which are drawn as well.
+        :param ax: Axes of Matplotlib to draw on.
+        :param options: of `plots.CurveDisplay`, `plots.MapDisplay` or
+            `plots.PartialDependenceDisplay`.
+        """
+        from .. import plots
+
+        return plots.draw(self, X, y, ax=ax, **options)
+
+    def plot_calibration(self, X: Any, y: Any, *, ax: Any = None, **options: Any) -> Any:
+        """Draw the reliability of quantiles, or of probabilities, for rows that were not seen."""
+        from .. import plots
+
+        kind: Any = plots.QuantileDisplay
+        if labels.num_classes(self.likelihood) is not None:
+            kind = plots.ReliabilityDisplay
+        return kind.from_estimator(self, X, y, ax=ax, **options).ax_
+
+    def plot_history(self, *, ax: Any = None) -> Any:
+        """Draw the training of Q epoch by epoch, or where there was none the scores of P."""
+        from .. import plots
+
+        kind = plots.HistoryDisplay if self.history else plots.CandidatesDisplay
+        return kind.from_estimator(self, ax=ax).ax_
+
+    def plot_relevance(
+        self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any
+    ) -> Any:
+        """Draw how much each feature matters: to P, or to predictions of rows that are given."""
+        from .. import plots
+
+        return plots.RelevanceDisplay.from_estimator(self, X, y, ax=ax, **options).ax_

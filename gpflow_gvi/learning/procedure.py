@@ -15,14 +15,16 @@ from typing import Any, get_args
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy
 
-from .._core import checks, labels, outputs
+from .._core import checks, labels, outputs, progress
 from .._core.data import Data
+from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
 from ..covariances import gram
@@ -96,7 +98,13 @@ class Procedure:
     hooks: Hooks = dataclasses.field(default_factory=Hooks)
 
     def run(self) -> Learned:
-        """Return the learned model."""
+        """Return the learned model, with a record of what was done."""
+        listener = progress.Listener()
+        with progress.heard_by(listener):
+            learned = self._run()
+        return dataclasses.replace(learned, record=progress.Record(tuple(listener.stages)))
+
+    def _run(self) -> Learned:
         split = self.split
         validation = None if split.validation is None else split.standard(split.validation)
         data = self.training_data(split.train, split.stream)
@@ -232,22 +240,39 @@ class Procedure:
         """Return the model tempered by validation data, or by each row given all the others."""
         temper = self.settings.temper
         if validation is not None and temper is not None:
-            return temper(model, validation)
+            progress.now(f"tempering with {len(validation[0])} held-out rows")
+            tempered = temper(model, validation)
+            self._tell_scores(*(_log_densities(each, validation) for each in (model, tempered)))
+            return tempered
         if self.settings.trains_q or len(data.X) < MIN_VALIDATION_POINTS:
             return model
         rows, Z = data.first(MAX_ROWS_OF_SCORES), regulariser.inducing_points
+        progress.now(f"tempering with {len(rows.X)} rows, each given all the others")
         sites = self.sites(regulariser, Z, rows)
         mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, (rows.X, sites.Y))
         if isinstance(model.likelihood, Gaussian):
             factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
-            return tempered_by(model, tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR))
+            factor = tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR)
+            densities = (
+                tfp.distributions.Normal(mean, tf.sqrt(scale * variance)).log_prob(sites.Y)
+                for scale in (tf.ones_like(factor), factor)
+            )
+            self._tell_scores(*(tf.reduce_sum(each, axis=1) for each in densities))
+            return tempered_by(model, factor)
         X, Y = Data.of((rows.X, rows.Y), model.likelihood)
         at = Marginals(X, mean, variance - sites.variance, Y)
         return tempered_by(model, factors(model.likelihood, at))
 
+    def _tell_scores(self, before: Any, after: Any) -> None:
+        """Say what tempering has gained, as negative log densities in original units."""
+        units = float(np.sum(np.log(self.split.outputs.scale)))
+        before, after = (units - float(np.mean(each)) for each in (before, after))
+        progress.found(nll_before=before, nll_after=after)
+
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before."""
         data = self.training_data(self.split.fitting)
+        progress.now(f"P and Q once more, with all {len(data.X)} rows")
         regulariser = self.condition(learned.regulariser, data)
         model, _ = self.train(regulariser, data, None, share)
         if self.settings.temper is not None:
@@ -261,8 +286,14 @@ class Procedure:
         split = self.split
         calibration = None
         if split.calibration is not None:
+            progress.now(f"conformal scores of {len(split.calibration[0])} rows")
             calibration = conformal(model, split.standard(split.calibration))
         return Learned(model, regulariser, split.inputs, split.outputs, history, calibration)
+
+
+def _log_densities(model: GVI, data: RegressionData) -> Any:
+    (found,) = by_blocks(lambda *rows: (model.predict_log_density(rows),), *data)
+    return found
 
 
 def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Regulariser:
@@ -296,6 +327,7 @@ def learn(
     effort: Effort = "default",
     n_jobs: int | None = None,
     seed: int = Settings.seed,
+    verbose: int = 0,
 ) -> Learned:
     """Learn a Gaussian process from data, end to end.
 
@@ -364,6 +396,8 @@ def learn(
         above; "best" fits hyper-parameters to more rows and for longer, and takes more folds.
     :param n_jobs: how many predictors are fitted at once, as joblib has it.
     :param seed: of the split, the selection, the folds, the network and the order of batches.
+    :param verbose: 1 to print what is done now and how long it took; 0 for nothing. `summary()` of
+        the result tells it afterwards.
     """
     if others:
         raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
@@ -407,23 +441,24 @@ def learn(
         standardise=standardise,
         seed=seed,
     )
-    if is_meant(network, features, train_network, data):
-        require_no_choice_of_q(
-            model=None if model is PGVI else model,
-            divergence=divergence,
-            divergence_weight=divergence_weight,
-            predictor=None if isinstance(predictor, str) else predictor,
-            noise=noise,
-            epochs=None if train_network else epochs,
-        )
-        training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
-        return learn_around(
-            rows,
-            network,
-            settings,
-            features=features,
-            kernel=kernel,
-            training=training if train_network else None,
-            validation_data=validation_data,
-        )
-    return Procedure(Split.of(rows, settings, validation_data), settings).run()
+    with progress.spoken(verbose):
+        if is_meant(network, features, train_network, data):
+            require_no_choice_of_q(
+                model=None if model is PGVI else model,
+                divergence=divergence,
+                divergence_weight=divergence_weight,
+                predictor=None if isinstance(predictor, str) else predictor,
+                noise=noise,
+                epochs=None if train_network else epochs,
+            )
+            training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
+            return learn_around(
+                rows,
+                network,
+                settings,
+                features=features,
+                kernel=kernel,
+                training=training if train_network else None,
+                validation_data=validation_data,
+            )
+        return Procedure(Split.of(rows, settings, validation_data), settings).run()

@@ -203,6 +203,7 @@ def _objects() -> dict[str, Any]:
         losses,
         mean_functions,
         models,
+        tables,
     )
     from ..learning.cross_fitting import Fitted, InOriginalUnits
     from ..learning.network_rows import NetworkInputs, NetworkRows
@@ -225,6 +226,7 @@ def _objects() -> dict[str, Any]:
         VaryingNoise,
         NetworkInputs,
         NetworkRows,
+        tables.TableModel,
         Fitted,
         InOriginalUnits,
     ]
@@ -234,11 +236,13 @@ def _objects() -> dict[str, Any]:
 @functools.cache
 def _records() -> dict[str, Any]:
     """Return the named tuples."""
+    from .._core.progress import Record, Stage
     from ..learning.network_rows import Inputs
     from ..learning.scaling import Scaling
     from ..regulariser.fit import Regulariser, Round
+    from ..tables.columns import Columns
 
-    return _by_name([Inputs, Scaling, Regulariser, Round])
+    return _by_name([Columns, Inputs, Record, Regulariser, Round, Scaling, Stage])
 
 
 @functools.cache
