@@ -12,7 +12,7 @@ from ..learning.settings import Settings
 from .data_sets import UCI, Data, DataSet, Given, Split
 from .layer_parts import require_images
 from .objective_parts import Divergence, Likelihood, Loss
-from .parts import Flag, Off, Part, Whole, impossible, kinds
+from .parts import Flag, Omitted, Part, Whole, impossible, kinds
 from .peers import GVI, Model
 from .reading import ConfigError, Document
 from .regulariser_parts import Regulariser
@@ -40,7 +40,7 @@ class Experiment(Part):
     tempering: Tempering = HeldOutTempering()
     refit: Flag = Settings.refit
     """Whether rows that were held out for validation join the others in the end."""
-    calibration: Calibration = Off()
+    calibration: Calibration = Omitted()
     seed: Whole = Settings.seed
 
     @model_validator(mode="before")
@@ -71,9 +71,9 @@ class Experiment(Part):
                 "its points are no rows, so nothing was observed at them. Take greedy_variance, "
                 "uniform, or evidence: data.",
             )
-        for name in ("model", "regulariser", "mean", "covariance"):
-            are_images = self.data.input_shape is not None
-            require_images(getattr(self, name), name, are_images=are_images)
+        if self.data.input_shape is None:
+            for name in ("model", "regulariser", "mean", "covariance"):
+                require_images(getattr(self, name), name)
         return self
 
     def _require_a_fitting_split(self) -> None:

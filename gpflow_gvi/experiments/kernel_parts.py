@@ -11,9 +11,8 @@ from pydantic import AfterValidator, Field
 import gpflow_gvi as gvi
 
 from ..learning.start import TrainingData
-from .derived import Entry, Factory, OneOf
 from .layer_parts import DEFAULT, Layers, network
-from .parts import Flag, Positive
+from .parts import Entry, Flag, OneOf, Positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +40,20 @@ def _stationary(name: str) -> Callable[..., GPflowKernel]:
         )
 
     return stationary
+
+
+def linear(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
+    """Linear functions."""
+    import gpflow
+
+    return gpflow.kernels.Linear(variance)
+
+
+def constant(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
+    """Constant functions."""
+    import gpflow
+
+    return gpflow.kernels.Constant(variance)
 
 
 def _have_a_limit(layers: Layers) -> Layers:
@@ -100,8 +113,8 @@ KERNELS: dict[str, Entry] = {
     "matern12": _stationary("Matern12"),
     "matern32": _stationary("Matern32"),
     "matern52": _stationary("Matern52"),
-    "linear": Factory("gpflow.kernels:Linear", "Linear functions.", variance=(Positive, 1.0)),
-    "constant": Factory("gpflow.kernels:Constant", "Constant functions.", variance=(Positive, 1.0)),
+    "linear": linear,
+    "constant": constant,
     "nngp": nngp,
     "feature_map": feature_map,
     "sum": _combination("Sum"),

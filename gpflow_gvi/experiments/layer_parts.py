@@ -2,65 +2,94 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from .derived import Factory, OneOf
-from .parts import Count, Fraction, Part, impossible
+from .parts import Count, Fraction, OneOf, Part, impossible
 
 Activation = Literal["relu", "tanh", "sigmoid", "elu", "gelu", "silu", "softplus", "linear"]
 
-_WEIGHTS = ("kernel_initializer", "dtype")
 
-LAYERS = {
-    "dense": Factory(
-        "keras.layers:Dense",
-        "A fully connected layer; images are flattened before it.",
-        supplied=_WEIGHTS,
-        units=(Count, 50),
-        activation=(Activation, "relu"),
-    ),
-    "conv2d": Factory(
-        "keras.layers:Conv2D",
-        "A convolution of images.",
-        supplied=_WEIGHTS,
-        filters=(Count, 16),
-        kernel_size=(Count, 3),
-        strides=(Count, 1),
-        padding=(Literal["same", "valid"], "same"),
-        activation=(Activation, "relu"),
-    ),
-    "average_pooling_2d": Factory(
-        "keras.layers:AveragePooling2D",
-        "The average of squares of an image.",
-        supplied=("dtype",),
-        pool_size=(Count, 2),
-    ),
-    "max_pooling_2d": Factory(
-        "keras.layers:MaxPooling2D",
-        "The maximum of squares of an image.",
-        supplied=("dtype",),
-        pool_size=(Count, 2),
-    ),
-    "global_average_pooling_2d": Factory(
-        "keras.layers:GlobalAveragePooling2D",
-        "The average of each channel of an image.",
-        supplied=("dtype",),
-    ),
-    "dropout": Factory(
-        "keras.layers:Dropout",
-        "Units left out at random, in training.",
-        supplied=("seed", "dtype"),
-        rate=(Fraction, 0.1),
-    ),
+class LayerOptions(NamedTuple):
+    """What a network supplies to its layers."""
+
+    seed: int
+    dtype: str
+
+    @property
+    def initializer(self) -> Any:
+        """What weights start from."""
+        import keras
+
+        return keras.initializers.GlorotUniform(seed=self.seed)
+
+
+def dense(options: LayerOptions, units: Count = 50, activation: Activation = "relu") -> Any:
+    """A fully connected layer; images are flattened before it."""
+    import keras
+
+    return keras.layers.Dense(
+        units, activation, kernel_initializer=options.initializer, dtype=options.dtype
+    )
+
+
+def conv2d(
+    options: LayerOptions,
+    filters: Count = 16,
+    kernel_size: Count = 3,
+    strides: Count = 1,
+    padding: Literal["same", "valid"] = "same",
+    activation: Activation = "relu",
+) -> Any:
+    """A convolution of images."""
+    import keras
+
+    return keras.layers.Conv2D(
+        filters,
+        kernel_size,
+        strides,
+        padding,
+        activation=activation,
+        kernel_initializer=options.initializer,
+        dtype=options.dtype,
+    )
+
+
+def _pooling(name: str) -> Callable[..., Any]:
+    def pooling(options: LayerOptions, pool_size: Count = 2) -> Any:
+        """The average, or the maximum, of squares of an image."""
+        import keras
+
+        return getattr(keras.layers, name)(pool_size, dtype=options.dtype)
+
+    return pooling
+
+
+def global_average_pooling_2d(options: LayerOptions) -> Any:
+    """The average of each channel of an image."""
+    import keras
+
+    return keras.layers.GlobalAveragePooling2D(dtype=options.dtype)
+
+
+def dropout(options: LayerOptions, rate: Fraction = 0.1) -> Any:
+    """Units left out at random, in training."""
+    import keras
+
+    return keras.layers.Dropout(rate, seed=options.seed, dtype=options.dtype)
+
+
+LAYERS_OF_IMAGES = {
+    "conv2d": conv2d,
+    "average_pooling_2d": _pooling("AveragePooling2D"),
+    "max_pooling_2d": _pooling("MaxPooling2D"),
+    "global_average_pooling_2d": global_average_pooling_2d,
 }
-LAYERS_OF_IMAGES = LAYERS.keys() - {"dense", "dropout"}
+LAYERS = {"dense": dense, "dropout": dropout, **LAYERS_OF_IMAGES}
 
-_SUPPLIED = {name: operator.itemgetter(name) for name in (*_WEIGHTS, "seed")}
-Layer = Annotated[Any, OneOf("Layer", LAYERS, supplied=_SUPPLIED)]
+Layer = Annotated[Any, OneOf("Layer", LAYERS)]
 Layers = tuple[Layer, ...]
 
 DEFAULT: Layers = ("dense", "dense")
@@ -87,36 +116,30 @@ def network(
     from gpflow.config import default_float
 
     dtype = np.dtype(default_float()).name
+    built = [layer.build(LayerOptions(seed + n, dtype)) for n, layer in enumerate(layers)]
+    if readout:
+        options = LayerOptions(seed + len(layers), dtype)
+        weights = keras.initializers.Zeros() if zeros else options.initializer
+        built.append(keras.layers.Dense(readout, kernel_initializer=weights, dtype=dtype))
     model = keras.Sequential([keras.Input(input_shape, dtype=dtype)])
-
-    def add(layer: Any) -> None:
-        shape = model.output_shape[1:] if model.layers else input_shape
-        if isinstance(layer, keras.layers.Dense) and len(shape) > 1:
+    for layer in built:
+        shape = model.output_shape if model.layers else (None, *input_shape)
+        if isinstance(layer, keras.layers.Dense) and len(shape) > 2:
             model.add(keras.layers.Flatten(dtype=dtype))
         model.add(layer)
-
-    def start(number: int) -> Any:
-        return keras.initializers.GlorotUniform(seed=seed + number)
-
-    for number, layer in enumerate(layers):
-        options = {"kernel_initializer": start(number), "dtype": dtype, "seed": seed + number}
-        add(layer.build(options))
-    if readout:
-        weights = keras.initializers.Zeros() if zeros else start(len(layers))
-        add(keras.layers.Dense(readout, kernel_initializer=weights, dtype=dtype))
     if len(model.output_shape) > 2:  # the features of a feature map are vectors
         model.add(keras.layers.Flatten(dtype=dtype))
     return model
 
 
-def require_images(part: Any, path: str, *, are_images: bool) -> None:
-    """Raise for layers of images, anywhere in a part, where inputs are vectors."""
+def require_images(part: Any, path: str) -> None:
+    """Raise for layers of images, anywhere in a part whose inputs are vectors."""
     if isinstance(part, Part):
         kind = getattr(part, "kind", None)
-        if not are_images and kind in LAYERS_OF_IMAGES:
+        if kind in LAYERS_OF_IMAGES:
             raise impossible(path, kind, "the data are no images; take dense layers.")
         for name in type(part).model_fields:
-            require_images(getattr(part, name), f"{path}.{name}", are_images=are_images)
+            require_images(getattr(part, name), f"{path}.{name}")
     elif isinstance(part, tuple):
         for number, item in enumerate(part):
-            require_images(item, f"{path}.{number}", are_images=are_images)
+            require_images(item, f"{path}.{number}")

@@ -12,8 +12,7 @@ from pydantic import Field
 import gpflow_gvi as gvi
 
 from ..learning.settings import ModelSettings
-from .derived import Derived, Factory, OneOf
-from .parts import Count, Flag, NonNegative, Number, Positive
+from .parts import Count, Derived, Entry, Flag, NonNegative, Number, OneOf, Positive
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood as GPflowLikelihood
@@ -32,6 +31,13 @@ def gaussian(Y: Array, trainable: Flag = True) -> GPflowLikelihood | None:
     return None  # the regulariser makes it
 
 
+def bernoulli(Y: Array) -> GPflowLikelihood:
+    """Labels 0 and 1."""
+    import gpflow
+
+    return gpflow.likelihoods.Bernoulli()
+
+
 def multi_class(Y: Array) -> GPflowLikelihood:
     """Labels 0, 1, ..., by the largest latent function."""
     import gpflow
@@ -47,10 +53,7 @@ def softmax(Y: Array) -> GPflowLikelihood:
 
 
 LIKELIHOODS = {
-    "gaussian": gaussian,
-    "bernoulli": Factory("gpflow.likelihoods:Bernoulli", "Labels 0 and 1."),
-    "multi_class": multi_class,
-    "softmax": softmax,
+    function.__name__: function for function in (gaussian, bernoulli, multi_class, softmax)
 }
 Likelihood = Annotated[Any, OneOf("Likelihood", LIKELIHOODS)]
 
@@ -115,10 +118,10 @@ def sum_of_contexts(
 
 
 _CONTEXTS = "gpflow_gvi.divergences.contexts"
-CONTEXTS = {
+CONTEXTS: dict[str, Entry] = {
     "training_inputs": f"{_CONTEXTS}:TrainingInputs",
     "uniform_box": uniform_box,
-    "gaussian_noise": Factory(f"{_CONTEXTS}:GaussianNoise", scale=(Positive, 0.5)),
+    "gaussian_noise": (f"{_CONTEXTS}:GaussianNoise", {"scale": (Positive, 0.5)}),
     "inputs": inputs,
     "sum": sum_of_contexts,
 }
@@ -134,13 +137,6 @@ class AtInputs(Derived):
     weight: NonNegative = ModelSettings.divergence_weight
     """λ; the default is that of `gpflow_gvi.learn`."""
 
-    def build(self, *run: Any) -> gvi.divergences.Divergence:
-        """Return the divergence.
-
-        :param run: all inputs X to train with, and a seed for the context.
-        """
-        return super().build(RunInputs(*run))
-
 
 _WASSERSTEIN = "gpflow_gvi.divergences.wasserstein"
 ESTIMATORS = {
@@ -154,8 +150,8 @@ ESTIMATORS = {
 Estimator = Annotated[Any, OneOf("CovarianceDistance", ESTIMATORS)]
 
 _DIVERGENCES = "gpflow_gvi.divergences"
-DIVERGENCES = {
-    "inducing_kl": Factory(f"{_DIVERGENCES}:InducingKL", weight=(NonNegative, 1.0)),
+DIVERGENCES: dict[str, Entry] = {
+    "inducing_kl": (f"{_DIVERGENCES}:InducingKL", {"weight": (NonNegative, 1.0)}),
     "projected_kl": f"{_DIVERGENCES}:ProjectedKL",
     "projected_reverse_kl": f"{_DIVERGENCES}:ProjectedReverseKL",
     "projected_renyi": f"{_DIVERGENCES}:ProjectedRenyi",
@@ -163,8 +159,9 @@ DIVERGENCES = {
     "projected_hellinger": f"{_DIVERGENCES}:ProjectedHellinger",
     "projected_wasserstein": f"{_DIVERGENCES}:ProjectedWasserstein",
     "projected_squared_difference": f"{_DIVERGENCES}:ProjectedSquaredDifference",
-    "gaussian_wasserstein": Factory(
-        f"{_DIVERGENCES}:GaussianWasserstein", estimator=(Estimator, "exact")
+    "gaussian_wasserstein": (
+        f"{_DIVERGENCES}:GaussianWasserstein",
+        {"estimator": (Estimator, "exact")},
     ),
     "regularised_kl": f"{_DIVERGENCES}:RegularisedKL",
 }

@@ -1,17 +1,40 @@
-"""What all parts of a configuration have in common: nothing unknown, nothing changed later."""
+"""Parts of a configuration: of several kinds, `kind` says which one it is, and what it builds.
+
+Most parts are derived from what they build. A table, `OneOf`, lists by its `kind` what a noun of
+the configuration can be. Each entry is
+
+* a class of this package, as "gpflow_gvi.losses:BetaLoss". The keys of the part are the parameters
+  of its constructor, with their defaults, descriptions and checks;
+* such a class, and for some keys the type and the default that its signature does not tell;
+* a function. Its first argument is what a run supplies; the others, which are annotated with types
+  of pydantic, are the keys. It receives parts as they are, where a class receives what they build.
+"""
 
 from __future__ import annotations
 
+import functools
+import operator
+import pkgutil
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, get_args
+from types import SimpleNamespace
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    create_model,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
+from . import signatures
+
 
 class Part(BaseModel):
-    """A part of a configuration. Of several kinds `kind` says which one it is."""
+    """A part of a configuration: nothing unknown is in it, and nothing is changed later."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -47,8 +70,15 @@ NonNegative = Annotated[float, Field(strict=True, ge=0.0)]
 Fraction = Annotated[float, Field(strict=True, ge=0.0, lt=1.0)]
 Flag = Annotated[bool, Field(strict=True)]
 
+TYPES: Mapping[str, Any] = {
+    "bool": Flag,
+    "float": Number,
+    "int": Annotated[int, Field(strict=True, le=MAX_INTEGER)],
+}
+"""Types of keys, by the annotations of classes."""
 
-class Off(Part):
+
+class Omitted(Part):
     """What is left out."""
 
     kind: Literal["none"] = "none"
@@ -58,7 +88,7 @@ class Named:
     """An annotation: a name stands for the part of that kind, with all its defaults."""
 
     def __get_pydantic_core_schema__(
-        self, source: Any, handler: Callable[[Any], core_schema.CoreSchema]
+        self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
         """Put the name's translation in front of the validation."""
         return core_schema.no_info_before_validator_function(
@@ -78,13 +108,119 @@ OR_NAME = Named()
 """What makes a union of parts one that `kind` decides: `Annotated[A | B, BY_KIND, OR_NAME]`."""
 
 
+class Derived(Part):
+    """A part that is derived from what it builds."""
+
+    target: ClassVar[str | Callable[..., Any]]
+    parameters: ClassVar[tuple[str, ...]]
+    """Those of the target that are keys of the part."""
+    supplied: ClassVar[Mapping[str, Callable[[Any], Any]]]
+    """What computes the other ones from what a run supplies."""
+
+    def build(self, run: Any = None) -> Any:
+        """Return what the part describes.
+
+        :param run: what a run supplies, if it is needed.
+        """
+        values = {name: getattr(self, name) for name in self.parameters}
+        target = type(self).target
+        if callable(target):
+            return target(run, **values)
+        built = {k: v.build(run) if isinstance(v, Derived) else v for k, v in values.items()}
+        others = {name: value(run) for name, value in self.supplied.items()}
+        return pkgutil.resolve_name(target)(**others, **built)
+
+
+Keys: TypeAlias = "dict[str, tuple[Any, Any]]"
+Entry: TypeAlias = "str | tuple[str, Keys] | Callable[..., Any]"
+
+
+class OneOf:
+    """An annotation: the parts of a table. A name stands for the part with all its defaults.
+
+    :param noun: what they all are, as classes name it in their annotations.
+    :param table: the parts, by their kinds.
+    :param supplied: what a run supplies, by the names of parameters: functions of the argument of
+        `build`.
+    :param types: types of keys, by the names of annotations of classes.
+    :param base: the class of the parts, with the keys that all of them have.
+    :param beside: another table, whose parts may stand here too.
+    """
+
+    def __init__(
+        self,
+        noun: str,
+        table: Mapping[str, Entry],
+        *,
+        supplied: Mapping[str, Callable[[Any], Any]] | None = None,
+        types: Mapping[str, Any] | None = None,
+        base: type[Derived] = Derived,
+        beside: OneOf | None = None,
+    ) -> None:
+        self._noun, self._table, self._base, self._beside = noun, table, base, beside
+        self._supplied = supplied or {}
+        self._types = {**TYPES, noun: Annotated[Any, self], **(types or {})}
+
+    @functools.cached_property
+    def parts(self) -> dict[str, type[Part]]:
+        """The parts, by their kinds; they are made when they are first needed."""
+        others = {} if self._beside is None else self._beside.parts
+        return others | {kind: self._part(kind, entry) for kind, entry in self._table.items()}
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Return the schema of the union that `kind` decides."""
+        union: Any = functools.reduce(operator.or_, self.parts.values())
+        return handler.generate_schema(Annotated[union, BY_KIND, OR_NAME])
+
+    def _part(self, kind: str, entry: Entry) -> type[Part]:
+        target, given = entry if isinstance(entry, tuple) else (entry, {})
+        if callable(target):
+            signature, types, module = signatures.of_function(target), None, target.__module__
+        else:
+            signature, types, module = signatures.of_class(target), self._types, __name__
+        keys = {name: p for name, p in signature.parameters.items() if name not in self._supplied}
+        hints = _types({k: p.annotation for k, p in keys.items() if k not in given}, target, types)
+        fields: dict[str, Any] = {
+            name: given.get(name)
+            or (hints[name], Field(p.default, description=p.description or None, **p.bounds))
+            for name, p in keys.items()
+        }
+        name = "".join(word.capitalize() for word in kind.split("_"))
+        part: type[Derived] = create_model(
+            name.removesuffix(self._noun) + self._noun,
+            __base__=self._base,
+            __doc__=signature.summary,
+            __module__=module,
+            **{"kind": (Literal[kind], kind), **given, **fields},
+        )
+        part.target, part.parameters = target, tuple(keys)
+        part.supplied = {k: v for k, v in self._supplied.items() if k in signature.parameters}
+        return part
+
+
+def _types(
+    annotations: dict[str, str], target: Any, types: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the types that annotations name, in the module of a function or in a table."""
+    names = target.__globals__ if types is None else dict(types)
+    try:
+        return get_type_hints(
+            SimpleNamespace(__annotations__=annotations), names, include_extras=True
+        )
+    except NameError as error:
+        raise TypeError(
+            f"{target} has an annotation that is no type of the configuration ({error}); give the "
+            "type of this key in the table."
+        ) from error
+
+
 def default_kind(field: FieldInfo) -> str | None:
     """Return the kind of the part that is a field's default, if it is one."""
     default = field.default
     if isinstance(default, Part):
         return getattr(default, "kind", None)
-    if isinstance(default, Mapping):
-        return default.get("kind")
     return default if isinstance(default, str) and field.annotation is Any else None
 
 

@@ -28,6 +28,7 @@ from ..learning.split import Split
 from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
+from .objective_parts import RunInputs
 from .peers import GVI, Fitted
 from .reuse import RunCache
 from .run_folder import COMPLETE, RunFolder, name_of, write_json
@@ -153,7 +154,7 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
         variational=VariationalSettings(experiment.mean.build, experiment.covariance.build),
         model=ModelSettings(
             kind=gvi.models.GVI,
-            divergence=lambda data: experiment.divergence.build(data.X, seed),
+            divergence=lambda data: experiment.divergence.build(RunInputs(data.X, seed)),
             divergence_weight=experiment.divergence.weight,
             loss=experiment.loss.build,
             train_likelihood=trains_likelihood,

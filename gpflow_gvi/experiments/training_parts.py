@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..learning.q_training import BatchTraining
 from ..learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
-from .parts import BY_KIND, OR_NAME, Count, Off, Part, Positive
+from .parts import BY_KIND, OR_NAME, Count, Omitted, Part, Positive
 
 MAX_MERGED_STEPS = 50
 """Where an epoch is one pass over the data, several passes are merged to epochs of at most these
@@ -89,7 +89,7 @@ class HeldOutStopping(Part):
     """The number of epochs without a gain after which training stops."""
 
 
-Stopping = Annotated[Off | HeldOutStopping, BY_KIND, OR_NAME]
+Stopping = Annotated[Omitted | HeldOutStopping, BY_KIND, OR_NAME]
 
 
 class PassesPerEpoch(Part):
@@ -137,7 +137,7 @@ class HeldOutTempering(Part):
     kind: Literal["held_out"] = "held_out"
 
 
-Tempering = Annotated[Off | HeldOutTempering, BY_KIND, OR_NAME]
+Tempering = Annotated[Omitted | HeldOutTempering, BY_KIND, OR_NAME]
 
 
 class Conformal(Part):
@@ -149,4 +149,4 @@ class Conformal(Part):
     coverage: Annotated[float, Field(strict=True, gt=0.0, lt=1.0)] = 0.95
 
 
-Calibration = Annotated[Off | Conformal, BY_KIND, OR_NAME]
+Calibration = Annotated[Omitted | Conformal, BY_KIND, OR_NAME]

@@ -11,10 +11,9 @@ from pydantic import Field
 import gpflow_gvi as gvi
 
 from ..learning.start import Start, default_mean
-from .derived import OneOf
 from .kernel_parts import BaseKernel
 from .layer_parts import DEFAULT, Layers, network
-from .parts import Positive
+from .parts import OneOf, Positive
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
