@@ -76,6 +76,10 @@ class Experiment(Part):
                 require_images(getattr(self, name), name)
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let other processes receive the settings, which make the classes of the parts anew."""
+        return type(self).model_validate, (self.model_dump(mode="json"),)
+
     def _require_a_fitting_split(self) -> None:
         data, split = self.data, self.split
         if not isinstance(split, Given):

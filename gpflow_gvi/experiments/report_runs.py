@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .results import MALFORMED, SWEEP_NAME, Record, Results, record_of
+from .results import MALFORMED, SWEEP_NAME, Record, Results, done
 from .run_folder import COMPLETE
 
 
@@ -92,7 +92,7 @@ def _of_folders(folder: Path) -> tuple[dict[str, Record], list[str], datetime]:
         try:
             experiment = read(path / "config.yaml")
             axes = dict(_flat(experiment.model_dump(mode="json")))
-            record = record_of(path, experiment.data.label, axes)
+            record = done(path, experiment.data.label, axes)
             _run(record)
         except MALFORMED as error:
             notes.append(f"{path.name} cannot be read as a finished run ({error}); it was skipped.")

@@ -13,9 +13,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .run_folder import COMPLETE
+
+if TYPE_CHECKING:
+    from .sweep import PlannedRun
 
 Record: TypeAlias = "dict[str, Any]"
 
@@ -73,7 +76,7 @@ class Results:
             os.fsync(file.fileno())
 
 
-def record_of(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
+def done(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
     """Return the record of a finished run.
 
     :param folder: of the run.
@@ -82,11 +85,20 @@ def record_of(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
     """
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     seconds = json.loads((folder / COMPLETE).read_text("utf-8"))["seconds"]
-    return {
-        "name": folder.name,
-        "data": data,
-        "axes": dict(axes),
-        "status": "done",
-        **metrics,
-        "seconds": round(sum(seconds.values()), 3),
-    }
+    total = round(sum(seconds.values()), 3)
+    return _record(folder.name, data, axes, "done", **metrics, seconds=total)
+
+
+def failed(run: PlannedRun, error: str, *, disk_full: bool = False) -> Record:
+    """Return the record of a run that failed.
+
+    :param run: the run.
+    :param error: what went wrong.
+    :param disk_full: whether it was that the disk was full; the run is executed again then.
+    """
+    more = {"disk_full": True} if disk_full else {}
+    return _record(run.name, run.data, run.axes, "failed", error=error, **more)
+
+
+def _record(name: str, data: str, axes: Mapping[str, Any], status: str, **others: Any) -> Record:
+    return {"name": name, "data": data, "axes": dict(axes), "status": status, **others}

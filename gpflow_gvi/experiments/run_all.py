@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import io
 import logging
+import os
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tqdm import tqdm
 
 from .engine import Engine
-from .results import SWEEP_NAME, Record, Results
-from .run_folder import held, name_of, write_json
+from .results import SWEEP_NAME, Record, Results, done, failed
+from .run_folder import held, write_json
 from .sweep import PlannedRun
-from .tasks import Task
+
+if TYPE_CHECKING:
+    from .reuse import RunCache
 
 logger = logging.getLogger("gpflow_gvi")
 
 BATCH = 32
-"""The maximal number of tasks that a worker receives at once."""
+"""The maximal number of runs that a worker receives at once."""
 
 
 class Summary(NamedTuple):
@@ -62,24 +68,17 @@ def run_all(
         records, wrong = results.read()
         for line in wrong:
             logger.warning("%s", line)
-        named = {name_of(run.experiment): run for run in runs}
-        tasks = [
-            Task(
-                name=name,
-                data=run.experiment.data.label,
-                axes=run.axes,
-                settings=run.experiment.model_dump(mode="json"),
-                folder=str(folder),
-                data_dir=None if data_dir is None else str(data_dir),
-                pictures=pictures,
-            )
+        named = {run.name: run for run in runs}
+        missing = [
+            run
             for name, run in sorted(named.items(), key=_structure)
             if name not in records or _is_due(records[name], retry=retry)
         ]
-        batches = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
-        progress = _Progress(len(named), len(named) - len(tasks))
+        batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
+        run_one = functools.partial(execute, folder=folder, data_dir=data_dir, pictures=pictures)
+        progress = _Progress(len(named), len(named) - len(missing))
         with contextlib.closing(progress.bar):
-            for record in engine.records(batches):
+            for record in engine.records(run_one, batches):
                 results.add(record)
                 records[record["name"]] = record
                 progress.add(record)
@@ -96,6 +95,38 @@ def _structure(item: tuple[str, PlannedRun]) -> tuple[str, str]:
     """Return a key of order by which runs with the same graph are neighbours."""
     name, run = item
     return run.experiment.model_dump_json(exclude={"data", "split", "seed"}), name
+
+
+def execute(run: PlannedRun, *, folder: Path, data_dir: Path | None, pictures: bool) -> Record:
+    """Execute a run; return its record, with the traceback if it fails."""
+    from . import run as runs
+
+    try:
+        path = runs.run(
+            run.experiment, folder, data_dir=data_dir, pictures=pictures, cache=_cache()
+        )
+        return done(path, run.data, run.axes)
+    except Exception as error:  # whatever it is, it is recorded, and the other runs go on
+        return failed(run, traceback.format_exc(), disk_full=_is_of_a_full_disk(error))
+
+
+@functools.cache
+def _cache() -> RunCache:
+    """Return the graphs and the fitted regularisers that this process keeps between runs."""
+    from .reuse import RunCache
+
+    return RunCache()
+
+
+def _is_of_a_full_disk(error: BaseException | None) -> bool:
+    """Return whether an error, or one that led to it, is that the disk was full."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if os.strerror(errno.ENOSPC) in str(error):  # of libraries with errors of their own
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class _Progress:

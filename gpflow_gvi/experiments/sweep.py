@@ -40,6 +40,7 @@ from .._core.errors import shown
 from .config import Experiment, read
 from .parts import BY_KIND, Count, Flag, Part, Whole
 from .reading import ConfigError, Document
+from .run_folder import name_of
 
 Level = str | int | float | bool | None
 """The name of a value of an axis: the value itself, if that is a number or a text."""
@@ -172,6 +173,16 @@ class PlannedRun(NamedTuple):
     axes: dict[str, Level]
     """The names of the levels, by axis."""
     experiment: Experiment
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return name_of(self.experiment)
+
+    @property
+    def data(self) -> str:
+        """A name of its data set."""
+        return self.experiment.data.label
 
 
 def read_sweep(path: str | Path) -> list[PlannedRun]:
