@@ -9,14 +9,14 @@ from typing import Any
 from pydantic import model_validator
 
 from ..learning.settings import Settings
-from .data_sets import UCI, Data, DataSet, Given, Split
+from .data_sets import UCI, Data, DataSet, GivenSplit, Split
 from .layer_parts import require_images
 from .objective_parts import Divergence, Likelihood, Loss
 from .parts import Flag, Omitted, Part, Whole, impossible, kinds
 from .peers import GVI, Model
 from .reading import ConfigError, Document
 from .regulariser_parts import Regulariser
-from .training_parts import Adaptive, Calibration, HeldOutTempering, Optimiser, Tempering, Training
+from .training_parts import Calibration, HeldOutTempering, Optimiser, Tempering, Training
 from .variational_parts import Covariance, Mean
 
 
@@ -24,7 +24,7 @@ class Experiment(Part):
     """A run, described completely. Only `data` has no default; the others are those of `learn`."""
 
     data: Data
-    split: Split = Given()
+    split: Split = GivenSplit()
     standardise: Flag = Settings.standardise
     """Whether the model works in units in which columns have mean zero and deviation one."""
     model: Model = GVI()
@@ -35,7 +35,7 @@ class Experiment(Part):
     covariance: Covariance = "cholesky"
     divergence: Divergence = "projected_renyi"
     loss: Loss = "log_loss"
-    optimiser: Optimiser = Adaptive(kind="adam")
+    optimiser: Optimiser = "adam"
     training: Training = Training()
     tempering: Tempering = HeldOutTempering()
     refit: Flag = Settings.refit
@@ -82,7 +82,7 @@ class Experiment(Part):
 
     def _require_a_fitting_split(self) -> None:
         data, split = self.data, self.split
-        if not isinstance(split, Given):
+        if not isinstance(split, GivenSplit):
             return
         if not data.has_split:
             raise impossible("split", "given", f"{data.kind} has no split; take random.")

@@ -212,7 +212,7 @@ class Table(DataSet):
 Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, BY_KIND, OR_NAME]
 
 
-class Given(Part):
+class GivenSplit(Part):
     """The split that the data come with."""
 
     kind: Literal["given"] = "given"
@@ -223,7 +223,7 @@ class Given(Part):
     for the fraction of `learn` where they name none."""
 
 
-class Random(Part):
+class RandomSplit(Part):
     """A split at random, by the seed of the experiment."""
 
     kind: Literal["random"] = "random"
@@ -233,7 +233,7 @@ class Random(Part):
     """The fraction of the others to hold out; null for that of `learn`."""
 
 
-Split = Annotated[Given | Random, BY_KIND, OR_NAME]
+Split = Annotated[GivenSplit | RandomSplit, BY_KIND, OR_NAME]
 
 
 def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -> RowsByRole:
@@ -248,7 +248,7 @@ def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -
     :param data_dir: the folder with data sets.
     """
     rows = data.load(data_dir, getattr(split, "index", 0))
-    if not isinstance(split, Random):
+    if not isinstance(split, RandomSplit):
         return rows
     every = Rows(*(np.concatenate(parts) for parts in zip(*rows.values(), strict=True)))
     if not split.test:

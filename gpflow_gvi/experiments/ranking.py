@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from .report_runs import Run, text
+from .report_runs import NONE, Runs
 
 REPETITIONS = ("split.index", "seed", "data.seed")
 """Axes whose levels are repetitions of the same setting."""
@@ -25,89 +25,53 @@ ORIENTATION = {
 SHOWN = ("rmse", "coverage", "accuracy")
 """Test metrics that stand beside the score, where runs have them."""
 
-NONE = "—"
-"""The level of an axis that a run does not have."""
-
-
-class Mean(NamedTuple):
-    """The mean of the finite values."""
-
-    mean: float
-    error: float
-    """Its standard error, s/√n; NaN for n = 1."""
-    n: int
-    missing: int
-    """The number of runs without a finite value."""
-
-    def __str__(self) -> str:
-        if not self.n:
-            return NONE
-        shown = f"{self.mean:.4g}"
-        if not math.isnan(self.error):
-            digits = 1 - math.floor(math.log10(self.error)) if 1e-5 < self.error < 1e5 else None
-            form = ".2g" if digits is None else f".{max(0, digits)}f"
-            shown = f"{shown if digits is None else format(self.mean, form)} ± {self.error:{form}}"
-        return shown + (f" ({self.missing} not finite)" if self.missing else "")
-
-
-class Setting(NamedTuple):
-    """A setting on a data set."""
-
-    data: str
-    levels: tuple[str, ...]
-    measures: tuple[Mean, ...]
-    """The means of what `Ranking.measures` names."""
-    runs: list[Run]
-    """Those that are done."""
-    failed: int
-    rank: int | None
-    """Its place on its data set by validation; None without a score."""
-
-    @property
-    def validation(self) -> Mean:
-        """The mean of the validation scores."""
-        return self.measures[0]
-
-    @property
-    def test(self) -> Mean:
-        """The mean of the test scores."""
-        return self.measures[1]
-
-
-class Effect(NamedTuple):
-    """The effect of a level on the validation score."""
-
-    level: str
-    shift: Mean
-    """Over settings, of the score less the median of its data set."""
-    median: float
-    """The median of the same."""
-    best: int
-    """The number of data sets whose best setting has the level."""
-
 
 class Ranking(NamedTuple):
-    """All settings, by rank."""
+    """All settings, by rank: each table has a row for each of them."""
 
     score: str
     orientation: str
-    axes: list[str]
     levels: dict[str, list[str]]
     """Of "data" and of each axis, in order."""
-    measures: list[str]
-    """The names of the columns with means: the two of the score first."""
     repeated: list[str]
     constant: dict[str, str]
-    settings: list[Setting]
+    settings: pd.DataFrame
+    """The data set, and the level of each axis."""
+    places: pd.DataFrame
+    """The `rank` on its data set by validation, 0 without a score; the name of the `first` of its
+    runs; the numbers of `runs` that are done and of those that `failed`."""
+    means: pd.DataFrame
+    """Of the validation score, the test score, and what else is measured."""
+    errors: pd.DataFrame
+    """Their standard errors, s/√n; NaN for n = 1."""
+    missing: pd.DataFrame
+    """The numbers of runs without a finite value."""
 
     @property
-    def best(self) -> dict[str, Setting]:
-        """Of each data set the best setting by validation."""
-        first = {setting.data: setting for setting in self.settings if setting.rank == 1}
-        return {data: first[data] for data in self.levels["data"] if data in first}
+    def axes(self) -> list[str]:
+        """The axes of which settings have different levels."""
+        return list(self.settings)[1:]
+
+    @property
+    def texts(self) -> pd.DataFrame:
+        """The means as they are shown."""
+        parts = (self.means, self.errors, self.missing)
+        return pd.DataFrame({c: list(map(shown, *(part[c] for part in parts))) for c in self.means})
 
 
-def rank(runs: Sequence[Run], *, score: str = "nll", over: Iterable[str] | None = None) -> Ranking:
+def shown(mean: float, error: float, missing: float = 0) -> str:
+    """Return a mean as it is shown: with its error, to the digits that this leaves."""
+    if math.isnan(mean):
+        return NONE
+    text = f"{mean:.4g}"
+    if not math.isnan(error):
+        digits = 1 - math.floor(math.log10(error)) if 1e-5 < error < 1e5 else None
+        form = ".2g" if digits is None else f".{max(0, digits)}f"
+        text = f"{text if digits is None else format(mean, form)} ± {error:{form}}"
+    return text + (f" ({missing:.0f} not finite)" if missing else "")
+
+
+def rank(runs: Runs, *, score: str = "nll", over: Iterable[str] | None = None) -> Ranking:
     """Return the settings of runs, ranked on each data set by the mean of their validation scores.
 
     Those with fewer finite scores than others of their data set follow after these: to fail, or to
@@ -117,8 +81,9 @@ def rank(runs: Sequence[Run], *, score: str = "nll", over: Iterable[str] | None 
     :param score: the metric.
     :param over: the axes of which the levels are repetitions; those of `REPETITIONS` by default.
     """
-    _require_score(runs, score)
-    names = list(dict.fromkeys(name for run in runs for name in run.axes))
+    table, levels = runs.table, runs.levels
+    _require_score(table, score)
+    names = list(levels)
     if over is None:
         over = REPETITIONS
     elif unknown := [name for name in over if name not in names]:
@@ -126,48 +91,77 @@ def rank(runs: Sequence[Run], *, score: str = "nll", over: Iterable[str] | None 
             f"over names {', '.join(unknown)}; the axes are {', '.join(names) or 'none'}."
         )
     repeated = [name for name in names if name in over]
-    levels = {name: [_level(run, name) for run in runs] for name in names}
-    constant = {name: of[0] for name, of in levels.items() if len(set(of)) == 1}
+    constant = {name: levels[name].iloc[0] for name in names if levels[name].nunique() == 1}
     of_data = [name for name in names if re.match(r"data(\.|$)", name)]
     axes = [name for name in names if name not in {*repeated, *constant, *of_data}]
-    data = _data_sets(runs, levels, [name for name in of_data if name not in repeated])
-    groups = pd.DataFrame(dict(enumerate([data, *(levels[name] for name in axes)])))
-    values = _measures(runs, score)
+    data = _data_sets(table["data"], levels[[name for name in of_data if name not in repeated]])
+    keys = pd.concat([data, levels[axes]], axis="columns")
+    number = keys.groupby(list(keys), sort=False).ngroup()
+    settings = keys.drop_duplicates(ignore_index=True)
+    done = table["status"] == "done"
+    values = _measures(table, score)[done]
+    with np.errstate(all="ignore"):
+        groups = values.groupby(number[done])
+        n = groups.count().reindex(settings.index, fill_value=0)
+        means, errors = (part.reindex(settings.index) for part in (groups.mean(), groups.sem()))
+    places = pd.DataFrame(
+        {
+            "rank": _ranks(settings["data"], means.iloc[:, 0], n.iloc[:, 0], ORIENTATION[score]),
+            "first": table["name"][done].groupby(number[done]).first(),
+            "runs": number[done].value_counts(),
+            "failed": number[~done].value_counts(),
+        },
+        settings.index,
+    ).fillna({"runs": 0, "failed": 0, "first": ""})
+    missing = n.rsub(places["runs"], axis="index")
+    ordered = {"data": _ordered(data), **{name: _ordered(levels[name]) for name in axes}}
+    order = pd.DataFrame(
+        {
+            "last": places["rank"] == 0,
+            "rank": places["rank"],
+            "data": settings["data"].map(ordered["data"].index),
+        }
+    ).sort_values(["last", "rank", "data"], kind="stable")
+    tables = (settings, places.astype({"runs": int, "failed": int}), means, errors, missing)
     return Ranking(
-        score=score,
-        orientation=ORIENTATION[score],
-        axes=axes,
-        levels={"data": _ordered(data), **{name: _ordered(levels[name]) for name in axes}},
-        measures=list(values),
-        repeated=repeated,
-        constant={name: level for name, level in constant.items() if name not in of_data},
-        settings=_settings(runs, groups, values, ORIENTATION[score]),
+        score,
+        ORIENTATION[score],
+        ordered,
+        repeated,
+        {name: level for name, level in constant.items() if name not in of_data},
+        *(part.loc[order.index].reset_index(drop=True) for part in tables),
     )
 
 
-def effects(ranking: Ranking) -> dict[str, list[Effect]]:
-    """Return of each axis the marginal effects of its levels on the validation score."""
-    settings = [setting for setting in ranking.settings if setting.rank is not None]
-    data = [setting.data for setting in settings]
-    scores = pd.Series([setting.validation.mean for setting in settings], dtype=float)
+def effects(ranking: Ranking) -> dict[str, pd.DataFrame]:
+    """Return of each axis the marginal effects of its levels on the validation score.
+
+    Of each level: the `mean`, its standard `error`, the number `n` and the `median`, over settings,
+    of the score less the median of its data set; and on how many data sets it is the `best`.
+    """
+    place = ranking.places["rank"]
+    scores, data = ranking.means.iloc[:, 0], ranking.settings["data"]
+    found = {}
     with np.errstate(all="ignore"):
         shift = scores - scores.groupby(data).transform("median")
-    found = {}
-    for number, axis in enumerate(ranking.axes):
-        levels = ranking.levels[axis]
-        at = [setting.levels[number] for setting in settings]
-        best = [setting.levels[number] for setting in ranking.best.values()]
-        medians = shift.groupby(at).median().reindex(levels)
-        means = _means(shift, at, levels)
-        found[axis] = [
-            Effect(level, mean, float(median), best.count(level))
-            for level, mean, median in zip(levels, means, medians, strict=True)
-        ]
+        shift = shift.where(np.isfinite(shift))
+        for axis in ranking.axes:
+            at = ranking.settings[axis]
+            of_level = shift.groupby(at)
+            parts = {
+                "mean": of_level.mean(),
+                "error": of_level.sem(),
+                "n": of_level.count(),
+                "median": of_level.median(),
+                "best": at[place == 1].value_counts(),
+            }
+            table = pd.DataFrame(parts, ranking.levels[axis])
+            found[axis] = table.fillna({"n": 0, "best": 0}).astype({"n": int, "best": int})
     return found
 
 
-def _require_score(runs: Sequence[Run], score: str) -> None:
-    found = {name for run in runs for part in (run.validation, run.test) for name in part}
+def _require_score(table: pd.DataFrame, score: str) -> None:
+    found = {name.partition(".")[2] for name in table if name.startswith(("validation.", "test."))}
     known = [name for name in ORIENTATION if name in found or not found]
     if score not in known:
         raise ValueError(
@@ -175,19 +169,12 @@ def _require_score(runs: Sequence[Run], score: str) -> None:
         )
 
 
-def _level(run: Run, axis: str) -> str:
-    return text(run.axes[axis]) if axis in run.axes else NONE
-
-
-def _data_sets(runs: Sequence[Run], levels: dict[str, list[str]], axes: Iterable[str]) -> list[str]:
+def _data_sets(data: pd.Series, levels: pd.DataFrame) -> pd.Series:
     """Return the data set of each run: its name, and what else tells it from others."""
-    names = [run.data for run in runs]
-    for axis in axes:
-        pairs = set(zip((run.data for run in runs), levels[axis], strict=True))
-        if len(pairs) > len({data for data, _ in pairs}):  # the name does not say it
-            names = [
-                f"{name}, {axis} {level}" for name, level in zip(names, levels[axis], strict=True)
-            ]
+    names = data.copy()
+    for axis, level in levels.items():
+        if pd.DataFrame([data, level]).T.drop_duplicates().shape[0] > data.nunique():
+            names += f", {axis} " + level  # the name does not say it
     return names
 
 
@@ -202,63 +189,18 @@ def _ordered(levels: Iterable[str]) -> list[str]:
     return sorted(set(levels), key=key)
 
 
-def _measures(runs: Sequence[Run], score: str) -> pd.DataFrame:
+def _measures(table: pd.DataFrame, score: str) -> pd.DataFrame:
     """Return the values of each run that are averaged: the scores, and what some runs have."""
-    others = [name for name in SHOWN if name != score]
-    found = {
-        f"validation {score}": [run.validation.get(score, np.nan) for run in runs],
-        f"test {score}": [run.test.get(score, np.nan) for run in runs],
-        **{f"test {name}": [run.test.get(name, np.nan) for run in runs] for name in others},
-        "seconds": [run.seconds for run in runs],
-    }
-    frame = pd.DataFrame(found, dtype=float)
-    return frame[[*frame.columns[:2], *(c for c in frame.columns[2:] if frame[c].notna().any())]]
+    columns = {f"{part}.{score}": f"{part} {score}" for part in ("validation", "test")}
+    columns |= {f"test.{name}": f"test {name}" for name in SHOWN if name != score}
+    found = table.reindex(columns=[*columns, "seconds"]).astype(float).rename(columns=columns)
+    return found[[*list(found)[:2], *(c for c in list(found)[2:] if found[c].notna().any())]]
 
 
-def _means(values: pd.Series, by: Sequence[object], index: Sequence[object]) -> list[Mean]:
-    """Return the mean of the values of each group of an index."""
-    with np.errstate(all="ignore"):
-        groups = values.where(np.isfinite(values)).groupby(by)
-        n = groups.count()
-        found = {"mean": groups.mean(), "error": groups.sem(), "n": n, "missing": groups.size() - n}
-    table = pd.DataFrame(found).reindex(index).fillna({"n": 0, "missing": 0})
-    return [Mean(*row) for row in table.astype({"n": int, "missing": int}).itertuples(index=False)]
-
-
-def _settings(
-    runs: Sequence[Run], groups: pd.DataFrame, values: pd.DataFrame, orientation: str
-) -> list[Setting]:
-    """Return the settings, by rank.
-
-    :param groups: of each run the data set and the levels.
-    :param values: of each run what is averaged.
-    """
-    number = groups.groupby(list(groups), sort=False).ngroup().to_numpy()
-    done = np.array([run.error is None for run in runs])
-    keys = list(groups.drop_duplicates().itertuples(index=False, name=None))
-    of_setting: list[list[Run]] = [[] for _ in keys]
-    for at, run in zip(number, runs, strict=True):
-        if run.error is None:
-            of_setting[at].append(run)
-    failed = np.bincount(number[~done], minlength=len(keys)).tolist()
-    columns = [_means(values[c][done], number[done], range(len(keys))) for c in values]
-    ranks = _ranks([key[0] for key in keys], columns[0], orientation)
-    settings = [
-        Setting(key[0], key[1:], measures, of, count, place)
-        for key, measures, of, count, place in zip(
-            keys, zip(*columns, strict=True), of_setting, failed, ranks, strict=True
-        )
-    ]
-    order = {data: place for place, data in enumerate(_ordered(key[0] for key in keys))}
-    return sorted(settings, key=lambda at: (at.rank or math.inf, order[at.data]))
-
-
-def _ranks(data: list[str], scores: list[Mean], orientation: str) -> list[int | None]:
-    """Return the place of each setting on its data set."""
-    frame = pd.DataFrame(scores)
-    frame["data"] = data
-    frame["incomplete"] = frame["n"] < frame.groupby("data")["n"].transform("max")
-    frame["mean"] *= -1.0 if orientation == "higher" else 1.0
-    ranked = frame[frame["n"] > 0].sort_values(["incomplete", "mean"], kind="stable")
-    places = (ranked.groupby("data").cumcount() + 1).to_dict()
-    return [places.get(number) for number in range(len(data))]
+def _ranks(data: pd.Series, scores: pd.Series, n: pd.Series, orientation: str) -> pd.Series:
+    """Return the place of each setting on its data set; 0 without a finite score."""
+    incomplete = n < n.groupby(data).transform("max")
+    better = -scores if orientation == "higher" else scores
+    table = pd.DataFrame({"data": data, "incomplete": incomplete, "score": better})[n > 0]
+    ranked = table.sort_values(["incomplete", "score"], kind="stable")
+    return (ranked.groupby("data").cumcount() + 1).reindex(data.index, fill_value=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -14,14 +14,13 @@ import gpflow_gvi as gvi
 from ..learning import settings
 from ..learning.settings import NUM_INDUCING, Noise, RegulariserSettings
 from .kernel_parts import Kernel
-from .parts import BY_KIND, OR_NAME, Count, Part, Positive
+from .parts import Count, Entry, Fraction, OneOf, Part, Positive
 from .training_parts import descend
 
 if TYPE_CHECKING:
     from gpflow.kernels import Kernel as GPflowKernel
 
     from ..learning.start import TrainingData
-    from ..regulariser.evidence import Evidence as GVIEvidence
     from ..regulariser.inducing_points import Select as GVISelect
     from ..regulariser.lbfgs import Minimise as GVIMinimise
 
@@ -33,87 +32,67 @@ class PowerOfN(Part):
     power: Positive
 
 
-class Select(Part):
-    """How inducing points are chosen."""
-
-    kind: Literal["kmeans", "uniform"]
-
-    def build(self) -> GVISelect:
-        """Return the function."""
-        function: GVISelect = getattr(gvi.inducing, self.kind)
-        return function
+# How inducing points are chosen
 
 
-class GreedyVariance(Part):
+def kmeans(run: None) -> GVISelect:
+    """The centres of clusters of the rows."""
+    return gvi.inducing.kmeans
+
+
+def uniform(run: None) -> GVISelect:
+    """Rows that are drawn at random."""
+    return gvi.inducing.uniform
+
+
+def greedy_variance(run: None, tolerance: Fraction = 1e-8) -> GVISelect:
     """One row of X after another, each where the others leave most variance."""
-
-    kind: Literal["greedy_variance"] = "greedy_variance"
-    tolerance: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-8
-
-    def build(self) -> GVISelect:
-        """Return the function."""
-        return functools.partial(gvi.inducing.greedy_variance, tolerance=self.tolerance)
+    return functools.partial(gvi.inducing.greedy_variance, tolerance=tolerance)
 
 
-class InducingEvidence(Part):
-    """The evidence of the observations at the inducing points, on which P is conditioned."""
-
-    kind: Literal["inducing"] = "inducing"
-    max_rows: ClassVar[int | None] = None
-
-    def build(self) -> GVIEvidence:
-        """Return the evidence."""
-        return gvi.evidence.InducingEvidence()
+SELECTIONS = {function.__name__: function for function in (kmeans, uniform, greedy_variance)}
+Selection = Annotated[Any, OneOf("Selection", SELECTIONS)]
 
 
-class DataEvidence(Part):
-    """A bound of the evidence of all data, on which P is conditioned."""
+# What is maximised by the hyper-parameters, and on what P is conditioned
 
-    kind: Literal["data"] = "data"
-    max_rows: Count | None = RegulariserSettings.max_rows
-    """The maximal number of rows that hyper-parameters are fitted to; null for all rows."""
+_MAX_ROWS = Field(
+    RegulariserSettings.max_rows,
+    description="The maximal number of rows that hyper-parameters are fitted to; null for all.",
+)
+_EVIDENCE = "gpflow_gvi.regulariser.evidence"
+EVIDENCE: dict[str, Entry] = {
+    "inducing": f"{_EVIDENCE}:InducingEvidence",
+    "data": (f"{_EVIDENCE}:DataEvidence", {"max_rows": (Count | None, _MAX_ROWS)}),
+}
+Evidence = Annotated[Any, OneOf("Evidence", EVIDENCE)]
 
-    def build(self) -> GVIEvidence:
-        """Return the evidence."""
-        return gvi.evidence.DataEvidence()
+
+# How hyper-parameters are fitted
 
 
-class LBFGS(Part):
+def lbfgs(run: None, max_iterations: Count = settings.LBFGS.max_iterations) -> GVIMinimise:
     """L-BFGS, for hyper-parameters."""
-
-    kind: Literal["lbfgs"] = "lbfgs"
-    max_iterations: Count = settings.LBFGS.max_iterations
-
-    def build(self) -> GVIMinimise:
-        """Return the function that minimises."""
-        return settings.LBFGS(self.max_iterations)
+    return settings.LBFGS(max_iterations)
 
 
-class AdamSteps(Part):
+def adam(run: None, learning_rate: Positive = 0.01, steps: Count = 1000) -> GVIMinimise:
     """Steps of Adam, for hyper-parameters."""
 
-    kind: Literal["adam"] = "adam"
-    learning_rate: Positive = 0.01
-    steps: Count = 1000
-
-    def build(self) -> GVIMinimise:
-        """Return the function that minimises."""
-        return self._minimise
-
-    def _minimise(self, loss: Any, variables: Any) -> None:
+    def minimise(loss: Any, variables: Any) -> None:
         import keras
 
-        optimizer = keras.optimizers.Adam(self.learning_rate)
-        if not np.isfinite(descend(loss, variables, optimizer, self.steps)):
+        if not np.isfinite(descend(loss, variables, keras.optimizers.Adam(learning_rate), steps)):
             raise gvi.errors.NonFiniteLossError(
-                f"The evidence is not finite after {self.steps} steps of Adam. Take a smaller "
-                f"regulariser.minimise.learning_rate than {self.learning_rate}, or lbfgs."
+                f"The evidence is not finite after {steps} steps of Adam. Take a smaller "
+                f"regulariser.minimise.learning_rate than {learning_rate}, or lbfgs."
             )
 
+    return minimise
 
-Selection = Annotated[Select | GreedyVariance, BY_KIND, OR_NAME]
-Evidence = Annotated[InducingEvidence | DataEvidence, BY_KIND, OR_NAME]
-Minimise = Annotated[LBFGS | AdamSteps, BY_KIND, OR_NAME]
+
+MINIMISERS = {function.__name__: function for function in (lbfgs, adam)}
+Minimiser = Annotated[Any, OneOf("Minimiser", MINIMISERS)]
 
 
 class Regulariser(Part):
@@ -126,13 +105,13 @@ class Regulariser(Part):
     """Whether the noise varies with the input; null for what `learn` does by default."""
     mode: Literal["posterior", "prior"] = "posterior"
     """Whether P is conditioned on the observations that the evidence is of."""
-    evidence: Evidence = DataEvidence()
+    evidence: Evidence = "data"
     inducing: Count | PowerOfN = NUM_INDUCING
     """The maximal number of inducing points."""
-    select: Selection = GreedyVariance()
+    select: Selection = "greedy_variance"
     max_rounds: Count = RegulariserSettings.max_rounds
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
-    minimise: Minimise = LBFGS()
+    minimise: Minimiser = "lbfgs"
 
     def num_inducing(self, N: int) -> int:
         """Return the number M of inducing points for N rows."""
@@ -153,7 +132,7 @@ class Regulariser(Part):
             predictors=settings.recipe_predictors if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
             num_inducing=self.num_inducing,
-            max_rows=self.evidence.max_rows,
+            max_rows=getattr(self.evidence, "max_rows", None),
             evidence=self.evidence.build(),
             select=self.select.build(),
             max_rounds=self.max_rounds,

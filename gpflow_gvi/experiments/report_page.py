@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from .. import __version__
-from .ranking import NONE, Effect, Mean, Ranking, Setting, effects
-from .report_runs import Collected, Run
+from .ranking import Ranking, effects, shown
+from .report_runs import NONE, Runs
 
 STATIC = 50
 """Rows of the table that are there without JavaScript."""
@@ -38,14 +38,14 @@ MAX_POINTS = 200
 
 
 def render(
-    collected: Collected,
+    runs: Runs,
     ranking: Ranking,
     figures: Mapping[str, bytes],
     histories: Mapping[str, pd.DataFrame],
 ) -> str:
     """Return the page.
 
-    :param collected: the runs.
+    :param runs: the runs.
     :param ranking: their settings.
     :param figures: PNG pictures of the best settings, by data set.
     :param histories: the trainings of the runs in these pictures, by data set.
@@ -56,46 +56,68 @@ def render(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    names = ["rank", "data", *ranking.axes, *ranking.measures, "runs"]
+    settings = _settings(ranking)
     return environment.from_string(files.joinpath("report.html").read_text("utf-8")).render(
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        title=collected.name,
+        title=runs.name,
         ranking=ranking,
-        summary=_summary(collected, ranking),
-        notes=collected.notes,
-        best={
-            data: {
-                "setting": setting,
-                "picture": base64.b64encode(figures[data]).decode() if data in figures else None,
-                "curves": _curves(histories[data]) if data in histories else [],
+        summary=_summary(runs, ranking),
+        notes=runs.notes,
+        best=[
+            {
+                **of,
+                "picture": base64.b64encode(figures.get(of["data"], b"")).decode(),
+                "curves": _curves(histories[of["data"]]) if of["data"] in histories else [],
             }
-            for data, setting in ranking.best.items()
-        },
-        methods=_methods(ranking),
-        head=names,
-        table=_rows(ranking, names),
+            for data in ranking.levels["data"]
+            for of in settings
+            if (of["data"], of["rank"]) == (data, 1)
+        ],
+        methods=_methods(ranking, settings),
+        settings=settings,
+        table=_table(ranking, settings),
         effects={axis: _effects(found) for axis, found in effects(ranking).items()},
-        failures=_failures(collected.runs),
+        failures=_failures(runs.table),
         limits={"rows": STATIC, "levels": MAX_LEVELS, "failures": MAX_FAILURES},
         absent=NONE,
-        runs_of=_runs,
         zip=zip,
     )
 
 
-def _summary(collected: Collected, ranking: Ranking) -> dict[str, str]:
-    failed = sum(run.error is not None for run in collected.runs)
-    hours = sum(run.seconds for run in collected.runs if math.isfinite(run.seconds)) / 3600.0
+def _settings(ranking: Ranking) -> list[dict[str, Any]]:
+    """Return of each setting its place, its levels and its means, as they are shown."""
+    rows = zip(
+        ranking.places.to_dict("records"),
+        ranking.settings.itertuples(index=False, name=None),
+        ranking.texts.itertuples(index=False, name=None),
+        strict=True,
+    )
+    return [
+        {
+            **place,
+            "data": data,
+            "levels": levels,
+            "means": means,
+            "runs_text": f"{place['runs']}"
+            + (f", {place['failed']} failed" if place["failed"] else ""),
+        }
+        for place, (data, *levels), means in rows
+    ]
+
+
+def _summary(runs: Runs, ranking: Ranking) -> dict[str, str]:
+    failed = (runs.table["status"] == "failed").sum()
+    settings = len(ranking.settings[ranking.axes].drop_duplicates()) if ranking.axes else 1
     return {
-        "runs": f"{len(collected.runs) - failed:,} done, {failed:,} failed",
-        "time of the runs": f"{hours:.2f} h",
-        "settings": f"{len({setting.levels for setting in ranking.settings}):,}",
+        "runs": f"{len(runs.table) - failed:,} done, {failed:,} failed",
+        "time of the runs": f"{runs.table['seconds'].sum() / 3600.0:.2f} h",
+        "settings": f"{settings:,}",
         "data sets": ", ".join(ranking.levels["data"]),
         **{f"axis {axis}": _listed(ranking.levels[axis]) for axis in ranking.axes},
         "repetitions over": ", ".join(ranking.repeated) or "nothing",
         **{f"{axis} (in all runs)": level for axis, level in ranking.constant.items()},
-        "newest run": f"{collected.newest:%Y-%m-%d %H:%M} UTC",
+        "newest run": f"{runs.newest:%Y-%m-%d %H:%M} UTC",
         "made by": f"gpflow_gvi {__version__}",
     }
 
@@ -125,71 +147,68 @@ def _curves(history: pd.DataFrame) -> list[dict[str, str]]:
     return found
 
 
-def _methods(ranking: Ranking) -> dict[str, Any] | None:
+def _methods(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return data sets × settings, where these are few."""
-    settings = sorted({setting.levels for setting in ranking.settings})
-    if not 2 <= len(settings) <= MAX_METHODS:
+    names = sorted({tuple(of["levels"]) for of in settings})
+    if not 2 <= len(names) <= MAX_METHODS:
         return None
-    found = {(setting.data, setting.levels): setting for setting in ranking.settings}
+    found = {(of["data"], *of["levels"]): of for of in settings}
+    data_sets = ranking.levels["data"]
     return {
-        "names": [", ".join(levels) for levels in settings],
-        "rows": {
-            data: [found.get((data, levels)) for levels in settings]
-            for data in ranking.levels["data"]
-        },
+        "names": [", ".join(levels) for levels in names],
+        "rows": {data: [found.get((data, *levels)) for levels in names] for data in data_sets},
     }
 
 
-def _effects(found: Sequence[Effect]) -> list[tuple[Effect, dict[str, float] | None]]:
-    """Return effects, each with the positions of its plot, 200 wide."""
-    ends = [end for effect in found for end in _ends(effect.shift) if math.isfinite(end)]
-    low, high = min([0.0, *ends]), max([0.0, *ends])
+def _effects(found: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the effects of levels, each with the positions of its plot, 200 wide."""
+    error = found["error"].fillna(0.0)
+    places = pd.DataFrame(
+        {"left": found["mean"] - error, "mean": found["mean"], "right": found["mean"] + error}
+    ).assign(zero=0.0)
+    ends = places.to_numpy()[np.isfinite(places.to_numpy())]
+    low, width = ends.min(), np.ptp(ends)
+    if 0.0 < width < math.inf:
+        plots = (5.0 + 190.0 * (places - low) / width).round(1).to_dict("records")
+    else:
+        plots = [{}] * len(found)
+    return [
+        {
+            "level": level,
+            "shift": shown(row["mean"], row["error"]),
+            "plot": plot if row["n"] else {},
+            **row,
+        }
+        for level, row, plot in zip(found.index, found.to_dict("records"), plots, strict=True)
+    ]
 
-    def plot(shift: Mean) -> dict[str, float] | None:
-        if not shift.n or not 0.0 < high - low < math.inf:
-            return None
-        left, right = _ends(shift)
-        places = {"left": left, "right": right, "mean": shift.mean, "zero": 0.0}
-        return {name: 5.0 + 190.0 * (x - low) / (high - low) for name, x in places.items()}
 
-    return [(effect, plot(effect.shift)) for effect in found]
-
-
-def _ends(shift: Mean) -> tuple[float, float]:
-    error = 0.0 if math.isnan(shift.error) else shift.error
-    return shift.mean - error, shift.mean + error
-
-
-def _failures(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+def _failures(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return the tracebacks, each with the runs that ended in it: the most frequent first."""
-    groups: dict[str, list[str]] = {}
-    for run in runs:
-        if run.error is not None:
-            groups.setdefault(run.error.strip() or NONE, []).append(run.name)
+    failed = table[table["status"] == "failed"]
+    groups = failed["name"].groupby(failed["error"].str.strip(), sort=False).agg(list)
     return sorted(groups.items(), key=lambda item: -len(item[1]))
 
 
-def _rows(ranking: Ranking, head: Sequence[str]) -> dict[str, Any]:
+def _table(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the table of settings for the program of the page, which shows and sorts it.
 
     Of each row: rank, means, their texts, number of runs, text of that, and numbers of levels.
     """
-    names = ["data", *ranking.axes]
+    names = list(ranking.settings)
     index = [{level: n for n, level in enumerate(ranking.levels[name])} for name in names]
+    finite = ranking.means.astype(object).where(np.isfinite(ranking.means), None)
     rows = [
         [
-            at.rank,
-            [mean.mean if math.isfinite(mean.mean) else None for mean in at.measures],
-            [str(mean) for mean in at.measures],
-            len(at.runs),
-            _runs(at),
-            *(of[level] for of, level in zip(index, (at.data, *at.levels), strict=True)),
+            of["rank"] or None,
+            means,
+            of["means"],
+            of["runs"],
+            of["runs_text"],
+            *(of_axis[at] for of_axis, at in zip(index, (of["data"], *of["levels"]), strict=True)),
         ]
-        for at in ranking.settings
+        for of, means in zip(settings, finite.to_numpy().tolist(), strict=True)
     ]
     levels = [ranking.levels[name] for name in names]
-    return {"names": names, "head": list(head), "levels": levels, "rows": rows}
-
-
-def _runs(setting: Setting) -> str:
-    return f"{len(setting.runs)}" + (f", {setting.failed} failed" if setting.failed else "")
+    head = ["rank", *names, *ranking.means, "runs"]
+    return {"names": names, "head": head, "levels": levels, "rows": rows}

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from .results import MALFORMED, SWEEP_NAME, Record, Results, done
 from .run_folder import COMPLETE
 
-
-class Run(NamedTuple):
-    """One run."""
-
-    name: str
-    data: str
-    axes: dict[str, Any]
-    """Its level of each axis."""
-    validation: dict[str, float]
-    test: dict[str, float]
-    """Metrics; NaN where they were not finite."""
-    seconds: float
-    error: str | None
-    """The traceback of a run that failed."""
+NONE = "—"
+"""The level of an axis that a run does not have."""
 
 
-class Collected(NamedTuple):
+class Runs(NamedTuple):
     """Runs, and what there is to say of where they were read."""
 
-    runs: list[Run]
+    table: pd.DataFrame
+    """A row for each run: `name`, `data`, `status`, `axes.*`, `validation.*`, `test.*`, `seconds`,
+    and the `error` of a run that failed; metrics are NaN where they were not finite."""
+    levels: pd.DataFrame
+    """A row for each run: its level of each axis, as it is shown."""
     notes: list[str]
     """What was skipped."""
     newest: datetime
@@ -39,7 +33,7 @@ class Collected(NamedTuple):
     """The name of the sweep, or of the folder."""
 
 
-def read_runs(folder: Path) -> Collected:
+def read_runs(folder: Path) -> Runs:
     """Return the runs of a folder; what cannot be read is named in the notes, and skipped.
 
     :param folder: that of a sweep, with its results, or one with folders of runs.
@@ -52,27 +46,29 @@ def read_runs(folder: Path) -> Collected:
         newest = _time(results.path)
     else:
         records, notes, newest = _of_folders(folder)
-    runs = []
+    rows, levels = [], []
     for record in records.values():
         try:
-            runs.append(_run(record))
+            rows.append(_row(record))
+            axes = record.get("axes") or {}
+            levels.append({plain(name): plain(text(level)) for name, level in axes.items()})
         except MALFORMED:
-            notes.append(
-                f"{_plain(record['name'])} has a record without valid values; it was skipped."
-            )
-    if not runs:
+            name = plain(record["name"])
+            notes.append(f"{name} has a record without valid values; it was skipped.")
+    if not rows:
         raise ValueError(
             f"{folder} holds neither a {results.path.name} with runs nor folders of finished runs. "
             f"Give the --folder of a sweep or of runs.{''.join(f' {note}' for note in notes[:5])}"
         )
-    return Collected(runs, notes, newest, _name(folder))
+    table = pd.DataFrame(rows, dtype=object)  # levels of one axis may be numbers and texts
+    parts = ("name", "data", "status", "axes", "validation", "test", "seconds", "error")
+    columns = sorted(table, key=lambda column: parts.index(column.partition(".")[0]))
+    return Runs(table[columns], pd.DataFrame(levels).fillna(NONE), notes, newest, _name(folder))
 
 
-def _name(folder: Path) -> str:
-    try:
-        return _plain(json.loads((folder / SWEEP_NAME).read_text("utf-8"))["name"])
-    except MALFORMED:
-        return _plain(folder.resolve().name)
+def plain(value: Any) -> str:
+    """Return text that can be written: of JSON it may have halves of characters."""
+    return str(value).encode("utf-8", errors="replace").decode()
 
 
 def text(value: Any) -> str:
@@ -80,40 +76,70 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def _row(record: Record) -> dict[str, Any]:
+    """Return the row of a record, with the columns of each part of it in their order."""
+    failed = record["status"] == "failed"
+    row = {
+        "name": plain(record["name"]),
+        "data": plain(record["data"]),
+        "status": record["status"],
+        "seconds": _number(record.get("seconds")),
+        "error": plain(record.get("error") or "It left no traceback.") if failed else None,
+    }
+    for name, level in (record.get("axes") or {}).items():
+        is_plain = isinstance(level, int | float | None)
+        row[f"axes.{plain(name)}"] = level if is_plain else plain(text(level))
+    for part in ("validation", "test"):
+        for name, value in (record.get(part) or {}).items():
+            row[f"{part}.{plain(name)}"] = _number(value)
+    return row
+
+
+def _number(value: Any) -> float:
+    is_finite = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if is_finite else math.nan
+
+
+def _name(folder: Path) -> str:
+    try:
+        return plain(json.loads((folder / SWEEP_NAME).read_text("utf-8"))["name"])
+    except MALFORMED:
+        return plain(folder.resolve().name)
+
+
 def _of_folders(folder: Path) -> tuple[dict[str, Record], list[str], datetime]:
     """Return records whose axes are the settings that differ, notes, and the newest run's time."""
     from .config import read
 
-    records, notes, times = [], [], []
+    records, notes, times = {}, [], []
     for path in sorted(path for path in folder.iterdir() if path.is_dir()):
         if path.suffix in (".partial", ".replaced"):
             notes.append(f"{path.name} is not finished; it was skipped.")
             continue
         try:
             experiment = read(path / "config.yaml")
-            axes = dict(_flat(experiment.model_dump(mode="json")))
-            record = done(path, experiment.data.label, axes)
-            _run(record)
+            settings = dict(_flat(experiment.model_dump(mode="json")))
+            record = done(path, experiment.data.label, settings)
+            _row(record)
         except MALFORMED as error:
             notes.append(f"{path.name} cannot be read as a finished run ({error}); it was skipped.")
         else:
-            records.append(record)
+            records[record["name"]] = record
             times.append(_time(path / COMPLETE))
-    differ = _differing([record["axes"] for record in records])
-    for record in records:
+    differ = _differing([record["axes"] for record in records.values()])
+    for record in records.values():
         record["axes"] = {key: level for key, level in record["axes"].items() if key in differ}
-    newest = max(times, default=_time(folder))
-    return {record["name"]: record for record in records}, notes, newest
+    return records, notes, max(times, default=_time(folder))
 
 
-def _differing(settings: list[dict[str, Any]]) -> set[str]:
+def _differing(settings: Iterable[dict[str, Any]]) -> set[str]:
     """Return the keys in which settings differ, without those that other kinds of parts lack."""
-    keys = dict.fromkeys(key for each in settings for key in each)
-    differ = {key for key in keys if len({text(each[key]) for each in settings if key in each}) > 1}
-    for key in keys:
+    table = pd.DataFrame([{key: text(level) for key, level in each.items()} for each in settings])
+    differ = {key for key in table if table[key].nunique() > 1}
+    for key in table:
         names = key.split(".")
         kinds = {".".join((*names[:depth], "kind")) for depth in range(1, len(names))}
-        if not kinds & differ and not all(key in each for each in settings):
+        if not kinds & differ and table[key].isna().any():
             differ.add(key)
     return differ
 
@@ -126,38 +152,6 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flat(inner, f"{path}.{key}" if path else str(key))
     else:
         yield path, value
-
-
-def _run(record: Any) -> Run:
-    return Run(
-        name=_plain(record["name"]),
-        data=_plain(record["data"]),
-        axes={_plain(name): _level(level) for name, level in (record.get("axes") or {}).items()},
-        validation=_metrics(record.get("validation")),
-        test=_metrics(record.get("test")),
-        seconds=_number(record.get("seconds")),
-        error=None
-        if record["status"] == "done"
-        else _plain(record.get("error") or "It left no traceback."),
-    )
-
-
-def _plain(value: Any) -> str:
-    """Return text that can be written: of JSON it may have halves of characters."""
-    return str(value).encode("utf-8", errors="replace").decode()
-
-
-def _level(value: Any) -> Any:
-    return value if isinstance(value, int | float | None) else _plain(text(value))
-
-
-def _metrics(values: Any) -> dict[str, float]:
-    return {_plain(name): _number(value) for name, value in (values or {}).items()}
-
-
-def _number(value: Any) -> float:
-    is_finite = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if is_finite else math.nan
 
 
 def _time(path: Path) -> datetime:

@@ -9,55 +9,64 @@ from pydantic import Field
 
 from ..learning.q_training import BatchTraining
 from ..learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
-from .parts import BY_KIND, OR_NAME, Count, Omitted, Part, Positive
+from .parts import BY_KIND, OR_NAME, Count, Omitted, OneOf, Part, Positive
 
 MAX_MERGED_STEPS = 50
 """Where an epoch is one pass over the data, several passes are merged to epochs of at most these
 steps, as each epoch has a cost of its own."""
 
+RateSchedule = Literal["cosine", "constant"]
 
-class _Optimiser(Part):
-    learning_rate: Positive = CosineAdam.learning_rate
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Whether the rate falls along a cosine, to zero at the last step."""
 
-    def _rate(self, steps: int) -> Any:
+def _adaptive(name: str) -> Callable[..., Any]:
+    def optimiser(
+        steps: int,
+        learning_rate: Positive = CosineAdam.learning_rate,
+        schedule: RateSchedule = "cosine",
+    ) -> Any:
+        """An optimiser of Keras with a step length of its own for each variable.
+
+        :param schedule: Whether the rate falls along a cosine, to zero at the last step.
+        """
         import keras
 
-        if self.schedule == "constant":
-            return self.learning_rate
-        return keras.optimizers.schedules.CosineDecay(self.learning_rate, steps)
+        return getattr(keras.optimizers, name)(_rate(learning_rate, schedule, steps))
+
+    return optimiser
 
 
-class Adaptive(_Optimiser):
-    """An optimiser of Keras with a step length of its own for each variable."""
+def sgd(
+    steps: int,
+    learning_rate: Positive = CosineAdam.learning_rate,
+    schedule: RateSchedule = "cosine",
+    momentum: Annotated[float, Field(strict=True, ge=0.0, le=1.0)] = 0.9,
+) -> Any:
+    """Stochastic gradient descent.
 
-    kind: Literal["adam", "adamax", "adamw", "nadam", "rmsprop"]
+    :param schedule: Whether the rate falls along a cosine, to zero at the last step.
+    """
+    import keras
 
-    def build(self, steps: int) -> Any:
-        """Return the optimiser for this number of steps."""
-        import keras
-
-        names = {"adamw": "AdamW", "rmsprop": "RMSprop"}
-        return getattr(keras.optimizers, names.get(self.kind, self.kind.capitalize()))(
-            self._rate(steps)
-        )
-
-
-class SGD(_Optimiser):
-    """Stochastic gradient descent."""
-
-    kind: Literal["sgd"] = "sgd"
-    momentum: Annotated[float, Field(strict=True, ge=0.0, le=1.0)] = 0.9
-
-    def build(self, steps: int) -> Any:
-        """Return the optimiser for this number of steps."""
-        import keras
-
-        return keras.optimizers.SGD(self._rate(steps), momentum=self.momentum)
+    return keras.optimizers.SGD(_rate(learning_rate, schedule, steps), momentum=momentum)
 
 
-Optimiser = Annotated[Adaptive | SGD, BY_KIND, OR_NAME]
+def _rate(learning_rate: float, schedule: RateSchedule, steps: int) -> Any:
+    import keras
+
+    if schedule == "constant":
+        return learning_rate
+    return keras.optimizers.schedules.CosineDecay(learning_rate, steps)
+
+
+OPTIMISERS = {
+    "adam": _adaptive("Adam"),
+    "adamax": _adaptive("Adamax"),
+    "adamw": _adaptive("AdamW"),
+    "nadam": _adaptive("Nadam"),
+    "rmsprop": _adaptive("RMSprop"),
+    "sgd": sgd,
+}
+Optimiser = Annotated[Any, OneOf("Optimiser", OPTIMISERS)]
 
 
 def descend(loss: Callable[[], Any], variables: Iterable[Any], optimizer: Any, steps: int) -> Any:
@@ -89,9 +98,6 @@ class HeldOutStopping(Part):
     """The number of epochs without a gain after which training stops."""
 
 
-Stopping = Annotated[Omitted | HeldOutStopping, BY_KIND, OR_NAME]
-
-
 class PassesPerEpoch(Part):
     """Epochs of several passes over the data each, and of more where these take few steps."""
 
@@ -108,7 +114,7 @@ class Training(Part):
     """null for all rows."""
     steps_per_epoch: Count | PassesPerEpoch | None = PassesPerEpoch()
     """null for one pass over the data."""
-    early_stopping: Stopping = HeldOutStopping()
+    early_stopping: Annotated[Omitted | HeldOutStopping, BY_KIND, OR_NAME] = HeldOutStopping()
 
     def schedule(self, num_rows: int) -> Schedule:
         """Return the epochs for this number of rows; short passes are merged."""

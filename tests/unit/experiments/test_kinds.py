@@ -505,7 +505,7 @@ def test_adam_and_lbfgs_find_the_same_minimum():
 
     for value in ({"kind": "adam", "learning_rate": 0.1, "steps": 300}, "lbfgs"):
         x = tf.Variable([2.0, -1.0], dtype=tf.float64)
-        part(regulariser.Minimise, value).build()(lambda x=x: tf.reduce_sum((x - 0.5) ** 2), [x])
+        part(regulariser.Minimiser, value).build()(lambda x=x: tf.reduce_sum((x - 0.5) ** 2), [x])
         np.testing.assert_allclose(x, 0.5, atol=1e-3)
 
 
@@ -513,7 +513,7 @@ def test_adam_that_diverges_raises():
     import tensorflow as tf
 
     x = tf.Variable(1.0, dtype=tf.float64)
-    minimise = part(regulariser.Minimise, {"kind": "adam", "steps": 3}).build()
+    minimise = part(regulariser.Minimiser, {"kind": "adam", "steps": 3}).build()
     with pytest.raises(gvi.errors.NonFiniteLossError, match=r"regulariser\.minimise"):
         minimise(lambda: tf.math.log(x - 1.0) * x, [x])
 
