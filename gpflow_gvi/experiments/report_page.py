@@ -90,7 +90,7 @@ def _settings(ranking: Ranking) -> list[dict[str, Any]]:
     rows = zip(
         ranking.places.to_dict("records"),
         ranking.settings.itertuples(index=False, name=None),
-        ranking.texts.itertuples(index=False, name=None),
+        ranking.texts.to_numpy().tolist(),
         strict=True,
     )
     return [
