@@ -45,15 +45,13 @@ class DataSet(Part, abc.ABC):
     defaults: ClassVar[dict[str, Any]] = {}
     """What an experiment with these data takes where its configuration says nothing."""
 
-    @property
-    def input_shape(self) -> tuple[int, ...] | None:
-        """The shape of one input, where that is no vector."""
-        return None
+    input_shape: ClassVar[tuple[int, ...] | None] = None
+    """The shape of one input, where that is no vector."""
 
     @property
     def label(self) -> str:
-        """A name for folders."""
-        return str(getattr(self, "kind"))  # noqa: B009  (each kind declares its own)
+        """A name for folders: by default the kind, and the number where there are several."""
+        return f"{getattr(self, 'kind')}{getattr(self, 'number', '')}"  # noqa: B009
 
     @property
     def fingerprint(self) -> str:
@@ -78,11 +76,6 @@ class Curve(DataSet):
     gaps: Literal[5, 10] = 5
     seed: Whole = 0
 
-    @property
-    def label(self) -> str:
-        """The kind and the number."""
-        return f"curve{self.number}"
-
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Make the curve."""
         made = make_curve(self.number, gaps=self.gaps, seed=self.seed)
@@ -96,11 +89,6 @@ class ThesisCurve(DataSet):
     kind: Literal["thesis_curve"] = "thesis_curve"
     number: CurveNumber
     gaps: Literal[5, 10] = 5
-
-    @property
-    def label(self) -> str:
-        """The kind and the number."""
-        return f"thesis_curve{self.number}"
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Read the arrays."""
@@ -130,13 +118,9 @@ class Images(DataSet):
 
     of_classes: ClassVar[bool | None] = True
     defaults: ClassVar[dict[str, Any]] = {"likelihood": "multi_class", "standardise": False}
+    input_shape: ClassVar[tuple[int, ...] | None] = (28, 28, 1)
     kind: Literal["mnist", "fashion_mnist"]
     num_train: Count | None = None
-
-    @property
-    def input_shape(self) -> tuple[int, ...] | None:
-        """[H, W, C]."""
-        return (28, 28, 1)
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Read the images; of those to train with the first `num_train`."""

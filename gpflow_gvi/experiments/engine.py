@@ -8,10 +8,8 @@ small record: a worker that dies loses only the run that it was executing.
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import logging
-import queue
 import sys
 import threading
 import time
@@ -42,6 +40,9 @@ RUN_TIMEOUT = 6 * 3600.0
 
 POLL_SECONDS = 1.0
 """The time between two comparisons with the scheduler's list of workers."""
+
+RESULT_SECONDS = 0.02
+"""The time between two looks for records."""
 
 RESTART_SECONDS = 60.0
 """The time that a worker may take to restart."""
@@ -101,7 +102,6 @@ class _Dispatch:
         self.waiting = collections.deque(collections.deque(batch) for batch in batches if batch)
         self.workers: dict[str, _Worker] = {}
         self.deaths: collections.Counter[str] = collections.Counter()
-        self.ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.restarts: dict[str, Any] = {}
         self.threads = ThreadPoolExecutor()
 
@@ -116,8 +116,10 @@ class _Dispatch:
                 self._submit()
                 if not self.waiting and all(w.run is None for w in self.workers.values()):
                     return
-                with contextlib.suppress(queue.Empty):
-                    yield from self._receive(*self.ended.get(timeout=POLL_SECONDS))
+                for address, worker in list(self.workers.items()):
+                    if worker.run is not None and worker.future.done():
+                        yield from self._receive(address, worker)
+                time.sleep(RESULT_SECONDS)
         finally:
             self.client.cancel([w.future for w in self.workers.values() if w.run is not None])
             self.threads.shutdown(wait=False, cancel_futures=True)
@@ -134,9 +136,6 @@ class _Dispatch:
             worker.future = self.client.submit(
                 _execute, self.execute, worker.run, workers=[address], pure=False
             )
-            worker.future.add_done_callback(
-                lambda future, address=address: self.ended.put((address, future))
-            )
 
     def _next_runs(self) -> collections.deque[PlannedRun]:
         """Return the next batch; when none is left, half of the longest queue of a worker."""
@@ -145,11 +144,11 @@ class _Dispatch:
         longest = max((w.next for w in self.workers.values()), key=len)
         return collections.deque(longest.pop() for _ in range((len(longest) + 1) // 2))
 
-    def _receive(self, address: str, future: Any) -> Iterator[Record]:
+    def _receive(self, address: str, worker: _Worker) -> Iterator[Record]:
         """Yield the record that a worker has returned."""
-        worker = self.workers.get(address)
-        if worker is None or worker.run is None or worker.future is not future:
-            return  # of a worker that was given up
+        run, future = worker.run, worker.future
+        if run is None:
+            return
         if future.status == "finished":
             record, megabytes = future.result()
             worker.run = worker.future = None
@@ -161,7 +160,7 @@ class _Dispatch:
         if error is None or isinstance(error, KilledWorker):
             yield from self._remove(address)
         else:  # what is to be executed could not be loaded
-            run, worker.run = worker.run, None
+            worker.run = None
             yield failed(run, "".join(traceback.format_exception(error)))
 
     def _update_workers(self) -> Iterator[Record]:

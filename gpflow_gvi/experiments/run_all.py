@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
-import io
 import logging
 import os
 import sys
@@ -76,12 +74,17 @@ def run_all(
         ]
         batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
         run_one = functools.partial(execute, folder=folder, data_dir=data_dir, pictures=pictures)
-        progress = _Progress(len(named), len(named) - len(missing))
-        with contextlib.closing(progress.bar):
+        done_before = len(named) - len(missing)
+        # Without a terminal a line is enough now and then.
+        seconds = 0.1 if sys.stderr.isatty() else 60.0
+        with tqdm(total=len(named), initial=done_before, unit="run", mininterval=seconds) as bar:
             for record in engine.records(run_one, batches):
                 results.add(record)
                 records[record["name"]] = record
-                progress.add(record)
+                if record["status"] == "failed":
+                    last = record["error"].strip().splitlines()[-1]
+                    bar.write(f"{record['name']} failed: {last}", file=sys.stderr)
+                bar.update()
         failures = sum(records[name]["status"] == "failed" for name in named)
         return Summary(len(named) - failures, failures)
 
@@ -127,34 +130,3 @@ def _is_of_a_full_disk(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-class _Progress:
-    """The runs done, the failures and the time left: a bar, or without a terminal some lines."""
-
-    def __init__(self, total: int, done: int) -> None:
-        self.terminal = sys.stderr.isatty()
-        self.failures = 0
-        self.every = max(1, total // 20)
-        self.bar = tqdm(
-            total=total,
-            initial=done,
-            unit="run",
-            dynamic_ncols=self.terminal,
-            file=sys.stderr if self.terminal else io.StringIO(),
-        )
-        if done:
-            self._write(f"{done} of {total} runs were done before.")
-
-    def add(self, record: Record) -> None:
-        """Count a record."""
-        self.bar.update()
-        if record["status"] == "failed":
-            self.failures += 1
-            self._write(f"{record['name']} failed: {record['error'].strip().splitlines()[-1]}")
-        self.bar.set_postfix(failed=self.failures, refresh=self.terminal)
-        if not self.terminal and (self.bar.n % self.every == 0 or self.bar.n == self.bar.total):
-            self._write(str(self.bar))
-
-    def _write(self, text: str) -> None:
-        self.bar.write(text, file=sys.stderr)

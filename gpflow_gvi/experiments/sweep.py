@@ -29,12 +29,12 @@ import copy
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from .._core.errors import shown
 from .config import Experiment, read
@@ -48,8 +48,17 @@ Level = str | int | float | bool | None
 MAX_RUNS = 100_000
 """The maximal number of runs of a sweep."""
 
-Values = Annotated[list[Any] | dict[str, Any], Field(min_length=1)]
-"""Values, or values by their names."""
+
+def _label(value: Any) -> Level:
+    return value if isinstance(value, Level) else json.dumps(value, ensure_ascii=False)
+
+
+def _by_label(values: Any) -> Any:
+    return {_label(value): value for value in values} if isinstance(values, list) else values
+
+
+Values = Annotated[dict[Level, Any], BeforeValidator(_by_label), Field(min_length=1)]
+"""Values by their names, or a list of values, which name themselves."""
 
 
 class Uniform(Part):
@@ -92,7 +101,7 @@ class Choice(Part):
         return self.values[random.integers(len(self.values))]
 
 
-class Random(Part):
+class RandomDraws(Part):
     """Settings that are drawn together."""
 
     runs: Annotated[Count, Field(le=MAX_RUNS)]
@@ -110,7 +119,7 @@ class SweepFile(Part):
         default_factory=dict
     )
     zip: tuple[Annotated[dict[str, Values], Field(min_length=1)], ...] = ()
-    random: Random | None = None
+    random: RandomDraws | None = None
     exclude: tuple[dict[str, Any], ...] = ()
 
     @model_validator(mode="after")
@@ -134,20 +143,22 @@ class SweepFile(Part):
 
     def dimensions(self) -> list[list[AxisValue]]:
         """Return the values of each axis that is crossed."""
-        found = [[_axis_value({name: of}) for of in _levels(v)] for name, v in self.axes.items()]
+        found = [
+            [AxisValue({name: label}, {name: value}) for label, value in values.items()]
+            for name, values in self.axes.items()
+        ]
         for name, variants in self.variants.items():
-            found.append([AxisValue({name: level}, of) for level, of in variants.items()])
+            found.append([AxisValue({name: label}, of) for label, of in variants.items()])
         for zipped in self.zip:
-            rows = zip(*map(_levels, zipped.values()), strict=False)
-            found.append([_axis_value(dict(zip(zipped, row, strict=True))) for row in rows])
+            labels = zip(*zipped.values(), strict=False)
+            rows = zip(*(values.values() for values in zipped.values()), strict=False)
+            found.append(_together(zipped, labels, rows))
         if self.random is not None:
             generator = np.random.default_rng(self.random.seed)
-            draw = self.random.draw
-            drawn = (
-                {name: _labelled(how.draw(generator)) for name, how in draw.items()}
-                for _ in range(self.random.runs)
-            )
-            found.append([_axis_value(levels) for levels in drawn])
+            draws = self.random.draw
+            count = self.random.runs
+            drawn = [[how.draw(generator) for how in draws.values()] for _ in range(count)]
+            found.append(_together(draws, [map(_label, row) for row in drawn], drawn))
         return found
 
     def excludes(self, axes: Mapping[str, Level]) -> bool:
@@ -261,17 +272,11 @@ def _item(values: list[Any], step: str, path: str, source: str) -> int:
     return int(step)
 
 
-def _levels(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
-    return list(values.items()) if isinstance(values, dict) else [_labelled(v) for v in values]
-
-
-def _labelled(value: Any) -> tuple[Level, Any]:
-    is_level = isinstance(value, Level)
-    return (value if is_level else json.dumps(value, ensure_ascii=False)), value
-
-
-def _axis_value(levels: Mapping[str, tuple[Level, Any]]) -> AxisValue:
-    return AxisValue(
-        {name: level for name, (level, _) in levels.items()},
-        {name: value for name, (_, value) in levels.items()},
-    )
+def _together(
+    names: Iterable[str], labels: Iterable[Iterable[Level]], values: Iterable[Iterable[Any]]
+) -> list[AxisValue]:
+    """Return the values of keys that change together: of each step a label and a value of each."""
+    return [
+        AxisValue(dict(zip(names, of, strict=True)), dict(zip(names, row, strict=True)))
+        for of, row in zip(labels, values, strict=True)
+    ]
