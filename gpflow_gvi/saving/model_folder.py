@@ -79,7 +79,7 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
     try:
         registry = Registry(custom_objects)
         for name in structure["custom_objects"]:
-            registry.function(name)
+            registry.find("value", name)
         values = archive.arrays(contents.pop("values.npz"))
         return Decoder(folder, values, contents, custom_objects).decode(structure["root"])
     except Exception as error:  # a damaged folder can raise any, in TensorFlow or Keras
