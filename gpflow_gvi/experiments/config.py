@@ -13,7 +13,7 @@ from .data_sets import UCI, Data, DataSet, GivenSplit, Split
 from .layer_parts import require_images
 from .objective_parts import Divergence, Likelihood, Loss
 from .parts import Flag, Omitted, Part, Whole, impossible, kinds
-from .peers import GVI, Model
+from .peers import Model
 from .reading import ConfigError, Document
 from .regulariser_parts import Regulariser
 from .training_parts import Calibration, HeldOutTempering, Optimiser, Tempering, Training
@@ -27,7 +27,7 @@ class Experiment(Part):
     split: Split = GivenSplit()
     standardise: Flag = Settings.standardise
     """Whether the model works in units in which columns have mean zero and deviation one."""
-    model: Model = GVI()
+    model: Model = "gvi"
     """Of another kind than gvi, the parts from likelihood to calibration do not matter."""
     likelihood: Likelihood = "gaussian"
     regulariser: Regulariser = Regulariser()

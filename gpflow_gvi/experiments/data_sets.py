@@ -58,13 +58,17 @@ class DataSet(Part, abc.ABC):
         """What changes where the data behind the same settings may do so."""
         return ""
 
-    @abc.abstractmethod
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows: all of them as "train" where the data have no split of their own.
 
         :param data_dir: the folder with data sets; by default what `GPFLOW_GVI_DATA` says.
         :param index: which split.
         """
+        return self._load(data_dir, index)
+
+    @abc.abstractmethod
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
+        """Return the rows."""
 
 
 class Curve(DataSet):
@@ -76,8 +80,7 @@ class Curve(DataSet):
     gaps: Literal[5, 10] = 5
     seed: Whole = 0
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Make the curve."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         made = make_curve(self.number, gaps=self.gaps, seed=self.seed)
         return {name: Rows(*rows) for name, rows in made.items()}
 
@@ -90,8 +93,7 @@ class ThesisCurve(DataSet):
     number: CurveNumber
     gaps: Literal[5, 10] = 5
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read the arrays."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         suffix = "" if self.gaps == 5 else f"_{self.gaps}intervals"
         arrays = read_arrays(f"toy_curves/curve{self.number}{suffix}.npz", data_dir)
         names = ("train", "validation", "test")
@@ -103,8 +105,7 @@ class UCI(DataSet):
 
     kind: Literal["concrete", "energy", "naval", "protein", "yacht"]
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read the rows of one of the splits."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         arrays = read_arrays(f"uci_{self.kind}.npz", data_dir)
         count = len(arrays["train_idx"])
         if index >= count:
@@ -121,9 +122,9 @@ class Images(DataSet):
     input_shape: ClassVar[tuple[int, ...] | None] = (28, 28, 1)
     kind: Literal["mnist", "fashion_mnist"]
     num_train: Count | None = None
+    """The number of images to train with, the first ones; null for all of them."""
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read the images; of those to train with the first `num_train`."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         arrays = read_arrays(f"img_{self.kind}.npz", data_dir)
         rows = {}
         for name, count in (("train", self.num_train), ("test", None)):
@@ -140,8 +141,7 @@ class Small(DataSet):
     defaults: ClassVar[dict[str, Any]] = {"split": "random"}
     kind: Literal["banana", "co2", "snelson1d"]
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read all rows."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         names = {"banana": "clf_banana", "co2": "ts_co2_monthly", "snelson1d": "toy_snelson1d"}
         arrays = read_arrays(f"{names[self.kind]}.npz", data_dir)
         return {"train": Rows(arrays["x"], arrays["y"])}
@@ -155,6 +155,7 @@ class Table(DataSet):
     defaults: ClassVar[dict[str, Any]] = {"split": "random"}
     kind: Literal["table"] = "table"
     path: str
+    """From the working directory."""
     inputs: Annotated[tuple[str, ...], Field(min_length=1)]
     outputs: Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -169,8 +170,7 @@ class Table(DataSet):
         path = Path(self.path)
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read the columns; the path is relative to the working directory."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         return {"train": Rows(*(self._columns(names) for names in (self.inputs, self.outputs)))}
 
     def _columns(self, names: tuple[str, ...]) -> Array:

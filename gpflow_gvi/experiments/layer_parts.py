@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from .parts import Count, Fraction, OneOf, Part, impossible
+from .parts import Count, Fraction, OneOf, Part, gpflow, impossible, keras
 
 Activation = Literal["relu", "tanh", "sigmoid", "elu", "gelu", "silu", "softplus", "linear"]
 
@@ -21,15 +21,11 @@ class LayerOptions(NamedTuple):
     @property
     def initializer(self) -> Any:
         """What weights start from."""
-        import keras
-
         return keras.initializers.GlorotUniform(seed=self.seed)
 
 
 def dense(options: LayerOptions, units: Count = 50, activation: Activation = "relu") -> Any:
     """A fully connected layer; images are flattened before it."""
-    import keras
-
     return keras.layers.Dense(
         units, activation, kernel_initializer=options.initializer, dtype=options.dtype
     )
@@ -44,8 +40,6 @@ def conv2d(
     activation: Activation = "relu",
 ) -> Any:
     """A convolution of images."""
-    import keras
-
     return keras.layers.Conv2D(
         filters,
         kernel_size,
@@ -60,8 +54,6 @@ def conv2d(
 def _pooling(name: str) -> Callable[..., Any]:
     def pooling(options: LayerOptions, pool_size: Count = 2) -> Any:
         """The average, or the maximum, of squares of an image."""
-        import keras
-
         return getattr(keras.layers, name)(pool_size, dtype=options.dtype)
 
     return pooling
@@ -69,15 +61,11 @@ def _pooling(name: str) -> Callable[..., Any]:
 
 def global_average_pooling_2d(options: LayerOptions) -> Any:
     """The average of each channel of an image."""
-    import keras
-
     return keras.layers.GlobalAveragePooling2D(dtype=options.dtype)
 
 
 def dropout(options: LayerOptions, rate: Fraction = 0.1) -> Any:
     """Units left out at random, in training."""
-    import keras
-
     return keras.layers.Dropout(rate, seed=options.seed, dtype=options.dtype)
 
 
@@ -112,10 +100,7 @@ def network(
     :param zeros: whether that starts at zero.
     :param seed: of the weights; each layer has another one.
     """
-    import keras
-    from gpflow.config import default_float
-
-    dtype = np.dtype(default_float()).name
+    dtype = np.dtype(gpflow.config.default_float()).name
     built = [layer.build(LayerOptions(seed + n, dtype)) for n, layer in enumerate(layers)]
     if readout:
         options = LayerOptions(seed + len(layers), dtype)

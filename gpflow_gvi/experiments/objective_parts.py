@@ -12,7 +12,18 @@ from pydantic import Field
 import gpflow_gvi as gvi
 
 from ..learning.settings import ModelSettings
-from .parts import Count, Derived, Entry, Flag, NonNegative, Number, OneOf, Positive
+from .parts import (
+    Count,
+    Derived,
+    Entry,
+    Flag,
+    NonNegative,
+    Number,
+    OneOf,
+    Positive,
+    classes,
+    gpflow,
+)
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood as GPflowLikelihood
@@ -33,22 +44,16 @@ def gaussian(Y: Array, trainable: Flag = True) -> GPflowLikelihood | None:
 
 def bernoulli(Y: Array) -> GPflowLikelihood:
     """Labels 0 and 1."""
-    import gpflow
-
     return gpflow.likelihoods.Bernoulli()
 
 
 def multi_class(Y: Array) -> GPflowLikelihood:
     """Labels 0, 1, ..., by the largest latent function."""
-    import gpflow
-
     return gpflow.likelihoods.MultiClass(int(np.max(Y)) + 1)
 
 
 def softmax(Y: Array) -> GPflowLikelihood:
     """Labels 0, 1, ..., by the softmax of the latent functions."""
-    import gpflow
-
     return gpflow.likelihoods.Softmax(int(np.max(Y)) + 1)
 
 
@@ -60,12 +65,7 @@ Likelihood = Annotated[Any, OneOf("Likelihood", LIKELIHOODS)]
 
 # Losses
 
-LOSSES = {
-    "log_loss": "gpflow_gvi.losses:LogLoss",
-    "predictive_log_loss": "gpflow_gvi.losses:PredictiveLogLoss",
-    "beta_loss": "gpflow_gvi.losses:BetaLoss",
-    "gamma_loss": "gpflow_gvi.losses:GammaLoss",
-}
+LOSSES = classes("losses", "LogLoss", "PredictiveLogLoss", "BetaLoss", "GammaLoss")
 Loss = Annotated[Any, OneOf("Loss", LOSSES)]
 
 
@@ -105,9 +105,9 @@ def inputs(
     :param points: A list of them, each a list of numbers.
     :param num_points: The number of those drawn for each step; null for all of them.
     """
-    from gpflow.config import default_float
-
-    return gvi.contexts.Inputs(np.array(points, default_float()), num_points, seed=run.seed)
+    return gvi.contexts.Inputs(
+        np.array(points, gpflow.config.default_float()), num_points, seed=run.seed
+    )
 
 
 def sum_of_contexts(
@@ -117,13 +117,16 @@ def sum_of_contexts(
     return functools.reduce(operator.add, [part.build(run) for part in parts])
 
 
-_CONTEXTS = "gpflow_gvi.divergences.contexts"
 CONTEXTS: dict[str, Entry] = {
-    "training_inputs": f"{_CONTEXTS}:TrainingInputs",
     "uniform_box": uniform_box,
-    "gaussian_noise": (f"{_CONTEXTS}:GaussianNoise", {"scale": (Positive, 0.5)}),
     "inputs": inputs,
     "sum": sum_of_contexts,
+    **classes(
+        "divergences.contexts",
+        "TrainingInputs",
+        "GaussianNoise",
+        gaussian_noise={"scale": (Positive, 0.5)},
+    ),
 }
 Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.attrgetter("seed")})]
 
@@ -138,33 +141,20 @@ class AtInputs(Derived):
     """λ; the default is that of `gpflow_gvi.learn`."""
 
 
-_WASSERSTEIN = "gpflow_gvi.divergences.wasserstein"
-ESTIMATORS = {
-    "exact": f"{_WASSERSTEIN}:Exact",
-    "newton_schulz": f"{_WASSERSTEIN}:NewtonSchulz",
-    "blocks": f"{_WASSERSTEIN}:Blocks",
-    "low_rank": f"{_WASSERSTEIN}:LowRank",
-    "landmark": f"{_WASSERSTEIN}:Landmark",
-    "marginal": f"{_WASSERSTEIN}:Marginal",
-}
+ESTIMATORS = classes(
+    "divergences.wasserstein",
+    *("Exact", "NewtonSchulz", "Blocks", "LowRank", "Landmark", "Marginal"),
+)
 Estimator = Annotated[Any, OneOf("CovarianceDistance", ESTIMATORS)]
 
-_DIVERGENCES = "gpflow_gvi.divergences"
-DIVERGENCES: dict[str, Entry] = {
-    "inducing_kl": (f"{_DIVERGENCES}:InducingKL", {"weight": (NonNegative, 1.0)}),
-    "projected_kl": f"{_DIVERGENCES}:ProjectedKL",
-    "projected_reverse_kl": f"{_DIVERGENCES}:ProjectedReverseKL",
-    "projected_renyi": f"{_DIVERGENCES}:ProjectedRenyi",
-    "projected_bhattacharyya": f"{_DIVERGENCES}:ProjectedBhattacharyya",
-    "projected_hellinger": f"{_DIVERGENCES}:ProjectedHellinger",
-    "projected_wasserstein": f"{_DIVERGENCES}:ProjectedWasserstein",
-    "projected_squared_difference": f"{_DIVERGENCES}:ProjectedSquaredDifference",
-    "gaussian_wasserstein": (
-        f"{_DIVERGENCES}:GaussianWasserstein",
-        {"estimator": (Estimator, "exact")},
-    ),
-    "regularised_kl": f"{_DIVERGENCES}:RegularisedKL",
-}
+DIVERGENCES = classes(
+    "divergences",
+    *("InducingKL", "ProjectedKL", "ProjectedReverseKL", "ProjectedRenyi"),
+    *("ProjectedBhattacharyya", "ProjectedHellinger", "ProjectedWasserstein"),
+    *("ProjectedSquaredDifference", "GaussianWasserstein", "RegularisedKL"),
+    inducing_kl={"weight": (NonNegative, 1.0)},
+    gaussian_wasserstein={"estimator": (Estimator, "exact")},
+)
 Divergence = Annotated[
     Any, OneOf("Divergence", DIVERGENCES, types={"Context": Context}, base=AtInputs)
 ]

@@ -13,8 +13,10 @@ the configuration can be. Each entry is
 from __future__ import annotations
 
 import functools
+import importlib
 import operator
 import pkgutil
+import re
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args, get_type_hints
@@ -31,6 +33,24 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 from . import signatures
+
+
+class Library:
+    """A module that is imported when it is first used, as TensorFlow takes seconds to load.
+
+    :param name: of the module.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+gpflow = Library("gpflow")
+keras = Library("keras")
+tf = Library("tensorflow")
 
 
 class Part(BaseModel):
@@ -131,8 +151,24 @@ class Derived(Part):
         return pkgutil.resolve_name(target)(**others, **built)
 
 
+def kind_of(name: str) -> str:
+    """Return the kind that stands for a class: of `BetaLoss` it is beta_loss."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
 Keys: TypeAlias = "dict[str, tuple[Any, Any]]"
 Entry: TypeAlias = "str | tuple[str, Keys] | Callable[..., Any]"
+
+
+def classes(module: str, *names: str, **keys: Keys) -> dict[str, Entry]:
+    """Return the entries of classes of this package.
+
+    :param module: where they are.
+    :param names: theirs.
+    :param keys: what signatures do not tell, by the kinds of the classes.
+    """
+    entries = {kind_of(name): f"gpflow_gvi.{module}:{name}" for name in names}
+    return {kind: (entry, keys[kind]) if kind in keys else entry for kind, entry in entries.items()}
 
 
 class OneOf:

@@ -14,7 +14,7 @@ import gpflow_gvi as gvi
 from ..learning import settings
 from ..learning.settings import NUM_INDUCING, Noise, RegulariserSettings
 from .kernel_parts import Kernel
-from .parts import Count, Entry, Fraction, OneOf, Part, Positive
+from .parts import Count, Entry, Fraction, OneOf, Part, Positive, keras
 from .training_parts import descend
 
 if TYPE_CHECKING:
@@ -60,10 +60,12 @@ _MAX_ROWS = Field(
     RegulariserSettings.max_rows,
     description="The maximal number of rows that hyper-parameters are fitted to; null for all.",
 )
-_EVIDENCE = "gpflow_gvi.regulariser.evidence"
 EVIDENCE: dict[str, Entry] = {
-    "inducing": f"{_EVIDENCE}:InducingEvidence",
-    "data": (f"{_EVIDENCE}:DataEvidence", {"max_rows": (Count | None, _MAX_ROWS)}),
+    "inducing": "gpflow_gvi.regulariser.evidence:InducingEvidence",
+    "data": (
+        "gpflow_gvi.regulariser.evidence:DataEvidence",
+        {"max_rows": (Count | None, _MAX_ROWS)},
+    ),
 }
 Evidence = Annotated[Any, OneOf("Evidence", EVIDENCE)]
 
@@ -80,8 +82,6 @@ def adam(run: None, learning_rate: Positive = 0.01, steps: Count = 1000) -> GVIM
     """Steps of Adam, for hyper-parameters."""
 
     def minimise(loss: Any, variables: Any) -> None:
-        import keras
-
         if not np.isfinite(descend(loss, variables, keras.optimizers.Adam(learning_rate), steps)):
             raise gvi.errors.NonFiniteLossError(
                 f"The evidence is not finite after {steps} steps of Adam. Take a smaller "

@@ -29,7 +29,7 @@ from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
 from .objective_parts import RunInputs
-from .peers import GVI, Fitted
+from .peers import Fitted, PeerRun
 from .reuse import RunCache
 from .run_folder import COMPLETE, RunFolder, name_of, write_json
 from .run_hooks import RunHooks, Timer
@@ -69,7 +69,7 @@ def run(
         timer = Timer()
         settings, split, rows = prepare(experiment, data_dir)
         fitted: Learned | Fitted
-        if isinstance(experiment.model, GVI):
+        if experiment.model.kind == "gvi":
             hooks = RunHooks(experiment, work, timer, cache=cache, tensorboard=tensorboard)
             fitted = Procedure(split, settings, hooks).run()
             validated: Learned | Fitted = hooks.validated or fitted
@@ -82,7 +82,7 @@ def run(
                 figures.draw(fitted, rows, work)
         else:
             standard = {name: split.standard(each) for name, each in rows.items() if name != "test"}
-            moments = experiment.model.fit(standard, experiment.seed)
+            moments = experiment.model.build(PeerRun(standard, experiment.seed))
             validated = fitted = Fitted(moments, split.inputs, split.outputs)
         timer.record("training")
         metrics = {

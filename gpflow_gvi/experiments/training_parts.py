@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..learning.q_training import BatchTraining
 from ..learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
-from .parts import BY_KIND, OR_NAME, Count, Omitted, OneOf, Part, Positive
+from .parts import BY_KIND, OR_NAME, Count, Omitted, OneOf, Part, Positive, keras, tf
 
 MAX_MERGED_STEPS = 50
 """Where an epoch is one pass over the data, several passes are merged to epochs of at most these
@@ -28,8 +28,6 @@ def _adaptive(name: str) -> Callable[..., Any]:
 
         :param schedule: Whether the rate falls along a cosine, to zero at the last step.
         """
-        import keras
-
         return getattr(keras.optimizers, name)(_rate(learning_rate, schedule, steps))
 
     return optimiser
@@ -45,25 +43,17 @@ def sgd(
 
     :param schedule: Whether the rate falls along a cosine, to zero at the last step.
     """
-    import keras
-
     return keras.optimizers.SGD(_rate(learning_rate, schedule, steps), momentum=momentum)
 
 
 def _rate(learning_rate: float, schedule: RateSchedule, steps: int) -> Any:
-    import keras
-
     if schedule == "constant":
         return learning_rate
     return keras.optimizers.schedules.CosineDecay(learning_rate, steps)
 
 
 OPTIMISERS = {
-    "adam": _adaptive("Adam"),
-    "adamax": _adaptive("Adamax"),
-    "adamw": _adaptive("AdamW"),
-    "nadam": _adaptive("Nadam"),
-    "rmsprop": _adaptive("RMSprop"),
+    **{name.lower(): _adaptive(name) for name in ("Adam", "Adamax", "AdamW", "Nadam", "RMSprop")},
     "sgd": sgd,
 }
 Optimiser = Annotated[Any, OneOf("Optimiser", OPTIMISERS)]
@@ -71,13 +61,11 @@ Optimiser = Annotated[Any, OneOf("Optimiser", OPTIMISERS)]
 
 def descend(loss: Callable[[], Any], variables: Iterable[Any], optimizer: Any, steps: int) -> Any:
     """Take steps of an optimiser of Keras in one compiled call, and return the loss after them."""
-    import tensorflow as tf
-
     variables = list(variables)
     optimizer.build(variables)
 
     @tf.function
-    def run() -> tf.Tensor:
+    def run() -> Any:
         for _ in tf.range(steps):
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(variables)
