@@ -148,7 +148,7 @@ class Small(DataSet):
 
 
 class Table(DataSet):
-    """Columns of a file of the user's: CSV with a header, npz, or Parquet where pyarrow is."""
+    """Columns of your own file: CSV with a header, npz, or Parquet where pyarrow is."""
 
     has_split: ClassVar[bool] = False
     of_classes: ClassVar[bool | None] = None
@@ -258,11 +258,9 @@ def _read_csv(path: Path) -> Any:
 
 
 def _read_parquet(path: Path) -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(f"{path}: Parquet needs pyarrow: pip install pyarrow.") from error
-    return parquet.read_table(path).to_pandas()
+    import pandas as pd
+
+    return pd.read_parquet(path)
 
 
 _READERS = {".csv": _read_csv, ".npz": read_npz, ".parquet": _read_parquet}

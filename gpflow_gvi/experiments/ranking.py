@@ -23,7 +23,7 @@ ORIENTATION = {
 """Which values of a score are better, as `gpflow_gvi.metrics` has it, but without TensorFlow."""
 
 SHOWN = ("rmse", "coverage", "accuracy")
-"""Test metrics that stand beside the score, where runs have them."""
+"""Test metrics that are shown beside the score, where runs have them."""
 
 
 class Ranking(NamedTuple):
@@ -170,7 +170,7 @@ def _require_score(table: pd.DataFrame, score: str) -> None:
 
 
 def _data_sets(data: pd.Series, levels: pd.DataFrame) -> pd.Series:
-    """Return the data set of each run: its name, and what else tells it from others."""
+    """Return the data set of each run: its name, and what else distinguishes it."""
     names = data.copy()
     for axis, level in levels.items():
         if pd.DataFrame([data, level]).T.drop_duplicates().shape[0] > data.nunique():

@@ -196,19 +196,15 @@ def _table(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, An
     Of each row: rank, means, their texts, number of runs, text of that, and numbers of levels.
     """
     names = list(ranking.settings)
-    index = [{level: n for n, level in enumerate(ranking.levels[name])} for name in names]
+    levels = [ranking.levels[name] for name in names]
+    numbers = [
+        pd.Categorical(ranking.settings[name], of).codes.tolist()
+        for name, of in zip(names, levels, strict=True)
+    ]
     finite = ranking.means.astype(object).where(np.isfinite(ranking.means), None)
     rows = [
-        [
-            of["rank"] or None,
-            means,
-            of["means"],
-            of["runs"],
-            of["runs_text"],
-            *(of_axis[at] for of_axis, at in zip(index, (of["data"], *of["levels"]), strict=True)),
-        ]
-        for of, means in zip(settings, finite.to_numpy().tolist(), strict=True)
+        [of["rank"] or None, means, of["means"], of["runs"], of["runs_text"], *at]
+        for of, means, *at in zip(settings, finite.to_numpy().tolist(), *numbers, strict=True)
     ]
-    levels = [ranking.levels[name] for name in names]
     head = ["rank", *names, *ranking.means, "runs"]
     return {"names": names, "head": head, "levels": levels, "rows": rows}

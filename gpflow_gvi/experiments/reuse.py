@@ -54,7 +54,7 @@ class LRUCache(dict[Hashable, Any]):
 class TracedModel(CompiledModel):
     """A model whose graphs are kept, and serve other models.
 
-    :param model: the model; it is changed, so it should belong to nobody else.
+    :param model: the model; it is changed, so it must not be used elsewhere.
     :param optimizer: an optimiser of Keras.
     :param steps: the number of steps in one compiled call.
     """

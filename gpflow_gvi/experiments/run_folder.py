@@ -130,7 +130,7 @@ def held(path: Path, *, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        # Still held: whoever has opened the file by now notices that it is gone, and opens anew.
+        # Still held: a process that has opened the file finds it deleted, and tries again.
         with contextlib.suppress(FileNotFoundError, PermissionError):
             path.unlink()
         lock.release()

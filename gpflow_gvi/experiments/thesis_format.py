@@ -159,7 +159,7 @@ def _of_regulariser(file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_approximate(file: dict[str, Any], of_regulariser: dict[str, Any]) -> dict[str, Any]:
-    """Return an experiment with what the regulariser's brings along."""
+    """Return an experiment with the regulariser's data, split and kernel."""
     trainer = file["trainer_settings"]
     divergence = dict(file["regularisation"]["regularisation_kwargs"])
     mode = divergence.pop("mode")

@@ -80,7 +80,7 @@ class Decoder:
     def _read_reference(self, node: Node) -> Any:
         self._repeated += self._sizes.get(node["to"], 0)
         self._size += self._sizes.get(node["to"], 0)
-        if self._repeated > MAX_REPEATED:  # whoever walks through all of them would not end
+        if self._repeated > MAX_REPEATED:  # to visit all of them would take too long
             raise ValueError(f"it refers to more than {MAX_REPEATED} parts a second time.")
         return self._things[node["to"]]
 

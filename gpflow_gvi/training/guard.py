@@ -89,7 +89,7 @@ class LastGood:
             )
 
     def keep_if(self, good: tf.Tensor) -> tf.Tensor:
-        """Keep the variables as they are if `good`, and otherwise bring back what was kept.
+        """Keep the variables as they are if `good`, and otherwise restore what was kept.
 
         Return `good`, for others to wait for.
         """
