@@ -29,14 +29,8 @@ logger = logging.getLogger("gpflow_gvi")
 
 Execute = Callable[[PlannedRun], Record]
 
-MAX_MEMORY = 2500.0
-"""In megabytes. Each model that TensorFlow has traced stays in memory."""
-
 MAX_DEATHS = 2
 """A run has failed when this number of workers have died while they executed it."""
-
-RUN_TIMEOUT = 6 * 3600.0
-"""In seconds."""
 
 POLL_SECONDS = 1.0
 """The time between two comparisons with the scheduler's list of workers."""
@@ -58,27 +52,22 @@ class _Worker:
     started: float = 0.0
 
 
+@dataclasses.dataclass(frozen=True)
 class Engine:
-    """Executes the runs of a sweep on the workers of a Dask client.
+    """Executes the runs of a sweep on the workers of a Dask client."""
 
-    :param connect: returns a context manager with a client, as `Client` of `distributed` itself is;
-        called when there is something to run. By default `local_client`.
-    :param max_memory: in megabytes; a worker that has used more is restarted after its run.
-    :param run_timeout: in seconds; a run that takes longer has failed, and its worker is restarted.
-    """
+    connect: Connect = local_client
+    """Returns a context manager with a client, as `Client` of `distributed` itself is; it is called
+    when there is something to run."""
+    max_memory: float = dataclasses.field(default=2500.0, kw_only=True)
+    """In megabytes. Each model that TensorFlow has traced stays in memory; a worker that has used
+    more is restarted after its run."""
+    run_timeout: float = dataclasses.field(default=6 * 3600.0, kw_only=True)
+    """In seconds; a run that takes longer has failed, and its worker is restarted."""
 
-    def __init__(
-        self,
-        connect: Connect | None = None,
-        *,
-        max_memory: float = MAX_MEMORY,
-        run_timeout: float = RUN_TIMEOUT,
-    ) -> None:
-        require_positive("max_memory (--worker-memory)", max_memory)
-        require_positive("run_timeout (--run-timeout)", run_timeout)
-        self.connect = connect or local_client
-        self.max_memory = max_memory
-        self.run_timeout = run_timeout
+    def __post_init__(self) -> None:
+        require_positive("max_memory (--worker-memory)", self.max_memory)
+        require_positive("run_timeout (--run-timeout)", self.run_timeout)
 
     def records(self, execute: Execute, batches: list[list[PlannedRun]]) -> Iterator[Record]:
         """Execute all runs, and yield the record of each when it is done.

@@ -12,6 +12,7 @@ the configuration can be. Each entry is
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import operator
@@ -36,10 +37,7 @@ from . import signatures
 
 
 class Library:
-    """A module that is imported when it is first used, as TensorFlow takes seconds to load.
-
-    :param name: of the module.
-    """
+    """A module that is imported when it is first used, as TensorFlow takes seconds to load."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -171,37 +169,28 @@ def classes(module: str, *names: str, **keys: Keys) -> dict[str, Entry]:
     return {kind: (entry, keys[kind]) if kind in keys else entry for kind, entry in entries.items()}
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class OneOf:
-    """An annotation: the parts of a table. A name stands for the part with all its defaults.
+    """An annotation: the parts of a table. A name stands for the part with all its defaults."""
 
-    :param noun: what they all are, as classes name it in their annotations.
-    :param table: the parts, by their kinds.
-    :param supplied: what a run supplies, by the names of parameters: functions of the argument of
-        `build`.
-    :param types: types of keys, by the names of annotations of classes.
-    :param base: the class of the parts, with the keys that all of them have.
-    :param beside: another table, whose parts may stand here too.
-    """
-
-    def __init__(
-        self,
-        noun: str,
-        table: Mapping[str, Entry],
-        *,
-        supplied: Mapping[str, Callable[[Any], Any]] | None = None,
-        types: Mapping[str, Any] | None = None,
-        base: type[Derived] = Derived,
-        beside: OneOf | None = None,
-    ) -> None:
-        self._noun, self._table, self._base, self._beside = noun, table, base, beside
-        self._supplied = supplied or {}
-        self._types = {**TYPES, noun: Annotated[Any, self], **(types or {})}
+    noun: str
+    """What they all are, as classes name it in their annotations."""
+    table: Mapping[str, Entry]
+    """The parts, by their kinds."""
+    supplied: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
+    """What a run supplies, by the names of parameters: functions of the argument of `build`."""
+    types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Types of keys, by the names of annotations of classes."""
+    base: type[Derived] = Derived
+    """The class of the parts, with the keys that all of them have."""
+    beside: OneOf | None = None
+    """Another table, whose parts are allowed, too."""
 
     @functools.cached_property
     def parts(self) -> dict[str, type[Part]]:
         """The parts, by their kinds; they are made when they are first needed."""
-        others = {} if self._beside is None else self._beside.parts
-        return others | {kind: self._part(kind, entry) for kind, entry in self._table.items()}
+        others = {} if self.beside is None else self.beside.parts
+        return others | {kind: self._part(kind, entry) for kind, entry in self.table.items()}
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -213,11 +202,14 @@ class OneOf:
     def _part(self, kind: str, entry: Entry) -> type[Part]:
         target, given = entry if isinstance(entry, tuple) else (entry, {})
         if callable(target):
-            signature, types, module = signatures.of_function(target), None, target.__module__
+            types = target.__globals__
+            signature, module = signatures.of_function(target), target.__module__
         else:
-            signature, types, module = signatures.of_class(target), self._types, __name__
-        keys = {name: p for name, p in signature.parameters.items() if name not in self._supplied}
-        hints = _types({k: p.annotation for k, p in keys.items() if k not in given}, target, types)
+            types = {**TYPES, self.noun: Annotated[Any, self], **self.types}
+            signature, module = signatures.of_class(target), __name__
+        keys = {name: p for name, p in signature.parameters.items() if name not in self.supplied}
+        annotations = {name: p.annotation for name, p in keys.items() if name not in given}
+        hints = _resolved(annotations, types, target)
         fields: dict[str, Any] = {
             name: given.get(name)
             or (hints[name], Field(p.default, description=p.description or None, **p.bounds))
@@ -225,25 +217,22 @@ class OneOf:
         }
         name = "".join(word.capitalize() for word in kind.split("_"))
         part: type[Derived] = create_model(
-            name.removesuffix(self._noun) + self._noun,
-            __base__=self._base,
+            name.removesuffix(self.noun) + self.noun,
+            __base__=self.base,
             __doc__=signature.summary,
             __module__=module,
             **{"kind": (Literal[kind], kind), **given, **fields},
         )
         part.target, part.parameters = target, tuple(keys)
-        part.supplied = {k: v for k, v in self._supplied.items() if k in signature.parameters}
+        part.supplied = {k: v for k, v in self.supplied.items() if k in signature.parameters}
         return part
 
 
-def _types(
-    annotations: dict[str, str], target: Any, types: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _resolved(annotations: dict[str, str], types: dict[str, Any], target: Any) -> dict[str, Any]:
     """Return the types that annotations name, in the module of a function or in a table."""
-    names = target.__globals__ if types is None else dict(types)
     try:
         return get_type_hints(
-            SimpleNamespace(__annotations__=annotations), names, include_extras=True
+            SimpleNamespace(__annotations__=annotations), types, include_extras=True
         )
     except NameError as error:
         raise TypeError(
@@ -267,12 +256,7 @@ def kinds(part: type[Part]) -> tuple[str, ...]:
 
 
 def impossible(path: str, value: Any, reason: str) -> PydanticCustomError:
-    """Return the error of a value that does not go together with others.
-
-    :param path: where it stands, as "regulariser.mode".
-    :param value: the value.
-    :param reason: what is in its way, and the remedy.
-    """
+    """Return the error of a value at a path, as "regulariser.mode", that others do not allow."""
     text = f"is {value!r}; {reason}"
     # In a template braces would be taken for fields.
     return PydanticCustomError("impossible", "{text}", {"path": path, "text": text})

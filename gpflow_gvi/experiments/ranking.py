@@ -77,8 +77,6 @@ def rank(runs: Runs, *, score: str = "nll", over: Iterable[str] | None = None) -
     Those with fewer finite scores than others of their data set follow after these: to fail, or to
     diverge, on the hard repetitions is no merit.
 
-    :param runs: the runs.
-    :param score: the metric.
     :param over: the axes of which the levels are repetitions; those of `REPETITIONS` by default.
     """
     table, levels = runs.table, runs.levels

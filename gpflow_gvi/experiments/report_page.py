@@ -43,13 +43,7 @@ def render(
     figures: Mapping[str, bytes],
     histories: Mapping[str, pd.DataFrame],
 ) -> str:
-    """Return the page.
-
-    :param runs: the runs.
-    :param ranking: their settings.
-    :param figures: PNG pictures of the best settings, by data set.
-    :param histories: the trainings of the runs in these pictures, by data set.
-    """
+    """Return the page, with PNG pictures and trainings of the best settings, by data set."""
     files = resources.files(__package__)
     script = files.joinpath("report.js").read_text("utf-8")
     environment = jinja2.Environment(

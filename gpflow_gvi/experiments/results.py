@@ -77,12 +77,7 @@ class Results:
 
 
 def done(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
-    """Return the record of a finished run.
-
-    :param folder: of the run.
-    :param data: a name of its data set.
-    :param axes: names of the levels of the axes.
-    """
+    """Return the record of a finished run."""
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     seconds = json.loads((folder / COMPLETE).read_text("utf-8"))["seconds"]
     total = round(sum(seconds.values()), 3)
@@ -90,12 +85,7 @@ def done(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
 
 
 def failed(run: PlannedRun, error: str, *, disk_full: bool = False) -> Record:
-    """Return the record of a run that failed.
-
-    :param run: the run.
-    :param error: what went wrong.
-    :param disk_full: whether it was that the disk was full; the run is executed again then.
-    """
+    """Return the record of a run that failed; it is executed again if the disk was full."""
     more = {"disk_full": True} if disk_full else {}
     return _record(run.name, run.data, run.axes, "failed", error=error, **more)
 

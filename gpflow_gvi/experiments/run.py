@@ -125,11 +125,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
 
 
 def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settings:
-    """Return the settings of the procedure that an experiment describes.
-
-    :param experiment: the experiment.
-    :param likelihood: that of labels, or None.
-    """
+    """Return the settings of the procedure; the likelihood is that of labels, or None."""
     seed = experiment.seed
     trains_likelihood = getattr(experiment.likelihood, "trainable", True)
     settings = Settings(
