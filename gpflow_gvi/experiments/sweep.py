@@ -29,12 +29,12 @@ import copy
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from .._core.errors import shown
 from .config import Experiment, read
@@ -49,15 +49,15 @@ MAX_RUNS = 100_000
 """The maximal number of runs of a sweep."""
 
 
-def _label(value: Any) -> Level:
-    return value if isinstance(value, Level) else json.dumps(value, ensure_ascii=False)
+def _labelled(value: Any) -> tuple[Level, Any]:
+    return (value if isinstance(value, Level) else json.dumps(value, ensure_ascii=False)), value
 
 
-def _by_label(values: Any) -> Any:
-    return {_label(value): value for value in values} if isinstance(values, list) else values
+def _with_labels(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
+    return list(values.items()) if isinstance(values, dict) else [_labelled(v) for v in values]
 
 
-Values = Annotated[dict[Level, Any], BeforeValidator(_by_label), Field(min_length=1)]
+Values = Annotated[list[Any] | dict[str, Any], Field(min_length=1), AfterValidator(_with_labels)]
 """Values by their names, or a list of values, which name themselves."""
 
 
@@ -143,22 +143,20 @@ class SweepFile(Part):
 
     def dimensions(self) -> list[list[AxisValue]]:
         """Return the values of each axis that is crossed."""
-        found = [
-            [AxisValue({name: label}, {name: value}) for label, value in values.items()]
-            for name, values in self.axes.items()
-        ]
+        found = [[AxisValue.of({name: v}) for v in values] for name, values in self.axes.items()]
         for name, variants in self.variants.items():
             found.append([AxisValue({name: label}, of) for label, of in variants.items()])
         for zipped in self.zip:
-            labels = zip(*zipped.values(), strict=False)
-            rows = zip(*(values.values() for values in zipped.values()), strict=False)
-            found.append(_together(zipped, labels, rows))
+            rows = zip(*zipped.values(), strict=False)
+            found.append([AxisValue.of(dict(zip(zipped, row, strict=True))) for row in rows])
         if self.random is not None:
             generator = np.random.default_rng(self.random.seed)
-            draws = self.random.draw
-            count = self.random.runs
-            drawn = [[how.draw(generator) for how in draws.values()] for _ in range(count)]
-            found.append(_together(draws, [map(_label, row) for row in drawn], drawn))
+            draw = self.random.draw
+            drawn = (
+                {name: _labelled(how.draw(generator)) for name, how in draw.items()}
+                for _ in range(self.random.runs)
+            )
+            found.append([AxisValue.of(values) for values in drawn])
         return found
 
     def excludes(self, axes: Mapping[str, Level]) -> bool:
@@ -176,6 +174,14 @@ class AxisValue(NamedTuple):
     """The names of the levels, by axis."""
     settings: dict[str, Any]
     """Values by the paths of keys."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, tuple[Level, Any]]) -> AxisValue:
+        """Return the value that sets keys to values with labels."""
+        return cls(
+            {name: label for name, (label, _) in values.items()},
+            {name: value for name, (_, value) in values.items()},
+        )
 
 
 class PlannedRun(NamedTuple):
@@ -270,13 +276,3 @@ def _item(values: list[Any], step: str, path: str, source: str) -> int:
     if not step.isdigit() or int(step) >= len(values):
         raise ConfigError(f"{source}: {path} has {step} where it needs a number < {len(values)}.")
     return int(step)
-
-
-def _together(
-    names: Iterable[str], labels: Iterable[Iterable[Level]], values: Iterable[Iterable[Any]]
-) -> list[AxisValue]:
-    """Return the values of keys that change together: of each step a label and a value of each."""
-    return [
-        AxisValue(dict(zip(names, of, strict=True)), dict(zip(names, row, strict=True)))
-        for of, row in zip(labels, values, strict=True)
-    ]
