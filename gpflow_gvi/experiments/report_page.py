@@ -180,7 +180,8 @@ def _effects(found: pd.DataFrame) -> list[dict[str, Any]]:
 def _failures(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return the tracebacks, each with the runs that ended in it: the most frequent first."""
     failed = table[table["status"] == "failed"]
-    groups = failed["name"].groupby(failed["error"].str.strip(), sort=False).agg(list)
+    errors = failed["error"].str.strip().replace("", NONE)
+    groups = failed["name"].groupby(errors, sort=False).agg(list)
     return sorted(groups.items(), key=lambda item: -len(item[1]))
 
 

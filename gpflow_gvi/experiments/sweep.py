@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from .._core.errors import shown
 from .config import Experiment, read
@@ -57,7 +57,7 @@ def _with_labels(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
     return list(values.items()) if isinstance(values, dict) else [_labelled(v) for v in values]
 
 
-Values = Annotated[list[Any] | dict[str, Any], Field(min_length=1), AfterValidator(_with_labels)]
+Values = Annotated[list[Any] | dict[str, Any], Field(min_length=1)]
 """Values by their names, or a list of values, which name themselves."""
 
 
@@ -143,11 +143,14 @@ class SweepFile(Part):
 
     def dimensions(self) -> list[list[AxisValue]]:
         """Return the values of each axis that is crossed."""
-        found = [[AxisValue.of({name: v}) for v in values] for name, values in self.axes.items()]
+        found = [
+            [AxisValue.of({name: value}) for value in _with_labels(values)]
+            for name, values in self.axes.items()
+        ]
         for name, variants in self.variants.items():
             found.append([AxisValue({name: label}, of) for label, of in variants.items()])
         for zipped in self.zip:
-            rows = zip(*zipped.values(), strict=False)
+            rows = zip(*map(_with_labels, zipped.values()), strict=False)
             found.append([AxisValue.of(dict(zip(zipped, row, strict=True))) for row in rows])
         if self.random is not None:
             generator = np.random.default_rng(self.random.seed)
@@ -156,7 +159,7 @@ class SweepFile(Part):
                 {name: _labelled(how.draw(generator)) for name, how in draw.items()}
                 for _ in range(self.random.runs)
             )
-            found.append([AxisValue.of(values) for values in drawn])
+            found.append([AxisValue.of(row) for row in drawn])
         return found
 
     def excludes(self, axes: Mapping[str, Level]) -> bool:

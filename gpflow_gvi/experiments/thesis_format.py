@@ -35,14 +35,16 @@ def _part(name: str, keys: dict[str, Any]) -> type[Part]:
     return create_model(name, __base__=Part, **fields)
 
 
-_LAYER = _part(
-    "layer",
-    {
-        "layer_kwargs": _part("layer_kwargs", {"features": Count}) | None,
-        "layer_schema": Literal["dense", "relu", "tanh"],
-    },
-)
-_NETWORK = {"input_shape": tuple[Count, ...], "layers": dict[str, _LAYER], "seed": (Whole, 0)}
+class _Features(Part):
+    features: Count
+
+
+class _Layer(Part):
+    layer_kwargs: _Features | None
+    layer_schema: Literal["dense", "relu", "tanh"]
+
+
+_NETWORK = {"input_shape": tuple[Count, ...], "layers": dict[str, _Layer], "seed": (Whole, 0)}
 _TRAINER = {
     "batch_drop_last": Literal[False],
     "batch_shuffle": Literal[True],

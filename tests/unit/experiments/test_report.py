@@ -357,13 +357,14 @@ def test_other_data_are_other_data_sets(tmp_path):
 
 
 def test_failed_runs_by_traceback(tmp_path):
-    errors = ["Traceback\nValueError: no"] * 30 + ["Traceback\nMemoryError: full"]
+    errors = ["Traceback\nValueError: no"] * 30 + ["Traceback\nMemoryError: full", " \n"]
     write(tmp_path, [failed(f"run{n}", error, seed=n) for n, error in enumerate(errors)])
     page = Page(report(tmp_path))
-    assert "0 done, 31 failed" in page.text
+    assert "0 done, 32 failed" in page.text
     assert "30 × ValueError: no" in page.text
     assert "and 10 more" in page.text
     assert "1 × MemoryError: full" in page.text
+    assert "1 × —" in page.text
 
 
 def test_table_of_the_runs(tmp_path):
