@@ -10,14 +10,14 @@ from pydantic import model_validator
 
 from ..learning.settings import Settings
 from .data_sets import UCI, Data, DataSet, GivenSplit, Split
-from .layer_parts import require_images
-from .objective_parts import Divergence, Likelihood, Loss
-from .parts import Flag, Omitted, Part, Whole, impossible, kinds
-from .peers import Model
+from .parts.base import Flag, Omitted, Part, Whole, impossible, kinds
+from .parts.layers import require_images
+from .parts.models import Model
+from .parts.objective import Divergence, Likelihood, Loss
+from .parts.regulariser import Regulariser
+from .parts.training import Calibration, HeldOutTempering, Optimiser, Tempering, Training
+from .parts.variational import Covariance, Mean
 from .reading import ConfigError, Document
-from .regulariser_parts import Regulariser
-from .training_parts import Calibration, HeldOutTempering, Optimiser, Tempering, Training
-from .variational_parts import Covariance, Mean
 
 
 class Experiment(Part):

@@ -13,7 +13,7 @@ from pydantic import Field
 from ..learning.settings import Settings
 from .curves import make_curve
 from .data_files import read_arrays, read_npz
-from .parts import BY_KIND, OR_NAME, Count, Fraction, Part, Whole
+from .parts.base import BY_KIND, OR_NAME, Count, Fraction, Part, Whole
 
 Array = np.ndarray[Any, Any]
 

@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from .._core.errors import MAX_SHOWN, shown
-from .parts import OneOf, Part, kinds
+from .parts.base import OneOf, Part, kinds
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 Location = tuple[int | str, ...]

@@ -28,12 +28,12 @@ from ..learning.split import Split
 from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
-from .objective_parts import RunInputs
-from .peers import Fitted, PeerRun
+from .parts.models import Fitted, PeerRun
+from .parts.objective import RunInputs
+from .parts.training import Conformal
 from .reuse import RunCache
 from .run_folder import COMPLETE, RunFolder, name_of, write_json
 from .run_hooks import RunHooks, Timer
-from .training_parts import Conformal
 
 
 def run(

@@ -38,7 +38,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from .._core.errors import shown
 from .config import Experiment, read
-from .parts import BY_KIND, Count, Flag, Part, Whole
+from .parts.base import BY_KIND, Count, Flag, Part, Whole
 from .reading import ConfigError, Document
 from .run_folder import name_of
 

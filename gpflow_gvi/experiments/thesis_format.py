@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from .parts import Count, Part, Positive, Whole
+from .parts.base import Count, Part, Positive, Whole
 
 if TYPE_CHECKING:
     from .reading import Document

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
-from gpflow_gvi.experiments.parts import Part, kinds
+from gpflow_gvi.experiments.parts.base import Part, kinds
+from gpflow_gvi.experiments.parts.regulariser import PowerOfN, Regulariser
+from gpflow_gvi.experiments.parts.training import Training
 from gpflow_gvi.experiments.reading import Document
-from gpflow_gvi.experiments.regulariser_parts import PowerOfN, Regulariser
 from gpflow_gvi.experiments.run_folder import name_of
-from gpflow_gvi.experiments.training_parts import Training
 
 FEW_LINES = """\
 data: {kind: curve, number: 4}

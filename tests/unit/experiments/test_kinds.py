@@ -16,15 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 import gpflow_gvi as gvi
 from gpflow_gvi.covariances import gram
 from gpflow_gvi.divergences import wasserstein
-from gpflow_gvi.experiments import kernel_parts as kernels
-from gpflow_gvi.experiments import layer_parts as networks
-from gpflow_gvi.experiments import objective_parts as objective
-from gpflow_gvi.experiments import regulariser_parts as regulariser
-from gpflow_gvi.experiments import training_parts as training
-from gpflow_gvi.experiments import variational_parts as variational
-from gpflow_gvi.experiments.objective_parts import RunInputs
-from gpflow_gvi.experiments.parts import OneOf
-from gpflow_gvi.experiments.signatures import of_class
+from gpflow_gvi.experiments.parts import kernels, objective, regulariser, training, variational
+from gpflow_gvi.experiments.parts import layers as networks
+from gpflow_gvi.experiments.parts.base import OneOf
+from gpflow_gvi.experiments.parts.objective import RunInputs
+from gpflow_gvi.experiments.parts.signatures import of_class
 from gpflow_gvi.learning.procedure import Procedure
 from gpflow_gvi.learning.scaling import Scaling
 from gpflow_gvi.learning.settings import Settings

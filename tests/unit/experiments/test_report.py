@@ -15,9 +15,8 @@ import yaml
 
 from gpflow_gvi import metrics
 from gpflow_gvi.__main__ import main
-from gpflow_gvi.experiments import ranking
-from gpflow_gvi.experiments.report import report
-from gpflow_gvi.experiments.report_runs import read_runs
+from gpflow_gvi.experiments.report import ranking, report
+from gpflow_gvi.experiments.report.runs import read_runs
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u2028 $total"
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .report_runs import NONE, Runs
+from .runs import NONE, Runs
 
 REPETITIONS = ("split.index", "seed", "data.seed")
 """Axes whose levels are repetitions of the same setting."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from .parts import Count, Fraction, OneOf, Part, gpflow, impossible, keras
+from .base import Count, Fraction, OneOf, Part, gpflow, impossible, keras
 
 Activation = Literal["relu", "tanh", "sigmoid", "elu", "gelu", "silu", "softplus", "linear"]
 

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import pandas as pd
 
-from .._core import files
+from ..._core import files
+from .page import render
 from .ranking import rank
-from .report_page import render
-from .report_runs import read_runs, text
+from .runs import read_runs, text
 
 logger = logging.getLogger("gpflow_gvi")
 
@@ -107,10 +107,10 @@ def _figure(run: Path) -> bytes | None:
 
 
 def _drawn(folder: Path) -> bytes | None:
-    from ..saving import load as load_model
-    from .config import read
-    from .figures import draw
-    from .run import prepare
+    from ...saving import load as load_model
+    from ..config import read
+    from ..figures import draw
+    from ..run import prepare
 
     experiment = read(folder / "config.yaml")
     rows = prepare(experiment).rows

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from .results import MALFORMED, SWEEP_NAME, Record, Results, done
-from .run_folder import COMPLETE
+from ..results import MALFORMED, SWEEP_NAME, Record, Results, done
+from ..run_folder import COMPLETE
 
 NONE = "—"
 """The level of an axis that a run does not have."""
@@ -109,7 +109,7 @@ def _name(folder: Path) -> str:
 
 def _of_folders(folder: Path) -> tuple[dict[str, Record], list[str], datetime]:
     """Return records whose axes are the settings that differ, notes, and the newest run's time."""
-    from .config import read
+    from ..config import read
 
     records, notes, times = {}, [], []
     for path in sorted(path for path in folder.iterdir() if path.is_dir()):

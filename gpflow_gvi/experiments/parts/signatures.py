@@ -144,7 +144,7 @@ def _with_bases(module: str, name: str) -> Iterator[ast.ClassDef]:
 @functools.cache
 def _parsed(module: str) -> tuple[ast.Module, str]:
     """Return the syntax tree of a module, and the package to which its imports are relative."""
-    path = Path(__file__).parents[1].joinpath(*module.split(".")[1:])
+    path = Path(__file__).parents[2].joinpath(*module.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():
         raise LookupError(f"{module} cannot be found; correct the table of kinds.")

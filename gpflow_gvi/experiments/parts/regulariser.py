@@ -11,18 +11,18 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ..learning import settings
-from ..learning.settings import NUM_INDUCING, Noise, RegulariserSettings
-from .kernel_parts import Kernel
-from .parts import Count, Entry, Fraction, OneOf, Part, Positive, keras
-from .training_parts import descend
+from ...learning import settings
+from ...learning.settings import NUM_INDUCING, Noise, RegulariserSettings
+from .base import Count, Entry, Fraction, OneOf, Part, Positive, keras
+from .kernels import Kernel
+from .training import descend
 
 if TYPE_CHECKING:
     from gpflow.kernels import Kernel as GPflowKernel
 
-    from ..learning.start import TrainingData
-    from ..regulariser.inducing_points import Select as GVISelect
-    from ..regulariser.lbfgs import Minimise as GVIMinimise
+    from ...learning.start import TrainingData
+    from ...regulariser.inducing_points import Select as GVISelect
+    from ...regulariser.lbfgs import Minimise as GVIMinimise
 
 
 class PowerOfN(Part):

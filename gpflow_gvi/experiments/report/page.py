@@ -17,9 +17,9 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from .. import __version__
+from ... import __version__
 from .ranking import Ranking, effects, shown
-from .report_runs import NONE, Runs
+from .runs import NONE, Runs
 
 STATIC = 50
 """Rows of the table that are there without JavaScript."""
@@ -45,13 +45,13 @@ def render(
 ) -> str:
     """Return the page, with PNG pictures and trainings of the best settings, by data set."""
     files = resources.files(__package__)
-    script = files.joinpath("report.js").read_text("utf-8")
+    script = files.joinpath("page.js").read_text("utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     settings = _settings(ranking)
-    return environment.from_string(files.joinpath("report.html").read_text("utf-8")).render(
+    return environment.from_string(files.joinpath("page.html").read_text("utf-8")).render(
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         title=runs.name,

@@ -11,8 +11,8 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ..learning.settings import ModelSettings
-from .parts import (
+from ...learning.settings import ModelSettings
+from .base import (
     Count,
     Derived,
     Entry,

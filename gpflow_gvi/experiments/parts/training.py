@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..learning.q_training import BatchTraining
-from ..learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
-from .parts import BY_KIND, OR_NAME, Count, Omitted, OneOf, Part, Positive, keras, tf
+from ...learning.q_training import BatchTraining
+from ...learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
+from .base import BY_KIND, OR_NAME, Count, Omitted, OneOf, Part, Positive, keras, tf
 
 MAX_MERGED_STEPS = 50
 """Where an epoch is one pass over the data, several passes are merged to epochs of at most these

@@ -14,14 +14,14 @@ import numpy as np
 
 import gpflow_gvi as gvi
 
-from .layer_parts import DEFAULT, Layers, network
-from .parts import Count, OneOf, Positive, gpflow, keras, tf
-from .training_parts import descend
+from .base import Count, OneOf, Positive, gpflow, keras, tf
+from .layers import DEFAULT, Layers, network
+from .training import descend
 
 if TYPE_CHECKING:
     from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
-    from ..learning.scaling import Scaling
+    from ...learning.scaling import Scaling
 
 Array = np.ndarray[Any, Any]
 

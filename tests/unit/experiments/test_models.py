@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from gpflow_gvi.experiments.config import Experiment
-from gpflow_gvi.experiments.peers import Fitted, Model, PeerRun
+from gpflow_gvi.experiments.parts.models import Fitted, Model, PeerRun
 from gpflow_gvi.experiments.reading import ConfigError, Document
 from gpflow_gvi.learning.scaling import Scaling
 

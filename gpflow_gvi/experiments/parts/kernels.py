@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field
 
 import gpflow_gvi as gvi
 
-from ..learning.start import TrainingData
-from .layer_parts import DEFAULT, Layers, network
-from .parts import Entry, Flag, OneOf, Positive, gpflow, kind_of
+from ...learning.start import TrainingData
+from .base import Entry, Flag, OneOf, Positive, gpflow, kind_of
+from .layers import DEFAULT, Layers, network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
