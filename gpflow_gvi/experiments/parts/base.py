@@ -158,6 +158,11 @@ Keys: TypeAlias = "dict[str, tuple[Any, Any]]"
 Entry: TypeAlias = "str | tuple[str, Keys] | Callable[..., Any]"
 
 
+def functions(*them: Callable[..., Any]) -> dict[str, Entry]:
+    """Return the entries of functions, whose names are the kinds."""
+    return {function.__name__: function for function in them}
+
+
 def classes(module: str, *names: str, **keys: Keys) -> dict[str, Entry]:
     """Return the entries of classes of this package.
 

@@ -22,6 +22,7 @@ from .base import (
     OneOf,
     Positive,
     classes,
+    functions,
     gpflow,
 )
 
@@ -57,9 +58,7 @@ def softmax(Y: Array) -> GPflowLikelihood:
     return gpflow.likelihoods.Softmax(int(np.max(Y)) + 1)
 
 
-LIKELIHOODS = {
-    function.__name__: function for function in (gaussian, bernoulli, multi_class, softmax)
-}
+LIKELIHOODS = functions(gaussian, bernoulli, multi_class, softmax)
 Likelihood = Annotated[Any, OneOf("Likelihood", LIKELIHOODS)]
 
 

@@ -13,7 +13,7 @@ import gpflow_gvi as gvi
 
 from ...learning import settings
 from ...learning.settings import NUM_INDUCING, Noise, RegulariserSettings
-from .base import Count, Entry, Fraction, OneOf, Part, Positive, keras
+from .base import Count, Entry, Fraction, OneOf, Part, Positive, functions, keras
 from .kernels import Kernel
 from .training import descend
 
@@ -50,8 +50,7 @@ def greedy_variance(run: None, tolerance: Fraction = 1e-8) -> GVISelect:
     return functools.partial(gvi.inducing.greedy_variance, tolerance=tolerance)
 
 
-SELECTIONS = {function.__name__: function for function in (kmeans, uniform, greedy_variance)}
-Selection = Annotated[Any, OneOf("Selection", SELECTIONS)]
+Selection = Annotated[Any, OneOf("Selection", functions(kmeans, uniform, greedy_variance))]
 
 
 # What is maximised by the hyper-parameters, and on what P is conditioned
@@ -91,8 +90,7 @@ def adam(run: None, learning_rate: Positive = 0.01, steps: Count = 1000) -> GVIM
     return minimise
 
 
-MINIMISERS = {function.__name__: function for function in (lbfgs, adam)}
-Minimiser = Annotated[Any, OneOf("Minimiser", MINIMISERS)]
+Minimiser = Annotated[Any, OneOf("Minimiser", functions(lbfgs, adam))]
 
 
 class Regulariser(Part):
