@@ -49,12 +49,14 @@ def read_runs(folder: Path) -> Runs:
     rows, levels = [], []
     for record in records.values():
         try:
-            rows.append(_row(record))
-            axes = record.get("axes") or {}
-            levels.append({plain(name): plain(text(level)) for name, level in axes.items()})
+            row, axes = _row(record), record.get("axes") or {}
+            shown = {plain(name): plain(text(level)) for name, level in axes.items()}
         except MALFORMED:
             name = plain(record["name"])
             notes.append(f"{name} has a record without valid values; it was skipped.")
+        else:
+            rows.append(row)
+            levels.append(shown)
     if not rows:
         raise ValueError(
             f"{folder} holds neither a {results.path.name} with runs nor folders of finished runs. "
