@@ -271,7 +271,6 @@ def _run(options: argparse.Namespace) -> int:
 
 @_checked
 def _sweep(options: argparse.Namespace) -> int:
-    from .experiments.run_folder import name_of
     from .experiments.sweep import read_sweep, sample
 
     runs = read_sweep(options.config)
@@ -280,7 +279,7 @@ def _sweep(options: argparse.Namespace) -> int:
     if options.dry_run:
         for run in runs:
             axes = ", ".join(f"{name}={level}" for name, level in run.axes.items())
-            print(f"{name_of(run.experiment)}  {axes}")
+            print(f"{run.name}  {axes}")
         print(f"{len(runs)} runs")
         return 0
     from .experiments.run_all import run_all

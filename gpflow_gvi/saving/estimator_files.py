@@ -28,8 +28,8 @@ def is_estimator(thing: Any) -> bool:
     return base is not None and isinstance(thing, base.BaseEstimator)
 
 
-def write(estimator: Any, path: Path) -> None:
-    """Write a fitted estimator to a file.
+def write(estimator: Any, path: Path) -> dict[str, Any]:
+    """Write a fitted estimator to a file; `read` needs no arguments.
 
     :raises ValueError: if it has parts that `read` would refuse.
     """
@@ -45,6 +45,7 @@ def write(estimator: Any, path: Path) -> None:
         )
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
+    return {}
 
 
 def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:

@@ -10,11 +10,10 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ..learning.start import Start, inducing_mean
-from .derived import OneOf
-from .kernel_parts import BaseKernel
-from .layer_parts import DEFAULT, Layers, network
-from .parts import Positive
+from ...learning.start import Start, inducing_mean
+from .base import OneOf, Positive
+from .kernels import BaseKernel
+from .layers import DEFAULT, Layers, network
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction

@@ -5,16 +5,16 @@ from __future__ import annotations
 import io
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 import pandas as pd
 
-from .._core import files
+from ..._core import files
+from .page import render
 from .ranking import rank
-from .report_page import render
-from .report_runs import Run, read_runs, text
+from .runs import read_runs, text
 
 logger = logging.getLogger("gpflow_gvi")
 
@@ -41,22 +41,24 @@ def report(
         `split.index`, `seed` and `data.seed`.
     """
     folder = Path(folder)
-    collected = read_runs(folder)
-    for note in collected.notes:
+    runs = read_runs(folder)
+    for note in runs.notes:
         logger.warning("%s", note)
-    ranking = rank(collected.runs, score=score, over=over)
-    first = {data: setting.runs[0].name for data, setting in ranking.best.items()}
+    ranking = rank(runs, score=score, over=over)
+    best = ranking.places["rank"] == 1
+    of_best = ranking.settings["data"][best]
+    first = dict(zip(of_best, ranking.places["first"][best], strict=True))
+    tests = dict(zip(of_best, ranking.texts[f"test {score}"][best], strict=True))
     figures = _of_runs(folder, first, _figure)
     histories = _of_runs(folder, first, _history)
     page = folder / "report.html" if output is None else Path(output)
     page.parent.mkdir(parents=True, exist_ok=True)
-    table = _table(collected.runs)
-    titles = {data: f"{data}: test {score} {ranking.best[data].test}" for data in figures}
+    titles = {data: f"{data}: test {score} {test}" for data, test in tests.items()}
     contents = {
-        "results.csv": table.to_csv(index=False, lineterminator="\r\n").encode(),
-        "results.parquet": _parquet(table),
+        "results.csv": runs.table.to_csv(index=False, lineterminator="\r\n").encode(),
+        "results.parquet": _parquet(runs.table),
         "best_fits.png": _composed(figures, titles),
-        page.name: render(collected, ranking, figures, histories).encode(),
+        page.name: render(runs, ranking, figures, histories).encode(),
     }
     for name, content in contents.items():
         if content is not None:
@@ -105,10 +107,10 @@ def _figure(run: Path) -> bytes | None:
 
 
 def _drawn(folder: Path) -> bytes | None:
-    from ..saving import load as load_model
-    from .config import read
-    from .figures import draw
-    from .run import prepare
+    from ...saving import load as load_model
+    from ..config import read
+    from ..figures import draw
+    from ..run import prepare
 
     experiment = read(folder / "config.yaml")
     rows = prepare(experiment).rows
@@ -141,28 +143,6 @@ def _composed(figures: dict[str, bytes], titles: dict[str, str]) -> bytes | None
     file = io.BytesIO()
     whole.savefig(file, format="png", dpi=100)
     return file.getvalue()
-
-
-def _table(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return a row for each run, with None where it lacks a column."""
-    parts = {
-        "axes": [run.axes for run in runs],
-        "validation": [run.validation for run in runs],
-        "test": [run.test for run in runs],
-    }
-    columns = {
-        "name": [run.name for run in runs],
-        "data": [run.data for run in runs],
-        "status": ["done" if run.error is None else "failed" for run in runs],
-        **{
-            f"{part}.{name}": [of.get(name) for of in values]
-            for part, values in parts.items()
-            for name in dict.fromkeys(name for of in values for name in of)
-        },
-        "seconds": [run.seconds for run in runs],
-        "error": [run.error for run in runs],
-    }
-    return pd.DataFrame(columns, dtype=object)  # levels of one axis may be numbers and texts
 
 
 def _parquet(table: pd.DataFrame) -> bytes | None:

@@ -10,10 +10,9 @@ from pydantic import AfterValidator, Field
 
 import gpflow_gvi as gvi
 
-from ..learning.start import TrainingData
-from .derived import Entry, Factory, OneOf
-from .layer_parts import DEFAULT, Layers, network
-from .parts import Flag, Positive
+from ...learning.start import TrainingData
+from .base import Entry, Flag, OneOf, Positive, gpflow, kind_of
+from .layers import DEFAULT, Layers, network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,14 +32,22 @@ def _stationary(name: str) -> Callable[..., GPflowKernel]:
         :param lengthscale: Where lengthscales start; √D if not given.
         :param ard: Whether each column has a lengthscale of its own.
         """
-        import gpflow
-
         start = np.sqrt(site.D) if lengthscale is None else lengthscale
         return getattr(gpflow.kernels, name)(
             variance=variance, lengthscales=np.full(site.D, start) if ard else start
         )
 
     return stationary
+
+
+def linear(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
+    """Linear functions."""
+    return gpflow.kernels.Linear(variance)
+
+
+def constant(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
+    """Constant functions."""
+    return gpflow.kernels.Constant(variance)
 
 
 def _have_a_limit(layers: Layers) -> Layers:
@@ -82,8 +89,6 @@ def _combination(name: str) -> Callable[..., GPflowKernel]:
         site: TrainingData, parts: Annotated[tuple[BaseKernel, ...], Field(min_length=2)]
     ) -> GPflowKernel:
         """A sum or a product of kernels."""
-        import gpflow
-
         return getattr(gpflow.kernels, name)([part.build(site) for part in parts])
 
     return combination
@@ -101,13 +106,12 @@ def recipe(site: TrainingData) -> list[GPflowKernel]:
 
 
 KERNELS: dict[str, Entry] = {
-    "squared_exponential": _stationary("SquaredExponential"),
-    "exponential": _stationary("Exponential"),
-    "matern12": _stationary("Matern12"),
-    "matern32": _stationary("Matern32"),
-    "matern52": _stationary("Matern52"),
-    "linear": Factory("gpflow.kernels:Linear", "Linear functions.", variance=(Positive, 1.0)),
-    "constant": Factory("gpflow.kernels:Constant", "Constant functions.", variance=(Positive, 1.0)),
+    **{
+        kind_of(name): _stationary(name)
+        for name in ("SquaredExponential", "Exponential", "Matern12", "Matern32", "Matern52")
+    },
+    "linear": linear,
+    "constant": constant,
     "nngp": nngp,
     "feature_map": feature_map,
     "sum": _combination("Sum"),

@@ -1,7 +1,7 @@
-"""Signatures, docstrings and checks of this package's classes, read without importing them.
+"""Signatures, docstrings and checks of what a part builds: of functions, and of classes by source.
 
-To import a class is to import TensorFlow, which takes seconds. A schema, or the validation of a
-file, needs only what is written in the source, so that is parsed.
+To import a class of this package is to import TensorFlow, which takes seconds. A schema, or the
+validation of a file, needs only what is written in the source, so that is parsed.
 """
 
 from __future__ import annotations
@@ -9,40 +9,63 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
 
-REQUIRED: Any = object()
-"""The default of a parameter that has none."""
-
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a constructor."""
+    """A parameter of a function, or of a constructor."""
 
-    annotation: str = ""
+    annotation: str
     """As written; empty if there is none."""
-    default: Any = REQUIRED
-    description: str = ""
+    default: Any
+    """An ellipsis if there is none."""
+    description: str
     bounds: Mapping[str, Any] = field(default_factory=dict)
-    """What `checks.positive` or `checks.count` demands in the body: `gt` or `ge` and a number."""
-    has_other_checks: bool = False
-    """Whether the body raises depending on the value in any other way."""
+    """What the checks in the body demand: `gt`, `ge`, `lt` and a number."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What is known of a function, or of a class."""
+
+    summary: str
+    """The first paragraph of its docstring."""
+    parameters: dict[str, Parameter]
+
+
+def of_function(function: Callable[..., Any]) -> Signature:
+    """Return the signature of a function, without its first parameter."""
+    text = inspect.getdoc(function) or ""
+    described = _descriptions(text)
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    return Signature(
+        text.partition("\n\n")[0],
+        {
+            each.name: Parameter(
+                each.annotation,
+                ... if each.default is each.empty else each.default,
+                described.get(each.name, ""),
+            )
+            for each in parameters
+        },
+    )
 
 
 @functools.cache
-def signature(target: str) -> tuple[str, dict[str, Parameter]]:
-    """Return the first paragraph of a class's docstring, and the parameters of its constructor.
+def of_class(target: str) -> Signature:
+    """Return the signature of a class of this package, or of a class method.
 
     Checks of inherited constructors are those of parameters of the same name.
 
-    :param target: as "gpflow_gvi.losses:BetaLoss", or "...:CholeskySVGP.from_data" for a class
-        method.
+    :param target: as "gpflow_gvi.losses:BetaLoss", or "...:CholeskySVGP.from_data".
     """
     module, _, path = target.partition(":")
     name, _, method = path.partition(".")
@@ -56,23 +79,25 @@ def signature(target: str) -> tuple[str, dict[str, Parameter]]:
         if isinstance(node, ast.FunctionDef) and node.name == (method or "__init__")
     ]
     text = ast.get_docstring(classes[0]) or ""
+    described = _descriptions(text)
     bounds = {k: v for function in reversed(functions) for k, v in _bounds(function)}
-    others = {name for function in functions for name in _other_checks(function)}
-    described = dict(
-        re.findall(r"^:param (\w+): (.*?)(?=^:|\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
-    )
     parameters = {
         argument.arg: Parameter(
             annotation="" if argument.annotation is None else ast.unparse(argument.annotation),
-            default=REQUIRED if default is None else ast.literal_eval(default),
-            description=" ".join(described.get(argument.arg, "").split()),
+            default=... if default is None else ast.literal_eval(default),
+            description=described.get(argument.arg, ""),
             bounds=bounds.get(argument.arg, {}),
-            has_other_checks=argument.arg in others,
         )
         for function in functions[:1]
         for argument, default in _arguments(function.args)
     }
-    return " ".join(text.partition("\n\n")[0].split()), parameters
+    return Signature(" ".join(text.partition("\n\n")[0].split()), parameters)
+
+
+def _descriptions(text: str) -> dict[str, str]:
+    """Return what a docstring says of each parameter."""
+    found = re.findall(r"^:param (\w+): (.*?)(?=^:|\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    return {name: " ".join(described.split()) for name, described in found}
 
 
 def _arguments(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
@@ -84,33 +109,19 @@ def _arguments(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]
 
 
 def _bounds(function: ast.FunctionDef) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what `checks.positive(name, value)` and `checks.count(name, value)` demand."""
-    for check, call in _checks(function):
-        if check in ("positive", "count") and isinstance(call.args[1], ast.Name):
-            option = ast.literal_eval(call.keywords[0].value) if call.keywords else None
-            if check == "count":
-                yield call.args[1].id, {"ge": 1 if option is None else option}
-            else:
-                yield call.args[1].id, {"ge": 0.0} if option else {"gt": 0.0}
-
-
-def _other_checks(function: ast.FunctionDef) -> set[str]:
-    """Return the names on which it depends whether the function raises."""
-    tests: list[ast.AST] = [
-        node.test
-        for node in ast.walk(function)
-        if isinstance(node, ast.If) and any(isinstance(child, ast.Raise) for child in node.body)
-    ]
-    tests += [call for check, call in _checks(function) if check not in ("positive", "count")]
-    return {node.id for test in tests for node in ast.walk(test) if isinstance(node, ast.Name)}
-
-
-def _checks(function: ast.FunctionDef) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            owner, _, check = ast.unparse(node.func).rpartition(".")
-            if owner == "checks":
-                yield check, node
+    """Yield what calls of the package's `checks`, as `checks.positive(name, value)`, demand."""
+    for call in ast.walk(function):
+        if not (isinstance(call, ast.Call) and ast.unparse(call.func).startswith("checks.")):
+            continue
+        check, value = ast.unparse(call.func).partition(".")[2], call.args[-1]
+        option = ast.literal_eval(call.keywords[0].value) if call.keywords else None
+        demanded = {
+            "positive": {"ge": 0.0} if option else {"gt": 0.0},
+            "count": {"ge": 1 if option is None else option},
+            "fraction": {"ge": 0.0, "lt": 1.0},
+        }
+        if check in demanded and isinstance(value, ast.Name):
+            yield value.id, demanded[check]
 
 
 def _with_bases(module: str, name: str) -> Iterator[ast.ClassDef]:
@@ -133,7 +144,7 @@ def _with_bases(module: str, name: str) -> Iterator[ast.ClassDef]:
 @functools.cache
 def _parsed(module: str) -> tuple[ast.Module, str]:
     """Return the syntax tree of a module, and the package to which its imports are relative."""
-    path = Path(__file__).parents[1].joinpath(*module.split(".")[1:])
+    path = Path(__file__).parents[2].joinpath(*module.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():
         raise LookupError(f"{module} cannot be found; correct the table of kinds.")

@@ -11,9 +11,20 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ..learning.settings import ModelSettings
-from .derived import Derived, Factory, OneOf
-from .parts import Count, Flag, NonNegative, Number, Positive
+from ...learning.settings import ModelSettings
+from .base import (
+    Count,
+    Derived,
+    Entry,
+    Flag,
+    NonNegative,
+    Number,
+    OneOf,
+    Positive,
+    classes,
+    functions,
+    gpflow,
+)
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood as GPflowLikelihood
@@ -32,37 +43,28 @@ def gaussian(Y: Array, trainable: Flag = True) -> GPflowLikelihood | None:
     return None  # the regulariser makes it
 
 
+def bernoulli(Y: Array) -> GPflowLikelihood:
+    """Labels 0 and 1."""
+    return gpflow.likelihoods.Bernoulli()
+
+
 def multi_class(Y: Array) -> GPflowLikelihood:
     """Labels 0, 1, ..., by the largest latent function."""
-    import gpflow
-
     return gpflow.likelihoods.MultiClass(int(np.max(Y)) + 1)
 
 
 def softmax(Y: Array) -> GPflowLikelihood:
     """Labels 0, 1, ..., by the softmax of the latent functions."""
-    import gpflow
-
     return gpflow.likelihoods.Softmax(int(np.max(Y)) + 1)
 
 
-LIKELIHOODS = {
-    "gaussian": gaussian,
-    "bernoulli": Factory("gpflow.likelihoods:Bernoulli", "Labels 0 and 1."),
-    "multi_class": multi_class,
-    "softmax": softmax,
-}
+LIKELIHOODS = functions(gaussian, bernoulli, multi_class, softmax)
 Likelihood = Annotated[Any, OneOf("Likelihood", LIKELIHOODS)]
 
 
 # Losses
 
-LOSSES = {
-    "log_loss": "gpflow_gvi.losses:LogLoss",
-    "predictive_log_loss": "gpflow_gvi.losses:PredictiveLogLoss",
-    "beta_loss": "gpflow_gvi.losses:BetaLoss",
-    "gamma_loss": "gpflow_gvi.losses:GammaLoss",
-}
+LOSSES = classes("losses", "LogLoss", "PredictiveLogLoss", "BetaLoss", "GammaLoss")
 Loss = Annotated[Any, OneOf("Loss", LOSSES)]
 
 
@@ -102,9 +104,9 @@ def inputs(
     :param points: A list of them, each a list of numbers.
     :param num_points: The number of those drawn for each step; null for all of them.
     """
-    from gpflow.config import default_float
-
-    return gvi.contexts.Inputs(np.array(points, default_float()), num_points, seed=run.seed)
+    return gvi.contexts.Inputs(
+        np.array(points, gpflow.config.default_float()), num_points, seed=run.seed
+    )
 
 
 def sum_of_contexts(
@@ -114,13 +116,16 @@ def sum_of_contexts(
     return functools.reduce(operator.add, [part.build(run) for part in parts])
 
 
-_CONTEXTS = "gpflow_gvi.divergences.contexts"
-CONTEXTS = {
-    "training_inputs": f"{_CONTEXTS}:TrainingInputs",
+CONTEXTS: dict[str, Entry] = {
     "uniform_box": uniform_box,
-    "gaussian_noise": Factory(f"{_CONTEXTS}:GaussianNoise", scale=(Positive, 0.5)),
     "inputs": inputs,
     "sum": sum_of_contexts,
+    **classes(
+        "divergences.contexts",
+        "TrainingInputs",
+        "GaussianNoise",
+        gaussian_noise={"scale": (Positive, 0.5)},
+    ),
 }
 Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.attrgetter("seed")})]
 
@@ -134,40 +139,21 @@ class AtInputs(Derived):
     weight: NonNegative = ModelSettings.divergence_weight
     """λ; the default is that of `gpflow_gvi.learn`."""
 
-    def build(self, *run: Any) -> gvi.divergences.Divergence:
-        """Return the divergence.
 
-        :param run: all inputs X to train with, and a seed for the context.
-        """
-        return super().build(RunInputs(*run))
-
-
-_WASSERSTEIN = "gpflow_gvi.divergences.wasserstein"
-ESTIMATORS = {
-    "exact": f"{_WASSERSTEIN}:Exact",
-    "newton_schulz": f"{_WASSERSTEIN}:NewtonSchulz",
-    "blocks": f"{_WASSERSTEIN}:Blocks",
-    "low_rank": f"{_WASSERSTEIN}:LowRank",
-    "landmark": f"{_WASSERSTEIN}:Landmark",
-    "marginal": f"{_WASSERSTEIN}:Marginal",
-}
+ESTIMATORS = classes(
+    "divergences.wasserstein",
+    *("Exact", "NewtonSchulz", "Blocks", "LowRank", "Landmark", "Marginal"),
+)
 Estimator = Annotated[Any, OneOf("CovarianceDistance", ESTIMATORS)]
 
-_DIVERGENCES = "gpflow_gvi.divergences"
-DIVERGENCES = {
-    "inducing_kl": Factory(f"{_DIVERGENCES}:InducingKL", weight=(NonNegative, 1.0)),
-    "projected_kl": f"{_DIVERGENCES}:ProjectedKL",
-    "projected_reverse_kl": f"{_DIVERGENCES}:ProjectedReverseKL",
-    "projected_renyi": f"{_DIVERGENCES}:ProjectedRenyi",
-    "projected_bhattacharyya": f"{_DIVERGENCES}:ProjectedBhattacharyya",
-    "projected_hellinger": f"{_DIVERGENCES}:ProjectedHellinger",
-    "projected_wasserstein": f"{_DIVERGENCES}:ProjectedWasserstein",
-    "projected_squared_difference": f"{_DIVERGENCES}:ProjectedSquaredDifference",
-    "gaussian_wasserstein": Factory(
-        f"{_DIVERGENCES}:GaussianWasserstein", estimator=(Estimator, "exact")
-    ),
-    "regularised_kl": f"{_DIVERGENCES}:RegularisedKL",
-}
+DIVERGENCES = classes(
+    "divergences",
+    *("InducingKL", "ProjectedKL", "ProjectedReverseKL", "ProjectedRenyi"),
+    *("ProjectedBhattacharyya", "ProjectedHellinger", "ProjectedWasserstein"),
+    *("ProjectedSquaredDifference", "GaussianWasserstein", "RegularisedKL"),
+    inducing_kl={"weight": (NonNegative, 1.0)},
+    gaussian_wasserstein={"estimator": (Estimator, "exact")},
+)
 Divergence = Annotated[
     Any, OneOf("Divergence", DIVERGENCES, types={"Context": Context}, base=AtInputs)
 ]

@@ -7,68 +7,65 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..learning.q_training import BatchTraining
-from ..learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
-from .parts import BY_KIND, OR_NAME, Count, Off, Part, Positive
+from ...learning.q_training import BatchTraining
+from ...learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
+from .base import BY_KIND, OR_NAME, Count, Omitted, OneOf, Part, Positive, keras, tf
 
 MAX_MERGED_STEPS = 50
 """Where an epoch is one pass over the data, several passes are merged to epochs of at most these
 steps, as each epoch has a cost of its own."""
 
-
-class _Optimiser(Part):
-    learning_rate: Positive = CosineAdam.learning_rate
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Whether the rate falls along a cosine, to zero at the last step."""
-
-    def _rate(self, steps: int) -> Any:
-        import keras
-
-        if self.schedule == "constant":
-            return self.learning_rate
-        return keras.optimizers.schedules.CosineDecay(self.learning_rate, steps)
+RateSchedule = Literal["cosine", "constant"]
 
 
-class Adaptive(_Optimiser):
-    """An optimiser of Keras with a step length of its own for each variable."""
+def _adaptive(name: str) -> Callable[..., Any]:
+    def optimiser(
+        steps: int,
+        learning_rate: Positive = CosineAdam.learning_rate,
+        schedule: RateSchedule = "cosine",
+    ) -> Any:
+        """An optimiser of Keras with a step length of its own for each variable.
 
-    kind: Literal["adam", "adamax", "adamw", "nadam", "rmsprop"]
+        :param schedule: Whether the rate falls along a cosine, to zero at the last step.
+        """
+        return getattr(keras.optimizers, name)(_rate(learning_rate, schedule, steps))
 
-    def build(self, steps: int) -> Any:
-        """Return the optimiser for this number of steps."""
-        import keras
-
-        names = {"adamw": "AdamW", "rmsprop": "RMSprop"}
-        return getattr(keras.optimizers, names.get(self.kind, self.kind.capitalize()))(
-            self._rate(steps)
-        )
-
-
-class SGD(_Optimiser):
-    """Stochastic gradient descent."""
-
-    kind: Literal["sgd"] = "sgd"
-    momentum: Annotated[float, Field(strict=True, ge=0.0, le=1.0)] = 0.9
-
-    def build(self, steps: int) -> Any:
-        """Return the optimiser for this number of steps."""
-        import keras
-
-        return keras.optimizers.SGD(self._rate(steps), momentum=self.momentum)
+    return optimiser
 
 
-Optimiser = Annotated[Adaptive | SGD, BY_KIND, OR_NAME]
+def sgd(
+    steps: int,
+    learning_rate: Positive = CosineAdam.learning_rate,
+    schedule: RateSchedule = "cosine",
+    momentum: Annotated[float, Field(strict=True, ge=0.0, le=1.0)] = 0.9,
+) -> Any:
+    """Stochastic gradient descent.
+
+    :param schedule: Whether the rate falls along a cosine, to zero at the last step.
+    """
+    return keras.optimizers.SGD(_rate(learning_rate, schedule, steps), momentum=momentum)
+
+
+def _rate(learning_rate: float, schedule: RateSchedule, steps: int) -> Any:
+    if schedule == "constant":
+        return learning_rate
+    return keras.optimizers.schedules.CosineDecay(learning_rate, steps)
+
+
+OPTIMISERS = {
+    **{name.lower(): _adaptive(name) for name in ("Adam", "Adamax", "AdamW", "Nadam", "RMSprop")},
+    "sgd": sgd,
+}
+Optimiser = Annotated[Any, OneOf("Optimiser", OPTIMISERS)]
 
 
 def descend(loss: Callable[[], Any], variables: Iterable[Any], optimizer: Any, steps: int) -> Any:
     """Take steps of an optimiser of Keras in one compiled call, and return the loss after them."""
-    import tensorflow as tf
-
     variables = list(variables)
     optimizer.build(variables)
 
     @tf.function
-    def run() -> tf.Tensor:
+    def run() -> Any:
         for _ in tf.range(steps):
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(variables)
@@ -89,9 +86,6 @@ class HeldOutStopping(Part):
     """The number of epochs without a gain after which training stops."""
 
 
-Stopping = Annotated[Off | HeldOutStopping, BY_KIND, OR_NAME]
-
-
 class PassesPerEpoch(Part):
     """Epochs of several passes over the data each, and of more where these take few steps."""
 
@@ -108,7 +102,7 @@ class Training(Part):
     """null for all rows."""
     steps_per_epoch: Count | PassesPerEpoch | None = PassesPerEpoch()
     """null for one pass over the data."""
-    early_stopping: Stopping = HeldOutStopping()
+    early_stopping: Annotated[Omitted | HeldOutStopping, BY_KIND, OR_NAME] = HeldOutStopping()
 
     def schedule(self, num_rows: int) -> Schedule:
         """Return the epochs for this number of rows; short passes are merged."""
@@ -137,7 +131,7 @@ class HeldOutTempering(Part):
     kind: Literal["held_out"] = "held_out"
 
 
-Tempering = Annotated[Off | HeldOutTempering, BY_KIND, OR_NAME]
+Tempering = Annotated[Omitted | HeldOutTempering, BY_KIND, OR_NAME]
 
 
 class Conformal(Part):
@@ -149,4 +143,4 @@ class Conformal(Part):
     coverage: Annotated[float, Field(strict=True, gt=0.0, lt=1.0)] = 0.95
 
 
-Calibration = Annotated[Off | Conformal, BY_KIND, OR_NAME]
+Calibration = Annotated[Omitted | Conformal, BY_KIND, OR_NAME]

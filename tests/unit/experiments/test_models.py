@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 from scipy import stats
 
 from gpflow_gvi.experiments.config import Experiment
-from gpflow_gvi.experiments.peers import SVGP, ExactGP, Fitted, Network
+from gpflow_gvi.experiments.parts.models import Fitted, Model, PeerRun
 from gpflow_gvi.experiments.reading import ConfigError, Document
 from gpflow_gvi.learning.scaling import Scaling
 
+
+def peer(kind, **keys):
+    """Return the fit of a model, a function of rows and a seed."""
+    part = TypeAdapter(Model).validate_python({"kind": kind, **keys})
+    return lambda rows, seed: part.build(PeerRun(rows, seed))
+
+
 QUICK = [
-    pytest.param(SVGP(inducing=10, iterations=20), marks=pytest.mark.slow),
-    pytest.param(SVGP(inducing=10, full_batch=1, steps=30, batch_size=20), marks=pytest.mark.slow),
-    ExactGP(iterations=20),
-    Network(epochs=3, members=2),
+    pytest.param(peer("svgp", inducing=10, iterations=20), marks=pytest.mark.slow),
+    pytest.param(
+        peer("svgp", inducing=10, full_batch=1, steps=30, batch_size=20), marks=pytest.mark.slow
+    ),
+    peer("exact_gp", iterations=20),
+    peer("network", epochs=3, members=2),
 ]
 
 
@@ -26,10 +36,10 @@ def rows(rng):
     return {"train": (X[:50], Y[:50]), "validation": (X[50:], Y[50:])}
 
 
-@pytest.mark.parametrize("peer", QUICK, ids=["svgp", "svgp in batches", "exact gp", "networks"])
-def test_density_is_that_of_the_moments_in_the_units_of_the_data(peer, rows, rng):
+@pytest.mark.parametrize("fit", QUICK, ids=["svgp", "svgp in batches", "exact gp", "networks"])
+def test_density_is_that_of_the_moments_in_the_units_of_the_data(fit, rows, rng):
     inputs = Scaling(np.zeros(2), np.ones(2))
-    moments = peer.fit(rows, seed=0)
+    moments = fit(rows, 0)
     X, Y = rows["validation"]
     mean, variance = (np.asarray(value) for value in moments(X))
     assert mean.shape == variance.shape == (10, 1)
@@ -43,17 +53,17 @@ def test_density_is_that_of_the_moments_in_the_units_of_the_data(peer, rows, rng
 @pytest.mark.slow
 def test_with_all_rows_as_inducing_points_the_sparse_gp_is_nearly_exact(rows):
     X, _ = rows["validation"]
-    sparse, exact = (peer.fit(rows, 0)(X) for peer in (SVGP(inducing=50), ExactGP()))
+    sparse, exact = (fit(rows, 0)(X) for fit in (peer("svgp", inducing=50), peer("exact_gp")))
     for found, expected in zip(sparse, exact, strict=True):
         np.testing.assert_allclose(found, expected, atol=0.1)
 
 
 @pytest.mark.slow
 def test_an_ensemble_is_less_sure_by_the_variance_of_its_members(rows):
-    ensemble = Network(epochs=3, members=3)
+    ensemble = peer("network", epochs=3, members=3)
     X = rows["validation"][0]
-    alone = [Network(epochs=3).fit(rows, seed)(X)[0] for seed in (0, 1000, 2000)]
-    mean, variance = ensemble.fit(rows, 0)(X)
+    alone = [peer("network", epochs=3)(rows, seed)(X)[0] for seed in (0, 1000, 2000)]
+    mean, variance = ensemble(rows, 0)(X)
     np.testing.assert_allclose(mean, np.mean(alone, axis=0), rtol=1e-6)
     # What is left is the noise, which is the same everywhere.
     assert np.ptp(variance - np.var(alone, axis=0)) == pytest.approx(0.0, abs=1e-8)
@@ -61,8 +71,8 @@ def test_an_ensemble_is_less_sure_by_the_variance_of_its_members(rows):
 
 def test_what_they_refuse(rows):
     with pytest.raises(ValueError, match="max_rows is 49, but there are 50 rows"):
-        ExactGP(max_rows=49).fit(rows, 0)
+        peer("exact_gp", max_rows=49)(rows, 0)
     with pytest.raises(ValueError, match="needs rows to stop by"):
-        Network().fit({"train": rows["train"]}, 0)
+        peer("network")({"train": rows["train"]}, 0)
     with pytest.raises(ConfigError, match="model is 'svgp'; it is for real numbers"):
         Document("{data: mnist, model: svgp}", "here").validated(Experiment)
