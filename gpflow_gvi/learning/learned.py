@@ -11,15 +11,21 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
-from scipy import stats
 
 from .. import saving
-from ..calibration.conformal_prediction import Conformal, ConformalSets, require_real_outputs
+from ..calibration.conformal_prediction import (
+    Conformal,
+    ConformalQuantiles,
+    ConformalSets,
+    require_real_outputs,
+)
 from ..models import GVI
 from ..prediction.class_probabilities import class_probabilities
+from ..prediction.predictive_law import central_interval
 from ..regulariser.fit import Regulariser
 from .scaling import Scaling
 from .split import column
+from .targets import units_of_f, units_of_predictions
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +44,7 @@ class Learned:
     """Standard units of Y."""
     history: dict[str, list[float]]
     """Of each epoch of training Q: the loss, its terms, and the held-out density."""
-    calibration: Conformal | ConformalSets | None = None
+    calibration: Conformal | ConformalQuantiles | ConformalSets | None = None
     """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
     units."""
 
@@ -48,15 +54,20 @@ class Learned:
         return self.model.likelihood
 
     def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
-        """Return mean and variance of f at X, [N, J] each (covariance [J, N, N])."""
+        """Return mean and variance of f at X, [N, J] each (covariance [J, N, N]).
+
+        They are in the units of Y where f is the location of y.
+        """
         mean, variance = self.model.predict_f(self.inputs.standard(X), full_cov=full_cov)
-        scale = self.outputs.scale[:, None, None] if full_cov else self.outputs.scale
-        return self.outputs.original(mean), variance * scale**2
+        units = units_of_f(self.likelihood, self.outputs)
+        scale = units.scale[:, None, None] if full_cov else units.scale
+        return units.original(mean), variance * scale**2
 
     def predict_y(self, X: TensorType) -> MeanAndVariance:
         """Return mean and variance of y at X: [N, J] each."""
         mean, variance = self.model.predict_y(self.inputs.standard(X))
-        return self.outputs.original(mean), variance * self.outputs.scale**2
+        units = units_of_predictions(self.likelihood, self.outputs)
+        return units.original(mean), variance * units.scale**2
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
@@ -66,7 +77,7 @@ class Learned:
     def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
         """Return joint samples of f at X: [num_samples, N, J]."""
         samples = self.model.predict_f_samples(self.inputs.standard(X), num_samples)
-        return self.outputs.original(samples)
+        return units_of_f(self.likelihood, self.outputs).original(samples)
 
     def predict_proba(self, X: TensorType) -> Array:
         """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
@@ -89,19 +100,20 @@ class Learned:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the ends of an interval that holds y with the given probability: [N, J] each.
 
-        With calibration data it has split conformal prediction's guarantee; without, it is the
-        central interval of the predictive density.
+        With calibration data it has split conformal prediction's guarantee; without, it is between
+        quantiles of the predictive law: of counts, whole numbers.
         """
         require_real_outputs(self.model)
-        if isinstance(self.calibration, Conformal):
-            ends = self.calibration.predict_interval(self.inputs.standard(X), coverage)
-            lower, upper = (self.outputs.original(end) for end in ends)
-            return lower, upper
         if not 0.0 < coverage < 1.0:
             raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
-        mean, variance = self.predict_y(X)
-        half = stats.norm.ppf(0.5 + 0.5 * coverage) * tf.sqrt(variance)
-        return mean - half, mean + half
+        X = self.inputs.standard(X)
+        calibration = self.calibration
+        if isinstance(calibration, Conformal | ConformalQuantiles):
+            ends = calibration.predict_interval(X, coverage)
+        else:
+            ends = central_interval(self.model, X, coverage)
+        units = units_of_predictions(self.likelihood, self.outputs)
+        return units.original(ends[0]), units.original(ends[1])
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""

@@ -20,19 +20,21 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy
 
-from .._core import checks, labels, outputs
+from .._core import checks, outputs
 from .._core.data import Data
 from ..calibration.conformal_prediction import conformal
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import usable
 from ..losses import Marginals
 from ..models import GVI, PGVI
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
+from . import targets
 from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
@@ -108,13 +110,11 @@ class Procedure:
         """Return rows in the units of the model, with the responses of latent functions to them."""
         X, Y = self.split.standard(rows)
         likelihood = self.settings.likelihood
-        responses = labels.responses(likelihood, Data.of((X, Y), likelihood).Y)
+        responses = targets.responses(likelihood, Data.of((X, Y), likelihood))
         shape = self.settings.input_shape or (X.shape[-1],)
         settings = self.settings
         units = self.split.inputs, self.split.outputs
-        return TrainingData(
-            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units
-        )
+        return TrainingData(X, Y, responses, settings.seed, shape, settings.of_classes, units)
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
         """Return the regulariser that predicts best, conditioned on all rows.
@@ -135,6 +135,7 @@ class Procedure:
                 (first.X, first.Y),
                 kernel,
                 settings.count(len(data.X)),
+                mean_function=targets.prior_mean(self.settings.likelihood, first.responses),
                 likelihood=self.settings.likelihood,
                 evidence=settings.evidence,
                 select=settings.select,
@@ -306,8 +307,10 @@ def learn(
         predicts best. By default it is "auto" where `predictor` is or would be, else "constant".
     :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
         zero at its start. By default, where Q is trained, `recipe.network`.
-    :param likelihood: the noise to start from; or a `MultiClass`, `Softmax` or `Bernoulli`, which
-        says that Y are labels 0, 1, ....
+    :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
+        that Y are labels 0, 1, ...; or any other of GPflow's likelihoods, for counts, amounts,
+        fractions, levels, or noise of heavy tails. Parameters of noise are in standard units. Y
+        that have no unit, as counts, are not standardised.
     :param model: `PGVI`, `GWI` or `GVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
@@ -369,7 +372,7 @@ def learn(
         ),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
-        likelihood=likelihood,
+        likelihood=None if likelihood is None else usable(likelihood),
         standardise=standardise,
         seed=seed,
     )

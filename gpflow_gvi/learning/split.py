@@ -11,7 +11,7 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from .._core import labels
+from .._core import targets
 from .._core.data import Data, observations
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
@@ -50,7 +50,6 @@ class Split:
         :param validation_data: (X, Y) to validate with; by default a part of the data.
         """
         likelihood = settings.likelihood
-        of_classes = labels.num_classes(likelihood) is not None
         X, Y = _arrays("data", ("X", "Y"), data, likelihood)
         if X.ndim > 2 and settings.input_shape is None:
             raise ValueError(
@@ -61,7 +60,8 @@ class Split:
             _warn_of_lost_columns(X)
         if likelihood is None:
             _warn_of_two_values(Y)
-        if settings.standardise and not of_classes:
+        scaled = settings.standardise and targets.has_scale(likelihood)
+        if scaled:
             _require_variation(Y)
         order = np.random.default_rng(settings.seed).permutation(len(X))
         order, calibration = _hold_out("calibration_fraction", settings, order)
@@ -77,7 +77,7 @@ class Split:
             (X[calibration], Y[calibration]) if len(calibration) else None,
             validation is not None and validation_data is None,
             Scaling.of(X) if settings.standardise else Scaling.none(X),
-            Scaling.of(Y) if settings.standardise and not of_classes else Scaling.none(Y),
+            Scaling.of(Y) if scaled else Scaling.none(Y),
         )
 
     @property

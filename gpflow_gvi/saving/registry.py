@@ -200,6 +200,7 @@ def _objects() -> dict[str, Any]:
         gaussian_process,
         kernels,
         learning,
+        likelihoods,
         losses,
         mean_functions,
         models,
@@ -208,7 +209,7 @@ def _objects() -> dict[str, Any]:
     from ..learning.noise import VaryingNoise
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
-    homes = tuple(part.__name__ for part in (*parts, calibration))
+    homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
     bases = (Module, losses.Loss, divergences.wasserstein.base.CovarianceDistance)
     ours = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, homes)]
     theirs = [
@@ -220,6 +221,7 @@ def _objects() -> dict[str, Any]:
     results = [
         learning.Learned,
         calibration.Conformal,
+        calibration.ConformalQuantiles,
         calibration.ConformalSets,
         VaryingNoise,
         Fitted,
