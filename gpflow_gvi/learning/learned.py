@@ -13,6 +13,7 @@ from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .. import saving
+from .._core.data import Data
 from ..calibration.conformal_prediction import (
     Conformal,
     ConformalQuantiles,
@@ -20,12 +21,15 @@ from ..calibration.conformal_prediction import (
     require_real_outputs,
 )
 from ..models import GVI
+from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import class_probabilities
 from ..prediction.predictive_law import central_interval
 from ..regulariser.fit import Regulariser
+from .outliers import Outliers
 from .scaling import Scaling
 from .split import column
 from .targets import units_of_f, units_of_predictions
+from .updating import update
 
 Array = np.ndarray[Any, Any]
 
@@ -47,6 +51,8 @@ class Learned:
     calibration: Conformal | ConformalQuantiles | ConformalSets | None = None
     """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
     units."""
+    outliers: Outliers | None = None
+    """The rows that a robust fit has left out."""
 
     @property
     def likelihood(self) -> Likelihood:
@@ -114,6 +120,43 @@ class Learned:
             ends = central_interval(self.model, X, coverage)
         units = units_of_predictions(self.likelihood, self.outputs)
         return units.original(ends[0]), units.original(ends[1])
+
+    def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
+        """Return what an observation at each candidate is worth: [N]. The largest is the best.
+
+        For improvements the best known value is by default the smallest mean at an inducing point
+        or a candidate.
+
+        :param candidates: the inputs, [N, D].
+        :param kind: "variance" or "bald", to learn; or "expected_improvement",
+            "probability_of_improvement", "upper_confidence_bound" or "thompson", for the minimum.
+        :param options: `best`, `beta` or `seed`, as of `prediction.acquisition.acquire`.
+        """
+        if kind == "bald":  # information has no unit
+            return acquire(self.model, self.inputs.standard(candidates), kind, **options)
+        if "improvement" in kind and options.get("best") is None:
+            Z = self.inputs.original(self.regulariser.inducing_points)
+            means = [np.min(self.predict_f(X)[0]) for X in (Z, candidates)]
+            options["best"] = min(means)
+        return acquire(self, candidates, kind, **options)
+
+    def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Learned:
+        """Return the model conditioned on new rows as well, at their cost alone.
+
+        Hyper-parameters, units and the tempering factor stay as they are. Intervals and sets have
+        no conformal guarantee until they are calibrated anew.
+
+        :param X: the new inputs, [N, D].
+        :param Y: the observations there.
+        :param num_inducing: how many inducing points are added at most, where the new rows are far
+            from the old ones.
+        """
+        rows = (self.inputs.standard(X), self.outputs.standard(column(Y)))
+        data = Data.of(rows, self.likelihood)
+        model, regulariser = update(self.model, self.regulariser, data, num_inducing)
+        return dataclasses.replace(
+            self, model=model, regulariser=regulariser, history={}, calibration=None
+        )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""

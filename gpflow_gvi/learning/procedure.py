@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -28,13 +28,13 @@ from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import usable
-from ..losses import Marginals
+from ..losses import Loss, Marginals
 from ..models import GVI, PGVI
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
-from . import targets
+from . import outliers, targets
 from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
@@ -263,6 +263,7 @@ def learn(
     noise: Noise | None = None,
     network: Any = None,
     likelihood: Likelihood | None = None,
+    loss: Literal["robust"] | Loss | None = None,
     model: type[GVI] = PGVI,
     divergence: Divergence | None = None,
     divergence_weight: float | None = None,
@@ -311,6 +312,9 @@ def learn(
         that Y are labels 0, 1, ...; or any other of GPflow's likelihoods, for counts, amounts,
         fractions, levels, or noise of heavy tails. Parameters of noise are in standard units. Y
         that have no unit, as counts, are not standardised.
+    :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
+        of the result) by a likelihood that allows for them, and learns from the others. Or the loss
+        that Q is trained with, such as `losses.GammaLoss()`.
     :param model: `PGVI`, `GWI` or `GVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
@@ -341,7 +345,7 @@ def learn(
     checks.one_of("noise", noise, (None, *get_args(Noise)))
     checks.one_of("effort", effort, get_args(Effort))
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
-    chosen = chosen or model is not PGVI
+    chosen = chosen or model is not PGVI or isinstance(loss, Loss)
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
@@ -361,6 +365,7 @@ def learn(
             kind=model,
             # Each training starts from the same state of its context.
             divergence=None if divergence is None else lambda _: deepcopy(divergence),
+            loss=(lambda: loss) if isinstance(loss, Loss) else None,
             divergence_weight=(
                 ModelSettings.divergence_weight if divergence_weight is None else divergence_weight
             ),
@@ -376,4 +381,21 @@ def learn(
         standardise=standardise,
         seed=seed,
     )
-    return Procedure(Split.of(rows, settings, validation_data), settings).run()
+    if loss is None or isinstance(loss, Loss):
+        return Procedure(Split.of(rows, settings, validation_data), settings).run()
+    found = _outliers(rows, settings, loss)
+    keep = np.delete(np.arange(len(rows[0])), found.rows)
+    rows = tuple(np.asarray(part)[keep] for part in rows)
+    learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
+    return dataclasses.replace(learned, outliers=found)
+
+
+def _outliers(rows: RegressionData, settings: Settings, loss: str) -> outliers.Outliers:
+    checks.one_of("loss", loss, ("robust", None))
+    if not (settings.likelihood is None or isinstance(settings.likelihood, Gaussian)):
+        raise TypeError(
+            f"loss='robust' is for real-valued Y under Gaussian noise, but likelihood is "
+            f"{type(settings.likelihood).__name__}. Leave out one of them; StudentT() is a "
+            "likelihood of heavy tails."
+        )
+    return outliers.find(rows, settings.regulariser, settings.seed)

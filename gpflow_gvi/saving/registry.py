@@ -233,10 +233,11 @@ def _objects() -> dict[str, Any]:
 @functools.cache
 def _records() -> dict[str, Any]:
     """Return the named tuples."""
+    from ..learning.outliers import Outliers
     from ..learning.scaling import Scaling
     from ..regulariser.fit import Regulariser, Round
 
-    return _by_name([Scaling, Regulariser, Round])
+    return _by_name([Outliers, Scaling, Regulariser, Round])
 
 
 @functools.cache
