@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +22,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy
 
-from .._core import checks, labels, outputs, progress
+from .._core import checks, outputs, progress
 from .._core.data import Data
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
@@ -30,13 +30,15 @@ from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, 
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
-from ..losses import Marginals
+from ..likelihoods import usable
+from ..losses import Loss, Marginals
 from ..models import GVI, PGVI
 from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
+from . import outliers, targets
 from .around_network import is_meant, learn_around, require_no_choice_of_q
 from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
@@ -122,14 +124,14 @@ class Procedure:
         """Return rows in the units of the model, which may be a sample of those of a stream."""
         X, Y = self.split.standard(rows)
         likelihood = self.settings.likelihood
-        responses = labels.responses(likelihood, Data.of((X, Y), likelihood).Y)
+        responses = targets.responses(likelihood, Data.of((X, Y), likelihood))
         shape = self.settings.input_shape or (X.shape[-1],)
         settings = self.settings
         units = self.split.inputs, self.split.outputs
         if stream is not None:
             stream = dataclasses.replace(stream, prepare=self.split.standard)
         return TrainingData(
-            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units, stream
+            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream
         )
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
@@ -151,6 +153,7 @@ class Procedure:
                 (first.X, first.Y),
                 kernel,
                 settings.count(len(data.X)),
+                mean_function=targets.prior_mean(self.settings.likelihood, first.responses),
                 likelihood=self.settings.likelihood,
                 evidence=settings.evidence,
                 select=settings.select,
@@ -312,6 +315,7 @@ def learn(
     train_network: bool = True,
     features: Any = None,
     likelihood: Likelihood | None = None,
+    loss: Literal["robust"] | Loss | None = None,
     model: type[GVI] = PGVI,
     divergence: Divergence | None = None,
     divergence_weight: float | None = None,
@@ -375,8 +379,13 @@ def learn(
         numbers, too, in original units, and `validation_data` should be rows unseen by it.
     :param features: what the kernel is on, around a network: "penultimate", what its last layer
         receives, by default; the name of a layer; "inputs"; another model; or a list of such.
-    :param likelihood: the noise to start from; or a `MultiClass`, `Softmax` or `Bernoulli`, which
-        says that Y are labels 0, 1, ....
+    :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
+        that Y are labels 0, 1, ...; or any other of GPflow's likelihoods, for counts, amounts,
+        fractions, levels, or noise of heavy tails. Parameters of noise are in standard units. Y
+        that have no unit, as counts, are not standardised.
+    :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
+        of the result) by a likelihood that allows for them, and learns from the others. Or the loss
+        that Q is trained with, such as `losses.GammaLoss()`.
     :param model: `PGVI`, `GWI` or `GVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
@@ -409,7 +418,7 @@ def learn(
     checks.one_of("noise", noise, (None, *get_args(Noise)))
     checks.one_of("effort", effort, get_args(Effort))
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
-    chosen = chosen or model is not PGVI
+    chosen = chosen or model is not PGVI or isinstance(loss, Loss)
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
@@ -430,6 +439,7 @@ def learn(
             kind=model,
             # Each training starts from the same state of its context.
             divergence=None if divergence is None else lambda _: deepcopy(divergence),
+            loss=(lambda: loss) if isinstance(loss, Loss) else None,
             divergence_weight=(
                 ModelSettings.divergence_weight if divergence_weight is None else divergence_weight
             ),
@@ -437,7 +447,7 @@ def learn(
         training=BatchTraining(schedule, CosineAdam(learning_rate), EarlyStopping()),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
-        likelihood=likelihood,
+        likelihood=None if likelihood is None else usable(likelihood),
         standardise=standardise,
         seed=seed,
     )
@@ -448,6 +458,7 @@ def learn(
                 divergence=divergence,
                 divergence_weight=divergence_weight,
                 predictor=None if isinstance(predictor, str) else predictor,
+                loss=loss,
                 noise=noise,
                 epochs=None if train_network else epochs,
             )
@@ -461,4 +472,21 @@ def learn(
                 training=training if train_network else None,
                 validation_data=validation_data,
             )
-        return Procedure(Split.of(rows, settings, validation_data), settings).run()
+        if loss is None or isinstance(loss, Loss):
+            return Procedure(Split.of(rows, settings, validation_data), settings).run()
+        found = _outliers(rows, settings, loss)
+        keep = np.delete(np.arange(len(rows[0])), found.rows)
+        rows = tuple(np.asarray(part)[keep] for part in rows)
+        learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
+        return dataclasses.replace(learned, outliers=found)
+
+
+def _outliers(rows: RegressionData, settings: Settings, loss: str) -> outliers.Outliers:
+    checks.one_of("loss", loss, ("robust", None))
+    if not (settings.likelihood is None or isinstance(settings.likelihood, Gaussian)):
+        raise TypeError(
+            f"loss='robust' is for real-valued Y under Gaussian noise, but likelihood is "
+            f"{type(settings.likelihood).__name__}. Leave out one of them; StudentT() is a "
+            "likelihood of heavy tails."
+        )
+    return outliers.find(rows, settings.regulariser, settings.seed)

@@ -25,6 +25,7 @@ from .._core.names import kernel_name
 from .._core.notices import logger
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import usable
 from .evidence import DataEvidence, Evidence, InducingEvidence
 from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, lbfgs
@@ -119,7 +120,7 @@ def fit_regulariser(
         Zero(labels.num_latents(likelihood, Y))
         if mean_function is None
         else copy.deepcopy(mean_function),
-        _noise_of(Y) if likelihood is None else copy.deepcopy(likelihood),
+        _noise_of(Y) if likelihood is None else usable(copy.deepcopy(likelihood)),
     )
     of_parts = _UnderGaussianNoise if isinstance(parts.likelihood, Gaussian) else _BySites
     fit = of_parts(parts, evidence, (X, Y))

@@ -189,6 +189,7 @@ def _objects() -> dict[str, Any]:
         gaussian_process,
         kernels,
         learning,
+        likelihoods,
         losses,
         mean_functions,
         models,
@@ -199,7 +200,7 @@ def _objects() -> dict[str, Any]:
     from ..learning.noise import VaryingNoise
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
-    homes = tuple(part.__name__ for part in (*parts, calibration))
+    homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
     bases = (Module, losses.Loss, divergences.wasserstein.base.CovarianceDistance)
     ours = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, homes)]
     theirs = [
@@ -211,6 +212,7 @@ def _objects() -> dict[str, Any]:
     results = [
         learning.Learned,
         calibration.Conformal,
+        calibration.ConformalQuantiles,
         calibration.ConformalSets,
         VaryingNoise,
         NetworkInputs,
@@ -226,11 +228,12 @@ def _records() -> dict[str, Any]:
     """Return the named tuples."""
     from .._core.progress import Record, Stage
     from ..learning.network_rows import Inputs
+    from ..learning.outliers import Outliers
     from ..learning.scaling import Scaling
     from ..regulariser.fit import Regulariser, Round
     from ..tables.columns import Columns
 
-    return _by_name([Columns, Inputs, Record, Regulariser, Round, Scaling, Stage])
+    return _by_name([Columns, Inputs, Outliers, Record, Regulariser, Round, Scaling, Stage])
 
 
 def _bijectors() -> dict[str, Any]:

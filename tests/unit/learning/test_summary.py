@@ -47,7 +47,7 @@ def test_scores_are_densities_in_original_units(learned):
     P = learned.regulariser
     X, Y = _line()
     Z = learned.inputs.standard(X)
-    noise = P.noise.variance.numpy()
+    noise = P.likelihood.variance.numpy()
     covariance = np.asarray(P.prior.kernel(Z)) + noise * np.eye(len(X))
     residual = np.asarray(learned.outputs.standard(Y) - P.prior.mean_function(Z))
     inverse = np.linalg.inv(covariance)
