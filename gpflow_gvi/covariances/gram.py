@@ -25,7 +25,7 @@ from gpflow.inducing_variables import (
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.utilities import set_trainable
 
-from .._core import checks, images, linalg, outputs
+from .._core import checks, linalg, outputs
 from .._core.memo import once
 from ..kernels.structure import by_structure
 
@@ -101,9 +101,7 @@ def whitened(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
     return tf.linalg.triangular_solve(cholesky(kernel, inducing_variable), Kzx)
 
 
-def features(
-    kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
-) -> tf.Tensor:
+def features(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType) -> tf.Tensor:
     """Return A = L⁻¹ K_ZX as numbers, to which the kernel's parameters are constants: [J, M, N].
 
     It takes a graph that kernels of one structure share, where they do.

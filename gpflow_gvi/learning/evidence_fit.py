@@ -29,6 +29,7 @@ from ..kernels.structure import MAX_STRUCTURES, structure
 from ..regulariser.evidence import DataEvidence, Evidence
 from ..regulariser.lbfgs import Minimise
 
+
 class Rows(NamedTuple):
     """The rows that the evidence is of, and what is known of them."""
 

@@ -116,7 +116,7 @@ class RegulariserSettings:
     minimise: Minimise = LBFGS()
     """How hyper-parameters are fitted."""
     refine: Minimise = LBFGS(25)
-    """How hyper-parameters are fitted that start at those of another candidate for P."""
+    """How hyper-parameters are fitted to many rows, from those of another candidate for P."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
 
