@@ -14,6 +14,7 @@ from gpflow.likelihoods import Likelihood
 from scipy import stats
 
 from .. import saving
+from .._core.row_blocks import tensors_by_blocks
 from ..calibration.conformal_prediction import Conformal, ConformalSets, require_real_outputs
 from ..models import GVI
 from ..prediction.class_probabilities import class_probabilities
@@ -49,13 +50,16 @@ class Learned:
 
     def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
         """Return mean and variance of f at X, [N, J] each (covariance [J, N, N])."""
-        mean, variance = self.model.predict_f(self.inputs.standard(X), full_cov=full_cov)
-        scale = self.outputs.scale[:, None, None] if full_cov else self.outputs.scale
-        return self.outputs.original(mean), variance * scale**2
+        rows = self.inputs.standard(X)
+        if full_cov:
+            mean, variance = self.model.predict_f(rows, full_cov=True)
+            return self.outputs.original(mean), variance * self.outputs.scale[:, None, None] ** 2
+        mean, variance = tensors_by_blocks(self.model.predict_f, rows)
+        return self.outputs.original(mean), variance * self.outputs.scale**2
 
     def predict_y(self, X: TensorType) -> MeanAndVariance:
         """Return mean and variance of y at X: [N, J] each."""
-        mean, variance = self.model.predict_y(self.inputs.standard(X))
+        mean, variance = tensors_by_blocks(self.model.predict_y, self.inputs.standard(X))
         return self.outputs.original(mean), variance * self.outputs.scale**2
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
