@@ -28,8 +28,8 @@ def array(name: str, value: Any) -> AnyNDArray:
         raise TypeError(f"{name} is a {type(value).__name__}; pass tf.sparse.to_dense({name}).")
     if isinstance(value, tf.data.Dataset):
         raise TypeError(
-            f"{name} is a tf.data.Dataset, which only fit, evaluate and predict of a model take; "
-            "pass arrays."
+            f"{name} is a tf.data.Dataset, which only learn, and fit, evaluate and predict of a "
+            "model take; pass arrays."
         )
     if isinstance(value, np.ma.MaskedArray) and np.any(value.mask):
         raise ValueError(

@@ -27,6 +27,13 @@ def num_classes(likelihood: Likelihood | None) -> int | None:
     return None
 
 
+def num_latents(likelihood: Likelihood | None, Y: TensorType) -> int:
+    """Return the number J of latent functions of a likelihood, for observations Y."""
+    if isinstance(likelihood, MultiClass | Softmax):
+        return int(likelihood.num_classes or 0)
+    return int(getattr(likelihood, "latent_dim", None) or Y.shape[-1])
+
+
 def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
     """Return observations in the shape and of the type that the likelihood takes.
 

@@ -59,7 +59,7 @@ def temper(model: Model, validation_data: RegressionData) -> Model:
     :param validation_data: (X, Y) that the model was not fitted to.
     """
     _require_model(model)
-    return tempered_by(model, _factors(model.likelihood, _marginals(model, validation_data)))
+    return tempered_by(model, factors(model.likelihood, _marginals(model, validation_data)))
 
 
 def tempered_by(model: Model, factor: TensorType) -> Model:
@@ -117,18 +117,18 @@ def _marginals(model: GVI, validation_data: RegressionData) -> Marginals:
 
 
 @functools.singledispatch
-def _factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
+def factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
     """Return the factors of best predictive density, by a search over their logarithms: [J]."""
     log_density = _log_density(likelihood, at)
     # The derivative of a standard deviation of exactly zero would be infinite.
     variance = tf.maximum(at.f_variance, at.f_variance.dtype.as_numpy_dtype(1e-30))
     unbounded = tf.Variable(tf.zeros(at.f_mean.shape[-1:], at.f_mean.dtype))  # [J]
 
-    def factors() -> tf.Tensor:
+    def bounded() -> tf.Tensor:
         return MAX_FACTOR ** tf.tanh(unbounded)
 
     def nll() -> tf.Tensor:
-        return -tf.reduce_mean(log_density(at.X, at.f_mean, factors() * variance, at.Y))
+        return -tf.reduce_mean(log_density(at.X, at.f_mean, bounded() * variance, at.Y))
 
     def nll_at(exponents: AnyNDArray) -> float:
         unbounded.assign(np.arctanh(exponents))
@@ -154,21 +154,21 @@ def _factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
     for start in starts:
         nll_at(start)
         lbfgs(nll, [unbounded])
-        found.append((float(nll()), factors().numpy()))
+        found.append((float(nll()), bounded().numpy()))
     return min(found, key=lambda fit: fit[0])[1]
 
 
-@_factors.register
+@factors.register
 def _(likelihood: Gaussian, at: Marginals) -> AnyNDArray:
     variance = at.f_variance + likelihood.conditional_variance(at.X, at.f_mean)  # [N, J]
-    factors = tf.reduce_mean(tf.square(at.Y - at.f_mean) / variance, axis=0).numpy()  # [J]
-    if not np.all(factors > 0.0):
+    found = tf.reduce_mean(tf.square(at.Y - at.f_mean) / variance, axis=0).numpy()  # [J]
+    if not np.all(found > 0.0):
         raise ValueError(
             f"validation_data is predicted without any error in outputs "
-            f"{np.flatnonzero(factors <= 0.0).tolist()} of {len(factors)}, so its factor would be "
+            f"{np.flatnonzero(found <= 0.0).tolist()} of {len(found)}, so its factor would be "
             "0; it must be positive. Use held-out points, whose Y the model has not seen."
         )
-    return factors
+    return found
 
 
 LogDensity = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]

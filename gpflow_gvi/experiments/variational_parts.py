@@ -10,7 +10,7 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ..learning.start import Start, default_mean
+from ..learning.start import Start, inducing_mean
 from .derived import OneOf
 from .kernel_parts import BaseKernel
 from .layer_parts import DEFAULT, Layers, network
@@ -53,7 +53,7 @@ def mean_of_regulariser(start: Start) -> MeanFunction:
 
 def recipe_mean(start: Start) -> MeanFunction:
     """The mean of `learn`: that of the sparse posterior; for labels, with a network added."""
-    return default_mean(start)
+    return inducing_mean(start)
 
 
 def sum_of_means(

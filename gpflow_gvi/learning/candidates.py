@@ -119,7 +119,7 @@ class Candidates:
             start = self._fit(kernel, noise.variance, data=first, refine=False)
             starts[structure_of(kernel) or id(kernel)].append(start)
         best = [_best(of_structure).regulariser for of_structure in starts.values()]
-        return _best([self._fit(start.prior.kernel, start.noise.variance) for start in best])
+        return _best([self._fit(start.prior.kernel, start.likelihood.variance) for start in best])
 
     def _are_promising(self, best: Candidate) -> bool:
         """Return whether a predictor's errors are not much larger than those of P alone."""
@@ -156,7 +156,7 @@ class Candidates:
             np.maximum(best.errors, 1e-6),
             dataclasses.replace(data, units=unscaled, seed=data.seed + 1),
         )
-        kernel, constant = best.regulariser.prior.kernel, best.regulariser.noise.variance
+        kernel, constant = best.regulariser.prior.kernel, best.regulariser.likelihood.variance
         return self._fit(kernel, constant, means=best.is_around, pattern=pattern)
 
     def _fit(
@@ -221,7 +221,7 @@ class Candidates:
             len(first.X),
             nll,
         )
-        fitted = Regulariser(prior, prior, noise, noise, Z, None, (Round(indices, loss, {}),), True)
+        fitted = Regulariser(prior, prior, noise, Z, None, (Round(indices, loss, {}),), True)
         return Candidate(fitted, mean, errors, nll, means)
 
     def _rows(self, data: TrainingData, pattern: Predictor | None) -> Rows:

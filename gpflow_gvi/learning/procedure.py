@@ -9,13 +9,14 @@ all defaults, are in `settings`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
-from gpflow.base import RegressionData
+from gpflow.base import RegressionData, TensorType
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy
@@ -23,18 +24,22 @@ from gpflow.utilities import deepcopy
 from .._core import checks, labels, outputs
 from .._core.data import Data
 from ..calibration.conformal_prediction import conformal
-from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
+from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
+from ..losses import Marginals
 from ..models import GVI, PGVI
+from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
+from ..regulariser.sites import Sites, sites_of
 from .candidates import MAX_ROWS_OF_SCORES, Candidates
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
 from .learned import Learned
+from .parquet import ParquetRows
 from .q_training import BatchTraining, CompiledModel, TrainingResult
 from .settings import (
     CosineAdam,
@@ -50,7 +55,8 @@ from .settings import (
     recipe_predictors,
 )
 from .split import Rows, Split
-from .start import InducingPlusNetwork, Start, TrainingData, default_mean
+from .start import InducingPlusNetwork, Start, TrainingData, inducing_mean
+from .streams import Stream
 
 
 class Hooks:
@@ -91,7 +97,7 @@ class Procedure:
         """Return the learned model."""
         split = self.split
         validation = None if split.validation is None else split.standard(split.validation)
-        data = self.training_data(split.train)
+        data = self.training_data(split.train, split.stream)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))
         model, result = self.train(regulariser, data, validation)
         if self.settings.temper is not None:
@@ -102,16 +108,18 @@ class Procedure:
         self.hooks.before_refit(learned)
         return self.refit(learned, result.share)
 
-    def training_data(self, rows: Rows) -> TrainingData:
-        """Return rows in the units of the model, with the responses of latent functions to them."""
+    def training_data(self, rows: Rows, stream: Stream | None = None) -> TrainingData:
+        """Return rows in the units of the model, which may be a sample of those of a stream."""
         X, Y = self.split.standard(rows)
         likelihood = self.settings.likelihood
         responses = labels.responses(likelihood, Data.of((X, Y), likelihood).Y)
         shape = self.settings.input_shape or (X.shape[-1],)
         settings = self.settings
         units = self.split.inputs, self.split.outputs
+        if stream is not None:
+            stream = dataclasses.replace(stream, prepare=self.split.standard)
         return TrainingData(
-            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units
+            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units, stream
         )
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
@@ -162,20 +170,38 @@ class Procedure:
         M = settings.count(len(data.X))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
-        noise = outputs.noise_variance_at(regulariser.noise, data.X, data.J)
-        posterior = settings.evidence.posterior(prior, noise, (Z, U), (data.X, data.responses))
+        if self._given_stream(regulariser, data):
+            noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
+            posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in data.stream.blocks()))
+        else:
+            Y, variance = self.sites(regulariser, Z, data)
+            posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
+
+    def _given_stream(self, regulariser: Regulariser, data: TrainingData) -> bool:
+        """Return whether P is conditioned on all rows of a stream, and not on a sample of them."""
+        return data.stream is not None and isinstance(regulariser.likelihood, Gaussian)
+
+    def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
+        """Return the Gaussian observations that P is conditioned on."""
+        likelihood = regulariser.likelihood
+        if isinstance(likelihood, Gaussian):
+            noise = outputs.noise_variance_at(likelihood, data.X, data.J)
+            return Sites(data.responses, noise)
+        return sites_of(likelihood, regulariser.prior, Z, Data.of((data.X, data.Y), likelihood))
 
     def start(self, regulariser: Regulariser, data: TrainingData) -> GVI:
         """Return the model at the start of its training."""
         P = self.settings.regulariser.process(regulariser)
+        sites = self.sites(regulariser, regulariser.inducing_points, data)
         Z = getattr(regulariser.posterior.kernel, "inducing_variable", None)
         start = Start(
-            **vars(data),
+            **{**vars(data), "responses": np.asarray(sites.Y)},
             P=P,
             prior=regulariser.prior,
+            posterior=regulariser.posterior if self._given_stream(regulariser, data) else None,
             Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
-            noise_variance=outputs.noise_variance_at(regulariser.noise, data.X, data.J),
+            noise_variance=sites.variance,
         )
         variational = self.settings.variational
         Q = GaussianProcess(variational.mean(start), variational.covariance(start))
@@ -205,15 +231,17 @@ class Procedure:
         temper = self.settings.temper
         if validation is not None and temper is not None:
             return temper(model, validation)
-        if self.settings.trains_q or data.of_classes or len(data.X) < MIN_VALIDATION_POINTS:
+        if self.settings.trains_q or len(data.X) < MIN_VALIDATION_POINTS:
             return model
-        rows = data.first(MAX_ROWS_OF_SCORES)
-        noise = outputs.noise_variance_at(regulariser.noise, rows.X, rows.J)
-        mean, variance = leave_one_out(
-            regulariser.prior, noise, regulariser.inducing_points, (rows.X, rows.responses)
-        )
-        factor = tf.reduce_mean(tf.square(rows.responses - mean) / variance, axis=0)  # [J]
-        return tempered_by(model, tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR))
+        rows, Z = data.first(MAX_ROWS_OF_SCORES), regulariser.inducing_points
+        sites = self.sites(regulariser, Z, rows)
+        mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, (rows.X, sites.Y))
+        if isinstance(model.likelihood, Gaussian):
+            factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
+            return tempered_by(model, tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR))
+        X, Y = Data.of((rows.X, rows.Y), model.likelihood)
+        at = Marginals(X, mean, variance - sites.variance, Y)
+        return tempered_by(model, factors(model.likelihood, at))
 
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before."""
@@ -242,7 +270,7 @@ def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Reg
 
 
 def learn(
-    data: RegressionData,
+    data: RegressionData | tf.data.Dataset | ParquetRows,
     *others: Any,
     kernel: Kernel | Sequence[Kernel] | None = None,
     predictor: Any = "auto",
@@ -278,7 +306,16 @@ def learn(
     P is conditioned on all rows, Q is trained on them for as long as was found best, and tempered
     by the factor that was found.
 
-    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels.
+    Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
+    (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
+    Of more than 50,000 rows a uniform sample of that size, whatever their order, takes the place of
+    the data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
+    from it. Standard units are those of all rows, and under Gaussian noise P is conditioned on all
+    rows that are not held out; under another likelihood, on the sample. An epoch of training Q, if
+    any, has as many steps as for the sample, with rows drawn anew from all of them. Held-out rows
+    do not join the others in the end.
+
+    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels. Or data in blocks.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
         that predicts best is taken. By default `recipe.kernels`.
     :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
@@ -340,7 +377,7 @@ def learn(
             select=select,
             n_jobs=n_jobs,
         ),
-        variational=VariationalSettings(InducingPlusNetwork(network) if chosen else default_mean),
+        variational=VariationalSettings(InducingPlusNetwork(network) if chosen else inducing_mean),
         model=ModelSettings(
             kind=model,
             # Each training starts from the same state of its context.

@@ -115,8 +115,12 @@ class BatchTraining:
         if validation is not None and self.early_stopping is not None:
             score = functools.partial(compiled.score, validation)
             best = KeepBest(score, self.early_stopping.patience)
+        rows: Any = (data.X, data.Y)
+        if data.stream is not None:  # as many rows an epoch as of arrays of the size of the sample
+            size = schedule.batch_size
+            rows = data.stream.batches(schedule.steps_per_epoch * size, size, data.seed)
         history = compiled.model.fit(
-            (data.X, data.Y),
+            rows,
             epochs=epochs,
             batch_size=schedule.batch_size,
             steps_per_epoch=schedule.steps_per_epoch,

@@ -25,14 +25,17 @@ class Scaling(NamedTuple):
     @classmethod
     def of(cls, values: Array) -> Scaling:
         """Return the map to mean zero and standard deviation one; a constant column is shifted."""
-        shift = values.mean(axis=0)
         # A power of two changes no digit, and squares of parts of the largest number are numbers.
         unit = np.ldexp(1.0, np.frexp(np.max(np.abs(values), axis=0))[1]).astype(values.dtype)
-        scale = (values / unit).std(axis=0) * unit
+        return cls.of_moments(values.mean(axis=0), (values / unit).std(axis=0) * unit)
+
+    @classmethod
+    def of_moments(cls, mean: Array, deviation: Array) -> Scaling:
+        """Return the map for this mean and standard deviation."""
         # The deviation of a constant column is rounding, relative to its size.
-        known = np.finfo(values.dtype)
-        rounding = np.maximum(10.0 * known.eps * np.abs(shift), known.tiny / known.eps)
-        return cls(shift, np.where(scale <= rounding, 1.0, scale).astype(values.dtype))
+        known = np.finfo(mean.dtype)
+        rounding = np.maximum(10.0 * known.eps * np.abs(mean), known.tiny / known.eps)
+        return cls(mean, np.where(deviation <= rounding, 1.0, deviation).astype(mean.dtype))
 
     @classmethod
     def none(cls, values: Array) -> Scaling:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .q_training import BatchTraining, Train
-from .start import Start, TrainingData, default_mean, inducing_covariance
+from .start import Start, TrainingData, inducing_covariance, inducing_mean
 
 if TYPE_CHECKING:
     from gpflow.base import RegressionData
@@ -152,7 +152,7 @@ def of_effort(effort: Effort) -> RegulariserSettings:
 class VariationalSettings:
     """How the variational process Q starts."""
 
-    mean: Callable[[Start], MeanFunction] = default_mean
+    mean: Callable[[Start], MeanFunction] = inducing_mean
     covariance: Callable[[Start], Kernel] = inducing_covariance
 
 
@@ -189,7 +189,7 @@ class ModelSettings:
             P,
             Q,
             likelihood,
-            num_data=len(data.X),
+            num_data=data.num_rows,
             divergence_weight=self.divergence_weight,
             **options,
         )
@@ -262,7 +262,7 @@ class Settings:
     """Whether Q is trained; by default where it may not start at its optimum (see `trains_q`)."""
     temper: Callable[[GVI, RegressionData], GVI] | None = dataclasses.field(default_factory=_temper)
     """What is done with the trained model and the validation data; None for nothing. Without
-    training, a model of real-valued Y is tempered by predictions of each row by all the others."""
+    training, it is tempered by predictions of each row by all the others."""
     refit: bool = True
     """Whether rows that were held out for validation join the others in the end: P is conditioned
     on all rows, Q is trained on them for as long as was found best, and tempered by the factor that
@@ -293,13 +293,12 @@ class Settings:
         """Whether Q is trained.
 
         Q starts as the process of the optimal inducing distribution for Gaussian noise (Titsias
-        2009), where no training improves the bound. So by default it is trained for labels, or if
-        its mean, its covariance, the loss, the divergence or λ is chosen.
+        2009), or of the sites of another likelihood, where no training improves the bound. So by
+        default it is trained if its mean, its covariance, the loss, the divergence or λ is chosen.
         """
         if self.trains is not None:
             return self.trains
-        chosen = (self.variational, self.model) != (VariationalSettings(), ModelSettings())
-        return chosen or self.of_classes
+        return (self.variational, self.model) != (VariationalSettings(), ModelSettings())
 
     @property
     def held_out(self) -> float:

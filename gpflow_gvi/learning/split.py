@@ -16,6 +16,7 @@ from .._core.data import Data, observations
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from .scaling import Scaling
+from .streams import Stream, survey
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -33,25 +34,31 @@ class Split:
     validation: Rows | None
     calibration: Rows | None
     holds_out: bool
-    """Whether the rows for validation were held out of the data, and not given beside them."""
+    """Whether the rows for validation join the others in the end: they were held out of the data,
+    and not given beside them. Those of a sample are too few to read all rows again for."""
     inputs: Scaling
     """Standard units of X."""
     outputs: Scaling
     """Standard units of Y."""
+    stream: Stream | None = None
+    """All rows but those held out, where `train` is a sample of them."""
 
     @classmethod
     def of(
-        cls, data: RegressionData, settings: Settings, validation_data: RegressionData | None = None
+        cls, data: Any, settings: Settings, validation_data: RegressionData | None = None
     ) -> Split:
         """Return the split of data, at random by the seed of the settings.
 
-        :param data: (X, Y), in any units.
+        Of data that come in blocks, and are not few, the parts are those of a sample.
+
+        :param data: (X, Y), in any units; or a Dataset or `ParquetRows`.
         :param settings: the fractions, the seed, the units and the likelihood.
         :param validation_data: (X, Y) to validate with; by default a part of the data.
         """
         likelihood = settings.likelihood
         of_classes = labels.num_classes(likelihood) is not None
-        X, Y = _arrays("data", ("X", "Y"), data, likelihood)
+        seen = survey(data, likelihood, settings.seed)
+        X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
         if X.ndim > 2 and settings.input_shape is None:
             raise ValueError(
                 f"X has shape {X.shape}; it must be [N, D], a row for each input. "
@@ -71,13 +78,17 @@ class Split:
         else:
             names = ("validation_data[0]", "validation_data[1]")
             validation = _arrays("validation_data", names, validation_data, likelihood)
+        sampled = seen is not None and seen.stream.num_rows != len(X)
+        units = seen.units if sampled else (Scaling.of(X), Scaling.of(Y))
+        held_out = np.setdiff1d(np.arange(len(X)), order)
         return cls(
             (X[order], Y[order]),
             validation,
             (X[calibration], Y[calibration]) if len(calibration) else None,
-            validation is not None and validation_data is None,
-            Scaling.of(X) if settings.standardise else Scaling.none(X),
-            Scaling.of(Y) if settings.standardise and not of_classes else Scaling.none(Y),
+            validation is not None and validation_data is None and not sampled,
+            units[0] if settings.standardise else Scaling.none(X),
+            units[1] if settings.standardise and not of_classes else Scaling.none(Y),
+            seen.all_but(held_out) if sampled else None,
         )
 
     @property

@@ -16,9 +16,8 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_jitter
 
 from .._core import linalg, outputs
-from ..covariances import CholeskySVGP
 from ..gaussian_process import GaussianProcess
-from ..mean_functions import Inducing
+from .conditioning import conditioned
 
 
 class Evidence(abc.ABC):
@@ -113,15 +112,7 @@ class DataEvidence(Evidence):
         data: RegressionData,
     ) -> GaussianProcess:
         """Return the process of the optimal inducing distribution (Titsias 2009, eq. 10)."""
-        (Z, _), (X, Y) = inducing_data, data
-        mean = Inducing.from_data(
-            prior.kernel, Z, (X, Y), noise_variance, mean_function=prior.mean_function
-        )
-        J = mean.num_outputs
-        covariance = CholeskySVGP.from_data(
-            prior.kernel, mean.inducing_variable, X, noise_variance, num_latent_gps=J
-        )
-        return GaussianProcess(mean, covariance)
+        return conditioned(prior, inducing_data[0], [(*data, noise_variance)])
 
 
 @tf.custom_gradient

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Module, Parameter, RegressionData, TensorType
-from gpflow.config import default_float
 from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
@@ -25,9 +24,11 @@ from .._core.errors import shown
 from .._core.notices import logger
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from .evidence import Evidence, InducingEvidence
+from .evidence import DataEvidence, Evidence, InducingEvidence
 from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, lbfgs
+from .site_fit import Rows, SiteFit
+from .sites import Sites, flat_sites
 
 
 class Round(NamedTuple):
@@ -49,13 +50,11 @@ class Regulariser(NamedTuple):
     posterior: GaussianProcess
     """The prior conditioned on the observations."""
     likelihood: Likelihood
-    """That of a model: the noise, fitted with the rest; for labels, the one that was given."""
-    noise: Gaussian
-    """The noise of the observations or responses that P is conditioned on."""
+    """That of the observations, fitted with the rest."""
     inducing_points: np.ndarray[Any, Any]
     """Z: [M, D...]."""
     inducing_outputs: np.ndarray[Any, Any] | None
-    """U, the observations or responses at Z: [M, J]; None where Z are not rows of the data."""
+    """U, the observations at Z: [M, J], or labels; None where Z are not rows of the data."""
     history: tuple[Round, ...]
     """The rounds, in their order."""
     converged: bool
@@ -86,16 +85,15 @@ def fit_regulariser(
     Each fit starts from the hyper-parameters that were given, and is one to the observations at the
     points that were just chosen. The arguments are left as they are; P has copies of them.
 
-    Labels of classes are fitted by regression on responses, which P is conditioned on as well: by
-    their one-hot code, or by -1 and 1 under `Bernoulli`. A class without examples has the response
-    zero everywhere.
+    Under a likelihood that is not Gaussian the evidence is that of a variational bound, and P is
+    conditioned on the Gaussian observations that stand for the likelihood (`sites`).
 
-    :param data: (X, Y), with one column of Y for each output, or with labels.
+    :param data: (X, Y), with Y as the likelihood takes it.
     :param kernel: k, with the hyper-parameters to start from.
     :param num_inducing: M, the number of inducing points; all data if there are fewer.
     :param mean_function: m_P; zero if not given.
-    :param likelihood: the noise to start from, a tenth of the variance of Y if not given; or a
-        `MultiClass`, `Softmax` or `Bernoulli`, where Y are labels.
+    :param likelihood: p(y | f), with the parameters to start from; Gaussian noise with a tenth of
+        the variance of Y if not given.
     :param evidence: what is maximised; `InducingEvidence()` if not given. `DataEvidence()` fits to
         all of the data.
     :param select: how inducing points are chosen.
@@ -103,39 +101,25 @@ def fit_regulariser(
     :param max_rounds: the maximal number of rounds.
     :param seed: the seed of the choice.
     """
-    of_classes = labels.num_classes(likelihood) is not None
-    if not (likelihood is None or of_classes or isinstance(likelihood, Gaussian)):
-        raise TypeError(
-            f"likelihood is {shown(likelihood)}; it must be a Gaussian, the noise of "
-            "real-valued Y, or "
-            "a MultiClass, Softmax or Bernoulli of labels."
-        )
     gram.require_independent_outputs(kernel)
     evidence = InducingEvidence() if evidence is None else evidence
     if isinstance(likelihood, Gaussian):
         _require_one_noise_variance(likelihood, evidence)
     X, Y = Data.of(data, likelihood)
-    if of_classes:
+    if labels.num_classes(likelihood) is not None:
         _require_two_classes(Y)
-    Y = labels.responses(likelihood, Y)
     X = images.data_rows(X, kernel, *([] if mean_function is None else [mean_function]))
     checks.count("num_inducing", num_inducing)
     checks.count("max_rounds", max_rounds)
     parts = _Parts(
         copy.deepcopy(kernel),
-        Zero(Y.shape[-1]) if mean_function is None else copy.deepcopy(mean_function),
-        copy.deepcopy(likelihood) if isinstance(likelihood, Gaussian) else _noise_of(Y),
-        int(Y.shape[-1]),
+        Zero(labels.num_latents(likelihood, Y))
+        if mean_function is None
+        else copy.deepcopy(mean_function),
+        _noise_of(Y) if likelihood is None else copy.deepcopy(likelihood),
     )
-    prior = GaussianProcess(parts.mean_function, parts.kernel)
-
-    # One graph for all rounds: the points of a round are its arguments.
-    @tf.function(reduce_retracing=True, autograph=False)
-    def loss(Z: tf.Tensor, U: tf.Tensor) -> tf.Tensor:
-        noise_variance = parts.noise_variance(Z if evidence.needs_inducing_outputs else X)
-        value = -evidence.log_density(prior, noise_variance, (Z, U), (X, Y))
-        return value - parts.log_prior_density()
-
+    of_parts = _UnderGaussianNoise if isinstance(parts.likelihood, Gaussian) else _BySites
+    fit = of_parts(parts, evidence, (X, Y))
     start = parts.values()
     history: list[Round] = []
     seen: list[set[int]] = []
@@ -156,22 +140,16 @@ def fit_regulariser(
         Z = tf.convert_to_tensor(points)
         U = tf.zeros([0, Y.shape[-1]], Y.dtype) if indices is None else tf.gather(Y, indices)
         multiple_assign(parts, start)
-        minimise(functools.partial(loss, Z, U), parts.trainable_variables)
-        history.append(Round(indices, float(loss(Z, U)), parts.values()))
+        loss = fit.minimise(minimise, Z, U)
+        history.append(Round(indices, loss, parts.values()))
         if indices is None:  # nothing to compare with
             break
         seen.append(chosen)
     if seen and not converged:
         logger.info("The choice of inducing points did not converge in %d rounds.", len(history))
     return Regulariser(
-        prior,
-        evidence.posterior(
-            prior,
-            parts.noise_variance(Z if evidence.needs_inducing_outputs else X),
-            (Z, U),
-            (X, Y),
-        ),
-        copy.deepcopy(likelihood) if likelihood and of_classes else parts.likelihood,
+        parts.prior,
+        fit.posterior(Z, U),
         parts.likelihood,
         np.asarray(Z),
         None if history[-1].indices is None else np.asarray(U),
@@ -181,29 +159,82 @@ def fit_regulariser(
 
 
 class _Parts(Module):
-    """The parts with hyper-parameters: the kernel, the mean function and the noise."""
+    """The parts with hyper-parameters: the kernel, the mean function and the likelihood."""
 
-    def __init__(
-        self, kernel: Kernel, mean_function: MeanFunction, likelihood: Gaussian, J: int
-    ) -> None:
+    def __init__(self, kernel: Kernel, mean_function: MeanFunction, likelihood: Likelihood) -> None:
         super().__init__()
-        self.J = J
         self.kernel = kernel
         self.mean_function = mean_function
         self.likelihood = likelihood
-
-    def log_prior_density(self) -> tf.Tensor:
-        """Return the log density of the hyper-parameters under their own priors: []."""
-        logs = [parameter.log_prior_density() for parameter in self.trainable_parameters]
-        return tf.add_n(logs) if logs else tf.zeros([], default_float())
-
-    def noise_variance(self, X: tf.Tensor) -> TensorType:
-        """Return σ², one for all outputs or [J], or that of each row, [N, J]."""
-        return outputs.noise_variance_at(self.likelihood, X, self.J)
+        self.prior = GaussianProcess(mean_function, kernel)
 
     def values(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of the values of all hyper-parameters, by their paths."""
         return {path: np.array(value) for path, value in read_values(self).items()}
+
+
+class _UnderGaussianNoise:
+    """The fit where the evidence has a closed form."""
+
+    def __init__(self, parts: _Parts, evidence: Evidence, data: RegressionData) -> None:
+        self._parts = parts
+        self._evidence = evidence
+        self._data = data
+        # One graph for all rounds: the points of a round are its arguments.
+        self._loss = tf.function(self._minus_log_density, reduce_retracing=True, autograph=False)
+
+    def _noise_variance(self, Z: tf.Tensor) -> TensorType:
+        """Return σ², one for all outputs or [J], or that of each row, [N, J]."""
+        X, Y = self._data
+        at = Z if self._evidence.needs_inducing_outputs else X
+        return outputs.noise_variance_at(self._parts.likelihood, at, Y.shape[-1])
+
+    def _minus_log_density(self, Z: tf.Tensor, U: tf.Tensor) -> tf.Tensor:
+        arguments = self._parts.prior, self._noise_variance(Z), (Z, U), self._data
+        parameters = self._parts.trainable_parameters
+        logs = [parameter.log_prior_density() for parameter in parameters]
+        return tf.add_n([-self._evidence.log_density(*arguments), *(-log for log in logs)])
+
+    def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
+        """Fit the hyper-parameters, and return minus the log evidence."""
+        loss = functools.partial(self._loss, Z, U)
+        minimise(loss, self._parts.trainable_variables)
+        return float(loss())
+
+    def posterior(self, Z: tf.Tensor, U: tf.Tensor) -> GaussianProcess:
+        """Return P given the observations."""
+        noise_variance = self._noise_variance(Z)
+        return self._evidence.posterior(self._parts.prior, noise_variance, (Z, U), self._data)
+
+
+class _BySites:
+    """The fit under any likelihood, to all rows or to the inducing points alone."""
+
+    def __init__(self, parts: _Parts, evidence: Evidence, data: RegressionData) -> None:
+        self._prior = parts.prior
+        self._at_points = evidence.needs_inducing_outputs
+        self._data = data
+        self._fit = SiteFit(
+            parts.prior, parts.likelihood, (0, labels.num_latents(parts.likelihood, data[1]))
+        )
+        self._sites: Sites | None = None
+
+    def _observed(self, Z: tf.Tensor, U: tf.Tensor) -> RegressionData:
+        return (Z, U) if self._at_points else self._data
+
+    def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
+        """Fit the hyper-parameters, and return minus the bound of the log evidence."""
+        X, Y = self._observed(Z, U)
+        rows = Rows(X, Y, tf.zeros([0, len(X), 1], X.dtype))
+        sites = flat_sites(self._fit.mean(rows))
+        loss, self._sites = self._fit.fit(minimise, Z, rows, sites, means=False)
+        return loss
+
+    def posterior(self, Z: tf.Tensor, U: tf.Tensor) -> GaussianProcess:
+        """Return P given the observations."""
+        X, _ = self._observed(Z, U)
+        Y, variance = self._sites
+        return DataEvidence().posterior(self._prior, variance, (Z, None), (X, Y))
 
 
 def _require_two_classes(Y: tf.Tensor) -> None:

@@ -538,7 +538,7 @@ def test_posterior_of_the_data_is_that_of_all_rows(site):
         (site.X, site.Y),
         fitted.prior.kernel,
         fitted.inducing_points,
-        noise_variance=fitted.noise.variance.numpy(),
+        noise_variance=fitted.likelihood.variance.numpy(),
     )
     np.testing.assert_allclose(
         fitted.posterior.mean(site.X), sgpr.predict_f(site.X)[0], rtol=1e-5, atol=1e-6

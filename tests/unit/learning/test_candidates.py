@@ -36,7 +36,7 @@ def _nll(learned, X, Y):
 def test_noise_that_varies_is_found(varying):
     X, Y = varying
     learned = gvi.learn((X[:250], Y[:250]), kernel=_kernel(), noise="auto", num_inducing=40)
-    noise = learned.regulariser.noise.variance
+    noise = learned.regulariser.likelihood.variance
     assert isinstance(noise, VaryingNoise)
     _, variance = learned.predict_y(X[250:])
     _, of_f = learned.predict_f(X[250:])
@@ -144,7 +144,7 @@ def test_the_noise_is_the_formula():
 def test_hardly_any_rows_are_learned_without_trees(rng):
     X = rng.normal(size=(15, 2))
     learned = gvi.learn((X, X[:, 0]))
-    assert not isinstance(learned.regulariser.noise.variance, VaryingNoise)
+    assert not isinstance(learned.regulariser.likelihood.variance, VaryingNoise)
     assert np.all(np.isfinite(learned.predict_y(X)[0]))
 
 
@@ -182,4 +182,4 @@ def test_what_is_not_trainable_stays_as_it_is(steps):
     )
     P = learned.regulariser
     assert float(P.prior.kernel.variance.numpy()) == 0.7
-    assert float(P.noise.variance.numpy()) == pytest.approx(0.03, rel=1e-12)
+    assert float(P.likelihood.variance.numpy()) == pytest.approx(0.03, rel=1e-12)

@@ -1,0 +1,26 @@
+"""Points of the standard normal distribution for expectations without a rule of quadrature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from scipy.stats import qmc
+
+
+def normal_points(num_points: int, J: int, dtype: Any) -> AnyNDArray:
+    """Return quasi-random points, [S, J], with mean zero and covariance I.
+
+    Their first moments are those of the distribution, so that expectations of quadratic functions,
+    and derivatives by a small variance, are exact.
+
+    :param num_points: S, an even number above 2 J.
+    :param J: the dimension.
+    :param dtype: the type of a number.
+    """
+    sampler = qmc.MultivariateNormalQMC(np.zeros(J), seed=np.random.default_rng(0))
+    half = sampler.random(num_points // 2)
+    points = np.concatenate([half, -half])
+    factor = np.linalg.cholesky(points.T @ points / len(points))
+    return np.asarray(np.linalg.solve(factor, points.T).T, dtype=dtype)

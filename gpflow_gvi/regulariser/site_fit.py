@@ -1,0 +1,126 @@
+"""Hyper-parameters of P under any likelihood: sites and hyper-parameters in turn.
+
+The evidence lower bound for given sites (`sites`) is maximised over the hyper-parameters of the
+kernel and the likelihood, the sites are updated for these, and so on until the bound gains no more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float
+from gpflow.likelihoods import Likelihood
+
+from ..gaussian_process import GaussianProcess
+from .lbfgs import Minimise
+from .sites import Sites, Step, converged, step
+
+MAX_ROUNDS = 20
+"""The maximal number of rounds."""
+
+TOLERANCE = 1e-4
+"""Rounds end when the bound gains less than this for each row."""
+
+
+class Rows(NamedTuple):
+    """The rows that the bound is of."""
+
+    X: TensorType
+    """[N, D]."""
+    Y: TensorType
+    """Observations, as the likelihood takes them: [N, P]."""
+    means: TensorType
+    """What is added to m_P, with weights, at the rows: [C, N, J]."""
+
+
+class SiteFit:
+    """The parameters of the bound, and its graph, which is traced once.
+
+    :param prior: P before it is conditioned; it is fitted in place.
+    :param likelihood: p(y | f); what is trainable of it is fitted in place.
+    :param shape: C, the number of means that are added to m_P, and J, that of latent functions.
+    """
+
+    def __init__(
+        self, prior: GaussianProcess, likelihood: Likelihood, shape: tuple[int, int]
+    ) -> None:
+        self.prior = prior
+        self.likelihood = likelihood
+        self.weights = tf.Variable(tf.zeros(shape, default_float()))
+        self._parameters: Sequence[Parameter] = [
+            *prior.trainable_parameters,
+            *likelihood.trainable_parameters,
+        ]
+        self.variables: list[tf.Variable] = [
+            *(parameter.unconstrained_variable for parameter in self._parameters),
+            self.weights,
+        ]
+        self._graph = tf.function(self._evaluate, autograph=False, reduce_retracing=True)
+
+    def mean(self, rows: Rows) -> tf.Tensor:
+        """Return m_P at the rows: [N, J]."""
+        added = tf.reduce_sum(self.weights[:, None, :] * rows.means, axis=0)
+        return self.prior.mean_function(rows.X) + added
+
+    def fit(
+        self, minimise: Minimise, Z: AnyNDArray, rows: Rows, sites: Sites, *, means: bool
+    ) -> tuple[float, Sites]:
+        """Fit the parameters, and return minus the bound, and the sites.
+
+        :param minimise: how the bound for given sites is maximised.
+        :param Z: the inducing points, [M, D].
+        :param rows: the rows.
+        :param sites: the sites to start from.
+        :param means: whether the weights of the means are fitted.
+        """
+        Z, rows = tf.convert_to_tensor(Z), Rows(*map(tf.convert_to_tensor, rows))
+        variables = self.variables if means else self.variables[:-1]
+        update = functools.partial(self._step, Z, rows)
+        sites, bound = converged(update, sites)
+        for _ in range(MAX_ROUNDS):
+            minimise(_Loss(self, (Z, rows, sites)), variables)
+            sites, after = converged(update, sites)
+            gain, bound = after - bound, after
+            if gain < TOLERANCE * len(rows.X):
+                break
+        return -bound, sites
+
+    def _step(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> Step:
+        return self._graph(Z, rows, sites)[0]
+
+    def _evaluate(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> tuple[Step, list[tf.Tensor]]:
+        """Return the bound, an update, and gradients of the variables.
+
+        The bound includes the log density of the hyper-parameters under their own priors.
+        """
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.variables)
+            at_rows = (rows.X, rows.Y, self.mean(rows))
+            bound, updated = step(self.prior.kernel, Z, at_rows, self.likelihood, sites)
+            if self._parameters:
+                bound += tf.add_n([each.log_prior_density() for each in self._parameters])
+        gradients = tape.gradient(bound, self.variables, unconnected_gradients="zero")
+        return Step(bound, updated), gradients
+
+
+class _Loss:
+    """Minus the bound for given rows and sites, with the gradients of any of its variables."""
+
+    def __init__(self, fit: SiteFit, arguments: tuple[tf.Tensor, Rows, Sites]) -> None:
+        self._fit = fit
+        self._arguments = arguments
+
+    def __call__(self) -> tf.Tensor:
+        return -self._fit._graph(*self._arguments)[0].bound
+
+    def value_and_gradients(
+        self, variables: Sequence[tf.Variable]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        step, gradients = self._fit._graph(*self._arguments)
+        of_variable = {id(v): g for v, g in zip(self._fit.variables, gradients, strict=True)}
+        return -step.bound, [-of_variable[id(variable)] for variable in variables]

@@ -1,0 +1,203 @@
+"""Gaussian observations in place of a likelihood: against GPflow's SVGP, of the same optimum."""
+
+from __future__ import annotations
+
+import functools
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods
+from gpflow.kernels import SquaredExponential
+from scipy import optimize, stats
+
+from gpflow_gvi.gaussian_process import GaussianProcess
+from gpflow_gvi.regulariser.evidence import DataEvidence
+from gpflow_gvi.regulariser.fit import fit_regulariser
+from gpflow_gvi.regulariser.inducing_points import uniform
+from gpflow_gvi.regulariser.lbfgs import lbfgs
+from gpflow_gvi.regulariser.leave_one_out import leave_one_out
+from gpflow_gvi.regulariser.sites import (
+    converged,
+    expected_log_density,
+    flat_sites,
+    left_out,
+    sites_of,
+    step,
+)
+
+N, M = 60, 12
+
+
+def _x():
+    return np.linspace(-3.0, 3.0, N)[:, None]
+
+
+def _observations(name):
+    """A likelihood, and observations under it of a smooth function."""
+    rng = np.random.default_rng(20261122)
+    X = _x()
+    f = 2.0 * np.sin(2.0 * X)
+    noisy = f + 0.5 * rng.normal(size=X.shape)
+    return {
+        "bernoulli": lambda: (likelihoods.Bernoulli(), np.where(noisy > 0.0, 1.0, 0.0)),
+        "logistic": lambda: (
+            likelihoods.Bernoulli(invlink=tf.sigmoid),
+            np.where(noisy > 0.0, 1.0, 0.0),
+        ),
+        "poisson": lambda: (likelihoods.Poisson(), rng.poisson(np.exp(f)).astype(float)),
+        "exponential": lambda: (likelihoods.Exponential(), rng.exponential(np.exp(f))),
+        "gamma": lambda: (likelihoods.Gamma(), rng.gamma(2.0, np.exp(f))),
+        "beta": lambda: (likelihoods.Beta(), rng.beta(2.0, 3.0, size=f.shape)),
+        "student": lambda: (likelihoods.StudentT(0.5), f + 0.5 * rng.standard_t(3, size=f.shape)),
+    }[name]()
+
+
+def _prior(J=1):
+    kernel = SquaredExponential(variance=2.0, lengthscales=0.8)
+    return GaussianProcess(gpflow.functions.Zero(J), kernel)
+
+
+def _bound(likelihood, data, sites, Z, prior):
+    rows = (*data, tf.zeros([N, 1], tf.float64))
+    return float(step(prior.kernel, Z, rows, likelihood, sites).bound)
+
+
+@pytest.mark.parametrize(
+    "name", ["bernoulli", "logistic", "poisson", "exponential", "gamma", "beta", "student"]
+)
+def test_sites_reach_the_bound_that_svgp_is_trained_to(name):
+    likelihood, Y = _observations(name)
+    prior, Z = _prior(), _x()[:: N // M]
+    sites = sites_of(likelihood, prior, Z, (_x(), Y))
+    bound = _bound(likelihood, (_x(), Y), sites, Z, prior)
+    svgp = gpflow.models.SVGP(prior.kernel, likelihood, Z)
+    gpflow.set_trainable(svgp.kernel, False)
+    gpflow.set_trainable(svgp.inducing_variable, False)
+    gpflow.set_trainable(svgp.likelihood, False)
+    loss = svgp.training_loss_closure((_x(), Y))
+    gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables)
+    assert bound == pytest.approx(float(svgp.elbo((_x(), Y))), abs=0.02)
+    posterior = DataEvidence().posterior(prior, sites.variance, (Z, None), (_x(), sites.Y))
+    mean, variance = svgp.predict_f(_x())
+    np.testing.assert_allclose(posterior.mean(_x()), mean, atol=0.05)
+    np.testing.assert_allclose(posterior.variance(_x()), variance, rtol=0.1)
+
+
+def test_under_gaussian_noise_sites_are_the_observations_and_their_noise():
+    rng = np.random.default_rng(1)
+    Y = np.sin(_x()) + 0.3 * rng.normal(size=(N, 1))
+    sites = sites_of(likelihoods.Gaussian(0.09), _prior(), _x()[::5], (_x(), Y))
+    np.testing.assert_allclose(sites.Y, Y, rtol=1e-8)
+    np.testing.assert_allclose(sites.variance, np.full((N, 1), 0.09), rtol=1e-8)
+    sgpr = gpflow.models.SGPR((_x(), Y), _prior().kernel, _x()[::5], noise_variance=0.09)
+    bound = _bound(likelihoods.Gaussian(0.09), (_x(), Y), sites, _x()[::5], _prior())
+    assert bound == pytest.approx(float(sgpr.elbo()), rel=1e-4)
+
+
+def test_predictions_left_out_are_those_of_a_fit_to_the_other_rows():
+    """But for what the other sites would be without the one that is left out."""
+    likelihood, Y = _observations("poisson")
+    prior, Z = _prior(), _x()[::3]
+    sites = sites_of(likelihood, prior, Z, (_x(), Y))
+    loo = left_out(leave_one_out(prior, sites.variance, Z, (_x(), sites.Y)), sites)
+    for n in (0, 17, 40, N - 1):
+        others = np.delete(np.arange(N), n)
+        refit = sites_of(likelihood, prior, Z, (_x()[others], Y[others]))
+        posterior = DataEvidence().posterior(
+            prior, refit.variance, (Z, None), (_x()[others], refit.Y)
+        )
+        mean, variance = posterior.predict(_x()[n : n + 1])
+        assert float(loo[0][n]) == pytest.approx(float(mean), abs=0.1 * float(variance) ** 0.5)
+        assert float(loo[1][n]) == pytest.approx(float(variance), rel=0.2)
+
+
+def test_two_classes_by_softmax_are_those_of_a_logistic_function():
+    """p(y = 1) = 1 / (1 + exp(f_0 - f_1)), and f_1 - f_0 has twice the variance of each."""
+    labels = _observations("bernoulli")[1].astype(int)
+    prior, Z = _prior(2), _x()[::5]
+    sites = sites_of(likelihoods.Softmax(2), prior, Z, (_x(), labels))
+    posterior = DataEvidence().posterior(prior, sites.variance, (Z, None), (_x(), sites.Y))
+    mean = posterior.mean(_x())
+    np.testing.assert_allclose(mean[:, 0], -mean[:, 1], atol=1e-2)
+    doubled = SquaredExponential(variance=4.0, lengthscales=0.8)
+    one = GaussianProcess(gpflow.functions.Zero(1), doubled)
+    logistic = likelihoods.Bernoulli(invlink=tf.sigmoid)
+    of_one = sites_of(logistic, one, Z, (_x(), labels.astype(float)))
+    expected = DataEvidence().posterior(one, of_one.variance, (Z, None), (_x(), of_one.Y))
+    np.testing.assert_allclose(mean[:, 1] - mean[:, 0], expected.mean(_x())[:, 0], atol=0.35)
+
+
+def test_expected_log_density_of_softmax_is_that_of_many_samples(rng):
+    likelihood = likelihoods.Softmax(3)
+    mean, variance = rng.normal(size=(4, 3)), rng.uniform(0.1, 2.0, size=(4, 3))
+    Y = np.array([[0], [1], [2], [1]])
+    ours = expected_log_density(likelihood)(
+        np.zeros((4, 1)), *map(tf.constant, (mean, variance)), Y
+    )
+    f = mean + np.sqrt(variance) * rng.normal(size=(200_000, 4, 3))
+    logs = f - np.log(np.sum(np.exp(f), axis=-1, keepdims=True))
+    expected = np.mean(logs[:, np.arange(4), Y[:, 0]], axis=0)
+    np.testing.assert_allclose(ours, expected, atol=0.03)
+
+
+@pytest.mark.parametrize("name", ["logistic", "poisson", "gamma"])
+def test_hyper_parameters_have_the_bound_of_an_svgp_trained_with_them(name):
+    likelihood, Y = _observations(name)
+    found = fit_regulariser(
+        (_x(), Y),
+        _prior().kernel,
+        M,
+        likelihood=likelihood,
+        evidence=DataEvidence(),
+        select=uniform,
+        max_rounds=1,
+        minimise=functools.partial(lbfgs, max_iterations=50),
+    )
+    svgp = gpflow.models.SVGP(_prior().kernel, likelihood, found.inducing_points)
+    gpflow.set_trainable(svgp.inducing_variable, False)
+    loss = svgp.training_loss_closure((_x(), Y))
+    gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables, options={"maxiter": 3000})
+    assert found.log_evidence == pytest.approx(float(svgp.elbo((_x(), Y))), abs=0.05)
+    lengthscale = svgp.kernel.lengthscales.numpy()
+    assert found.prior.kernel.lengthscales.numpy() == pytest.approx(lengthscale, rel=0.05)
+
+
+def test_a_single_row_has_the_gaussian_approximation_of_least_divergence():
+    """Of one Poisson count, by a search over mean and variance with SciPy."""
+    likelihood, Y = likelihoods.Poisson(), np.array([[3.0]])
+    X, variance = np.zeros((1, 1)), 2.0
+    prior = _prior()
+    sites = sites_of(likelihood, prior, X, (X, Y))
+    posterior = DataEvidence().posterior(prior, sites.variance, (X, None), (X, sites.Y))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+
+    def divergence(parameters):
+        mean, log_sd = parameters
+        f = mean + np.exp(log_sd) * nodes
+        logs = stats.poisson.logpmf(3, np.exp(f)) + stats.norm.logpdf(f, 0.0, np.sqrt(variance))
+        return -log_sd - np.sum(weights * logs) / np.sum(weights)
+
+    best = optimize.minimize(divergence, [0.0, 0.0], tol=1e-10).x
+    assert float(posterior.mean(X)) == pytest.approx(best[0], abs=1e-3)
+    assert float(posterior.variance(X)) == pytest.approx(np.exp(2.0 * best[1]), rel=5e-3)
+
+
+def test_a_step_that_is_too_long_is_shortened():
+    """From sites far from the optimum the bound still only rises."""
+    likelihood, Y = _observations("poisson")
+    prior, Z = _prior(), _x()[::5]
+    bounds = []
+
+    def take_step(sites):
+        result = step(prior.kernel, Z, (_x(), Y, tf.zeros([N, 1], tf.float64)), likelihood, sites)
+        bounds.append(float(result.bound))
+        return result
+
+    start = flat_sites(tf.zeros([N, 1], tf.float64))
+    far = start._replace(Y=start.Y + 5.0, variance=tf.fill([N, 1], tf.constant(0.1, tf.float64)))
+    _, bound = converged(take_step, far)
+    assert bound == max(bounds)
+    best = sites_of(likelihood, prior, Z, (_x(), Y))
+    assert bound == pytest.approx(_bound(likelihood, (_x(), Y), best, Z, prior), abs=0.01)
