@@ -176,10 +176,12 @@ class Candidates:
         :param data: the rows; all of them if not given.
         :param means: whether P is around the predictors.
         :param pattern: the pattern of the noise, if it varies.
-        :param refine: whether hyper-parameters start at fitted ones.
+        :param refine: whether hyper-parameters start at fitted ones, so that where evaluations
+            take long fewer will do.
         """
         settings, data = self.settings, self.data if data is None else data
         first = data.first(settings.max_rows)  # the rows are shuffled
+        refine = refine and len(first.X) > MAX_ROWS_OF_STARTS
         C, J = len(self.means), data.J
         progress.now(
             described(kernel, around=means, varying=pattern is not None)

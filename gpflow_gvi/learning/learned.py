@@ -16,7 +16,7 @@ from .. import saving
 from .._core import labels
 from .._core.data import Data
 from .._core.progress import Record
-from .._core.row_blocks import by_blocks
+from .._core.row_blocks import by_blocks, tensors_by_blocks
 from ..calibration.conformal_prediction import (
     Conformal,
     ConformalQuantiles,
@@ -71,14 +71,16 @@ class Learned:
 
         They are in the units of Y where f is the location of y.
         """
-        mean, variance = self.model.predict_f(self.inputs.standard(X), full_cov=full_cov)
-        units = units_of_f(self.likelihood, self.outputs)
-        scale = units.scale[:, None, None] if full_cov else units.scale
-        return units.original(mean), variance * scale**2
+        units, rows = units_of_f(self.likelihood, self.outputs), self.inputs.standard(X)
+        if full_cov:
+            mean, covariance = self.model.predict_f(rows, full_cov=True)
+            return units.original(mean), covariance * units.scale[:, None, None] ** 2
+        mean, variance = tensors_by_blocks(self.model.predict_f, rows)
+        return units.original(mean), variance * units.scale**2
 
     def predict_y(self, X: TensorType) -> MeanAndVariance:
         """Return mean and variance of y at X: [N, J] each."""
-        mean, variance = self.model.predict_y(self.inputs.standard(X))
+        mean, variance = tensors_by_blocks(self.model.predict_y, self.inputs.standard(X))
         units = units_of_predictions(self.likelihood, self.outputs)
         return units.original(mean), variance * units.scale**2
 

@@ -125,8 +125,8 @@ class RegulariserSettings:
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimise = LBFGS()
     """How hyper-parameters are fitted."""
-    refine: Minimise = LBFGS(25)
-    """How hyper-parameters are fitted that start at those of another candidate for P."""
+    refine: Minimise = LBFGS(30)
+    """How hyper-parameters are fitted to many rows, from those of another candidate for P."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
 
