@@ -14,7 +14,7 @@ from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from . import checks, labels
+from . import checks, labels, targets
 from .errors import NumericsWarning
 
 MIN_IMAGE_COLUMNS = 36
@@ -68,6 +68,7 @@ class Data:
         X = inputs(names[0], X, first_row)
         if num_classes is None or tf.is_symbolic_tensor(Y):
             Y = observations(names[1], Y, first_row)
+            targets.require(names[1], Y, likelihood)
         elif num_classes < 2:
             raise ValueError(
                 f"likelihood {type(likelihood).__name__} has {num_classes} class; there must be 2."
@@ -156,7 +157,7 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
         bad = ~(np.abs(numbers) <= largest(numbers.dtype))
     if np.any(bad):
         raise _not_finite(name, numbers, bad, first_row)
-    _warn_of_unscaled_images(name, numbers)
+    warn_of_unscaled_images(name, numbers)
     if isinstance(value, tf.Tensor):
         return value if numbers is array else tf.cast(value, numbers.dtype)
     return tf.convert_to_tensor(numbers)
@@ -221,7 +222,7 @@ def _known(name: str, value: Any) -> Any:
     return value if isinstance(value, tf.Tensor) else checks.array(name, value)
 
 
-def _warn_of_unscaled_images(name: str, X: AnyNDArray) -> None:
+def warn_of_unscaled_images(name: str, X: AnyNDArray) -> None:
     """Warn of images whose pixels are whole numbers up to 255, as in files; rows may be images."""
     if math.prod(X.shape[1:]) < MIN_IMAGE_COLUMNS or not 64 <= np.max(X) <= 255 or np.min(X) < 0:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,11 @@ class Scaling(NamedTuple):
     """What becomes zero: [D...]."""
     scale: Array
     """What becomes one: [D...]."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self.shift.shape
 
     @classmethod
     def of(cls, values: Array) -> Scaling:
@@ -50,6 +56,8 @@ class Scaling(NamedTuple):
         """
         if not tf.is_symbolic_tensor(values):
             values = inputs("X", values)
+            if self.shift.ndim == 1 and math.prod(values.shape[1:]) == len(self.shift):
+                values = tf.reshape(values, [-1, len(self.shift)])  # images as rows
             if tuple(values.shape)[-len(self.shift.shape) :] != self.shift.shape:
                 raise ValueError(
                     f"X (or Y) has shape {tuple(values.shape)}, but what was learned from has rows "

@@ -33,7 +33,17 @@ def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
     """Return the kernels of `recipe`."""
     from . import recipe
 
-    return recipe.kernels(data.X, data.responses)
+    return _of_latents(recipe.kernels(data.X, data.responses), data)
+
+
+def _of_latents(kernels: Sequence[Kernel], data: TrainingData) -> Sequence[Kernel]:
+    """Return kernels of several latent functions, if one observation has them: each its own."""
+    from gpflow.kernels import SeparateIndependent
+    from gpflow.utilities import deepcopy
+
+    if data.of_classes or data.Y.shape[-1] >= data.J:
+        return kernels
+    return [SeparateIndependent([deepcopy(kernel) for _ in range(data.J)]) for kernel in kernels]
 
 
 def recipe_predictors(data: TrainingData) -> Sequence[Any]:
@@ -128,7 +138,7 @@ def one_kernel(data: TrainingData) -> Sequence[Kernel]:
     """Return the one kernel of `recipe`."""
     from . import recipe
 
-    return [recipe.one_kernel(data.D)]
+    return _of_latents([recipe.one_kernel(data.D)], data)
 
 
 def of_effort(effort: Effort) -> RegulariserSettings:
