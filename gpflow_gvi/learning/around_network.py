@@ -290,5 +290,5 @@ def _on_features(kernel: Kernel, rows: NetworkRows) -> Kernel:
         if isinstance(part, Kernel) and not isinstance(part, Combination):
             dims, J = part.active_dims, rows.num_outputs
             F = sum(rows.num_features)
-            part.active_dims = J + np.arange(F)[dims]
+            part.active_dims = (J + np.arange(F)[dims]).tolist()
     return kernel
