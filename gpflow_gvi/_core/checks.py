@@ -84,6 +84,12 @@ def count(name: str, value: Any, *, least: int = 1) -> None:
         )
 
 
+def fraction(name: str, value: float) -> None:
+    """Raise unless a number is at least 0 and less than 1."""
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} is {value}; it must be at least 0 and less than 1.")
+
+
 def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
     """Raise unless a value is among those allowed."""
     if value not in allowed:

@@ -8,7 +8,6 @@ new point is at most the ⌈(n+1)·coverage⌉-th smallest of theirs with at lea
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,12 +15,15 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
+from gpflow.likelihoods import Gaussian
 
 from .._core import labels
 from .._core.data import Data, inputs
 from .._core.errors import shown
 from .._core.row_blocks import by_blocks
 from ..prediction.class_probabilities import class_probabilities
+from .conformal_quantiles import ConformalQuantiles
+from .order_statistic import order_statistic
 from .tempering import require_finite
 
 
@@ -32,7 +34,9 @@ class PredictsY(Protocol):
         """Return mean and variance of y at each row: [N, J] each."""
 
 
-def conformal(model: PredictsY, calibration_data: RegressionData) -> Conformal | ConformalSets:
+def conformal(
+    model: PredictsY, calibration_data: RegressionData
+) -> Conformal | ConformalQuantiles | ConformalSets:
     """Return the model with predictions of guaranteed coverage: intervals, or sets of classes.
 
     With n calibration points, none of whose scores are tied, coverage exceeds its nominal
@@ -40,12 +44,16 @@ def conformal(model: PredictsY, calibration_data: RegressionData) -> Conformal |
     over calibration sets, not for every x.
 
     :param model: any object with `predict_y`, such as a model of GPflow or of this package. If its
-        likelihood is one of classes, the result is `ConformalSets`, else `Conformal`.
+        likelihood is one of classes, the result is `ConformalSets`; if it is another one that is
+        not Gaussian, `ConformalQuantiles`; else `Conformal`.
     :param calibration_data: (X, Y) that were not used to fit or temper the model.
     """
-    of_classes = labels.num_classes(getattr(model, "likelihood", None)) is not None
-    of_kind = ConformalSets if of_classes else Conformal
-    return of_kind.of(model, calibration_data)
+    likelihood = getattr(model, "likelihood", None)
+    if labels.num_classes(likelihood) is not None:
+        return ConformalSets.of(model, calibration_data)
+    if likelihood is None or isinstance(likelihood, Gaussian):
+        return Conformal.of(model, calibration_data)
+    return ConformalQuantiles.of(model, calibration_data)
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ class Conformal:
 
         It is an order statistic, never interpolated; and infinite if there are too few scores.
         """
-        return _order_statistic(self.scores, coverage)
+        return order_statistic(self.scores, coverage)
 
     @check_shapes(
         "return[0]: [N, J]",
@@ -142,7 +150,7 @@ class ConformalSets:
 
     def quantile(self, coverage: float) -> float:
         """Return the maximal score of a class in the set, infinite if there are too few scores."""
-        return float(_order_statistic(self.scores, coverage)[0])
+        return float(order_statistic(self.scores, coverage)[0])
 
     @check_shapes("return: [N, J]")
     def predict_set(self, X: InputData, coverage: float = 0.95) -> AnyNDArray:
@@ -152,16 +160,6 @@ class ConformalSets:
         :param coverage: the probability that the correct class is in its set.
         """
         return 1.0 - class_probabilities(self.model, X) <= self.quantile(coverage)
-
-
-def _order_statistic(scores: AnyNDArray, coverage: float) -> AnyNDArray:
-    """Return the ⌈(n+1)·coverage⌉-th smallest score of each column: [J]."""
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
-    n, J = scores.shape
-    # In floating point 100 * 0.55 is more than 55, and the rank would be one too high.
-    rank = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
-    return scores[rank - 1] if rank <= n else np.full(J, np.inf, scores.dtype)
 
 
 def require_real_outputs(model: Any) -> None:

@@ -9,19 +9,19 @@ import contextlib
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import MultiClass
+from gpflow.likelihoods import Likelihood, MultiClass, SwitchedLikelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._core import checks
+from .._core import checks, labels
 from .._core.data import as_floats, observations
 from .._core.errors import NumericsWarning
 from .._core.row_blocks import by_blocks
@@ -40,6 +40,7 @@ from ..learning.settings import (
     Passes,
     Settings,
 )
+from ..losses import Loss
 from ..models import GVI, PGVI
 
 MIN_ROWS_TO_TRAIN = 1000
@@ -62,6 +63,8 @@ class _Estimator(BaseEstimator):
         network: Any = None,
         train_network: bool = True,
         features: Any = None,
+        likelihood: Likelihood | None = None,
+        loss: Literal["robust"] | Loss | None = None,
         model: type[GVI] = PGVI,
         divergence: Divergence | None = None,
         divergence_weight: float | None = None,
@@ -73,6 +76,7 @@ class _Estimator(BaseEstimator):
         effort: Effort = "default",
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         """Keep the parameters.
 
@@ -89,6 +93,9 @@ class _Estimator(BaseEstimator):
             images.
         :param train_network: False to leave a network as it is.
         :param features: of a network, what the kernel is on, as of `learn`.
+        :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
+            noise of heavy tails; of a classifier, one of as many classes as y has.
+        :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
         :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
         :param divergence: D; by default that of the model.
         :param divergence_weight: λ; by default 0.1.
@@ -104,6 +111,7 @@ class _Estimator(BaseEstimator):
         :param effort: "fast", "default" or "best", as of `learn`.
         :param n_jobs: how many predictors are fitted at once, as joblib has it.
         :param random_state: a whole number for the same result in each fit.
+        :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
         """
         self.kernel = kernel
         self.predictor = predictor
@@ -111,6 +119,8 @@ class _Estimator(BaseEstimator):
         self.network = network
         self.train_network = train_network
         self.features = features
+        self.likelihood = likelihood
+        self.loss = loss
         self.model = model
         self.divergence = divergence
         self.divergence_weight = divergence_weight
@@ -122,6 +132,7 @@ class _Estimator(BaseEstimator):
         self.effort = effort
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
         """Return what `learn` makes of X [N, D] and Y, with J latent functions."""
@@ -188,6 +199,11 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
     def fit(self, X: Any, y: Any) -> GVIRegressor:
         """Learn from X [N, D] and y, [N] or [N, J]."""
         X, y = self._validated(X, y, multi_output=True, y_numeric=True)
+        if isinstance(self.likelihood, SwitchedLikelihood):
+            raise TypeError(
+                "likelihood is SwitchedLikelihood, with a column of y that is no output. Take "
+                "gpflow_gvi.learn, which predicts under each likelihood."
+            )
         self._target_shape = np.shape(y)[1:]
         Y = np.asarray(observations("y", y))  # what scikit-learn has made of objects may be NaN
         self._level = Y[0]
@@ -286,7 +302,7 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         with _naming("y"):
             check_classification_targets(y)
             found = np.unique(y, return_inverse=True, return_counts=True)
-        self.classes_, labels, counts = found
+        self.classes_, codes, counts = found
         K = len(self.classes_)
         if K == 1:
             _warn(f"y has examples of class {self.classes_[0]!r} alone")
@@ -307,14 +323,25 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         spare = spare and (around or N >= MIN_ROWS_TO_TEMPER or bool(epochs))
         self.learned_ = self._learn(
             X,
-            labels,
+            codes,
             K,
-            likelihood=None if around else MultiClass(K),
+            likelihood=None if around else self._of_classes(K),
             effort="fast",
             epochs=epochs,
             validation_fraction=VALIDATION_FRACTION if spare else 0.0,
         )
         return self
+
+    def _of_classes(self, K: int) -> Likelihood:
+        if self.likelihood is None:
+            return MultiClass(K)
+        found = labels.num_classes(self.likelihood)
+        if found != K:
+            raise ValueError(
+                f"likelihood is {type(self.likelihood).__name__} of {found} classes, but y has {K}:"
+                f" take MultiClass({K}) or Softmax({K})."
+            )
+        return self.likelihood
 
     def predict(self, X: Any) -> AnyNDArray:
         """Return the most probable class at X: [N]."""

@@ -74,9 +74,9 @@ def by_structure(
 
     @functools.wraps(function)
     def wrapper(kernel: Kernel, *arrays: Any) -> T:
-        shapes = structure(kernel, lambda parameter: tuple(parameter.shape))
         if not tf.executing_eagerly():
             return function(kernel, *arrays)
+        shapes = structure(kernel, lambda parameter: tuple(parameter.shape))
         if shapes is None:
             return (otherwise or function)(kernel, *arrays)
         tensors = [tf.convert_to_tensor(array) for array in arrays]

@@ -24,8 +24,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import deepcopy, parameter_dict
 
-from .._core import outputs
-from .._core.notices import logger
+from .._core import outputs, progress
 from ..calibration.tempering import MAX_FACTOR
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
@@ -39,6 +38,7 @@ from .noise import MIN_RATIO, VaryingNoise
 from .scaling import Scaling
 from .settings import Settings, recipe_predictors
 from .start import TrainingData
+from .summary import described
 
 MAX_ROWS_OF_STARTS = 300
 """Several kernels are fitted to not more rows than these first."""
@@ -176,11 +176,17 @@ class Candidates:
         :param data: the rows; all of them if not given.
         :param means: whether P is around the predictors.
         :param pattern: the pattern of the noise, if it varies.
-        :param refine: whether hyper-parameters start at fitted ones.
+        :param refine: whether hyper-parameters start at fitted ones, so that where evaluations
+            take long fewer will do.
         """
         settings, data = self.settings, self.data if data is None else data
         first = data.first(settings.max_rows)  # the rows are shuffled
+        refine = refine and len(first.X) > MAX_ROWS_OF_STARTS
         C, J = len(self.means), data.J
+        progress.now(
+            described(kernel, around=means, varying=pattern is not None)
+            + f", fitted to {len(first.X)} rows"
+        )
         noise = deepcopy(self.noise)
         variance = variance if noise.variance.trainable else noise.variance
         gram.require_independent_outputs(kernel)
@@ -212,13 +218,7 @@ class Candidates:
         nll = 0.5 * float(np.sum(np.log(factor) + np.mean(np.log(spread), axis=0)))
         parameters = (*prior.trainable_variables, *noise.trainable_variables)
         nll += sum(variable.shape.num_elements() for variable in parameters) / len(first.X)
-        logger.info(
-            "P%s%s, fitted to %d rows: negative log density %.3f",
-            " around predictors" if means else "",
-            " with varying noise" if pattern else "",
-            len(first.X),
-            nll,
-        )
+        progress.found(nll=nll + _density_constant(data), M=len(Z))
         fitted = Regulariser(prior, prior, noise, Z, None, (Round(indices, loss, {}),), True)
         return Candidate(fitted, mean, errors, nll, means)
 
@@ -238,6 +238,11 @@ class Candidates:
             for weight, mean in zip(weights, self.means, strict=True)
         ]
         return functools.reduce(operator.add, terms)
+
+
+def _density_constant(data: TrainingData) -> float:
+    """Return what the `nll` of candidates leaves out, and the change to original units."""
+    return float(np.sum(0.5 + 0.5 * np.log(2.0 * np.pi) + np.log(data.units[1].scale)))
 
 
 def _best(candidates: Sequence[Candidate]) -> Candidate:

@@ -33,7 +33,17 @@ def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
     """Return the kernels of `recipe`."""
     from . import recipe
 
-    return recipe.kernels(data.X, data.responses)
+    return _of_latents(recipe.kernels(data.X, data.responses), data)
+
+
+def _of_latents(kernels: Sequence[Kernel], data: TrainingData) -> Sequence[Kernel]:
+    """Return kernels of several latent functions, if one observation has them: each its own."""
+    from gpflow.kernels import SeparateIndependent
+    from gpflow.utilities import deepcopy
+
+    if data.of_classes or data.Y.shape[-1] >= data.J:
+        return kernels
+    return [SeparateIndependent([deepcopy(kernel) for _ in range(data.J)]) for kernel in kernels]
 
 
 def recipe_predictors(data: TrainingData) -> Sequence[Any]:
@@ -115,8 +125,8 @@ class RegulariserSettings:
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimise = LBFGS()
     """How hyper-parameters are fitted."""
-    refine: Minimise = LBFGS(25)
-    """How hyper-parameters are fitted that start at those of another candidate for P."""
+    refine: Minimise = LBFGS(30)
+    """How hyper-parameters are fitted to many rows, from those of another candidate for P."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
 
@@ -130,7 +140,7 @@ def one_kernel(data: TrainingData) -> Sequence[Kernel]:
     """Return the one kernel of `recipe`."""
     from . import recipe
 
-    return [recipe.one_kernel(data.D)]
+    return _of_latents([recipe.one_kernel(data.D)], data)
 
 
 def of_effort(effort: Effort) -> RegulariserSettings:

@@ -12,7 +12,7 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from .._core import labels
+from .._core import targets
 from .._core.data import Data, observations
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
@@ -58,7 +58,6 @@ class Split:
         :param validation_data: (X, Y) to validate with; by default a part of the data.
         """
         likelihood = settings.likelihood
-        of_classes = labels.num_classes(likelihood) is not None
         seen = survey(data, likelihood, settings.seed)
         X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
         shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
@@ -73,7 +72,8 @@ class Split:
             _warn_of_lost_columns(X)
         if likelihood is None:
             _warn_of_two_values(Y)
-        if settings.standardise and not of_classes:
+        scaled = settings.standardise and targets.has_scale(likelihood)
+        if scaled:
             _require_variation(Y)
         order = np.random.default_rng(settings.seed).permutation(len(X))
         order, calibration = _hold_out("calibration_fraction", settings, order)
@@ -84,18 +84,18 @@ class Split:
             names = ("validation_data[0]", "validation_data[1]")
             Xv, Yv = _arrays("validation_data", names, validation_data, likelihood)
             validation = _as_rows(Xv, settings), Yv
-        sampled = seen is not None and seen.stream.num_rows != len(X)
-        units = seen.units if sampled else (Scaling.of(X), Scaling.of(Y))
+        whole = None if seen is None or seen.stream.num_rows == len(X) else seen
+        units = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
         units = Scaling(*(part.reshape(X.shape[1:]) for part in units[0])), units[1]
         held_out = np.setdiff1d(np.arange(len(X)), order)
         return cls(
             (X[order], Y[order]),
             validation,
             (X[calibration], Y[calibration]) if len(calibration) else None,
-            validation is not None and validation_data is None and not sampled,
+            validation is not None and validation_data is None and whole is None,
             units[0] if settings.standardise else Scaling.none(X),
-            units[1] if settings.standardise and not of_classes else Scaling.none(Y),
-            seen.all_but(held_out) if sampled else None,
+            units[1] if scaled else Scaling.none(Y),
+            None if whole is None else whole.all_but(held_out),
         )
 
     @property

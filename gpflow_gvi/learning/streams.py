@@ -40,12 +40,12 @@ class Stream:
     """Rows in blocks, of which none is kept.
 
     :param read: (X, Y) in blocks, the same rows in the same order at each call.
-    :param num_rows: N, if it is known.
+    :param num_rows: N, once it is known.
     :param prepare: what is done with rows before they are used.
     """
 
     read: Callable[[], Iterator[Block]]
-    num_rows: int | None = None
+    num_rows: int = 0
     prepare: Callable[[Block], Block] = lambda block: block
 
     def blocks(self) -> Iterator[Block]:
@@ -178,16 +178,15 @@ def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None
             raise ValueError("data has no rows. Check what they are read from.")
 
     rows, indices = Stream(validated).sample(MAX_ROWS_OF_SAMPLE, seed)
-    units = tuple(
-        Scaling.of_moments(
-            *(
-                moment.reshape(part.shape[1:]).astype(default_float())
-                for moment in (scaler.mean_, np.sqrt(scaler.var_))
-            )
-        )
-        for scaler, part in zip(scalers, rows, strict=True)
-    )
+    units = _units(scalers[0], rows[0]), _units(scalers[1], rows[1])
     return Survey(Stream(stream.read, count), rows, indices, units)
+
+
+def _units(scaler: StandardScaler, rows: AnyNDArray) -> Scaling:
+    moments = scaler.mean_, np.sqrt(scaler.var_)
+    return Scaling.of_moments(
+        *(moment.reshape(rows.shape[1:]).astype(default_float()) for moment in moments)
+    )
 
 
 def _reader(data: Any) -> Callable[[], Iterator[Block]] | None:

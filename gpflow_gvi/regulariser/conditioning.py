@@ -31,7 +31,8 @@ def conditioned(
         [N, J].
     """
     kernel, Z = prior.kernel, gram.as_inducing_variable(inducing_points)
-    precision, projection = 0.0, 0.0
+    precision: Any = 0.0
+    projection: Any = 0.0
     for X, Y, noise_variance in blocks:
         checks.positive("noise_variance", noise_variance)
         X = images.as_rows(tf.convert_to_tensor(X), kernel, Z)

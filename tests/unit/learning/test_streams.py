@@ -135,7 +135,7 @@ def test_p_is_conditioned_on_all_rows(of_blocks):
     rows = of_blocks.inputs.standard(_rows()[0]), of_blocks.outputs.standard(_rows()[1])
     fitted = of_blocks.regulariser
     sgpr = gpflow.models.SGPR(
-        rows, fitted.prior.kernel, fitted.inducing_points, noise_variance=fitted.noise.variance
+        rows, fitted.prior.kernel, fitted.inducing_points, noise_variance=fitted.likelihood.variance
     )
     X = of_blocks.inputs.standard(_rows(20, seed=1)[0])
     for ours, theirs in zip(fitted.posterior.predict(X), sgpr.predict_f(X), strict=True):
