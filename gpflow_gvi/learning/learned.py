@@ -159,9 +159,10 @@ class Learned:
         if kind == "bald":  # information has no unit
             return acquire(self.model, self.inputs.standard(candidates), kind, **options)
         if "improvement" in kind and options.get("best") is None:
-            Z = self.inputs.original(self.regulariser.inducing_points)
-            means = [np.min(self.predict_f(X)[0]) for X in (Z, candidates)]
-            options["best"] = min(means)
+            known = [candidates]
+            if isinstance(self.inputs, Scaling):
+                known.append(self.inputs.original(self.regulariser.inducing_points))
+            options["best"] = min(np.min(self.predict_f(X)[0]) for X in known)
         return acquire(self, candidates, kind, **options)
 
     def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Learned:

@@ -11,6 +11,7 @@ from scipy import stats
 
 from .._core import labels
 from ..learning.learned import Learned
+from ..learning.scaling import Scaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +39,10 @@ class View:
                 + (" that has learned nothing" if learned is None else "")
                 + "; give what learn returns, or a fitted GVIRegressor or GVIClassifier."
             )
-        if len(learned.inputs.shift.shape) != 1:
+        shape = learned.inputs.input_shape
+        if len(shape) != 1:
             raise ValueError("the inputs are images; there are pictures of rows [N, D] only.")
-        D, J = len(learned.inputs.shift), len(learned.outputs.shift)
+        D, J = shape[0], len(learned.outputs.shift)
         names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else range(D))
         count = labels.num_classes(learned.likelihood)
         if count is None and not 0 <= output < J:
@@ -58,6 +60,10 @@ class View:
         :param max_rows: of more rows these many are drawn at random.
         """
         if X is None:
+            if not isinstance(self.learned.inputs, Scaling):
+                raise ValueError(
+                    "X is None: the inducing points are features. Pass rows of inputs."
+                )
             X = self.learned.inputs.original(self.learned.regulariser.inducing_points)
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.shape[1] != len(self.names):
