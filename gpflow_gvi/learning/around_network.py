@@ -34,7 +34,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
 from gpflow.utilities import deepcopy, set_trainable
 from scipy.spatial.distance import pdist
 
-from .._core import labels, network_layers
+from .._core import labels, network_layers, progress
 from .._core.errors import NumericsWarning, shown
 from .._core.notices import logger
 from ..calibration.conformal_prediction import conformal
@@ -125,6 +125,7 @@ def learn_around(
     history: dict[str, list[float]] = {}
     units = Scaling(np.zeros(outputs.columns), np.ones(outputs.columns))
     if training is not None:
+        progress.now(f"training the network on {len(split.train[0])} rows")
         network, history = training(network, inputs, split, outputs.kind)
     else:
         units = units if settings.of_classes else split.outputs
@@ -134,6 +135,7 @@ def learn_around(
     rows = network_rows(network, features, inputs, outputs)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     split = dataclasses.replace(split, inputs=rows.scaling(split.train[0], units))
+    progress.now(f"P around the network, {len(split.train[0])} rows")
     learned = _learned(split, settings, rows, kernel)
     return dataclasses.replace(learned, inputs=NetworkInputs(rows, split.inputs), history=history)
 

@@ -48,7 +48,7 @@ class Summary:
         factor = getattr(model.variational.kernel, "factor", None)
         facts = {
             "model": f"{type(model).__name__}, λ = {model.divergence_weight:g}, "
-            f"{model.num_data} rows, {len(learned.inputs.shift)} features",
+            f"{model.num_data} rows",
             "kernel of P": kernel_name(P.prior.kernel),
             "mean of P": mean_name(P.prior.mean_function),
             "inducing points": f"{len(P.inducing_points)}",
