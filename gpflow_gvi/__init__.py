@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import covariances, divergences, kernels, losses, mean_functions, metrics, models
+    from . import covariances, divergences, kernels, losses, mean_functions, metrics, models, plots
     from ._core import errors
     from ._core import network_function as networks
     from .calibration import conformal, temper
@@ -55,6 +55,7 @@ __all__ = [
     "metrics",
     "models",
     "networks",
+    "plots",
     "recipe",
     "sampling",
     "save",
@@ -91,6 +92,7 @@ _LOCATIONS = {
     "metrics": "metrics",
     "models": "models",
     "networks": "_core.network_function",
+    "plots": "plots",
     "recipe": "learning.recipe",
     "sampling": "prediction.samples",
     "save": "saving:save",

@@ -142,7 +142,7 @@ def _learned_around(
     history: dict[str, list[float]] = {}
     units = Scaling(np.zeros(outputs.columns), np.ones(outputs.columns))
     if training is not None:
-        progress.now(f"training the network with {len(split.train[0])} rows")
+        progress.now(f"training the network on {len(split.train[0])} rows")
         network, history = training(network, inputs, split, outputs.kind)
     else:
         units = units if settings.of_classes else split.outputs
@@ -153,6 +153,7 @@ def _learned_around(
     rows = network_rows(network, features, inputs, outputs)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     split = dataclasses.replace(split, inputs=rows.scaling(split.train[0], units))
+    progress.now(f"P around the network, {len(split.train[0])} rows")
     learned = _learned(split, settings, rows, kernel)
     return dataclasses.replace(learned, inputs=NetworkInputs(rows, split.inputs), history=history)
 

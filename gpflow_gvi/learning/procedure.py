@@ -101,10 +101,7 @@ class Procedure:
 
     def run(self) -> Learned:
         """Return the learned model, with a record of what was done."""
-        listener = progress.Listener()
-        with progress.heard_by(listener):
-            learned = self._run()
-        return dataclasses.replace(learned, record=progress.Record(tuple(listener.stages)))
+        return _recorded(self._run)
 
     def _run(self) -> Learned:
         split = self.split
@@ -294,6 +291,14 @@ class Procedure:
         return Learned(model, regulariser, split.inputs, split.outputs, history, calibration)
 
 
+def _recorded(compute: Callable[[], Learned]) -> Learned:
+    """Return what is computed, with a record of the stages that it tells."""
+    listener = progress.Listener()
+    with progress.heard_by(listener):
+        learned = compute()
+    return dataclasses.replace(learned, record=progress.Record(tuple(listener.stages)))
+
+
 def _log_densities(model: GVI, data: RegressionData) -> Any:
     (found,) = by_blocks(lambda *rows: (model.predict_log_density(rows),), *data)
     return found
@@ -463,7 +468,8 @@ def learn(
                 epochs=None if train_network else epochs,
             )
             training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
-            return learn_around(
+            around = functools.partial(
+                learn_around,
                 rows,
                 network,
                 settings,
@@ -472,6 +478,7 @@ def learn(
                 training=training if train_network else None,
                 validation_data=validation_data,
             )
+            return _recorded(around)
         if loss is None or isinstance(loss, Loss):
             return Procedure(Split.of(rows, settings, validation_data), settings).run()
         found = _outliers(rows, settings, loss)

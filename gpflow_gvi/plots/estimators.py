@@ -54,17 +54,21 @@ class View:
             None if count is None else np.asarray(getattr(estimator, "classes_", range(count))),
         )
 
+    @property
+    def is_of_network(self) -> bool:
+        """Whether P is around a network, so that inducing points have no original units."""
+        return not isinstance(self.learned.inputs, Scaling)
+
     def rows(self, X: Any, max_rows: int | None = None) -> AnyNDArray:
         """Return rows X, [N, D], or where none are given the inducing points, in original units.
 
         :param max_rows: of more rows these many are drawn at random.
         """
         if X is None:
-            if not isinstance(self.learned.inputs, Scaling):
-                raise ValueError(
-                    "X is None: the inducing points are features. Pass rows of inputs."
-                )
-            X = self.learned.inputs.original(self.learned.regulariser.inducing_points)
+            inputs = self.learned.inputs
+            if not isinstance(inputs, Scaling):
+                raise ValueError("P is around a network, so that X is needed: give rows [N, D].")
+            X = inputs.original(self.learned.regulariser.inducing_points)
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.shape[1] != len(self.names):
             raise ValueError(
