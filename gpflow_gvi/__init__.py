@@ -12,7 +12,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import covariances, divergences, kernels, losses, mean_functions, metrics, models
+    from . import (
+        covariances,
+        divergences,
+        kernels,
+        likelihoods,
+        losses,
+        mean_functions,
+        metrics,
+        models,
+    )
     from ._core import errors
     from ._core import network_function as networks
     from .calibration import conformal, temper
@@ -48,6 +57,7 @@ __all__ = [
     "kernels",
     "layers",
     "learn",
+    "likelihoods",
     "load",
     "losses",
     "mean_functions",
@@ -83,6 +93,7 @@ _LOCATIONS = {
     "kernels": "kernels",
     "layers": "integrations.gpflux",
     "learn": "learning:learn",
+    "likelihoods": "likelihoods",
     "load": "saving:load",
     "losses": "losses",
     "mean_functions": "mean_functions",

@@ -1,4 +1,4 @@
-"""Rows whose observation says nothing of f: found by a likelihood that allows for them, and left out.
+"""Rows whose observation says nothing of f: found by a likelihood for them, and left out.
 
 An observation is one of f with Gaussian noise, or with probability ε anything in the range of Y:
 
@@ -78,7 +78,7 @@ class Contaminated(gpflow.likelihoods.ScalarLikelihood):
         return tf.math.log(1.0 - self.fraction) + normal, elsewhere
 
     def probability(self, mean: TensorType, variance: TensorType, Y: TensorType) -> tf.Tensor:
-        """Return the probability that each observation is an outlier, where f is N(m, v): [N, J]."""
+        """Return the probability of each to be an outlier, where f is N(m, v): [N, J]."""
         near, elsewhere = self._terms(
             gpflow.logdensities.gaussian(Y, mean, variance + self.variance)
         )
@@ -104,7 +104,12 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
     X, Y = (Scaling.of(X).standard(X).numpy(), _robust(Y).standard(Y).numpy())
     order = np.random.default_rng(seed).permutation(len(X))
     first = order[: settings.max_rows]
-    clipped = np.clip(Y, -WINSOR, WINSOR)
+    D = X.shape[-1]
+    kernels = (
+        recipe.kernels(X[first], np.clip(Y[first], -WINSOR, WINSOR))
+        if D == 1
+        else [recipe.one_kernel(D)]  # it need not be the best one
+    )
     fits = [
         fit_regulariser(
             (X[first], Y[first]),
@@ -116,7 +121,7 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
             max_rounds=1,
             seed=seed,
         )
-        for kernel in recipe.kernels(X[first], clipped[first])
+        for kernel in kernels
     ]
     best = max(fits, key=lambda fit: fit.log_evidence)
     likelihood: Contaminated = best.likelihood
