@@ -75,5 +75,5 @@ def test_what_is_wrong_is_said():
     X, Y, _, _ = _curve(0.0, N=20)
     with pytest.raises(ValueError, match="loss is 'huber'"):
         gvi.learn((X, Y), loss="huber")
-    with pytest.raises(TypeError, match="loss='robust' is for real-valued Y.*StudentT"):
+    with pytest.raises(TypeError, match=r"loss='robust' is for real-valued Y.*StudentT"):
         gvi.learn((X, np.abs(np.round(Y))), likelihood=gpflow.likelihoods.Poisson(), loss="robust")

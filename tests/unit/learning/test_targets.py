@@ -159,7 +159,7 @@ def test_the_regressor_takes_a_likelihood():
     assert np.all(prediction > 0.0)
     assert np.corrcoef(prediction, Y[:, 0])[0, 1] > 0.7
     switched = likelihoods.SwitchedLikelihood([likelihoods.Gaussian()] * 2)
-    with pytest.raises(TypeError, match="SwitchedLikelihood.*gpflow_gvi.learn"):
+    with pytest.raises(TypeError, match=r"SwitchedLikelihood.*gpflow_gvi\.learn"):
         gvi.GVIRegressor(likelihood=switched).fit(X, np.c_[Y, Y > 20.0])
     classifier = gvi.GVIClassifier(likelihood=likelihoods.Softmax(3))
     with pytest.raises(ValueError, match="Softmax of 3 classes, but y has 2"):
