@@ -28,6 +28,7 @@ from .._core.row_blocks import by_blocks
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from ..divergences import Divergence
 from ..learning import recipe
+from ..learning.around_network import is_meant
 from ..learning.learned import Learned
 from ..learning.procedure import learn
 from ..learning.scaling import Scaling
@@ -60,6 +61,8 @@ class _Estimator(BaseEstimator):
         predictor: Any = "auto",
         noise: Noise | None = None,
         network: Any = None,
+        train_network: bool = True,
+        features: Any = None,
         likelihood: Likelihood | None = None,
         loss: Literal["robust"] | Loss | None = None,
         model: type[GVI] = PGVI,
@@ -73,6 +76,7 @@ class _Estimator(BaseEstimator):
         effort: Effort = "default",
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         """Keep the parameters.
 
@@ -84,7 +88,11 @@ class _Estimator(BaseEstimator):
             mean, or several; "auto" for the trees of `learn` where they predict better; or None.
         :param noise: of real-valued y: "constant", "varying" or "auto".
         :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should
-            be zero at its start, or the number of units in both hidden layers of `recipe.network`.
+            be zero at its start, or the number of units in both hidden layers of `recipe.network`;
+            or a model of Keras to put a Gaussian process around, as of `learn`. With one, X may be
+            images.
+        :param train_network: False to leave a network as it is.
+        :param features: of a network, what the kernel is on, as of `learn`.
         :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
             noise of heavy tails; of a classifier, one of as many classes as y has.
         :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
@@ -103,11 +111,14 @@ class _Estimator(BaseEstimator):
         :param effort: "fast", "default" or "best", as of `learn`.
         :param n_jobs: how many predictors are fitted at once, as joblib has it.
         :param random_state: a whole number for the same result in each fit.
+        :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
         """
         self.kernel = kernel
         self.predictor = predictor
         self.noise = noise
         self.network = network
+        self.train_network = train_network
+        self.features = features
         self.likelihood = likelihood
         self.loss = loss
         self.model = model
@@ -121,6 +132,7 @@ class _Estimator(BaseEstimator):
         self.effort = effort
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
         """Return what `learn` makes of X [N, D] and Y, with J latent functions."""
@@ -151,7 +163,13 @@ class _Estimator(BaseEstimator):
                     found = np.asarray(values)
                     if found.dtype.kind in "iumM":
                         as_floats(name, found)
-            return validate_data(self, *data, dtype=default_float(), **options)
+            images = self._is_around_network and len(np.shape(data[0])) > 2
+            kind = None if images else default_float()  # pixels in bytes are scaled
+            return validate_data(self, *data, dtype=kind, allow_nd=images, **options)
+
+    @property
+    def _is_around_network(self) -> bool:
+        return self.network is not None and not isinstance(self.network, int | np.integer)
 
 
 @contextlib.contextmanager
@@ -291,7 +309,10 @@ class GVIClassifier(ClassifierMixin, _Estimator):
             self.learned_ = None
             return self
         epochs, N = self.epochs, len(y)
-        if epochs is None:
+        around = self._is_around_network and is_meant(
+            self.network, self.features, self.train_network, X
+        )
+        if epochs is None and self.train_network:
             asked = self.model is not PGVI or any(
                 option is not None
                 for option in (self.network, self.divergence, self.divergence_weight)
@@ -299,12 +320,12 @@ class GVIClassifier(ClassifierMixin, _Estimator):
             epochs = Passes.epochs if asked or N >= MIN_ROWS_TO_TRAIN else 0
         # Held-out rows are drawn without regard to y: few of a second class may all be among them.
         spare = N - np.max(counts) >= MIN_VALIDATION_POINTS
-        spare = spare and (N >= MIN_ROWS_TO_TEMPER or epochs > 0)
+        spare = spare and (around or N >= MIN_ROWS_TO_TEMPER or bool(epochs))
         self.learned_ = self._learn(
             X,
             codes,
             K,
-            likelihood=MultiClass(K) if self.likelihood is None else self._of_classes(K),
+            likelihood=None if around else self._of_classes(K),
             effort="fast",
             epochs=epochs,
             validation_fraction=VALIDATION_FRACTION if spare else 0.0,
@@ -312,6 +333,8 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         return self
 
     def _of_classes(self, K: int) -> Likelihood:
+        if self.likelihood is None:
+            return MultiClass(K)
         found = labels.num_classes(self.likelihood)
         if found != K:
             raise ValueError(

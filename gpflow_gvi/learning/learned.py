@@ -13,7 +13,10 @@ from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .. import saving
+from .._core import labels
 from .._core.data import Data
+from .._core.progress import Record
+from .._core.row_blocks import by_blocks, tensors_by_blocks
 from ..calibration.conformal_prediction import (
     Conformal,
     ConformalQuantiles,
@@ -22,19 +25,21 @@ from ..calibration.conformal_prediction import (
 )
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
-from ..prediction.class_probabilities import class_probabilities
+from ..prediction.class_probabilities import Entropies, class_probabilities, entropies
 from ..prediction.predictive_law import central_interval
 from ..regulariser.fit import Regulariser
+from .network_rows import NetworkInputs
 from .outliers import Outliers
 from .scaling import Scaling
 from .split import column
+from .summary import Summary
 from .targets import units_of_f, units_of_predictions
 from .updating import update
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Learned:
     """A fitted, tempered model that takes and returns original units."""
 
@@ -42,8 +47,8 @@ class Learned:
     """The model, in standard units."""
     regulariser: Regulariser
     """The regulariser, in standard units, conditioned on the rows that the model was fitted to."""
-    inputs: Scaling
-    """Standard units of X."""
+    inputs: Scaling | NetworkInputs
+    """Standard units of X, or the network that makes rows of what the model takes of it."""
     outputs: Scaling
     """Standard units of Y."""
     history: dict[str, list[float]]
@@ -51,6 +56,8 @@ class Learned:
     calibration: Conformal | ConformalQuantiles | ConformalSets | None = None
     """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
     units."""
+    record: Record | None = None
+    """What was done, how long it took, and the scores that were compared."""
     outliers: Outliers | None = None
     """The rows that a robust fit has left out."""
 
@@ -64,14 +71,16 @@ class Learned:
 
         They are in the units of Y where f is the location of y.
         """
-        mean, variance = self.model.predict_f(self.inputs.standard(X), full_cov=full_cov)
-        units = units_of_f(self.likelihood, self.outputs)
-        scale = units.scale[:, None, None] if full_cov else units.scale
-        return units.original(mean), variance * scale**2
+        units, rows = units_of_f(self.likelihood, self.outputs), self.inputs.standard(X)
+        if full_cov:
+            mean, covariance = self.model.predict_f(rows, full_cov=True)
+            return units.original(mean), covariance * units.scale[:, None, None] ** 2
+        mean, variance = tensors_by_blocks(self.model.predict_f, rows)
+        return units.original(mean), variance * units.scale**2
 
     def predict_y(self, X: TensorType) -> MeanAndVariance:
         """Return mean and variance of y at X: [N, J] each."""
-        mean, variance = self.model.predict_y(self.inputs.standard(X))
+        mean, variance = tensors_by_blocks(self.model.predict_y, self.inputs.standard(X))
         units = units_of_predictions(self.likelihood, self.outputs)
         return units.original(mean), variance * units.scale**2
 
@@ -88,6 +97,21 @@ class Learned:
     def predict_proba(self, X: TensorType) -> Array:
         """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
         return class_probabilities(self.model, self.inputs.standard(X))
+
+    def entropies(self, X: TensorType) -> Entropies:
+        """Return the total, aleatoric and epistemic entropy of the class at X: [N] each."""
+        return entropies(self.model, self.inputs.standard(X))
+
+    def score_ood(self, X: TensorType) -> Array:
+        """Return how little is known of f at X, by which inputs unlike the data are found: [N].
+
+        It is the variance of f, in standard units and averaged over outputs: it is not bounded, as
+        the epistemic entropy of classes is, and does not depend on what is predicted.
+        """
+        (variance,) = by_blocks(
+            lambda rows: (self.model.predict_f(rows)[1],), self.inputs.standard(X)
+        )
+        return variance.mean(axis=-1)
 
     def predict_set(self, X: TensorType, coverage: float = 0.95) -> Array:
         """Return which classes are in a set that holds the label with the given probability.
@@ -171,3 +195,48 @@ class Learned:
         if not isinstance(loaded, cls):
             raise TypeError(f"folder {folder} holds a {type(loaded).__name__}, not a Learned.")
         return loaded
+
+    def __repr__(self) -> str:
+        """Return a line on what was learned."""
+        return f"<Learned {Summary.of(self).line}>"
+
+    def summary(self) -> Summary:
+        """Return what was tried and what won; printed, it is a table."""
+        return Summary.of(self)
+
+    def plot(self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any) -> Any:
+        """Draw f: a curve of one feature, maps of two, the partial dependence on each of several.
+
+        :param X: rows [N, D], in original units; by default the inducing points.
+        :param y: observations there, which are drawn as well.
+        :param ax: Axes of Matplotlib to draw on.
+        :param options: of `plots.CurveDisplay`, `plots.MapDisplay` or
+            `plots.PartialDependenceDisplay`.
+        """
+        from .. import plots
+
+        return plots.draw(self, X, y, ax=ax, **options)
+
+    def plot_calibration(self, X: Any, y: Any, *, ax: Any = None, **options: Any) -> Any:
+        """Draw the reliability of quantiles, or of probabilities, for rows that were not seen."""
+        from .. import plots
+
+        kind: Any = plots.QuantileDisplay
+        if labels.num_classes(self.likelihood) is not None:
+            kind = plots.ReliabilityDisplay
+        return kind.from_estimator(self, X, y, ax=ax, **options).ax_
+
+    def plot_history(self, *, ax: Any = None) -> Any:
+        """Draw the training of Q epoch by epoch, or where there was none the scores of P."""
+        from .. import plots
+
+        kind = plots.HistoryDisplay if self.history else plots.CandidatesDisplay
+        return kind.from_estimator(self, ax=ax).ax_
+
+    def plot_relevance(
+        self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any
+    ) -> Any:
+        """Draw how much each feature matters: to P, or to predictions of rows that are given."""
+        from .. import plots
+
+        return plots.RelevanceDisplay.from_estimator(self, X, y, ax=ax, **options).ax_

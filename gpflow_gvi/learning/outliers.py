@@ -1,4 +1,4 @@
-"""Rows whose observation says nothing of f: found by a likelihood for them, and left out.
+"""Rows whose observation says nothing of f: found by a likelihood that allows for them, left out.
 
 An observation is one of f with Gaussian noise, or with probability ε anything in the range of Y:
 
@@ -78,7 +78,7 @@ class Contaminated(gpflow.likelihoods.ScalarLikelihood):
         return tf.math.log(1.0 - self.fraction) + normal, elsewhere
 
     def probability(self, mean: TensorType, variance: TensorType, Y: TensorType) -> tf.Tensor:
-        """Return the probability of each to be an outlier, where f is N(m, v): [N, J]."""
+        """Return the probability that each y is an outlier, where f is N(m, v): [N, J]."""
         near, elsewhere = self._terms(
             gpflow.logdensities.gaussian(Y, mean, variance + self.variance)
         )

@@ -1,4 +1,4 @@
-"""Laws of observations, and levels of finite probability: against scipy and GPflow."""
+"""Laws of observations, and levels with finite probabilities: against scipy and GPflow."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.learning.settings import Settings
+from gpflow_gvi.learning.settings import RegulariserSettings, Settings
 from gpflow_gvi.learning.split import Split
 
 N = 100
@@ -77,3 +77,13 @@ def test_inputs_must_be_rows(data):
     X, Y = data
     with pytest.raises(ValueError, match=r"X has shape \(100, 1, 3\).*X\.reshape"):
         Split.of((X[:, None], Y), SETTINGS)
+
+
+def test_images_are_rows_for_a_kernel_that_is_given(data):
+    X, Y = data
+    settings = Settings(RegulariserSettings(kernels=lambda data: []), validation_fraction=0.0)
+    of_rows, of_images = Split.of((X, Y), settings), Split.of((X.reshape(N, 1, 3), Y), settings)
+    np.testing.assert_array_equal(of_images.train[0], of_rows.train[0])
+    np.testing.assert_array_equal(
+        of_images.inputs.standard(X.reshape(N, 3, 1)), of_rows.inputs.standard(X)
+    )

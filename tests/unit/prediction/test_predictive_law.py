@@ -72,7 +72,7 @@ def test_distribution_function_is_an_integral_over_f():
     for y in (-3.0, 0.2, 40.0):
         expected = [
             integrate.quad(
-                lambda f, m=m, s=s, y=y: stats.t.cdf((y - f) / 0.4, 3) * stats.norm.pdf(f, m, s),
+                lambda f, y=y, m=m, s=s: stats.t.cdf((y - f) / 0.4, 3) * stats.norm.pdf(f, m, s),
                 m - 10 * s,
                 m + 10 * s,
                 epsabs=1e-12,
