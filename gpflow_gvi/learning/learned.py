@@ -17,12 +17,8 @@ from .._core import labels
 from .._core.data import Data
 from .._core.progress import Record
 from .._core.row_blocks import by_blocks, tensors_by_blocks
-from ..calibration.conformal_prediction import (
-    Conformal,
-    ConformalQuantiles,
-    ConformalSets,
-    require_real_outputs,
-)
+from ..calibration import Conformal, ConformalQuantiles, ConformalSets
+from ..calibration.conformal_prediction import require_real_outputs
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import Entropies, class_probabilities, entropies
@@ -159,9 +155,9 @@ class Learned:
         if kind == "bald":  # information has no unit
             return acquire(self.model, self.inputs.standard(candidates), kind, **options)
         if "improvement" in kind and options.get("best") is None:
-            Z = self.inputs.original(self.regulariser.inducing_points)
-            means = [np.min(self.predict_f(X)[0]) for X in (Z, candidates)]
-            options["best"] = min(means)
+            known = self.model.predict_f(self.regulariser.inducing_points)[0]
+            known = units_of_f(self.likelihood, self.outputs).original(known)
+            options["best"] = min(np.min(known), np.min(self.predict_f(candidates)[0]))
         return acquire(self, candidates, kind, **options)
 
     def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Learned:

@@ -78,7 +78,7 @@ def units_of_f(likelihood: Likelihood | None, outputs: Scaling) -> Scaling:
     :param outputs: the units of Y.
     """
     if isinstance(likelihood, MultiLatentLikelihood):  # the first one may be a location
-        others = likelihood.latent_dim - 1
+        others = (likelihood.latent_dim or 1) - 1
         return Scaling(
             np.pad(outputs.shift, (0, others)),
             np.pad(outputs.scale, (0, others), constant_values=1.0),
