@@ -132,14 +132,16 @@ class Learned:
         require_real_outputs(self.model)
         if not 0.0 < coverage < 1.0:
             raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
-        X = self.inputs.standard(X)
         calibration = self.calibration
-        if isinstance(calibration, Conformal | ConformalQuantiles):
-            ends = calibration.predict_interval(X, coverage)
-        else:
-            ends = central_interval(self.model, X, coverage)
+
+        def interval(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            if isinstance(calibration, Conformal | ConformalQuantiles):
+                return calibration.predict_interval(X, coverage)
+            return central_interval(self.model, X, coverage)
+
+        lower, upper = tensors_by_blocks(interval, self.inputs.standard(X))
         units = units_of_predictions(self.likelihood, self.outputs)
-        return units.original(ends[0]), units.original(ends[1])
+        return units.original(lower), units.original(upper)
 
     def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
         """Return what an observation at each candidate is worth: [N]. The largest is the best.

@@ -16,6 +16,7 @@ from gpflow.likelihoods.multilatent import MultiLatentLikelihood
 
 from .._core import labels
 from .._core.data import Data
+from ..likelihoods import usable
 from ..regulariser.lbfgs import lbfgs
 from .scaling import Scaling
 
@@ -49,6 +50,7 @@ def responses(likelihood: Likelihood | None, data: Data) -> AnyNDArray:
     """
     if likelihood is None or not has_level(likelihood):
         return np.asarray(labels.responses(likelihood, data.Y))
+    likelihood = usable(likelihood)
     constant = level(likelihood, data)
     F = tf.constant(_everywhere(tf.constant(constant), data))
     with tf.GradientTape() as tape:
