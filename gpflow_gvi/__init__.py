@@ -12,7 +12,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import covariances, divergences, kernels, losses, mean_functions, metrics, models, plots
+    from . import (
+        covariances,
+        divergences,
+        kernels,
+        likelihoods,
+        losses,
+        mean_functions,
+        metrics,
+        models,
+        plots,
+    )
     from ._core import errors
     from ._core import network_function as networks
     from .calibration import conformal, temper
@@ -49,6 +59,7 @@ __all__ = [
     "kernels",
     "layers",
     "learn",
+    "likelihoods",
     "load",
     "losses",
     "mean_functions",
@@ -86,6 +97,7 @@ _LOCATIONS = {
     "kernels": "kernels",
     "layers": "integrations.gpflux",
     "learn": "learning:learn",
+    "likelihoods": "likelihoods",
     "load": "saving:load",
     "losses": "losses",
     "mean_functions": "mean_functions",

@@ -30,7 +30,6 @@ from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, 
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
-from ..likelihoods import usable
 from ..losses import Loss, Marginals
 from ..models import GVI, PGVI
 from ..regulariser.conditioning import conditioned
@@ -452,7 +451,7 @@ def learn(
         training=BatchTraining(schedule, CosineAdam(learning_rate), EarlyStopping()),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
-        likelihood=None if likelihood is None else usable(likelihood),
+        likelihood=likelihood,
         standardise=standardise,
         seed=seed,
     )
