@@ -192,7 +192,8 @@ def test_a_model_around_a_network_is_drawn_at_rows_that_are_given():
     X, Y = _data(1)
     network = gvi.recipe.network(1, 1, units=5)
     network.compile("adam", "mse")
-    learned = gvi.learn((X, Y), network=network, train_network=False, num_inducing=10)
+    options = {"train_network": False, "validation_data": _data(1, 60), "num_inducing": 10}
+    learned = gvi.learn((X, Y), network=network, **options)
     assert "\n" not in repr(learned)
     assert len(learned.record.stages) >= 1
     ax = learned.plot(X, Y)
