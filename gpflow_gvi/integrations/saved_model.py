@@ -21,6 +21,7 @@ from .._core.images import input_shape as declared_shape
 from ..learning.learned import Learned
 from ..learning.network_rows import NetworkInputs
 from ..learning.scaling import Scaling
+from ..learning.targets import units_of_f, units_of_predictions
 from ..mean_functions.predictor import Predictor
 from ..models import GVI
 from ..prediction.class_probabilities import in_order_of, normal_points
@@ -74,21 +75,24 @@ def export(
             "declare the shape of one input: pass input_shape=(D,)."
         )
     likelihood, parts = fitted.likelihood, (fitted.variational, fitted.regulariser)
+    of_f = of_y = outputs
+    if isinstance(model, Learned):
+        of_f, of_y = units_of_f(likelihood, outputs), units_of_predictions(likelihood, outputs)
     posterior = fitted.posterior(PrecomputeCacheType.VARIABLE)
 
     def predict(X: tf.Tensor) -> dict[str, tf.Tensor]:
         X = as_rows(units.standard(X), *parts)
         f_mean, f_variance = posterior.predict_f(X)
         result = {
-            "f_mean": outputs.original(f_mean),
-            "f_variance": f_variance * outputs.scale**2,
+            "f_mean": of_f.original(f_mean),
+            "f_variance": f_variance * of_f.scale**2,
         }
         if _is_of_classes(likelihood, f_mean.shape[-1]):
             return {"probabilities": _probabilities(likelihood, X, f_mean, f_variance), **result}
         mean, variance = likelihood.predict_mean_and_var(X, f_mean, f_variance)
         return {
-            "mean": outputs.original(mean),
-            "variance": variance * outputs.scale**2,
+            "mean": of_y.original(mean),
+            "variance": variance * of_y.scale**2,
             **result,
         }
 

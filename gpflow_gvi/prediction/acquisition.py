@@ -89,7 +89,7 @@ def information(model: Any, X: InputData, seed: int = 0) -> AnyNDArray:
 
     Houlsby, Huszár, Ghahramani and Lengyel (2011), "Bayesian active learning for classification and
     preference learning" (BALD). Under Gaussian noise it is Σ_j ½ log(1 + s_j²/σ_j²); of classes the
-    epistemic entropy; otherwise the average of log p(y | f) - log p(y) over draws of both.
+    epistemic entropy; otherwise the average of KL[p(f | y), p(f)] over draws of y.
 
     :param model: a model with `predict_f` and a likelihood.
     :param X: the inputs.
@@ -114,15 +114,17 @@ def _information(
         ratio = variance / likelihood.conditional_variance(X, mean)
         return 0.5 * tf.reduce_sum(tf.math.log1p(ratio), axis=-1)
     law = predictive_law(likelihood, X, mean, variance)
-    which = np.random.default_rng(seed).choice(
-        len(law.weights), size=NUM_DRAWS, p=np.asarray(law.weights / tf.reduce_sum(law.weights))
-    )
-    draws = law.given_f.sample(seed=(seed, 0))  # [S, N, P]
+    weights = np.asarray(law.weights, float)
+    levels = (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS
+    f_of_draw = np.searchsorted(np.cumsum(weights) / np.sum(weights), levels)
+    draws = law.given_f.sample(np.bincount(f_of_draw).max(), seed=(seed, 0))  # [R, S, N, P]
     total = tf.zeros(tf.shape(mean)[:1], mean.dtype)
-    for s in which:
-        logs = law.given_f.log_prob(draws[s])  # of one draw, given each of f: [S, N, P]
-        mixed = tf.reduce_logsumexp(logs + tf.math.log(law.weights)[:, None, None], axis=0)
-        total += tf.reduce_sum(logs[s] - mixed, axis=-1)
+    for k, s in enumerate(f_of_draw):
+        y = draws[k - np.searchsorted(f_of_draw, s), s]  # each one once
+        logs = law.given_f.log_prob(y)  # [S, N, P]
+        of_f = tf.math.log(law.weights)[:, None, None]
+        ratio = logs - tf.reduce_logsumexp(logs + of_f, axis=0)  # log p(f | y) / p(f)
+        total += tf.reduce_sum(tf.exp(of_f + ratio) * ratio, axis=(0, -1))
     return total / NUM_DRAWS
 
 

@@ -73,7 +73,7 @@ def test_density_is_that_of_svgp_and_intervals_hold(name):
     assert found > rival - 0.05
     lower, upper = learned.predict_interval(x, 0.9)
     held = np.mean((lower <= y) & (upper >= y))
-    assert (0.85 if name != "ordinal" else 0.88) < held
+    assert (0.83 if name != "ordinal" else 0.88) < held  # of 400 rows, by a fit to 120
     assert held < (0.95 if name not in ("ordinal", "poisson") else 1.0)
 
 

@@ -75,7 +75,7 @@ def test_information_of_counts_is_a_double_sum():
         expected = entropy(given_f @ w) - sum(
             weight * entropy(p) for weight, p in zip(w, given_f.T, strict=True)
         )
-        assert found[n] == pytest.approx(expected, abs=0.25)
+        assert found[n] == pytest.approx(expected, abs=0.1)
     assert found[1] > found[2]
 
 
