@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 import gpflow.kernels
 import numpy as np
@@ -29,6 +29,8 @@ from ..gaussian_process import GaussianProcess
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
 from ..regulariser.evidence import DataEvidence, Evidence
 from ..regulariser.lbfgs import Minimise
+
+Fit = TypeVar("Fit")
 
 MAX_GRAPHS = 8
 """The number of structures whose graphs are kept."""
@@ -174,7 +176,7 @@ class _Loss:
         return value, [of_variable[id(variable)] for variable in variables]
 
 
-_kept: collections.OrderedDict[Hashable, EvidenceFit] = collections.OrderedDict()
+_kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 _lock = threading.Lock()
 
 
@@ -185,15 +187,20 @@ def evidence_fit(
     of_kernel = structure(kernel)
     if of_kernel is None or type(evidence) is not DataEvidence:
         return EvidenceFit(kernel, variance, shape, evidence)
-    of_noise = _structure_of_parameter(variance)
+    of_noise = structure_of_parameter(variance)
     key = (of_kernel, of_noise, shape, default_float())
+    return kept(key, lambda: EvidenceFit(kernel, variance, shape, evidence))
+
+
+def kept(key: Hashable, make: Callable[[], Fit]) -> Fit:
+    """Return the fit that was kept for a key, or one that is made and kept."""
     with _lock:
         if key not in _kept:
-            _kept[key] = EvidenceFit(kernel, variance, shape, evidence)
+            _kept[key] = make()
             while len(_kept) > MAX_GRAPHS:
                 _kept.popitem(last=False)
         _kept.move_to_end(key)
-        return _kept[key]
+        return cast(Fit, _kept[key])
 
 
 def structure(kernel: Kernel) -> Hashable | None:
@@ -204,13 +211,13 @@ def structure(kernel: Kernel) -> Hashable | None:
     if type(kernel) not in _ARE_THEIR_PARAMETERS:
         return None
     parameters = tuple(
-        (path, _structure_of_parameter(parameter))
+        (path, structure_of_parameter(parameter))
         for path, parameter in sorted(parameter_dict(kernel).items())
     )
     return type(kernel), str(kernel.active_dims), parameters
 
 
-def _structure_of_parameter(parameter: Parameter) -> Hashable:
+def structure_of_parameter(parameter: Parameter) -> Hashable:
     """Return shape, transform and prior; where the transform takes two values stands for it."""
     zero, prior = tf.zeros_like(parameter.unconstrained_variable), parameter.prior
     transform = () if parameter.transform is None else map(parameter.transform, (zero, zero + 0.5))

@@ -14,6 +14,7 @@ from gpflow.likelihoods import Likelihood
 from scipy import stats
 
 from .. import saving
+from .._core import labels
 from ..calibration.conformal_prediction import Conformal, ConformalSets, require_real_outputs
 from ..models import GVI
 from ..prediction.class_probabilities import class_probabilities
@@ -41,11 +42,19 @@ class Learned:
     calibration: Conformal | ConformalSets | None = None
     """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
     units."""
+    classes_: Array | None = None
+    """The classes, sorted, if Y are labels; columns of probabilities are in their order."""
 
     @property
     def likelihood(self) -> Likelihood:
         """p(y | f), in standard units."""
         return self.model.likelihood
+
+    def predict(self, X: TensorType) -> Array:
+        """Return the most probable label at X, [N]; of real-valued Y its mean, [N, J]."""
+        if self.classes_ is None:
+            return np.asarray(self.predict_y(X)[0])
+        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
 
     def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
         """Return mean and variance of f at X, [N, J] each (covariance [J, N, N])."""
@@ -60,7 +69,10 @@ class Learned:
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
-        X, Y = self.inputs.standard(data[0]), self.outputs.standard(column(data[1]))
+        X, Y = data
+        if self.classes_ is not None:
+            Y = labels.encoded("Y", Y, self.classes_)
+        X, Y = self.inputs.standard(X), self.outputs.standard(column(Y))
         return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
 
     def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:

@@ -33,7 +33,7 @@ from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
-from .candidates import MAX_ROWS_OF_SCORES, Candidates
+from .candidates import MAX_ROWS_OF_SCORES
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
 from .learned import Learned
@@ -51,7 +51,8 @@ from .settings import (
     of_effort,
     recipe_predictors,
 )
-from .split import Rows, Split
+from .site_candidates import candidates_of
+from .split import Rows, Split, of_labels
 from .start import InducingPlusNetwork, Start, TrainingData, inducing_mean
 
 
@@ -88,6 +89,9 @@ class Procedure:
     split: Split
     settings: Settings
     hooks: Hooks = dataclasses.field(default_factory=Hooks)
+    _sites: dict[int, tuple[GaussianProcess, Sites]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def run(self) -> Learned:
         """Return the learned model."""
@@ -123,7 +127,7 @@ class Procedure:
         """
         settings = self.settings.regulariser
         if self._has_candidates(data):
-            return self.condition(Candidates(data, self.settings).best(), data)
+            return self.condition(candidates_of(data, self.settings).best(), data)
         if settings.predictors not in (None, recipe_predictors) or settings.noise == "varying":
             raise ValueError(
                 "predictor and noise='varying' are for real-valued Y, inputs [N, D], and noise to "
@@ -149,14 +153,11 @@ class Procedure:
         return best if settings.evidence.needs_inducing_outputs else self.condition(best, data)
 
     def _has_candidates(self, data: TrainingData) -> bool:
-        """Return whether P is for rows with real-valued Y, with one noise, and fitted to all."""
+        """Return whether P is for rows of numbers, with no noise of their own, and fitted to all."""
         likelihood = self.settings.likelihood
-        if not (likelihood is None or isinstance(likelihood, Gaussian)):
+        if isinstance(likelihood, Gaussian) and not isinstance(likelihood.variance, Parameter):
             return False
-        noise = Gaussian() if likelihood is None else likelihood
-        evidence = self.settings.regulariser.evidence
-        is_number = isinstance(noise.variance, Parameter)
-        return is_number and data.X.ndim == 2 and not evidence.needs_inducing_outputs
+        return data.X.ndim == 2 and not self.settings.regulariser.evidence.needs_inducing_outputs
 
     def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
         """Return the regulariser conditioned on all rows, at points for the fitted kernel."""
@@ -170,11 +171,15 @@ class Procedure:
 
     def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
         """Return the Gaussian observations that P is conditioned on."""
-        likelihood = regulariser.likelihood
+        likelihood, prior = regulariser.likelihood, regulariser.prior
         if isinstance(likelihood, Gaussian):
             noise = outputs.noise_variance_at(likelihood, data.X, data.J)
             return Sites(data.responses, noise)
-        return sites_of(likelihood, regulariser.prior, Z, Data.of((data.X, data.Y), likelihood))
+        of_prior, sites = self._sites.get(len(data.X), (None, None))
+        if sites is None or of_prior is not prior:
+            sites = sites_of(likelihood, prior, Z, Data.of((data.X, data.Y), likelihood))
+            self._sites[len(data.X)] = prior, sites
+        return sites
 
     def start(self, regulariser: Regulariser, data: TrainingData) -> GVI:
         """Return the model at the start of its training."""
@@ -245,7 +250,9 @@ class Procedure:
         calibration = None
         if split.calibration is not None:
             calibration = conformal(model, split.standard(split.calibration))
-        return Learned(model, regulariser, split.inputs, split.outputs, history, calibration)
+        classes = self.settings.classes
+        units = split.inputs, split.outputs
+        return Learned(model, regulariser, *units, history, calibration, classes)
 
 
 def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Regulariser:
@@ -291,7 +298,8 @@ def learn(
     P is conditioned on all rows, Q is trained on them for as long as was found best, and tempered
     by the factor that was found.
 
-    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels.
+    :param data: (X, Y), [N, D] and [N, J] or [N], in any units. Y may be labels: strings, booleans
+        and categories are, numbers are with a likelihood of classes.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
         that predicts best is taken. By default `recipe.kernels`.
     :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
@@ -307,7 +315,8 @@ def learn(
     :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
         zero at its start. By default, where Q is trained, `recipe.network`.
     :param likelihood: the noise to start from; or a `MultiClass`, `Softmax` or `Bernoulli`, which
-        says that Y are labels 0, 1, ....
+        says that Y are labels. By default it is Gaussian noise of numbers, and of labels
+        `Bernoulli` if there are two classes, else `Softmax`.
     :param model: `PGVI`, `GWI` or `GVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
@@ -341,6 +350,7 @@ def learn(
     chosen = chosen or model is not PGVI
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
+    rows, validation_data, likelihood, classes = of_labels(rows, validation_data, likelihood)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     regulariser = of_effort(effort)
     settings = Settings(
@@ -370,6 +380,7 @@ def learn(
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
         likelihood=likelihood,
+        classes=classes,
         standardise=standardise,
         seed=seed,
     )

@@ -268,6 +268,8 @@ class Settings:
     """The fraction of the rows to set aside for conformal intervals, or sets of classes."""
     likelihood: Likelihood | None = None
     """The noise to start from, or a likelihood of labels; None for Gaussian noise."""
+    classes: Any = None
+    """The names of the classes 0, 1, ..., an array, if labels have others."""
     standardise: bool = True
     """Whether columns of X and of real-valued Y have mean zero and standard deviation one."""
     input_shape: tuple[int, ...] | None = None
