@@ -8,7 +8,6 @@ new point is at most the ⌈(n+1)·coverage⌉-th smallest of theirs with at lea
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +20,8 @@ from .._core import labels
 from .._core.data import Data, inputs
 from .._core.errors import shown
 from .._core.row_blocks import by_blocks
-from ..prediction.class_probabilities import class_probabilities
+from .conformal_sets import ConformalSets
+from .order_statistic import order_statistic
 from .tempering import require_finite
 
 
@@ -88,7 +88,7 @@ class Conformal:
 
         It is an order statistic, never interpolated; and infinite if there are too few scores.
         """
-        return _order_statistic(self.scores, coverage)
+        return order_statistic(self.scores, coverage)
 
     @check_shapes(
         "return[0]: [N, J]",
@@ -109,59 +109,6 @@ class Conformal:
         infinite = tf.cast(np.inf, mean.dtype)
         half = tf.where(np.isinf(deviations), infinite, deviations * tf.sqrt(variance))
         return mean - half, mean + half
-
-
-@dataclass(frozen=True)
-class ConformalSets:
-    """A classifier with sets of classes of guaranteed coverage.
-
-    :param model: the model.
-    :param scores: one minus the probability of the correct class of each calibration point, [n, 1],
-        sorted.
-    """
-
-    model: Any
-    scores: AnyNDArray
-
-    @classmethod
-    def of(cls, model: Any, calibration_data: RegressionData) -> ConformalSets:
-        """Return the model with 1 - p(y) as scores.
-
-        They give the smallest sets on average if the probabilities are correct (Sadinle, Lei and
-        Wasserman 2019, "Least ambiguous set-valued classifiers with bounded error levels").
-        """
-        X, Y = Data.of(calibration_data, model.likelihood, name="calibration_data")
-        probabilities = class_probabilities(model, X)
-        classes = np.asarray(Y, dtype=int)
-        if classes.shape[1] != 1:
-            raise ValueError(
-                f"Y of calibration_data has {classes.shape[1]} columns; it must have 1."
-            )
-        scores = 1.0 - np.take_along_axis(probabilities, classes, axis=1)
-        return cls(model, np.sort(scores, axis=0))
-
-    def quantile(self, coverage: float) -> float:
-        """Return the maximal score of a class in the set, infinite if there are too few scores."""
-        return float(_order_statistic(self.scores, coverage)[0])
-
-    @check_shapes("return: [N, J]")
-    def predict_set(self, X: InputData, coverage: float = 0.95) -> AnyNDArray:
-        """Return which classes are in the set of each row: booleans, [N, J]. It may be empty.
-
-        :param X: the inputs.
-        :param coverage: the probability that the correct class is in its set.
-        """
-        return 1.0 - class_probabilities(self.model, X) <= self.quantile(coverage)
-
-
-def _order_statistic(scores: AnyNDArray, coverage: float) -> AnyNDArray:
-    """Return the ⌈(n+1)·coverage⌉-th smallest score of each column: [J]."""
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
-    n, J = scores.shape
-    # In floating point 100 * 0.55 is more than 55, and the rank would be one too high.
-    rank = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
-    return scores[rank - 1] if rank <= n else np.full(J, np.inf, scores.dtype)
 
 
 def require_real_outputs(model: Any) -> None:

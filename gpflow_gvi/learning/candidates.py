@@ -92,11 +92,11 @@ class Candidates:
         best = self._of_kernels()
         if self.means and (self._are_promising(best) or not self.is_recipe):
             around = self._around(best)
-            best = _best([best, around]) if self.is_recipe else around
+            best = best_of([best, around]) if self.is_recipe else around
         noise = self.settings.noise
         if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
             varying = self._with_varying_noise(best)
-            best = varying if noise == "varying" else _best([best, varying])
+            best = varying if noise == "varying" else best_of([best, varying])
         return best.regulariser
 
     def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
@@ -116,10 +116,10 @@ class Candidates:
             start, noise = of_structure[0], self.noise
             if len(of_structure) > 1:
                 tried = [self._fit(kernel, noise, data=first) for kernel in of_structure]
-                best = _best(tried).regulariser
+                best = best_of(tried).regulariser
                 start, noise = best.prior.kernel, best.likelihood
             fits.append(self._fit(start, noise))
-        return _best(fits)
+        return best_of(fits)
 
     def _are_promising(self, best: Candidate) -> bool:
         """Return whether a predictor's errors are not much larger than those of P alone."""
@@ -149,7 +149,7 @@ class Candidates:
         left = data.responses - np.mean(self._means_at(data), axis=0)
         error = float(np.mean(np.var(left, axis=0)))
         ratio = error / float(np.mean(np.var(data.responses, axis=0)))
-        kernel = _scaled(best.regulariser.prior.kernel, ratio)
+        kernel = scaled(best.regulariser.prior.kernel, ratio)
         return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
 
     def _with_varying_noise(self, best: Candidate) -> Candidate:
@@ -243,7 +243,8 @@ class Candidates:
         return functools.reduce(operator.add, terms)
 
 
-def _best(candidates: Sequence[Candidate]) -> Candidate:
+def best_of(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the candidate that predicts best."""
     return min(candidates, key=lambda each: each.nll if np.isfinite(each.nll) else np.inf)
 
 
@@ -251,7 +252,7 @@ def _rms(errors: AnyNDArray) -> float:
     return float(np.sqrt(np.mean(np.square(errors))))
 
 
-def _scaled(kernel: Kernel, factor: float) -> Kernel:
+def scaled(kernel: Kernel, factor: float) -> Kernel:
     """Return a copy of a kernel whose variances are multiplied by a factor."""
     kernel = deepcopy(kernel)
     for path, parameter in parameter_dict(kernel).items():

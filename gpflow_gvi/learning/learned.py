@@ -15,7 +15,8 @@ from scipy import stats
 
 from .. import saving
 from .._core import labels
-from ..calibration.conformal_prediction import Conformal, ConformalSets, require_real_outputs
+from ..calibration.conformal_prediction import Conformal, require_real_outputs
+from ..calibration.conformal_sets import ConformalSets
 from ..models import GVI
 from ..prediction.class_probabilities import class_probabilities
 from ..regulariser.fit import Regulariser
@@ -84,17 +85,21 @@ class Learned:
         """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
         return class_probabilities(self.model, self.inputs.standard(X))
 
-    def predict_set(self, X: TensorType, coverage: float = 0.95) -> Array:
+    def predict_set(
+        self, X: TensorType, coverage: float = 0.95, *, adaptive: bool = False
+    ) -> Array:
         """Return which classes are in a set that holds the label with the given probability.
 
-        [N, J], booleans. They need `calibration_fraction`.
+        [N, J], booleans. They need `calibration_fraction`. Adaptive sets are larger, and their
+        coverage varies less between easy and hard rows.
         """
         if not isinstance(self.calibration, ConformalSets):
             raise ValueError(
                 "predict_set: there are no sets of classes. Learn from labels, with a likelihood "
                 "of classes and a calibration_fraction such as 0.2."
             )
-        return self.calibration.predict_set(self.inputs.standard(X), coverage)
+        X = self.inputs.standard(X)
+        return self.calibration.predict_set(X, coverage, adaptive=adaptive)
 
     def predict_interval(
         self, X: TensorType, coverage: float = 0.95

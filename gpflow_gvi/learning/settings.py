@@ -30,16 +30,20 @@ if TYPE_CHECKING:
 
 
 def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
-    """Return the kernels of `recipe`."""
-    from . import recipe
+    """Return the kernels of `recipe`, or of labels those of `class_recipe`."""
+    from . import class_recipe, recipe
 
+    if data.of_classes:
+        return class_recipe.kernels(len(data.X), data.D)
     return recipe.kernels(data.X, data.responses)
 
 
 def recipe_predictors(data: TrainingData) -> Sequence[Any]:
-    """Return the predictors of `recipe`."""
-    from . import recipe
+    """Return the predictors of `recipe`, or of labels those of `class_recipe`."""
+    from . import class_recipe, recipe
 
+    if data.of_classes:
+        return class_recipe.predictors(data)
     return recipe.predictors(data)
 
 
@@ -125,9 +129,11 @@ class RegulariserSettings:
 
 
 def one_kernel(data: TrainingData) -> Sequence[Kernel]:
-    """Return the one kernel of `recipe`."""
-    from . import recipe
+    """Return the one kernel of `recipe`, or of labels that of `class_recipe`."""
+    from . import class_recipe, recipe
 
+    if data.of_classes:
+        return [class_recipe.shared_scale(data.D)]
     return [recipe.one_kernel(data.D)]
 
 

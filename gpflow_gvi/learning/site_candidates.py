@@ -1,4 +1,4 @@
-"""The candidates for the regulariser P under likelihoods that are not Gaussian.
+"""The candidates for the regulariser P of labels, or under any likelihood that is not Gaussian.
 
 They are fitted by the sites of the likelihood, and judged as those under Gaussian noise are: by the
 density of each observation given all the others. Of labels P may be around the log probabilities
@@ -8,12 +8,13 @@ of classifiers that have not seen the row.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, Module
 from gpflow.config import default_float
 from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
@@ -30,25 +31,27 @@ from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.site_fit import Rows, SiteFit
-from ..regulariser.sites import flat_sites, left_out, sites_of
-from .candidates import Candidate, Candidates
+from ..regulariser.sites import Sites, flat_sites, left_out
+from .candidates import Candidate, Candidates, best_of, scaled
 from .class_predictors import LogProbabilities
 from .evidence_fit import assign, kept, structure, structure_of_parameter
 from .settings import Settings
 from .start import TrainingData
 
-MAX_ROWS_OF_SITE_SCORES = 5_000
-"""Densities are compared at not more rows than these."""
+MAX_DOUBLINGS = 4
+"""How often the variance of f is doubled at the most."""
 
 
 class SiteCandidates(Candidates):
-    """The candidates for P under any likelihood.
+    """The candidates for P under a likelihood that is not Gaussian.
 
     :param data: the rows to fit to.
     :param settings: what is tried.
     """
 
     def __init__(self, data: TrainingData, settings: Settings) -> None:
+        if settings.regulariser.noise == "varying":
+            raise ValueError("noise is 'varying', which is for real-valued Y. Leave it out here.")
         J = labels.num_classes(settings.likelihood) or 0
         self.classes = np.arange(J) if settings.classes is None else settings.classes
         super().__init__(data, settings)
@@ -57,31 +60,18 @@ class SiteCandidates(Candidates):
         """Return the one that predicts best."""
         best = self._of_kernels()
         if self.means:
-            around = self._around(best)
-            best = min((best, around), key=_nll) if self.is_recipe else around
+            P = best.regulariser
+            around = self._fit(P.prior.kernel, P.likelihood, means=True)
+            best = best_of([best, around]) if self.is_recipe else around
         return best.regulariser
 
     def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
-        """Return cross-fitted classifiers; of observations that are no labels, none by default."""
+        """Return cross-fitted classifiers."""
         data = self.data
-        if not data.of_classes:
-            if self.is_recipe:
-                return []
-            raise ValueError(
-                f"predictor is given, but under a {type(self.noise).__name__} its predictions are "
-                "not values of f. Give one for real-valued Y or for labels, or leave it out."
-            )
         wrap = functools.partial(
-            LogProbabilities,
-            inputs=data.units[0],
-            classes=self.classes,
-            num_latents=data.J,
+            LogProbabilities, inputs=data.units[0], classes=self.classes, num_latents=data.J
         )
         return self._cross_fit(estimators, data.Y.astype(int), wrap=wrap)
-
-    def _around(self, best: Candidate) -> Candidate:
-        """Return P around predictors, from the kernel that P has without them."""
-        return self._fit(best.regulariser.prior.kernel, best.regulariser.likelihood, means=True)
 
     def _fit(
         self,
@@ -98,55 +88,81 @@ class SiteCandidates(Candidates):
         :param start: the likelihood to start from.
         :param data: the rows; all of them if not given.
         :param means: whether P is around the predictors.
-        :param pattern: not used, as there is no noise that varies.
+        :param pattern: not used: the variance of no noise is a parameter.
         """
         settings, data = self.settings, self.data if data is None else data
         first = data.first(settings.max_rows)  # the rows are shuffled
         gram.require_independent_outputs(kernel)
         X, Y = Data.of((first.X, first.Y), self.noise)
+        rows = Rows(X, Y, np.moveaxis(self._means_at(first), 0, 1))
         C, J = len(self.means), labels.num_latents(self.noise, Y)
-        F = np.moveaxis(self._means_at(first), 0, 1)  # [N, C, J]
         fit = site_fit(kernel, start, (C, data.D, J))
         with fit.lock:
             start_at(fit, kernel, start, 1.0 / C if means else 0.0)
             for _ in range(settings.max_rounds):
                 M = settings.count(len(data.X))
-                Z, indices = settings.select(first.X, M, kernel=fit.prior.kernel, seed=data.seed)
-                rows = Rows(X, Y, F)
-                sites = flat_sites(tf.convert_to_tensor(fit.mean(rows)))
+                Z, indices = settings.select(X, M, kernel=fit.prior.kernel, seed=data.seed)
+                sites = flat_sites(fit.mean(rows))
                 loss, sites = fit.fit(settings.minimise, Z, rows, sites, means=means)
-            kernel, likelihood = deepcopy(fit.prior.kernel), deepcopy(fit.likelihood)
-            mean = self._mean(fit.weights.numpy()) if means else Zero(J)
-        prior = GaussianProcess(mean, kernel)
-        scored = data.first(MAX_ROWS_OF_SITE_SCORES)
-        if len(scored.X) > len(first.X):
-            X, Y = Data.of((scored.X, scored.Y), self.noise)
-            sites = sites_of(likelihood, prior, Z, (X, Y))
-        of_f = left_out(leave_one_out(prior, sites.variance, Z, (X, sites.Y)), sites)
-        densities = log_predictive_densities(likelihood, X, *of_f, Y)
+            weights = np.maximum(fit.weights.numpy(), 0.0)
+            mean = self._mean(weights) if means else Zero(J)
+            nll = _amplify(fit, mean, Z, rows, sites)
+            prior = GaussianProcess(mean, deepcopy(fit.prior.kernel))
+            likelihood = deepcopy(fit.likelihood)
         parameters = (*prior.trainable_variables, *likelihood.trainable_variables)
-        count = sum(variable.shape.num_elements() for variable in parameters)
-        nll = count / len(first.X) - float(np.mean(densities))
+        nll += sum(variable.shape.num_elements() for variable in parameters) / len(X)
         logger.info(
             "P%s, fitted to %d rows: negative log density %.3f",
             " around predictors" if means else "",
-            len(first.X),
+            len(X),
             nll,
         )
         fitted = Regulariser(prior, prior, likelihood, Z, None, (Round(indices, loss, {}),), True)
-        return Candidate(fitted, np.asarray(of_f[0]), np.zeros([0, J]), nll, means)
+        nothing = np.zeros([0, J])
+        return Candidate(fitted, nothing, nothing, nll, means)
 
 
-def _nll(candidate: Candidate) -> float:
-    return candidate.nll if np.isfinite(candidate.nll) else np.inf
+def _amplify(fit: SiteFit, mean: MeanFunction, Z: AnyNDArray, rows: Rows, sites: Sites) -> float:
+    """Double the variance of f while that predicts better, and return the negative log density.
+
+    The more f varies, the further the bound is below the evidence, so that the variance of its
+    maximum is too small. The logarithm of the factor has a standard normal prior.
+    """
+    start, N = deepcopy(fit.prior.kernel), len(rows.X)
+    best, best_nll, lowest = start, math.inf, math.inf
+    for doubling in range(MAX_DOUBLINGS + 1):
+        kernel = scaled(start, 2.0**doubling)
+        _assign_all(fit.prior.kernel, kernel)
+        sites = fit.sites(Z, rows, sites)
+        nll = _left_out_nll(fit.likelihood, GaussianProcess(mean, kernel), Z, rows, sites)
+        penalised = nll + 0.5 * (doubling * math.log(2.0)) ** 2 / N
+        if not penalised < lowest:
+            break
+        best, best_nll, lowest = kernel, nll, penalised
+    _assign_all(fit.prior.kernel, best)
+    return best_nll
+
+
+def _left_out_nll(
+    likelihood: Likelihood, prior: GaussianProcess, Z: AnyNDArray, rows: Rows, sites: Sites
+) -> float:
+    """Return the mean negative log density of observations, each given all the others."""
+    of_y = leave_one_out(prior, sites.variance, Z, (rows.X, sites.Y))
+    densities = log_predictive_densities(likelihood, rows.X, *left_out(of_y, sites), rows.Y)
+    return -float(np.mean(densities))
+
+
+def _assign_all(ours: Module, theirs: Module) -> None:
+    """Give parameters the values of others with the same paths."""
+    values = parameter_dict(theirs)
+    for path, parameter in parameter_dict(ours).items():
+        assign(parameter, values[path])
 
 
 def start_at(fit: SiteFit, kernel: Kernel, likelihood: Likelihood, weight: float) -> None:
     """Let a fit start from given hyper-parameters."""
-    for ours, theirs in ((fit.prior.kernel, kernel), (fit.likelihood, likelihood)):
-        values = parameter_dict(theirs)
-        for path, parameter in parameter_dict(ours).items():
-            assign(parameter, values[path])
+    _assign_all(fit.prior.kernel, kernel)
+    _assign_all(fit.likelihood, likelihood)
     fit.weights.assign(tf.fill(fit.weights.shape, tf.constant(weight, default_float())))
 
 

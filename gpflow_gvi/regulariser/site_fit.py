@@ -6,9 +6,8 @@ kernel and the likelihood, the sites are updated for these, and so on until the 
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -63,8 +62,12 @@ class SiteFit:
         self._graph: Any = None
 
     def mean(self, rows: Rows) -> tf.Tensor:
-        """Return m_P at the rows: [N, J]."""
-        added = tf.reduce_sum(self.weights * rows.means, axis=1)
+        """Return m_P at the rows: [N, J].
+
+        Weights below zero count as zero. Cross-fitted predictions are the lower the more observations
+        of the fold are above average, as these are left out, and a weight below zero would use that.
+        """
+        added = tf.reduce_sum(tf.nn.relu(self.weights) * rows.means, axis=1)
         return self.prior.mean_function(rows.X) + added
 
     def fit(
@@ -79,9 +82,8 @@ class SiteFit:
         :param means: whether the weights of the means are fitted.
         """
         Z, rows = tf.convert_to_tensor(Z), Rows(*map(tf.convert_to_tensor, rows))
-        self._compile((Z, rows, sites))
         variables = self.variables if means else self.variables[:-1]
-        update = functools.partial(self._step, Z, rows)
+        update = self._update(Z, rows, sites)
         sites, bound = converged(update, sites)
         for _ in range(MAX_ROUNDS):
             minimise(_Loss(self, (Z, rows, sites)), variables)
@@ -91,18 +93,26 @@ class SiteFit:
                 break
         return -bound, sites
 
-    def _compile(self, arguments: Any) -> None:
-        """Let the graph take any number of rows from the first on."""
+    def sites(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> Sites:
+        """Return the sites for the parameters as they are.
+
+        :param Z: the inducing points, [M, D].
+        :param rows: the rows.
+        :param sites: the sites to start from.
+        """
+        Z, rows = tf.convert_to_tensor(Z), Rows(*map(tf.convert_to_tensor, rows))
+        return converged(self._update(Z, rows, sites), sites)[0]
+
+    def _update(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> Callable[[Sites], Step]:
+        """Return a step as a function of sites, by a graph that takes any number of rows."""
         if self._graph is None:
             of_any_length = tf.nest.map_structure(
-                lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), arguments
+                lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), (Z, rows, sites)
             )
             self._graph = tf.function(
                 self._evaluate, autograph=False, input_signature=of_any_length
             )
-
-    def _step(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> Step:
-        return self._graph(Z, rows, sites)[0]
+        return lambda sites: self._graph(Z, rows, sites)[0]
 
     def _evaluate(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> tuple[Step, list[tf.Tensor]]:
         """Return the bound, an update, and gradients of the variables.

@@ -194,7 +194,10 @@ def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, 
     """
     best, rate = sites, 1.0
     at_best = take_step(best)
-    if not np.all(np.isfinite(at_best.bound)) or not np.all(np.isfinite(at_best.updated.Y)):
+    if not _is_finite(at_best):  # f varies more than the likelihood can be computed for
+        best = sites._replace(variance=tf.fill(sites.Y.shape, tf.cast(1e-2, sites.Y.dtype)))
+        at_best = take_step(best)
+    if not _is_finite(at_best):
         raise NonFiniteLossError(
             f"The bound of the log evidence is {float(at_best.bound)} at the start, or its "
             "derivatives are not finite. Check Y and the parameters of the likelihood."
@@ -210,6 +213,10 @@ def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, 
         if abs(gain) < TOLERANCE * len(sites.Y):
             break
     return best, float(at_best.bound)
+
+
+def _is_finite(at: Step) -> bool:
+    return all(np.all(np.isfinite(part)) for part in (at.bound, *at.updated))
 
 
 def sites_of(
