@@ -209,7 +209,9 @@ def main() -> None:
     if options.tables:
         rows = [Row(**row) for path in options.tables for row in json.loads(path.read_text())]
         figures = {"log_loss": "{:.3f}", "accuracy": "{:.3f}", "ece": "{:.3f}", "seconds": "{:.1f}"}
-        print("\n".join(line for figure in figures for line in table(rows, figure, figures[figure])))
+        print(
+            "\n".join(line for figure in figures for line in table(rows, figure, figures[figure]))
+        )
         return
     warnings.filterwarnings("ignore", category=FutureWarning)
     rows = []

@@ -46,7 +46,7 @@ PRIOR_DEVIATION = 0.5
 def temper(model: Model, validation_data: RegressionData) -> Model:
     """Return the model with the covariance of Q scaled to fit validation data.
 
-    Q = GP(m_Q, r) becomes GP(m_Q, α·r), one α > 0 for each output, `variational.kernel.factor` of the
+    Q = GP(m_Q, r) becomes GP(m_Q, α·r), one α > 0 per output, `variational.kernel.factor` of the
     result. The factors maximise the predictive density of the validation data (Wu 2023,
     "Generalised variational inference for Gaussian processes"). Under a Gaussian likelihood the
     noise is scaled as well, so that y ~ N(m_Q, α (r + σ²)), and they have a closed form:

@@ -260,8 +260,7 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         X, y = self._validated(X, y)
         with _naming("y"):
             check_classification_targets(y)
-            found = np.unique(y, return_inverse=True, return_counts=True)
-        self.classes_, labels, counts = found
+            self.classes_, labels = np.unique(y, return_inverse=True)
         K = len(self.classes_)
         if K == 1:
             _warn(f"y has examples of class {self.classes_[0]!r} alone")

@@ -16,7 +16,7 @@ MIN_ROWS_OF_LENGTHSCALES = 20
 """The number of rows for each feature from which on lengthscales are fitted for each."""
 
 MIN_ROWS_OF_TREES = 500
-"""Of fewer rows no trees are learned by default: P has all that they know, and loses rows by them."""
+"""Of fewer rows no trees are learned by default: they hardly know more than P does."""
 
 MAX_CLASSES_OF_BOOSTING = 5
 """Boosting fits a tree for each class at a time, so that it is left out for more."""

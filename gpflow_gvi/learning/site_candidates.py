@@ -8,7 +8,6 @@ of classifiers that have not seen the row.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -38,8 +37,8 @@ from .evidence_fit import assign, kept, structure, structure_of_parameter
 from .settings import Settings
 from .start import TrainingData
 
-MAX_DOUBLINGS = 4
-"""How often the variance of f is doubled at the most."""
+AMPLIFICATION = 2.0
+"""What the variance of f is multiplied by where that predicts better."""
 
 
 class SiteCandidates(Candidates):
@@ -123,24 +122,21 @@ class SiteCandidates(Candidates):
 
 
 def _amplify(fit: SiteFit, mean: MeanFunction, Z: AnyNDArray, rows: Rows, sites: Sites) -> float:
-    """Double the variance of f while that predicts better, and return the negative log density.
+    """Amplify f where that predicts better, and return the negative log density.
 
     The more f varies, the further the bound is below the evidence, so that the variance of its
-    maximum is too small. The logarithm of the factor has a standard normal prior.
+    maximum is too small. Once only: few labels would let f be amplified without end.
     """
-    start, N = deepcopy(fit.prior.kernel), len(rows.X)
-    best, best_nll, lowest = start, math.inf, math.inf
-    for doubling in range(MAX_DOUBLINGS + 1):
-        kernel = scaled(start, 2.0**doubling)
+    kernels = [deepcopy(fit.prior.kernel), scaled(fit.prior.kernel, AMPLIFICATION)]
+    nlls = []
+    for kernel in kernels:
         _assign_all(fit.prior.kernel, kernel)
         sites = fit.sites(Z, rows, sites)
-        nll = _left_out_nll(fit.likelihood, GaussianProcess(mean, kernel), Z, rows, sites)
-        penalised = nll + 0.5 * (doubling * math.log(2.0)) ** 2 / N
-        if not penalised < lowest:
-            break
-        best, best_nll, lowest = kernel, nll, penalised
-    _assign_all(fit.prior.kernel, best)
-    return best_nll
+        prior = GaussianProcess(mean, kernel)
+        nlls.append(_left_out_nll(fit.likelihood, prior, Z, rows, sites))
+    amplified = nlls[1] < nlls[0]
+    _assign_all(fit.prior.kernel, kernels[amplified])
+    return nlls[amplified]
 
 
 def _left_out_nll(

@@ -64,8 +64,8 @@ class SiteFit:
     def mean(self, rows: Rows) -> tf.Tensor:
         """Return m_P at the rows: [N, J].
 
-        Weights below zero count as zero. Cross-fitted predictions are the lower the more observations
-        of the fold are above average, as these are left out, and a weight below zero would use that.
+        Weights below zero count as zero. The more observations of a fold are above average, the
+        lower are cross-fitted predictions of them, and a weight below zero would make use of that.
         """
         added = tf.reduce_sum(tf.nn.relu(self.weights) * rows.means, axis=1)
         return self.prior.mean_function(rows.X) + added

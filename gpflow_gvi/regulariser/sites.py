@@ -107,9 +107,7 @@ class Posterior(NamedTuple):
         return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace) + logs
 
 
-def rows_of(
-    kernel: Kernel, Z: TensorType, X: TensorType, Y: TensorType, m: TensorType
-) -> Rows:
+def rows_of(kernel: Kernel, Z: TensorType, X: TensorType, Y: TensorType, m: TensorType) -> Rows:
     """Return rows with what of P the sites need there.
 
     :param kernel: k of P.
@@ -139,7 +137,8 @@ def step_by_blocks(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites)
     posterior = Posterior.given(
         functools.reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), statistics)
     )
-    expected, updated = zip(*(_at_rows(block, likelihood, posterior) for block in blocks))
+    results = [_at_rows(block, likelihood, posterior) for block in blocks]
+    expected, updated = zip(*results, strict=True)
     joined = Sites(*(tf.concat(part, axis=0) for part in zip(*updated, strict=True)))
     return Step(tf.add_n(expected) - posterior.divergence(), joined)
 
@@ -152,9 +151,7 @@ def _statistics(rows: Rows, sites: Sites) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.matmul(scaled, scaled, transpose_b=True), tf.linalg.matvec(rows.A, residual)
 
 
-def _at_rows(
-    rows: Rows, likelihood: Likelihood, posterior: Posterior
-) -> tuple[tf.Tensor, Sites]:
+def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[tf.Tensor, Sites]:
     """Return Σ_n E log p(y_n | f), [], and the sites by its derivatives, [N, J] each."""
     S = tf.linalg.triangular_solve(posterior.C, rows.A)  # [J, M, N]
     f_mean = rows.m + tf.linalg.matrix_transpose(tf.linalg.matvec(S, posterior.w, transpose_a=True))

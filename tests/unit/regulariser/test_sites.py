@@ -13,13 +13,13 @@ from gpflow.kernels import SquaredExponential
 from scipy import optimize, stats
 
 from gpflow_gvi.gaussian_process import GaussianProcess
+from gpflow_gvi.regulariser import sites as module_of_sites
 from gpflow_gvi.regulariser.evidence import DataEvidence
+from gpflow_gvi.regulariser.expectations import expected_log_density
 from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import uniform
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.leave_one_out import leave_one_out
-from gpflow_gvi.regulariser import sites as module_of_sites
-from gpflow_gvi.regulariser.expectations import expected_log_density
 from gpflow_gvi.regulariser.sites import converged, flat_sites, left_out, rows_of, sites_of, step
 
 N, M = 60, 12
