@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray
 
+from .cross_fitting import Fitted
 from .scaling import Scaling, exactly_original
 
 MIN_PROBABILITY = 1e-3
@@ -42,23 +43,24 @@ class LogProbabilities:
 
     def _probabilities(self, rows: AnyNDArray) -> AnyNDArray:
         """Return the probabilities of all classes: [N, K]; a class that was not seen has none."""
-        predict = getattr(self.model, "predict_proba", None)
-        if predict is None and hasattr(self.model, "predict"):
+        model = self.model.model if isinstance(self.model, Fitted) else self.model
+        predict = getattr(model, "predict_proba", None)
+        if predict is None and hasattr(model, "predict"):
             raise TypeError(
-                f"predictor is a {type(self.model).__name__}, which has no method predict_proba. "
+                f"predictor is a {type(model).__name__}, which has no method predict_proba. "
                 "For labels give a classifier that has one, or a function that returns "
                 "probabilities."
             )
-        found = np.asarray(self.model(rows) if predict is None else predict(rows), dtype=float)
+        found = np.asarray(model(rows) if predict is None else predict(rows), dtype=float)
         if found.shape == (len(rows),) and len(self.classes) == 2:
             found = np.column_stack([1.0 - found, found])
-        seen = np.asarray(getattr(self.model, "classes_", np.arange(len(self.classes))))
+        seen = np.asarray(getattr(model, "classes_", np.arange(len(self.classes))))
         # Clones are fitted to numbers of classes, and what was fitted before to the user's labels.
         known = self.classes if np.isin(seen, self.classes).all() else np.arange(len(self.classes))
         columns = {label: j for j, label in enumerate(known.tolist())}
         if found.shape != (len(rows), len(seen)) or not set(seen.tolist()) <= set(columns):
             raise ValueError(
-                f"predictor {type(self.model).__name__} returns probabilities of shape "
+                f"predictor {type(model).__name__} returns probabilities of shape "
                 f"{found.shape} of the classes {seen.tolist()}; there are {len(rows)} rows and the "
                 f"classes {self.classes.tolist()}."
             )

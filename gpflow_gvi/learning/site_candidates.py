@@ -37,6 +37,12 @@ from .evidence_fit import assign, kept, structure, structure_of_parameter
 from .settings import Settings
 from .start import TrainingData
 
+MAX_VALUES_OF_FITS = 4_000
+"""Hyper-parameters are fitted to not more rows times latent functions than these."""
+
+MAX_POINTS_OF_FITS = 100
+"""Hyper-parameters are fitted at not more inducing points: a bound costs O(J N M²)."""
+
 AMPLIFICATION = 2.0
 """What the variance of f is multiplied by where that predicts better."""
 
@@ -90,7 +96,7 @@ class SiteCandidates(Candidates):
         :param pattern: not used: the variance of no noise is a parameter.
         """
         settings, data = self.settings, self.data if data is None else data
-        first = data.first(settings.max_rows)  # the rows are shuffled
+        first = data.first(settings.max_rows).first(MAX_VALUES_OF_FITS // data.J)  # at random
         gram.require_independent_outputs(kernel)
         X, Y = Data.of((first.X, first.Y), self.noise)
         rows = Rows(X, Y, np.moveaxis(self._means_at(first), 0, 1))
@@ -99,7 +105,7 @@ class SiteCandidates(Candidates):
         with fit.lock:
             start_at(fit, kernel, start, 1.0 / C if means else 0.0)
             for _ in range(settings.max_rounds):
-                M = settings.count(len(data.X))
+                M = min(settings.count(len(data.X)), MAX_POINTS_OF_FITS)
                 Z, indices = settings.select(X, M, kernel=fit.prior.kernel, seed=data.seed)
                 sites = flat_sites(fit.mean(rows))
                 loss, sites = fit.fit(settings.minimise, Z, rows, sites, means=means)

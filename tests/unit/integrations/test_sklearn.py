@@ -221,22 +221,6 @@ def test_one_class_is_predicted_as_it_is():
     assert np.all(fitted.predict_set(np.eye(3)))
 
 
-@pytest.mark.parametrize(
-    ("N", "rare", "options", "fraction"),
-    [
-        (299, 100, {}, 0.0),  # a tenth has hardly an error to temper by
-        (299, 100, {"epochs": 1}, 0.1),
-        (300, 10, {}, 0.1),
-        (300, 9, {}, 0.0),  # all of them could be held out
-        (300, 9, {"epochs": 1}, 0.0),
-    ],
-)
-def test_labels_are_held_out_where_they_can_be_spared(N, rare, options, fraction, arguments, rng):
-    labels = np.arange(N) < rare
-    gvi.GVIClassifier(**options).fit(rng.normal(size=(N, 2)), labels)
-    assert arguments["validation_fraction"] == fraction
-
-
 @pytest.mark.parametrize("which", ["regressor", "several", "classifier"])
 def test_saved_by_joblib_it_predicts_the_same(which, request, tmp_path):
     fitted = request.getfixturevalue(which)
