@@ -3,11 +3,13 @@
     GPFLOW_GVI_DATA=... python benchmarks/fashion.py                 # a subset, on two cores
     GPFLOW_GVI_DATA=... python benchmarks/fashion.py --rows 55000 --epochs 30 --width 64   # a GPU
 
-The same convolutional network is trained by maximum likelihood, five times for an ensemble, and as
-the mean of a generalised variational posterior, for several weights λ of the divergence, with and
-without context points. Its regulariser P and GPflow's SVGP, both on pixels, are scored as well.
-Every network is trained on the same images for the same number of epochs. Five thousand training
-images are held out for tempering (of a network: its temperature).
+The same residual network, on augmented images, is trained by maximum likelihood, five times for an
+ensemble, and as the mean of a generalised variational posterior, for several weights λ of the
+divergence, with and without context points. `learn` puts a Gaussian process around the first of
+them, which it leaves as it is. P and GPflow's SVGP, both on pixels, are scored as well, and SVGP on
+the network's features. Every network is trained on the same images for the same number of epochs.
+Five thousand training images are held out for what is fitted to unseen images: temperatures,
+tempering factors.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from scipy.special import softmax
 import gpflow_gvi as gvi
 from gpflow_gvi import metrics
 from gpflow_gvi.divergences import contexts
+from gpflow_gvi.learning.scaling import Scaling
 from gpflow_gvi.prediction.class_probabilities import Entropies, class_probabilities, entropies
 
 if __package__:
@@ -42,6 +45,8 @@ else:
 
 J = 10
 BATCH = 128
+KINDS = ("entropy", "epistemic", "variance")
+"""Scores of out-of-distribution inputs."""
 
 
 class Images(NamedTuple):
@@ -70,21 +75,24 @@ class Prediction(NamedTuple):
 
 
 def network(width: int, seed: int) -> keras.Model:
-    """Return the network: two convolutions, and logits."""
+    """Return the network: three residual blocks on augmented images, and logits."""
     keras.utils.set_random_seed(seed)
     layers = keras.layers
-    return keras.Sequential(
-        [
-            keras.Input((28, 28, 1)),
-            layers.Conv2D(width, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Conv2D(2 * width, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dense(4 * width, "relu"),
-            layers.Dense(J),
-        ]
-    )
+
+    def normalised(x: Any, channels: int, size: int, strides: int = 1) -> Any:
+        return layers.BatchNormalization()(
+            layers.Conv2D(channels, size, strides, padding="same", use_bias=False)(x)
+        )
+
+    inputs = x = keras.Input((28, 28, 1))
+    x = layers.RandomFlip("horizontal", seed=seed)(x)
+    x = layers.RandomTranslation(0.1, 0.1, fill_mode="constant", seed=seed)(x)
+    x = layers.ReLU()(normalised(x, width, 3))
+    for channels in (width, 2 * width, 4 * width):
+        y = layers.ReLU()(normalised(x, channels, 3, 2))
+        x = layers.ReLU()(normalised(y, channels, 3) + normalised(x, channels, 1, 2))
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, layers.Dense(J)(x))
 
 
 def trained(task: Task, seed: int) -> keras.Model:
@@ -94,6 +102,11 @@ def trained(task: Task, seed: int) -> keras.Model:
     net.compile(keras.optimizers.Adam(_rate(task)), loss, steps_per_execution=20)
     net.fit(*task.train, batch_size=BATCH, epochs=task.epochs, verbose=0)
     return net
+
+
+def alone(task: Task, members: list[keras.Model]) -> Prediction:
+    """The first network, as it is."""
+    return _ensemble(task, members[:1], tempered=False)
 
 
 def maximum_likelihood(task: Task, members: list[keras.Model]) -> Prediction:
@@ -108,9 +121,25 @@ def ensemble(task: Task, members: list[keras.Model]) -> Prediction:
 
 def svgp(task: Task, members: list[keras.Model]) -> Prediction:
     """GPflow's SVGP on pixels, a squared exponential and 200 trained inducing points."""
-    X = task.train.X.reshape(len(task.train.X), -1)
+    return _svgp(task, lambda images: images.reshape(len(images), -1))
+
+
+def svgp_on_features(task: Task, members: list[keras.Model]) -> Prediction:
+    """GPflow's SVGP on what the last layer of the first network receives, standardised."""
+    net = members[0]
+    hidden = keras.Model(net.inputs, net.layers[-1].input)
+    units = Scaling.of(hidden.predict(task.train.X, batch_size=1000, verbose=0))
+    return _svgp(
+        task,
+        lambda images: units.standard(hidden.predict(images, batch_size=1000, verbose=0)).numpy(),
+    )
+
+
+def _svgp(task: Task, rows: Callable[[np.ndarray], np.ndarray]) -> Prediction:
+    X = rows(task.train.X)
     Z = gvi.inducing.kmeans(X, 200).points
-    kernel = gpflow.kernels.SquaredExponential(variance=10.0, lengthscales=8.0)
+    distance = np.median(pdist(X[:1000]))
+    kernel = gpflow.kernels.SquaredExponential(variance=10.0, lengthscales=distance)
     model = gpflow.models.SVGP(
         kernel, gpflow.likelihoods.Softmax(J), Z, num_latent_gps=J, num_data=len(X)
     )
@@ -129,7 +158,30 @@ def svgp(task: Task, members: list[keras.Model]) -> Prediction:
 
     for _ in range(task.epochs * len(X) // BATCH):
         step()
-    return _gaussian_process(task, model, lambda images: images.reshape(len(images), -1))
+    return _gaussian_process(task, model, rows)
+
+
+def around(features: Any) -> Callable[..., Prediction]:
+    """A Gaussian process around the first network, which is not trained any further."""
+
+    def predict(task: Task, members: list[keras.Model]) -> Prediction:
+        learned = gvi.learn(
+            task.train,
+            network=members[0],
+            train_network=False,
+            features=features,
+            validation_data=task.held_out,
+        )
+        inside, outside = task.test.X, task.out_of_distribution.X
+        known, unknown = learned.entropies(inside), learned.entropies(outside)
+        scores = {
+            "entropy": (known.total, unknown.total),
+            "epistemic": (known.epistemic, unknown.epistemic),
+            "variance": (learned.score_ood(inside), learned.score_ood(outside)),
+        }
+        return Prediction(learned.predict_proba(inside), scores)
+
+    return predict
 
 
 def pgvi(
@@ -207,14 +259,16 @@ def _gaussian_process(
     )
 
 
-def _ensemble(task: Task, members: list[keras.Model]) -> Prediction:
+def _ensemble(task: Task, members: list[keras.Model], *, tempered: bool = True) -> Prediction:
     held_out = _logits(members, task.held_out.X)
 
     def nll(log_temperature: float) -> float:
         p = softmax(held_out / np.exp(log_temperature), axis=-1).mean(axis=0)
         return metrics.cross_entropy(task.held_out.Y, p / p.sum(axis=1, keepdims=True))
 
-    temperature = np.exp(minimize_scalar(nll, bounds=(-3.0, 3.0), method="bounded").x)
+    temperature = 1.0
+    if tempered:
+        temperature = np.exp(minimize_scalar(nll, bounds=(-3.0, 3.0), method="bounded").x)
     known, unknown = (
         softmax(_logits(members, images.X) / temperature, axis=-1)
         for images in (task.test, task.out_of_distribution)
@@ -238,7 +292,7 @@ def _rate(task: Task, start: float = 1e-3) -> Any:
     return keras.optimizers.schedules.CosineDecay(start, steps)
 
 
-def around(X: np.ndarray) -> contexts.Context:
+def context_of(X: np.ndarray) -> contexts.Context:
     """Return the context: the batch, and as many training images with permuted patches."""
     rng = np.random.default_rng(0)
     patches = X[:5000].reshape(-1, 4, 7, 4, 7).swapaxes(2, 3).reshape(-1, 16, 49)
@@ -276,16 +330,20 @@ def main() -> None:
     members = [trained(task, seed) for seed in range(options.members)]
     seconds = (time.perf_counter() - start) / options.members
     models: dict[str, tuple[Callable[..., Prediction], float]] = {
-        "network": (maximum_likelihood, seconds),
+        "network": (alone, seconds),
+        "network, temperature": (maximum_likelihood, seconds),
         "ensemble": (ensemble, seconds * options.members),
-        "SVGP": (svgp, 0.0),
-        "P": (regulariser, 0.0),
+        "learn, penultimate": (around("penultimate"), seconds),
+        "learn, penultimate and inputs": (around(["penultimate", "inputs"]), seconds),
+        "SVGP on features": (svgp_on_features, seconds),
+        "SVGP on pixels": (svgp, 0.0),
+        "P on pixels": (regulariser, 0.0),
         "PGVI, 0.01": (pgvi(0.01), 0.0),
         "PGVI, 0.03": (pgvi(0.03), 0.0),
-        "PGVI, 0.03, context": (pgvi(0.03, around(train.X)), 0.0),
+        "PGVI, 0.03, context": (pgvi(0.03, context_of(train.X)), 0.0),
     }
-    print("| model | accuracy | NLL | ECE | AUROC entropy | epistemic | variance | seconds |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    columns = ("accuracy", "nll", "ece", *KINDS, *(f"{kind} fpr95" for kind in KINDS), "seconds")
+    print(f"| model | {' | '.join(columns)} |\n| --- |{' --: |' * len(columns)}")
     figures: dict[str, Any] = {}
     for name, (predict, before) in models.items():
         start = time.perf_counter()
@@ -295,15 +353,12 @@ def main() -> None:
             "nll": metrics.cross_entropy(test.Y, prediction.probabilities),
             "ece": metrics.ece(test.Y, prediction.probabilities),
             **{key: metrics.auroc(*pair) for key, pair in prediction.scores.items()},
+            **{f"{k} fpr95": metrics.fpr_at_tpr(*pair) for k, pair in prediction.scores.items()},
             "seconds": time.perf_counter() - start + before,
         }
-        row = figures[name]
-        aurocs = (f"{row[key]:.3f}" if key in row else "" for key in ("entropy", "epistemic"))
-        variance = f"{row['variance']:.3f}" if "variance" in row else ""
+        row = (figures[name].get(column) for column in columns)
         print(
-            f"| {name} | {row['accuracy']:.4f} | {row['nll']:.4f} | {row['ece']:.4f} | "
-            f"{' | '.join(aurocs)} | {variance} | {row['seconds']:.0f} |",
-            flush=True,
+            f"| {name} | {' | '.join('' if v is None else f'{v:.4g}' for v in row)} |", flush=True
         )
         if options.output:
             options.output.write_text(json.dumps(figures, indent=1))

@@ -8,8 +8,10 @@ those of log-log fits over the three largest sizes; 1 is linear growth.
 
     python -m benchmarks.growth --stream 100000 1000000
 
-measures an epoch over this number of rows of 8 columns in a file, read by `tf.data`, in shuffled
-batches of 1000 with M = 200: seconds, and the peaks of memory. The default is 100,000.
+measures this number of rows of 8 columns in a file: `learn(effort="fast")` of the file as a
+memory-mapped array, and as Parquet where pyarrow is installed; and an epoch of `fit` in shuffled
+batches of 1000, read by `tf.data`; all with M = 200. Seconds, and the peaks of memory. The default
+is 100,000. `--only-stream` leaves the other tables out.
 With `--picture growth.png` time and memory are drawn on logarithmic axes.
 """
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -35,12 +38,12 @@ import gpflow_gvi as gvi
 
 if __package__:
     from . import timing
-    from .peers import D, inputs
+    from .peers import D, can_import, inputs
     from .steps import kernel, network, step
     from .timing import Row
 else:
     import timing
-    from peers import D, inputs
+    from peers import D, can_import, inputs
     from steps import kernel, network, step
     from timing import Row
 
@@ -164,24 +167,49 @@ def read_rows(path: Path) -> tf.data.Dataset:
     return records.shuffle(10 * BATCH, seed=0).batch(BATCH).map(parsed).prefetch(2)
 
 
-def stream(N: int, M: int = 200) -> Row:
-    """Return the cost of an epoch over rows on disk."""
+def write_parquet(path: Path, rows: Path) -> None:
+    """Write the rows of a file as a Parquet file, with the columns x0, ..., y."""
+    import pyarrow
+    from pyarrow import parquet
+
+    names = [*(f"x{d}" for d in range(D)), "y"]
+    schema = pyarrow.schema([(name, pyarrow.float64()) for name in names])
+    with rows.open("rb") as file, parquet.ParquetWriter(path, schema) as writer:
+        while len(block := np.fromfile(file, count=100_000 * (D + 1))):
+            columns = list(block.reshape(-1, D + 1).T.copy())
+            writer.write_table(pyarrow.table(columns, schema=schema))
+
+
+def stream(N: int, M: int = 200) -> list[Row]:
+    """Return the cost of `learn` of rows on disk, and of an epoch of `fit`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows"
         write_rows(path, N)
+        rows = np.memmap(path, np.float64, mode="r", shape=(N, D + 1))
+        learn = functools.partial(gvi.learn, effort="fast", num_inducing=M)
+        found = [_cost("learn, memory-mapped", path, lambda: learn((rows[:, :D], rows[:, D:])))]
+        if can_import("pyarrow", sys.executable):
+            table = path.with_suffix(".parquet")
+            write_parquet(table, path)
+            found.append(_cost("learn, Parquet", table, lambda: learn(gvi.ParquetRows(table, "y"))))
         trained = model(M, num_data=N)
         trained.compile(keras.optimizers.Adam(1e-3))
-        start = time.perf_counter(), time.process_time()
-        held = timing.memory(lambda: trained.fit(read_rows(path), verbose=0))
-        return {
-            "N": N,
-            "M": M,
-            "seconds": time.perf_counter() - start[0],
-            "of processor time": time.process_time() - start[1],
-            "MiB on disk": path.stat().st_size / 2**20,
-            "MiB of tensors": held,
-            "MiB of the process": timing.peak_memory(),
-        }
+        fit = functools.partial(trained.fit, read_rows(path), verbose=0)
+        found.append(_cost("an epoch of fit", path, fit))
+    return [{"N": N, **row} for row in found]
+
+
+def _cost(what: str, path: Path, run: Callable[[], Any]) -> Row:
+    start = time.perf_counter(), time.process_time()
+    held = timing.memory(run)
+    return {
+        "of": what,
+        "seconds": time.perf_counter() - start[0],
+        "of processor time": time.process_time() - start[1],
+        "MiB on disk": path.stat().st_size / 2**20,
+        "MiB of tensors": held,
+        "MiB of the process": timing.peak_memory(),
+    }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -194,6 +222,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ROWS",
         help="numbers of rows to stream from disk, for example 100000 1000000",
     )
+    parser.add_argument("--only-stream", action="store_true", help="measure rows on disk alone")
     parser.add_argument("--picture", type=Path, help="the file of a picture of the growth")
 
 
@@ -201,7 +230,9 @@ def run(options: argparse.Namespace) -> dict[str, list[Row]]:
     """Measure, and return the tables."""
     found = {}
     if options.stream:  # first: peaks of memory are those of the process
-        found["Rows from disk"] = [stream(N) for N in options.stream]
+        found["Rows from disk"] = [row for N in options.stream for row in stream(N)]
+    if options.only_stream:
+        return found
     cost = growth(SIZES, options.rounds)
     if options.picture:
         picture(cost, options.picture)

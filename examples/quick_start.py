@@ -8,9 +8,8 @@ rng = np.random.default_rng(0)
 X = rng.uniform(-3.0, 3.0, size=(200, 1))
 Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
 
-learned = gvi.learn((X, Y))
+learned = gvi.learn((X, Y), verbose=1)
 
 x = np.linspace(-6.0, 6.0, 9)[:, None]
-f_mean, f_variance = learned.predict_f(x)
 lower, upper = learned.predict_interval(x, coverage=0.9)
-print(np.c_[x, np.sin(2.0 * x), f_mean, np.sqrt(f_variance), lower, upper].round(2))
+print(np.c_[x, np.sin(2.0 * x), lower, upper].round(2))

@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Generalised variational inference for Gaussian processes.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for add in (_add_demo, _add_run, _add_sweep, _add_report, _add_launch):
+    of_tables, of_experiments = (_add_learn, _add_predict), (_add_run, _add_sweep, _add_report)
+    for add in (_add_demo, *of_tables, *of_experiments, _add_launch):
         add(commands)
     benchmark = commands.add_parser(
         "benchmark",
@@ -51,12 +52,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _add_demo(commands: Commands) -> None:
-    demo = commands.add_parser("demo", help="fit a curve with a gap; print a table, draw a picture")
+    demo = commands.add_parser("demo", help="four tasks beside rivals: a table and a picture")
     add = demo.add_argument
     add("--output", type=Path, default=Path("demo.png"), help="where the picture goes")
-    add("--seed", type=int, default=0, help="seed of data and network")
-    add("--iterations", type=int, default=1000, help="maximal number per model")
+    add("--seed", type=int, default=0, help="seed of the data and of the fits")
     demo.set_defaults(handler=_demo)
+
+
+def _add_learn(commands: Commands) -> None:
+    learn = commands.add_parser("learn", help="learn a model of a column of a table")
+    add = learn.add_argument
+    add("table", type=Path, help="a file of CSV or Parquet")
+    add("--target", required=True, help="the column to predict: numbers or classes")
+    add("--task", choices=("regression", "classification"), help="by default it is recognised")
+    add(
+        "--predictor",
+        default="auto",
+        help="what to learn around: auto, none, hist_gradient_boosting, random_forest, extra_trees "
+        "or ridge",
+    )
+    add("--effort", choices=("fast", "default", "best"), default="default")
+    add("--held-out", type=float, default=0.2, metavar="PART", help="of the rows, to score with")
+    add("--seed", type=int, default=0)
+    add("--output", type=Path, default=Path("model"), help="the folder to write to")
+    add("--overwrite", action="store_true", help="replace the model in that folder")
+    learn.set_defaults(handler=_learn)
+
+
+def _add_predict(commands: Commands) -> None:
+    predict = commands.add_parser("predict", help="predict a table by a model that learn wrote")
+    add = predict.add_argument
+    add("model", type=Path, help="the folder that learn wrote")
+    add("table", type=Path, help="a file of CSV or Parquet with the same columns")
+    add("--output", type=Path, help="the file to write; by default beside the table")
+    add("--coverage", type=float, default=0.95, help="of the intervals")
+    predict.set_defaults(handler=_predict)
 
 
 def _add_run(commands: Commands) -> None:
@@ -129,28 +159,31 @@ def _add_launch(commands: Commands) -> None:
 
 
 def _checked(command: Handler) -> Handler:
-    """Let a command report errors in a line, without a traceback."""
+    """Let a command of experiments report errors in a line, without a traceback."""
 
     @functools.wraps(command)
     def checked(options: argparse.Namespace) -> int:
-        from .experiments.reading import ConfigError
-
         try:
             return command(options)
-        except ConfigError as error:
-            print(error, file=sys.stderr)
-            return 2
         except KeyboardInterrupt:
             print(
                 "Interrupted; finished runs are kept. The same command continues.", file=sys.stderr
             )
             return 128 + signal.SIGINT
+        except ModuleNotFoundError as error:
+            print(
+                f"{error.name} is not installed, which {options.command} needs: "
+                "pip install 'gpflow-gvi[experiments]'",
+                file=sys.stderr,
+            )
+            return 2
         except _REPORTED as error:
+            if type(error).__name__ == "ConfigError":  # not imported, as that needs the extra
+                print(error, file=sys.stderr)
+                return 2
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 print("Finished runs are intact; free space and run it again.", file=sys.stderr)
-            if isinstance(error, ModuleNotFoundError):
-                print("Install it by: pip install 'gpflow-gvi[experiments]'", file=sys.stderr)
             return 1
 
     return checked
@@ -161,8 +194,47 @@ def _demo(options: argparse.Namespace) -> int:
     with _quiet_start():
         from . import demo as demonstration
 
-    print(demonstration.run(options.output, seed=options.seed, iterations=options.iterations))
-    print(f"\nThe picture is {options.output.resolve()} ({time.perf_counter() - start:.0f} s).")
+    print(demonstration.run(options.output, seed=options.seed))
+    print(f"\n{time.perf_counter() - start:.0f} s. What to type next:\n{demonstration.NEXT}")
+    return 0
+
+
+def _of_table(command: Handler) -> Handler:
+    """Let a command on tables say in a line what is wrong with its input."""
+
+    @functools.wraps(command)
+    def checked(options: argparse.Namespace) -> int:
+        try:
+            return command(options)
+        except KeyboardInterrupt:
+            print("Interrupted; nothing was written.", file=sys.stderr)
+            return 128 + signal.SIGINT
+        except _REPORTED as error:
+            print(f"{options.command}: {error}", file=sys.stderr)
+            return 2
+
+    return checked
+
+
+@_of_table
+def _learn(options: argparse.Namespace) -> int:
+    with _quiet_start():
+        from .tables import commands
+
+    names = ("overwrite", "task", "predictor", "effort", "held_out", "seed")
+    chosen = {name: getattr(options, name) for name in names}
+    print(commands.learn(options.table, options.target, options.output, **chosen))
+    print(f"\nThe page on it is {options.output / 'report.html'}. To predict other rows:")
+    print(f"  gpflow-gvi predict {options.output} NEW.csv")
+    return 0
+
+
+@_of_table
+def _predict(options: argparse.Namespace) -> int:
+    with _quiet_start():
+        from .tables import commands
+
+    print(commands.predict(options.model, options.table, options.output, options.coverage))
     return 0
 
 
@@ -181,15 +253,17 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
         with _quiet_start():
+            from ._core.progress import spoken
             from .experiments.run import run
-        run(
-            experiment,
-            options.folder,
-            force=options.force,
-            data_dir=options.data_dir,
-            pictures=not options.no_figures,
-            tensorboard=options.tensorboard,
-        )
+        with spoken(1, sys.stderr):
+            run(
+                experiment,
+                options.folder,
+                force=options.force,
+                data_dir=options.data_dir,
+                pictures=not options.no_figures,
+                tensorboard=options.tensorboard,
+            )
     print((folder / "metrics.json").read_text("utf-8"), end="")
     print(folder)
     return 0
@@ -197,7 +271,6 @@ def _run(options: argparse.Namespace) -> int:
 
 @_checked
 def _sweep(options: argparse.Namespace) -> int:
-    from .experiments.run_folder import name_of
     from .experiments.sweep import read_sweep, sample
 
     runs = read_sweep(options.config)
@@ -206,7 +279,7 @@ def _sweep(options: argparse.Namespace) -> int:
     if options.dry_run:
         for run in runs:
             axes = ", ".join(f"{name}={level}" for name, level in run.axes.items())
-            print(f"{name_of(run.experiment)}  {axes}")
+            print(f"{run.name}  {axes}")
         print(f"{len(runs)} runs")
         return 0
     from .experiments.run_all import run_all
@@ -296,6 +369,7 @@ def _benchmark(options: argparse.Namespace) -> int:
     return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603
 
 
+@_checked
 def _schema(options: argparse.Namespace) -> int:
     from .experiments import Experiment
 

@@ -28,8 +28,8 @@ def array(name: str, value: Any) -> AnyNDArray:
         raise TypeError(f"{name} is a {type(value).__name__}; pass tf.sparse.to_dense({name}).")
     if isinstance(value, tf.data.Dataset):
         raise TypeError(
-            f"{name} is a tf.data.Dataset, which only fit, evaluate and predict of a model take; "
-            "pass arrays."
+            f"{name} is a tf.data.Dataset, which only learn, and fit, evaluate and predict of a "
+            "model take; pass arrays."
         )
     if isinstance(value, np.ma.MaskedArray) and np.any(value.mask):
         raise ValueError(
@@ -82,6 +82,12 @@ def count(name: str, value: Any, *, least: int = 1) -> None:
         raise ValueError(
             f"{name} is {shown(value)}; it must be a whole number of at least {least}."
         )
+
+
+def fraction(name: str, value: float) -> None:
+    """Raise unless a number is at least 0 and less than 1."""
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} is {value}; it must be at least 0 and less than 1.")
 
 
 def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:

@@ -14,7 +14,7 @@ from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from . import checks, labels
+from . import checks, labels, targets
 from .errors import NumericsWarning
 
 MIN_IMAGE_COLUMNS = 36
@@ -45,6 +45,7 @@ class Data:
         *,
         name: str = "data",
         names: tuple[str, str] = ("X", "Y"),
+        first_row: int = 0,
     ) -> Data:
         """Return arrays (X, Y) of any type of number as data, or raise saying what is wrong.
 
@@ -52,6 +53,7 @@ class Data:
         :param likelihood: says whether Y are labels, for which other rules hold than for numbers.
         :param name: what to call the data in messages.
         :param names: what to call X and Y there.
+        :param first_row: the number of their first row there.
         """
         num_classes = labels.num_classes(likelihood)
         if isinstance(data, Data) and data.num_classes == num_classes:
@@ -60,12 +62,13 @@ class Data:
             length = f" of length {len(data)}" if isinstance(data, tuple | list) else ""
             raise ValueError(
                 f"{name} is a {type(data).__name__}{length}; it must be the pair of arrays (X, Y)."
-                " The methods fit and evaluate of a model also take a tf.data.Dataset of batches."
+                " A tf.data.Dataset is taken as data by learn, and by fit and evaluate of a model."
             )
         X, Y = data
-        X = inputs(names[0], X)
+        X = inputs(names[0], X, first_row)
         if num_classes is None or tf.is_symbolic_tensor(Y):
-            Y = observations(names[1], Y)
+            Y = observations(names[1], Y, first_row)
+            targets.require(names[1], Y, likelihood)
         elif num_classes < 2:
             raise ValueError(
                 f"likelihood {type(likelihood).__name__} has {num_classes} class; there must be 2."
@@ -120,7 +123,7 @@ class Data:
             )
 
 
-def observations(name: str, value: Any) -> tf.Tensor:
+def observations(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
     """Return rows of finite numbers as `inputs` does, a vector as one column: [N, P]."""
     value = _known(name, value)
     value = value[:, None] if len(value.shape) == 1 else value
@@ -129,10 +132,10 @@ def observations(name: str, value: Any) -> tf.Tensor:
             f"{name} has shape {tuple(value.shape)}; observations must be [N] or [N, P], a column "
             f"for each output: {name}.reshape(len({name}), -1)."
         )
-    return inputs(name, value)
+    return inputs(name, value, first_row)
 
 
-def inputs(name: str, value: Any) -> tf.Tensor:
+def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
     """Return rows of finite numbers as a tensor of the default float: [N, D...].
 
     A tensor stays differentiable; one of a graph, whose values are not known, is returned as it is.
@@ -153,8 +156,8 @@ def inputs(name: str, value: Any) -> tf.Tensor:
     with np.errstate(invalid="ignore"):  # the comparison of NaN is what is wanted
         bad = ~(np.abs(numbers) <= largest(numbers.dtype))
     if np.any(bad):
-        raise _not_finite(name, numbers, bad)
-    _warn_of_unscaled_images(name, numbers)
+        raise _not_finite(name, numbers, bad, first_row)
+    warn_of_unscaled_images(name, numbers)
     if isinstance(value, tf.Tensor):
         return value if numbers is array else tf.cast(value, numbers.dtype)
     return tf.convert_to_tensor(numbers)
@@ -165,9 +168,9 @@ def largest(dtype: Any) -> float:
     return 0.01 * math.sqrt(np.finfo(dtype).max)
 
 
-def _not_finite(name: str, numbers: AnyNDArray, bad: AnyNDArray) -> ValueError:
+def _not_finite(name: str, numbers: AnyNDArray, bad: AnyNDArray, first_row: int) -> ValueError:
     rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
-    where = f"{len(rows)} of {len(bad)} rows (the first is row {rows[0]})"
+    where = f"{len(rows)} of {len(bad)} rows (the first is row {first_row + rows[0]})"
     if not np.all(np.isfinite(numbers)):
         return ValueError(
             f"{name} has NaN or infinite values in {where}. Drop those rows or fill them in before "
@@ -219,7 +222,7 @@ def _known(name: str, value: Any) -> Any:
     return value if isinstance(value, tf.Tensor) else checks.array(name, value)
 
 
-def _warn_of_unscaled_images(name: str, X: AnyNDArray) -> None:
+def warn_of_unscaled_images(name: str, X: AnyNDArray) -> None:
     """Warn of images whose pixels are whole numbers up to 255, as in files; rows may be images."""
     if math.prod(X.shape[1:]) < MIN_IMAGE_COLUMNS or not 64 <= np.max(X) <= 255 or np.min(X) < 0:
         return

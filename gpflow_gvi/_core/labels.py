@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
-from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
+from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax, SwitchedLikelihood
 
 from . import checks
 
@@ -83,6 +83,8 @@ def num_latents(likelihood: Likelihood | None, Y: TensorType) -> int:
     """Return the number J of latent functions of a likelihood, for observations Y."""
     if isinstance(likelihood, MultiClass | Softmax):
         return int(likelihood.num_classes or 0)
+    if isinstance(likelihood, SwitchedLikelihood):  # its last column says which one a row has
+        return int(Y.shape[-1]) - 1
     return int(getattr(likelihood, "latent_dim", None) or Y.shape[-1])
 
 

@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
+
+SIZE = 10_000
+"""The number of rows of a block."""
 
 
 def by_blocks(
-    predict: Callable[..., tuple[TensorType, ...]], *rows: TensorType, size: int = 10_000
+    predict: Callable[..., tuple[TensorType, ...]], *rows: TensorType, size: int = SIZE
 ) -> tuple[AnyNDArray, ...]:
     """Return the results of a function of rows, evaluated for `size` rows at a time."""
     starts = range(0, len(rows[0]), size)
     blocks = [predict(*(part[i : i + size] for part in rows)) for i in starts]
     return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
+
+
+def tensors_by_blocks(
+    predict: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], X: tf.Tensor, *, size: int = SIZE
+) -> tuple[tf.Tensor, ...]:
+    """Return the results as tensors that gradients pass; all at once as a part of a graph."""
+    if tf.is_symbolic_tensor(X) or len(X) <= size:
+        return predict(X)
+    blocks = [predict(X[i : i + size]) for i in range(0, len(X), size)]
+    return tuple(tf.concat(parts, 0) for parts in zip(*blocks, strict=True))

@@ -15,11 +15,13 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
+from gpflow.likelihoods import Gaussian
 
 from .._core import labels
 from .._core.data import Data, inputs
 from .._core.errors import shown
 from .._core.row_blocks import by_blocks
+from .conformal_quantiles import ConformalQuantiles
 from .conformal_sets import ConformalSets
 from .order_statistic import order_statistic
 from .tempering import require_finite
@@ -32,7 +34,9 @@ class PredictsY(Protocol):
         """Return mean and variance of y at each row: [N, J] each."""
 
 
-def conformal(model: PredictsY, calibration_data: RegressionData) -> Conformal | ConformalSets:
+def conformal(
+    model: PredictsY, calibration_data: RegressionData
+) -> Conformal | ConformalQuantiles | ConformalSets:
     """Return the model with predictions of guaranteed coverage: intervals, or sets of classes.
 
     With n calibration points, none of whose scores are tied, coverage exceeds its nominal
@@ -40,12 +44,16 @@ def conformal(model: PredictsY, calibration_data: RegressionData) -> Conformal |
     over calibration sets, not for every x.
 
     :param model: any object with `predict_y`, such as a model of GPflow or of this package. If its
-        likelihood is one of classes, the result is `ConformalSets`, else `Conformal`.
+        likelihood is one of classes, the result is `ConformalSets`; if it is another one that is
+        not Gaussian, `ConformalQuantiles`; else `Conformal`.
     :param calibration_data: (X, Y) that were not used to fit or temper the model.
     """
-    of_classes = labels.num_classes(getattr(model, "likelihood", None)) is not None
-    of_kind = ConformalSets if of_classes else Conformal
-    return of_kind.of(model, calibration_data)
+    likelihood = getattr(model, "likelihood", None)
+    if labels.num_classes(likelihood) is not None:
+        return ConformalSets.of(model, calibration_data)
+    if likelihood is None or isinstance(likelihood, Gaussian):
+        return Conformal.of(model, calibration_data)
+    return ConformalQuantiles.of(model, calibration_data)
 
 
 @dataclass(frozen=True)

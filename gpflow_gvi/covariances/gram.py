@@ -25,8 +25,9 @@ from gpflow.inducing_variables import (
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.utilities import set_trainable
 
-from .._core import checks, images, linalg, outputs
+from .._core import checks, linalg, outputs
 from .._core.memo import once
+from ..kernels.structure import by_structure
 
 
 def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
@@ -100,22 +101,33 @@ def whitened(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
     return tf.linalg.triangular_solve(cholesky(kernel, inducing_variable), Kzx)
 
 
-def optimal_precision(
-    kernel: Kernel,
-    inducing_variable: InducingVariables,
-    X: TensorType,
-    noise_variance: TensorType,
-) -> tf.Tensor:
+def features(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType) -> tf.Tensor:
+    """Return A = L⁻¹ K_ZX as numbers, to which the kernel's parameters are constants: [J, M, N].
+
+    It takes a graph that kernels of one structure share, where they do.
+    """
+    if type(inducing_variable) is InducingPoints:
+        return _features(kernel, inducing_variable.Z, X)
+    return tf.stop_gradient(whitened(kernel, inducing_variable, X))
+
+
+@by_structure
+def _features(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    Kzz = linalg.add_to_diagonal(outputs.covariance(kernel, Z), default_jitter())
+    L = linalg.cholesky(Kzz, name="K_ZZ")
+    return tf.linalg.triangular_solve(L, outputs.covariance(kernel, Z, X))
+
+
+def optimal_precision(A: tf.Tensor, noise_variance: TensorType) -> tf.Tensor:
     """Return I + σ⁻² A Aᵀ with A = L⁻¹ K_ZX, the inverse of the best Lᵀ Σ L: [J, M, M].
 
     Titsias (2009), "Variational learning of inducing variables in sparse Gaussian processes",
     eq. 10, in the whitened coordinates in which it is well conditioned.
 
+    :param A: the features of all rows, [J, M, N].
     :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
     """
     checks.positive("noise_variance", noise_variance)
-    X = images.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
-    A = whitened(kernel, inducing_variable, X)
     scaled = A / tf.sqrt(outputs.noise_of_rows(noise_variance))[:, None, :]
     inner = tf.matmul(scaled, scaled, transpose_b=True)
     return linalg.add_to_diagonal(inner, tf.ones([], dtype=A.dtype))

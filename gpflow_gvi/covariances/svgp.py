@@ -130,7 +130,8 @@ class CholeskySVGP(SVGPCovariance):
     ) -> CholeskySVGP:
         """Start at the optimum for Gaussian noise, Σ = (K_ZZ + σ⁻² K_ZX K_XZ)⁻¹ (Titsias 2009)."""
         inducing_variable = gram.as_inducing_variable(inducing_variable)
-        inner = gram.optimal_precision(kernel, inducing_variable, X, noise_variance)
+        X = images.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
+        inner = gram.optimal_precision(gram.features(kernel, inducing_variable, X), noise_variance)
         q_sqrt = linalg.cholesky_of_inverse(inner)  # of (Lᵀ Σ L), L⁻¹u's covariance
         if not whiten:
             q_sqrt = tf.matmul(gram.cholesky(kernel, inducing_variable), q_sqrt)

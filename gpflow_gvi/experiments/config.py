@@ -9,25 +9,25 @@ from typing import Any
 from pydantic import model_validator
 
 from ..learning.settings import Settings
-from .data_sets import UCI, Data, DataSet, Given, Split
-from .layer_parts import require_images
-from .objective_parts import Divergence, Likelihood, Loss
-from .parts import Flag, Off, Part, Whole, impossible, kinds
-from .peers import GVI, Model
+from .data_sets import UCI, Data, DataSet, GivenSplit, Split
+from .parts.base import Flag, Omitted, Part, Whole, impossible, kinds
+from .parts.layers import require_images
+from .parts.models import Model
+from .parts.objective import Divergence, Likelihood, Loss
+from .parts.regulariser import Regulariser
+from .parts.training import Calibration, HeldOutTempering, Optimiser, Tempering, Training
+from .parts.variational import Covariance, Mean
 from .reading import ConfigError, Document
-from .regulariser_parts import Regulariser
-from .training_parts import Adaptive, Calibration, HeldOutTempering, Optimiser, Tempering, Training
-from .variational_parts import Covariance, Mean
 
 
 class Experiment(Part):
     """A run, described completely. Only `data` has no default; the others are those of `learn`."""
 
     data: Data
-    split: Split = Given()
+    split: Split = GivenSplit()
     standardise: Flag = Settings.standardise
     """Whether the model works in units in which columns have mean zero and deviation one."""
-    model: Model = GVI()
+    model: Model = "gvi"
     """Of another kind than gvi, the parts from likelihood to calibration do not matter."""
     likelihood: Likelihood = "gaussian"
     regulariser: Regulariser = Regulariser()
@@ -35,12 +35,12 @@ class Experiment(Part):
     covariance: Covariance = "cholesky"
     divergence: Divergence = "projected_renyi"
     loss: Loss = "log_loss"
-    optimiser: Optimiser = Adaptive(kind="adam")
+    optimiser: Optimiser = "adam"
     training: Training = Training()
     tempering: Tempering = HeldOutTempering()
     refit: Flag = Settings.refit
     """Whether rows that were held out for validation join the others in the end."""
-    calibration: Calibration = Off()
+    calibration: Calibration = Omitted()
     seed: Whole = Settings.seed
 
     @model_validator(mode="before")
@@ -71,14 +71,18 @@ class Experiment(Part):
                 "its points are no rows, so nothing was observed at them. Take greedy_variance, "
                 "uniform, or evidence: data.",
             )
-        for name in ("model", "regulariser", "mean", "covariance"):
-            are_images = self.data.input_shape is not None
-            require_images(getattr(self, name), name, are_images=are_images)
+        if self.data.input_shape is None:
+            for name in ("model", "regulariser", "mean", "covariance"):
+                require_images(getattr(self, name), name)
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let other processes receive the settings, which make the classes of the parts anew."""
+        return type(self).model_validate, (self.model_dump(mode="json"),)
 
     def _require_a_fitting_split(self) -> None:
         data, split = self.data, self.split
-        if not isinstance(split, Given):
+        if not isinstance(split, GivenSplit):
             return
         if not data.has_split:
             raise impossible("split", "given", f"{data.kind} has no split; take random.")

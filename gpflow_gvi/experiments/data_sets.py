@@ -13,7 +13,7 @@ from pydantic import Field
 from ..learning.settings import Settings
 from .curves import make_curve
 from .data_files import read_arrays, read_npz
-from .parts import BY_KIND, OR_NAME, Count, Fraction, Part, Whole
+from .parts.base import BY_KIND, OR_NAME, Count, Fraction, Part, Whole
 
 Array = np.ndarray[Any, Any]
 
@@ -45,28 +45,30 @@ class DataSet(Part, abc.ABC):
     defaults: ClassVar[dict[str, Any]] = {}
     """What an experiment with these data takes where its configuration says nothing."""
 
-    @property
-    def input_shape(self) -> tuple[int, ...] | None:
-        """The shape of one input, where that is no vector."""
-        return None
+    input_shape: ClassVar[tuple[int, ...] | None] = None
+    """The shape of one input, where that is no vector."""
 
     @property
     def label(self) -> str:
-        """A name for folders."""
-        return str(getattr(self, "kind"))  # noqa: B009  (each kind declares its own)
+        """A name for folders: by default the kind, and the number where there are several."""
+        return f"{getattr(self, 'kind')}{getattr(self, 'number', '')}"  # noqa: B009
 
     @property
     def fingerprint(self) -> str:
         """What changes where the data behind the same settings may do so."""
         return ""
 
-    @abc.abstractmethod
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows: all of them as "train" where the data have no split of their own.
 
         :param data_dir: the folder with data sets; by default what `GPFLOW_GVI_DATA` says.
         :param index: which split.
         """
+        return self._load(data_dir, index)
+
+    @abc.abstractmethod
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
+        """Return the rows."""
 
 
 class Curve(DataSet):
@@ -78,13 +80,7 @@ class Curve(DataSet):
     gaps: Literal[5, 10] = 5
     seed: Whole = 0
 
-    @property
-    def label(self) -> str:
-        """The kind and the number."""
-        return f"curve{self.number}"
-
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Make the curve."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         made = make_curve(self.number, gaps=self.gaps, seed=self.seed)
         return {name: Rows(*rows) for name, rows in made.items()}
 
@@ -97,13 +93,7 @@ class ThesisCurve(DataSet):
     number: CurveNumber
     gaps: Literal[5, 10] = 5
 
-    @property
-    def label(self) -> str:
-        """The kind and the number."""
-        return f"thesis_curve{self.number}"
-
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read the arrays."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         suffix = "" if self.gaps == 5 else f"_{self.gaps}intervals"
         arrays = read_arrays(f"toy_curves/curve{self.number}{suffix}.npz", data_dir)
         names = ("train", "validation", "test")
@@ -115,8 +105,7 @@ class UCI(DataSet):
 
     kind: Literal["concrete", "energy", "naval", "protein", "yacht"]
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read the rows of one of the splits."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         arrays = read_arrays(f"uci_{self.kind}.npz", data_dir)
         count = len(arrays["train_idx"])
         if index >= count:
@@ -129,17 +118,17 @@ class Images(DataSet):
     """Images of 28 × 28 pixels, as rows of numbers from 0 to 1, and their classes 0 to 9."""
 
     of_classes: ClassVar[bool | None] = True
-    defaults: ClassVar[dict[str, Any]] = {"likelihood": "multi_class", "standardise": False}
+    defaults: ClassVar[dict[str, Any]] = {
+        "likelihood": "multi_class",
+        "standardise": False,
+        "regulariser": {"kernel": {"kind": "squared_exponential", "lengthscale": 8, "ard": False}},
+    }
+    input_shape: ClassVar[tuple[int, ...] | None] = (28, 28, 1)
     kind: Literal["mnist", "fashion_mnist"]
     num_train: Count | None = None
+    """The number of images to train with, the first ones; null for all of them."""
 
-    @property
-    def input_shape(self) -> tuple[int, ...] | None:
-        """[H, W, C]."""
-        return (28, 28, 1)
-
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read the images; of those to train with the first `num_train`."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         arrays = read_arrays(f"img_{self.kind}.npz", data_dir)
         rows = {}
         for name, count in (("train", self.num_train), ("test", None)):
@@ -156,21 +145,21 @@ class Small(DataSet):
     defaults: ClassVar[dict[str, Any]] = {"split": "random"}
     kind: Literal["banana", "co2", "snelson1d"]
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read all rows."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         names = {"banana": "clf_banana", "co2": "ts_co2_monthly", "snelson1d": "toy_snelson1d"}
         arrays = read_arrays(f"{names[self.kind]}.npz", data_dir)
         return {"train": Rows(arrays["x"], arrays["y"])}
 
 
 class Table(DataSet):
-    """Columns of a file of the user's: CSV with a header, npz, or Parquet where pyarrow is."""
+    """Columns of your own file: CSV with a header, npz, or Parquet where pyarrow is."""
 
     has_split: ClassVar[bool] = False
     of_classes: ClassVar[bool | None] = None
     defaults: ClassVar[dict[str, Any]] = {"split": "random"}
     kind: Literal["table"] = "table"
     path: str
+    """From the working directory."""
     inputs: Annotated[tuple[str, ...], Field(min_length=1)]
     outputs: Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -185,8 +174,7 @@ class Table(DataSet):
         path = Path(self.path)
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Read the columns; the path is relative to the working directory."""
+    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
         return {"train": Rows(*(self._columns(names) for names in (self.inputs, self.outputs)))}
 
     def _columns(self, names: tuple[str, ...]) -> Array:
@@ -212,7 +200,7 @@ class Table(DataSet):
 Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, BY_KIND, OR_NAME]
 
 
-class Given(Part):
+class GivenSplit(Part):
     """The split that the data come with."""
 
     kind: Literal["given"] = "given"
@@ -223,7 +211,7 @@ class Given(Part):
     for the fraction of `learn` where they name none."""
 
 
-class Random(Part):
+class RandomSplit(Part):
     """A split at random, by the seed of the experiment."""
 
     kind: Literal["random"] = "random"
@@ -233,7 +221,7 @@ class Random(Part):
     """The fraction of the others to hold out; null for that of `learn`."""
 
 
-Split = Annotated[Given | Random, BY_KIND, OR_NAME]
+Split = Annotated[GivenSplit | RandomSplit, BY_KIND, OR_NAME]
 
 
 def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -> RowsByRole:
@@ -248,7 +236,7 @@ def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -
     :param data_dir: the folder with data sets.
     """
     rows = data.load(data_dir, getattr(split, "index", 0))
-    if not isinstance(split, Random):
+    if not isinstance(split, RandomSplit):
         return rows
     every = Rows(*(np.concatenate(parts) for parts in zip(*rows.values(), strict=True)))
     if not split.test:
@@ -274,11 +262,9 @@ def _read_csv(path: Path) -> Any:
 
 
 def _read_parquet(path: Path) -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(f"{path}: Parquet needs pyarrow: pip install pyarrow.") from error
-    return parquet.read_table(path).to_pandas()
+    import pandas as pd
+
+    return pd.read_parquet(path)
 
 
 _READERS = {".csv": _read_csv, ".npz": read_npz, ".parquet": _read_parquet}

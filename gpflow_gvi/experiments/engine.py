@@ -8,10 +8,8 @@ small record: a worker that dies loses only the run that it was executing.
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import logging
-import queue
 import sys
 import threading
 import time
@@ -24,22 +22,21 @@ from distributed import SpecCluster
 from distributed.scheduler import KilledWorker
 
 from .clients import Connect, local_client, require_positive
-from .results import Record
-from .tasks import Task, execute, failed
+from .results import Record, failed
+from .sweep import PlannedRun
 
 logger = logging.getLogger("gpflow_gvi")
 
-MAX_MEMORY = 2500.0
-"""In megabytes. Each model that TensorFlow has traced stays in memory."""
+Execute = Callable[[PlannedRun], Record]
 
 MAX_DEATHS = 2
 """A run has failed when this number of workers have died while they executed it."""
 
-RUN_TIMEOUT = 6 * 3600.0
-"""In seconds."""
-
 POLL_SECONDS = 1.0
 """The time between two comparisons with the scheduler's list of workers."""
+
+RESULT_SECONDS = 0.02
+"""The time between two looks for records."""
 
 RESTART_SECONDS = 60.0
 """The time that a worker may take to restart."""
@@ -49,57 +46,51 @@ RESTART_SECONDS = 60.0
 class _Worker:
     """The run that a worker executes, and those that it will execute next."""
 
-    tasks: collections.deque[Task] = dataclasses.field(default_factory=collections.deque)
-    task: Task | None = None
+    next: collections.deque[PlannedRun] = dataclasses.field(default_factory=collections.deque)
+    run: PlannedRun | None = None
     future: Any = None
     started: float = 0.0
 
 
+@dataclasses.dataclass(frozen=True)
 class Engine:
-    """Executes the runs of a sweep on the workers of a Dask client.
+    """Executes the runs of a sweep on the workers of a Dask client."""
 
-    :param connect: returns a context manager with a client, as `Client` of `distributed` itself is;
-        called when there is something to run. By default `local_client`.
-    :param max_memory: in megabytes; a worker that has used more is restarted after its run.
-    :param run_timeout: in seconds; a run that takes longer has failed, and its worker is restarted.
-    :param function: what a worker calls with a task; it returns a record.
-    """
+    connect: Connect = local_client
+    """Returns a context manager with a client, as `Client` of `distributed` itself is; it is called
+    when there is something to run."""
+    max_memory: float = dataclasses.field(default=2500.0, kw_only=True)
+    """In megabytes. Each model that TensorFlow has traced stays in memory; a worker that has used
+    more is restarted after its run."""
+    run_timeout: float = dataclasses.field(default=6 * 3600.0, kw_only=True)
+    """In seconds; a run that takes longer has failed, and its worker is restarted."""
 
-    def __init__(
-        self,
-        connect: Connect | None = None,
-        *,
-        max_memory: float = MAX_MEMORY,
-        run_timeout: float = RUN_TIMEOUT,
-        function: Callable[[Task], Record] = execute,
-    ) -> None:
-        require_positive("max_memory (--worker-memory)", max_memory)
-        require_positive("run_timeout (--run-timeout)", run_timeout)
-        self.connect = connect or local_client
-        self.max_memory = max_memory
-        self.run_timeout = run_timeout
-        self.function = function
+    def __post_init__(self) -> None:
+        require_positive("max_memory (--worker-memory)", self.max_memory)
+        require_positive("run_timeout (--run-timeout)", self.run_timeout)
 
-    def records(self, batches: list[list[Task]]) -> Iterator[Record]:
-        """Execute all tasks, and yield the record of each when it is done.
+    def records(self, execute: Execute, batches: list[list[PlannedRun]]) -> Iterator[Record]:
+        """Execute all runs, and yield the record of each when it is done.
 
-        :param batches: tasks that the same worker should execute, one after the other.
+        :param execute: what a worker calls with a run.
+        :param batches: runs that the same worker should execute, one after the other.
         """
         if not any(batches):
             return
         with self.connect() as client:
-            yield from _Dispatch(self, client, batches).records()
+            yield from _Dispatch(self, client, execute, batches).records()
 
 
 class _Dispatch:
-    """The tasks of one call of `Engine.records`, and the workers that execute them."""
+    """The runs of one call of `Engine.records`, and the workers that execute them."""
 
-    def __init__(self, engine: Engine, client: Any, batches: list[list[Task]]) -> None:
-        self.engine, self.client = engine, client
+    def __init__(
+        self, engine: Engine, client: Any, execute: Execute, batches: list[list[PlannedRun]]
+    ) -> None:
+        self.engine, self.client, self.execute = engine, client, execute
         self.waiting = collections.deque(collections.deque(batch) for batch in batches if batch)
         self.workers: dict[str, _Worker] = {}
         self.deaths: collections.Counter[str] = collections.Counter()
-        self.ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.restarts: dict[str, Any] = {}
         self.threads = ThreadPoolExecutor()
 
@@ -112,45 +103,44 @@ class _Dispatch:
                     yield from self._end_slow_runs()
                     polled = time.monotonic()
                 self._submit()
-                if not self.waiting and all(w.task is None for w in self.workers.values()):
+                if not self.waiting and all(w.run is None for w in self.workers.values()):
                     return
-                with contextlib.suppress(queue.Empty):
-                    yield from self._receive(*self.ended.get(timeout=POLL_SECONDS))
+                for address, worker in list(self.workers.items()):
+                    if worker.run is not None and worker.future.done():
+                        yield from self._receive(address, worker)
+                time.sleep(RESULT_SECONDS)
         finally:
-            self.client.cancel([w.future for w in self.workers.values() if w.task is not None])
+            self.client.cancel([w.future for w in self.workers.values() if w.run is not None])
             self.threads.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self) -> None:
-        """Submit a task to each idle worker."""
+        """Submit a run to each idle worker."""
         for address, worker in self.workers.items():
-            if worker.task is not None:
+            if worker.run is not None:
                 continue
-            worker.tasks = worker.tasks or self._next_tasks()
-            if not worker.tasks:
+            worker.next = worker.next or self._next_runs()
+            if not worker.next:
                 continue
-            worker.task, worker.started = worker.tasks.popleft(), time.monotonic()
+            worker.run, worker.started = worker.next.popleft(), time.monotonic()
             worker.future = self.client.submit(
-                _execute, self.engine.function, worker.task, workers=[address], pure=False
-            )
-            worker.future.add_done_callback(
-                lambda future, address=address: self.ended.put((address, future))
+                _execute, self.execute, worker.run, workers=[address], pure=False
             )
 
-    def _next_tasks(self) -> collections.deque[Task]:
+    def _next_runs(self) -> collections.deque[PlannedRun]:
         """Return the next batch; when none is left, half of the longest queue of a worker."""
         if self.waiting:
             return self.waiting.popleft()
-        longest = max((w.tasks for w in self.workers.values()), key=len)
+        longest = max((w.next for w in self.workers.values()), key=len)
         return collections.deque(longest.pop() for _ in range((len(longest) + 1) // 2))
 
-    def _receive(self, address: str, future: Any) -> Iterator[Record]:
+    def _receive(self, address: str, worker: _Worker) -> Iterator[Record]:
         """Yield the record that a worker has returned."""
-        worker = self.workers.get(address)
-        if worker is None or worker.task is None or worker.future is not future:
-            return  # of a worker that was given up
+        run, future = worker.run, worker.future
+        if run is None:
+            return
         if future.status == "finished":
             record, megabytes = future.result()
-            worker.task = worker.future = None
+            worker.run = worker.future = None
             if megabytes > self.engine.max_memory:
                 self._restart(address)
             yield record
@@ -158,9 +148,9 @@ class _Dispatch:
         error = None if future.cancelled() else future.exception()
         if error is None or isinstance(error, KilledWorker):
             yield from self._remove(address)
-        else:  # the function or the task could not be loaded
-            task, worker.task = worker.task, None
-            yield failed(task, "".join(traceback.format_exception(error)))
+        else:  # what is to be executed could not be loaded
+            worker.run = None
+            yield failed(run, "".join(traceback.format_exception(error)))
 
     def _update_workers(self) -> Iterator[Record]:
         """Add the scheduler's new workers; remove and replace those that it has lost."""
@@ -179,35 +169,35 @@ class _Dispatch:
         """Fail the runs that have exceeded their time, and restart their workers."""
         limit = self.engine.run_timeout
         for address, worker in list(self.workers.items()):
-            if worker.task is not None and time.monotonic() - worker.started > limit:
-                task, worker.task = worker.task, None
+            if worker.run is not None and time.monotonic() - worker.started > limit:
+                run, worker.run = worker.run, None
                 self.client.cancel([worker.future])
                 self._restart(address)
                 yield failed(
-                    task,
+                    run,
                     f"The run took longer than {limit:g} seconds and was stopped. Pass a larger "
                     "--run-timeout, and --retry to run it again.",
                 )
 
     def _remove(self, address: str) -> Iterator[Record]:
-        """Put the tasks of a worker that has died back; a run fails at its second death."""
+        """Put the runs of a worker that has died back; a run fails at its second death."""
         worker = self.workers.pop(address)
-        if worker.tasks:
-            self.waiting.appendleft(worker.tasks)
-        if worker.task is None:
+        if worker.next:
+            self.waiting.appendleft(worker.next)
+        if worker.run is None:
             return
         self.client.cancel([worker.future])
-        self.deaths[worker.task.name] += 1
-        if self.deaths[worker.task.name] < MAX_DEATHS:
-            self.waiting.appendleft(collections.deque([worker.task]))
+        self.deaths[worker.run.name] += 1
+        if self.deaths[worker.run.name] < MAX_DEATHS:
+            self.waiting.appendleft(collections.deque([worker.run]))
         else:
-            yield failed(worker.task, f"The process of the run died {MAX_DEATHS} times.")
+            yield failed(worker.run, f"The process of the run died {MAX_DEATHS} times.")
 
     def _restart(self, address: str) -> None:
         """Let the nanny of a worker start a new process, while the others go on."""
         worker = self.workers.pop(address)
-        if worker.tasks:
-            self.waiting.appendleft(worker.tasks)
+        if worker.next:
+            self.waiting.appendleft(worker.next)
         self.restarts[address] = self.threads.submit(_restart, self.client, address)
 
 
@@ -225,10 +215,10 @@ def _restart(client: Any, address: str) -> None:
 _one_run = threading.Lock()
 
 
-def _execute(function: Callable[[Task], Record], task: Task) -> tuple[Record, float]:
-    """Execute a task on a worker, where several threads must take turns."""
+def _execute(execute: Execute, run: PlannedRun) -> tuple[Record, float]:
+    """Execute a run on a worker, where several threads must take turns."""
     with _one_run:
-        return function(task), _megabytes()
+        return execute(run), _megabytes()
 
 
 def _megabytes() -> float:

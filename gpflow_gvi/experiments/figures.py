@@ -10,6 +10,7 @@ import numpy as np
 
 from .._core import labels
 from ..learning.learned import Learned
+from ..learning.scaling import Scaling
 from .data_sets import RowsByRole
 
 logger = logging.getLogger("gpflow_gvi")
@@ -51,7 +52,8 @@ def _prediction(axes: Any, learned: Learned, rows_by_role: RowsByRole) -> None:
         style = "C3." if name == "test" else "k." if name == "train" else "C2."
         axes.plot(rows.X[:, 0], rows.Y[:, 0], style, ms=2, label=name)
     points = learned.regulariser.inducing_points
-    Z = learned.inputs.original(points)[:, 0]
-    axes.plot(Z, np.full(len(Z), axes.get_ylim()[0]), "k|", label="inducing points")
+    if isinstance(learned.inputs, Scaling):
+        Z = learned.inputs.original(points)[:, 0]
+        axes.plot(Z, np.full(len(Z), axes.get_ylim()[0]), "k|", label="inducing points")
     axes.set_xlim(x[0, 0], x[-1, 0])
     axes.legend(fontsize="small", ncols=2)

@@ -13,8 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from .._core.errors import MAX_SHOWN, shown
-from .derived import OneOf
-from .parts import Part, kinds
+from .parts.base import OneOf, Part, kinds
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 Location = tuple[int | str, ...]
@@ -198,8 +197,6 @@ def _location(item: dict[str, Any]) -> Location:
     if item["type"] == "impossible":
         steps = item["ctx"]["path"].split(".")
         return tuple(int(step) if step.isdigit() else step for step in steps)
-    if item["type"] == "refused" and "key" in item["ctx"]:
-        return (*location, item["ctx"]["key"])
     return location
 
 
@@ -214,7 +211,7 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
         return "is missing; it has no default."
     if item["type"] == "invalid_key":
         return f"has the key {shown(value)}; a key must be text."
-    if item["type"] in ("impossible", "refused"):
+    if item["type"] == "impossible":
         return str(context["text"])
     if item["type"] == "extra_forbidden":
         keys = sorted(_keys(kind, location[:-1]))

@@ -13,9 +13,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .run_folder import COMPLETE
+
+if TYPE_CHECKING:
+    from .sweep import PlannedRun
 
 Record: TypeAlias = "dict[str, Any]"
 
@@ -73,20 +76,19 @@ class Results:
             os.fsync(file.fileno())
 
 
-def record_of(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
-    """Return the record of a finished run.
-
-    :param folder: of the run.
-    :param data: a name of its data set.
-    :param axes: names of the levels of the axes.
-    """
+def done(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
+    """Return the record of a finished run."""
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     seconds = json.loads((folder / COMPLETE).read_text("utf-8"))["seconds"]
-    return {
-        "name": folder.name,
-        "data": data,
-        "axes": dict(axes),
-        "status": "done",
-        **metrics,
-        "seconds": round(sum(seconds.values()), 3),
-    }
+    total = round(sum(seconds.values()), 3)
+    return _record(folder.name, data, axes, "done", **metrics, seconds=total)
+
+
+def failed(run: PlannedRun, error: str, *, disk_full: bool = False) -> Record:
+    """Return the record of a run that failed; it is executed again if the disk was full."""
+    more = {"disk_full": True} if disk_full else {}
+    return _record(run.name, run.data, run.axes, "failed", error=error, **more)
+
+
+def _record(name: str, data: str, axes: Mapping[str, Any], status: str, **others: Any) -> Record:
+    return {"name": name, "data": data, "axes": dict(axes), "status": status, **others}

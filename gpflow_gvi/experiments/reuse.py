@@ -54,7 +54,7 @@ class LRUCache(dict[Hashable, Any]):
 class TracedModel(CompiledModel):
     """A model whose graphs are kept, and serve other models.
 
-    :param model: the model; it is changed, so it should belong to nobody else.
+    :param model: the model; it is changed, so it must not be used elsewhere.
     :param optimizer: an optimiser of Keras.
     :param steps: the number of steps in one compiled call.
     """
@@ -101,12 +101,7 @@ def _loss(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
 
 
 def structure(experiment: Experiment, model: GVI, num_data: Mapping[str, int]) -> str:
-    """Return a key that is the same for experiments whose models have the same graph.
-
-    :param experiment: the settings.
-    :param model: the model that was built from them.
-    :param num_data: the numbers of rows, by what they are for.
-    """
+    """Return a key that is the same for experiments whose models have the same graph."""
     shapes = [(value.shape.as_list(), value.dtype.name) for value in model.weights]
     settings = experiment.model_dump(mode="json")
     for name in ("data", "split", "seed"):
@@ -131,13 +126,7 @@ class RunCache:
         experiment: Experiment,
         schedule: Schedule,
     ) -> TracedModel:
-        """Return a model that is traced, or will be when it is trained, with the values of another.
-
-        :param model: the other one, at its start.
-        :param data: the rows to train it with.
-        :param experiment: its settings.
-        :param schedule: the epochs of its training.
-        """
+        """Return a model that is traced, or will be when it is trained, with the same values."""
         optimiser = experiment.optimiser
         key = structure(experiment, model, {"train": len(data[0])})
         rate = optimiser.learning_rate if optimiser.schedule == "constant" else None

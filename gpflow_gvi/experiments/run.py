@@ -28,11 +28,12 @@ from ..learning.split import Split
 from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
-from .peers import GVI, Fitted
+from .parts.models import Fitted, PeerRun
+from .parts.objective import RunInputs
+from .parts.training import Conformal
 from .reuse import RunCache
 from .run_folder import COMPLETE, RunFolder, name_of, write_json
 from .run_hooks import RunHooks, Timer
-from .training_parts import Conformal
 
 
 def run(
@@ -68,7 +69,7 @@ def run(
         timer = Timer()
         settings, split, rows = prepare(experiment, data_dir)
         fitted: Learned | Fitted
-        if isinstance(experiment.model, GVI):
+        if experiment.model.kind == "gvi":
             hooks = RunHooks(experiment, work, timer, cache=cache, tensorboard=tensorboard)
             fitted = Procedure(split, settings, hooks).run()
             validated: Learned | Fitted = hooks.validated or fitted
@@ -81,7 +82,7 @@ def run(
                 figures.draw(fitted, rows, work)
         else:
             standard = {name: split.standard(each) for name, each in rows.items() if name != "test"}
-            moments = experiment.model.fit(standard, experiment.seed)
+            moments = experiment.model.build(PeerRun(standard, experiment.seed))
             validated = fitted = Fitted(moments, split.inputs, split.outputs)
         timer.record("training")
         metrics = {
@@ -124,11 +125,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
 
 
 def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settings:
-    """Return the settings of the procedure that an experiment describes.
-
-    :param experiment: the experiment.
-    :param likelihood: that of labels, or None.
-    """
+    """Return the settings of the procedure; the likelihood is that of labels, or None."""
     seed = experiment.seed
     trains_likelihood = getattr(experiment.likelihood, "trainable", True)
     settings = Settings(
@@ -153,7 +150,7 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
         variational=VariationalSettings(experiment.mean.build, experiment.covariance.build),
         model=ModelSettings(
             kind=gvi.models.GVI,
-            divergence=lambda data: experiment.divergence.build(data.X, seed),
+            divergence=lambda data: experiment.divergence.build(RunInputs(data.X, seed)),
             divergence_weight=experiment.divergence.weight,
             loss=experiment.loss.build,
             train_likelihood=trains_likelihood,

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
+import errno
+import functools
 import logging
+import os
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tqdm import tqdm
 
 from .engine import Engine
-from .results import SWEEP_NAME, Record, Results
-from .run_folder import held, name_of, write_json
+from .results import SWEEP_NAME, Record, Results, done, failed
+from .run_folder import held, write_json
 from .sweep import PlannedRun
-from .tasks import Task
+
+if TYPE_CHECKING:
+    from .reuse import RunCache
 
 logger = logging.getLogger("gpflow_gvi")
 
 BATCH = 32
-"""The maximal number of tasks that a worker receives at once."""
+"""The maximal number of runs that a worker receives at once."""
 
 
 class Summary(NamedTuple):
@@ -62,27 +66,25 @@ def run_all(
         records, wrong = results.read()
         for line in wrong:
             logger.warning("%s", line)
-        named = {name_of(run.experiment): run for run in runs}
-        tasks = [
-            Task(
-                name=name,
-                data=run.experiment.data.label,
-                axes=run.axes,
-                settings=run.experiment.model_dump(mode="json"),
-                folder=str(folder),
-                data_dir=None if data_dir is None else str(data_dir),
-                pictures=pictures,
-            )
+        named = {run.name: run for run in runs}
+        missing = [
+            run
             for name, run in sorted(named.items(), key=_structure)
             if name not in records or _is_due(records[name], retry=retry)
         ]
-        batches = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
-        progress = _Progress(len(named), len(named) - len(tasks))
-        with contextlib.closing(progress.bar):
-            for record in engine.records(batches):
+        batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
+        run_one = functools.partial(execute, folder=folder, data_dir=data_dir, pictures=pictures)
+        done_before = len(named) - len(missing)
+        # Without a terminal a line is enough now and then.
+        seconds = 0.1 if sys.stderr.isatty() else 60.0
+        with tqdm(total=len(named), initial=done_before, unit="run", mininterval=seconds) as bar:
+            for record in engine.records(run_one, batches):
                 results.add(record)
                 records[record["name"]] = record
-                progress.add(record)
+                if record["status"] == "failed":
+                    last = record["error"].strip().splitlines()[-1]
+                    bar.write(f"{record['name']} failed: {last}", file=sys.stderr)
+                bar.update()
         failures = sum(records[name]["status"] == "failed" for name in named)
         return Summary(len(named) - failures, failures)
 
@@ -98,32 +100,33 @@ def _structure(item: tuple[str, PlannedRun]) -> tuple[str, str]:
     return run.experiment.model_dump_json(exclude={"data", "split", "seed"}), name
 
 
-class _Progress:
-    """The runs done, the failures and the time left: a bar, or without a terminal some lines."""
+def execute(run: PlannedRun, *, folder: Path, data_dir: Path | None, pictures: bool) -> Record:
+    """Execute a run; return its record, with the traceback if it fails."""
+    from . import run as runs
 
-    def __init__(self, total: int, done: int) -> None:
-        self.terminal = sys.stderr.isatty()
-        self.failures = 0
-        self.every = max(1, total // 20)
-        self.bar = tqdm(
-            total=total,
-            initial=done,
-            unit="run",
-            dynamic_ncols=self.terminal,
-            file=sys.stderr if self.terminal else io.StringIO(),
+    try:
+        path = runs.run(
+            run.experiment, folder, data_dir=data_dir, pictures=pictures, cache=_cache()
         )
-        if done:
-            self._write(f"{done} of {total} runs were done before.")
+        return done(path, run.data, run.axes)
+    except Exception as error:  # whatever it is, it is recorded, and the other runs go on
+        return failed(run, traceback.format_exc(), disk_full=_is_of_a_full_disk(error))
 
-    def add(self, record: Record) -> None:
-        """Count a record."""
-        self.bar.update()
-        if record["status"] == "failed":
-            self.failures += 1
-            self._write(f"{record['name']} failed: {record['error'].strip().splitlines()[-1]}")
-        self.bar.set_postfix(failed=self.failures, refresh=self.terminal)
-        if not self.terminal and (self.bar.n % self.every == 0 or self.bar.n == self.bar.total):
-            self._write(str(self.bar))
 
-    def _write(self, text: str) -> None:
-        self.bar.write(text, file=sys.stderr)
+@functools.cache
+def _cache() -> RunCache:
+    """Return the graphs and the fitted regularisers that this process keeps between runs."""
+    from .reuse import RunCache
+
+    return RunCache()
+
+
+def _is_of_a_full_disk(error: BaseException | None) -> bool:
+    """Return whether an error, or one that led to it, is that the disk was full."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if os.strerror(errno.ENOSPC) in str(error):  # of libraries with errors of their own
+            return True
+        error = error.__cause__ or error.__context__
+    return False

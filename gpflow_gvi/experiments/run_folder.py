@@ -42,11 +42,7 @@ def name_of(experiment: Experiment) -> str:
 
 
 def digest(experiment: Experiment, *, of: Collection[str] | None = None) -> str:
-    """Return a short text that other settings, or data, do not have.
-
-    :param experiment: the settings.
-    :param of: the parts that matter; all of them if not given.
-    """
+    """Return a short text that other settings, or data, do not have; `of` are parts of them."""
     include = None if of is None else set(of)
     settings = json.dumps(experiment.model_dump(mode="json", include=include), sort_keys=True)
     return hashlib.sha256(f"{settings}{experiment.data.fingerprint}".encode()).hexdigest()[:10]
@@ -130,7 +126,7 @@ def held(path: Path, *, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        # Still held: whoever has opened the file by now notices that it is gone, and opens anew.
+        # Still held: a process that has opened the file finds it deleted, and tries again.
         with contextlib.suppress(FileNotFoundError, PermissionError):
             path.unlink()
         lock.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,63 +30,50 @@ SETTINGS_OF_FIT = (
 """The parts of an experiment that the fit of its regulariser depends on."""
 
 
+@dataclasses.dataclass
 class Timer:
     """The seconds that each part of a run took."""
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    start: float = dataclasses.field(default_factory=time.perf_counter)
 
     def record(self, name: str) -> None:
         """Record the time since the last part ended, or since the start."""
-        now = time.perf_counter()
-        self.seconds[name] = round(now - self._last, 3)
-        self._last = now
+        before = self.start + sum(self.seconds.values())
+        self.seconds[name] = round(time.perf_counter() - before, 3)
 
 
+@dataclasses.dataclass
 class RunHooks(Hooks):
-    """The hooks of a run.
+    """The hooks of a run."""
 
-    :param experiment: the settings.
-    :param work: the folder to work in.
-    :param timer: records the time of the fit of the regulariser.
-    :param cache: what is kept from one run to the next; fitted regularisers are then kept on the
-        disk as well, beside the folder of the run.
-    :param tensorboard: whether to write events for TensorBoard.
-    """
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        work: Path,
-        timer: Timer,
-        *,
-        cache: RunCache | None,
-        tensorboard: bool,
-    ) -> None:
-        self.validated: Learned | None = None
-        """The model that has not seen the rows for validation, if there was a refit."""
-        self._experiment = experiment
-        self._work = work
-        self._timer = timer
-        self._cache = cache
-        self._tensorboard = tensorboard
-        self._stage = "training"
+    experiment: Experiment
+    work: Path
+    """The folder to work in."""
+    timer: Timer
+    cache: RunCache | None
+    """What is kept from one run to the next; fitted regularisers are then kept on the disk as well,
+    beside the folder of the run."""
+    tensorboard: bool
+    """Whether to write events for TensorBoard."""
+    stage: str = "training"
+    validated: Learned | None = None
+    """The model that has not seen the rows for validation, if there was a refit."""
 
     def regulariser(self, fit: Callable[[], Regulariser]) -> Regulariser:
         """Return the fitted regulariser: that of an earlier attempt, or of another run, if any."""
-        if self._cache is None:
-            fitted = _kept(fit, self._work / "regulariser")
+        if self.cache is None:
+            fitted = _kept(fit, self.work / "regulariser")
         else:
-            fitted = self._shared(fit, self._cache)
-        self._timer.record("regulariser")
+            fitted = self._shared(fit, self.cache)
+        self.timer.record("regulariser")
         return fitted
 
     def _shared(self, fit: Callable[[], Regulariser], cache: RunCache) -> Regulariser:
-        experiment = self._experiment
+        experiment = self.experiment
         either = experiment.regulariser.model_copy(update={"mode": "prior"})  # it is the same fit
         key = digest(experiment.model_copy(update={"regulariser": either}), of=SETTINGS_OF_FIT)
-        folder = self._work.parent / ".regularisers" / key
+        folder = self.work.parent / ".regularisers" / key
         folder.parent.mkdir(exist_ok=True)
 
         def fit_once() -> Regulariser:
@@ -98,22 +86,22 @@ class RunHooks(Hooks):
         self, model: GVI, data: TrainingData, schedule: Schedule, optimizer: Callable[[int], Any]
     ) -> CompiledModel:
         """Return a model that is traced already, if there is one of the same structure."""
-        cache = self._cache or RunCache()
-        return cache.traced(model, (data.X, data.Y), self._experiment, schedule)
+        cache = self.cache or RunCache()
+        return cache.traced(model, (data.X, data.Y), self.experiment, schedule)
 
     def callbacks(self, epochs: int) -> list[Any]:
         """Return the backup, the progress bar, and TensorBoard if asked for."""
-        folder = self._work / "backup" / self._stage
+        folder = self.work / "backup" / self.stage
         backup = keras.callbacks.BackupAndRestore(str(folder), delete_checkpoint=False)
         tensorboard = []
-        if self._tensorboard:
-            tensorboard.append(_tensorboard(self._work / "tensorboard" / self._stage))
-        return [backup, ProgressBar(self._stage, epochs), *tensorboard]
+        if self.tensorboard:
+            tensorboard.append(_tensorboard(self.work / "tensorboard" / self.stage))
+        return [backup, ProgressBar(self.stage, epochs), *tensorboard]
 
     def before_refit(self, learned: Learned) -> None:
         """Keep the model, for the metrics of validation."""
         self.validated = learned
-        self._stage = "refit"
+        self.stage = "refit"
 
 
 def _kept(fit: Callable[[], Regulariser], folder: Path) -> Regulariser:

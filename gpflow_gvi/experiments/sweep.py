@@ -38,8 +38,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from .._core.errors import shown
 from .config import Experiment, read
-from .parts import BY_KIND, Count, Flag, Part, Whole
+from .parts.base import BY_KIND, Count, Flag, Part, Whole
 from .reading import ConfigError, Document
+from .run_folder import name_of
 
 Level = str | int | float | bool | None
 """The name of a value of an axis: the value itself, if that is a number or a text."""
@@ -47,8 +48,17 @@ Level = str | int | float | bool | None
 MAX_RUNS = 100_000
 """The maximal number of runs of a sweep."""
 
+
+def _labelled(value: Any) -> tuple[Level, Any]:
+    return (value if isinstance(value, Level) else json.dumps(value, ensure_ascii=False)), value
+
+
+def _with_labels(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
+    return list(values.items()) if isinstance(values, dict) else [_labelled(v) for v in values]
+
+
 Values = Annotated[list[Any] | dict[str, Any], Field(min_length=1)]
-"""Values, or values by their names."""
+"""Values by their names, or a list of values, which name themselves."""
 
 
 class Uniform(Part):
@@ -91,7 +101,7 @@ class Choice(Part):
         return self.values[random.integers(len(self.values))]
 
 
-class Random(Part):
+class RandomDraws(Part):
     """Settings that are drawn together."""
 
     runs: Annotated[Count, Field(le=MAX_RUNS)]
@@ -109,7 +119,7 @@ class SweepFile(Part):
         default_factory=dict
     )
     zip: tuple[Annotated[dict[str, Values], Field(min_length=1)], ...] = ()
-    random: Random | None = None
+    random: RandomDraws | None = None
     exclude: tuple[dict[str, Any], ...] = ()
 
     @model_validator(mode="after")
@@ -133,12 +143,15 @@ class SweepFile(Part):
 
     def dimensions(self) -> list[list[AxisValue]]:
         """Return the values of each axis that is crossed."""
-        found = [[_axis_value({name: of}) for of in _levels(v)] for name, v in self.axes.items()]
+        found = [
+            [AxisValue.of({name: value}) for value in _with_labels(values)]
+            for name, values in self.axes.items()
+        ]
         for name, variants in self.variants.items():
-            found.append([AxisValue({name: level}, of) for level, of in variants.items()])
+            found.append([AxisValue({name: label}, of) for label, of in variants.items()])
         for zipped in self.zip:
-            rows = zip(*map(_levels, zipped.values()), strict=False)
-            found.append([_axis_value(dict(zip(zipped, row, strict=True))) for row in rows])
+            rows = zip(*map(_with_labels, zipped.values()), strict=False)
+            found.append([AxisValue.of(dict(zip(zipped, row, strict=True))) for row in rows])
         if self.random is not None:
             generator = np.random.default_rng(self.random.seed)
             draw = self.random.draw
@@ -146,7 +159,7 @@ class SweepFile(Part):
                 {name: _labelled(how.draw(generator)) for name, how in draw.items()}
                 for _ in range(self.random.runs)
             )
-            found.append([_axis_value(levels) for levels in drawn])
+            found.append([AxisValue.of(row) for row in drawn])
         return found
 
     def excludes(self, axes: Mapping[str, Level]) -> bool:
@@ -165,6 +178,14 @@ class AxisValue(NamedTuple):
     settings: dict[str, Any]
     """Values by the paths of keys."""
 
+    @classmethod
+    def of(cls, values: Mapping[str, tuple[Level, Any]]) -> AxisValue:
+        """Return the value that sets keys to values with labels."""
+        return cls(
+            {name: label for name, (label, _) in values.items()},
+            {name: value for name, (_, value) in values.items()},
+        )
+
 
 class PlannedRun(NamedTuple):
     """One run of a sweep."""
@@ -172,6 +193,16 @@ class PlannedRun(NamedTuple):
     axes: dict[str, Level]
     """The names of the levels, by axis."""
     experiment: Experiment
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return name_of(self.experiment)
+
+    @property
+    def data(self) -> str:
+        """A name of its data set."""
+        return self.experiment.data.label
 
 
 def read_sweep(path: str | Path) -> list[PlannedRun]:
@@ -248,19 +279,3 @@ def _item(values: list[Any], step: str, path: str, source: str) -> int:
     if not step.isdigit() or int(step) >= len(values):
         raise ConfigError(f"{source}: {path} has {step} where it needs a number < {len(values)}.")
     return int(step)
-
-
-def _levels(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
-    return list(values.items()) if isinstance(values, dict) else [_labelled(v) for v in values]
-
-
-def _labelled(value: Any) -> tuple[Level, Any]:
-    is_level = isinstance(value, Level)
-    return (value if is_level else json.dumps(value, ensure_ascii=False)), value
-
-
-def _axis_value(levels: Mapping[str, tuple[Level, Any]]) -> AxisValue:
-    return AxisValue(
-        {name: level for name, (level, _) in levels.items()},
-        {name: value for name, (_, value) in levels.items()},
-    )

@@ -13,9 +13,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from .parts import Count, Part, Positive, Whole
+from .parts.base import Count, Part, Positive, Whole
 
 if TYPE_CHECKING:
     from .reading import Document
@@ -26,199 +26,172 @@ OF_REGULARISER = ("data", "split", "standardise", "likelihood", "regulariser")
 """What an approximate Gaussian process takes from the file of its regulariser."""
 
 
-class Trainer(Part):
-    """How something is trained."""
-
-    batch_drop_last: Literal[False]
-    batch_shuffle: Literal[True]
-    batch_size: Count
-    learning_rate: Positive
-    number_of_epochs: Count
-    optimiser_schema: Literal["adam"]
-    seed: Whole
+def _part(name: str, keys: dict[str, Any]) -> type[Part]:
+    """Return a part of a file: of each key a type, a type and a default, or the keys of a part."""
+    fields: dict[str, Any] = {}
+    for key, kind in keys.items():
+        kind = _part(key, kind) if isinstance(kind, dict) else kind
+        fields[key] = kind if isinstance(kind, tuple) else (kind, ...)
+    return create_model(name, __base__=Part, **fields)
 
 
-class Features(Part):
-    """Arguments of a dense layer."""
-
+class _Features(Part):
     features: Count
 
 
-class Layer(Part):
-    """A layer: dense, or an activation."""
-
-    layer_kwargs: Features | None
+class _Layer(Part):
+    layer_kwargs: _Features | None
     layer_schema: Literal["dense", "relu", "tanh"]
 
 
-class Network(Part):
-    """Layers by their names, in order."""
+_NETWORK = {"input_shape": tuple[Count, ...], "layers": dict[str, _Layer], "seed": (Whole, 0)}
+_TRAINER = {
+    "batch_drop_last": Literal[False],
+    "batch_shuffle": Literal[True],
+    "batch_size": Count,
+    "learning_rate": Positive,
+    "number_of_epochs": Count,
+    "optimiser_schema": Literal["adam"],
+    "seed": Whole,
+}
+_MODE = {"mode": Literal["prior", "posterior"]}
 
-    input_shape: tuple[Count, ...]
-    layers: dict[str, Layer]
-    seed: Whole = 0
+RegulariserFile = _part(
+    "RegulariserFile",
+    {
+        "data_name": str,
+        "empirical_risk_break_condition": float,
+        "empirical_risk_schema": Literal["negative_log_likelihood"],
+        "inducing_points": {
+            "inducing_points_factor": Positive,
+            "inducing_points_power": Positive,
+            "inducing_points_selector_schema": Literal["conditional_variance"],
+        },
+        "kernel": {
+            "kernel_kwargs": _NETWORK,
+            "kernel_parameters": None,
+            "kernel_schema": Literal["nngp"],
+        },
+        "number_of_iterations": Count,
+        "save_checkpoint_frequency": Count,
+        "trainer_settings": _TRAINER,
+    },
+)
+"""A regulariser and how it is fitted."""
 
-    def translated(self) -> list[dict[str, Any]]:
-        """Return the dense layers, each with the activation that follows it."""
-        layers: list[dict[str, Any]] = []
-        for layer in self.layers.values():
-            if layer.layer_kwargs is not None:
-                units = layer.layer_kwargs.features
-                layers.append({"kind": "dense", "units": units, "activation": "linear"})
-            elif layers:
-                layers[-1]["activation"] = layer.layer_schema
-        return layers
+_RENYI = _part(
+    "renyi",
+    {
+        "regularisation_kwargs": {**_MODE, "alpha": (Positive, 0.5)},
+        "regularisation_schema": Literal["projected_renyi"],
+    },
+)
+_WITHOUT_ORDER = _part(
+    "symmetric",
+    {
+        "regularisation_kwargs": _MODE,
+        "regularisation_schema": Literal["projected_bhattacharyya", "projected_hellinger"],
+    },
+)
 
-
-class NNGPKernel(Part):
-    """A network of infinite width."""
-
-    kernel_kwargs: Network
-    kernel_parameters: None
-    kernel_schema: Literal["nngp"]
-
-
-class InducingPoints(Part):
-    """factor · N^(1/power) points of greatest conditional variance."""
-
-    inducing_points_factor: Positive
-    inducing_points_power: Positive
-    inducing_points_selector_schema: Literal["conditional_variance"]
-
-
-class RegulariserFile(Part):
-    """A regulariser and how it is fitted."""
-
-    data_name: str
-    empirical_risk_break_condition: float
-    empirical_risk_schema: Literal["negative_log_likelihood"]
-    inducing_points: InducingPoints
-    kernel: NNGPKernel
-    number_of_iterations: Count
-    save_checkpoint_frequency: Count
-    trainer_settings: Trainer
-
-    def translated(self) -> dict[str, Any]:
-        """Return an experiment without data, in which Q is the regulariser itself."""
-        trainer = self.trainer_settings
-        return {
-            "regulariser": {
-                "kernel": {"kind": "nngp", "layers": self.kernel.kernel_kwargs.translated()},
-                "evidence": "inducing",
-                "inducing": {
-                    "factor": self.inducing_points.inducing_points_factor,
-                    "power": self.inducing_points.inducing_points_power,
-                },
-                "max_rounds": self.number_of_iterations,
-                "minimise": {
-                    "kind": "adam",
-                    "learning_rate": trainer.learning_rate,
-                    "steps": trainer.number_of_epochs,
-                },
+ApproximateFile = _part(
+    "ApproximateFile",
+    {
+        "empirical_risk_schema": Literal["negative_log_likelihood"],
+        "kernel": {
+            "kernel_kwargs": {  # this package chooses what is added to diagonals
+                "diagonal_regularisation": float,
+                "is_diagonal_regularisation_absolute_scale": bool,
             },
-            "mean": "regulariser",
-            "covariance": "regulariser",
-            "training": {"epochs": 0},
-            "refit": False,
-            "seed": trainer.seed,
-        }
+            "kernel_parameters": None,
+            "kernel_schema": Literal["sparse_posterior", "fixed_sparse_posterior"],
+        },
+        "mean": {
+            "mean_kwargs": {"nn_function_kwargs": _NETWORK, "number_output_dimensions": Count},
+            "mean_parameters": None,
+            "mean_schema": Literal["custom"],
+        },
+        "reference_name": str,
+        "regularisation": Annotated[
+            _RENYI | _WITHOUT_ORDER, Field(discriminator="regularisation_schema")
+        ],
+        "save_checkpoint_frequency": Count,
+        "trainer_settings": _TRAINER,
+    },
+)
+"""An approximate Gaussian process and how it is trained."""
 
 
-class Jitter(Part):
-    """What is added to diagonals; this package chooses it."""
-
-    diagonal_regularisation: float
-    is_diagonal_regularisation_absolute_scale: bool
-
-
-class SparsePosteriorKernel(Part):
-    """A variational covariance."""
-
-    kernel_kwargs: Jitter
-    kernel_parameters: None
-    kernel_schema: Literal["sparse_posterior", "fixed_sparse_posterior"]
+def _layers(network: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the dense layers, each with the activation that follows it."""
+    layers: list[dict[str, Any]] = []
+    for layer in network["layers"].values():
+        if layer["layer_kwargs"] is not None:
+            units = layer["layer_kwargs"]["features"]
+            layers.append({"kind": "dense", "units": units, "activation": "linear"})
+        elif layers:
+            layers[-1]["activation"] = layer["layer_schema"]
+    return layers
 
 
-class MeanArguments(Part):
-    """The network of a mean; its last layer gives the outputs."""
-
-    nn_function_kwargs: Network
-    number_output_dimensions: Count
-
-
-class CustomMean(Part):
-    """A variational mean."""
-
-    mean_kwargs: MeanArguments
-    mean_parameters: None
-    mean_schema: Literal["custom"]
-
-
-class Mode(Part):
-    """Which process the regulariser is."""
-
-    mode: Literal["prior", "posterior"]
-
-
-class RenyiMode(Mode):
-    """The same, with the order of Rényi's divergence."""
-
-    alpha: Positive = 0.5
-
-
-class Renyi(Part):
-    """Rényi's divergence of marginals."""
-
-    regularisation_kwargs: RenyiMode
-    regularisation_schema: Literal["projected_renyi"]
-
-
-class Symmetric(Part):
-    """The divergences of marginals that need no order."""
-
-    regularisation_kwargs: Mode
-    regularisation_schema: Literal["projected_bhattacharyya", "projected_hellinger"]
-
-
-class ApproximateFile(Part):
-    """An approximate Gaussian process and how it is trained."""
-
-    empirical_risk_schema: Literal["negative_log_likelihood"]
-    kernel: SparsePosteriorKernel
-    mean: CustomMean
-    reference_name: str
-    regularisation: Annotated[Renyi | Symmetric, Field(discriminator="regularisation_schema")]
-    save_checkpoint_frequency: Count
-    trainer_settings: Trainer
-
-    def translated(self, of_regulariser: dict[str, Any]) -> dict[str, Any]:
-        """Return an experiment with what the regulariser's brings along."""
-        trainer, arguments = self.trainer_settings, self.regularisation.regularisation_kwargs
-        hidden = self.mean.mean_kwargs.nn_function_kwargs.translated()[:-1]
-        divergence = {"kind": self.regularisation.regularisation_schema, "weight": 1.0}
-        if isinstance(arguments, RenyiMode):
-            divergence["alpha"] = arguments.alpha
-        return {
-            **of_regulariser,
-            "regulariser": {**of_regulariser["regulariser"], "mode": arguments.mode},
-            "mean": {"kind": "network", "layers": hidden, "readout": "random"},
-            "covariance": self.kernel.kernel_schema,
-            "divergence": divergence,
-            "loss": "predictive_log_loss",
-            "optimiser": {
-                "kind": trainer.optimiser_schema,
-                "learning_rate": trainer.learning_rate,
-                "schedule": "constant",
+def _of_regulariser(file: dict[str, Any]) -> dict[str, Any]:
+    """Return an experiment without data, in which Q is the regulariser itself."""
+    trainer, points = file["trainer_settings"], file["inducing_points"]
+    return {
+        "regulariser": {
+            "kernel": {"kind": "nngp", "layers": _layers(file["kernel"]["kernel_kwargs"])},
+            "evidence": "inducing",
+            "inducing": {
+                "factor": points["inducing_points_factor"],
+                "power": points["inducing_points_power"],
             },
-            "training": {
-                "epochs": trainer.number_of_epochs,
-                "batch_size": trainer.batch_size,
-                "steps_per_epoch": None,
-                "early_stopping": "none",
+            "max_rounds": file["number_of_iterations"],
+            "minimise": {
+                "kind": "adam",
+                "learning_rate": trainer["learning_rate"],
+                "steps": trainer["number_of_epochs"],
             },
-            "refit": False,
-            "seed": trainer.seed,
-        }
+        },
+        "mean": "regulariser",
+        "covariance": "regulariser",
+        "training": {"epochs": 0},
+        "refit": False,
+        "seed": trainer["seed"],
+    }
+
+
+def _of_approximate(file: dict[str, Any], of_regulariser: dict[str, Any]) -> dict[str, Any]:
+    """Return an experiment with the regulariser's data, split and kernel."""
+    trainer = file["trainer_settings"]
+    divergence = dict(file["regularisation"]["regularisation_kwargs"])
+    mode = divergence.pop("mode")
+    # The last layer of the network gives the outputs, as the readout does here.
+    layers = _layers(file["mean"]["mean_kwargs"]["nn_function_kwargs"])[:-1]
+    return {
+        **of_regulariser,
+        "regulariser": {**of_regulariser["regulariser"], "mode": mode},
+        "mean": {"kind": "network", "layers": layers, "readout": "random"},
+        "covariance": file["kernel"]["kernel_schema"],
+        "divergence": {
+            "kind": file["regularisation"]["regularisation_schema"],
+            "weight": 1.0,
+            **divergence,
+        },
+        "loss": "predictive_log_loss",
+        "optimiser": {
+            "kind": trainer["optimiser_schema"],
+            "learning_rate": trainer["learning_rate"],
+            "schedule": "constant",
+        },
+        "training": {
+            "epochs": trainer["number_of_epochs"],
+            "batch_size": trainer["batch_size"],
+            "steps_per_epoch": None,
+            "early_stopping": "none",
+        },
+        "refit": False,
+        "seed": trainer["seed"],
+    }
 
 
 def recognises(document: Document) -> bool:
@@ -244,19 +217,19 @@ def translated(
         document.source,
     )
     if "data_name" in document.value:
-        values = document.validated(RegulariserFile).translated()
+        values = _of_regulariser(document.validated(RegulariserFile).model_dump())
         if data is None:
             raise ConfigError(
                 f"{document.source}: data_name is {document.value['data_name']!r}, a file of the "
                 "thesis's. Say which data these are, as --data '{kind: curve, number: 0}'."
             )
         return {"data": data, **values}
-    approximate = document.validated(ApproximateFile)
+    approximate = document.validated(ApproximateFile).model_dump()
     if regulariser is None:
         raise ConfigError(
-            f"{document.source}: reference_name is {approximate.reference_name!r}, a file of the "
-            "thesis's. Give the file of its regulariser, as --regulariser regulariser.yaml."
+            f"{document.source}: reference_name is {approximate['reference_name']!r}, a file of "
+            "the thesis's. Give the file of its regulariser, as --regulariser regulariser.yaml."
         )
     text = None if data is None else json.dumps(data)  # which is YAML
     other = read(regulariser, data=text).model_dump(mode="json")
-    return approximate.translated({name: other[name] for name in OF_REGULARISER})
+    return _of_approximate(approximate, {name: other[name] for name in OF_REGULARISER})

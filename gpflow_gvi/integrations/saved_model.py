@@ -19,10 +19,11 @@ from .._core.errors import shown
 from .._core.images import as_rows
 from .._core.images import input_shape as declared_shape
 from ..learning.learned import Learned
+from ..learning.network_rows import NetworkInputs
 from ..learning.scaling import Scaling
 from ..mean_functions.predictor import Predictor
 from ..models import GVI
-from ..prediction.class_probabilities import normal_points
+from ..prediction.class_probabilities import in_order_of, normal_points
 
 NUM_SAMPLES = 512
 """The number of samples of f for the probabilities under `Softmax`, as in `class_probabilities`."""
@@ -53,8 +54,9 @@ def export(
     :param overwrite: whether to replace an earlier export.
     """
     if isinstance(model, Learned):
-        fitted, units, outputs = model.model, model.inputs, model.outputs
-        shape: Sequence[int] | None = units.shift.shape
+        fitted, outputs = model.model, model.outputs
+        units: Scaling | NetworkInputs = model.inputs
+        shape: Sequence[int] | None = units.input_shape
     elif isinstance(model, GVI):
         fitted = model
         units = outputs = Scaling.none(np.zeros([1, 1], default_float()))
@@ -136,7 +138,7 @@ def _probabilities(
             tf.constant(epsilon),
             initializer=tf.zeros_like(f_mean),
         )
-        return total / NUM_SAMPLES
+        return in_order_of(f_mean, f_variance, total / NUM_SAMPLES)
     p, _ = likelihood.predict_mean_and_var(X, f_mean, f_variance)
     if p.shape[-1] == 1:
         p = tf.concat([1.0 - p, p], axis=-1)

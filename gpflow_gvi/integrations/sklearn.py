@@ -9,24 +9,25 @@ import contextlib
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._core import checks
-from .._core import labels as class_labels
+from .._core import checks, labels
 from .._core.data import as_floats, observations
 from .._core.errors import NumericsWarning
 from .._core.row_blocks import by_blocks
 from ..divergences import Divergence
 from ..learning import recipe
+from ..learning.around_network import is_meant
 from ..learning.learned import Learned
 from ..learning.procedure import learn
 from ..learning.scaling import Scaling
@@ -37,6 +38,7 @@ from ..learning.settings import (
     Passes,
     Settings,
 )
+from ..losses import Loss
 from ..models import GVI, PGVI
 
 
@@ -50,6 +52,10 @@ class _Estimator(BaseEstimator):
         predictor: Any = "auto",
         noise: Noise | None = None,
         network: Any = None,
+        train_network: bool = True,
+        features: Any = None,
+        likelihood: Likelihood | None = None,
+        loss: Literal["robust"] | Loss | None = None,
         model: type[GVI] = PGVI,
         divergence: Divergence | None = None,
         divergence_weight: float | None = None,
@@ -61,6 +67,7 @@ class _Estimator(BaseEstimator):
         effort: Effort = "default",
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         """Keep the parameters.
 
@@ -72,7 +79,14 @@ class _Estimator(BaseEstimator):
             classifiers.
         :param noise: of real-valued y: "constant", "varying" or "auto".
         :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should
-            be zero at its start, or the number of units in both hidden layers of `recipe.network`.
+            be zero at its start, or the number of units in both hidden layers of `recipe.network`;
+            or a model of Keras to put a Gaussian process around, as of `learn`. With one, X may be
+            images.
+        :param train_network: False to leave a network as it is.
+        :param features: of a network, what the kernel is on, as of `learn`.
+        :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
+            noise of heavy tails; of a classifier, one of as many classes as y has.
+        :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
         :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
         :param divergence: D; by default that of the model.
         :param divergence_weight: λ; by default 0.1.
@@ -87,11 +101,16 @@ class _Estimator(BaseEstimator):
         :param effort: "fast", "default" or "best", as of `learn`.
         :param n_jobs: how many predictors are fitted at once, as joblib has it.
         :param random_state: a whole number for the same result in each fit.
+        :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
         """
         self.kernel = kernel
         self.predictor = predictor
         self.noise = noise
         self.network = network
+        self.train_network = train_network
+        self.features = features
+        self.likelihood = likelihood
+        self.loss = loss
         self.model = model
         self.divergence = divergence
         self.divergence_weight = divergence_weight
@@ -103,6 +122,7 @@ class _Estimator(BaseEstimator):
         self.effort = effort
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
         """Return what `learn` makes of X [N, D] and Y, with J latent functions."""
@@ -133,7 +153,13 @@ class _Estimator(BaseEstimator):
                     found = np.asarray(values)
                     if found.dtype.kind in "iumM":
                         as_floats(name, found)
-            return validate_data(self, *data, dtype=default_float(), **options)
+            images = self._is_around_network and len(np.shape(data[0])) > 2
+            kind = None if images else default_float()  # pixels in bytes are scaled
+            return validate_data(self, *data, dtype=kind, allow_nd=images, **options)
+
+    @property
+    def _is_around_network(self) -> bool:
+        return self.network is not None and not isinstance(self.network, int | np.integer)
 
 
 @contextlib.contextmanager
@@ -163,6 +189,11 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
     def fit(self, X: Any, y: Any) -> GVIRegressor:
         """Learn from X [N, D] and y, [N] or [N, J]."""
         X, y = self._validated(X, y, multi_output=True, y_numeric=True)
+        if isinstance(self.likelihood, SwitchedLikelihood):
+            raise TypeError(
+                "likelihood is SwitchedLikelihood, with a column of y that is no output. Take "
+                "gpflow_gvi.learn, which predicts under each likelihood."
+            )
         self._target_shape = np.shape(y)[1:]
         Y = np.asarray(observations("y", y))  # what scikit-learn has made of objects may be NaN
         self._level = Y[0]
@@ -260,16 +291,30 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         X, y = self._validated(X, y)
         with _naming("y"):
             check_classification_targets(y)
-            self.classes_, labels = np.unique(y, return_inverse=True)
+            self.classes_, codes = np.unique(y, return_inverse=True)
         K = len(self.classes_)
         if K == 1:
             _warn(f"y has examples of class {self.classes_[0]!r} alone")
             self.learned_ = None
             return self
-        likelihood = class_labels.likelihood_of(self.classes_)
-        latents = class_labels.num_latents(likelihood, labels[:, None])
-        self.learned_ = self._learn(X, labels, latents, likelihood=likelihood)
+        around = self._is_around_network and is_meant(
+            self.network, self.features, self.train_network, X
+        )
+        likelihood = None if around else self._of_classes(K)
+        latents = K if around else labels.num_latents(likelihood, codes[:, None])
+        self.learned_ = self._learn(X, codes, latents, likelihood=likelihood)
         return self
+
+    def _of_classes(self, K: int) -> Likelihood:
+        if self.likelihood is None:
+            return labels.likelihood_of(self.classes_)
+        found = labels.num_classes(self.likelihood)
+        if found != K:
+            raise ValueError(
+                f"likelihood is {type(self.likelihood).__name__} of {found} classes, but y has {K}:"
+                f" take MultiClass({K}) or Softmax({K})."
+            )
+        return self.likelihood
 
     def predict(self, X: Any) -> AnyNDArray:
         """Return the most probable class at X: [N]."""

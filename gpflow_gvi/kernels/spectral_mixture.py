@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -63,28 +64,23 @@ class AdditiveSpectralMixture(Kernel):
         that only an exponential is computed for each pair of rows and each component.
         """
         v, scale, f = (
-            tf.reshape(part, [-1, 1, 1])  # [Q D, 1, 1]
+            tf.reshape(part, [-1] + [1] * X.shape.rank)  # [Q D, ..., 1, 1]
             for part in (self.variances, self.lengthscales, self.frequencies)
         )
-        x, x2 = (self._each_component(rows) for rows in (X, X2))  # [..., Q D, N, 1]
+        x, x2 = (self._each_component(rows) for rows in (X, X2))  # [Q D, ..., N, 1]
         a, a2, b, b2 = x / scale, x2 / scale, 2.0 * math.pi * f * x, 2.0 * math.pi * f * x2
         one, one2 = tf.ones_like(a), tf.ones_like(a2)
-        u = tf.matmul(
+        return _sum_of_products(
             tf.concat([a, -0.5 * tf.square(a), one], -1),
             tf.concat([a2, one2, -0.5 * tf.square(a2)], -1),
-            transpose_b=True,
-        )
-        w = tf.matmul(
             tf.concat([v * tf.cos(b), v * tf.sin(b)], -1),
             tf.concat([tf.cos(b2), tf.sin(b2)], -1),
-            transpose_b=True,
         )
-        return tf.reduce_sum(tf.exp(u) * w, axis=-3)
 
     def _each_component(self, X: tf.Tensor) -> tf.Tensor:
-        """Return the feature of each component: [..., Q D, N, 1]."""
-        columns = tf.linalg.matrix_transpose(X)[..., None]  # [..., D, N, 1]
-        return tf.concat([columns] * int(self.variances.shape[0]), axis=-3)
+        """Return the feature of each component: [Q D, ..., N, 1]."""
+        columns = tf.stack(tf.unstack(X, axis=-1))[..., None]  # [D, ..., N, 1]
+        return tf.concat([columns] * int(self.variances.shape[0]), axis=0)
 
     @check_shapes(
         "X: [batch..., N, D]",
@@ -93,3 +89,44 @@ class AdditiveSpectralMixture(Kernel):
     def K_diag(self, X: TensorType) -> tf.Tensor:
         """Return Σ v for each row of X."""
         return tf.fill(tf.shape(X)[:-1], tf.reduce_sum(self.variances))
+
+
+@tf.custom_gradient
+def _sum_of_products(*factors: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], Any]]:
+    """Return Σ_c exp(A_c B_cᵀ) ∘ C_c D_cᵀ, one component after the other: [..., N, N2].
+
+    Memory and cache hold the matrices of one component. Its gradient computes them again; with G
+    from above and E = G ∘ exp(ABᵀ) it is
+
+        (E ∘ CDᵀ) B in A,    (E ∘ CDᵀ)ᵀ A in B,    E D in C,    Eᵀ C in D.
+
+    :param factors: A, B, C and D, [components, ..., N or N2, 2 or 3].
+    """
+
+    def value(A: tf.Tensor, B: tf.Tensor, C: tf.Tensor, D: tf.Tensor) -> tf.Tensor:
+        return tf.exp(tf.matmul(A, B, transpose_b=True)) * tf.matmul(C, D, transpose_b=True)
+
+    def gradient(upstream: tf.Tensor) -> Any:
+        def of_component(factors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+            A, B, C, D = factors
+            E = upstream * tf.exp(tf.matmul(A, B, transpose_b=True))
+            dA, dC = _products(E, C, D, B, transpose=False)
+            dB, dD = _products(E, D, C, A, transpose=True)
+            return [dA, dB, dC, dD]
+
+        return tf.map_fn(of_component, list(factors))
+
+    first, others = [part[0] for part in factors], [part[1:] for part in factors]
+    return tf.foldl(lambda total, part: total + value(*part), others, value(*first)), gradient
+
+
+def _products(
+    E: tf.Tensor, C: tf.Tensor, D: tf.Tensor, B: tf.Tensor, *, transpose: bool
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return (E ∘ CDᵀ) B = Σ_k C_k ∘ E (D_k ∘ B), and E D, by one product with E, or with Eᵀ."""
+    K = int(D.shape[-1])
+    columns = tf.concat([D, *(D[..., k, None] * B for k in range(K))], -1)
+    ED, *parts = tf.split(
+        tf.matmul(E, columns, transpose_a=transpose), [K, *[int(B.shape[-1])] * K], axis=-1
+    )
+    return tf.add_n([C[..., k, None] * part for k, part in enumerate(parts)]), ED

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .learned import Learned
+    from .parquet import ParquetRows
     from .procedure import learn
     from .settings import Settings
 
-__all__ = ["Learned", "Settings", "learn"]
+__all__ = ["Learned", "ParquetRows", "Settings", "learn"]
 
-_MODULES = {"Learned": "learned", "Settings": "settings", "learn": "procedure"}
+_MODULES = {
+    "Learned": "learned",
+    "ParquetRows": "parquet",
+    "Settings": "settings",
+    "learn": "procedure",
+}
 
 
 def __dir__() -> list[str]:

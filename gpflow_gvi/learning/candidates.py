@@ -24,8 +24,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy, parameter_dict
 
-from .._core import outputs
-from .._core.notices import logger
+from .._core import outputs, progress
 from ..calibration.tempering import MAX_FACTOR
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
@@ -34,14 +33,15 @@ from ..regulariser.fit import Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
 from . import recipe
 from .cross_fitting import cross_fit
-from .evidence_fit import Rows, assign, evidence_fit, structure
+from .evidence_fit import Rows, assign, evidence_fit, structure_of
 from .noise import MIN_RATIO, VaryingNoise
 from .scaling import Scaling
 from .settings import Settings, recipe_predictors
 from .start import TrainingData
+from .summary import described
 
 MAX_ROWS_OF_STARTS = 300
-"""Several kernels are first fitted to not more rows than these, and the best one to the others."""
+"""Several kernels are fitted to not more rows than these first."""
 
 MAX_ROWS_OF_SCORES = 30_000
 """Densities are compared at not more rows than these."""
@@ -105,21 +105,20 @@ class Candidates:
         return self._cross_fit(estimators, np.asarray(data.units[1].original(data.responses)))
 
     def _of_kernels(self) -> Candidate:
-        """Return the fit of the best kernel, from the best of its starts."""
-        data, kernels = self.data, list(self.settings.kernels(self.data))
-        starts: dict[Hashable, list[Kernel]] = collections.defaultdict(list)
-        for kernel in kernels:
-            starts[structure(kernel) or id(kernel)].append(kernel)
+        """Return the fit of the best kernel, of each structure from the best of its starts.
+
+        If there are several, all are fitted to some rows first, and then from there to all.
+        """
+        data, kernels, noise = self.data, list(self.settings.kernels(self.data)), self.noise
+        if len(kernels) == 1:
+            return self._fit(kernels[0], noise, refine=False)
         first = data.first(MAX_ROWS_OF_STARTS)
-        fits = []
-        for of_structure in starts.values():
-            start, noise = of_structure[0], self.noise
-            if len(of_structure) > 1:
-                tried = [self._fit(kernel, noise, data=first) for kernel in of_structure]
-                best = best_of(tried).regulariser
-                start, noise = best.prior.kernel, best.likelihood
-            fits.append(self._fit(start, noise))
-        return best_of(fits)
+        starts: dict[Hashable, list[Candidate]] = collections.defaultdict(list)
+        for kernel in kernels:
+            start = self._fit(kernel, noise, data=first, refine=False)
+            starts[structure_of(kernel) or id(kernel)].append(start)
+        best = [best_of(of_structure).regulariser for of_structure in starts.values()]
+        return best_of([self._fit(start.prior.kernel, start.likelihood) for start in best])
 
     def _are_promising(self, best: Candidate) -> bool:
         """Return whether a predictor's errors are not much larger than those of P alone."""
@@ -172,6 +171,7 @@ class Candidates:
         data: TrainingData | None = None,
         means: bool = False,
         pattern: Predictor | None = None,
+        refine: bool = True,
     ) -> Candidate:
         """Return a fitted candidate.
 
@@ -180,10 +180,17 @@ class Candidates:
         :param data: the rows; all of them if not given.
         :param means: whether P is around the predictors.
         :param pattern: the pattern of the noise, if it varies.
+        :param refine: whether hyper-parameters start at fitted ones, so that where evaluations
+            take long fewer will do.
         """
         settings, data = self.settings, self.data if data is None else data
         first = data.first(settings.max_rows)  # the rows are shuffled
+        refine = refine and len(first.X) > MAX_ROWS_OF_STARTS
         C, J = len(self.means), data.J
+        progress.now(
+            described(kernel, around=means, varying=pattern is not None)
+            + f", fitted to {len(first.X)} rows"
+        )
         noise = deepcopy(self.noise)
         variance = start.variance if noise.variance.trainable else noise.variance
         gram.require_independent_outputs(kernel)
@@ -194,7 +201,7 @@ class Candidates:
                 M = settings.count(len(data.X))
                 Z, indices = settings.select(first.X, M, kernel=fit.kernel, seed=data.seed)
                 loss = fit.minimise(
-                    settings.minimise,
+                    settings.refine if refine else settings.minimise,
                     Z,
                     self._rows(first, pattern),
                     means=means and (self.is_recipe or C > 1),
@@ -215,13 +222,7 @@ class Candidates:
         nll = 0.5 * float(np.sum(np.log(factor) + np.mean(np.log(spread), axis=0)))
         parameters = (*prior.trainable_variables, *noise.trainable_variables)
         nll += sum(variable.shape.num_elements() for variable in parameters) / len(first.X)
-        logger.info(
-            "P%s%s, fitted to %d rows: negative log density %.3f",
-            " around predictors" if means else "",
-            " with varying noise" if pattern else "",
-            len(first.X),
-            nll,
-        )
+        progress.found(nll=nll + _density_constant(data), M=len(Z))
         fitted = Regulariser(prior, prior, noise, Z, None, (Round(indices, loss, {}),), True)
         return Candidate(fitted, mean, errors, nll, means)
 
@@ -241,6 +242,11 @@ class Candidates:
             for weight, mean in zip(weights, self.means, strict=True)
         ]
         return functools.reduce(operator.add, terms)
+
+
+def _density_constant(data: TrainingData) -> float:
+    """Return what the `nll` of candidates leaves out, and the change to original units."""
+    return float(np.sum(0.5 + 0.5 * np.log(2.0 * np.pi) + np.log(data.units[1].scale)))
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate:

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from .._core import progress
 from ..mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
 from .scaling import Scaling, exactly_original
 from .settings import recipe_predictors
@@ -67,6 +68,9 @@ def cross_fit(
         wrap = functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
     parts = [(estimator, k) for estimator in estimators for k in range(num_folds)]
     parts = [(estimator, k) for estimator, k in parts if hasattr(estimator, "fit")]
+    if parts:
+        names = dict.fromkeys(type(estimator).__name__ for estimator, _ in parts)
+        progress.now(f"cross-fitting {', '.join(names)}, {num_folds} folds")
     fits = iter(
         Parallel(n_jobs=n_jobs)(
             delayed(_fitted)(estimator, X[fold != k], y[fold != k]) for estimator, k in parts

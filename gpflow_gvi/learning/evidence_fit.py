@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-import gpflow.kernels
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -22,32 +21,15 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.functions import Zero
-from gpflow.kernels import Kernel, Product, Sum
+from gpflow.kernels import Kernel
 from gpflow.utilities import deepcopy, parameter_dict
 
 from ..gaussian_process import GaussianProcess
-from ..kernels.spectral_mixture import AdditiveSpectralMixture
+from ..kernels.structure import MAX_STRUCTURES, structure
 from ..regulariser.evidence import DataEvidence, Evidence
 from ..regulariser.lbfgs import Minimise
 
 Fit = TypeVar("Fit")
-
-MAX_GRAPHS = 8
-"""The number of structures whose graphs are kept."""
-
-_ARE_THEIR_PARAMETERS = (
-    AdditiveSpectralMixture,
-    gpflow.kernels.Constant,
-    gpflow.kernels.Exponential,
-    gpflow.kernels.Linear,
-    gpflow.kernels.Matern12,
-    gpflow.kernels.Matern32,
-    gpflow.kernels.Matern52,
-    gpflow.kernels.RationalQuadratic,
-    gpflow.kernels.SquaredExponential,
-    gpflow.kernels.White,
-)
-"""Kernels that are known to be their class, their active dimensions and their parameters."""
 
 
 class Rows(NamedTuple):
@@ -184,7 +166,7 @@ def evidence_fit(
     kernel: Kernel, variance: Parameter, shape: tuple[int, int, int], evidence: Evidence
 ) -> EvidenceFit:
     """Return an `EvidenceFit` for a kernel, one that has its graph already if there is one."""
-    of_kernel = structure(kernel)
+    of_kernel = structure_of(kernel)
     if of_kernel is None or type(evidence) is not DataEvidence:
         return EvidenceFit(kernel, variance, shape, evidence)
     of_noise = structure_of_parameter(variance)
@@ -197,24 +179,15 @@ def kept(key: Hashable, make: Callable[[], Fit]) -> Fit:
     with _lock:
         if key not in _kept:
             _kept[key] = make()
-            while len(_kept) > MAX_GRAPHS:
+            while len(_kept) > MAX_STRUCTURES:
                 _kept.popitem(last=False)
         _kept.move_to_end(key)
         return cast(Fit, _kept[key])
 
 
-def structure(kernel: Kernel) -> Hashable | None:
-    """Return what is equal for kernels that differ in the values of parameters; None if unknown."""
-    if type(kernel) in (Sum, Product):
-        parts = tuple(structure(part) for part in kernel.kernels)
-        return None if None in parts else (type(kernel), parts)
-    if type(kernel) not in _ARE_THEIR_PARAMETERS:
-        return None
-    parameters = tuple(
-        (path, structure_of_parameter(parameter))
-        for path, parameter in sorted(parameter_dict(kernel).items())
-    )
-    return type(kernel), str(kernel.active_dims), parameters
+def structure_of(kernel: Kernel) -> Hashable | None:
+    """Return what kernels of one graph have in common; None if unknown."""
+    return structure(kernel, structure_of_parameter)
 
 
 def structure_of_parameter(parameter: Parameter) -> Hashable:

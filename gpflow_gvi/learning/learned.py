@@ -11,22 +11,32 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
-from scipy import stats
 
 from .. import saving
 from .._core import labels
+from .._core.data import Data
+from .._core.progress import Record
+from .._core.row_blocks import by_blocks, tensors_by_blocks
 from ..calibration.conformal_prediction import Conformal, require_real_outputs
+from ..calibration.conformal_quantiles import ConformalQuantiles
 from ..calibration.conformal_sets import ConformalSets
 from ..models import GVI
-from ..prediction.class_probabilities import class_probabilities
+from ..prediction.acquisition import Kind, acquire
+from ..prediction.class_probabilities import Entropies, class_probabilities, entropies
+from ..prediction.predictive_law import central_interval
 from ..regulariser.fit import Regulariser
+from .network_rows import NetworkInputs
+from .outliers import Outliers
 from .scaling import Scaling
 from .split import column
+from .summary import Summary
+from .targets import units_of_f, units_of_predictions
+from .updating import update
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Learned:
     """A fitted, tempered model that takes and returns original units."""
 
@@ -34,17 +44,21 @@ class Learned:
     """The model, in standard units."""
     regulariser: Regulariser
     """The regulariser, in standard units, conditioned on the rows that the model was fitted to."""
-    inputs: Scaling
-    """Standard units of X."""
+    inputs: Scaling | NetworkInputs
+    """Standard units of X, or the network that makes rows of what the model takes of it."""
     outputs: Scaling
     """Standard units of Y."""
     history: dict[str, list[float]]
     """Of each epoch of training Q: the loss, its terms, and the held-out density."""
-    calibration: Conformal | ConformalSets | None = None
+    calibration: Conformal | ConformalQuantiles | ConformalSets | None = None
     """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
     units."""
     classes_: Array | None = None
     """The classes, sorted, if Y are labels; columns of probabilities are in their order."""
+    record: Record | None = None
+    """What was done, how long it took, and the scores that were compared."""
+    outliers: Outliers | None = None
+    """The rows that a robust fit has left out."""
 
     @property
     def likelihood(self) -> Likelihood:
@@ -58,15 +72,22 @@ class Learned:
         return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
 
     def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
-        """Return mean and variance of f at X, [N, J] each (covariance [J, N, N])."""
-        mean, variance = self.model.predict_f(self.inputs.standard(X), full_cov=full_cov)
-        scale = self.outputs.scale[:, None, None] if full_cov else self.outputs.scale
-        return self.outputs.original(mean), variance * scale**2
+        """Return mean and variance of f at X, [N, J] each (covariance [J, N, N]).
+
+        They are in the units of Y where f is the location of y.
+        """
+        units, rows = units_of_f(self.likelihood, self.outputs), self.inputs.standard(X)
+        if full_cov:
+            mean, covariance = self.model.predict_f(rows, full_cov=True)
+            return units.original(mean), covariance * units.scale[:, None, None] ** 2
+        mean, variance = tensors_by_blocks(self.model.predict_f, rows)
+        return units.original(mean), variance * units.scale**2
 
     def predict_y(self, X: TensorType) -> MeanAndVariance:
         """Return mean and variance of y at X: [N, J] each."""
-        mean, variance = self.model.predict_y(self.inputs.standard(X))
-        return self.outputs.original(mean), variance * self.outputs.scale**2
+        mean, variance = tensors_by_blocks(self.model.predict_y, self.inputs.standard(X))
+        units = units_of_predictions(self.likelihood, self.outputs)
+        return units.original(mean), variance * units.scale**2
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
@@ -79,11 +100,26 @@ class Learned:
     def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
         """Return joint samples of f at X: [num_samples, N, J]."""
         samples = self.model.predict_f_samples(self.inputs.standard(X), num_samples)
-        return self.outputs.original(samples)
+        return units_of_f(self.likelihood, self.outputs).original(samples)
 
     def predict_proba(self, X: TensorType) -> Array:
         """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
         return class_probabilities(self.model, self.inputs.standard(X))
+
+    def entropies(self, X: TensorType) -> Entropies:
+        """Return the total, aleatoric and epistemic entropy of the class at X: [N] each."""
+        return entropies(self.model, self.inputs.standard(X))
+
+    def score_ood(self, X: TensorType) -> Array:
+        """Return how little is known of f at X, by which inputs unlike the data are found: [N].
+
+        It is the variance of f, in standard units and averaged over outputs: it is not bounded, as
+        the epistemic entropy of classes is, and does not depend on what is predicted.
+        """
+        (variance,) = by_blocks(
+            lambda rows: (self.model.predict_f(rows)[1],), self.inputs.standard(X)
+        )
+        return variance.mean(axis=-1)
 
     def predict_set(
         self, X: TensorType, coverage: float = 0.95, *, adaptive: bool = False
@@ -106,19 +142,57 @@ class Learned:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the ends of an interval that holds y with the given probability: [N, J] each.
 
-        With calibration data it has split conformal prediction's guarantee; without, it is the
-        central interval of the predictive density.
+        With calibration data it has split conformal prediction's guarantee; without, it is between
+        quantiles of the predictive law: of counts, whole numbers.
         """
         require_real_outputs(self.model)
-        if isinstance(self.calibration, Conformal):
-            ends = self.calibration.predict_interval(self.inputs.standard(X), coverage)
-            lower, upper = (self.outputs.original(end) for end in ends)
-            return lower, upper
         if not 0.0 < coverage < 1.0:
             raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
-        mean, variance = self.predict_y(X)
-        half = stats.norm.ppf(0.5 + 0.5 * coverage) * tf.sqrt(variance)
-        return mean - half, mean + half
+        X = self.inputs.standard(X)
+        calibration = self.calibration
+        if isinstance(calibration, Conformal | ConformalQuantiles):
+            ends = calibration.predict_interval(X, coverage)
+        else:
+            ends = central_interval(self.model, X, coverage)
+        units = units_of_predictions(self.likelihood, self.outputs)
+        return units.original(ends[0]), units.original(ends[1])
+
+    def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
+        """Return what an observation at each candidate is worth: [N]. The largest is the best.
+
+        For improvements the best known value is by default the smallest mean at an inducing point
+        or a candidate.
+
+        :param candidates: the inputs, [N, D].
+        :param kind: "variance" or "bald", to learn; or "expected_improvement",
+            "probability_of_improvement", "upper_confidence_bound" or "thompson", for the minimum.
+        :param options: `best`, `beta` or `seed`, as of `prediction.acquisition.acquire`.
+        """
+        if kind == "bald":  # information has no unit
+            return acquire(self.model, self.inputs.standard(candidates), kind, **options)
+        if "improvement" in kind and options.get("best") is None:
+            Z = self.inputs.original(self.regulariser.inducing_points)
+            means = [np.min(self.predict_f(X)[0]) for X in (Z, candidates)]
+            options["best"] = min(means)
+        return acquire(self, candidates, kind, **options)
+
+    def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Learned:
+        """Return the model conditioned on new rows as well, at their cost alone.
+
+        Hyper-parameters, units and the tempering factor stay as they are. Intervals and sets have
+        no conformal guarantee until they are calibrated anew.
+
+        :param X: the new inputs, [N, D].
+        :param Y: the observations there.
+        :param num_inducing: how many inducing points are added at most, where the new rows are far
+            from the old ones.
+        """
+        rows = (self.inputs.standard(X), self.outputs.standard(column(Y)))
+        data = Data.of(rows, self.likelihood)
+        model, regulariser = update(self.model, self.regulariser, data, num_inducing)
+        return dataclasses.replace(
+            self, model=model, regulariser=regulariser, history={}, calibration=None
+        )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""
@@ -133,3 +207,48 @@ class Learned:
         if not isinstance(loaded, cls):
             raise TypeError(f"folder {folder} holds a {type(loaded).__name__}, not a Learned.")
         return loaded
+
+    def __repr__(self) -> str:
+        """Return a line on what was learned."""
+        return f"<Learned {Summary.of(self).line}>"
+
+    def summary(self) -> Summary:
+        """Return what was tried and what won; printed, it is a table."""
+        return Summary.of(self)
+
+    def plot(self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any) -> Any:
+        """Draw f: a curve of one feature, maps of two, the partial dependence on each of several.
+
+        :param X: rows [N, D], in original units; by default the inducing points.
+        :param y: observations there, which are drawn as well.
+        :param ax: Axes of Matplotlib to draw on.
+        :param options: of `plots.CurveDisplay`, `plots.MapDisplay` or
+            `plots.PartialDependenceDisplay`.
+        """
+        from .. import plots
+
+        return plots.draw(self, X, y, ax=ax, **options)
+
+    def plot_calibration(self, X: Any, y: Any, *, ax: Any = None, **options: Any) -> Any:
+        """Draw the reliability of quantiles, or of probabilities, for rows that were not seen."""
+        from .. import plots
+
+        kind: Any = plots.QuantileDisplay
+        if labels.num_classes(self.likelihood) is not None:
+            kind = plots.ReliabilityDisplay
+        return kind.from_estimator(self, X, y, ax=ax, **options).ax_
+
+    def plot_history(self, *, ax: Any = None) -> Any:
+        """Draw the training of Q epoch by epoch, or where there was none the scores of P."""
+        from .. import plots
+
+        kind = plots.HistoryDisplay if self.history else plots.CandidatesDisplay
+        return kind.from_estimator(self, ax=ax).ax_
+
+    def plot_relevance(
+        self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any
+    ) -> Any:
+        """Draw how much each feature matters: to P, or to predictions of rows that are given."""
+        from .. import plots
+
+        return plots.RelevanceDisplay.from_estimator(self, X, y, ax=ax, **options).ax_

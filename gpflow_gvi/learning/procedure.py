@@ -9,34 +9,43 @@ all defaults, are in `settings`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy
 
-from .._core import checks, labels, outputs
+from .._core import checks, outputs, progress
 from .._core.data import Data
+from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
-from ..losses import Marginals
+from ..likelihoods import usable
+from ..losses import Loss, Marginals
 from ..models import GVI, PGVI
+from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.inducing_points import Select, greedy_variance
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
+from . import outliers, targets
+from .around_network import is_meant, learn_around, require_no_choice_of_q
 from .candidates import MAX_ROWS_OF_SCORES
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
 from .learned import Learned
+from .network_training import NetworkTraining
+from .parquet import ParquetRows
 from .q_training import BatchTraining, CompiledModel, TrainingResult
 from .settings import (
     CosineAdam,
@@ -54,6 +63,7 @@ from .settings import (
 from .site_candidates import candidates_of
 from .split import Rows, Split, of_labels
 from .start import InducingPlusNetwork, Start, TrainingData, inducing_mean
+from .streams import Stream
 
 
 class Hooks:
@@ -94,10 +104,16 @@ class Procedure:
     )
 
     def run(self) -> Learned:
-        """Return the learned model."""
+        """Return the learned model, with a record of what was done."""
+        listener = progress.Listener()
+        with progress.heard_by(listener):
+            learned = self._run()
+        return dataclasses.replace(learned, record=progress.Record(tuple(listener.stages)))
+
+    def _run(self) -> Learned:
         split = self.split
         validation = None if split.validation is None else split.standard(split.validation)
-        data = self.training_data(split.train)
+        data = self.training_data(split.train, split.stream)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))
         model, result = self.train(regulariser, data, validation)
         if self.settings.temper is not None:
@@ -108,16 +124,18 @@ class Procedure:
         self.hooks.before_refit(learned)
         return self.refit(learned, result.share)
 
-    def training_data(self, rows: Rows) -> TrainingData:
-        """Return rows in the units of the model, with the responses of latent functions to them."""
+    def training_data(self, rows: Rows, stream: Stream | None = None) -> TrainingData:
+        """Return rows in the units of the model, which may be a sample of those of a stream."""
         X, Y = self.split.standard(rows)
         likelihood = self.settings.likelihood
-        responses = labels.responses(likelihood, Data.of((X, Y), likelihood).Y)
+        responses = targets.responses(likelihood, Data.of((X, Y), likelihood))
         shape = self.settings.input_shape or (X.shape[-1],)
         settings = self.settings
         units = self.split.inputs, self.split.outputs
+        if stream is not None:
+            stream = dataclasses.replace(stream, prepare=self.split.standard)
         return TrainingData(
-            X, Y, np.asarray(responses), settings.seed, shape, settings.of_classes, units
+            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream
         )
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
@@ -139,6 +157,7 @@ class Procedure:
                 (first.X, first.Y),
                 kernel,
                 settings.count(len(data.X)),
+                mean_function=targets.prior_mean(self.settings.likelihood, first.responses),
                 likelihood=self.settings.likelihood,
                 evidence=settings.evidence,
                 select=settings.select,
@@ -166,9 +185,17 @@ class Procedure:
         M = settings.count(len(data.X))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
-        sites = self.sites(regulariser, Z, data)
-        posterior = settings.evidence.posterior(prior, sites.variance, (Z, U), (data.X, sites.Y))
+        if stream := self._stream(regulariser, data):
+            noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
+            posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in stream.blocks()))
+        else:
+            Y, variance = self.sites(regulariser, Z, data)
+            posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
+
+    def _stream(self, regulariser: Regulariser, data: TrainingData) -> Stream | None:
+        """Return the stream that P is conditioned on, if it is not on a sample."""
+        return data.stream if isinstance(regulariser.likelihood, Gaussian) else None
 
     def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
         """Return the Gaussian observations that P is conditioned on."""
@@ -191,6 +218,7 @@ class Procedure:
             **{**vars(data), "responses": np.asarray(sites.Y)},
             P=P,
             prior=regulariser.prior,
+            posterior=regulariser.posterior if self._stream(regulariser, data) else None,
             Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
             noise_variance=sites.variance,
         )
@@ -221,22 +249,39 @@ class Procedure:
         """Return the model tempered by validation data, or by each row given all the others."""
         temper = self.settings.temper
         if validation is not None and temper is not None:
-            return temper(model, validation)
+            progress.now(f"tempering with {len(validation[0])} held-out rows")
+            tempered = temper(model, validation)
+            self._tell_scores(*(_log_densities(each, validation) for each in (model, tempered)))
+            return tempered
         if self.settings.trains_q or len(data.X) < MIN_VALIDATION_POINTS:
             return model
         rows, Z = data.first(MAX_ROWS_OF_SCORES), regulariser.inducing_points
+        progress.now(f"tempering with {len(rows.X)} rows, each given all the others")
         sites = self.sites(regulariser, Z, rows)
         mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, (rows.X, sites.Y))
         if isinstance(model.likelihood, Gaussian):
             factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
-            return tempered_by(model, tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR))
+            factor = tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR)
+            densities = (
+                tfp.distributions.Normal(mean, tf.sqrt(scale * variance)).log_prob(sites.Y)
+                for scale in (tf.ones_like(factor), factor)
+            )
+            self._tell_scores(*(tf.reduce_sum(each, axis=1) for each in densities))
+            return tempered_by(model, factor)
         X, Y = Data.of((rows.X, rows.Y), model.likelihood)
         at = Marginals(X, mean, variance - sites.variance, Y)
         return tempered_by(model, factors(model.likelihood, at))
 
+    def _tell_scores(self, before: Any, after: Any) -> None:
+        """Say what tempering has gained, as negative log densities in original units."""
+        units = float(np.sum(np.log(self.split.outputs.scale)))
+        before, after = (units - float(np.mean(each)) for each in (before, after))
+        progress.found(nll_before=before, nll_after=after)
+
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before."""
         data = self.training_data(self.split.fitting)
+        progress.now(f"P and Q once more, with all {len(data.X)} rows")
         regulariser = self.condition(learned.regulariser, data)
         model, _ = self.train(regulariser, data, None, share)
         if self.settings.temper is not None:
@@ -250,10 +295,16 @@ class Procedure:
         split = self.split
         calibration = None
         if split.calibration is not None:
+            progress.now(f"conformal scores of {len(split.calibration[0])} rows")
             calibration = conformal(model, split.standard(split.calibration))
         classes = self.settings.classes
         units = split.inputs, split.outputs
         return Learned(model, regulariser, *units, history, calibration, classes)
+
+
+def _log_densities(model: GVI, data: RegressionData) -> Any:
+    (found,) = by_blocks(lambda *rows: (model.predict_log_density(rows),), *data)
+    return found
 
 
 def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Regulariser:
@@ -263,13 +314,16 @@ def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Reg
 
 
 def learn(
-    data: RegressionData,
+    data: RegressionData | tf.data.Dataset | ParquetRows,
     *others: Any,
     kernel: Kernel | Sequence[Kernel] | None = None,
     predictor: Any = "auto",
     noise: Noise | None = None,
     network: Any = None,
+    train_network: bool = True,
+    features: Any = None,
     likelihood: Likelihood | None = None,
+    loss: Literal["robust"] | Loss | None = None,
     model: type[GVI] = PGVI,
     divergence: Divergence | None = None,
     divergence_weight: float | None = None,
@@ -285,6 +339,7 @@ def learn(
     effort: Effort = "default",
     n_jobs: int | None = None,
     seed: int = Settings.seed,
+    verbose: int = 0,
 ) -> Learned:
     """Learn a Gaussian process from data, end to end.
 
@@ -299,10 +354,20 @@ def learn(
     P is conditioned on all rows, Q is trained on them for as long as was found best, and tempered
     by the factor that was found.
 
-    :param data: (X, Y), [N, D] and [N, J] or [N], in any units. Y may be labels: strings, booleans
-        and categories are, numbers are with a likelihood of classes.
+    Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
+    (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
+    Of more than 50,000 rows a uniform sample of that size, whatever their order, takes the place of
+    the data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
+    from it. Standard units are those of all rows, and under Gaussian noise P is conditioned on all
+    rows that are not held out; under another likelihood, on the sample. An epoch of training Q, if
+    any, has as many steps as for the sample, with rows drawn anew from all of them. Held-out rows
+    do not join the others in the end.
+
+    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; or data in blocks. Y may be labels:
+        strings, booleans and categories are, numbers are with a likelihood of classes.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
-        that predicts best is taken. By default `recipe.kernels`.
+        that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
+        features that stays as it is; by default `feature_kernel`.
     :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
         `predict`, or a list of such. K clones of it are fitted, each without one fold of the rows;
         m_P is the average of their predictions, and at a row of the data that of the clone which
@@ -313,11 +378,24 @@ def learn(
         better; None is none.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best. By default it is "auto" where `predictor` is or would be, else "constant".
-    :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should be
-        zero at its start. By default, where Q is trained, `recipe.network`.
-    :param likelihood: the noise to start from; or a `MultiClass`, `Softmax` or `Bernoulli`, which
-        says that Y are labels. By default it is Gaussian noise of numbers, and of labels
-        `Bernoulli` if there are two classes, else `Softmax`.
+    :param network: for rows of numbers: what is added to the mean of Q, a function from [N, D] to
+        [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
+        For images [N, H, W, C] and other inputs that are no such rows: a model of Keras that is the
+        mean of Q. It is trained first, as it is compiled or by Adam and cross entropy or squared
+        errors in standard units, until held-out rows are predicted no better. The covariance of Q
+        is then learned on its features (`around_network`).
+    :param train_network: False to leave the network as it is: it then is the mean of Q for rows of
+        numbers, too, in original units, and `validation_data` should be rows unseen by it.
+    :param features: what the kernel is on, around a network: "penultimate", what its last layer
+        receives, by default; the name of a layer; "inputs"; another model; or a list of such.
+    :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
+        that Y are labels, and is the default of names (`Bernoulli` of two classes, else `Softmax`);
+        or any other of GPflow's likelihoods, for counts, amounts,
+        fractions, levels, or noise of heavy tails. Parameters of noise are in standard units. Y
+        that have no unit, as counts, are not standardised.
+    :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
+        of the result) by a likelihood that allows for them, and learns from the others. Or the loss
+        that Q is trained with, such as `losses.GammaLoss()`.
     :param model: `PGVI`, `GWI` or `GVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
@@ -337,6 +415,8 @@ def learn(
         above; "best" fits hyper-parameters to more rows and for longer, and takes more folds.
     :param n_jobs: how many predictors are fitted at once, as joblib has it.
     :param seed: of the split, the selection, the folds, the network and the order of batches.
+    :param verbose: 1 to print what is done now and how long it took; 0 for nothing. `summary()` of
+        the result tells it afterwards.
     """
     if others:
         raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
@@ -348,12 +428,15 @@ def learn(
     checks.one_of("noise", noise, (None, *get_args(Noise)))
     checks.one_of("effort", effort, get_args(Effort))
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
-    chosen = chosen or model is not PGVI
+    chosen = chosen or model is not PGVI or isinstance(loss, Loss)
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
-    rows, validation_data, likelihood, classes = of_labels(rows, validation_data, likelihood)
+    around = is_meant(network, features, train_network, data)
+    rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
+    likelihood = likelihood if around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     regulariser = of_effort(effort)
+    schedule = Passes(Passes.epochs if epochs is None else epochs, batch_size)
     settings = Settings(
         regulariser=dataclasses.replace(
             regulariser,
@@ -369,20 +452,56 @@ def learn(
             kind=model,
             # Each training starts from the same state of its context.
             divergence=None if divergence is None else lambda _: deepcopy(divergence),
+            loss=(lambda: loss) if isinstance(loss, Loss) else None,
             divergence_weight=(
                 ModelSettings.divergence_weight if divergence_weight is None else divergence_weight
             ),
         ),
-        training=BatchTraining(
-            Passes(Passes.epochs if epochs is None else epochs, batch_size),
-            CosineAdam(learning_rate),
-            EarlyStopping(),
-        ),
+        training=BatchTraining(schedule, CosineAdam(learning_rate), EarlyStopping()),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
-        likelihood=likelihood,
+        likelihood=None if likelihood is None else usable(likelihood),
         classes=classes,
         standardise=standardise,
         seed=seed,
     )
-    return Procedure(Split.of(rows, settings, validation_data), settings).run()
+    with progress.spoken(verbose):
+        if around:
+            require_no_choice_of_q(
+                model=None if model is PGVI else model,
+                divergence=divergence,
+                divergence_weight=divergence_weight,
+                predictor=None if isinstance(predictor, str) else predictor,
+                loss=loss,
+                noise=noise,
+                epochs=None if train_network else epochs,
+            )
+            training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
+            learned = learn_around(
+                rows,
+                network,
+                settings,
+                features=features,
+                kernel=kernel,
+                training=training if train_network else None,
+                validation_data=validation_data,
+            )
+            return dataclasses.replace(learned, classes_=classes)
+        if loss is None or isinstance(loss, Loss):
+            return Procedure(Split.of(rows, settings, validation_data), settings).run()
+        found = _outliers(rows, settings, loss)
+        keep = np.delete(np.arange(len(rows[0])), found.rows)
+        rows = tuple(np.asarray(part)[keep] for part in rows)
+        learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
+        return dataclasses.replace(learned, outliers=found)
+
+
+def _outliers(rows: RegressionData, settings: Settings, loss: str) -> outliers.Outliers:
+    checks.one_of("loss", loss, ("robust", None))
+    if not (settings.likelihood is None or isinstance(settings.likelihood, Gaussian)):
+        raise TypeError(
+            f"loss='robust' is for real-valued Y under Gaussian noise, but likelihood is "
+            f"{type(settings.likelihood).__name__}. Leave out one of them; StudentT() is a "
+            "likelihood of heavy tails."
+        )
+    return outliers.find(rows, settings.regulariser, settings.seed)

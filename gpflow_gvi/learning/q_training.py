@@ -7,6 +7,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from .._core import progress
+
 if TYPE_CHECKING:
     import tensorflow as tf
     from gpflow.base import RegressionData
@@ -115,17 +117,40 @@ class BatchTraining:
         if validation is not None and self.early_stopping is not None:
             score = functools.partial(compiled.score, validation)
             best = KeepBest(score, self.early_stopping.patience)
+        rows: Any = (data.X, data.Y)
+        if data.stream is not None:  # as many rows an epoch as of arrays of the size of the sample
+            size = schedule.batch_size
+            rows = data.stream.batches(schedule.steps_per_epoch * size, size, data.seed)
+        progress.now(f"training Q on {len(data.X)} rows, up to epoch {epochs}")
         history = compiled.model.fit(
-            (data.X, data.Y),
+            rows,
             epochs=epochs,
             batch_size=schedule.batch_size,
             steps_per_epoch=schedule.steps_per_epoch,
-            callbacks=[*([] if best is None else [best]), *hooks.callbacks(epochs)],
+            callbacks=[
+                *([] if best is None else [best]),
+                _telling(epochs),
+                *hooks.callbacks(epochs),
+            ],
             seed=data.seed,
             verbose=0,
         ).history
         compiled.copy_to(model)
+        progress.found(
+            epochs=len(history["loss"]), **({} if best is None else {"best": best.epochs})
+        )
         return TrainingResult(1.0 if best is None else best.epochs / schedule.epochs, history)
+
+
+def _telling(epochs: int) -> Any:
+    """Return a callback that says how many epochs are done."""
+    import keras
+
+    def tell(epoch: int, logs: Any) -> None:
+        kept = {name: float(logs[name]) for name in ("loss", "val_nll") if name in logs}
+        progress.done_of(epoch + 1, epochs, **kept)
+
+    return keras.callbacks.LambdaCallback(on_epoch_end=tell)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow_probability as tfp
 from gpflow.config import default_float
-from gpflow.kernels import Kernel, SquaredExponential, Sum
+from gpflow.kernels import Kernel, Linear, Product, SquaredExponential, Sum
+from gpflow.utilities import set_trainable
 
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
 
@@ -29,7 +30,8 @@ MAX_ROWS_OF_SMALL_TREES = 5000
 def kernels(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels to choose among.
 
-    For a single feature, that of a smooth or quasi-periodic function, from two starts. For several
+    For a single feature, that of a smooth or quasi-periodic function and a trend, from two starts.
+    For several
     features, that of a sum of such functions of each and of three functions of all, from two
     starts; or that of one function of all. Variances and lengthscales have wide priors.
 
@@ -40,7 +42,7 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     if D == 1:
         high = frequencies(X[:, 0], Y[:, 0], 2)
         low = np.array([0.1, high[0]])
-        return [_main_effects(f[:, None], 1.0) for f in (high, low)]
+        return [Sum([_main_effects(f[:, None], 1.0), *_trend()]) for f in (high, low)]
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
     sums = [
         Sum(
@@ -154,6 +156,17 @@ def _main_effects(frequency: Array, variance: float) -> AdditiveSpectralMixture:
     kernel.variances.prior = around(variances)
     kernel.lengthscales.prior = around(lengthscales)
     return kernel
+
+
+def _trend() -> list[Kernel]:
+    """Return the kernels of a line and of a parabola.
+
+    A stationary kernel returns to the mean where there are no data, so that the forecast of a
+    series that rises would fall. Without a prior the variances may become zero.
+    """
+    factor = Linear()
+    set_trainable(factor, False)
+    return [Linear(), Product([Linear(variance=0.1), factor])]
 
 
 def _interactions(D: int, scale: float, start: float, variance: float) -> SquaredExponential:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,17 +23,25 @@ class Scaling(NamedTuple):
     scale: Array
     """What becomes one: [D...]."""
 
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self.shift.shape
+
     @classmethod
     def of(cls, values: Array) -> Scaling:
         """Return the map to mean zero and standard deviation one; a constant column is shifted."""
-        shift = values.mean(axis=0)
         # A power of two changes no digit, and squares of parts of the largest number are numbers.
         unit = np.ldexp(1.0, np.frexp(np.max(np.abs(values), axis=0))[1]).astype(values.dtype)
-        scale = (values / unit).std(axis=0) * unit
+        return cls.of_moments(values.mean(axis=0), (values / unit).std(axis=0) * unit)
+
+    @classmethod
+    def of_moments(cls, mean: Array, deviation: Array) -> Scaling:
+        """Return the map for this mean and standard deviation."""
         # The deviation of a constant column is rounding, relative to its size.
-        known = np.finfo(values.dtype)
-        rounding = np.maximum(10.0 * known.eps * np.abs(shift), known.tiny / known.eps)
-        return cls(shift, np.where(scale <= rounding, 1.0, scale).astype(values.dtype))
+        known = np.finfo(mean.dtype)
+        rounding = np.maximum(10.0 * known.eps * np.abs(mean), known.tiny / known.eps)
+        return cls(mean, np.where(deviation <= rounding, 1.0, deviation).astype(mean.dtype))
 
     @classmethod
     def none(cls, values: Array) -> Scaling:
@@ -47,6 +56,8 @@ class Scaling(NamedTuple):
         """
         if not tf.is_symbolic_tensor(values):
             values = inputs("X", values)
+            if self.shift.ndim == 1 and math.prod(values.shape[1:]) == len(self.shift):
+                values = tf.reshape(values, [-1, len(self.shift)])  # images as rows
             if tuple(values.shape)[-len(self.shift.shape) :] != self.shift.shape:
                 raise ValueError(
                     f"X (or Y) has shape {tuple(values.shape)}, but what was learned from has rows "

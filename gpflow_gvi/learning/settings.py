@@ -35,7 +35,17 @@ def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
 
     if data.of_classes:
         return class_recipe.kernels(len(data.X), data.D)
-    return recipe.kernels(data.X, data.responses)
+    return _of_latents(recipe.kernels(data.X, data.responses), data)
+
+
+def _of_latents(kernels: Sequence[Kernel], data: TrainingData) -> Sequence[Kernel]:
+    """Return kernels of several latent functions, if one observation has them: each its own."""
+    from gpflow.kernels import SeparateIndependent
+    from gpflow.utilities import deepcopy
+
+    if data.Y.shape[-1] >= data.J:
+        return kernels
+    return [SeparateIndependent([deepcopy(kernel) for _ in range(data.J)]) for kernel in kernels]
 
 
 def recipe_predictors(data: TrainingData) -> Sequence[Any]:
@@ -119,6 +129,8 @@ class RegulariserSettings:
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimise = LBFGS()
     """How hyper-parameters are fitted."""
+    refine: Minimise = LBFGS(30)
+    """How hyper-parameters are fitted to many rows, from those of another candidate for P."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
 
@@ -134,7 +146,7 @@ def one_kernel(data: TrainingData) -> Sequence[Kernel]:
 
     if data.of_classes:
         return [class_recipe.shared_scale(data.D)]
-    return [recipe.one_kernel(data.D)]
+    return _of_latents([recipe.one_kernel(data.D)], data)
 
 
 def of_effort(effort: Effort) -> RegulariserSettings:
@@ -143,7 +155,11 @@ def of_effort(effort: Effort) -> RegulariserSettings:
         return RegulariserSettings(one_kernel, predictors=None, noise="constant")
     if effort == "best":
         return RegulariserSettings(
-            num_folds=10, num_inducing=2 * NUM_INDUCING, max_rows=3000, minimise=LBFGS(200)
+            num_folds=10,
+            num_inducing=2 * NUM_INDUCING,
+            max_rows=3000,
+            minimise=LBFGS(200),
+            refine=LBFGS(200),
         )
     return RegulariserSettings()
 
@@ -189,7 +205,7 @@ class ModelSettings:
             P,
             Q,
             likelihood,
-            num_data=len(data.X),
+            num_data=data.num_rows,
             divergence_weight=self.divergence_weight,
             **options,
         )

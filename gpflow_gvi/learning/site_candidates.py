@@ -20,9 +20,8 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Softmax
 from gpflow.utilities import deepcopy, parameter_dict
 
-from .._core import labels
+from .._core import labels, progress
 from .._core.data import Data
-from .._core.notices import logger
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..mean_functions.predictor import Predictor
@@ -33,9 +32,10 @@ from ..regulariser.site_fit import Rows, SiteFit
 from ..regulariser.sites import Sites, flat_sites, left_out
 from .candidates import Candidate, Candidates, best_of, scaled
 from .class_predictors import LogProbabilities
-from .evidence_fit import assign, kept, structure, structure_of_parameter
+from .evidence_fit import assign, kept, structure_of, structure_of_parameter
 from .settings import Settings
 from .start import TrainingData
+from .summary import described
 
 MAX_VALUES_OF_FITS = 4_000
 """Hyper-parameters are fitted to not more rows times latent functions than these."""
@@ -63,7 +63,8 @@ class SiteCandidates(Candidates):
 
     def best(self) -> Regulariser:
         """Return the one that predicts best."""
-        best = self._of_kernels()
+        kernels = self.settings.kernels(self.data)
+        best = best_of([self._fit(kernel, self.noise) for kernel in kernels])
         if self.means:
             P = best.regulariser
             around = self._fit(P.prior.kernel, P.likelihood, means=True)
@@ -86,6 +87,7 @@ class SiteCandidates(Candidates):
         data: TrainingData | None = None,
         means: bool = False,
         pattern: Predictor | None = None,
+        refine: bool = True,
     ) -> Candidate:
         """Return a fitted candidate.
 
@@ -94,6 +96,7 @@ class SiteCandidates(Candidates):
         :param data: the rows; all of them if not given.
         :param means: whether P is around the predictors.
         :param pattern: not used: the variance of no noise is a parameter.
+        :param refine: not used: evaluations are of few rows.
         """
         settings, data = self.settings, self.data if data is None else data
         first = data.first(settings.max_rows).first(MAX_VALUES_OF_FITS // data.J)  # at random
@@ -101,6 +104,7 @@ class SiteCandidates(Candidates):
         X, Y = Data.of((first.X, first.Y), self.noise)
         rows = Rows(X, Y, np.moveaxis(self._means_at(first), 0, 1))
         C, J = len(self.means), labels.num_latents(self.noise, Y)
+        progress.now(f"{described(kernel, around=means, varying=False)}, fitted to {len(X)} rows")
         fit = site_fit(kernel, start, (C, data.D, J))
         with fit.lock:
             start_at(fit, kernel, start, 1.0 / C if means else 0.0)
@@ -116,12 +120,7 @@ class SiteCandidates(Candidates):
             likelihood = deepcopy(fit.likelihood)
         parameters = (*prior.trainable_variables, *likelihood.trainable_variables)
         nll += sum(variable.shape.num_elements() for variable in parameters) / len(X)
-        logger.info(
-            "P%s, fitted to %d rows: negative log density %.3f",
-            " around predictors" if means else "",
-            len(X),
-            nll,
-        )
+        progress.found(nll=nll, M=len(Z))
         fitted = Regulariser(prior, prior, likelihood, Z, None, (Round(indices, loss, {}),), True)
         nothing = np.zeros([0, J])
         return Candidate(fitted, nothing, nothing, nll, means)
@@ -180,7 +179,7 @@ def site_fit(kernel: Kernel, likelihood: Likelihood, shape: tuple[int, int, int]
         prior = GaussianProcess(Zero(shape[-1]), deepcopy(kernel))
         return SiteFit(prior, deepcopy(likelihood), shape[0])
 
-    of_kernel, of_likelihood = structure(kernel), structure_of_likelihood(likelihood)
+    of_kernel, of_likelihood = structure_of(kernel), structure_of_likelihood(likelihood)
     if of_kernel is None or of_likelihood is None:
         return make()
     return kept((of_kernel, of_likelihood, shape, default_float()), make)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +12,13 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from .._core import labels
+from .._core import labels, targets
 from .._core.data import Data, observations
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from .scaling import Scaling
+from .settings import one_kernel, recipe_kernels
+from .streams import Stream, survey
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -33,38 +36,47 @@ class Split:
     validation: Rows | None
     calibration: Rows | None
     holds_out: bool
-    """Whether the rows for validation were held out of the data, and not given beside them."""
+    """Whether the rows for validation join the others in the end: they were held out of the data,
+    and not given beside them. Those of a sample are too few to read all rows again for."""
     inputs: Scaling
     """Standard units of X."""
     outputs: Scaling
     """Standard units of Y."""
+    stream: Stream | None = None
+    """All rows but those held out, where `train` is a sample of them."""
 
     @classmethod
     def of(
-        cls, data: RegressionData, settings: Settings, validation_data: RegressionData | None = None
+        cls, data: Any, settings: Settings, validation_data: RegressionData | None = None
     ) -> Split:
         """Return the split of data, at random by the seed of the settings.
 
-        :param data: (X, Y), in any units.
+        Of data that come in blocks, and are not few, the parts are those of a sample.
+
+        :param data: (X, Y), in any units; or a Dataset or `ParquetRows`.
         :param settings: the fractions, the seed, the units and the likelihood.
         :param validation_data: (X, Y) to validate with; by default a part of the data.
         """
         likelihood = settings.likelihood
-        of_classes = labels.num_classes(likelihood) is not None
-        X, Y = _arrays("data", ("X", "Y"), data, likelihood)
-        if X.ndim > 2 and settings.input_shape is None:
+        seen = survey(data, likelihood, settings.seed)
+        X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
+        shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
+        if len(shape) > 1 and settings.regulariser.kernels in (recipe_kernels, one_kernel):
             raise ValueError(
-                f"X has shape {X.shape}; it must be [N, D], a row for each input. "
-                "X.reshape(len(X), -1) makes rows of images."
+                f"X has shape {X.shape}: the default kernels are for tables of features, take "
+                "very long for as many columns as images have, and predict badly. Pass a network, "
+                "or a kernel on pixels; X.reshape(len(X), -1) makes rows of features."
             )
+        X = _as_rows(X, settings)
         if settings.standardise:
             _warn_of_lost_columns(X)
         if likelihood is None:
             _warn_of_two_values(Y)
-        if settings.standardise and not of_classes:
+        scaled = settings.standardise and targets.has_scale(likelihood)
+        if scaled:
             _require_variation(Y)
         order = np.random.default_rng(settings.seed).permutation(len(X))
-        if of_classes and Y.shape[1] == 1:
+        if settings.of_classes and Y.shape[1] == 1:
             order = _by_strata(order, Y[:, 0])
         order, calibration = _hold_out("calibration_fraction", settings, order)
         if validation_data is None:
@@ -72,14 +84,20 @@ class Split:
             validation = (X[held_out], Y[held_out]) if len(held_out) else None
         else:
             names = ("validation_data[0]", "validation_data[1]")
-            validation = _arrays("validation_data", names, validation_data, likelihood)
+            Xv, Yv = _arrays("validation_data", names, validation_data, likelihood)
+            validation = _as_rows(Xv, settings), Yv
+        whole = None if seen is None or seen.stream.num_rows == len(X) else seen
+        units = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
+        units = Scaling(*(part.reshape(X.shape[1:]) for part in units[0])), units[1]
+        held_out = np.setdiff1d(np.arange(len(X)), order)
         return cls(
             (X[order], Y[order]),
             validation,
             (X[calibration], Y[calibration]) if len(calibration) else None,
-            validation is not None and validation_data is None,
-            Scaling.of(X) if settings.standardise else Scaling.none(X),
-            Scaling.of(Y) if settings.standardise and not of_classes else Scaling.none(Y),
+            validation is not None and validation_data is None and whole is None,
+            units[0] if settings.standardise else Scaling.none(X),
+            units[1] if scaled else Scaling.none(Y),
+            None if whole is None else whole.all_but(held_out),
         )
 
     @property
@@ -89,6 +107,19 @@ class Split:
             return self.train
         X, Y = (np.concatenate(parts) for parts in zip(self.train, self.validation, strict=True))
         return X, Y
+
+    def with_inputs(self, function: Callable[[Array], Array]) -> Split:
+        """Return the same split of other inputs: those that a function of X makes of each part."""
+
+        def changed(rows: Rows | None) -> Rows | None:
+            return None if rows is None else (function(rows[0]), rows[1])
+
+        return dataclasses.replace(
+            self,
+            train=(function(self.train[0]), self.train[1]),
+            validation=changed(self.validation),
+            calibration=changed(self.calibration),
+        )
 
     def standard(self, rows: RegressionData) -> Rows:
         """Return rows in standard units."""
@@ -127,6 +158,11 @@ def _arrays(
     """Return inputs and outputs as arrays of the default float; a vector Y is one column."""
     X, Y = Data.of(data, likelihood, name=name, names=names)
     return np.asarray(X), np.asarray(Y, dtype=default_float())
+
+
+def _as_rows(X: Array, settings: Settings) -> Array:
+    """Return images as rows of pixels, unless their shape is declared."""
+    return X.reshape(len(X), -1) if settings.input_shape is None else X
 
 
 def _require_variation(Y: Array) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ..gaussian_process import GaussianProcess
     from .scaling import Scaling
+    from .streams import Stream
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +37,13 @@ class TrainingData:
     """Whether Y are labels."""
     units: tuple[Scaling, Scaling]
     """The units of X and Y: what takes them to original units."""
+    stream: Stream | None = None
+    """All rows, as blocks of X and Y, where these are a sample of them."""
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.X) if self.stream is None else self.stream.num_rows
 
     @property
     def D(self) -> int:  # noqa: N802
@@ -57,17 +65,19 @@ class TrainingData:
 
     def _rows(self, rows: slice) -> TrainingData:
         return dataclasses.replace(
-            self, X=self.X[rows], Y=self.Y[rows], responses=self.responses[rows]
+            self, X=self.X[rows], Y=self.Y[rows], responses=self.responses[rows], stream=None
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Start(TrainingData):
     """What Q starts from: the data, and the regulariser fitted to them."""
 
     P: GaussianProcess
     prior: GaussianProcess
     """P before it was conditioned."""
+    posterior: GaussianProcess | None = None
+    """P given all rows, where these are a sample of them: Q starts there."""
     Z: InducingVariables
     """Inducing points. They and `prior.kernel` are the same objects in P and in the mean and the
     covariance of Q, so that their matrices are computed once for all."""
@@ -78,6 +88,10 @@ def inducing_mean(start: Start) -> MeanFunction:
     """Return the mean of the sparse posterior given all rows (Titsias 2009)."""
     from ..mean_functions import Inducing
 
+    if start.posterior is not None:
+        q_mu = start.posterior.mean_function.q_mu.numpy()
+        m_P = start.prior.mean_function
+        return Inducing(start.prior.kernel, start.Z, mean_function=m_P, q_mu=q_mu)
     return Inducing.from_data(
         start.prior.kernel,
         start.Z,
@@ -91,6 +105,9 @@ def inducing_covariance(start: Start) -> Kernel:
     """Return the covariance of the sparse posterior given all rows (Titsias 2009)."""
     from ..covariances import CholeskySVGP
 
+    if start.posterior is not None:
+        q_sqrt = start.posterior.kernel.q_sqrt.numpy()
+        return CholeskySVGP(start.prior.kernel, start.Z, q_sqrt=q_sqrt)
     return CholeskySVGP.from_data(
         start.prior.kernel, start.Z, start.X, start.noise_variance, num_latent_gps=start.J
     )

@@ -86,8 +86,8 @@ class Inducing(MeanFunction):
         inducing_variable = gram.as_inducing_variable(inducing_variable)
         X = images.as_rows(X, kernel, inducing_variable)
         residual = Y if mean_function is None else Y - mean_function(X)  # [N, J]
-        inner = gram.optimal_precision(kernel, inducing_variable, X, noise_variance)  # [J, M, M]
-        A = gram.whitened(kernel, inducing_variable, X)  # [J, M, N]
+        A = gram.features(kernel, inducing_variable, X)  # [J, M, N]
+        inner = gram.optimal_precision(A, noise_variance)  # [J, M, M]
         residual = tf.linalg.matrix_transpose(residual) / outputs.noise_of_rows(noise_variance)
         q_mu = tf.linalg.cholesky_solve(linalg.cholesky(inner), tf.matmul(A, residual[..., None]))
         if not whiten:

@@ -1,4 +1,4 @@
-"""A neural network as a mean function."""
+"""A neural network as a mean function, trained with Q or evaluated beforehand."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 from check_shapes import check_shapes
+from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
+from gpflow.utilities import positive
 
 from .._core.network_function import as_function
 
@@ -41,3 +43,24 @@ class Network(MeanFunction):
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return h(X): [N, J]."""
         return self.network(X)
+
+
+class NetworkOutputs(MeanFunction):
+    """m(x) = τ h(x) for rows [h(x), ...] whose first J columns are what a network returned for x.
+
+    :param num_outputs: J.
+    :param factor: τ, the inverse of a temperature where h are logits.
+    """
+
+    def __init__(self, num_outputs: int, factor: TensorType = 1.0) -> None:
+        super().__init__()
+        self.num_outputs = num_outputs
+        self.factor = Parameter(factor, transform=positive(lower=0.0), trainable=False)
+
+    @check_shapes(
+        "X: [batch..., D]",
+        "return: [batch..., J]",
+    )
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return τ h(x) for each row: [N, J]."""
+        return self.factor * X[..., : self.num_outputs]

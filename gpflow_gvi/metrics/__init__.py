@@ -8,6 +8,8 @@ from .classes import (
     brier,
     cross_entropy,
     ece,
+    ece_interval,
+    fpr_at_tpr,
     reliability,
     selective,
 )
@@ -37,7 +39,9 @@ __all__ = [
     "cross_entropy",
     "crps",
     "ece",
+    "ece_interval",
     "evaluate",
+    "fpr_at_tpr",
     "mae",
     "nll",
     "reliability",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData, TensorType
-from scipy.stats import rankdata
+from scipy.stats import bootstrap, rankdata
 
 from .._core import checks, labels
 from .._core.data import Data
@@ -55,7 +56,10 @@ def reliability(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> 
     """Return the accuracy of predictions by their confidence, in bins of equal width."""
     checks.count("bins", bins)
     Y, p = _arrays(Y, probabilities)
-    confidence = p.max(axis=1)
+    return _binned(p.max(axis=1), _is_correct(Y, p), bins)
+
+
+def _binned(confidence: AnyNDArray, correct: AnyNDArray, bins: int) -> Reliability:
     bin_of = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
     count = np.bincount(bin_of, minlength=bins)
     full = count > 0
@@ -63,7 +67,11 @@ def reliability(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> 
     def mean(values: AnyNDArray) -> AnyNDArray:
         return np.bincount(bin_of, values, bins)[full] / count[full]
 
-    return Reliability(mean(confidence), mean(_is_correct(Y, p)), count[full])
+    return Reliability(mean(confidence), mean(correct), count[full])
+
+
+def _gap(of_bins: Reliability) -> float:
+    return float(np.average(np.abs(of_bins.confidence - of_bins.accuracy), weights=of_bins.count))
 
 
 def ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> float:
@@ -72,7 +80,36 @@ def ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> float:
     Bins are weighted by their numbers of predictions (Guo, Pleiss, Sun and Weinberger 2017, eq. 3).
     """
     of_bins = reliability(Y, probabilities, bins=bins)
-    return float(np.average(np.abs(of_bins.confidence - of_bins.accuracy), weights=of_bins.count))
+    return _gap(of_bins)
+
+
+def ece_interval(
+    Y: TensorType,
+    probabilities: TensorType,
+    *,
+    bins: int = 15,
+    coverage: float = 0.95,
+    num_samples: int = 500,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Return the ends of an interval of the `ece`, by resampling rows (Efron 1979).
+
+    The ECE of few rows is too large, and that of resampled rows larger still, as each bin adds the
+    size of its noise: compare intervals of models with the same rows and bins.
+    """
+    checks.count("num_samples", num_samples)
+    Y, p = _arrays(Y, probabilities)
+    found = bootstrap(
+        (p.max(axis=1), _is_correct(Y, p)),
+        lambda confidence, correct: _gap(_binned(confidence, correct, bins)),
+        paired=True,
+        vectorized=False,
+        n_resamples=num_samples,
+        confidence_level=coverage,
+        method="percentile",
+        random_state=seed,
+    ).confidence_interval
+    return float(found.low), float(found.high)
 
 
 class Selective(NamedTuple):
@@ -118,13 +155,37 @@ def auroc(negative: TensorType, positive: TensorType) -> float:
     :param negative: scores of the first kind, [N].
     :param positive: scores of the second kind, [N2].
     """
-    low, high = (np.asarray(scores, dtype=float).ravel() for scores in (negative, positive))
-    for name, scores in (("negative", low), ("positive", high)):
-        if not len(scores) or np.any(np.isnan(scores)):
-            raise ValueError(f"{name} is empty or has NaN; pass numbers, which can be ordered.")
+    low, high = _scores(negative, positive)
     ranks = rankdata(np.concatenate([low, high]))[len(low) :]
     above = np.sum(ranks) - 0.5 * len(high) * (len(high) + 1)
     return float(above / (len(low) * len(high)))
+
+
+def fpr_at_tpr(negative: TensorType, positive: TensorType, tpr: float = 0.95) -> float:
+    """Return the fraction of the first kind that is taken for the second, where most of that is.
+
+    The false positive rate at the largest threshold that a fraction `tpr` of the scores of the
+    second kind reaches: of out-of-distribution detection 0 is best, FPR95 (Hendrycks and Gimpel
+    2017 and others).
+
+    :param negative: scores of the first kind, [N].
+    :param positive: scores of the second kind, [N2].
+    :param tpr: the true positive rate.
+    """
+    low, high = _scores(negative, positive)
+    if not 0.0 < tpr <= 1.0:
+        raise ValueError(f"tpr is {tpr}; it must be more than 0 and at most 1, as 0.95 is.")
+    reached = math.ceil(tpr * len(high) * (1.0 - 1e-12))  # 0.55 · 100 is more than 55
+    return float(np.mean(low >= np.sort(high)[len(high) - reached]))
+
+
+def _scores(negative: TensorType, positive: TensorType) -> list[AnyNDArray]:
+    """Return scores of two kinds as vectors of numbers."""
+    both = [np.asarray(scores, dtype=float).ravel() for scores in (negative, positive)]
+    for name, scores in zip(("negative", "positive"), both, strict=True):
+        if not len(scores) or np.any(np.isnan(scores)):
+            raise ValueError(f"{name} is empty or has NaN; pass numbers, which can be ordered.")
+    return both
 
 
 class ClassPredictions(NamedTuple):

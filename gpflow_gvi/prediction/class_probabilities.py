@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, InputData
+from gpflow.base import AnyNDArray, InputData, TensorType
 from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
 from scipy.special import entr
 from scipy.stats import qmc
@@ -92,7 +92,7 @@ def _predicted(model: Any, X: InputData, num_samples: int) -> tuple[AnyNDArray, 
         f = mean + tf.sqrt(variance) * epsilon[:, None, :]  # [S, N, J]
         members = _conditional_probabilities(likelihood, f)
         if isinstance(likelihood, Softmax):
-            probabilities = members.mean(axis=0)
+            probabilities = in_order_of(mean, variance, members.mean(axis=0)).numpy()
         else:
             probabilities = _both_classes(model.predict_y(X)[0].numpy())
             probabilities /= probabilities.sum(axis=-1, keepdims=True)  # quadrature is not exact
@@ -104,6 +104,23 @@ def _predicted(model: Any, X: InputData, num_samples: int) -> tuple[AnyNDArray, 
 
 def _is_multi_label(model: Any) -> bool:
     return isinstance(model.likelihood, Bernoulli) and getattr(model, "num_latent_gps", 1) != 1
+
+
+def in_order_of(mean: TensorType, variance: TensorType, probabilities: TensorType) -> tf.Tensor:
+    """Return estimates of E softmax(f) in the order of the means, where that is theirs: [N, J].
+
+    With one variance for all classes m_i ≥ m_j implies E p_i ≥ E p_j: exchanging the noise of the
+    two leaves its law as it is, and p_i - p_j summed over the two cases is not negative. Samples
+    might change the order of classes that are nearly equal.
+    """
+    ranks = tf.argsort(tf.argsort(mean, direction="DESCENDING", stable=True), stable=True)
+    ordered = tf.gather(
+        tf.sort(probabilities, direction="DESCENDING"), ranks, axis=-1, batch_dims=1
+    )
+    spread = tf.reduce_max(variance, axis=-1, keepdims=True) - tf.reduce_min(
+        variance, axis=-1, keepdims=True
+    )
+    return tf.where(spread == 0.0, ordered, probabilities)
 
 
 def normal_points(num_samples: int, J: int, dtype: Any) -> AnyNDArray:

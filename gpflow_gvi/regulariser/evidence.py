@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
 from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_jitter
 
 from .._core import linalg, outputs
-from ..covariances import CholeskySVGP
 from ..gaussian_process import GaussianProcess
-from ..mean_functions import Inducing
+from .conditioning import conditioned
 
 
 class Evidence(abc.ABC):
@@ -92,27 +92,17 @@ class DataEvidence(Evidence):
         inducing_data: RegressionData,
         data: RegressionData,
     ) -> tf.Tensor:
-        """Return Σ_j log N(Y_j; m_j(X), Q_j + σ_j² I) - tr(K_j - Q_j) / 2σ_j².
-
-        With A = L⁻¹K_ZX/σ and B = I + AAᵀ = CCᵀ the first term costs no more than A Aᵀ.
-        """
+        """Return Σ_j log N(Y_j; m_j(X), Q_j + σ_j² I) - tr(K_j - Q_j) / 2σ_j²."""
         (Z, _), (X, Y) = inducing_data, data
-        N = tf.cast(tf.shape(X)[0], Y.dtype)
-        noise = outputs.noise_of_rows(noise_variance)  # [J, N]
-        sigma = tf.sqrt(noise)
-        residual = tf.linalg.matrix_transpose(Y - prior.mean_function(X)) / sigma  # [J, N]
-        K = outputs.covariance(prior.kernel, Z)  # [J, M, M]
-        L = linalg.cholesky(K, jitter=default_jitter(), name="K_ZZ")
-        A = tf.linalg.triangular_solve(L, outputs.covariance(prior.kernel, Z, X)) / sigma[:, None]
-        gram = tf.matmul(A, A, transpose_b=True)  # [J, M, M]
-        C = linalg.cholesky(linalg.add_to_diagonal(gram, tf.ones([], dtype=gram.dtype)))
-        c = tf.linalg.triangular_solve(C, tf.matmul(A, residual[..., None]))[..., 0]  # [J, M]
-        variance = tf.transpose(outputs.variance(prior.kernel, X)) / noise  # [J, N]
-        missing = tf.nn.relu(tf.reduce_sum(variance, -1) - tf.linalg.trace(gram))  # tr (K - Q)/σ²
-        log_determinant = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C)), -1)  # [J]
-        constant = N * (tf.reduce_mean(tf.math.log(noise), -1) + math.log(2.0 * math.pi))
-        fit = tf.reduce_sum(tf.square(residual), -1) - tf.reduce_sum(tf.square(c), -1)
-        return -0.5 * tf.reduce_sum(fit + missing + log_determinant + constant)
+        residual = tf.linalg.matrix_transpose(Y - prior.mean_function(X))  # [J, N]
+        (J, N), M = tf.unstack(tf.shape(residual)), tf.shape(Z)[0]
+        return _collapsed_bound(
+            tf.broadcast_to(outputs.covariance(prior.kernel, Z), [J, M, M]),
+            tf.broadcast_to(outputs.covariance(prior.kernel, Z, X), [J, M, N]),
+            tf.broadcast_to(tf.transpose(outputs.variance(prior.kernel, X)), [J, N]),
+            tf.broadcast_to(outputs.noise_of_rows(noise_variance), [J, N]),
+            residual,
+        )
 
     def posterior(
         self,
@@ -122,12 +112,65 @@ class DataEvidence(Evidence):
         data: RegressionData,
     ) -> GaussianProcess:
         """Return the process of the optimal inducing distribution (Titsias 2009, eq. 10)."""
-        (Z, _), (X, Y) = inducing_data, data
-        mean = Inducing.from_data(
-            prior.kernel, Z, (X, Y), noise_variance, mean_function=prior.mean_function
+        return conditioned(prior, inducing_data[0], [(*data, noise_variance)])
+
+
+@tf.custom_gradient
+def _collapsed_bound(
+    Kzz: tf.Tensor, Kzx: tf.Tensor, k: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
+    """Return the bound, the sum over outputs, with its gradient in closed form.
+
+    With L Lᵀ = K_ZZ, A = L⁻¹K_ZX/σ, r the residual over σ and B = I + AAᵀ, it is
+
+        -½ ( rᵀr - rᵀAᵀB⁻¹Ar + Σ k/σ² - tr AAᵀ + log|B| + Σ log 2πσ² )
+
+    and with γ = B⁻¹Ar, e = r - Aᵀγ, V = A - B⁻¹A its gradient is
+
+        L⁻ᵀ(γeᵀ + V)/σ in K_ZX,    -½ L⁻ᵀ(γγᵀ + B⁻¹ + AAᵀ - I)L⁻¹ in K_ZZ,    -½/σ² in k,
+        -e/σ in the residual,      ½ (e² - 1 - diag AᵀV + k/σ²)/σ² in σ².
+
+    Automatic differentiation takes twice as many products of M × M and M × N matrices. Rounding can
+    leave tr(K - Q) negative; it is taken as zero then, and so are its derivatives.
+
+    :param Kzz: K_ZZ, [J, M, M].
+    :param Kzx: K_ZX, [J, M, N].
+    :param k: the diagonal of K_XX, [J, N].
+    :param noise: σ², [J, N].
+    :param residual: Y - m(X), [J, N].
+    """
+    M, sigma = tf.shape(Kzz)[-1], tf.sqrt(noise)
+    identity = tf.eye(M, dtype=Kzz.dtype)
+    L = linalg.cholesky(Kzz, jitter=default_jitter(), name="K_ZZ")
+    A = tf.linalg.triangular_solve(L, Kzx) / sigma[:, None]  # [J, M, N]
+    r = residual / sigma  # [J, N]
+    AA = tf.matmul(A, A, transpose_b=True)  # [J, M, M]
+    C = linalg.cholesky(AA + identity)
+    c = tf.linalg.triangular_solve(C, tf.linalg.matvec(A, r)[..., None])  # [J, M, 1]
+    missing = tf.reduce_sum(k / noise, -1) - tf.linalg.trace(AA)  # tr (K - Q)/σ², [J]
+    log_determinant = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C)), -1)  # [J]
+    constants = tf.reduce_sum(tf.math.log(2.0 * math.pi * noise), -1)
+    fit = tf.reduce_sum(tf.square(r), -1) - tf.reduce_sum(tf.square(c), (-2, -1))
+    bound = -0.5 * tf.reduce_sum(fit + tf.nn.relu(missing) + log_determinant + constants)
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        some = tf.cast(missing > 0.0, A.dtype)[:, None]  # [J, 1]
+        inverse = tf.linalg.cholesky_solve(C, tf.broadcast_to(identity, tf.shape(C)))
+        gamma = tf.linalg.triangular_solve(C, c, adjoint=True)  # [J, M, 1]
+        e = r - tf.matmul(A, gamma, transpose_a=True)[..., 0]  # [J, N]
+        V = tf.matmul(some[..., None] * identity - inverse, A)  # [J, M, N]
+        of_projection = (gamma * e[:, None] + V) / sigma[:, None]
+        inner = tf.matmul(gamma, gamma, transpose_b=True) + inverse - identity
+        inner += some[..., None] * AA
+        half = tf.linalg.triangular_solve(L, inner, adjoint=True)  # L⁻ᵀ(...)
+        own = tf.reduce_sum(A * V, axis=-2)  # diag AᵀV
+        gradients = (
+            -0.5 * tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True),
+            tf.linalg.triangular_solve(L, of_projection, adjoint=True),
+            -0.5 * some / noise,
+            0.5 * (tf.square(e) - 1.0 - own + some * k / noise) / noise,
+            -e / sigma,
         )
-        J = mean.num_outputs
-        covariance = CholeskySVGP.from_data(
-            prior.kernel, mean.inducing_variable, X, noise_variance, num_latent_gps=J
-        )
-        return GaussianProcess(mean, covariance)
+        return tuple(upstream * part for part in gradients)
+
+    return bound, gradient

@@ -18,12 +18,14 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import multiple_assign, read_values
 
-from .._core import checks, images, labels, outputs
+from .._core import checks, images, labels, outputs, progress
 from .._core.data import Data
 from .._core.errors import shown
+from .._core.names import kernel_name
 from .._core.notices import logger
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import usable
 from .evidence import DataEvidence, Evidence, InducingEvidence
 from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, lbfgs
@@ -79,6 +81,7 @@ def fit_regulariser(
     minimise: Minimise = lbfgs,
     max_rounds: int = 10,
     seed: int = 0,
+    verbose: int = 0,
 ) -> Regulariser:
     """Choose inducing points and fit the hyper-parameters of P, in turn, until the choice repeats.
 
@@ -100,6 +103,7 @@ def fit_regulariser(
     :param minimise: how the hyper-parameters are fitted.
     :param max_rounds: the maximal number of rounds.
     :param seed: the seed of the choice.
+    :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
     """
     gram.require_independent_outputs(kernel)
     evidence = InducingEvidence() if evidence is None else evidence
@@ -116,7 +120,7 @@ def fit_regulariser(
         Zero(labels.num_latents(likelihood, Y))
         if mean_function is None
         else copy.deepcopy(mean_function),
-        _noise_of(Y) if likelihood is None else copy.deepcopy(likelihood),
+        _noise_of(Y) if likelihood is None else usable(copy.deepcopy(likelihood)),
     )
     of_parts = _UnderGaussianNoise if isinstance(parts.likelihood, Gaussian) else _BySites
     fit = of_parts(parts, evidence, (X, Y))
@@ -124,27 +128,30 @@ def fit_regulariser(
     history: list[Round] = []
     seen: list[set[int]] = []
     converged = False
-    for _ in range(max_rounds):
-        points, indices = select(np.asarray(X), num_inducing, kernel=parts.kernel, seed=seed)
-        if indices is None and evidence.needs_inducing_outputs:
-            raise ValueError(
-                f"select is {shown(select)}, whose points are not rows of the data, so there "
-                "are no "
-                f"observations at them for {type(evidence).__name__}. Take greedy_variance or "
-                "uniform, or evidence=DataEvidence()."
-            )
-        chosen = set() if indices is None else set(indices.tolist())
-        if chosen in seen:  # before the last round: a cycle, which would go on for ever
-            converged = chosen == seen[-1]
-            break
-        Z = tf.convert_to_tensor(points)
-        U = tf.zeros([0, Y.shape[-1]], Y.dtype) if indices is None else tf.gather(Y, indices)
-        multiple_assign(parts, start)
-        loss = fit.minimise(minimise, Z, U)
-        history.append(Round(indices, loss, parts.values()))
-        if indices is None:  # nothing to compare with
-            break
-        seen.append(chosen)
+    with progress.spoken(verbose):
+        for number in range(max_rounds):
+            progress.now(f"P: {kernel_name(kernel)}, fitted to {len(X)} rows, round {number + 1}")
+            points, indices = select(np.asarray(X), num_inducing, kernel=parts.kernel, seed=seed)
+            if indices is None and evidence.needs_inducing_outputs:
+                raise ValueError(
+                    f"select is {shown(select)}, whose points are not rows of the data, so there "
+                    "are no "
+                    f"observations at them for {type(evidence).__name__}. Take greedy_variance or "
+                    "uniform, or evidence=DataEvidence()."
+                )
+            chosen = set() if indices is None else set(indices.tolist())
+            if chosen in seen:  # before the last round: a cycle, which would go on for ever
+                converged = chosen == seen[-1]
+                break
+            Z = tf.convert_to_tensor(points)
+            U = tf.zeros([0, Y.shape[-1]], Y.dtype) if indices is None else tf.gather(Y, indices)
+            multiple_assign(parts, start)
+            loss = fit.minimise(minimise, Z, U)
+            history.append(Round(indices, loss, parts.values()))
+            progress.found(log_evidence=-loss, M=len(points))
+            if indices is None:  # nothing to compare with
+                break
+            seen.append(chosen)
     if seen and not converged:
         logger.info("The choice of inducing points did not converge in %d rounds.", len(history))
     return Regulariser(

@@ -72,8 +72,7 @@ def greedy_variance(
     data, num_points = _arguments(X, num_points)
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel is {shown(kernel)}; it must be a gpflow.kernels.Kernel.")
-    if not 0.0 <= tolerance < 1.0:
-        raise ValueError(f"tolerance is {tolerance}; it must be at least 0 and less than 1.")
+    checks.fraction("tolerance", tolerance)
     order = _distinct_rows(data, seed)
     pivots, remaining = compiled_pivots(
         *_without_network(kernel, data[order]),

@@ -68,7 +68,12 @@ def lbfgs(
             best, x_best = value, x.copy()
         return value, gradient
 
-    options = {"maxiter": max_iterations, "ftol": tolerance, "maxcor": 20}
+    options = {
+        "maxiter": max_iterations,
+        "maxfun": 2 * max_iterations,  # where rounding hides the descent a line search is long
+        "ftol": tolerance,
+        "maxcor": 20,
+    }
     scipy.optimize.minimize(evaluate, start, jac=True, method="L-BFGS-B", options=options)
     _assign(variables, x_best)
 

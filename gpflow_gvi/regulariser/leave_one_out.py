@@ -34,8 +34,8 @@ def leave_one_out(
     X, Y = (tf.convert_to_tensor(part) for part in data)
     inducing_variable = gram.as_inducing_variable(Z)
     noise = outputs.noise_of_rows(noise_variance)  # [J, N]
-    A = gram.whitened(prior.kernel, inducing_variable, X)  # [J, M, N]
-    inner = gram.optimal_precision(prior.kernel, inducing_variable, X, noise_variance)
+    A = gram.features(prior.kernel, inducing_variable, X)  # [J, M, N]
+    inner = gram.optimal_precision(A, noise_variance)
     S = tf.linalg.triangular_solve(linalg.cholesky(inner), A)  # [J, M, N]
     m = prior.mean_function(X)  # [N, J]
     residual = tf.linalg.matrix_transpose(Y - m)  # [J, N]

@@ -17,6 +17,7 @@ from gpflow.kernels import Kernel, SharedIndependent
 from .._core import outputs
 from .._core.linalg import epsilon
 from ..kernels.feature_map import FeatureMap
+from ..kernels.structure import by_structure
 
 MAX_BLOCK = 64
 """The maximal number of pivots between two passes over the data; it bounds the memory."""
@@ -48,7 +49,7 @@ class _Graph(NamedTuple):
 _graphs: weakref.WeakKeyDictionary[Kernel, _Graph] = weakref.WeakKeyDictionary()
 
 
-def compiled_pivots(kernel: Kernel, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _with_own_graph(kernel: Kernel, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Run `_pivots` as a graph, traced once for each kernel and again if it has new variables."""
     variables = [variable.ref() for variable in kernel.variables]
     graph = _graphs.get(kernel)
@@ -59,6 +60,11 @@ def compiled_pivots(kernel: Kernel, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
         )
         _graphs[kernel] = graph
     return graph.pivots(kernel, *args)
+
+
+def compiled_pivots(kernel: Kernel, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Run `_pivots` as a graph: that of all kernels of one structure, or the kernel's own."""
+    return by_structure(_pivots, _with_own_graph)(kernel, *args)
 
 
 class _Factor(NamedTuple):

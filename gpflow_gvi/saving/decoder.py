@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,17 +74,20 @@ class Decoder:
             self._things[node["id"]] = thing
         return thing
 
+    def _named(self, nodes: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self.decode(node) for name, node in nodes.items()}
+
     def _read_reference(self, node: Node) -> Any:
         self._repeated += self._sizes.get(node["to"], 0)
         self._size += self._sizes.get(node["to"], 0)
-        if self._repeated > MAX_REPEATED:  # whoever walks through all of them would not end
+        if self._repeated > MAX_REPEATED:  # to visit all of them would take too long
             raise ValueError(f"it refers to more than {MAX_REPEATED} parts a second time.")
         return self._things[node["to"]]
 
     # Objects.
 
     def _read_object(self, node: Node) -> Any:
-        cls = self._registry.object_class(node["class"])
+        cls = self._registry.find("object", node["class"])
         thing = self._known(node, cls.__new__(cls))  # its own attributes may refer to it
         if isinstance(thing, tf.Module):
             tf.Module.__init__(thing, name=node.get("attributes", {}).get("_name"))
@@ -96,10 +98,10 @@ class Decoder:
         return thing
 
     def _read_heteroskedastic(self, node: Node) -> Any:
-        cls = self._registry.object_class(node["class"])
+        cls = self._registry.find("object", node["class"])
         if not issubclass(cls, HeteroskedasticTFPConditional):
             raise ValueError(f"{node['class']} may not be used: it takes no distribution_class.")
-        distribution = self._registry.distribution_class(node["distribution_class"])
+        distribution = self._registry.find("distribution", node["distribution_class"])
         thing = self._known(node, cls(distribution))
         self._set_attributes(thing, node)
         return thing
@@ -113,32 +115,33 @@ class Decoder:
             put(thing, name, self.decode(value))
 
     def _read_constructed(self, node: Node) -> Any:
-        cls = self._registry.constructed_class(node["class"])
-        arguments = {name: self.decode(value) for name, value in node["arguments"].items()}
+        cls = self._registry.find("constructed", node["class"])
+        arguments = self._named(node["arguments"])
         if is_known(node["class"]):  # a class of the caller's takes what it likes
             for name, value in arguments.items():
                 _require_numbers(f"{name} of {node['class']}", value)
         return cls(**arguments)
 
     def _read_network_function(self, node: Node) -> Any:
-        kind = self._registry.network_function_class(node["class"])
-        arguments = {name: self.decode(value) for name, value in node["arguments"].items()}
+        kind = self._registry.find("network_function", node["class"])
+        arguments = self._named(node["arguments"])
         return restored(kind, **arguments)
 
     def _read_nothing(self, node: Node) -> Any:
         return None
 
     def _read_network(self, node: Node) -> Any:
-        if not re.fullmatch(r"\d+\.keras", node["file"]):
-            raise ValueError(f"file is {node['file']!r}; it must be one of those in networks/.")
-        content = self.contents[f"networks/{node['file']}"]
+        content = self._content("networks", ".keras", node["file"])
         return keras_files.read(content, self.custom_objects, **node["arguments"])
 
     def _read_estimator(self, node: Node) -> Any:
-        if not re.fullmatch(r"\d+\.skops", node["file"]):
-            raise ValueError(f"file is {node['file']!r}; it must be one of those in estimators/.")
-        content = self.contents[f"estimators/{node['file']}"]
+        content = self._content("estimators", ".skops", node["file"])
         return estimator_files.read(content, self.custom_objects)
+
+    def _content(self, folder: str, suffix: str, file: str) -> bytes:
+        if not re.fullmatch(rf"\d+\{suffix}", file):
+            raise ValueError(f"file is {file!r}; it must be one of those in {folder}/.")
+        return self.contents[f"{folder}/{file}"]
 
     # Numbers.
 
@@ -148,7 +151,7 @@ class Decoder:
             raise ValueError(f"the variable of {node['name']} may not be a {type(variable)}.")
         transform = self._part_of_parameter(node, "transform", tfp.bijectors.Bijector)
         prior = self._part_of_parameter(node, "prior", tfp.distributions.Distribution)
-        parameter = self._registry.parameter_class(node["class"])(
+        parameter = self._registry.find("parameter", node["class"])(
             transform.forward(tf.zeros_like(variable)),
             transform=transform,
             prior=prior,
@@ -203,28 +206,27 @@ class Decoder:
         return things
 
     def _read_tuple(self, node: Node) -> Any:
-        return tuple(self.decode(item) for item in node["items"])
+        return tuple(map(self.decode, node["items"]))
 
     def _read_set(self, node: Node) -> Any:
-        return {self.decode(item) for item in node["items"]}
+        return set(map(self.decode, node["items"]))
 
     def _read_frozenset(self, node: Node) -> Any:
-        return frozenset(self.decode(item) for item in node["items"])
-
-    def _read_record(self, node: Node) -> Any:
-        fields = {name: self.decode(value) for name, value in node["fields"].items()}
-        return self._registry.record_class(node["class"])(**fields)
+        return frozenset(map(self.decode, node["items"]))
 
     def _read_slice(self, node: Node) -> Any:
-        return slice(*(self.decode(item) for item in node["items"]))
+        return slice(*map(self.decode, node["items"]))
+
+    def _read_record(self, node: Node) -> Any:
+        return self._registry.find("record", node["class"])(**self._named(node["fields"]))
 
     # Names.
 
     def _read_named(self, node: Node) -> Any:
-        return self._registry.function(node["name"])
+        return self._registry.find("value", node["name"])
 
     def _read_enum(self, node: Node) -> Any:
-        return self._registry.enum_class(node["class"], enum.Enum)[node["name"]]
+        return self._registry.find("enum", node["class"])[node["name"]]
 
     def _read_shape(self, node: Node) -> Any:
         return tf.TensorShape(node["sizes"])

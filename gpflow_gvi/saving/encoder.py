@@ -6,7 +6,8 @@ import enum
 import inspect
 import math
 import types
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import singledispatchmethod
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,8 @@ class Encoder:
         self._nodes: dict[int, Node] = {}
         self._alive: list[Any] = []  # an id is an object's own only while the object lives
         self._num_shared = 0
-        self._num_networks = 0
-        self._num_estimators = 0
+        self._num_files: Counter[str] = Counter()
+        self._names: dict[int, str] = {}
         self._path_of_weight: dict[int, str] = {}
 
     def encode(self, thing: Any, path: str) -> Any:
@@ -82,7 +83,8 @@ class Encoder:
         if is_keras(thing):
             return self._network(thing, path)
         if estimator_files.is_estimator(thing):
-            return self._estimator(thing, path)
+            written = self._written(estimator_files.write, thing, path, "estimators", ".skops")
+            return {"kind": "estimator", **written}
         try:
             reduced = thing.__reduce_ex__(2)
         except TypeError as error:
@@ -245,31 +247,31 @@ class Encoder:
             remedy = f"it shares layers with {paths[0]}. Use one network, or layers of its own."
             raise _refusal(network, path, remedy)
         self._path_of_weight |= dict.fromkeys(weights, path)
-        self._num_networks += 1
-        file = f"{self._num_networks}.keras"
-        try:
-            written = keras_files.write(network, self.folder / "networks" / file)
-        except ValueError as error:
-            raise _refusal(network, path, str(error)) from error
-        return {"kind": "network", "file": file, "arguments": written}
+        written = self._written(keras_files.write, network, path, "networks", ".keras")
+        return {"kind": "network", **written}
 
-    def _estimator(self, estimator: Any, path: str) -> Node:
-        self._num_estimators += 1
-        file = f"{self._num_estimators}.skops"
+    def _written(
+        self, write: Callable[..., Node], thing: Any, path: str, folder: str, suffix: str
+    ) -> Node:
+        """Let a library write a thing to a file with the next number, and return the file."""
+        self._num_files[folder] += 1
+        file = f"{self._num_files[folder]}{suffix}"
         try:
-            estimator_files.write(estimator, self.folder / "estimators" / file)
-        except ValueError as error:
-            raise _refusal(estimator, path, str(error)) from error
-        return {"kind": "estimator", "file": file}
-
-    def _name(self, thing: Any, path: str) -> str:
-        try:
-            name = registry.name_of(thing)
+            return {"file": file, **write(thing, self.folder / folder / file)}
         except ValueError as error:
             raise _refusal(thing, path, str(error)) from error
-        if not registry.is_known(name):
-            self.custom_objects.add(name)
-        return name
+
+    def _name(self, thing: Any, path: str) -> str:
+        if id(thing) not in self._names:
+            try:
+                name = registry.name_of(thing)
+            except ValueError as error:
+                raise _refusal(thing, path, str(error)) from error
+            if not registry.is_known(name):
+                self.custom_objects.add(name)
+            self._alive.append(thing)
+            self._names[id(thing)] = name
+        return self._names[id(thing)]
 
 
 def _plain_kind(thing: Any, path: str) -> str:

@@ -11,6 +11,7 @@ from . import archive
 
 _TRUSTED = frozenset(
     {
+        "numpy.dtype",
         "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
         "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
@@ -18,7 +19,7 @@ _TRUSTED = frozenset(
     }
 )
 """What is read beside what skops trusts by itself, which is estimators of scikit-learn, arrays of
-NumPy and Python's own containers and numbers."""
+NumPy and Python's own containers and numbers. A dtype is that of an array that was read."""
 
 
 def is_estimator(thing: Any) -> bool:
@@ -27,8 +28,8 @@ def is_estimator(thing: Any) -> bool:
     return base is not None and isinstance(thing, base.BaseEstimator)
 
 
-def write(estimator: Any, path: Path) -> None:
-    """Write a fitted estimator to a file.
+def write(estimator: Any, path: Path) -> dict[str, Any]:
+    """Write a fitted estimator to a file; `read` needs no arguments.
 
     :raises ValueError: if it has parts that `read` would refuse.
     """
@@ -44,6 +45,7 @@ def write(estimator: Any, path: Path) -> None:
         )
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
+    return {}
 
 
 def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
@@ -63,6 +65,10 @@ def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
             "them in custom_objects, under these names."
         )
     estimator = skops.io.loads(content, trusted=sorted(needed))
-    if not (is_estimator(estimator) and hasattr(estimator, "predict")):
+    if not (is_estimator(estimator) and _does_something(estimator)):
         raise ValueError(f"a file of an estimator holds a {type(estimator).__name__}.")
     return estimator
+
+
+def _does_something(estimator: Any) -> bool:
+    return hasattr(estimator, "predict") or hasattr(estimator, "transform")

@@ -32,7 +32,7 @@ def weights(network: Any) -> list[Any]:
 
 
 def write(network: Any, file: Path) -> dict[str, Any]:
-    """Let Keras write a network, and return the arguments of `read`."""
+    """Let Keras write a network, and return the `arguments` of `read`."""
     package = keras_of(type(network))
     is_layer = not hasattr(network, "save")
     model = _model(network, package) if is_layer else network
@@ -45,7 +45,7 @@ def write(network: Any, file: Path) -> dict[str, Any]:
         config = json.loads(archive.read("config.json"))
     for part in _named_parts(config):
         keras_registry.require_no_code(part)
-    return {"package": package, "is_layer": is_layer}
+    return {"arguments": {"package": package, "is_layer": is_layer}}
 
 
 def read(content: bytes, custom_objects: Mapping[str, Any], *, package: str, is_layer: bool) -> Any:

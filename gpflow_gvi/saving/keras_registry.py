@@ -102,7 +102,7 @@ def checked(config: Any, custom_objects: Mapping[str, Any]) -> Any:
 
 
 def require_no_code(part: Mapping[str, Any]) -> None:
-    """Raise if a part of a configuration brings code, or does more than compute."""
+    """Raise if a part of a configuration has code, or does more than compute."""
     name, inside = part["class_name"], part.get("config")
     inside = inside if isinstance(inside, dict) else {}
     if name in ("Lambda", "__lambda__") or inside.get("function_type") == "lambda":

@@ -64,7 +64,7 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
     """Return what `save` wrote to a folder.
 
     Every number, what is trainable, and what is shared (an inducing variable between mean and
-    covariance, say) is as it was. Nothing that the folder brings along is run: only the classes
+    covariance, say) is as it was. No code of the folder is run: only the classes
     and functions of `saving.registry` and `saving.keras_registry`, parts of models and networks all
     of them, are used, and yours; those that you have registered with Keras have to be given, too.
 
@@ -79,7 +79,7 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
     try:
         registry = Registry(custom_objects)
         for name in structure["custom_objects"]:
-            registry.function(name)
+            registry.find("value", name)
         values = archive.arrays(contents.pop("values.npz"))
         return Decoder(folder, values, contents, custom_objects).decode(structure["root"])
     except Exception as error:  # a damaged folder can raise any, in TensorFlow or Keras

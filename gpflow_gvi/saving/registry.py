@@ -14,6 +14,7 @@ parts of models:
 
 from __future__ import annotations
 
+import enum
 import functools
 import sys
 from collections.abc import Iterator, Mapping
@@ -90,43 +91,15 @@ class Registry:
     def __init__(self, custom_objects: Mapping[str, Any] | None = None) -> None:
         self._custom_objects = dict(custom_objects or {})
 
-    def object_class(self, name: str) -> Any:
-        """Return a class that is built by its attributes."""
-        return self._class(name, _objects(), object)
+    def find(self, place: str, name: str) -> Any:
+        """Return the class or function that a name stands for.
 
-    def record_class(self, name: str) -> Any:
-        """Return a named tuple."""
-        return self._class(name, _records(), tuple)
-
-    def parameter_class(self, name: str) -> Any:
-        """Return a class of parameters."""
-        return self._class(name, _by_name([Parameter]), Parameter)
-
-    def enum_class(self, name: str, base: type) -> Any:
-        """Return an enumeration."""
-        return self._class(name, _by_name([PriorOn]), base)
-
-    def constructed_class(self, name: str) -> Any:
-        """Return a bijector or a distribution, which is built by its constructor."""
-        bases = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
-        return self._class(name, {**_bijectors(), **_distributions()}, *bases)
-
-    def distribution_class(self, name: str) -> Any:
-        """Return a distribution."""
-        return self._class(name, _distributions(), tfp.distributions.Distribution)
-
-    def function(self, name: str) -> Any:
-        """Return a function or a class as a value: of a part of a model, or the caller's own."""
-        tables = (_objects(), _bijectors(), _distributions(), _FUNCTIONS)
-        return self._find(name, dict(item for table in tables for item in table.items()))
-
-    def network_function_class(self, name: str) -> Any:
-        """Return a class of functions that are networks, which are built as copies are."""
-        return self._class(name, _by_name([NetworkFunction]), NetworkFunction)
-
-    def _class(self, name: str, table: Mapping[str, Any], *bases: type) -> Any:
+        :param place: a key of `places`: where it is named.
+        :param name: the name.
+        """
+        table, bases = places()[place]
         found = self._find(name, table)
-        if not (isinstance(found, type) and issubclass(found, bases)):
+        if bases and not (isinstance(found, type) and issubclass(found, bases)):
             wanted = " or ".join(base.__name__ for base in bases)
             raise ValueError(f"{name} may not be used: it is not a class of {wanted}.")
         return found
@@ -148,11 +121,28 @@ class Registry:
         )
 
 
+@functools.cache
+def places() -> dict[str, tuple[Mapping[str, Any], tuple[type, ...]]]:
+    """Return for each place what may be named there, and the types of which it has to be."""
+    objects, bijectors, distributions = _objects(), _bijectors(), _distributions()
+    bijector, distribution = tfp.bijectors.Bijector, tfp.distributions.Distribution
+    return {
+        # A class that is built by its attributes, or by its constructor.
+        "object": (objects, (object,)),
+        "record": (_records(), (tuple,)),
+        "parameter": (_by_name([Parameter]), (Parameter,)),
+        "network_function": (_by_name([NetworkFunction]), (NetworkFunction,)),
+        "enum": (_by_name([PriorOn]), (enum.Enum,)),
+        "constructed": (bijectors | distributions, (bijector, distribution)),
+        "distribution": (distributions, (distribution,)),
+        # A function or a class as a value: of a part of a model, or the caller's own.
+        "value": (objects | bijectors | distributions | _FUNCTIONS, ()),
+    }
+
+
 def is_known(name: str) -> bool:
     """Return whether `load` finds a name without the caller."""
-    tables = (_objects(), _records(), _bijectors(), _distributions(), _FUNCTIONS)
-    others = _by_name([NetworkFunction, Parameter, PriorOn])
-    return any(name in table for table in (*tables, others))
+    return any(name in table for table, _ in places().values())
 
 
 def name_of(thing: Any) -> str:
@@ -190,7 +180,6 @@ def qualified_name(thing: Any) -> str:
     return f"{thing.__module__}:{thing.__qualname__}"
 
 
-@functools.cache
 def _objects() -> dict[str, Any]:
     """Return the classes that are built by their attributes."""
     from .. import (
@@ -200,15 +189,18 @@ def _objects() -> dict[str, Any]:
         gaussian_process,
         kernels,
         learning,
+        likelihoods,
         losses,
         mean_functions,
         models,
+        tables,
     )
     from ..learning.cross_fitting import Fitted, InOriginalUnits
+    from ..learning.network_rows import NetworkInputs, NetworkRows
     from ..learning.noise import VaryingNoise
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
-    homes = tuple(part.__name__ for part in (*parts, calibration))
+    homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
     bases = (Module, losses.Loss, divergences.wasserstein.base.CovarianceDistance)
     ours = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, homes)]
     theirs = [
@@ -220,29 +212,34 @@ def _objects() -> dict[str, Any]:
     results = [
         learning.Learned,
         calibration.Conformal,
+        calibration.ConformalQuantiles,
         calibration.ConformalSets,
         VaryingNoise,
+        NetworkInputs,
+        NetworkRows,
+        tables.TableModel,
         Fitted,
         InOriginalUnits,
     ]
     return _by_name([*ours, *theirs, *results])
 
 
-@functools.cache
 def _records() -> dict[str, Any]:
     """Return the named tuples."""
+    from .._core.progress import Record, Stage
+    from ..learning.network_rows import Inputs
+    from ..learning.outliers import Outliers
     from ..learning.scaling import Scaling
     from ..regulariser.fit import Regulariser, Round
+    from ..tables.columns import Columns
 
-    return _by_name([Scaling, Regulariser, Round])
+    return _by_name([Columns, Inputs, Outliers, Record, Regulariser, Round, Scaling, Stage])
 
 
-@functools.cache
 def _bijectors() -> dict[str, Any]:
     return _by_name([getattr(tfp.bijectors, n) for n in _BIJECTORS if hasattr(tfp.bijectors, n)])
 
 
-@functools.cache
 def _distributions() -> dict[str, Any]:
     return _by_name([getattr(tfp.distributions, n) for n in _DISTRIBUTIONS])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,27 +82,22 @@ def assign_values(variables: Sequence[Any], values: Sequence[Any], *, source: st
         variable.assign(value)
 
 
+@dataclasses.dataclass(frozen=True)
 class Backup:
-    """The state of a training, written after each epoch and read when it is started again.
+    """The state of a training, written after each epoch and read when it is started again."""
 
-    :param folder: where to keep it.
-    :param variables: of the model and of the optimiser.
-    :param callbacks: those whose `PROGRESS` is a part of it.
-    :param keep: whether it stays there after the training.
-    """
+    folder: str | os.PathLike[str]
+    variables: Sequence[Any]
+    """Those of the model and of the optimiser."""
+    callbacks: Sequence[Any]
+    """Those whose `PROGRESS` is a part of the state."""
+    keep: bool = False
+    """Whether it stays there after the training."""
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        variables: Sequence[Any],
-        callbacks: Sequence[Any],
-        *,
-        keep: bool = False,
-    ) -> None:
-        self.path = Path(folder) / "training.h5"
-        self.variables = tuple(variables)
-        self.callbacks = tuple(callbacks)
-        self.keep = keep
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self.folder) / "training.h5"
 
     def save(self, **progress: Any) -> None:
         """Write everything down, with the progress of the loop itself."""

@@ -146,7 +146,7 @@ class DatasetBatches(Batches):
         self._started = 0
 
     def epoch(self, number: int, max_steps: int) -> Iterator[Chunk]:
-        """Yield chunks until the epoch is full; without a known length, until nobody asks."""
+        """Yield chunks until the epoch is full; without a known length, until the caller stops."""
         source = Stream(self._continued(number) if self.endless else self._anew(number))
         first = 0
         while self.steps is None or first < self.steps:

@@ -63,8 +63,8 @@ def callback_list(
 def backups(callbacks: Sequence[Any], trainer: Any, others: Sequence[Any]) -> list[Backup]:
     """Return what carries out the `BackupAndRestore`s among the callbacks.
 
-    Keras's own would bring back the weights alone. Ours also have the state of the optimiser and
-    of the other callbacks.
+    Keras's own restores the weights alone; ours restores the state of the optimiser and of the
+    other callbacks as well.
     """
     followed = [other for other in others if type(other).__name__ != "ProgbarLogger"]
     state = (*trainer.weights, *trainer.optimizer_state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -89,7 +90,7 @@ class LastGood:
             )
 
     def keep_if(self, good: tf.Tensor) -> tf.Tensor:
-        """Keep the variables as they are if `good`, and otherwise bring back what was kept.
+        """Keep the variables as they are if `good`, and otherwise restore what was kept.
 
         Return `good`, for others to wait for.
         """
@@ -111,7 +112,7 @@ class NoticeLog:
     """Logs a notice the 1st, 10th, 100th ... time that its amount is positive: steps are many."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
 
     def add(self, message: str, amount: float, *, times: int = 1) -> None:
         """Count a notice whose amount is positive, and log it if the count passes a power of ten.
@@ -122,7 +123,7 @@ class NoticeLog:
         """
         if amount <= 0.0 or times < 1:
             return
-        before = self.counts.get(message, 0)
+        before = self.counts[message]
         count = self.counts[message] = before + times
         if before == 0 or len(str(count)) > len(str(before)):
             text = message.format(f"{amount:.3g}")

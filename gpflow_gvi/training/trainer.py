@@ -41,6 +41,9 @@ class Trainer(keras.Model):
         super().__init__(name=type(model).__name__)
         self.built = True
         self.model = model
+        # Callbacks save and restore the weights of the model itself.
+        for name in ("get_weights", "set_weights", "save_weights", "load_weights"):
+            setattr(self, name, getattr(model, name))
         of_keras_3 = isinstance(optimizer, keras.optimizers.Optimizer)
         self.compile(optimizer if of_keras_3 else None, metrics=metrics, **options)
         self.optimizer = optimizer
@@ -81,23 +84,6 @@ class Trainer(keras.Model):
     def distribute_strategy(self) -> tf.distribute.Strategy:
         """The strategy in whose scope the training runs."""
         return tf.distribute.get_strategy()
-
-    def get_weights(self) -> list[np.ndarray[Any, Any]]:
-        """Return the values of the weights."""
-        values: list[np.ndarray[Any, Any]] = self.model.get_weights()
-        return values
-
-    def set_weights(self, weights: Any) -> None:
-        """Assign values to the weights."""
-        self.model.set_weights(weights)
-
-    def save_weights(self, filepath: Any, overwrite: bool = True, **_: Any) -> None:
-        """Write the values of the weights to a file."""
-        self.model.save_weights(filepath, overwrite)
-
-    def load_weights(self, filepath: Any, **_: Any) -> None:
-        """Read the values of the weights from a file."""
-        self.model.load_weights(filepath)
 
     def save(self, *_: Any, **__: Any) -> None:
         """Raise: there is no file format of Keras for a Gaussian process."""

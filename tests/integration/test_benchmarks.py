@@ -120,7 +120,9 @@ def test_a_bare_loop_trains():
 
 @pytest.mark.slow
 def test_streaming():
-    assert growth.stream(3000, M=5)["N"] == 3000
+    rows = growth.stream(3000, M=5)
+    assert {row["N"] for row in rows} == {3000}
+    assert {row["of"] for row in rows} >= {"learn, memory-mapped", "an epoch of fit"}
 
 
 def test_the_command_needs_a_copy_of_the_repository(tmp_path, monkeypatch, capsys):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 from gpflow_gvi import demo
 
@@ -35,35 +36,51 @@ def test_readme_shows_the_quick_start_as_it_is():
 @pytest.mark.slow
 def test_demo_prints_its_table_and_writes_its_picture(tmp_path):
     picture = tmp_path / "demo.png"
-    command = [sys.executable, "-m", "gpflow_gvi", "demo", "--iterations", "5"]
-    done = subprocess.run(
-        [*command, "--output", str(picture)], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    for word in ("GPflow SVGP", "pGVI-GP", "GWI-GP", "95 % coverage", str(picture)):
+    command = [sys.executable, "-m", "gpflow_gvi", "demo", "--output", str(picture)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    for word in ("exact GP", "γ-loss", "boosted trees", "AUROC 8 and 9", str(picture)):
         assert word in done.stdout
+    assert "gpflow-gvi learn" in done.stdout.split("What to type next")[1]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_demo_figures_are_those_of_the_predictive_density():
-    class TrueModel:
-        """Predicts the true curve and noise; its residuals are the noise."""
+def _drawn_with(monkeypatch, tmp_path):
+    """Run the demonstration with a task that takes no time; return its table and the picture."""
 
-        def predict_y(self, X):
-            import tensorflow as tf
+    def task(seed):
+        scores = {"ours": {"NLL": 0.125}, "a rival": {"NLL": 2.0}}
+        return demo.Task("a task", scores, lambda ax, name: None, ("ours", "a rival"), "NLL")
 
-            truth = 2.0 * np.sin(np.pi * X) + 0.5 * X**3
-            return tf.constant(truth), tf.constant(np.full_like(X, demo.NOISE**2))
-
-    row = demo.evaluate("true model", TrueModel(), demo.make_curve(np.random.default_rng(1)))
-    # Entropy of the noise; 401 points leave a standard error of 0.035.
-    assert row.nll == pytest.approx(0.5 * np.log(2 * np.pi * np.e * demo.NOISE**2), abs=0.12)
-    assert row.rmse == pytest.approx(demo.NOISE, abs=0.04)
-    assert row.coverage == pytest.approx(0.95, abs=0.035)
+    for name in ("curve_with_gap", "outliers", "table", "digits"):
+        monkeypatch.setattr(demo, name, task)
+    picture = tmp_path / "pictures" / "demo.png"
+    return demo.run(picture), picture
 
 
-def test_demo_leaves_a_gap_in_the_training_inputs():
-    curve = demo.make_curve(np.random.default_rng(2))
-    low, high = demo.GAP
-    inside = (low < curve.X) & (high > curve.X)
-    assert not inside.any()
-    assert curve.held_out_in_gap.sum() > 50
+def test_demo_prints_a_line_for_each_method(monkeypatch, tmp_path):
+    text, picture = _drawn_with(monkeypatch, tmp_path)
+    assert re.findall(r"^  (.*?)  +(\S+)$", text, re.MULTILINE)[:2] == [
+        ("ours", "0.125"),
+        ("a rival", "2.000"),
+    ]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_prints_its_table_without_matplotlib(monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    text, picture = _drawn_with(monkeypatch, tmp_path)
+    assert "0.125" in text
+    assert "pip install 'gpflow-gvi[plots]'" in text
+    assert not picture.exists()
+
+
+def test_demo_scores_are_those_of_gaussians():
+    rng = np.random.default_rng(0)
+    mean, sd = rng.normal(size=4000), rng.uniform(0.5, 2.0, 4000)
+    y = mean + sd * rng.normal(size=4000)
+    assert demo._coverage(y, (mean, sd)) == pytest.approx(0.95, abs=0.02)
+    X, x = rng.normal(size=(300, 1)), rng.normal(size=(50, 1))
+    noisy = 3.0 * X[:, 0] + 0.5 * rng.normal(size=300)
+    predicted, error = demo._with_error_out_of_fold(LinearRegression(), X, noisy, x)
+    np.testing.assert_allclose(predicted, 3.0 * x[:, 0], atol=0.2)
+    np.testing.assert_allclose(error, 0.5, rtol=0.15)

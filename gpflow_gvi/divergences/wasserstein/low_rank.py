@@ -208,8 +208,7 @@ class LowRank(CovarianceDistance):
     def __init__(self, rank: int | None = None, *, tolerance: float = 1e-6) -> None:
         if rank is not None:
             checks.count("rank", rank)
-        if not 0.0 <= tolerance < 1.0:
-            raise ValueError(f"tolerance is {tolerance}; it must be at least 0 and less than 1.")
+        checks.fraction("tolerance", tolerance)
         self.rank = rank
         self.tolerance = tolerance
 

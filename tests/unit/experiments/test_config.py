@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
-from gpflow_gvi.experiments.parts import Part, kinds
+from gpflow_gvi.experiments.parts.base import Part, kinds
+from gpflow_gvi.experiments.parts.regulariser import PowerOfN, Regulariser
+from gpflow_gvi.experiments.parts.training import Training
 from gpflow_gvi.experiments.reading import Document
-from gpflow_gvi.experiments.regulariser_parts import PowerOfN, Regulariser
 from gpflow_gvi.experiments.run_folder import name_of
-from gpflow_gvi.experiments.training_parts import Training
 
 FEW_LINES = """\
 data: {kind: curve, number: 4}
@@ -67,6 +67,7 @@ def test_images_have_labels_and_stay_in_their_units(write):
     experiment = read(write("data: mnist\n"))
     assert experiment.likelihood.kind == "multi_class"
     assert not experiment.standardise
+    assert experiment.regulariser.kernel.kind == "squared_exponential"  # not that for tables
     assert read(write("data: mnist\nlikelihood: softmax\n")).likelihood.kind == "softmax"
 
 
@@ -126,7 +127,7 @@ def test_errors_name_file_line_value_and_what_is_allowed(write, text, line, word
         assert any(word in each for each in lines), (word, str(caught.value))
 
 
-def test_what_a_class_refuses_is_an_error_with_path_line_and_value(write):
+def test_what_the_checks_of_a_class_refuse_is_an_error_with_path_line_and_value(write):
     path = write(
         "data: yacht\ndivergence:\n  kind: gaussian_wasserstein\n  estimator:\n"
         "    kind: low_rank\n    tolerance: 2.0\n"
@@ -134,7 +135,7 @@ def test_what_a_class_refuses_is_an_error_with_path_line_and_value(write):
     with pytest.raises(ConfigError) as caught:
         read(path)
     assert str(caught.value) == (
-        f"{path}:6: divergence.estimator.tolerance is 2.0; it must be at least 0 and less than 1."
+        f"{path}:6: divergence.estimator.tolerance is 2.0; input should be less than 1."
     )
 
 

@@ -13,9 +13,9 @@ from gpflow_gvi.experiments import data_files
 from gpflow_gvi.experiments.curves import FUNCTIONS, make_curve
 from gpflow_gvi.experiments.data_sets import (
     UCI,
-    Given,
+    GivenSplit,
     Images,
-    Random,
+    RandomSplit,
     Rows,
     Small,
     Table,
@@ -103,11 +103,11 @@ def folder(tmp_path, rng):
 def test_splits_of_the_literature(folder):
     with np.load(folder / "uci_yacht.npz") as file:
         X, rows = file["x"], file["test_idx"][1]
-    found = load(UCI(kind="yacht"), Given(index=1), seed=0, data_dir=folder)
+    found = load(UCI(kind="yacht"), GivenSplit(index=1), seed=0, data_dir=folder)
     np.testing.assert_array_equal(found["test"].X, X[rows])
     assert {name: len(part.X) for name, part in found.items()} == {"train": 45, "test": 5}
     with pytest.raises(ValueError, match=r"split\.index is 2; yacht has the splits 0 to 1"):
-        load(UCI(kind="yacht"), Given(index=2), seed=0, data_dir=folder)
+        load(UCI(kind="yacht"), GivenSplit(index=2), seed=0, data_dir=folder)
 
 
 def test_folder_may_be_named_by_the_environment(folder, monkeypatch):
@@ -135,19 +135,19 @@ def test_every_row_has_one_role(test, seed):
             return {"train": Rows(numbers, 2.0 * numbers)}
 
     data = Numbers(kind="co2")
-    found = load(data, Random(test=test), seed=seed)
+    found = load(data, RandomSplit(test=test), seed=seed)
     every = np.concatenate([rows.X for rows in found.values()])[:, 0]
     np.testing.assert_array_equal(np.sort(every), np.arange(40))
     for rows in found.values():
         np.testing.assert_array_equal(rows.Y, 2.0 * rows.X)
     assert ("test" in found) == (test > 0.0)
-    again = load(data, Random(test=test), seed=seed)
+    again = load(data, RandomSplit(test=test), seed=seed)
     np.testing.assert_array_equal(again["train"].X, found["train"].X)
 
 
 def test_too_few_rows_are_named(folder):
     with pytest.raises(ValueError, match="too few to set aside"):
-        load(Small(kind="co2"), Random(test=0.999), seed=0, data_dir=folder)
+        load(Small(kind="co2"), RandomSplit(test=0.999), seed=0, data_dir=folder)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "npz", "parquet"])

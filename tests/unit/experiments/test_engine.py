@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import dask
 import psutil
@@ -25,7 +26,15 @@ from gpflow_gvi.experiments.results import Results
 from gpflow_gvi.experiments.run_all import run_all
 from gpflow_gvi.experiments.run_folder import FolderInUseError, held
 from gpflow_gvi.experiments.sweep import read_sweep
-from gpflow_gvi.experiments.tasks import Task, execute
+
+
+class Task(NamedTuple):
+    """A run, in the eyes of an engine."""
+
+    name: str
+    data: str
+    folder: str
+    axes: dict = {}  # noqa: RUF012
 
 
 def fate(task):
@@ -58,18 +67,18 @@ memory = []
 @pytest.fixture
 def tasks(tmp_path):
     def make(*fates):
-        return [Task(f"run{i}", fate, {}, {}, str(tmp_path), None, False) for i, fate in fates]
+        return [Task(f"run{i}", fate, str(tmp_path)) for i, fate in fates]
 
     return make
 
 
 def _engine(workers, **options):
     options = {"max_memory": 1e6, **options}
-    return Engine(functools.partial(local_client, workers), function=fate, **options)
+    return Engine(functools.partial(local_client, workers), **options)
 
 
 def _records(engine, batches):
-    return {record["name"]: record for record in engine.records(batches)}
+    return {record["name"]: record for record in engine.records(fate, batches)}
 
 
 @pytest.mark.parametrize("seconds", [pytest.param(0.05, marks=pytest.mark.slow), 15.0])
@@ -124,7 +133,7 @@ def test_a_worker_that_has_grown_is_restarted(tasks):
 def test_no_process_is_left_when_it_stops_in_the_middle(tasks, closed):
     fates = {"between runs": "slow", "within a run": "hangs"}
     batches = [tasks((0, "")), tasks(*((i, fates[closed]) for i in range(1, 20)))]
-    records = _engine(2).records(batches)
+    records = _engine(2).records(fate, batches)
     next(records)
     processes = psutil.Process().children(recursive=True)
     assert len(processes) >= 2
@@ -136,8 +145,11 @@ def test_no_process_is_left_when_it_stops_in_the_middle(tasks, closed):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: next(_engine(0).records([[None]])), "workers .--workers. is 0; give a positive"),
-        (lambda: next(_engine(-1).records([[None]])), "workers .--workers. is -1"),
+        (
+            lambda: next(_engine(0).records(fate, [[None]])),
+            "workers .--workers. is 0; give a positive",
+        ),
+        (lambda: next(_engine(-1).records(fate, [[None]])), "workers .--workers. is -1"),
         (lambda: _engine(1, run_timeout=0.0), "--run-timeout"),
         (lambda: _engine(1, max_memory=float("nan")), "--worker-memory"),
         (lambda: job_queue_client("slurm", 0).__enter__(), "--jobs"),
@@ -165,9 +177,7 @@ def test_workers_that_are_submitted_as_jobs(tasks, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     connect = functools.partial(job_queue_client, "slurm", 1, {"walltime": "02:00:00"})
-    found = _records(
-        Engine(connect, function=fate, max_memory=1e6), [tasks((0, ""), (1, "dies once"), (2, ""))]
-    )
+    found = _records(Engine(connect, max_memory=1e6), [tasks((0, ""), (1, "dies once"), (2, ""))])
     assert [found[f"run{i}"]["status"] for i in range(3)] == ["done"] * 3
     script = (tmp_path / "job.sh").read_text()
     for line in ("#SBATCH -t 02:00:00", "#SBATCH --mem=4G", "export TF_NUM_INTRAOP_THREADS=1"):
@@ -178,15 +188,16 @@ def test_workers_that_are_submitted_as_jobs(tasks, tmp_path, monkeypatch):
 def test_an_interrupt_of_the_group_of_processes_ends_all_without_a_traceback(tmp_path):
     (tmp_path / "hanging.py").write_text(
         "import functools, sys, time\n"
-        "from gpflow_gvi.experiments import clients, engine, tasks\n"
+        "from tests.unit.experiments.test_engine import Task\n"
+        "from gpflow_gvi.experiments import clients, engine\n"
         "def hang(task):\n"
         f"    open({str(tmp_path / 'started')!r}, 'w').close()\n"
         "    time.sleep(1000.0)\n"
         "if __name__ == '__main__':\n"
         "    connect = functools.partial(clients.local_client, 1)\n"
-        "    task = tasks.Task('a', '', {}, {}, '', None, False)\n"
+        "    task = Task('a', '', '')\n"
         "    try:\n"
-        "        list(engine.Engine(connect, function=hang).records([[task]]))\n"
+        "        list(engine.Engine(connect).records(hang, [[task]]))\n"
         "    except KeyboardInterrupt:\n"
         "        sys.exit(7)\n"
     )
@@ -250,7 +261,7 @@ class Here:
     def __init__(self, statuses):
         self.statuses, self.names = list(statuses), []
 
-    def records(self, batches):
+    def records(self, execute, batches):
         for task in (task for batch in batches for task in batch):
             self.names.append(task.name)
             status = self.statuses.pop(0)
@@ -315,7 +326,7 @@ def test_a_run_for_which_the_disk_was_full_is_due_again(error, points, tmp_path,
     monkeypatch.setattr("gpflow_gvi.experiments.run.run", full)
 
     class InThisProcess:
-        def records(self, batches):
+        def records(self, execute, batches):
             return [execute(task) for batch in batches for task in batch]
 
     assert run_all(points[:1], tmp_path, InThisProcess()) == (0, 1)

@@ -15,9 +15,8 @@ import yaml
 
 from gpflow_gvi import metrics
 from gpflow_gvi.__main__ import main
-from gpflow_gvi.experiments import ranking
-from gpflow_gvi.experiments.report import report
-from gpflow_gvi.experiments.report_runs import read_runs
+from gpflow_gvi.experiments.report import ranking, report
+from gpflow_gvi.experiments.report.runs import read_runs
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u2028 $total"
 
@@ -106,23 +105,28 @@ def test_means_errors_and_ranks(many, score, better, tmp_path):
         for part in ("validation", "test"):
             of[part] = {score: of[part]["nll"]}
     write(tmp_path, records)
-    found = ranking.rank(read_runs(tmp_path).runs, score=score)
+    found = ranking.rank(read_runs(tmp_path), score=score)
     assert found.axes == ["kernel", "rate"]
     assert found.repeated == ["split.index"]
     assert found.constant == {"fixed": "true"}
     assert len(found.settings) == len(scores) == 12
-    for setting in found.settings:
-        kernel, rate = setting.levels
-        of = np.array(scores[setting.data, None if kernel == "null" else kernel, float(rate)])
-        for column, mean in enumerate((setting.validation, setting.test)):
-            assert mean.mean == pytest.approx(np.mean(of[:, column]))
-            assert mean.error == pytest.approx(np.std(of[:, column], ddof=1) / np.sqrt(5))
+    for row, (data, kernel, rate) in enumerate(found.settings.itertuples(index=False)):
+        of = np.array(scores[data, None if kernel == "null" else kernel, float(rate)])
+        for column in range(2):
+            assert found.means.iloc[row, column] == pytest.approx(np.mean(of[:, column]))
+            error = np.std(of[:, column], ddof=1) / np.sqrt(5)
+            assert found.errors.iloc[row, column] == pytest.approx(error)
     for data in ("yacht", "energy"):
         means = {key: np.mean(of, axis=0)[0] for key, of in scores.items() if key[0] == data}
         _, kernel, rate = better(means, key=means.get)
-        assert found.best[data].levels == ("null" if kernel is None else kernel, str(rate))
-        ranked = [at.validation.mean for at in found.settings if at.data == data]
+        assert best_levels(found, data) == ["null" if kernel is None else kernel, str(rate)]
+        ranked = list(found.means.iloc[:, 0][found.settings["data"] == data])
         assert ranked == sorted(ranked, reverse=better is max)
+
+
+def best_levels(found, data):
+    [row] = np.flatnonzero((found.settings["data"] == data) & (found.places["rank"] == 1))
+    return list(found.settings.iloc[row, 1:])
 
 
 def test_test_scores_do_not_matter_to_ranks(many, tmp_path):
@@ -132,30 +136,30 @@ def test_test_scores_do_not_matter_to_ranks(many, tmp_path):
         for of in records:
             of["test"]["nll"] *= sign
         write(tmp_path, records)
-        found = ranking.rank(read_runs(tmp_path).runs)
-        orders.append([(at.data, at.levels, at.rank) for at in found.settings])
+        found = ranking.rank(read_runs(tmp_path))
+        orders.append([*found.settings.to_numpy().tolist(), *found.places["rank"]])
     assert orders[0] == orders[1]
 
 
 def test_effects_are_means_of_differences_from_the_median(many, tmp_path):
     records, scores = many
     write(tmp_path, records)
-    found = ranking.rank(read_runs(tmp_path).runs)
+    found = ranking.rank(read_runs(tmp_path))
     means = {key: np.mean(of, axis=0)[0] for key, of in scores.items()}
-    for effect in ranking.effects(found)["kernel"]:
-        kernel = None if effect.level == "null" else effect.level
+    for level, effect in ranking.effects(found)["kernel"].iterrows():
+        kernel = None if level == "null" else level
         shifts = [
             value - np.median([v for (other, *_), v in means.items() if other == data])
             for (data, of, _), value in means.items()
             if of == kernel
         ]
-        assert effect.shift.mean == pytest.approx(np.mean(shifts))
-        assert effect.shift.error == pytest.approx(np.std(shifts, ddof=1) / 2.0)
-        assert effect.median == pytest.approx(np.median(shifts))
+        assert effect["mean"] == pytest.approx(np.mean(shifts))
+        assert effect["error"] == pytest.approx(np.std(shifts, ddof=1) / 2.0)
+        assert effect["median"] == pytest.approx(np.median(shifts))
         best = [
             min((v, k[1]) for k, v in means.items() if k[0] == d)[1] for d in ("yacht", "energy")
         ]
-        assert effect.best == best.count(kernel)
+        assert effect["best"] == best.count(kernel)
 
 
 def test_orientations_are_those_of_the_metrics():
@@ -180,14 +184,12 @@ def test_to_fail_or_to_diverge_is_no_merit(tmp_path):
             {**record("d0", kernel="unranked", seed=0), "validation": None},
         ],
     )
-    found = ranking.rank(read_runs(tmp_path).runs)
-    assert [(at.levels[0], at.rank) for at in found.settings] == [
-        *(("whole", 1), ("null", 2), ("failed", 3), ("unranked", None))
-    ]
-    by_level = {at.levels[0]: at for at in found.settings}
-    assert by_level["failed"].failed == 1
-    assert str(by_level["null"].validation) == "0 ± 0 (1 not finite)"
-    assert str(by_level["unranked"].validation) == "—"
+    found = ranking.rank(read_runs(tmp_path))
+    assert list(found.settings["kernel"]) == ["whole", "null", "failed", "unranked"]
+    assert list(found.places["rank"]) == [1, 2, 3, 0]
+    assert list(found.places["failed"]) == [0, 0, 1, 0]
+    assert found.texts["validation nll"][1] == "0 ± 0 (1 not finite)"
+    assert found.texts["validation nll"][3] == "—"
     page = Page(report(tmp_path))
     assert page.tables[1][-1] == ["—", "yacht", "unranked", "—", "0", "1.5", "1"]
 
@@ -210,8 +212,8 @@ def test_torn_repeated_and_unknown_lines(tmp_path, caplog):
     ]
     assert "results.jsonl:8" in page.text
     assert "2 done, 0 failed" in page.text
-    [setting] = ranking.rank(read_runs(tmp_path).runs).settings
-    assert setting.validation.mean == 1.5
+    [mean] = ranking.rank(read_runs(tmp_path)).means["validation nll"]
+    assert mean == 1.5
 
 
 def test_hostile_strings_do_no_harm(tmp_path):
@@ -255,8 +257,8 @@ def test_page_is_readable_without_a_program(many, tmp_path):
         *("rank", "data", "kernel", "rate", "validation nll", "test nll", "seconds", "runs")
     ]
     assert len(settings) == 13
-    best = ranking.rank(read_runs(tmp_path).runs).best
-    assert settings[1][:4] == ["1", "energy", *best["energy"].levels]
+    found = ranking.rank(read_runs(tmp_path))
+    assert settings[1][:4] == ["1", "energy", *best_levels(found, "energy")]
     assert all("scope" in of for of in page.all("th"))
     assert len(page.all("svg")) == 5  # levels of the two axes
 
@@ -347,20 +349,21 @@ def test_other_data_are_other_data_sets(tmp_path):
             for axes in [{"data.number": number, "data.gaps": gaps, "data.seed": seed}]
         ],
     )
-    found = ranking.rank(read_runs(tmp_path).runs)
+    found = ranking.rank(read_runs(tmp_path))
     names = [f"curve{number}, data.gaps {gaps}" for number in (2, 10) for gaps in (5, 10)]
     assert found.levels["data"] == names
-    assert [at.validation.n for at in found.settings] == [2, 2, 2, 2]
+    assert list(found.places["runs"]) == [2, 2, 2, 2]
 
 
 def test_failed_runs_by_traceback(tmp_path):
-    errors = ["Traceback\nValueError: no"] * 30 + ["Traceback\nMemoryError: full"]
+    errors = ["Traceback\nValueError: no"] * 30 + ["Traceback\nMemoryError: full", " \n"]
     write(tmp_path, [failed(f"run{n}", error, seed=n) for n, error in enumerate(errors)])
     page = Page(report(tmp_path))
-    assert "0 done, 31 failed" in page.text
+    assert "0 done, 32 failed" in page.text
     assert "30 × ValueError: no" in page.text
     assert "and 10 more" in page.text
     assert "1 × MemoryError: full" in page.text
+    assert "1 × —" in page.text
 
 
 def test_table_of_the_runs(tmp_path):
@@ -408,8 +411,8 @@ def test_folders_of_runs(tmp_path, caplog):
     (tmp_path / "half.partial").mkdir()
     (tmp_path / "no_run").mkdir()
     found = read_runs(tmp_path)
-    assert [run.name for run in found.runs] == ["run0", "run1", "run2", "run3"]
-    assert found.runs[2].axes == {"covariance.kind": "diagonal", "seed": 0}
+    assert list(found.table["name"]) == ["run0", "run1", "run2", "run3"]
+    assert dict(found.levels.iloc[2]) == {"covariance.kind": "diagonal", "seed": "0"}
     assert [note.split()[0] for note in found.notes] == [
         "half.partial",
         "no_run",
@@ -418,10 +421,10 @@ def test_folders_of_runs(tmp_path, caplog):
     ]
     report(tmp_path)
     assert len(caplog.messages) == 4
-    settings = ranking.rank(found.runs).settings
-    assert [(at.levels, at.test.mean, at.rank) for at in settings] == [
-        *((("cholesky",), 0.5, None), (("diagonal",), 2.5, None))
-    ]
+    ranked = ranking.rank(found)
+    assert list(ranked.settings["covariance.kind"]) == ["cholesky", "diagonal"]
+    assert list(ranked.means["test nll"]) == [0.5, 2.5]
+    assert list(ranked.places["rank"]) == [0, 0]
 
 
 def picture(path, colour):

@@ -54,6 +54,11 @@ def test_axes_are_crossed_and_what_walks_in_step_is_one_axis(points):
         assert (experiment.mean.kind == "network") == (axes["method"] == "b")
 
 
+def test_what_changes_together_may_repeat_values(points):
+    found = points(zip=[{"optimiser.learning_rate": [0.1, 0.1, 0.2], "training.epochs": [1, 2, 2]}])
+    assert [tuple(p.axes.values()) for p in found] == [(0.1, 1), (0.1, 2), (0.2, 2)]
+
+
 def test_excluded_combinations(points):
     found = points(
         axes={"split.index": [0, 1, 2], "covariance": ["cholesky", "diagonal"]},

@@ -352,3 +352,37 @@ def test_inputs_that_scikit_learn_takes_for_numbers_are_refused(regressor):
         regressor.fit(np.full((12, 1), "abc"), X[:, 0])
     with pytest.raises(ValueError, match="y is masked"):
         regressor.score(X, np.ma.MaskedArray(X, mask=X == 3.0))
+
+
+@pytest.mark.slow
+def test_images_with_a_network_that_is_trained(rng, tmp_path):
+    keras = pytest.importorskip("keras")
+    X, labels = rng.uniform(0.0, 0.5, size=(150, 4, 4, 1)), np.repeat(["dark", "light"], 75)
+    X[75:] += 0.5
+    net = keras.Sequential(
+        [
+            keras.Input((4, 4, 1)),
+            keras.layers.Flatten(),
+            keras.layers.Dense(4, "relu"),
+            keras.layers.Dense(2),
+        ]
+    )
+    net.compile(
+        keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+    net.fit(X, (labels == "light").astype(int), epochs=10, verbose=0)
+    estimator = clone(gvi.GVIClassifier(network=net, train_network=False, **QUICK))
+    with pytest.warns(NumericsWarning, match="without validation_data"):
+        estimator.fit(X, labels)
+    expected = np.array(["dark", "light"])[net.predict(X, verbose=0).argmax(axis=1)]
+    np.testing.assert_array_equal(estimator.predict(X), expected)
+    joblib.dump(estimator, tmp_path / "estimator")
+    loaded = joblib.load(tmp_path / "estimator")
+    np.testing.assert_array_equal(loaded.predict_proba(X), estimator.predict_proba(X))
+    with pytest.raises(ValueError, match=r"X has shape \(150, 4, 5, 1\)"):
+        estimator.predict(np.pad(X, ((0, 0), (0, 0), (0, 1), (0, 0))))
+
+
+def test_images_without_a_network_are_refused(rng):
+    with pytest.raises(ValueError, match="dim 4"):
+        gvi.GVIClassifier().fit(rng.uniform(size=(20, 4, 4, 1)), np.arange(20) % 2)

@@ -6,6 +6,8 @@ import gpflow
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.optimize
+import tensorflow as tf
 
 from gpflow_gvi.kernels.spectral_mixture import AdditiveSpectralMixture
 
@@ -15,11 +17,8 @@ def parameters(rng):
     return rng.uniform(0.2, 2.0, size=(3, 2, 3))  # three of [Q, D]
 
 
-def test_is_a_sum_of_products_of_gpflows_kernels(rng, parameters):
-    variances, lengthscales, frequencies = parameters
-    X, X2 = rng.normal(size=(6, 3)), rng.normal(size=(4, 3))
-    kernel = AdditiveSpectralMixture(variances, lengthscales, frequencies)
-    expected = gpflow.kernels.Sum(
+def _sum_of_gpflows(variances, lengthscales, frequencies):
+    return gpflow.kernels.Sum(
         [
             gpflow.kernels.SquaredExponential(
                 variance=variances[q, d], lengthscales=lengthscales[q, d], active_dims=[d]
@@ -29,9 +28,45 @@ def test_is_a_sum_of_products_of_gpflows_kernels(rng, parameters):
             for d in range(3)
         ]
     )
+
+
+def test_is_a_sum_of_products_of_gpflows_kernels(rng, parameters):
+    X, X2 = rng.normal(size=(6, 3)), rng.normal(size=(4, 3))
+    kernel, expected = AdditiveSpectralMixture(*parameters), _sum_of_gpflows(*parameters)
     np.testing.assert_allclose(kernel(X, X2), expected(X, X2), atol=1e-12)
     np.testing.assert_allclose(kernel(X), expected(X), atol=1e-12)
     np.testing.assert_allclose(kernel(X, full_cov=False), np.diag(kernel(X)), rtol=1e-12)
+
+
+def test_derivatives_are_those_of_gpflows_kernels(rng, parameters):
+    X, X2 = (tf.Variable(rng.normal(size=(N, 3))) for N in (6, 4))
+    weight, found = rng.normal(size=(6, 4)), []
+    for kernel in (AdditiveSpectralMixture(*parameters), _sum_of_gpflows(*parameters)):
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as tape:
+                value = tf.reduce_sum(weight * kernel(X, X2))
+            first = tape.gradient(value, [X, X2])
+            cubes = tf.add_n([tf.reduce_sum(part**3) for part in first])
+        found.append((*first, *outer.gradient(cubes, [X, X2])))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8)
+
+
+def test_derivatives_in_the_parameters_are_differences(rng, parameters):
+    X, X2, weight = rng.normal(size=(6, 3)), rng.normal(size=(4, 3)), rng.normal(size=(6, 4))
+    kernel = AdditiveSpectralMixture(*parameters)
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(weight * kernel(X, X2))
+    gradients = tape.gradient(value, kernel.trainable_variables)
+
+    def at(flat):
+        for variable, part in zip(kernel.trainable_variables, np.split(flat, 3), strict=True):
+            variable.assign(part.reshape(2, 3))
+        return float(tf.reduce_sum(weight * kernel(X, X2)))
+
+    start = np.concatenate([np.ravel(variable) for variable in kernel.trainable_variables])
+    expected = scipy.optimize.approx_fprime(start, at, 1e-6)
+    np.testing.assert_allclose(np.ravel(gradients), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_is_the_transform_of_a_mixture_of_gaussians():

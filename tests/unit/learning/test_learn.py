@@ -308,9 +308,21 @@ def test_data_that_are_no_pair_are_told():
     X, Y = _curve(60)
     with pytest.raises(TypeError, match=r"learn\(\(X, Y\)\)"):
         gvi.learn(X, Y)
-    with pytest.raises(ValueError, match=r"data is a .*Dataset; .*pair of arrays \(X, Y\)"):
-        gvi.learn(tf.data.Dataset.from_tensor_slices((X, Y)))
+    with pytest.raises(ValueError, match=r"data is a dict; .*pair of arrays \(X, Y\).*Dataset"):
+        gvi.learn({"X": X, "Y": Y})
     with pytest.raises(TypeError, match=r"Y has dtype <U.*numpy\.unique"):
         gvi.learn((X, np.full(60, "cat")))
     with pytest.raises(ValueError, match=r"validation_data is a ndarray"):
         gvi.learn((X, Y), validation_data=X)
+
+
+@pytest.mark.slow
+def test_a_trend_and_a_season_go_on_where_the_data_end(rng):
+    t = np.arange(160.0)[:, None]
+    f = 5.0 + 0.08 * t + 1.5 * np.sin(2.0 * np.pi * t / 12.0)
+    Y = f + 0.3 * rng.normal(size=t.shape)
+    learned = gvi.learn((t[:96], Y[:96]))
+    mean, variance = learned.predict_f(t[96:])
+    assert np.sqrt(np.mean(np.square(mean - f[96:]))) < 0.5  # without a trend it is above 3
+    assert np.mean(np.abs(mean - f[96:]) < 3.0 * np.sqrt(variance)) > 0.9
+    assert variance[-1, 0] > variance[0, 0]

@@ -9,7 +9,7 @@ import pytest
 from gpflow.likelihoods import Softmax
 
 from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.learning.settings import Settings
+from gpflow_gvi.learning.settings import RegulariserSettings, Settings
 from gpflow_gvi.learning.split import Split
 
 N = 100
@@ -94,3 +94,13 @@ def test_every_part_has_the_shares_of_the_classes(rng):
         assert np.all(np.abs(counts - share * np.array([60, 30, 10])) <= 1.0)
     again = Split.of((X, Y), dataclasses.replace(settings, seed=4))
     assert not np.array_equal(again.validation[0], split.validation[0]), "chance decides which"
+
+
+def test_images_are_rows_for_a_kernel_that_is_given(data):
+    X, Y = data
+    settings = Settings(RegulariserSettings(kernels=lambda data: []), validation_fraction=0.0)
+    of_rows, of_images = Split.of((X, Y), settings), Split.of((X.reshape(N, 1, 3), Y), settings)
+    np.testing.assert_array_equal(of_images.train[0], of_rows.train[0])
+    np.testing.assert_array_equal(
+        of_images.inputs.standard(X.reshape(N, 3, 1)), of_rows.inputs.standard(X)
+    )

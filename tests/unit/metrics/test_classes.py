@@ -51,6 +51,29 @@ def test_auroc_is_that_of_sklearn_ties_included(rng):
     assert metrics.auroc([1.0], [1.0]) == 0.5
 
 
+@pytest.mark.parametrize("tpr", [0.55, 0.95, 1.0])
+def test_false_positives_are_those_of_the_curve_of_sklearn(rng, tpr):
+    low, high = np.round(rng.normal(size=50), 1), np.round(0.7 + rng.normal(size=100), 1)
+    kinds = np.repeat([0, 1], [50, 100])
+    false, true, _ = sklearn_metrics.roc_curve(
+        kinds, np.concatenate([low, high]), drop_intermediate=False
+    )
+    expected = false[true >= tpr - 1e-12].min()
+    assert metrics.fpr_at_tpr(low, high, tpr) == pytest.approx(expected)
+
+
+def test_interval_of_the_calibration_error_is_that_of_a_fraction(rng):
+    """All rows have the same confidence: the ECE is that minus a binomial fraction."""
+    N = 400
+    p, Y = np.tile([0.9, 0.1], (N, 1)), (rng.random(N) < 0.4).astype(int)
+    right = 1.0 - Y.mean()
+    half = 1.96 * np.sqrt(right * (1.0 - right) / N)
+    low, high = metrics.ece_interval(Y, p, num_samples=2000)
+    assert low == pytest.approx(0.9 - right - half, abs=0.1 * half)
+    assert high == pytest.approx(0.9 - right + half, abs=0.1 * half)
+    assert low < metrics.ece(Y, p) < high
+
+
 def test_calibration_error_by_hand():
     """Two bins: sure of .9 and right in half of the cases; sure of .6 and always right."""
     p = np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.6, 0.4]])
@@ -118,6 +141,9 @@ def test_reliability_diagram_is_drawn():
         (lambda: metrics.ece([0], [[0.5, 0.5]], bins=0), "bins is 0"),
         (lambda: metrics.selective([0], [[0.5, 0.5]], [np.nan]), "uncertainty has"),
         (lambda: metrics.auroc([], [1.0]), "negative is empty"),
+        (lambda: metrics.fpr_at_tpr([1.0], [np.nan]), "positive is empty or has NaN"),
+        (lambda: metrics.fpr_at_tpr([1.0], [1.0], 0.0), "tpr is 0"),
+        (lambda: metrics.ece_interval([0], [[0.5, 0.5]], num_samples=0), "num_samples is 0"),
     ],
 )
 def test_bad_input(call, message):

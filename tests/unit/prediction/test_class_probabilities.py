@@ -9,7 +9,12 @@ import scipy.special
 import scipy.stats
 from scipy import integrate
 
-from gpflow_gvi.prediction.class_probabilities import Entropies, class_probabilities, entropies
+from gpflow_gvi.prediction.class_probabilities import (
+    Entropies,
+    class_probabilities,
+    entropies,
+    in_order_of,
+)
 from tests.models import data, make
 
 X, _ = data()
@@ -100,3 +105,19 @@ def test_other_likelihoods_have_no_classes(likelihood):
 def test_bad_members():
     with pytest.raises(ValueError, match=r"probabilities has shape \(2, 2\)"):
         Entropies.of_members(np.eye(2))
+
+
+def test_with_one_variance_the_probabilities_have_the_order_of_the_means(rng):
+    """E softmax by a product rule of quadrature has it; samples that are nearly tied are sorted."""
+    mean = rng.normal(size=(30, 3))
+    x, w = np.polynomial.hermite_e.hermegauss(15)
+    points = np.stack(np.meshgrid(x, x, x), axis=-1).reshape(-1, 3)
+    weights = np.prod(np.stack(np.meshgrid(w, w, w), axis=-1).reshape(-1, 3), axis=-1)
+    f = mean + 2.0 * points[:, None]
+    exact = np.average(scipy.special.softmax(f, axis=-1), axis=0, weights=weights)
+    np.testing.assert_array_equal(np.argsort(exact), np.argsort(mean))
+    one, several = np.full((30, 3), 4.0), 4.0 + np.arange(3.0) + np.zeros((30, 3))
+    np.testing.assert_array_equal(in_order_of(mean, one, exact), exact)
+    mistaken = exact[:, ::-1]
+    np.testing.assert_array_equal(in_order_of(mean, one, mistaken), exact)
+    np.testing.assert_array_equal(in_order_of(mean, several, mistaken), mistaken)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.stats
 import tensorflow as tf
 
@@ -90,3 +91,38 @@ def test_posteriors_of_several_outputs_agree_when_all_points_are_inducing(data):
     sparse = DataEvidence().posterior(prior, noise, (X, None), _tensors(X, Y))
     for ours, theirs in zip(sparse.predict(X - 0.1), exact.predict(X - 0.1), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_gradients_of_the_bound_are_those_of_sgpr(data):
+    X, Y = data
+    Z = X[:M] + 0.01
+    kernel = catalogue.kernels(1)["single"]
+    sgpr = gpflow.models.SGPR((X, Y), kernel, Z, noise_variance=0.2)
+    variables = [*kernel.trainable_variables, *sgpr.likelihood.trainable_variables]
+    variables += sgpr.inducing_variable.trainable_variables
+    prior = GaussianProcess(gpflow.functions.Zero(2), kernel)
+    with tf.GradientTape(persistent=True) as tape:
+        theirs = sgpr.elbo()
+        given = sgpr.inducing_variable.Z, None
+        ours = DataEvidence().log_density(prior, sgpr.likelihood.variance, given, (X, Y))
+    for variable in variables:
+        expected = tape.gradient(theirs, variable)
+        np.testing.assert_allclose(tape.gradient(ours, variable), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [4, 9])
+def test_gradients_in_observations_and_the_noise_of_each_are_differences(data, rng, count):
+    X, Y = (part[:9] for part in data)
+    Z, noise = X[:count], rng.uniform(0.1, 0.5, size=Y.shape)
+    prior = _prior(2, "separate")
+
+    def value(flat):
+        noise, Y = tf.unstack(tf.reshape(flat, [2, 9, 2]))
+        return DataEvidence().log_density(prior, noise, (Z, None), (X, Y))
+
+    start = tf.constant(np.concatenate([np.ravel(noise), np.ravel(Y)]))
+    with tf.GradientTape() as tape:
+        tape.watch(start)
+        found = value(start)
+    expected = scipy.optimize.approx_fprime(start.numpy(), value, 1e-7)
+    np.testing.assert_allclose(tape.gradient(found, start), expected, rtol=1e-3, atol=1e-4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import enum
 import importlib
 import inspect
 import json
@@ -19,13 +18,13 @@ from gpflow_gvi.learning.scaling import Scaling
 from gpflow_gvi.saving import load, registry, save
 
 SLOTS = {
-    "object_class": gpflow.kernels.Matern12,
-    "record_class": Scaling,
-    "parameter_class": gpflow.Parameter,
-    "constructed_class": tfp.bijectors.Softplus,
-    "distribution_class": tfp.distributions.Normal,
-    "network_function_class": gvi.networks.NetworkFunction,
-    "function": tf.math.exp,
+    "object": gpflow.kernels.Matern12,
+    "record": Scaling,
+    "parameter": gpflow.Parameter,
+    "constructed": tfp.bijectors.Softplus,
+    "distribution": tfp.distributions.Normal,
+    "network_function": gvi.networks.NetworkFunction,
+    "value": tf.math.exp,
 }
 """The places of names, each with something that belongs there."""
 
@@ -35,7 +34,7 @@ PACKAGES = ("gpflow", "gpflow_gvi", "gpflux", "tensorflow", "tensorflow_probabil
 @pytest.mark.parametrize("slot", SLOTS)
 def test_each_place_finds_what_belongs_there(slot):
     known = SLOTS[slot]
-    assert getattr(registry.Registry(), slot)(registry.name_of(known)) is known
+    assert registry.Registry().find(slot, registry.name_of(known)) is known
 
 
 @pytest.mark.parametrize(
@@ -86,21 +85,21 @@ def test_no_name_leads_to_anything_else(monkeypatch):
     for name in names:
         for slot, things in found.items():
             try:
-                things.add(getattr(own, slot)(name))
+                things.add(own.find(slot, name))
             except ValueError:
                 continue
         with pytest.raises(ValueError, match="may not be used"):
-            own.enum_class(name, enum.Enum) if name != "gpflow.base:PriorOn" else own.function("")
+            own.find("enum", name) if name != "gpflow.base:PriorOn" else own.find("value", "")
     bijectors, distributions = tfp.bijectors.Bijector, tfp.distributions.Distribution
-    assert all(issubclass(cls, (bijectors, distributions)) for cls in found["constructed_class"])
-    assert all(issubclass(cls, distributions) for cls in found["distribution_class"])
-    functions = {thing for thing in found["function"] if not isinstance(thing, type)}
+    assert all(issubclass(cls, (bijectors, distributions)) for cls in found["constructed"])
+    assert all(issubclass(cls, distributions) for cls in found["distribution"])
+    functions = {thing for thing in found["value"] if not isinstance(thing, type)}
     homes = {thing.__module__.split(".")[0] for thing in functions}
     assert homes <= {"gpflow", "tensorflow"}
     assert len(functions) < 60
-    objects = found["object_class"]
-    values = {thing for thing in found["function"] if isinstance(thing, type)}
-    assert values == objects | found["constructed_class"]
+    objects = found["object"]
+    values = {thing for thing in found["value"] if isinstance(thing, type)}
+    assert values == objects | found["constructed"]
     plain = [cls for cls in objects if not issubclass(cls, gpflow.base.Module)]
     assert {cls.__module__.partition(".")[0] for cls in plain} <= {"gpflow", "gpflow_gvi"}
 

@@ -1,0 +1,39 @@
+"""Short names of kernels and mean functions, for people to read."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+from gpflow.functions import Additive, Constant, Zero
+from gpflow.functions import Product as ProductOfMeans
+from gpflow.kernels import Product, Sum
+
+
+def kernel_name(kernel: Any) -> str:
+    """Return the name of a kernel, such as "3 SquaredExponential + Linear"."""
+    if not isinstance(kernel, Sum | Product):
+        return type(kernel).__name__
+    names = [kernel_name(part) for part in kernel.kernels]
+    if isinstance(kernel, Product):
+        return " * ".join(f"({name})" if " + " in name else name for name in names)
+    counts = collections.Counter(names)
+    return " + ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())
+
+
+def mean_name(mean: Any) -> str:
+    """Return the name of a mean function, such as "0.62 HistGradientBoostingRegressor"."""
+    if isinstance(mean, Zero):
+        return "zero"
+    if isinstance(mean, Additive):
+        return f"{mean_name(mean.add_1)} + {mean_name(mean.add_2)}"
+    if isinstance(mean, ProductOfMeans):
+        return f"{mean_name(mean.prod_1)} {mean_name(mean.prod_2)}"
+    if type(mean) is Constant:
+        return ", ".join(f"{value:.2f}" for value in np.ravel(mean.c))
+    models = [getattr(model, "model", model) for model in getattr(mean, "models", ())]
+    if not models:
+        return type(mean).__name__
+    name = getattr(models[0], "__name__", type(models[0]).__name__)
+    return name if len(models) == 1 else f"{name} ({len(models)} folds)"

@@ -1,0 +1,155 @@
+"""What a long computation does now and what it has found, told to whoever listens.
+
+A computation tells stages, one after the other: `now` begins one and ends the one before, `found`
+adds what it has found, `done_of` says how much of it is done. Nothing is passed on where nobody
+listens, so that a function deep inside a procedure tells without an argument for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import sys
+import time
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+Facts = dict[str, float | int | str]
+
+
+class Stage(NamedTuple):
+    """A part of a computation: plain data, which can be saved."""
+
+    what: str
+    seconds: float
+    facts: Facts
+    """What was found, by name."""
+
+
+class Record(NamedTuple):
+    """The stages of a computation, in their order."""
+
+    stages: tuple[Stage, ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long it took in all."""
+        return sum(stage.seconds for stage in self.stages)
+
+
+class Listener:
+    """Keeps the stages of a computation, and tells them to nobody."""
+
+    def __init__(self) -> None:
+        self.stages: list[Stage] = []
+        self._what: str | None = None
+        self._start = 0.0
+        self._facts: Facts = {}
+
+    def now(self, what: str | None) -> None:
+        """End the current stage, and begin another one if its name is given."""
+        if self._what is not None:
+            stage = Stage(self._what, time.perf_counter() - self._start, self._facts)
+            self.stages.append(stage)
+            self.ended(stage)
+        self._what, self._start, self._facts = what, time.perf_counter(), {}
+        if what is not None:
+            self.begun(what)
+
+    def found(self, facts: Facts) -> None:
+        """Add to what the current stage has found."""
+        self._facts.update(facts)
+
+    def begun(self, what: str) -> None:
+        """Receive the name of a stage that begins."""
+
+    def done_of(self, done: int, total: int, facts: Facts) -> None:
+        """Receive how much of the current stage is done."""
+
+    def ended(self, stage: Stage) -> None:
+        """Receive a stage that has ended."""
+
+
+class Printer(Listener):
+    """Writes each stage in a line: what it is, what it has found, and how long it took.
+
+    :param stream: where to; a bar is drawn where it is a terminal.
+    """
+
+    WIDTH = 20
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        super().__init__()
+        self._stream = sys.stdout if stream is None else stream
+        self._in_place = self._stream.isatty()
+
+    def begun(self, what: str) -> None:
+        """Write what begins."""
+        self._write(f"{what} ... ")
+
+    def done_of(self, done: int, total: int, facts: Facts) -> None:
+        """Draw a bar in the line of the stage."""
+        if self._in_place:
+            full = self.WIDTH * done // max(total, 1)
+            bar = "#" * full + "." * (self.WIDTH - full)
+            self._write(f"\r\033[K{self._what} [{bar}] {done}/{total} {shown(facts)}")
+
+    def ended(self, stage: Stage) -> None:
+        """Write what was found."""
+        line = f"\r\033[K{stage.what} ... " if self._in_place else ""
+        facts = f"{shown(stage.facts)}, " if stage.facts else ""
+        self._write(f"{line}{facts}{stage.seconds:.1f} s\n")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+_listeners: contextvars.ContextVar[tuple[Listener, ...]] = contextvars.ContextVar(
+    "gpflow_gvi_listeners", default=()
+)
+
+
+@contextlib.contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Let a listener hear the stages of a block."""
+    token = _listeners.set((*_listeners.get(), listener))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
+        listener.now(None)
+
+
+@contextlib.contextmanager
+def spoken(verbose: int, stream: IO[str] | None = None) -> Iterator[None]:
+    """Print the stages of a block if `verbose` is not 0."""
+    if not verbose:
+        yield
+        return
+    with heard_by(Printer(stream)):
+        yield
+
+
+def now(what: str) -> None:
+    """Say what is done now, which ends what was done before."""
+    for listener in _listeners.get():
+        listener.now(what)
+
+
+def found(**facts: float | int | str) -> None:
+    """Say what the current stage has found."""
+    for listener in _listeners.get():
+        listener.found(facts)
+
+
+def done_of(done: int, total: int, **facts: float | int | str) -> None:
+    """Say how much of the current stage is done."""
+    for listener in _listeners.get():
+        listener.done_of(done, total, facts)
+
+
+def shown(facts: Facts) -> str:
+    """Return facts as text: numbers with a few digits."""
+    values = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in facts.values())
+    return ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in zip(facts, values, strict=True))

@@ -1,0 +1,68 @@
+"""Conformal intervals between quantiles, for observations whose law is not Gaussian."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import AnyNDArray, InputData, RegressionData
+from gpflow.likelihoods import SwitchedLikelihood
+
+from .._core.data import Data
+from .._core.row_blocks import by_blocks
+from ..prediction.predictive_law import central_interval, predictive_law
+from .order_statistic import order_statistic
+
+
+@dataclass(frozen=True)
+class ConformalQuantiles:
+    """A model with intervals of guaranteed coverage between quantiles of its predictions.
+
+    The score of an observation is |2 F(y) - 1|, the level of the smallest central interval that
+    holds it (Chernozhukov, Wüthrich and Zhu 2021, "Distributional conformal prediction"). Of whole
+    numbers F(y) is randomised, so that no scores are tied.
+
+    :param model: the model, with `predict_f` and a likelihood.
+    :param scores: those of the calibration data, [n, P], each column sorted.
+    """
+
+    model: Any
+    scores: AnyNDArray
+
+    @classmethod
+    def of(cls, model: Any, calibration_data: RegressionData) -> ConformalQuantiles:
+        """Return the model with its scores of calibration data."""
+        likelihood = model.likelihood
+        if isinstance(likelihood, SwitchedLikelihood):
+            raise TypeError(
+                "the model's likelihood is SwitchedLikelihood, under which rows are not "
+                "exchangeable. Leave out calibration_data (calibration_fraction)."
+            )
+        X, Y = Data.of(calibration_data, likelihood, name="calibration_data")
+        uniform = np.random.default_rng(0).uniform(size=Y.shape).astype(Y.dtype.as_numpy_dtype)
+
+        def pit(X: Any, Y: Any, uniform: Any) -> tuple[tf.Tensor]:
+            return (predictive_law(likelihood, X, *model.predict_f(X)).pit(Y, uniform),)
+
+        (values,) = by_blocks(pit, X, Y, tf.constant(uniform))
+        if not np.all(np.isfinite(values)):
+            raise ValueError(
+                f"the model's predictions have no quantiles at {np.sum(~np.isfinite(values))} of "
+                f"{values.size} observations of calibration_data. Check its parameters."
+            )
+        return cls(model, np.sort(np.abs(2.0 * values - 1.0), axis=0))
+
+    @check_shapes("return[0]: [N, P]", "return[1]: [N, P]")
+    def predict_interval(self, X: InputData, coverage: float = 0.95) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the lower and upper ends of the interval of each output: [N, P] each.
+
+        They are all that an observation may be where there are too few scores.
+
+        :param X: the inputs.
+        :param coverage: the probability that y lies in its interval.
+        """
+        level = np.minimum(order_statistic(self.scores, coverage), 1.0)  # [P]
+        return central_interval(self.model, X, level)

@@ -1,0 +1,122 @@
+"""Kernels: those of GPflow, those of this package, and the recipe of `learn`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+import gpflow_gvi as gvi
+
+from ...learning.start import TrainingData
+from .base import Entry, Flag, OneOf, Positive, gpflow, kind_of
+from .layers import DEFAULT, Layers, network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpflow.kernels import Kernel as GPflowKernel
+
+
+def _stationary(name: str) -> Callable[..., GPflowKernel]:
+    def stationary(
+        site: TrainingData,
+        variance: Positive = 1.0,
+        lengthscale: Positive | None = None,
+        ard: Flag = True,
+    ) -> GPflowKernel:
+        """A kernel of GPflow of the scaled distance between inputs.
+
+        :param lengthscale: Where lengthscales start; √D if not given.
+        :param ard: Whether each column has a lengthscale of its own.
+        """
+        start = np.sqrt(site.D) if lengthscale is None else lengthscale
+        return getattr(gpflow.kernels, name)(
+            variance=variance, lengthscales=np.full(site.D, start) if ard else start
+        )
+
+    return stationary
+
+
+def linear(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
+    """Linear functions."""
+    return gpflow.kernels.Linear(variance)
+
+
+def constant(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
+    """Constant functions."""
+    return gpflow.kernels.Constant(variance)
+
+
+def _have_a_limit(layers: Layers) -> Layers:
+    known = ("relu", "tanh", "linear")
+    for layer in layers:
+        activation = getattr(layer, "activation", "linear")
+        if activation not in known:
+            raise ValueError(f"{activation} has no known limit; take one of {', '.join(known)}")
+        if layer.kind == "max_pooling_2d":
+            raise ValueError("max_pooling_2d has no known limit; take average_pooling_2d")
+    return layers
+
+
+def nngp(
+    site: TrainingData, layers: Annotated[Layers, AfterValidator(_have_a_limit)] = DEFAULT
+) -> gvi.kernels.NNGP:
+    """A network of infinite width, with a linear readout; units and filters do not matter.
+
+    Variances of weights start at 2 before a ReLU and at 1 elsewhere, those of biases at 0.1. `tanh`
+    becomes the error function.
+    """
+    return gvi.kernels.NNGP.from_keras(network(layers, site.input_shape, readout=1))
+
+
+def feature_map(
+    site: TrainingData,
+    base: BaseKernel = "linear",
+    layers: Annotated[Layers, Field(min_length=1)] = DEFAULT,
+) -> gvi.kernels.FeatureMap:
+    """A kernel on the outputs of the last layer of a network, which is trained with it."""
+    features = network(layers, site.input_shape, seed=site.seed)
+    F = features.output_shape[-1]
+    inside = dataclasses.replace(site, X=np.zeros([1, F], site.X.dtype), input_shape=(F,))
+    return gvi.kernels.FeatureMap(base.build(inside), features)
+
+
+def _combination(name: str) -> Callable[..., GPflowKernel]:
+    def combination(
+        site: TrainingData, parts: Annotated[tuple[BaseKernel, ...], Field(min_length=2)]
+    ) -> GPflowKernel:
+        """A sum or a product of kernels."""
+        return getattr(gpflow.kernels, name)([part.build(site) for part in parts])
+
+    return combination
+
+
+def recipe(site: TrainingData) -> list[GPflowKernel]:
+    """The kernels of `gpflow_gvi.learn`, of which the one that predicts held-out data best."""
+    if len(site.input_shape) > 1:
+        raise ValueError(
+            "regulariser.kernel is 'recipe', which is for tables of features and takes very long "
+            f"for images of shape {site.input_shape}. Take squared_exponential with ard: false, "
+            "nngp, or feature_map."
+        )
+    return gvi.recipe.kernels(site.X, site.responses)
+
+
+KERNELS: dict[str, Entry] = {
+    **{
+        kind_of(name): _stationary(name)
+        for name in ("SquaredExponential", "Exponential", "Matern12", "Matern32", "Matern52")
+    },
+    "linear": linear,
+    "constant": constant,
+    "nngp": nngp,
+    "feature_map": feature_map,
+    "sum": _combination("Sum"),
+    "product": _combination("Product"),
+}
+_BASE = OneOf("Kernel", KERNELS)
+BaseKernel = Annotated[Any, _BASE]
+Kernel = Annotated[Any, OneOf("Kernel", {"recipe": recipe}, beside=_BASE)]

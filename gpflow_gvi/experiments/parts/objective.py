@@ -1,0 +1,159 @@
+"""The objective: the likelihood, the loss, the divergence and where that is evaluated."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+import gpflow_gvi as gvi
+
+from ...learning.settings import ModelSettings
+from .base import (
+    Count,
+    Derived,
+    Entry,
+    Flag,
+    NonNegative,
+    Number,
+    OneOf,
+    Positive,
+    classes,
+    functions,
+    gpflow,
+)
+
+if TYPE_CHECKING:
+    from gpflow.likelihoods import Likelihood as GPflowLikelihood
+
+Array = np.ndarray[Any, Any]
+
+
+# Likelihoods, built for observations or labels Y
+
+
+def gaussian(Y: Array, trainable: Flag = True) -> GPflowLikelihood | None:
+    """Gaussian noise; its variance is fitted with the regulariser.
+
+    :param trainable: Whether it is trained further with Q.
+    """
+    return None  # the regulariser makes it
+
+
+def bernoulli(Y: Array) -> GPflowLikelihood:
+    """Labels 0 and 1."""
+    return gpflow.likelihoods.Bernoulli()
+
+
+def multi_class(Y: Array) -> GPflowLikelihood:
+    """Labels 0, 1, ..., by the largest latent function."""
+    return gpflow.likelihoods.MultiClass(int(np.max(Y)) + 1)
+
+
+def softmax(Y: Array) -> GPflowLikelihood:
+    """Labels 0, 1, ..., by the softmax of the latent functions."""
+    return gpflow.likelihoods.Softmax(int(np.max(Y)) + 1)
+
+
+LIKELIHOODS = functions(gaussian, bernoulli, multi_class, softmax)
+Likelihood = Annotated[Any, OneOf("Likelihood", LIKELIHOODS)]
+
+
+# Losses
+
+LOSSES = classes("losses", "LogLoss", "PredictiveLogLoss", "BetaLoss", "GammaLoss")
+Loss = Annotated[Any, OneOf("Loss", LOSSES)]
+
+
+# Contexts, in the units of the model: standard ones, unless `standardise` is false
+
+
+class RunInputs(NamedTuple):
+    """What a run supplies to a divergence and its context."""
+
+    X: Array
+    """All inputs to train with, [N, D]."""
+    seed: int
+
+
+def uniform_box(
+    run: RunInputs, margin: NonNegative = 0.5, num_points: Count | None = None
+) -> gvi.contexts.Context:
+    """Points of the box around the inputs to train with.
+
+    :param margin: How far it goes beyond them, in each direction.
+    :param num_points: The number of points; null for that of the batch.
+    """
+    lower, upper = run.X.min(axis=0) - margin, run.X.max(axis=0) + margin
+    return gvi.contexts.UniformBox(lower, upper, num_points, seed=run.seed)
+
+
+Point = Annotated[tuple[Number, ...], Field(min_length=1)]
+
+
+def inputs(
+    run: RunInputs,
+    points: Annotated[tuple[Point, ...], Field(min_length=1)],
+    num_points: Count | None = None,
+) -> gvi.contexts.Context:
+    """Points that are listed.
+
+    :param points: A list of them, each a list of numbers.
+    :param num_points: The number of those drawn for each step; null for all of them.
+    """
+    return gvi.contexts.Inputs(
+        np.array(points, gpflow.config.default_float()), num_points, seed=run.seed
+    )
+
+
+def sum_of_contexts(
+    run: RunInputs, parts: Annotated[tuple[Context, ...], Field(min_length=2)]
+) -> gvi.contexts.Context:
+    """The points of several contexts."""
+    return functools.reduce(operator.add, [part.build(run) for part in parts])
+
+
+CONTEXTS: dict[str, Entry] = {
+    "uniform_box": uniform_box,
+    "inputs": inputs,
+    "sum": sum_of_contexts,
+    **classes(
+        "divergences.contexts",
+        "TrainingInputs",
+        "GaussianNoise",
+        gaussian_noise={"scale": (Positive, 0.5)},
+    ),
+}
+Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.attrgetter("seed")})]
+
+
+# Divergences
+
+
+class AtInputs(Derived):
+    """A divergence with its weight in the objective."""
+
+    weight: NonNegative = ModelSettings.divergence_weight
+    """λ; the default is that of `gpflow_gvi.learn`."""
+
+
+ESTIMATORS = classes(
+    "divergences.wasserstein",
+    *("Exact", "NewtonSchulz", "Blocks", "LowRank", "Landmark", "Marginal"),
+)
+Estimator = Annotated[Any, OneOf("CovarianceDistance", ESTIMATORS)]
+
+DIVERGENCES = classes(
+    "divergences",
+    *("InducingKL", "ProjectedKL", "ProjectedReverseKL", "ProjectedRenyi"),
+    *("ProjectedBhattacharyya", "ProjectedHellinger", "ProjectedWasserstein"),
+    *("ProjectedSquaredDifference", "GaussianWasserstein", "RegularisedKL"),
+    inducing_kl={"weight": (NonNegative, 1.0)},
+    gaussian_wasserstein={"estimator": (Estimator, "exact")},
+)
+Divergence = Annotated[
+    Any, OneOf("Divergence", DIVERGENCES, types={"Context": Context}, base=AtInputs)
+]

@@ -1,0 +1,144 @@
+"""The regulariser P: its kernel, its inducing points, and how its hyper-parameters are fitted."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+import gpflow_gvi as gvi
+
+from ...learning import settings
+from ...learning.settings import NUM_INDUCING, Noise, RegulariserSettings
+from .base import Count, Entry, Fraction, OneOf, Part, Positive, functions, keras
+from .kernels import Kernel
+from .training import descend
+
+if TYPE_CHECKING:
+    from gpflow.kernels import Kernel as GPflowKernel
+
+    from ...learning.start import TrainingData
+    from ...regulariser.inducing_points import Select as GVISelect
+    from ...regulariser.lbfgs import Minimise as GVIMinimise
+
+
+class PowerOfN(Part):
+    """factor · N^(1/power) points, rounded down; at least one."""
+
+    factor: Positive = 1.0
+    power: Positive
+
+
+# How inducing points are chosen
+
+
+def kmeans(run: None) -> GVISelect:
+    """The centres of clusters of the rows."""
+    return gvi.inducing.kmeans
+
+
+def uniform(run: None) -> GVISelect:
+    """Rows that are drawn at random."""
+    return gvi.inducing.uniform
+
+
+def greedy_variance(run: None, tolerance: Fraction = 1e-8) -> GVISelect:
+    """One row of X after another, each where the others leave most variance."""
+    return functools.partial(gvi.inducing.greedy_variance, tolerance=tolerance)
+
+
+Selection = Annotated[Any, OneOf("Selection", functions(kmeans, uniform, greedy_variance))]
+
+
+# What is maximised by the hyper-parameters, and on what P is conditioned
+
+_MAX_ROWS = Field(
+    RegulariserSettings.max_rows,
+    description="The maximal number of rows that hyper-parameters are fitted to; null for all.",
+)
+EVIDENCE: dict[str, Entry] = {
+    "inducing": "gpflow_gvi.regulariser.evidence:InducingEvidence",
+    "data": (
+        "gpflow_gvi.regulariser.evidence:DataEvidence",
+        {"max_rows": (Count | None, _MAX_ROWS)},
+    ),
+}
+Evidence = Annotated[Any, OneOf("Evidence", EVIDENCE)]
+
+
+# How hyper-parameters are fitted
+
+
+def lbfgs(run: None, max_iterations: Count = settings.LBFGS.max_iterations) -> GVIMinimise:
+    """L-BFGS, for hyper-parameters."""
+    return settings.LBFGS(max_iterations)
+
+
+def adam(run: None, learning_rate: Positive = 0.01, steps: Count = 1000) -> GVIMinimise:
+    """Steps of Adam, for hyper-parameters."""
+
+    def minimise(loss: Any, variables: Any) -> None:
+        if not np.isfinite(descend(loss, variables, keras.optimizers.Adam(learning_rate), steps)):
+            raise gvi.errors.NonFiniteLossError(
+                f"The evidence is not finite after {steps} steps of Adam. Take a smaller "
+                f"regulariser.minimise.learning_rate than {learning_rate}, or lbfgs."
+            )
+
+    return minimise
+
+
+Minimiser = Annotated[Any, OneOf("Minimiser", functions(lbfgs, adam))]
+
+
+class Regulariser(Part):
+    """P: its kernel, its inducing points, and how its hyper-parameters are fitted."""
+
+    kernel: Kernel = "recipe"
+    predictors: Literal["recipe", "none"] | None = None
+    """Whether P may be around cross-fitted trees; null for what `learn` does by default."""
+    noise: Noise | None = None
+    """Whether the noise varies with the input; null for what `learn` does by default."""
+    mode: Literal["posterior", "prior"] = "posterior"
+    """Whether P is conditioned on the observations that the evidence is of."""
+    evidence: Evidence = "data"
+    inducing: Count | PowerOfN = NUM_INDUCING
+    """The maximal number of inducing points."""
+    select: Selection = "greedy_variance"
+    max_rounds: Count = RegulariserSettings.max_rounds
+    """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
+    minimise: Minimiser = "lbfgs"
+
+    def num_inducing(self, N: int) -> int:
+        """Return the number M of inducing points for N rows."""
+        if isinstance(self.inducing, int):
+            return self.inducing
+        # 64^(1/3) is 3.999... in floating point.
+        return max(1, int(self.inducing.factor * N ** (1.0 / self.inducing.power) + 1e-9))
+
+    def build(self, *, is_default: bool = False) -> RegulariserSettings:
+        """Return the settings of the fit.
+
+        :param is_default: whether nothing of Q or its objective is given.
+        """
+        by_recipe = is_default and self.kernel.kind == "recipe"
+        wanted = by_recipe if self.predictors is None else self.predictors == "recipe"
+        return RegulariserSettings(
+            kernels=self._kernels,
+            predictors=settings.recipe_predictors if wanted else None,
+            noise=self.noise or ("auto" if by_recipe else "constant"),
+            num_inducing=self.num_inducing,
+            max_rows=getattr(self.evidence, "max_rows", None),
+            evidence=self.evidence.build(),
+            select=self.select.build(),
+            max_rounds=self.max_rounds,
+            minimise=self.minimise.build(),
+            refine=self.minimise.build(),
+            process=operator.attrgetter(self.mode),
+        )
+
+    def _kernels(self, data: TrainingData) -> list[GPflowKernel]:
+        kernels = self.kernel.build(data)
+        return kernels if isinstance(kernels, list) else [kernels]

@@ -1,0 +1,97 @@
+"""The variational process Q: its mean and its covariance."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+import gpflow_gvi as gvi
+
+from ...learning.start import Start, inducing_mean
+from .base import OneOf, Positive
+from .kernels import BaseKernel
+from .layers import DEFAULT, Layers, network
+
+if TYPE_CHECKING:
+    from gpflow.functions import MeanFunction
+    from gpflow.kernels import Kernel as GPflowKernel
+
+
+_SUPPLIED = {
+    "X": operator.attrgetter("X"),
+    "data": operator.attrgetter("X", "responses"),
+    "inducing_variable": operator.attrgetter("Z"),
+    "kernel": operator.attrgetter("prior.kernel"),
+    "mean_function": operator.attrgetter("prior.mean_function"),
+    "noise_variance": operator.attrgetter("noise_variance"),
+    "num_latent_gps": operator.attrgetter("J"),
+}
+"""What a `Start` supplies to constructors, by the names of their parameters."""
+
+
+def network_mean(
+    start: Start, layers: Layers = DEFAULT, readout: Literal["zeros", "random"] = "zeros"
+) -> MeanFunction:
+    """A network with a linear readout of one unit for each latent function.
+
+    :param readout: Where the weights of the readout start.
+    """
+    zeros = readout == "zeros"
+    return gvi.mean_functions.Network(
+        network(layers, start.input_shape, readout=start.J, zeros=zeros, seed=start.seed)
+    )
+
+
+def mean_of_regulariser(start: Start) -> MeanFunction:
+    """The mean of P, as it is."""
+    return start.P.mean_function
+
+
+def recipe_mean(start: Start) -> MeanFunction:
+    """The mean of `learn`: that of the sparse posterior; for labels, with a network added."""
+    return inducing_mean(start)
+
+
+def sum_of_means(
+    start: Start, parts: Annotated[tuple[Mean, ...], Field(min_length=2)]
+) -> MeanFunction:
+    """A sum of means."""
+    return functools.reduce(operator.add, [part.build(start) for part in parts])
+
+
+MEANS = {
+    "network": network_mean,
+    "inducing": "gpflow_gvi.mean_functions:Inducing.from_data",
+    "regulariser": mean_of_regulariser,
+    "recipe": recipe_mean,
+    "sum": sum_of_means,
+}
+Mean = Annotated[Any, OneOf("Mean", MEANS, supplied=_SUPPLIED)]
+
+
+def tempered(start: Start, base: Covariance = "cholesky", factor: Positive = 1.0) -> GPflowKernel:
+    """A factor, to be learned, times another covariance."""
+    return gvi.covariances.Tempered(base.build(start), factor)
+
+
+def kernel_of_regulariser(start: Start) -> GPflowKernel:
+    """The kernel of P, as it is."""
+    return start.P.kernel
+
+
+COVARIANCES = {
+    "cholesky": "gpflow_gvi.covariances:CholeskySVGP.from_data",
+    "diagonal": "gpflow_gvi.covariances:DiagonalSVGP.from_data",
+    "kernelised": "gpflow_gvi.covariances:KernelisedSVGP",
+    "sparse_posterior": "gpflow_gvi.covariances:SparsePosterior",
+    "fixed_sparse_posterior": "gpflow_gvi.covariances:FixedSparsePosterior",
+    "tempered": tempered,
+    "regulariser": kernel_of_regulariser,
+}
+Covariance = Annotated[
+    Any,
+    OneOf("Covariance", COVARIANCES, supplied=_SUPPLIED, types={"Kernel": BaseKernel}),
+]

@@ -1,0 +1,5 @@
+"""The report of many runs."""
+
+from .writing import report
+
+__all__ = ["report"]

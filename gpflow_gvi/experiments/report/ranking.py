@@ -1,0 +1,204 @@
+"""Settings and their repetitions: means, ranks by validation, and the effect of each axis."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from .runs import NONE, Runs
+
+REPETITIONS = ("split.index", "seed", "data.seed")
+"""Axes whose levels are repetitions of the same setting."""
+
+ORIENTATION = {
+    **dict.fromkeys(("nll", "rmse", "mae", "crps", "width", "calibration_error"), "lower"),
+    **dict.fromkeys(("brier", "ece", "conformal_width", "conformal_size"), "lower"),
+    "accuracy": "higher",
+}
+"""Which values of a score are better, as `gpflow_gvi.metrics` has it, but without TensorFlow."""
+
+SHOWN = ("rmse", "coverage", "accuracy")
+"""Test metrics that are shown beside the score, where runs have them."""
+
+
+class Ranking(NamedTuple):
+    """All settings, by rank: each table has a row for each of them."""
+
+    score: str
+    orientation: str
+    levels: dict[str, list[str]]
+    """Of "data" and of each axis, in order."""
+    repeated: list[str]
+    constant: dict[str, str]
+    settings: pd.DataFrame
+    """The data set, and the level of each axis."""
+    places: pd.DataFrame
+    """The `rank` on its data set by validation, 0 without a score; the name of the `first` of its
+    runs; the numbers of `runs` that are done and of those that `failed`."""
+    means: pd.DataFrame
+    """Of the validation score, the test score, and what else is measured."""
+    errors: pd.DataFrame
+    """Their standard errors, s/√n; NaN for n = 1."""
+    missing: pd.DataFrame
+    """The numbers of runs without a finite value."""
+
+    @property
+    def axes(self) -> list[str]:
+        """The axes of which settings have different levels."""
+        return list(self.settings)[1:]
+
+    @property
+    def texts(self) -> pd.DataFrame:
+        """The means as they are shown."""
+        parts = (self.means, self.errors, self.missing)
+        return pd.DataFrame({c: list(map(shown, *(part[c] for part in parts))) for c in self.means})
+
+
+def shown(mean: float, error: float, missing: float = 0) -> str:
+    """Return a mean as it is shown: with its error, to the digits that this leaves."""
+    if math.isnan(mean):
+        return NONE
+    text = f"{mean:.4g}"
+    if not math.isnan(error):
+        digits = 1 - math.floor(math.log10(error)) if 1e-5 < error < 1e5 else None
+        form = ".2g" if digits is None else f".{max(0, digits)}f"
+        text = f"{text if digits is None else format(mean, form)} ± {error:{form}}"
+    return text + (f" ({missing:.0f} not finite)" if missing else "")
+
+
+def rank(runs: Runs, *, score: str = "nll", over: Iterable[str] | None = None) -> Ranking:
+    """Return the settings of runs, ranked on each data set by the mean of their validation scores.
+
+    Those with fewer finite scores than others of their data set follow after these: to fail, or to
+    diverge, on the hard repetitions is no merit.
+
+    :param over: the axes of which the levels are repetitions; those of `REPETITIONS` by default.
+    """
+    table, levels = runs.table, runs.levels
+    _require_score(table, score)
+    names = list(levels)
+    if over is None:
+        over = REPETITIONS
+    elif unknown := [name for name in over if name not in names]:
+        raise ValueError(
+            f"over names {', '.join(unknown)}; the axes are {', '.join(names) or 'none'}."
+        )
+    repeated = [name for name in names if name in over]
+    constant = {name: levels[name].iloc[0] for name in names if levels[name].nunique() == 1}
+    of_data = [name for name in names if re.match(r"data(\.|$)", name)]
+    axes = [name for name in names if name not in {*repeated, *constant, *of_data}]
+    data = _data_sets(table["data"], levels[[name for name in of_data if name not in repeated]])
+    keys = pd.concat([data, levels[axes]], axis="columns")
+    number = keys.groupby(list(keys), sort=False).ngroup()
+    settings = keys.drop_duplicates(ignore_index=True)
+    done = table["status"] == "done"
+    values = _measures(table, score)[done]
+    with np.errstate(all="ignore"):
+        groups = values.groupby(number[done])
+        n = groups.count().reindex(settings.index, fill_value=0)
+        means, errors = (part.reindex(settings.index) for part in (groups.mean(), groups.sem()))
+    places = pd.DataFrame(
+        {
+            "rank": _ranks(settings["data"], means.iloc[:, 0], n.iloc[:, 0], ORIENTATION[score]),
+            "first": table["name"][done].groupby(number[done]).first(),
+            "runs": number[done].value_counts(),
+            "failed": number[~done].value_counts(),
+        },
+        settings.index,
+    ).fillna({"runs": 0, "failed": 0, "first": ""})
+    missing = n.rsub(places["runs"], axis="index")
+    ordered = {"data": _ordered(data), **{name: _ordered(levels[name]) for name in axes}}
+    order = pd.DataFrame(
+        {
+            "last": places["rank"] == 0,
+            "rank": places["rank"],
+            "data": settings["data"].map(ordered["data"].index),
+        }
+    ).sort_values(["last", "rank", "data"], kind="stable")
+    tables = (settings, places.astype({"runs": int, "failed": int}), means, errors, missing)
+    return Ranking(
+        score,
+        ORIENTATION[score],
+        ordered,
+        repeated,
+        {name: level for name, level in constant.items() if name not in of_data},
+        *(part.loc[order.index].reset_index(drop=True) for part in tables),
+    )
+
+
+def effects(ranking: Ranking) -> dict[str, pd.DataFrame]:
+    """Return of each axis the marginal effects of its levels on the validation score.
+
+    Of each level: the `mean`, its standard `error`, the number `n` and the `median`, over settings,
+    of the score less the median of its data set; and on how many data sets it is the `best`.
+    """
+    place = ranking.places["rank"]
+    scores, data = ranking.means.iloc[:, 0], ranking.settings["data"]
+    found = {}
+    with np.errstate(all="ignore"):
+        shift = scores - scores.groupby(data).transform("median")
+        shift = shift.where(np.isfinite(shift))
+        for axis in ranking.axes:
+            at = ranking.settings[axis]
+            of_level = shift.groupby(at)
+            parts = {
+                "mean": of_level.mean(),
+                "error": of_level.sem(),
+                "n": of_level.count(),
+                "median": of_level.median(),
+                "best": at[place == 1].value_counts(),
+            }
+            table = pd.DataFrame(parts, ranking.levels[axis])
+            found[axis] = table.fillna({"n": 0, "best": 0}).astype({"n": int, "best": int})
+    return found
+
+
+def _require_score(table: pd.DataFrame, score: str) -> None:
+    found = {name.partition(".")[2] for name in table if name.startswith(("validation.", "test."))}
+    known = [name for name in ORIENTATION if name in found or not found]
+    if score not in known:
+        raise ValueError(
+            f"score is {score!r}; these runs can be ranked by {', '.join(known) or 'no score'}."
+        )
+
+
+def _data_sets(data: pd.Series, levels: pd.DataFrame) -> pd.Series:
+    """Return the data set of each run: its name, and what else distinguishes it."""
+    names = data.copy()
+    for axis, level in levels.items():
+        if pd.DataFrame([data, level]).T.drop_duplicates().shape[0] > data.nunique():
+            names += f", {axis} " + level  # the name does not say it
+    return names
+
+
+def _ordered(levels: Iterable[str]) -> list[str]:
+    def key(level: str) -> tuple[bool, float, list[tuple[int, str]]]:
+        words = [(int(n or 0), word) for n, word in re.findall(r"([0-9]{1,99})|([^0-9]+)", level)]
+        try:
+            return False, float(level), words
+        except ValueError:
+            return True, 0.0, words
+
+    return sorted(set(levels), key=key)
+
+
+def _measures(table: pd.DataFrame, score: str) -> pd.DataFrame:
+    """Return the values of each run that are averaged: the scores, and what some runs have."""
+    columns = {f"{part}.{score}": f"{part} {score}" for part in ("validation", "test")}
+    columns |= {f"test.{name}": f"test {name}" for name in SHOWN if name != score}
+    found = table.reindex(columns=[*columns, "seconds"]).astype(float).rename(columns=columns)
+    return found[[*list(found)[:2], *(c for c in list(found)[2:] if found[c].notna().any())]]
+
+
+def _ranks(data: pd.Series, scores: pd.Series, n: pd.Series, orientation: str) -> pd.Series:
+    """Return the place of each setting on its data set; 0 without a finite score."""
+    incomplete = n < n.groupby(data).transform("max")
+    better = -scores if orientation == "higher" else scores
+    table = pd.DataFrame({"data": data, "incomplete": incomplete, "score": better})[n > 0]
+    ranked = table.sort_values(["incomplete", "score"], kind="stable")
+    return (ranked.groupby("data").cumcount() + 1).reindex(data.index, fill_value=0)

@@ -1,0 +1,116 @@
+"""What was learned, in words: what was tried, what won and by how much."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gpflow import Parameter
+from gpflow.functions import Zero
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+
+from .._core.names import kernel_name, mean_name
+from .._core.progress import Stage
+
+if TYPE_CHECKING:
+    from .learned import Learned
+
+
+def described(kernel: Kernel, *, around: bool, varying: bool) -> str:
+    """Return what a candidate for P is called in reports."""
+    parts = (kernel_name(kernel), " around predictors" * around, ", varying noise" * varying)
+    return "P: " + "".join(parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """A summary of a `Learned`, which prints as a table."""
+
+    facts: dict[str, str]
+    """What the model is made of, and how it was found."""
+    candidates: list[Stage]
+    """The candidates for P that were compared, the best first; `nll` is the negative log density of
+    a row given the others, in original units."""
+    taken: Stage | None
+    """The candidate that was taken."""
+
+    @classmethod
+    def of(cls, learned: Learned) -> Summary:
+        """Return the summary."""
+        P, model = learned.regulariser, learned.model
+        stages = () if learned.record is None else learned.record.stages
+        varying = isinstance(P.likelihood, Gaussian) and not isinstance(
+            P.likelihood.variance, Parameter
+        )
+        around = not isinstance(P.prior.mean_function, Zero)
+        factor = getattr(model.variational.kernel, "factor", None)
+        facts = {
+            "model": f"{type(model).__name__}, λ = {model.divergence_weight:g}, "
+            f"{model.num_data} rows, {len(learned.inputs.shift)} features",
+            "kernel of P": kernel_name(P.prior.kernel),
+            "mean of P": mean_name(P.prior.mean_function),
+            "inducing points": f"{len(P.inducing_points)}",
+            "likelihood": _noise(learned, varying),
+            "Q": _training(learned, stages),
+            "tempered by": "1" if factor is None else _numbers(np.asarray(factor)),
+        }
+        for stage in stages:
+            if "nll_before" in stage.facts:
+                before, after = stage.facts["nll_before"], stage.facts["nll_after"]
+                facts["its gain"] = f"NLL {before:.4g} → {after:.4g}, {stage.what[10:]}"
+        if learned.record is not None:
+            facts["took"] = f"{learned.record.seconds:.1f} s"
+        scored = [stage for stage in stages if "nll" in stage.facts]
+        scored.sort(key=lambda stage: float(stage.facts["nll"]))
+        name = described(P.prior.kernel, around=around, varying=varying) + ", fitted"
+        # Before the last fit of a kernel, its starts may have been compared on fewer rows.
+        of_name = [stage for stage in stages if stage in scored and stage.what.startswith(name)]
+        return cls(facts, scored, of_name[-1] if of_name else None)
+
+    @property
+    def line(self) -> str:
+        """The most important facts in a line."""
+        keys = ("model", "kernel of P", "mean of P", "likelihood")
+        model, kernel, mean, likelihood = (self.facts[key] for key in keys)
+        M, factor = self.facts["inducing points"], self.facts["tempered by"]
+        around = "" if mean == "zero" else f" around {mean}"
+        return f"{model}; {kernel}{around}, M = {M}; {likelihood}; tempered by {factor}"
+
+    def __str__(self) -> str:
+        """Return the table."""
+        width = max(map(len, self.facts))
+        lines = [f"{name:<{width}}  {value}" for name, value in self.facts.items()]
+        if self.candidates:
+            width = max(len(stage.what) for stage in self.candidates)
+            lines += ["", f"{'compared for P':<{width}}{'NLL':>9}{'seconds':>9}"]
+            for stage in self.candidates:
+                mark = "  taken" if stage is self.taken else ""
+                nll = float(stage.facts["nll"])
+                lines.append(f"{stage.what[3:]:<{width}}{nll:>9.3f}{stage.seconds:>9.1f}{mark}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _noise(learned: Learned, varying: bool) -> str:
+    likelihood = learned.likelihood
+    if not isinstance(likelihood, Gaussian):
+        return type(likelihood).__name__
+    if varying:
+        return "Gaussian, its variance depends on x"
+    sd = np.sqrt(np.asarray(likelihood.variance)) * learned.outputs.scale
+    return f"Gaussian, sd {_numbers(sd)} in units of y"
+
+
+def _training(learned: Learned, stages: Any) -> str:
+    for stage in stages:
+        if "best" in stage.facts:
+            return f"trained for {stage.facts['epochs']} epochs, the best was {stage.facts['best']}"
+    epochs = len(next(iter(learned.history.values()), ()))
+    return f"trained for {epochs} epochs" if epochs else "P as it is, its optimum"
+
+
+def _numbers(values: Any) -> str:
+    return ", ".join(f"{value:.3g}" for value in np.unique(np.round(np.ravel(values), 12)))

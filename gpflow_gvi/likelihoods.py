@@ -1,0 +1,134 @@
+"""Likelihoods, as far as GPflow's do not have it: laws of y given f, and `Ordinal`.
+
+A law is a distribution of TensorFlow Probability, with its mean, variance, density and, for
+quantiles, its distribution function.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import gpflow
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow.base import TensorType
+from gpflow.likelihoods import Beta, Exponential, Gamma, Gaussian, Likelihood, Poisson, StudentT
+from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
+from gpflow.utilities import deepcopy, to_default_int
+
+from ._core.constants import in_dtype
+
+tfd = tfp.distributions
+
+FAR = 40.0
+"""So many standard deviations from its mean a Gaussian's distribution function is 0 or 1."""
+
+
+class Ordinal(gpflow.likelihoods.Ordinal):
+    """GPflow's `Ordinal`, with probabilities that are finite in the first and the last level.
+
+        p(y | f) = Φ((a_y - f) / σ) - Φ((a_{y-1} - f) / σ),    a_{-1} = -∞,  a_{K-1} = ∞
+
+    Chu and Ghahramani (2005). GPflow evaluates Φ at infinity, where TensorFlow's error function of
+    several numbers is NaN, and bounds the probabilities from below. Here logarithms of differences
+    are exact in the tails, too.
+
+    :param bin_edges: a_0 < ... < a_{K-2}, the values of f where the level changes.
+    """
+
+    @inherit_check_shapes
+    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        level = to_default_int(Y)
+        last = self.num_bins - 1
+        edges = in_dtype(self.bin_edges, F.dtype)
+        far = tf.constant(FAR, F.dtype)
+        above = (tf.gather(edges, tf.minimum(level, last - 1)) - F) / self.sigma
+        below = (tf.gather(edges, tf.maximum(level - 1, 0)) - F) / self.sigma
+        above = tf.where(level == last, far, above)
+        below = tf.where(level == 0, -far, below)
+        # Differences of numbers near 1 are those of their complements.
+        flipped = below > 0.0
+        upper, lower = tf.where(flipped, -below, above), tf.where(flipped, -above, below)
+        return tfp.math.log_sub_exp(_log_cdf(upper), _log_cdf(lower))
+
+    @inherit_check_shapes
+    def _make_phi(self, F: TensorType) -> tf.Tensor:
+        column = tf.reshape(F, [-1, 1])
+        levels = tf.range(self.num_bins, dtype=column.dtype)[None, :] + tf.zeros_like(column)
+        return tf.exp(self._scalar_log_prob(column, column + tf.zeros_like(levels), levels))
+
+
+def _log_cdf(x: tf.Tensor) -> tf.Tensor:
+    zero, one = tf.zeros([], x.dtype), tf.ones([], x.dtype)
+    return tfd.Normal(zero, one).log_cdf(x)
+
+
+def usable(likelihood: Likelihood) -> Likelihood:
+    """Return a likelihood that can be fitted: itself, but for GPflow's `Ordinal`, which is NaN."""
+    if type(likelihood) is not gpflow.likelihoods.Ordinal:
+        return likelihood
+    ordinal = Ordinal(likelihood.bin_edges)
+    ordinal.sigma = deepcopy(likelihood.sigma)
+    return ordinal
+
+
+@functools.singledispatch
+def law(likelihood: Likelihood, X: TensorType, F: TensorType) -> Any:
+    """Return p(y | f) of each output, a distribution of the batch shape [..., N, P].
+
+    :param likelihood: p(y | f); `law.register` adds another class.
+    :param X: the inputs, [..., N, D].
+    :param F: the latent functions, [..., N, J].
+    """
+    known = sorted(kind.__name__ for kind in law.registry if kind is not object)
+    raise TypeError(
+        f"likelihood is {type(likelihood).__name__}; the law of its observations is known for "
+        f"{known}. Register it, as a distribution of TensorFlow Probability, with "
+        "gpflow_gvi.likelihoods.law.register."
+    )
+
+
+@law.register
+def _(likelihood: Gaussian, X: TensorType, F: TensorType) -> Any:
+    return tfd.Normal(F, tf.sqrt(likelihood.conditional_variance(X, F)))
+
+
+@law.register
+def _(likelihood: StudentT, X: TensorType, F: TensorType) -> Any:
+    return tfd.StudentT(in_dtype(likelihood.df, F.dtype), F, likelihood._scale(X))
+
+
+@law.register
+def _(likelihood: Poisson, X: TensorType, F: TensorType) -> Any:
+    return tfd.Poisson(likelihood.conditional_mean(X, F))
+
+
+@law.register
+def _(likelihood: Exponential, X: TensorType, F: TensorType) -> Any:
+    return tfd.Exponential(1.0 / likelihood.conditional_mean(X, F))
+
+
+@law.register
+def _(likelihood: Gamma, X: TensorType, F: TensorType) -> Any:
+    return tfd.Gamma(likelihood._shape(X), 1.0 / likelihood.invlink(F))
+
+
+@law.register
+def _(likelihood: Beta, X: TensorType, F: TensorType) -> Any:
+    mean, scale = likelihood.invlink(F), likelihood._scale(X)
+    return tfd.Beta(scale * mean, scale * (1.0 - mean))
+
+
+@law.register
+def _(likelihood: gpflow.likelihoods.Ordinal, X: TensorType, F: TensorType) -> Any:
+    probabilities = usable(likelihood)._make_phi(F)  # [... N P, K]
+    shape = tf.concat([tf.shape(F), [likelihood.num_bins]], axis=0)
+    probabilities = tf.reshape(probabilities, shape)
+    return tfd.Categorical(probs=probabilities, dtype=F.dtype)
+
+
+@law.register
+def _(likelihood: MultiLatentTFPConditional, X: TensorType, F: TensorType) -> Any:
+    return likelihood.conditional_distribution(F)

@@ -1,0 +1,135 @@
+"""Whether predicted probabilities are those that are observed: of quantiles, and of classes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from scipy import stats
+
+from .._core.row_blocks import by_blocks
+from ..metrics.classes import Reliability, ece, reliability
+from .display import BLUE, Display, legend_above
+from .estimators import View
+
+LEVELS = np.arange(1, 40) / 40.0
+"""The probabilities whose quantiles are compared."""
+
+
+@dataclasses.dataclass
+class QuantileDisplay(Display):
+    """The fraction of observations below the predicted p-quantile, for each p.
+
+    It is p for calibrated predictions (Kuleshov, Fenner and Ermon 2018, "Accurate uncertainties for
+    deep learning using calibrated regression"), up to the binomial variation of N observations: 95
+    of 100 fractions lie in the grey band then.
+    """
+
+    observed: AnyNDArray
+    """The fractions at `LEVELS`: [Q]."""
+    num_observations: int
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, output: int = 0, ax: Any = None
+    ) -> QuantileDisplay:
+        """Draw the quantiles that an estimator predicts.
+
+        :param estimator: what `learn` returns, or a fitted regressor.
+        :param X: rows that it has not seen: [N, D].
+        :param y: the observations there: [N] or [N, J].
+        :param output: which of several outputs.
+        :param ax: Axes to draw on.
+        """
+        view = View.of(estimator, output)
+        if view.classes is not None:
+            raise ValueError("estimator predicts classes; use ReliabilityDisplay.")
+        mean, variance = by_blocks(view.learned.predict_y, view.rows(X))
+        sd = np.sqrt(variance[:, output])
+        return cls.from_predictions(view.numbers(y, output), mean[:, output], sd, ax=ax)
+
+    @classmethod
+    def from_predictions(cls, y: Any, mean: Any, sd: Any, *, ax: Any = None) -> QuantileDisplay:
+        """Draw the quantiles of Gaussian predictions of any model.
+
+        :param y: the observations: [N].
+        :param mean: their predicted means: [N].
+        :param sd: their predicted standard deviations, with the noise: [N].
+        :param ax: Axes to draw on.
+        """
+        u = stats.norm.cdf((np.ravel(y) - np.ravel(mean)) / np.ravel(sd))
+        display = cls(np.mean(u <= LEVELS[:, None], axis=1), len(u))
+        display.plot(ax)
+        return display
+
+    def _draw(self, axes: AnyNDArray) -> None:
+        (ax,) = axes
+        N = self.num_observations
+        ends = (stats.binom.ppf(end, N, LEVELS) / N for end in (0.025, 0.975))
+        ax.fill_between(LEVELS, *ends, color="0.85", lw=0, label="calibrated, 95 %")
+        ax.plot([0.0, 1.0], [0.0, 1.0], ":", color="0.4")
+        off = np.mean(np.abs(self.observed - LEVELS))
+        label = f"observed, off by {off:.3f} on average"
+        ax.plot(LEVELS, self.observed, ".-", color=BLUE, label=label)
+        ax.set(xlabel="predicted probability p", ylabel="fraction of y below the p-quantile")
+        ax.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0))
+        legend_above(ax, ncols=2)
+
+
+@dataclasses.dataclass
+class ReliabilityDisplay(Display):
+    """The accuracy of predicted classes by their confidence, the largest probability."""
+
+    bins: Reliability
+    ece: float
+    """The expected calibration error."""
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, ax: Any = None
+    ) -> ReliabilityDisplay:
+        """Draw the reliability of a classifier.
+
+        :param estimator: what `learn` returns, or a fitted classifier.
+        :param X: rows that it has not seen: [N, D].
+        :param y: the labels there: [N].
+        :param ax: Axes to draw on.
+        """
+        view = View.of(estimator)
+        if view.classes is None:
+            raise ValueError("estimator predicts numbers; use QuantileDisplay.")
+        p = view.learned.predict_proba(view.rows(X))
+        return cls.from_predictions(view.numbers(y, 0), p, ax=ax)
+
+    @classmethod
+    def from_predictions(
+        cls, y: Any, probabilities: Any, *, bins: int = 10, ax: Any = None
+    ) -> ReliabilityDisplay:
+        """Draw the reliability of probabilities of any model.
+
+        :param y: the labels 0, 1, ...: [N].
+        :param probabilities: of the classes: [N, J].
+        :param bins: the number of bins of the confidence.
+        :param ax: Axes to draw on.
+        """
+        of_bins = reliability(y, probabilities, bins=bins)
+        display = cls(of_bins, ece(y, probabilities, bins=bins))
+        display.plot(ax)
+        return display
+
+    def _draw(self, axes: AnyNDArray) -> None:
+        (ax,) = axes
+        at, found, n = self.bins
+        error = 1.96 * np.sqrt(at * (1.0 - at) / n)
+        ax.plot([0.0, 1.0], [0.0, 1.0], ":", color="0.4")
+        band = {"fmt": "none", "ecolor": "0.75", "elinewidth": 6}
+        ax.errorbar(at, at, error, label="calibrated, 95 %", **band)
+        ax.plot(at, found, "-", color=BLUE, lw=1)
+        size = 15.0 + 150.0 * n / n.max()
+        ax.scatter(at, found, size, color=BLUE, zorder=3, label=f"observed, ECE {self.ece:.3f}")
+        ax.set(xlabel="confidence", ylabel="accuracy")
+        low = max(0.0, min(at.min(), found.min()) - 0.1)
+        ax.set(xlim=(low, 1.03), ylim=(low, 1.03))
+        legend_above(ax, ncols=2)

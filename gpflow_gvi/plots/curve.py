@@ -1,0 +1,137 @@
+"""A function of one feature, with the intervals of f and of y."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from .display import BLUE, Display, legend_above
+from .estimators import View, deviations
+
+
+@dataclasses.dataclass
+class CurveDisplay(Display):
+    """The mean of a function of one feature, and intervals of f and of y."""
+
+    x: AnyNDArray
+    """[G], ascending."""
+    mean: AnyNDArray
+    """E f: [G]."""
+    f_interval: tuple[AnyNDArray, AnyNDArray] | None
+    """The ends for the function: [G] each."""
+    y_interval: tuple[AnyNDArray, AnyNDArray] | None
+    """The ends for an observation: [G] each."""
+    coverage: float = 0.95
+    data: tuple[AnyNDArray, AnyNDArray] | None = None
+    """Observations to show beside it: [N] each."""
+    inducing_points: AnyNDArray | None = None
+    """Shown as ticks: [M]."""
+    names: tuple[str, str] = ("x", "y")
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
+        *,
+        coverage: float = 0.95,
+        output: int = 0,
+        margin: float = 0.15,
+        resolution: int = 400,
+        ax: Any = None,
+    ) -> CurveDisplay:
+        """Draw what an estimator predicts.
+
+        :param estimator: what `learn` returns, or a fitted regressor.
+        :param X: rows [N, 1] whose range is shown; by default that of the inducing points.
+        :param y: observations there, which are drawn.
+        :param coverage: of the intervals. That of y is conformal where the estimator's are.
+        :param output: which of several outputs.
+        :param margin: how far to go beyond the rows, as a part of their range.
+        :param resolution: the number of points of the curve.
+        :param ax: Axes to draw on.
+        """
+        view = View.of(estimator, output)
+        if len(view.names) != 1 or view.classes is not None:
+            raise ValueError(
+                f"estimator has {len(view.names)} features"
+                + (" and predicts classes" if view.classes is not None else "")
+                + "; a curve is of one, and of numbers. Use PartialDependenceDisplay."
+            )
+        learned, rows = view.learned, view.rows(X)
+        low, high = rows.min(), rows.max()
+        beyond = margin * (high - low)
+        x = np.linspace(low - beyond, high + beyond, resolution)[:, None]
+        mean, variance = (np.asarray(part)[:, output] for part in learned.predict_f(x))
+        lower, upper = (np.asarray(end)[:, output] for end in learned.predict_interval(x, coverage))
+        half = deviations(coverage) * np.sqrt(variance)
+        display = cls(
+            x[:, 0],
+            mean,
+            (mean - half, mean + half),
+            (lower, upper),
+            coverage,
+            None if y is None else (rows[:, 0], view.numbers(y, output)),
+            view.rows(None)[:, 0],
+            (view.names[0], view.target),
+        )
+        display.plot(ax)
+        return display
+
+    @classmethod
+    def from_predictions(
+        cls,
+        x: Any,
+        mean: Any,
+        sd: Any,
+        *,
+        coverage: float = 0.95,
+        data: tuple[Any, Any] | None = None,
+        names: tuple[str, str] = ("x", "y"),
+        ax: Any = None,
+    ) -> CurveDisplay:
+        """Draw predictions of any model.
+
+        :param x: where: [G] or [G, 1].
+        :param mean: of y there, and its standard deviation `sd`, each [G] or [G, 1].
+        :param coverage: of the interval.
+        :param data: observations (x, y), which are drawn.
+        :param names: of the feature and of the output.
+        :param ax: Axes to draw on.
+        """
+        x, mean, sd = (np.ravel(part) for part in (x, mean, sd))
+        order = np.argsort(x)
+        x, mean, half = x[order], mean[order], deviations(coverage) * sd[order]
+        if data is not None:
+            data = np.ravel(data[0]), np.ravel(data[1])
+        display = cls(x, mean, None, (mean - half, mean + half), coverage, data, names=names)
+        display.plot(ax)
+        return display
+
+    def _draw(self, axes: AnyNDArray) -> None:
+        (ax,) = axes
+        percent = f"{100.0 * self.coverage:g} %"
+        for interval, alpha, what in ((self.y_interval, 0.18, "y"), (self.f_interval, 0.4, "f")):
+            if interval is not None:
+                label = f"{percent} interval of {what}"
+                ax.fill_between(self.x, *interval, color=BLUE, alpha=alpha, lw=0, label=label)
+        ax.plot(self.x, self.mean, color=BLUE, label="mean")
+        if self.data is not None:
+            ax.plot(*self.data, "k.", ms=3, alpha=0.7, label="data")
+        if self.inducing_points is not None:
+            at_bottom = ax.get_xaxis_transform()
+            points, style = self.inducing_points, {"ms": 7, "mew": 0.8, "alpha": 0.6}
+            ax.plot(
+                points,
+                np.full(len(points), 0.02),
+                "k|",
+                transform=at_bottom,
+                **style,
+                label="inducing points",
+            )
+        ax.set(xlabel=self.names[0], ylabel=self.names[1], xlim=(self.x[0], self.x[-1]))
+        legend_above(ax)

@@ -1,0 +1,84 @@
+"""What displays need to know of an estimator: the model in original units, and names."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from scipy import stats
+
+from .._core import labels
+from ..learning.learned import Learned
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A fitted model with the names of its columns."""
+
+    learned: Learned
+    names: list[str]
+    """Of the features."""
+    target: str
+    """Of the output that is shown."""
+    classes: AnyNDArray | None
+    """The labels, if they are classes."""
+
+    @classmethod
+    def of(cls, estimator: Any, output: int = 0) -> View:
+        """Return the view of a `Learned`, or of an estimator that keeps one as `learned_`.
+
+        :param output: which of several outputs is shown.
+        """
+        learned = getattr(estimator, "learned_", estimator)
+        if not isinstance(learned, Learned):
+            raise TypeError(
+                f"estimator is a {type(estimator).__name__}"
+                + (" that has learned nothing" if learned is None else "")
+                + "; give what learn returns, or a fitted GVIRegressor or GVIClassifier."
+            )
+        if len(learned.inputs.shift.shape) != 1:
+            raise ValueError("the inputs are images; there are pictures of rows [N, D] only.")
+        D, J = len(learned.inputs.shift), len(learned.outputs.shift)
+        names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else range(D))
+        count = labels.num_classes(learned.likelihood)
+        if count is None and not 0 <= output < J:
+            raise ValueError(f"output is {output}; there are {J}, from 0 on.")
+        return cls(
+            learned,
+            [f"x{name}" if isinstance(name, int) else str(name) for name in names],
+            getattr(estimator, "target", f"y{output}" if J > 1 and count is None else "y"),
+            None if count is None else np.asarray(getattr(estimator, "classes_", range(count))),
+        )
+
+    def rows(self, X: Any, max_rows: int | None = None) -> AnyNDArray:
+        """Return rows X, [N, D], or where none are given the inducing points, in original units.
+
+        :param max_rows: of more rows these many are drawn at random.
+        """
+        if X is None:
+            X = self.learned.inputs.original(self.learned.regulariser.inducing_points)
+        X = np.asarray(X, dtype=float)
+        if X.ndim != 2 or X.shape[1] != len(self.names):
+            raise ValueError(
+                f"X has shape {X.shape}; it must be [N, {len(self.names)}], as the rows learned "
+                "from."
+            )
+        if max_rows is None or len(X) <= max_rows:
+            return X
+        return X[np.random.default_rng(0).choice(len(X), max_rows, replace=False)]
+
+    def numbers(self, y: Any, output: int) -> AnyNDArray:
+        """Return one output of observations y: [N]; the number of its class for a label."""
+        y = np.asarray(y)
+        if self.classes is not None:
+            return np.searchsorted(self.classes, y.reshape(-1))
+        return np.asarray(y.reshape(len(y), -1)[:, output], dtype=float)
+
+
+def deviations(coverage: float) -> float:
+    """Return half the width of a central interval of a Gaussian, in standard deviations."""
+    if not 0.0 < coverage < 1.0:
+        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
+    return float(stats.norm.ppf(0.5 + 0.5 * coverage))

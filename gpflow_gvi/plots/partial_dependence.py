@@ -1,0 +1,165 @@
+"""Partial dependence: what one feature does to the prediction, averaged over the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from .display import BLUE, Display, colours, legend_above
+from .estimators import View, deviations
+from .relevance import changes
+
+MAX_PANELS = 6
+"""If no features are named, so many of the most relevant ones are shown."""
+
+MAX_LEVELS = 10
+"""A feature with not more values than these is shown at these values alone."""
+
+
+@dataclasses.dataclass
+class PartialDependenceDisplay(Display):
+    """Of each feature x_s the mean ḡ(x_s) = 1/n Σ_i f(x_s, x_i) over rows x_i, and its interval.
+
+    f is a Gaussian process and ḡ a linear map of it, so that it is Gaussian at each x_s, with the
+    variance 1/n² Σ_ij cov(f(x_s, x_i), f(x_s, x_j)) (Moosbauer, Herbinger, Casalicchio, Lindauer
+    and Bischl 2021, "Explaining hyperparameter optimization via partial dependence plots", eq. 3).
+    Of classes it is the average probability of each, without intervals.
+    """
+
+    grids: list[AnyNDArray]
+    """Of each feature its values: [G]."""
+    means: list[AnyNDArray]
+    """The averages there, [G, 1], or [G, J] for J classes."""
+    half_widths: list[AnyNDArray] | None
+    """Half the widths of their intervals: [G, 1]."""
+    names: list[str]
+    """Of the features."""
+    target: str
+    classes: AnyNDArray | None
+    coverage: float
+    marks: list[AnyNDArray]
+    """Of each feature the values in the rows, shown as ticks."""
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        *,
+        features: Sequence[int | str] | None = None,
+        coverage: float = 0.95,
+        output: int = 0,
+        max_rows: int = 50,
+        resolution: int = 30,
+        ax: Any = None,
+    ) -> PartialDependenceDisplay:
+        """Draw what an estimator predicts.
+
+        :param estimator: what `learn` returns, or a fitted estimator.
+        :param X: the rows x_i, [N, D], such as those of the data; by default the inducing points,
+            which are spread more evenly than the data are.
+        :param features: names or numbers; by default the most relevant six.
+        :param coverage: of the intervals.
+        :param output: which of several outputs.
+        :param max_rows: the number n of rows; of more it is a random choice.
+        :param resolution: the number of values of a feature, from its 5 % to its 95 % quantile.
+        :param ax: as many Axes as features, or one to put them in.
+        """
+        view = View.of(estimator, output)
+        every = view.rows(X)
+        rows = view.rows(X, max_rows)
+        chosen: Sequence[int] = range(len(view.names))
+        if features is not None:
+            chosen = [_number(feature, view.names) for feature in features]
+        elif len(view.names) > MAX_PANELS:
+            chosen = sorted(np.argsort(-changes(view))[:MAX_PANELS])
+        grids, means, half_widths = [], [], []
+        for d in chosen:
+            grid = _grid(every[:, d], resolution)
+            at = np.repeat(rows[None], len(grid), axis=0)
+            at[:, :, d] = grid[:, None]
+            mean, sd = _averages(view, at, output)
+            grids.append(grid)
+            means.append(mean)
+            half_widths.append(deviations(coverage) * sd)
+        display = cls(
+            grids,
+            means,
+            half_widths if view.classes is None else None,
+            [view.names[d] for d in chosen],
+            view.target if view.classes is None else "probability",
+            view.classes,
+            coverage,
+            [np.quantile(every[:, d], np.linspace(0.05, 0.95, 10)) for d in chosen],
+        )
+        display.plot(ax)
+        return display
+
+    @property
+    def num_panels(self) -> int:
+        """One for each feature."""
+        return len(self.grids)
+
+    def _draw(self, axes: AnyNDArray) -> None:
+        if self.classes is None:
+            palette, names = [BLUE], ["mean"]
+        else:
+            palette, names = colours(len(self.classes)), [f"p({label})" for label in self.classes]
+        for s, ax in enumerate(axes):
+            x, mean = self.grids[s], self.means[s]
+            style = "o-" if len(x) <= MAX_LEVELS else "-"
+            if self.half_widths is not None:
+                ends = (mean + sign * self.half_widths[s] for sign in (-1.0, 1.0))
+                label = f"{100.0 * self.coverage:g} % interval of f"
+                ax.fill_between(
+                    x, *(end[:, 0] for end in ends), color=BLUE, alpha=0.25, lw=0, label=label
+                )
+            for j, (colour, name) in enumerate(zip(palette, names, strict=True)):
+                ax.plot(x, mean[:, j], style, ms=4, color=colour, label=name)
+            at_bottom = {"transform": ax.get_xaxis_transform(), "clip_on": False}
+            ax.plot(self.marks[s], np.zeros(len(self.marks[s])), "k|", ms=6, **at_bottom)
+            ax.set(xlabel=self.names[s], ylabel=self.target if s % 3 == 0 else "")
+        ends_of = [ax.get_ylim() for ax in axes]
+        for ax in axes:  # effects are compared
+            ax.set_ylim(min(low for low, _ in ends_of), max(high for _, high in ends_of))
+        legend_above(axes[0], ncols=2)
+
+
+def _averages(view: View, at: AnyNDArray, output: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return the average of f over rows and its standard deviation: [G, 1] each.
+
+    Or that of the probabilities of classes, [G, J], and zero.
+
+    :param at: the rows for each value of the feature, [G, n, D].
+    """
+    G, n, D = at.shape
+    if view.classes is not None:
+        mean = view.learned.predict_proba(at.reshape(-1, D)).reshape(G, n, -1).mean(axis=1)
+        return mean, np.zeros_like(mean)
+    # The covariances of different values of x_s are not needed, but one call is much faster than G.
+    mean, covariance = view.learned.predict_f(at.reshape(-1, D), full_cov=True)
+    means = np.asarray(mean)[:, output].reshape(G, n).mean(axis=1)
+    between = np.asarray(covariance)[output].reshape(G, n, G, n).mean(axis=(1, 3))
+    return means[:, None], np.sqrt(np.maximum(np.diag(between), 0.0))[:, None]
+
+
+def _grid(values: AnyNDArray, resolution: int) -> AnyNDArray:
+    levels = np.unique(values)
+    if len(levels) <= MAX_LEVELS:
+        return levels
+    low, high = np.quantile(values, [0.05, 0.95])
+    return np.linspace(low, high, resolution)
+
+
+def _number(feature: int | str, names: list[str]) -> int:
+    if isinstance(feature, str):
+        if feature not in names:
+            raise ValueError(f"features has {feature!r}; the features are {names}.")
+        return names.index(feature)
+    if not 0 <= feature < len(names):
+        raise ValueError(f"features has {feature}; there are {len(names)}, from 0 on.")
+    return int(feature)

@@ -1,0 +1,174 @@
+"""Where to observe next: what an observation at each candidate is worth, larger being better.
+
+For learning, by the variance of f or by the information that an observation has of f; for finding
+the minimum of f, by its improvement. The functions of marginals N(m, s²) of f are the mathematics;
+`acquire` applies any of them, by name, to a model.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow.base import AnyNDArray, InputData, TensorType
+from gpflow.likelihoods import Gaussian, Likelihood
+
+from .._core import checks, labels
+from .._core.data import inputs
+from .._core.row_blocks import by_blocks
+from .class_probabilities import entropies
+from .predictive_law import predictive_law
+
+Kind = Literal[
+    "variance",
+    "bald",
+    "expected_improvement",
+    "probability_of_improvement",
+    "upper_confidence_bound",
+    "thompson",
+]
+
+NUM_DRAWS = 100
+"""The number of draws of y for the information of an observation without a closed form."""
+
+
+@check_shapes("mean: [n...]", "variance: [n...]", "return: [n...]")
+def expected_improvement(mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
+    """Return E[max(η - f, 0)] = (η - m) Φ(z) + s φ(z) with z = (η - m) / s.
+
+    Jones, Schonlau and Welch (1998), "Efficient global optimization", eq. 15.
+
+    :param best: η, the smallest value that is known.
+    """
+    normal = tfp.distributions.Normal(mean, tf.sqrt(variance))
+    return (best - mean) * normal.cdf(best) + variance * normal.prob(best)
+
+
+@check_shapes("mean: [n...]", "variance: [n...]", "return: [n...]")
+def probability_of_improvement(
+    mean: TensorType, variance: TensorType, best: TensorType
+) -> tf.Tensor:
+    """Return P[f < η] = Φ((η - m) / s). Kushner (1964).
+
+    :param best: η, the smallest value that is known.
+    """
+    return tfp.distributions.Normal(mean, tf.sqrt(variance)).cdf(best)
+
+
+@check_shapes("mean: [n...]", "variance: [n...]", "return: [n...]")
+def upper_confidence_bound(mean: TensorType, variance: TensorType, beta: float = 2.0) -> tf.Tensor:
+    """Return β s - m, how far below zero f may well be.
+
+    Srinivas, Krause, Kakade and Seeger (2010), "Gaussian process optimization in the bandit
+    setting", for -f.
+
+    :param beta: β.
+    """
+    return beta * tf.sqrt(variance) - mean
+
+
+def thompson(model: Any, X: InputData, seed: int = 0) -> AnyNDArray:
+    """Return minus a joint draw of f at all candidates, [N, J], in O(N³) time.
+
+    Thompson (1933), "On the likelihood that one unknown probability exceeds another".
+    """
+    mean, covariance = (np.asarray(part) for part in model.predict_f(X, full_cov=True))
+    rng = np.random.default_rng(seed)
+    draws = [
+        rng.multivariate_normal(m, S, method="eigh")
+        for m, S in zip(mean.T, covariance, strict=True)
+    ]
+    return -np.stack(draws, axis=1)
+
+
+def information(model: Any, X: InputData, seed: int = 0) -> AnyNDArray:
+    """Return the mutual information of y and f at each row, in nats: [N].
+
+    Houlsby, Huszár, Ghahramani and Lengyel (2011), "Bayesian active learning for classification and
+    preference learning" (BALD). Under Gaussian noise it is Σ_j ½ log(1 + s_j²/σ_j²); of classes the
+    epistemic entropy; otherwise the average of log p(y | f) - log p(y) over draws of both.
+
+    :param model: a model with `predict_f` and a likelihood.
+    :param X: the inputs.
+    :param seed: of the draws of y.
+    """
+    likelihood = model.likelihood
+    if labels.num_classes(likelihood) is not None:
+        return entropies(model, X).epistemic
+
+    def of_rows(X: TensorType) -> tuple[tf.Tensor]:
+        return (_information(likelihood, X, *model.predict_f(X), seed),)
+
+    (gain,) = by_blocks(of_rows, inputs("X", X), size=1000)
+    return gain
+
+
+def _information(
+    likelihood: Likelihood, X: TensorType, mean: tf.Tensor, variance: tf.Tensor, seed: int
+) -> tf.Tensor:
+    if isinstance(likelihood, Gaussian):
+        ratio = variance / likelihood.conditional_variance(X, mean)
+        return 0.5 * tf.reduce_sum(tf.math.log1p(ratio), axis=-1)
+    law = predictive_law(likelihood, X, mean, variance)
+    which = np.random.default_rng(seed).choice(
+        len(law.weights), size=NUM_DRAWS, p=np.asarray(law.weights / tf.reduce_sum(law.weights))
+    )
+    draws = law.given_f.sample(seed=(seed, 0))  # [S, N, P]
+    total = tf.zeros(tf.shape(mean)[:1], mean.dtype)
+    for s in which:
+        logs = law.given_f.log_prob(draws[s])  # of one draw, given each of f: [S, N, P]
+        mixed = tf.reduce_logsumexp(logs + tf.math.log(law.weights)[:, None, None], axis=0)
+        total += tf.reduce_sum(logs[s] - mixed, axis=-1)
+    return total / NUM_DRAWS
+
+
+def acquire(
+    model: Any,
+    candidates: InputData,
+    kind: Kind,
+    *,
+    best: float | None = None,
+    beta: float = 2.0,
+    seed: int = 0,
+) -> AnyNDArray:
+    """Return what an observation at each candidate is worth: [N]. The largest is the best.
+
+    :param model: a model with `predict_f` and, for "bald", a likelihood.
+    :param candidates: the inputs, [N, D].
+    :param kind: "variance" of f, summed over outputs, or "bald", to learn; for the minimum of f,
+        which has one output: "expected_improvement", "probability_of_improvement",
+        "upper_confidence_bound" (of the improvement) or "thompson".
+    :param best: η, for the improvements; by default the smallest mean at a candidate.
+    :param beta: β, for the confidence bound.
+    :param seed: of draws.
+    """
+    checks.one_of("kind", kind, get_args(Kind))
+    X = inputs("candidates", candidates)
+    if kind == "bald":
+        return information(model, X, seed)
+    if kind == "thompson":
+        return _of_one_output(thompson(model, X, seed))
+    mean, variance = by_blocks(model.predict_f, X)
+    if kind == "variance":
+        return np.sum(variance, axis=-1)
+    mean = _of_one_output(mean)
+    # Where f is known, its variance may round to zero.
+    variance = np.maximum(variance[:, 0], np.finfo(variance.dtype).tiny)
+    if kind == "upper_confidence_bound":
+        checks.positive("beta", beta, or_zero=True)
+        return np.asarray(upper_confidence_bound(mean, variance, beta))
+    of_kind = expected_improvement if kind == "expected_improvement" else probability_of_improvement
+    least = np.min(mean) if best is None else np.asarray(best, mean.dtype)
+    return np.asarray(of_kind(mean, variance, least))
+
+
+def _of_one_output(values: AnyNDArray) -> AnyNDArray:
+    if values.shape[1] != 1:
+        raise ValueError(
+            f"the model has {values.shape[1]} outputs, but an objective has one. Take 'variance' "
+            "or 'bald', or learn from one column."
+        )
+    return values[:, 0]

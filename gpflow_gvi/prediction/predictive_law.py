@@ -1,0 +1,170 @@
+"""The law of an observation, p(y | x) = E_Q[p(y | f(x))]: its distribution function and quantiles.
+
+Under Gaussian noise it is Gaussian. Under any other likelihood it is computed as a mixture: over
+one latent function by the trapezoidal rule, whose error decreases exponentially with the distance
+of its points, and over several by quasi-random points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow.base import InputData, TensorType
+from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood
+
+from .._core.data import inputs
+from .._core.samples import normal_points
+from .._core.targets import Domain, domain
+from ..likelihoods import law
+
+NUM_POINTS = 101
+"""The number of points of a latent function, from -5 to 5 standard deviations."""
+
+NUM_SAMPLES = 1024
+"""The number of points of several latent functions that one observation has."""
+
+
+@dataclass(frozen=True)
+class PredictiveLaw:
+    """Σ_s w_s p(y | f_s), for each row and output.
+
+    :param given_f: p(y | f_s), a distribution of batch shape [S, N, P].
+    :param weights: w, [S].
+    :param values: those that y may have.
+    """
+
+    given_f: Any
+    weights: tf.Tensor
+    values: Domain
+
+    @check_shapes("Y: [N, P]", "return: [N, P]")
+    def cdf(self, Y: TensorType) -> tf.Tensor:
+        """Return the probability of not more than y: [N, P]."""
+        Y = tf.convert_to_tensor(Y, self.weights.dtype)
+        inside = tf.clip_by_value(Y, *(tf.cast(end, Y.dtype) for end in self.values[1:3]))
+        probability = tf.tensordot(self.weights, self.given_f.cdf(inside), 1)
+        return tf.where(self.values.least > Y, tf.zeros_like(Y), probability)
+
+    @check_shapes("Y: [N, P]", "uniform: [N, P]", "return: [N, P]")
+    def pit(self, Y: TensorType, uniform: TensorType) -> tf.Tensor:
+        """Return F(y), or of whole numbers F(y - 1) + u p(y): uniform if the law is right.
+
+        The (randomised) probability integral transform, as in Czado, Gneiting and Held (2009),
+        "Predictive model assessment for count data".
+
+        :param Y: observations.
+        :param uniform: u, uniform random numbers.
+        """
+        if not self.values.whole:
+            return self.cdf(Y)
+        below = self.cdf(Y - 1.0)
+        return below + uniform * (self.cdf(Y) - below)
+
+    @check_shapes("level: [broadcast N, broadcast P]", "return: [N, P]")
+    def quantile(self, level: TensorType) -> tf.Tensor:
+        """Return the smallest y with F(y) ≥ level: [N, P].
+
+        :param level: a probability for each row and output, or the same for some of them.
+        """
+        shape = self.given_f.batch_shape[1:]
+        level = tf.broadcast_to(tf.cast(level, self.weights.dtype), shape)
+        if len(self.weights) == 1:
+            return self.given_f.quantile(level)[0]
+        lower, upper = self._around(level)
+        found = (_first_whole if self.values.whole else _root)(self.cdf, level, lower, upper)
+        found = tf.where(level <= 0.0, tf.cast(self.values.least, found.dtype), found)
+        return tf.where(level >= 1.0, tf.cast(self.values.most, found.dtype), found)
+
+    def _around(self, level: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return numbers below and above the quantile: [N, P] each."""
+        one, ends = tf.ones_like(level), self.values
+        bounded_below, bounded_above = np.isfinite(ends.least), np.isfinite(ends.most)
+        lower = (ends.least - ends.whole) * one if bounded_below else -one
+        upper = ends.most * one if bounded_above else one
+        reached = (level > 0.0) & (level < 1.0)
+        for _ in range(int(np.log2(np.finfo(level.dtype.as_numpy_dtype).max)) // 2):
+            too_high = reached & (self.cdf(lower) > level) & (not bounded_below)
+            too_low = reached & (self.cdf(upper) < level) & (not bounded_above)
+            if not tf.reduce_any(too_high | too_low):
+                break
+            lower = tf.where(too_high, 2.0 * lower, lower)
+            upper = tf.where(too_low, 2.0 * upper, upper)
+        return lower, upper
+
+
+def _root(cdf: Any, level: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor) -> tf.Tensor:
+    """Return where a continuous distribution function has a level."""
+    return tfp.math.find_root_chandrupatla(
+        lambda Y: cdf(Y) - level,
+        lower,
+        upper,
+        position_tolerance=0.0,
+        value_tolerance=10.0 * np.finfo(level.dtype.as_numpy_dtype).eps,
+    ).estimated_root
+
+
+def _first_whole(cdf: Any, level: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor) -> tf.Tensor:
+    """Return the first whole number above `lower` where a distribution function has a level."""
+    # The probability of all values is one but for rounding.
+    level = level * (1.0 - 10.0 * np.finfo(level.dtype.as_numpy_dtype).eps)
+    while tf.reduce_any(upper - lower > 1.0):
+        middle = tf.floor(0.5 * (lower + upper))
+        enough = cdf(middle) >= level
+        lower, upper = tf.where(enough, lower, middle), tf.where(enough, middle, upper)
+    return upper
+
+
+@check_shapes("X: [N, D...]", "f_mean: [N, J]", "f_variance: [N, J]")
+def predictive_law(
+    likelihood: Likelihood, X: TensorType, f_mean: TensorType, f_variance: TensorType
+) -> PredictiveLaw:
+    """Return the law of y at inputs where f has independent Gaussian marginals.
+
+    :param likelihood: p(y | f).
+    :param X: the inputs.
+    :param f_mean: the means of f.
+    :param f_variance: the variances of f.
+    """
+    f_mean, f_variance = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
+    values, dtype = domain(likelihood), f_mean.dtype
+    if isinstance(likelihood, Gaussian):
+        spread = tf.sqrt(f_variance + likelihood.conditional_variance(X, f_mean))
+        normal = tfp.distributions.Normal(f_mean[None], spread[None])
+        return PredictiveLaw(normal, tf.ones([1], dtype), values)
+    if isinstance(likelihood, ScalarLikelihood):
+        points = np.linspace(-5.0, 5.0, NUM_POINTS)[:, None, None]  # [S, 1, 1]
+        weights = np.exp(-0.5 * np.square(points[:, 0, 0]))
+    else:
+        J = f_mean.shape[-1]
+        points = normal_points(NUM_SAMPLES, J, dtype.as_numpy_dtype)[:, None, :]  # [S, 1, J]
+        weights = np.ones(NUM_SAMPLES)
+    F = f_mean + tf.sqrt(f_variance) * tf.cast(points, dtype)  # [S, N, J]
+    return PredictiveLaw(law(likelihood, X, F), tf.cast(weights / np.sum(weights), dtype), values)
+
+
+@check_shapes("X: [N, D...]", "return[0]: [N, P]", "return[1]: [N, P]")
+def central_interval(model: Any, X: InputData, coverage: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the quantiles of levels (1 ∓ coverage) / 2 of a model's predictions: [N, P] each.
+
+    Of whole numbers they hold y with at least this probability. Under a `SwitchedLikelihood` there
+    are the columns of each likelihood, one after the other, as in `predict_y`.
+
+    :param model: a model with `predict_f` and a likelihood.
+    :param X: the inputs.
+    :param coverage: the probability, or that of each output: [P].
+    """
+    X = inputs("X", X)
+    f_mean, f_variance = model.predict_f(X)
+    parts: Sequence[Likelihood] = getattr(model.likelihood, "likelihoods", [model.likelihood])
+    laws = [predictive_law(part, X, f_mean, f_variance) for part in parts]
+    ends: list[tf.Tensor] = []
+    for level in (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage):
+        levels = tf.reshape(level, [1, -1])
+        ends.append(tf.concat([law.quantile(levels) for law in laws], axis=-1))
+    return ends[0], ends[1]

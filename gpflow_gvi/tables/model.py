@@ -1,0 +1,71 @@
+"""A model of a table: from columns as they are in a file to predictions as columns."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from .. import saving
+from .._core.row_blocks import by_blocks
+from ..learning.learned import Learned
+from .columns import Columns
+from .files import required
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclasses.dataclass(frozen=True)
+class TableModel:
+    """What `learn` made of a table, with what makes inputs of the table's columns.
+
+    It is an estimator for the displays of `plots`, with the names of the encoded columns.
+    """
+
+    learned_: Learned
+    columns: Columns
+    encoder: Any
+    """A fitted transformer of scikit-learn, from the columns to inputs [N, D]."""
+    target: str
+    """The name of the column that is predicted."""
+    classes_: AnyNDArray | None
+    """The labels, sorted, if they are classes."""
+
+    @property
+    def feature_names_in_(self) -> list[str]:
+        """The names of the D inputs."""
+        return [str(name) for name in self.encoder.get_feature_names_out()]
+
+    def inputs(self, table: pd.DataFrame) -> AnyNDArray:
+        """Return the inputs of a table with the columns that were learned from: [N, D]."""
+        return np.asarray(self.encoder.transform(self.columns.typed(table)), dtype=float)
+
+    def predict(self, table: pd.DataFrame, coverage: float = 0.95) -> pd.DataFrame:
+        """Return a column for each predicted quantity.
+
+        Of numbers the mean, standard deviation and ends of the interval of an observation; of
+        classes the most probable one and the probability of each.
+
+        :param table: with the columns that were learned from.
+        :param coverage: of the interval.
+        """
+        X, name = self.inputs(table), self.target
+        if self.classes_ is not None:
+            p = self.learned_.predict_proba(X)
+            found: dict[str, AnyNDArray] = {f"{name}_label": self.classes_[p.argmax(axis=1)]}
+            found |= {f"p({c})": p[:, k] for k, c in enumerate(self.classes_)}
+        else:
+            mean, variance = by_blocks(self.learned_.predict_y, X)
+            ends = by_blocks(lambda rows: self.learned_.predict_interval(rows, coverage), X)
+            parts = (mean, np.sqrt(variance), *ends)
+            names = ("mean", "sd", "lower", "upper")
+            found = {f"{name}_{n}": part[:, 0] for n, part in zip(names, parts, strict=True)}
+        return required("pandas").DataFrame(found, index=table.index)
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""
+        saving.save(self, folder, overwrite=overwrite)

@@ -1,0 +1,51 @@
+"""Predictions of a file, written beside its columns a part at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import saving
+from .._core import progress
+from . import files
+from .model import TableModel
+
+ROWS_AT_ONCE = 20_000
+"""The number of rows in memory."""
+
+
+def predict_file(
+    folder: Path, path: Path, output: Path, *, coverage: float = 0.95, size: int = ROWS_AT_ONCE
+) -> int:
+    """Write the rows of a file with their predictions, and return their number.
+
+    :param folder: of the model, as `gpflow-gvi learn` wrote it.
+    :param path: a file of CSV or Parquet with the columns that were learned from.
+    :param output: the file to write, of CSV or Parquet.
+    :param coverage: of the intervals.
+    :param size: how many rows are in memory at once.
+    """
+    if not 0.0 < coverage < 1.0:
+        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
+    files.required("pandas")
+    progress.now(f"loading {folder}")
+    model = saving.load(folder)
+    if not isinstance(model, TableModel):
+        raise TypeError(
+            f"{folder} holds a {type(model).__name__}, which is no model of a table. Give a folder "
+            "that gpflow-gvi learn wrote."
+        )
+    progress.now(f"predicting {path}")
+    count = 0
+    with files.writer(output) as write:
+        for table in files.chunks(path, size):
+            predicted = model.predict(table, coverage)
+            taken = [name for name in predicted if name in table]
+            if taken:
+                raise ValueError(
+                    f"{path} has the columns {taken} already, which would be those of the "
+                    "predictions. Rename them."
+                )
+            write(table.join(predicted))
+            count += len(table)
+            progress.found(rows=count)
+    return count

@@ -1,0 +1,81 @@
+"""The target of a table: numbers to regress, or classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from .files import required
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Task = Literal["regression", "classification"]
+
+MAX_NUMBERED_CLASSES = 10
+"""Up to so many different whole numbers are taken for classes, unless a task is named."""
+
+MAX_NAMED_CLASSES = 100
+"""Text of more different values is not taken for classes."""
+
+
+def target_of(
+    table: pd.DataFrame, name: str, task: Task | None
+) -> tuple[AnyNDArray, AnyNDArray, Task]:
+    """Return which rows have a target, [N], the target of these, and what it is.
+
+    :param table: the table.
+    :param name: the column.
+    :param task: what it is; recognised if not given.
+    """
+    if name not in table:
+        raise ValueError(
+            f"target {name!r} is no column of the table; its columns are "
+            f"{[str(column) for column in table.columns]}."
+        )
+    known = table[name].notna().to_numpy()
+    column = table[name][known]
+    if not len(column):
+        raise ValueError(f"target {name!r} is empty in every row.")
+    types = required("pandas.api.types")
+    is_number = types.is_numeric_dtype(column) and not types.is_bool_dtype(column)
+    distinct = column.unique()
+    if len(distinct) < 2:
+        raise ValueError(f"target {name!r} is {distinct[0]} in every row: nothing to learn.")
+    if task is None:
+        few = is_number and len(distinct) <= MAX_NUMBERED_CLASSES
+        whole = few and np.array_equal(distinct, np.round(distinct.astype(float)))
+        task = "classification" if whole or not is_number else "regression"
+    if task == "regression":
+        return known, _numbers(name, column, is_number), task
+    if not is_number and len(distinct) > MAX_NAMED_CLASSES:
+        raise ValueError(
+            f"target {name!r} is text of {len(distinct)} different values such as "
+            f"{distinct[0]!r}: neither numbers nor classes. Correct what should be numbers, or "
+            "name another column."
+        )
+    return known, _labels(name, column, is_number), task
+
+
+def _numbers(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
+    if not is_number:
+        raise ValueError(
+            f"target {name!r} has {column.iloc[0]!r}, which is no number, and regression needs "
+            "numbers. Pass --task classification, or name another column."
+        )
+    return np.asarray(column, dtype=float)
+
+
+def _labels(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
+    counts = column.value_counts()
+    if counts.min() < 2:
+        raise ValueError(
+            f"target {name!r} has a class with a single row, {counts.index[-1]!r}. Leave it out, "
+            "or pass --task regression if these are numbers."
+        )
+    if is_number:
+        values = np.asarray(column, dtype=float)
+        return values.astype(int) if np.array_equal(values, np.round(values)) else values
+    return np.asarray(column.astype(str), dtype=str)

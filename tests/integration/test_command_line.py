@@ -1,0 +1,103 @@
+"""The command line: fast help, absent extras named in a line, and the wheel by itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+CALL = """
+import sys
+sys.modules.update(dict.fromkeys({absent!r}))
+from gpflow_gvi.__main__ import main
+try:
+    status = main({arguments!r})
+finally:
+    assert "tensorflow" not in sys.modules
+sys.exit(status)
+"""
+
+
+def _call(arguments, absent=()):
+    script = CALL.format(arguments=arguments, absent=list(absent))
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_help_names_every_command_without_tensorflow():
+    done = _call(["--help"], absent=["numpy"])
+    assert done.returncode == 0, done.stderr
+    for command in ("demo", "learn", "predict", "run", "sweep", "report", "launch", "benchmark"):
+        assert f"\n    {command} " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["run", "none.yaml"], "pydantic"),
+        (["sweep", "none.yaml"], "pydantic"),
+        (["schema"], "pydantic"),
+        (["report", "."], "jinja2"),
+    ],
+)
+def test_an_absent_extra_is_named_in_a_line(arguments, absent):
+    done = _call(arguments, absent=[absent])
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{absent} is not installed, which {arguments[0]} needs: ")
+    assert line.endswith("pip install 'gpflow-gvi[experiments]'")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """An interpreter with the wheel of this repository, and the dependencies of this one."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(
+        ROOT / "gpflow_gvi", source / "gpflow_gvi", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    options = ["--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", *options, str(source)]
+    subprocess.run(build, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    shutil.rmtree(source)
+    (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    (wheel,) = folder.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(packages)
+    # Files of paths in these folders, such as that of an editable installation, are not read.
+    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
+    return folder / "venv" / "bin" / "python"
+
+
+@pytest.mark.slow
+def test_a_wheel_runs_without_the_repository(python, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+
+    def run(*arguments):
+        command = [str(python), *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment
+        ).stdout
+
+    where = run("-c", "import gpflow_gvi; print(gpflow_gvi.__file__)")
+    assert Path(where.strip()).is_relative_to(python.parents[1])
+    assert "-6." in run(str(ROOT / "examples" / "quick_start.py"))
+    shutil.copy(Path(where.strip()).parent / "data" / "yacht.csv", tmp_path)
+    options = ("--target", "resistance", "--effort", "fast")
+    assert "rmse" in run("-m", "gpflow_gvi", "learn", "yacht.csv", *options)
+    run("-m", "gpflow_gvi", "predict", "model", "yacht.csv")
+    predicted = np.genfromtxt(tmp_path / "yacht_predicted.csv", delimiter=",", names=True)
+    error = predicted["resistance_mean"] - predicted["resistance"]
+    assert np.sqrt(np.mean(np.square(error))) < 0.2 * np.std(predicted["resistance"])

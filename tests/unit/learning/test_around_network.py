@@ -1,0 +1,341 @@
+"""A Gaussian process around a network: the network's predictions, and how far they are trusted."""
+
+from __future__ import annotations
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import scipy.spatial
+import scipy.special
+import tensorflow as tf
+import tf_keras
+
+import gpflow_gvi as gvi
+from gpflow_gvi._core.errors import NumericsWarning
+
+SHAPE = (6, 6, 1)
+RNG = np.random.default_rng(0)
+
+
+def images(N, seed=0):
+    """Images of three classes, each with a bright row of its own, in noise."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(3, size=N)
+    X = rng.uniform(0.0, 0.6, size=(N, *SHAPE))
+    X[np.arange(N), 2 * labels] += 0.25
+    return X.astype(np.float32), labels
+
+
+def network(K=keras, *, J=3, activation=None, dtype="float32", shape=SHAPE):
+    K.utils.set_random_seed(0)
+    return K.Sequential(
+        [
+            K.Input(shape),
+            K.layers.Flatten(dtype=dtype),
+            K.layers.Dense(8, "relu", name="hidden", dtype=dtype),
+            K.layers.Dense(6, "tanh", name="last_hidden", dtype=dtype),
+            K.layers.Dense(J, activation, dtype=dtype),
+        ]
+    )
+
+
+def trained(K=keras, **options):
+    net = network(K, **options)
+    from_logits = options.get("activation") is None
+    loss = K.losses.SparseCategoricalCrossentropy(from_logits=from_logits)
+    net.compile(K.optimizers.Adam(1e-2), loss)
+    net.fit(*images(400, seed=5), epochs=6, verbose=0)
+    return net
+
+
+def around(net, data=None, **options):
+    options = {"validation_data": images(150, seed=1), "num_inducing": 30} | options
+    return gvi.learn(
+        images(250) if data is None else data, network=net, train_network=False, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def net():
+    return trained()
+
+
+@pytest.fixture(scope="module")
+def learned(net):
+    return around(net, calibration_fraction=0.3)
+
+
+NEW = images(500, seed=2)
+
+
+def test_class_of_every_row_is_that_of_the_network(net, learned):
+    logits = net.predict(NEW[0], verbose=0)
+    p = learned.predict_proba(NEW[0])
+    np.testing.assert_array_equal(p.argmax(axis=1), logits.argmax(axis=1))
+    np.testing.assert_array_equal(np.argsort(p), np.argsort(logits))
+    mean, variance = (np.asarray(part) for part in learned.predict_f(NEW[0]))
+    factor = learned.model.variational.mean_function.factor
+    np.testing.assert_allclose(mean, factor * logits, rtol=1e-4, atol=1e-4)  # a temperature
+    np.testing.assert_array_equal(np.ptp(variance, axis=1), 0.0)
+
+
+def test_probabilities_are_those_of_the_gaussian_logits(learned):
+    mean, variance = (np.asarray(part) for part in learned.predict_f(NEW[0][:5]))
+    samples = RNG.normal(mean, np.sqrt(variance), size=(20_000, 5, 3))
+    expected = scipy.special.softmax(samples, axis=-1).mean(axis=0)
+    np.testing.assert_allclose(learned.predict_proba(NEW[0][:5]), expected, atol=0.01)
+
+
+def test_held_out_rows_are_not_predicted_worse_than_by_the_network(net, learned):
+    X, Y = images(150, seed=1)
+    plain = scipy.special.softmax(net.predict(X, verbose=0).astype(float), axis=1)
+    ours = gvi.metrics.cross_entropy(Y, learned.predict_proba(X))
+    assert ours <= gvi.metrics.cross_entropy(Y, plain / plain.sum(1, keepdims=True)) + 1e-3
+
+
+def test_inputs_unlike_the_data_are_found(learned):
+    inverted = 2.0 - 3.0 * NEW[0]
+    assert gvi.metrics.auroc(learned.score_ood(NEW[0]), learned.score_ood(inverted)) > 0.9
+    known, unknown = learned.entropies(NEW[0]), learned.entropies(inverted)
+    assert unknown.epistemic.mean() > 2.0 * known.epistemic.mean()
+    _, variance = learned.predict_f(NEW[0])
+    np.testing.assert_allclose(learned.score_ood(NEW[0]), np.mean(variance, axis=1), rtol=1e-6)
+
+
+def test_sets_hold_the_label(learned):
+    sets = learned.predict_set(NEW[0], 0.8)
+    assert 0.7 < np.mean(sets[np.arange(500), NEW[1]]) < 0.9
+
+
+def test_saved_loaded_and_exported_it_predicts_the_same(learned, tmp_path):
+    learned.save(tmp_path / "model")
+    loaded = gvi.load(tmp_path / "model")
+    expected = learned.predict_proba(NEW[0])
+    np.testing.assert_allclose(loaded.predict_proba(NEW[0]), expected, rtol=1e-10)
+    np.testing.assert_allclose(loaded.score_ood(NEW[0]), learned.score_ood(NEW[0]), rtol=1e-10)
+    gvi.export(learned, tmp_path / "exported")
+    signature = tf.saved_model.load(tmp_path / "exported").signatures["predict"]
+    exported = signature(X=tf.constant(NEW[0], tf.float64))["probabilities"]
+    np.testing.assert_allclose(exported, expected, rtol=1e-4)  # the network has single precision
+    np.testing.assert_array_equal(np.argmax(exported, axis=1), expected.argmax(axis=1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K", [keras, tf_keras], ids=["keras", "tf_keras"])
+def test_probabilities_are_as_good_as_logits(K):
+    net = trained(K, activation="softmax")
+    ours = around(net).predict_proba(NEW[0])
+    np.testing.assert_array_equal(
+        ours.argmax(axis=1), net.predict(NEW[0], verbose=0).argmax(axis=1)
+    )
+    logits = K.Sequential([*net.layers[:-1], K.layers.Dense(3)])
+    logits.build((None, *SHAPE))
+    logits.set_weights(net.get_weights())
+    np.testing.assert_allclose(ours, around(logits).predict_proba(NEW[0]), atol=2e-3)
+
+
+def numbers(N, seed=0):
+    X, labels = images(N, seed)
+    noise = np.random.default_rng(seed + 100).normal(size=(N, 1))
+    return X, 50.0 + 10.0 * labels[:, None] + 2.0 * noise
+
+
+@pytest.fixture(scope="module")
+def of_numbers():
+    net = network(J=1)
+    X, Y = numbers(400, seed=5)
+    net.compile(keras.optimizers.Adam(1e-2), "mse")
+    net.fit(X, (Y - 50.0) / 10.0, epochs=10, verbose=0)
+    weights, bias = net.layers[-1].get_weights()
+    net.layers[-1].set_weights([10.0 * weights, 10.0 * bias + 50.0])  # original units
+    return net, around(
+        net, numbers(60), validation_data=numbers(300, seed=1), num_inducing=60, features="inputs"
+    )
+
+
+def test_numbers_are_predicted_as_the_network_does_with_the_spread_of_unseen_rows(of_numbers):
+    net, learned = of_numbers
+    X, Y = numbers(500, seed=2)
+    mean, variance = learned.predict_y(X)
+    np.testing.assert_allclose(mean, net.predict(X, verbose=0), rtol=1e-5)
+    assert 0.8 < np.std((Y - mean) / np.sqrt(variance)) < 1.2
+    lower, upper = learned.predict_interval(X, 0.9)
+    assert 0.84 < np.mean((lower < Y) & (upper > Y)) < 0.96
+
+
+def test_variance_is_that_of_a_regression_on_the_features(of_numbers):
+    """In standard units: k as wide as what the network predicts, noise as large as its errors."""
+    net, learned = of_numbers
+    X, _ = numbers(60)
+    units, rows = learned.outputs, X.reshape(60, -1).astype(float)
+    shift, scale = rows.mean(axis=0), np.sqrt(rows.var(axis=0).mean())
+    distance = np.median(scipy.spatial.distance.pdist((rows - shift) / scale))
+    h = (net.predict(X, verbose=0) - units.shift) / units.scale
+    unseen = numbers(300, seed=1)
+    errors = (unseen[1] - net.predict(unseen[0], verbose=0)) / units.scale
+    exact = gpflow.models.GPR(
+        ((rows - shift) / scale, h),
+        gpflow.kernels.SquaredExponential(np.mean(h**2), 0.5 * distance),
+        noise_variance=np.mean(errors**2),
+    )
+    factor = learned.model.variational.kernel.factor * units.scale**2
+    for inputs in (NEW[0][:20], np.full((1, *SHAPE), 1e4)):
+        _, expected = exact.predict_f((inputs.reshape(len(inputs), -1) - shift) / scale)
+        _, found = learned.predict_f(inputs)
+        np.testing.assert_allclose(found, factor * expected, rtol=1e-3)
+
+
+def test_a_trained_network_is_a_copy_and_predicts_well():
+    net = network()
+    before = net.get_weights()
+    learned = gvi.learn(images(250), network=net, num_inducing=20, epochs=6, learning_rate=1e-2)
+    for weight, old in zip(net.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+    assert {"loss", "val_loss"} <= set(learned.history)
+    assert gvi.metrics.accuracy(NEW[1], learned.predict_proba(NEW[0])) > 0.9
+    assert not learned.model.trainable_variables or learned.model.num_data == 225
+
+
+@pytest.mark.slow
+def test_a_compiled_network_is_trained_as_it_was_compiled():
+    net = network()
+    net.compile(keras.optimizers.SGD(0.0), keras.losses.SparseCategoricalCrossentropy(True))
+    learned = gvi.learn(images(100), network=net, num_inducing=20, epochs=1)
+    logits = net.predict(NEW[0], verbose=0)
+    np.testing.assert_array_equal(
+        learned.predict_proba(NEW[0]).argmax(axis=1), logits.argmax(axis=1)
+    )
+    net.compile("sgd", "categorical_crossentropy")
+    with pytest.raises(ValueError, match="cannot be trained as it is compiled"):
+        gvi.learn(images(100), network=net, epochs=1)
+
+
+def test_rows_that_the_network_may_have_seen_and_pixels_in_bytes_are_told_of(net, caplog):
+    X, labels = images(60)
+    pixels = np.round(255 * X).astype(np.uint8)
+    with pytest.warns(NumericsWarning, match="without validation_data"):
+        learned = around(net, (pixels, labels), validation_data=None)
+    assert "X has pixels in bytes" in caplog.text
+    expected = learned.predict_proba(pixels / 255.0)
+    np.testing.assert_allclose(learned.predict_proba(pixels), expected, rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float64", "mixed_float16"])
+def test_networks_of_any_precision(precision):
+    net = network(dtype=precision)
+    p = around(net).predict_proba(NEW[0])
+    np.testing.assert_array_equal(p.argmax(axis=1), net.predict(NEW[0], verbose=0).argmax(axis=1))
+
+
+@pytest.mark.slow
+def test_in_single_precision(net):
+    with gpflow.config.as_context():
+        gpflow.config.set_default_float(np.float32)
+        gpflow.config.set_default_jitter(1e-5)
+        p = around(net).predict_proba(NEW[0])
+    assert p.dtype == np.float32
+    logits = net.predict(NEW[0], verbose=0)
+    np.testing.assert_array_equal(p.argmax(axis=1), logits.argmax(axis=1))
+
+
+@pytest.mark.slow
+def test_one_column_of_probabilities_is_that_of_the_second_class():
+    net = network(J=1, activation="sigmoid")
+    X, labels = images(120)
+    learned = around(net, (X, labels > 0), validation_data=(X, labels > 0))
+    np.testing.assert_array_equal(
+        learned.predict_proba(NEW[0])[:, 1] > 0.5, net.predict(NEW[0], verbose=0)[:, 0] > 0.5
+    )
+
+
+@pytest.mark.slow
+def test_numbers_of_words_are_sequences():
+    rng = np.random.default_rng(0)
+    words = rng.integers(1, 20, size=(120, 5))
+    labels = (words < 5).any(axis=1).astype(int)
+    layers = keras.layers
+    net = keras.Sequential(
+        [
+            keras.Input((5,), dtype="int32"),
+            layers.Embedding(20, 4),
+            layers.GlobalMaxPooling1D(),
+            layers.Dense(2),
+        ]
+    )
+    learned = gvi.learn((words, labels), network=net, epochs=4, num_inducing=20, learning_rate=0.05)
+    assert gvi.metrics.accuracy(labels, learned.predict_proba(words)) > 0.85
+
+
+NAN = network()
+NAN.set_weights([np.full_like(weight, np.nan) for weight in NAN.get_weights()])
+X_ONLY = images(5)[0]
+DEAD = network()
+DEAD.layers[1].set_weights([np.zeros((36, 8)), np.zeros(8)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"network": network(J=2)}, r"labels that are not whole numbers from 0 to 1"),
+        (
+            {"network": network(shape=(7, 7, 1))},
+            r"X has shape \(60, 6, 6, 1\), but the network takes",
+        ),
+        ({"network": network(activation="relu")}, "it is not clear whether they are probabilities"),
+        ({"network": network(activation="sigmoid")}, "it is not clear whether"),
+        ({"network": NAN}, "network returns NaN"),
+        ({"network": DEAD}, "features are the same for all rows"),
+        ({"Y": np.ones(60)}, "Y has examples of class 1 alone"),
+        ({"Y": np.eye(3)[np.zeros(60, int)], "network": network(activation="softmax")}, "one-hot"),
+        ({"features": "nowhere"}, "features is 'nowhere', but network .* hidden, last_hidden"),
+        ({"features": []}, "features is empty"),
+        ({"divergence_weight": 0.3}, r"divergence_weight is 0\.3, which has no effect"),
+        ({"validation_data": X_ONLY}, "validation_data is a ndarray; it must be the pair"),
+        ({"kernel": [gpflow.kernels.Linear()]}, "it must be one kernel"),
+        ({"network": None, "train_network": False}, "pass network="),
+        ({"network": None}, r"X has shape \(60, 6, 6, 1\).*Pass a network"),
+        ({"network": lambda X: X[:, 0, :3, 0]}, "it is not clear whether"),
+        ({"network": lambda X: X[:, 0, :3, 0] - 9.0}, "must be a model of Keras"),
+        (
+            {
+                "network": lambda X: X[:, 0, :3, 0] - 9.0,
+                "train_network": False,
+                "validation_data": images(20),
+            },
+            "whose layers are not known",
+        ),
+        ({"likelihood": gpflow.likelihoods.MultiClass(4)}, "network returns 3 columns.* has 4"),
+        ({"likelihood": gpflow.likelihoods.Poisson(), "network": network(J=1)}, "Poisson"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(options, message):
+    X, labels = images(60)
+    options = {"network": network(), "epochs": 0} | options
+    if options.get("train_network") is False:
+        del options["epochs"]
+    data = X, options.pop("Y", labels)
+    with pytest.raises((TypeError, ValueError), match=message):
+        gvi.learn(data, **options)
+
+
+def test_nan_pixels_are_refused(learned):
+    X = NEW[0].copy()
+    X[3, 0, 0] = np.nan
+    with pytest.raises(ValueError, match="first is row 3"):
+        learned.predict_proba(X)
+    with pytest.raises(ValueError, match=r"X has shape \(500, 5, 6, 1\)"):
+        learned.predict_proba(NEW[0][:, 1:])
+
+
+@pytest.mark.slow
+def test_images_are_rows_for_a_kernel_on_pixels():
+    X, Y = numbers(60)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=6.0)
+    new = NEW[0][:10]
+    of_images = gvi.learn((X, Y), kernel=kernel)
+    of_rows = gvi.learn((X.reshape(60, -1), Y), kernel=kernel)
+    np.testing.assert_allclose(
+        of_images.predict_y(new), of_rows.predict_y(new.reshape(10, -1)), rtol=1e-9
+    )

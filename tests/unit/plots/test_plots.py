@@ -1,0 +1,199 @@
+"""Displays: Axes in, Axes out, and on them what independent computations give."""
+
+from __future__ import annotations
+
+import sys
+
+import gpflow
+import matplotlib as mpl
+import numpy as np
+import pytest
+import scipy.stats
+from sklearn.base import BaseEstimator
+
+import gpflow_gvi as gvi
+from gpflow_gvi import plots
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+FAST = {"num_inducing": 15, "predictor": None}
+
+
+def _data(D, N=50):
+    rng = np.random.default_rng(D)
+    X = 10.0 + 3.0 * rng.normal(size=(N, D))
+    return X, 100.0 * np.sin(X[:, :1] / 3.0) + rng.normal(size=(N, 1))
+
+
+def _learned(D, **options):
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(D))
+    return gvi.learn(_data(D), kernel=kernel, **FAST, **options)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {D: _learned(D) for D in (1, 2, 4)}
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.array(["low", "mid", "top"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    return gvi.GVIClassifier(num_inducing=15, random_state=0).fit(X, y), X, y
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+def test_a_curve_shows_predictions_in_original_units(models):
+    learned = models[1]
+    X, Y = _data(1)
+    _, ax = plt.subplots()
+    assert learned.plot(X, Y, ax=ax) is ax
+    mean = next(line for line in ax.lines if line.get_label() == "mean")
+    x = mean.get_xdata()
+    np.testing.assert_allclose(mean.get_ydata(), learned.predict_f(x[:, None])[0][:, 0])
+    bands = {band.get_label(): band for band in ax.collections}
+    heights = bands["95 % interval of y"].get_paths()[0].vertices[1:-1, 1]
+    lower, upper = learned.predict_interval(x[:, None])
+    assert heights.min() == pytest.approx(np.min(lower))
+    assert heights.max() == pytest.approx(np.max(upper))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
+
+
+def test_maps_are_of_mean_and_sd(models):
+    display = plots.MapDisplay.from_estimator(models[2], *_data(2), resolution=7)
+    assert len(display.ax_) == 2
+    i, j = 2, 5
+    at = np.array([[display.grid[0][j], display.grid[1][i]]])
+    mean, variance = models[2].predict_f(at)
+    assert display.mean[i, j] == pytest.approx(mean[0, 0].numpy())
+    assert display.sd[i, j] == pytest.approx(np.sqrt(variance[0, 0]))
+
+
+def test_several_panels_go_into_one_axes(models):
+    figure, ax = plt.subplots()
+    axes = models[2].plot(ax=ax)
+    assert len(axes) == 2
+    assert all(panel.figure is figure for panel in axes)
+    with pytest.raises(ValueError, match="give 1 or 2"):
+        models[2].plot(ax=plt.subplots(1, 3)[1])
+
+
+def test_partial_dependence_has_the_moments_of_the_average(models):
+    X, _ = _data(4)
+    display = plots.PartialDependenceDisplay.from_estimator(
+        models[4], X, features=[0], max_rows=8, resolution=3
+    )
+    rows = plots.partial_dependence.View.of(models[4]).rows(X, 8)
+    rows[:, 0] = display.grids[0][1]
+    samples = np.asarray(models[4].predict_f_samples(rows, 20_000))[:, :, 0].mean(axis=1)
+    sd = display.half_widths[0][1, 0] / scipy.stats.norm.ppf(0.975)
+    assert display.means[0][1, 0] == pytest.approx(samples.mean(), abs=5.0 * sd / np.sqrt(20_000))
+    assert sd == pytest.approx(samples.std(), rel=0.05)
+    assert plots.draw(models[4], X, features=["x2", 1])[1].get_xlabel() == "x1"
+
+
+def test_relevance_is_that_of_a_squared_exponential_in_closed_form(models):
+    """E (f(x + e_d) - f(x))² = 2 σ² (1 - exp(-1 / (2 ℓ_d²))), in units of y."""
+    display = plots.RelevanceDisplay.from_estimator(models[4])
+    kernel = models[4].regulariser.prior.kernel
+    ell, variance = kernel.lengthscales.numpy(), kernel.variance.numpy()
+    expected = np.sqrt(2.0 * variance * -np.expm1(-0.5 / ell**2)) * models[4].outputs.scale
+    np.testing.assert_allclose(display.relevance, expected, rtol=1e-4)
+    assert display.relevance.argmax() == 0
+
+
+def test_permutation_matters_for_the_feature_that_does(models):
+    display = plots.RelevanceDisplay.from_estimator(models[4], *_data(4))
+    assert display.relevance.argmax() == 0
+    assert display.relevance[0] > 10.0 * np.abs(display.relevance[1:]).max()
+    with pytest.raises(ValueError, match="both, or neither"):
+        models[4].plot_relevance(_data(4)[0])
+
+
+def test_quantiles_of_true_distributions_are_on_the_diagonal():
+    rng = np.random.default_rng(0)
+    mean, sd = rng.normal(size=5000), rng.uniform(0.5, 2.0, 5000)
+    y = mean + sd * rng.normal(size=5000)
+    right = plots.QuantileDisplay.from_predictions(y, mean, sd)
+    np.testing.assert_allclose(right.observed, plots.calibration.LEVELS, atol=0.03)
+    narrow = plots.QuantileDisplay.from_predictions(y, mean, 0.5 * sd)
+    expected = scipy.stats.norm.cdf(0.5 * scipy.stats.norm.ppf(plots.calibration.LEVELS))
+    np.testing.assert_allclose(narrow.observed, expected, atol=0.03)
+
+
+def test_calibration_of_an_estimator_is_that_of_its_predictions(models):
+    X, Y = _data(1)
+    mean, variance = models[1].predict_y(X)
+    direct = plots.QuantileDisplay.from_predictions(Y, mean, np.sqrt(variance))
+    of_model = plots.QuantileDisplay.from_estimator(models[1], X, Y)
+    np.testing.assert_allclose(of_model.observed, direct.observed)
+    assert models[1].plot_calibration(X, Y).get_xlabel() == "predicted probability p"
+
+
+def test_classes_have_maps_and_reliability(classifier):
+    fitted, X, y = classifier
+    left, right = plots.draw(fitted, X, y)
+    names = [text.get_text() for text in left.get_legend().get_texts()]
+    assert names == ["low", "mid", "top"]
+    assert "entropy" in right.get_title()
+    display = plots.ReliabilityDisplay.from_estimator(fitted, X, y)
+    p, labels = fitted.predict_proba(X), np.searchsorted(fitted.classes_, y)
+    assert display.ece == pytest.approx(gvi.metrics.ece(labels, p, bins=10))
+    assert fitted.learned_.plot_calibration(X, labels).get_ylabel() == "accuracy"
+    display = plots.PartialDependenceDisplay.from_estimator(fitted, X, features=[0])
+    np.testing.assert_allclose(display.means[0].sum(axis=1), 1.0)
+
+
+def test_history_is_that_of_training_or_of_the_candidates(models):
+    trained = _learned(1, epochs=2)
+    axes = np.ravel(trained.plot_history())
+    assert [ax.get_ylabel() for ax in axes] == list(trained.history)
+    loss = axes[list(trained.history).index("loss")].lines[0]
+    np.testing.assert_allclose(loss.get_ydata(), trained.history["loss"])
+    ax = models[1].plot_history()
+    assert [len(line.get_xdata()) for line in ax.lines] == [1]
+    with pytest.raises(ValueError, match="not trained"):
+        plots.HistoryDisplay.from_estimator(models[1])
+
+
+def test_features_have_the_names_of_a_table(models):
+    class Named(BaseEstimator):
+        learned_, feature_names_in_, target = models[4], ["a", "b", "c", "d"], "price"
+
+    ax = plots.RelevanceDisplay.from_estimator(Named()).ax_
+    assert {text.get_text() for text in ax.get_yticklabels()} == {"a", "b", "c", "d"}
+    assert plots.draw(Named(), features=["b"]).get_xlabel() == "b"
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda m: plots.CurveDisplay.from_estimator(m[2]), "2 features"),
+        (lambda m: plots.MapDisplay.from_estimator(m[4]), "4 features"),
+        (lambda m: plots.CurveDisplay.from_estimator(m[1], output=1), "output is 1"),
+        (lambda m: plots.draw(m[1], np.zeros((3, 2))), r"X has shape \(3, 2\)"),
+        (lambda m: plots.draw(m[4], features=["z"]), "features has 'z'"),
+        (lambda m: plots.draw(m[1], coverage=1.5), "coverage is 1.5"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(models, draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw(models)
+
+
+def test_other_estimators_are_refused():
+    with pytest.raises(TypeError, match="estimator is a str"):
+        plots.draw("model")
+
+
+def test_without_matplotlib_the_remedy_is_named(models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'gpflow-gvi\[plots\]'"):
+        models[1].plot()

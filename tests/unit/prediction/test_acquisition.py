@@ -1,0 +1,105 @@
+"""What an observation is worth: against simulation and quadrature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods
+from scipy import integrate, stats
+
+from gpflow_gvi.prediction import acquisition
+
+X = np.linspace(0.0, 1.0, 3)[:, None]
+MEAN = np.array([[0.0], [0.8], [-1.0]])
+COVARIANCE = np.array([[[0.3, 0.1, 0.0], [0.1, 1.0, 0.0], [0.0, 0.0, 0.05]]])
+
+
+class Model:
+    """A model whose predictions are given."""
+
+    def __init__(self, likelihood=None, mean=MEAN):
+        self.likelihood = likelihood
+        self.mean = tf.constant(mean)
+
+    def predict_f(self, X, full_cov=False):
+        variance = np.diag(COVARIANCE[0])[:, None] + np.zeros(self.mean.shape)
+        return self.mean, tf.constant(COVARIANCE if full_cov else variance)
+
+
+def test_improvements_are_those_of_simulated_functions(rng):
+    sd = np.sqrt(np.diag(COVARIANCE[0]))
+    draws = MEAN[:, 0] + sd * rng.normal(size=(400_000, 3))
+    by_kind = {
+        "expected_improvement": np.maximum(0.2 - draws, 0.0).mean(axis=0),
+        "probability_of_improvement": np.mean(draws < 0.2, axis=0),
+    }
+    for kind, expected in by_kind.items():
+        found = acquisition.acquire(Model(), X, kind, best=0.2)
+        np.testing.assert_allclose(found, expected, atol=0.005)
+    least = acquisition.acquire(Model(), X, "probability_of_improvement")
+    assert least[2] == pytest.approx(0.5)  # the smallest mean is itself a candidate
+    bound = acquisition.acquire(Model(), X, "upper_confidence_bound", beta=1.0)
+    np.testing.assert_allclose(bound, sd - MEAN[:, 0])
+
+
+def test_draws_have_the_joint_law_of_f():
+    draws = [acquisition.acquire(Model(), X, "thompson", seed=seed) for seed in range(4000)]
+    np.testing.assert_allclose(np.mean(draws, axis=0), -MEAN[:, 0], atol=0.06)
+    np.testing.assert_allclose(np.cov(np.transpose(draws)), COVARIANCE[0], atol=0.08)
+
+
+def test_information_under_gaussian_noise_is_the_difference_of_entropies():
+    found = acquisition.acquire(Model(likelihoods.Gaussian(0.2)), X, "bald")
+    v = np.diag(COVARIANCE[0])
+    expected = stats.norm.entropy(0.0, np.sqrt(v + 0.2)) - stats.norm.entropy(0.0, np.sqrt(0.2))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_information_of_counts_is_a_double_sum():
+    found = acquisition.information(Model(likelihoods.Poisson()), X)
+    y = np.arange(400)
+
+    def entropy(p):
+        return -np.sum(p * np.log(np.maximum(p, 1e-300)))
+
+    for n in range(3):
+        m, s = MEAN[n, 0], np.sqrt(COVARIANCE[0, n, n])
+        f = np.linspace(m - 5 * s, m + 5 * s, 801)
+        w = stats.norm.pdf(f, m, s)
+        w /= w.sum()
+        given_f = stats.poisson.pmf(y[:, None], np.exp(f))
+        expected = entropy(given_f @ w) - sum(
+            weight * entropy(p) for weight, p in zip(w, given_f.T, strict=True)
+        )
+        assert found[n] == pytest.approx(expected, abs=0.25)
+    assert found[1] > found[2]
+
+
+def test_information_of_a_class_is_an_integral():
+    found = acquisition.acquire(Model(likelihoods.Bernoulli(invlink=tf.sigmoid)), X, "bald")
+
+    def entropy(p):
+        return stats.bernoulli.entropy(p)
+
+    for n in range(3):
+        m, s = MEAN[n, 0], np.sqrt(COVARIANCE[0, n, n])
+
+        def average(of, m=m, s=s):
+            return integrate.quad(
+                lambda f: of(1.0 / (1.0 + np.exp(-f))) * stats.norm.pdf(f, m, s),
+                m - 8 * s,
+                m + 8 * s,
+            )[0]
+
+        expected = entropy(average(lambda p: p)) - average(entropy)
+        assert found[n] == pytest.approx(expected, abs=0.002)
+
+
+def test_what_is_wrong_is_said():
+    with pytest.raises(ValueError, match="kind is 'entropy'; it must be one of"):
+        acquisition.acquire(Model(), X, "entropy")
+    two = Model(mean=np.c_[MEAN, MEAN])
+    with pytest.raises(ValueError, match="2 outputs, but an objective has one"):
+        acquisition.acquire(two, X, "expected_improvement")
+    assert acquisition.acquire(two, X, "variance").shape == (3,)

@@ -1,0 +1,134 @@
+"""Laws of predictions: against simulation, quadrature by scipy, and Gaussian closed forms."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods
+from scipy import integrate, stats
+
+from gpflow_gvi.likelihoods import Ordinal
+from gpflow_gvi.prediction.predictive_law import central_interval, predictive_law
+
+X = np.zeros((3, 1))
+MEAN = np.array([[0.0], [0.8], [-1.0]])
+VARIANCE = np.array([[0.3], [1.0], [0.05]])
+LEVELS = (0.025, 0.5, 0.9)
+LIKELIHOODS = {
+    "student": likelihoods.StudentT(0.4),
+    "poisson": likelihoods.Poisson(),
+    "exponential": likelihoods.Exponential(),
+    "gamma": likelihoods.Gamma(shape=2.0),
+    "beta": likelihoods.Beta(scale=3.0),
+    "ordinal": Ordinal(np.array([-1.0, 0.0, 1.0])),
+}
+
+
+def _simulated(name, rng, size=400_000):
+    """Draws of y, [S, 3, 1], by NumPy."""
+    f = MEAN + np.sqrt(VARIANCE) * rng.normal(size=(size, 3, 1))
+    return {
+        "student": lambda: f + 0.4 * rng.standard_t(3, size=f.shape),
+        "poisson": lambda: rng.poisson(np.exp(f)).astype(float),
+        "exponential": lambda: rng.exponential(np.exp(f)),
+        "gamma": lambda: rng.gamma(2.0, np.exp(f)),
+        "beta": lambda: rng.beta(3.0 * stats.norm.cdf(f), 3.0 * stats.norm.cdf(-f)),
+        "ordinal": lambda: np.digitize(f + rng.normal(size=f.shape), [-1.0, 0.0, 1.0]) * 1.0,
+    }[name]()
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_quantiles_are_those_of_simulated_observations(name, rng):
+    law = predictive_law(LIKELIHOODS[name], X, MEAN, VARIANCE)
+    draws = _simulated(name, rng)
+    for level in LEVELS:
+        found = law.quantile([[level]]).numpy()
+        below, upto = np.mean(draws < found, axis=0), np.mean(draws <= found, axis=0)
+        assert np.all(below < level + 0.004), (level, below)
+        assert np.all(upto > level - 0.004), (level, upto)
+        if law.values.whole:
+            np.testing.assert_array_equal(found, np.round(found))
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_transformed_observations_are_uniform(name, rng):
+    law = predictive_law(LIKELIHOODS[name], X, MEAN, VARIANCE)
+    draws = _simulated(name, rng, 2000)
+    values = [law.pit(Y, rng.uniform(size=Y.shape)).numpy()[:, 0] for Y in draws[:, :, :]]
+    for column in np.array(values).T:
+        assert stats.kstest(column, "uniform").pvalue > 1e-4
+
+
+def test_distribution_function_is_an_integral_over_f():
+    law = predictive_law(LIKELIHOODS["student"], X, MEAN, VARIANCE)
+    for y in (-3.0, 0.2, 40.0):
+        expected = [
+            integrate.quad(
+                lambda f, y=y, m=m, s=s: stats.t.cdf((y - f) / 0.4, 3) * stats.norm.pdf(f, m, s),
+                m - 10 * s,
+                m + 10 * s,
+                epsabs=1e-12,
+            )[0]
+            for m, s in zip(MEAN[:, 0], np.sqrt(VARIANCE[:, 0]), strict=True)
+        ]
+        np.testing.assert_allclose(law.cdf(np.full((3, 1), y))[:, 0], expected, atol=2e-6)
+
+
+def test_gaussian_noise_has_gaussian_quantiles():
+    law = predictive_law(likelihoods.Gaussian(0.2), X, MEAN, VARIANCE)
+    expected = stats.norm.ppf(0.9, MEAN, np.sqrt(VARIANCE + 0.2))
+    np.testing.assert_allclose(law.quantile([[0.9]]), expected, rtol=1e-9)
+    uniform = law.pit(MEAN, np.zeros((3, 1)))
+    np.testing.assert_allclose(uniform, 0.5)
+
+
+def test_several_latent_functions_of_one_observation(rng):
+    mean, variance = np.c_[MEAN, [-1.0, 0.0, 0.5]], np.c_[VARIANCE, [0.1, 0.2, 0.3]]
+    law = predictive_law(likelihoods.HeteroskedasticTFPConditional(), X, mean, variance)
+    f = mean + np.sqrt(variance) * rng.normal(size=(200_000, 3, 2))
+    draws = f[..., :1] + np.exp(f[..., 1:]) * rng.normal(size=(200_000, 3, 1))
+    for level in LEVELS:
+        found = law.quantile([[level]]).numpy()
+        np.testing.assert_allclose(np.mean(draws <= found, axis=0), level, atol=0.01)
+
+
+def test_the_ends_of_all_that_can_be():
+    for name, least, most in (("poisson", 0.0, np.inf), ("beta", 0.0, 1.0), ("ordinal", 0.0, 3.0)):
+        law = predictive_law(LIKELIHOODS[name], X, MEAN, VARIANCE)
+        np.testing.assert_array_equal(law.quantile([[0.0]]), np.full((3, 1), least))
+        np.testing.assert_array_equal(law.quantile([[1.0]]), np.full((3, 1), most))
+        np.testing.assert_array_equal(law.cdf(np.full((3, 1), least - 1.0)), np.zeros((3, 1)))
+
+
+def test_large_counts_and_float32():
+    law = predictive_law(likelihoods.Poisson(), X, MEAN + 12.0, 1e-9 + 0.0 * VARIANCE)
+    expected = stats.poisson.ppf(0.9, np.exp(MEAN + 12.0))
+    np.testing.assert_allclose(law.quantile([[0.9]]), expected, rtol=1e-3)
+    with gpflow.config.as_context():
+        gpflow.config.set_default_float(np.float32)
+        law = predictive_law(
+            likelihoods.StudentT(0.4), *(part.astype(np.float32) for part in (X, MEAN, VARIANCE))
+        )
+        found = law.quantile([[0.9]])
+    assert found.dtype == tf.float32
+    law = predictive_law(likelihoods.StudentT(0.4), X, MEAN, VARIANCE)
+    np.testing.assert_allclose(found, law.quantile([[0.9]]), rtol=1e-4)
+
+
+def test_under_switched_likelihoods_there_are_the_intervals_of_each():
+    class Model:
+        likelihood = likelihoods.SwitchedLikelihood(
+            [likelihoods.Gaussian(0.1), likelihoods.Poisson()]
+        )
+
+        def predict_f(self, X):
+            return tf.constant(MEAN), tf.constant(VARIANCE)
+
+    lower, upper = central_interval(Model(), X, 0.8)
+    assert lower.shape == upper.shape == (3, 2)
+    noisy = np.sqrt(VARIANCE + 0.1)
+    np.testing.assert_allclose(upper[:, :1], stats.norm.ppf(0.9, MEAN, noisy), rtol=1e-9)
+    counts = predictive_law(likelihoods.Poisson(), X, MEAN, VARIANCE).quantile([[0.9]])
+    np.testing.assert_array_equal(upper[:, 1:], counts)

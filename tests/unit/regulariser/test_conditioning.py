@@ -1,0 +1,32 @@
+"""P conditioned on rows in blocks: as on all of them at once."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+
+from gpflow_gvi import GaussianProcess
+from gpflow_gvi.covariances import CholeskySVGP
+from gpflow_gvi.mean_functions import Inducing
+from gpflow_gvi.regulariser.conditioning import conditioned
+from tests import catalogue
+
+N, M, J = 50, 7, 2
+
+
+@pytest.mark.parametrize("sharing", ["single", "separate"])
+@pytest.mark.parametrize("noise", ["one", "of outputs", "of rows"])
+def test_blocks_are_all_rows(rng, sharing, noise):
+    X, Y = rng.normal(size=(N, 2)), rng.normal(size=(N, J))
+    of_rows = {"one": 0.2 * np.ones((N, 1)), "of outputs": np.tile([0.2, 0.7], (N, 1))}
+    variance = of_rows.get(noise, rng.uniform(0.1, 1.0, size=(N, J)))  # [N, 1] or [N, J]
+    kernel = catalogue.kernels(J)[sharing]
+    prior = GaussianProcess(gpflow.functions.Constant(np.full(J, 0.3)), kernel)
+    parts = [(slice(0, 13)), slice(13, 40), slice(40, N)]
+    blocks = [(X[p], Y[p], variance[p] if noise == "of rows" else variance[0]) for p in parts]
+    P = conditioned(prior, X[:M], blocks)
+    mean = Inducing.from_data(kernel, X[:M], (X, Y), variance, mean_function=prior.mean_function)
+    covariance = CholeskySVGP.from_data(kernel, X[:M], X, variance, num_latent_gps=J)
+    np.testing.assert_allclose(P.mean_function.q_mu, mean.q_mu, atol=1e-10)
+    np.testing.assert_allclose(P.kernel.q_sqrt, covariance.q_sqrt, atol=1e-10)

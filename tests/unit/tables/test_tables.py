@@ -1,0 +1,237 @@
+"""From a file to a model of its table, and to predictions beside its columns."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpflow_gvi as gvi
+from gpflow_gvi.__main__ import main
+from gpflow_gvi.tables import TableModel, learn_table, predict_file
+from gpflow_gvi.tables.columns import Columns
+from gpflow_gvi.tables.target import target_of
+
+N = 60
+
+
+def _table():
+    """A table with a category and missing inputs; the mean of y is known."""
+    rng = np.random.default_rng(0)
+    size, colour = rng.uniform(1.0, 5.0, N), rng.choice(["red", "blue", "grey"], N)
+    y = 10.0 * size + np.where(colour == "red", 50.0, 0.0) + rng.normal(size=N)
+    table = pd.DataFrame({"size": size, "colour": colour, "old": rng.random(N) < 0.5, "y": y})
+    table["id"] = [f"row {i}" for i in range(N)]
+    table.loc[[3, 7], "size"] = np.nan
+    table.loc[[5, 9], "colour"] = None
+    table.loc[11, "y"] = np.nan
+    return table
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("tables")
+
+
+@pytest.fixture(scope="module")
+def written(folder):
+    """What the command writes and says."""
+    _table().to_csv(folder / "data.csv", index=False)
+    command = ["learn", str(folder / "data.csv"), "--target", "y", "--effort", "fast"]
+    assert main([*command, "--output", str(folder / "model")]) == 0
+    return folder / "model"
+
+
+def test_the_model_knows_its_columns(written):
+    model = gvi.load(written)
+    assert isinstance(model, TableModel)
+    assert model.columns.numbers == ["size", "old"]
+    assert model.columns.categories == ["colour"]
+    assert list(model.columns.left_out) == ["id"]
+    new = pd.DataFrame({"size": [2.0, 2.0, 2.0], "colour": ["red", "grey", None], "old": [1, 0, 1]})
+    predicted = model.predict(new)
+    assert list(predicted) == ["y_mean", "y_sd", "y_lower", "y_upper"]
+    assert predicted["y_mean"][0] == pytest.approx(70.0, abs=6.0)
+    assert predicted["y_mean"][1] == pytest.approx(20.0, abs=6.0)
+    width = 2.0 * 1.959964 * predicted["y_sd"]
+    np.testing.assert_allclose(predicted["y_upper"] - predicted["y_lower"], width, rtol=1e-6)
+
+
+def test_the_page_has_scores_and_pictures_and_no_program(written):
+    page = (written / "report.html").read_text()
+    assert page.count("data:image/png;base64,iVBOR") == 4
+    assert "<script" not in page
+    for word in ("rmse", "coverage of 95 %", "text that differs from row to row", "SquaredExp"):
+        assert word in page
+
+
+def test_predictions_stand_beside_the_columns_as_they_are(written, folder):
+    text = "colour,note,size,old,y\nred,1.50,2.00,TRUE,\n,x,,False,7\npink,x,3,0,7\n"
+    (folder / "new.csv").write_text(text)
+    assert predict_file(written, folder / "new.csv", folder / "out.csv", size=2) == 3
+    lines = (folder / "out.csv").read_text().splitlines()
+    assert lines[0] == "colour,note,size,old,y,y_mean,y_sd,y_lower,y_upper"
+    assert [line.rsplit(",", 4)[0] for line in lines[1:]] == text.splitlines()[1:]
+    whole = folder / "whole.csv"
+    predict_file(written, folder / "new.csv", whole)
+    assert whole.read_text() == (folder / "out.csv").read_text()
+
+
+def test_classes_are_recognised(folder, capsys):
+    table = _table().dropna(subset="y")
+    table["kind"] = np.where(table["y"] > 45.0, "<big>", "small")
+    table.drop(columns=["y", "id"]).to_csv(folder / "kinds.csv", index=False)
+    output = folder / "kinds"
+    command = ["learn", str(folder / "kinds.csv"), "--target", "kind", "--output", str(output)]
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert "target 2 classes (<big> small)" in said.err
+    assert re.search(r"accuracy +0\.[89]|accuracy +1", said.out)
+    page = (output / "report.html").read_text()
+    assert "&lt;big&gt;" in page
+    assert "<big>" not in page
+    assert main(["predict", str(output), str(folder / "kinds.csv")]) == 0
+    predicted = pd.read_csv(folder / "kinds_predicted.csv")
+    np.testing.assert_allclose(predicted["p(<big>)"] + predicted["p(small)"], 1.0, rtol=1e-5)
+    clear = predicted[np.abs(predicted["p(<big>)"] - 0.5) > 1e-5]
+    assert len(clear) > 50
+    best = np.where(clear["p(<big>)"] > 0.5, "<big>", "small")
+    np.testing.assert_array_equal(clear["kind_label"], best)
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "found"),
+    [
+        ([1, 2, 3, 1, 2, 3], None, "classification"),
+        ([1, 2, 3, 1, 2, 3], "regression", "regression"),
+        ([1.5, 2.5, 1.5, 2.5], None, "regression"),
+        (list(range(20)), None, "regression"),
+        (["a", "b", "a", "b"], None, "classification"),
+        ([True, False, True, False], None, "classification"),
+    ],
+)
+def test_what_a_target_is(values, task, found):
+    known, y, kind = target_of(pd.DataFrame({"y": values}), "y", task)
+    assert kind == found
+    assert known.all()
+    assert len(y) == len(values)
+
+
+WRONG = {
+    "no such target": (["--target", "z"], "target 'z' is no column of the table"),
+    "text to regress": (["--target", "colour", "--task", "regression"], "is no number"),
+    "text without classes": (["--target", "text"], "neither numbers nor classes"),
+    "constant target": (["--target", "one"], "nothing to learn"),
+    "single row of a class": (["--target", "rare"], "a class with a single row"),
+    "unknown predictor": (["--target", "y", "--predictor", "oracle"], "predictor is 'oracle'"),
+    "held out": (["--target", "y", "--held-out", "1.5"], "held-out is 1.5"),
+    "folder in use": (["--target", "y", "--output", "."], "is in use"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input_is_said_in_a_line(case, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = pd.concat([_table()] * 2, ignore_index=True)
+    table["text"] = [f"text {i}" for i in range(len(table))]
+    table["one"] = 1.0
+    table["rare"] = ["a"] * (len(table) - 1) + ["b"]
+    table.to_csv("data.csv", index=False)
+    options, message = WRONG[case]
+    assert main(["learn", "data.csv", *options]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert message in said[-1]
+    assert "Traceback" not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ("a,y\n", "has no rows"),
+        ("a,y\n1,2,3,4\n1\n1,2,3,4,5\n", "cannot be read"),
+    ],
+)
+def test_files_that_are_no_tables(content, message, tmp_path, capsys):
+    file = tmp_path / "data.csv"
+    file.write_text(content)
+    assert main(["learn", str(file), "--target", "y", "--output", str(tmp_path / "m")]) == 2
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
+    assert main(["learn", str(tmp_path / "none.csv"), "--target", "y"]) == 2
+    assert "is no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("size,old\n1,1\n", "lacks the columns ['colour']"),
+        ("size,old,colour\nmany,1,red\n", "column size is of numbers, but it has 'many'"),
+        ("size,old,colour,y_mean\n1,1,red,2\n", "has the columns ['y_mean'] already"),
+    ],
+)
+def test_other_columns_to_predict_are_refused(content, message, written, tmp_path, capsys):
+    file = tmp_path / "new.csv"
+    file.write_text(content)
+    assert main(["predict", str(written), str(file)]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("module", ["pandas", "jinja2", "matplotlib"])
+def test_an_absent_extra_is_named_before_anything_is_learned(module, tmp_path, monkeypatch, capsys):
+    (tmp_path / "data.csv").write_text("a,y\n1,2\n")
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main(["learn", str(tmp_path / "data.csv"), "--target", "y"]) == 2
+    assert "pip install 'gpflow-gvi[tables]'" in capsys.readouterr().err
+
+
+def test_columns_that_say_nothing_are_left_out():
+    table = pd.DataFrame(
+        {
+            "number": [1.0, 2.0, 3.0],
+            "empty": [None] * 3,
+            "same": ["a"] * 3,
+            "day": pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03"]),
+        }
+    )
+    columns = Columns.of(table)
+    assert columns.numbers == ["number"]
+    assert set(columns.left_out) == {"empty", "same", "day"}
+    with pytest.raises(ValueError, match="no column can be learned from"):
+        Columns.of(table[["empty", "same"]])
+
+
+def test_all_rows_are_learned_from_if_none_are_held_out(folder, written):
+    outcome = learn_table(folder / "data.csv", "y", effort="fast", held_out=0.0)
+    assert outcome.num_rows == N - 1  # one has no target
+    assert outcome.held_out is None
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_rows(written, tmp_path):
+    """The largest part that is in memory is that of `size` rows."""
+    rows = "2.0,red,1\n"
+    (tmp_path / "long.csv").write_text("size,colour,old\n" + rows * 200_000)
+    import tracemalloc
+
+    tracemalloc.start()
+    count = predict_file(written, tmp_path / "long.csv", tmp_path / "out.csv", size=5000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 200_000
+    assert peak < 40e6
+    assert (tmp_path / "out.csv").read_bytes().count(b"\n") == 200_001
+
+
+def test_parquet_is_read_and_written_in_parts(written, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert parquet is not None
+    _table().to_parquet(tmp_path / "new.parquet")
+    predict_file(written, tmp_path / "new.parquet", tmp_path / "out.parquet", size=25)
+    found = pd.read_parquet(tmp_path / "out.parquet")
+    assert len(found) == N
+    expected = gvi.load(written).predict(_table())
+    np.testing.assert_allclose(found["y_mean"], expected["y_mean"])

@@ -1,0 +1,98 @@
+"""Laws of observations, and levels with finite probabilities: against scipy and GPflow."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods
+from scipy import stats
+
+from gpflow_gvi.likelihoods import Ordinal, law, usable
+
+EDGES = np.array([-1.0, 0.5, 2.0])
+F = np.linspace(-3.0, 4.0, 8)[:, None]
+X = np.zeros((8, 1))
+
+
+def test_probabilities_of_levels_are_differences_of_a_distribution_function():
+    likelihood = Ordinal(EDGES)
+    likelihood.sigma.assign(0.7)
+    ends = np.concatenate([[-np.inf], EDGES, [np.inf]])
+    for level in range(4):
+        Y = np.full((8, 1), float(level))
+        expected = np.diff(stats.norm.cdf((ends[level : level + 2] - F) / 0.7))[:, 0]
+        np.testing.assert_allclose(np.exp(likelihood.log_prob(X, F, Y)), expected, rtol=1e-9)
+    probabilities = law(likelihood, X, tf.constant(F)).probs[:, 0]
+    np.testing.assert_allclose(np.sum(probabilities, axis=1), 1.0, rtol=1e-12)
+    mean = probabilities.numpy() @ np.arange(4.0)
+    np.testing.assert_allclose(likelihood.conditional_mean(X, F)[:, 0], mean, rtol=1e-12)
+
+
+def test_far_away_levels_have_the_logarithm_of_their_probability_and_a_slope():
+    likelihood = Ordinal(EDGES)
+    far = tf.constant([[-30.0], [30.0], [-30.0], [30.0]], tf.float64)
+    Y = np.array([[2.0], [1.0], [3.0], [0.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(far)
+        logs = likelihood.log_prob(X[:4], far, Y)
+    expected = [
+        stats.norm.logsf(30.5) + np.log1p(-np.exp(stats.norm.logsf(32.0) - stats.norm.logsf(30.5))),
+        stats.norm.logcdf(-29.5),
+        stats.norm.logsf(32.0),
+        stats.norm.logcdf(-31.0),
+    ]
+    np.testing.assert_allclose(logs, expected, rtol=1e-6)
+    assert np.all(np.abs(tape.gradient(logs, far)) > 25.0)
+
+
+def test_ordinal_of_gpflow_is_replaced_with_its_width():
+    given = likelihoods.Ordinal(EDGES)
+    given.sigma.assign(0.3)
+    gpflow.set_trainable(given.sigma, False)
+    replaced = usable(given)
+    assert isinstance(replaced, Ordinal)
+    assert float(replaced.sigma.numpy()) == pytest.approx(0.3)
+    assert not replaced.sigma.trainable
+    assert given.sigma is not replaced.sigma
+    assert usable(replaced) is replaced
+
+
+LAWS = {
+    "gaussian": (likelihoods.Gaussian(0.3), [-1.0, 0.4]),
+    "student": (likelihoods.StudentT(0.5, df=4.0), [-1.0, 3.0]),
+    "poisson": (likelihoods.Poisson(binsize=0.5), [0.0, 3.0]),
+    "exponential": (likelihoods.Exponential(), [0.1, 3.0]),
+    "gamma": (likelihoods.Gamma(shape=2.0), [0.1, 3.0]),
+    "beta": (likelihoods.Beta(scale=3.0), [0.1, 0.8]),
+    "ordinal": (Ordinal(EDGES), [0.0, 3.0]),
+    "varying": (
+        likelihoods.Gaussian(scale=gpflow.functions.Linear(0.1 * np.ones((1, 1)), 0.5)),
+        [0.1, 3.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_laws_have_the_density_and_the_moments_of_the_likelihood(name):
+    likelihood, values = LAWS[name]
+    X, f = np.linspace(0.0, 1.0, 8)[:, None], tf.constant(0.3 * F)
+    found = law(likelihood, X, f)
+    for value in values:
+        Y = tf.fill(f.shape, tf.constant(value, tf.float64))
+        expected = likelihood.log_prob(X, f, Y)
+        np.testing.assert_allclose(found.log_prob(Y)[:, 0], expected, rtol=1e-6)
+    if name != "ordinal":  # TFP has no moments of categories
+        np.testing.assert_allclose(found.mean(), likelihood.conditional_mean(X, f), rtol=1e-9)
+        variance = likelihood.conditional_variance(X, f)
+        np.testing.assert_allclose(found.variance() + 0.0 * f, variance, rtol=1e-9)
+
+
+def test_laws_of_other_likelihoods_can_be_registered():
+    class Shifted(likelihoods.Gaussian):
+        pass
+
+    assert law(Shifted(), X, tf.constant(F)).batch_shape == (8, 1)
+    with pytest.raises(TypeError, match=r"Bernoulli; the law .* is known for .*law\.register"):
+        law(likelihoods.Bernoulli(), X, F)
