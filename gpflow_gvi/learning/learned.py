@@ -91,11 +91,14 @@ class Learned:
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
-        X, Y = data
+        X, Y = self.inputs.standard(data[0]), self._standard(data[1])
+        return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
+
+    def _standard(self, Y: TensorType) -> tf.Tensor:
+        """Return observations in standard units, [N, P], and labels as numbers of classes."""
         if self.classes_ is not None:
             Y = labels.encoded("Y", Y, self.classes_)
-        X, Y = self.inputs.standard(X), self.outputs.standard(column(Y))
-        return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
+        return self.outputs.standard(column(Y))
 
     def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
         """Return joint samples of f at X: [num_samples, N, J]."""
@@ -187,7 +190,7 @@ class Learned:
         :param num_inducing: how many inducing points are added at most, where the new rows are far
             from the old ones.
         """
-        rows = (self.inputs.standard(X), self.outputs.standard(column(Y)))
+        rows = (self.inputs.standard(X), self._standard(Y))
         data = Data.of(rows, self.likelihood)
         model, regulariser = update(self.model, self.regulariser, data, num_inducing)
         return dataclasses.replace(
