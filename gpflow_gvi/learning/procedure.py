@@ -205,7 +205,8 @@ class Procedure:
             return Sites(data.responses, noise)
         of_prior, sites = self._sites.get(len(data.X), (None, None))
         if sites is None or of_prior is not prior:
-            sites = sites_of(likelihood, prior, Z, Data.of((data.X, data.Y), likelihood))
+            X, Y = Data.of((data.X, data.Y), likelihood)
+            sites = sites_of(likelihood, prior, Z, (X, Y))
             self._sites[len(data.X)] = prior, sites
         return sites
 

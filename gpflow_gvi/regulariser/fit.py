@@ -223,7 +223,7 @@ class _BySites:
         self._data = data
         self._num_latents = labels.num_latents(parts.likelihood, data[1])
         self._fit = SiteFit(parts.prior, parts.likelihood)
-        self._sites: Sites | None = None
+        self._sites: Sites
 
     def _observed(self, Z: tf.Tensor, U: tf.Tensor) -> RegressionData:
         return (Z, U) if self._at_points else self._data
