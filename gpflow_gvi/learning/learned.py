@@ -125,12 +125,18 @@ class Learned:
         return variance.mean(axis=-1)
 
     def predict_set(
-        self, X: TensorType, coverage: float = 0.95, *, adaptive: bool = False
+        self,
+        X: TensorType,
+        coverage: float = 0.95,
+        *,
+        adaptive: bool = False,
+        allow_empty: bool = False,
     ) -> Array:
         """Return which classes are in a set that holds the label with the given probability.
 
         [N, J], booleans. They need `calibration_fraction`. Adaptive sets are larger, and their
-        coverage varies less between easy and hard rows.
+        coverage varies less between easy and hard rows. Sets hold the most probable class, unless
+        they are allowed to be empty.
         """
         if not isinstance(self.calibration, ConformalSets):
             raise ValueError(
@@ -138,7 +144,7 @@ class Learned:
                 "of classes and a calibration_fraction such as 0.2."
             )
         X = self.inputs.standard(X)
-        return self.calibration.predict_set(X, coverage, adaptive=adaptive)
+        return self.calibration.predict_set(X, coverage, adaptive=adaptive, allow_empty=allow_empty)
 
     def predict_interval(
         self, X: TensorType, coverage: float = 0.95

@@ -272,23 +272,6 @@ def test_names_of_features_are_kept(estimator):
 
 
 @pytest.mark.parametrize(
-    ("options", "N", "epochs"),
-    [
-        ({}, 60, 0),
-        ({}, 1000, 20),
-        ({"divergence_weight": 0.1}, 60, 20),
-        ({"divergence": gvi.divergences.ProjectedWasserstein()}, 60, 20),
-        ({"model": gvi.models.GWI}, 60, 20),
-        ({"network": 3}, 60, 20),
-        ({"network": 3, "epochs": 0}, 60, 0),
-    ],
-)
-def test_of_labels_what_is_asked_for_is_trained(options, N, epochs, arguments, rng):
-    gvi.GVIClassifier(**options).fit(rng.normal(size=(N, 2)), np.arange(N) < N // 2)
-    assert arguments["epochs"] == epochs
-
-
-@pytest.mark.parametrize(
     "options",
     [
         {},
