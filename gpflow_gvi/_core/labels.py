@@ -2,7 +2,8 @@
 
 GPflow's likelihoods take labels in a column, `Softmax` as integers and the others as floats, and
 validate none of them: a label that is no class counts as no class at all. Here labels of any number
-type are taken, as a column or as a vector, and are validated.
+type are taken, as a column or as a vector, and are validated. Labels that are names, or other
+numbers, are encoded as their places among the sorted classes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,57 @@ def num_classes(likelihood: Likelihood | None) -> int | None:
     if isinstance(likelihood, MultiClass | Softmax):
         return int(likelihood.num_classes or 0)
     return None
+
+
+def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
+    """Return the classes that labels are of, sorted, or None for numbers that are not labels.
+
+    Strings, booleans and categories are labels under any likelihood; numbers are under one of
+    classes.
+
+    :param Y: observations, [N] or [N, 1].
+    :param likelihood: p(y | f), if it is known.
+    """
+    values, J = _column(Y), num_classes(likelihood)
+    if values is None or (J is None and (likelihood is not None or not _are_names(Y, values))):
+        return None
+    found = np.unique(values)
+    if J is None or np.all(np.isin(found, np.arange(J))):
+        return found if J is None else np.arange(J)
+    if len(found) == J or _are_names(Y, values):
+        _require_number("Y", found, J)
+        return found
+    return None  # numbers that are not of these classes, of which validation says more
+
+
+def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
+    """Return labels as numbers of classes: [N].
+
+    :param name: what to call the labels in messages.
+    :param Y: labels, [N] or [N, 1].
+    :param classes: the classes, sorted: [K].
+    """
+    values = _column(Y)
+    if values is None:
+        raise TypeError(f"{name} is not a column of labels, as {classes[:3].tolist()} are.")
+    unknown = ~np.isin(values, classes)
+    if np.any(unknown):
+        raise ValueError(
+            f"{name} has labels that are none of the {len(classes)} classes in {np.sum(unknown)} "
+            f"of {len(values)} rows (the first is {values[unknown][0]!r}). The classes are "
+            f"{classes[:10].tolist()}."
+        )
+    return np.searchsorted(classes, values)
+
+
+def likelihood_of(classes: AnyNDArray) -> Likelihood:
+    """Return the likelihood of classes by default: `Bernoulli` of two, else `Softmax`."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"Y has examples of class {classes[0]!r} alone: there is nothing to tell apart. Give "
+            "examples of at least two classes."
+        )
+    return Bernoulli() if len(classes) == 2 else Softmax(len(classes))
 
 
 def num_latents(likelihood: Likelihood | None, Y: TensorType) -> int:
@@ -114,3 +166,30 @@ def validated(name: str, Y: Any, J: int) -> AnyNDArray:
             "numpy.unique(Y, return_inverse=True) numbers others from 0."
         )
     return Y.astype(np.int64)
+
+
+def _column(Y: Any) -> AnyNDArray | None:
+    """Return labels as a vector of strings, booleans or numbers; None if they are none of these."""
+    values = np.asarray(Y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1 or not len(values):
+        return None
+    if values.dtype.kind == "O":
+        types = {type(value) for value in values.tolist()}
+        kind = next((kind for kind in (str, bool) if types == {kind}), None)
+        return None if kind is None else values.astype(kind)
+    return values if values.dtype.kind in "USbiuf" else None
+
+
+def _are_names(Y: Any, values: AnyNDArray) -> bool:
+    """Return whether labels are strings, booleans or pandas categories."""
+    return values.dtype.kind in "USb" or str(getattr(Y, "dtype", "")) == "category"
+
+
+def _require_number(name: str, found: AnyNDArray, J: int) -> None:
+    if len(found) != J:
+        raise ValueError(
+            f"{name} has {len(found)} classes, {found[:10].tolist()}, but the likelihood is for "
+            f"{J}. Give one for {len(found)} classes."
+        )

@@ -21,8 +21,8 @@ from .._core import labels
 from .._core.data import Data, inputs
 from .._core.errors import shown
 from .._core.row_blocks import by_blocks
-from ..prediction.class_probabilities import class_probabilities
 from .conformal_quantiles import ConformalQuantiles
+from .conformal_sets import ConformalSets
 from .order_statistic import order_statistic
 from .tempering import require_finite
 
@@ -117,49 +117,6 @@ class Conformal:
         infinite = tf.cast(np.inf, mean.dtype)
         half = tf.where(np.isinf(deviations), infinite, deviations * tf.sqrt(variance))
         return mean - half, mean + half
-
-
-@dataclass(frozen=True)
-class ConformalSets:
-    """A classifier with sets of classes of guaranteed coverage.
-
-    :param model: the model.
-    :param scores: one minus the probability of the correct class of each calibration point, [n, 1],
-        sorted.
-    """
-
-    model: Any
-    scores: AnyNDArray
-
-    @classmethod
-    def of(cls, model: Any, calibration_data: RegressionData) -> ConformalSets:
-        """Return the model with 1 - p(y) as scores.
-
-        They give the smallest sets on average if the probabilities are correct (Sadinle, Lei and
-        Wasserman 2019, "Least ambiguous set-valued classifiers with bounded error levels").
-        """
-        X, Y = Data.of(calibration_data, model.likelihood, name="calibration_data")
-        probabilities = class_probabilities(model, X)
-        classes = np.asarray(Y, dtype=int)
-        if classes.shape[1] != 1:
-            raise ValueError(
-                f"Y of calibration_data has {classes.shape[1]} columns; it must have 1."
-            )
-        scores = 1.0 - np.take_along_axis(probabilities, classes, axis=1)
-        return cls(model, np.sort(scores, axis=0))
-
-    def quantile(self, coverage: float) -> float:
-        """Return the maximal score of a class in the set, infinite if there are too few scores."""
-        return float(order_statistic(self.scores, coverage)[0])
-
-    @check_shapes("return: [N, J]")
-    def predict_set(self, X: InputData, coverage: float = 0.95) -> AnyNDArray:
-        """Return which classes are in the set of each row: booleans, [N, J]. It may be empty.
-
-        :param X: the inputs.
-        :param coverage: the probability that the correct class is in its set.
-        """
-        return 1.0 - class_probabilities(self.model, X) <= self.quantile(coverage)
 
 
 def require_real_outputs(model: Any) -> None:

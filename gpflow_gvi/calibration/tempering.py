@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,8 +14,9 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.functions import Function
-from gpflow.likelihoods import Gaussian, Likelihood, MonteCarloLikelihood
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy, positive
+from scipy.optimize import minimize_scalar
 
 from .._core import checks, images
 from .._core.data import Data
@@ -26,7 +26,7 @@ from ..covariances import Tempered
 from ..gaussian_process import GaussianProcess
 from ..losses import Marginals
 from ..models import GVI
-from ..regulariser.lbfgs import lbfgs
+from ..regulariser.expectations import log_predictive_densities
 
 Model = TypeVar("Model", bound=GVI)
 
@@ -34,10 +34,13 @@ MIN_VALIDATION_POINTS = 10
 """With fewer points the factor has a large error, and a warning is raised."""
 
 MAX_FACTOR = 1e4
-"""Without a closed form, factors are searched between this number and its inverse."""
+"""Factors of a closed form lie between this number and its inverse."""
 
-GRID = (0.0, -0.5, -0.25, 0.25, 0.5, 0.75)
-"""The powers of `MAX_FACTOR` among which a search starts from the best."""
+MAX_SHARED_FACTOR = 100.0
+"""Without a closed form the factor is searched between this number and its inverse."""
+
+PRIOR_DEVIATION = 0.5
+"""The standard deviation of log α under its prior, where there is no closed form."""
 
 
 def temper(model: Model, validation_data: RegressionData) -> Model:
@@ -50,7 +53,13 @@ def temper(model: Model, validation_data: RegressionData) -> Model:
 
         α_j = average over n of (y_nj - m_Qj(x_n))² / (r_j(x_n, x_n) + σ_j²)
 
-    Under any other likelihood log α is found by L-BFGS, and the result is no worse than α = 1.
+    Under any other likelihood the outputs share one factor, the maximum of
+
+        Σ_n log p(y_n | α) - (log α)² / 2s²
+
+    for log α ~ N(0, s²), s = 1/2. An observation says little of α there, a label that is predicted
+    with confidence next to nothing, so that few observations leave it near 1. It lies between 0.01
+    and 100, and the density of the validation data is no worse than for α = 1.
 
     The given model is not changed. The result is for prediction: the factors are not trainable,
     and its divergence may not be defined for the tempered Q (`InducingKL` is not).
@@ -118,44 +127,31 @@ def _marginals(model: GVI, validation_data: RegressionData) -> Marginals:
 
 @functools.singledispatch
 def factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
-    """Return the factors of best predictive density, by a search over their logarithms: [J]."""
-    log_density = _log_density(likelihood, at)
+    """Return the factor of the greatest posterior density, the same for all outputs: [J]."""
     # The derivative of a standard deviation of exactly zero would be infinite.
     variance = tf.maximum(at.f_variance, at.f_variance.dtype.as_numpy_dtype(1e-30))
-    unbounded = tf.Variable(tf.zeros(at.f_mean.shape[-1:], at.f_mean.dtype))  # [J]
 
-    def bounded() -> tf.Tensor:
-        return MAX_FACTOR ** tf.tanh(unbounded)
+    def log_density(log_factor: float) -> float:
+        rows = at.X, at.f_mean, math.exp(log_factor) * variance, at.Y
+        return float(np.sum(log_predictive_densities(likelihood, *rows), dtype=float))
 
-    def nll() -> tf.Tensor:
-        return -tf.reduce_mean(log_density(at.X, at.f_mean, bounded() * variance, at.Y))
+    def loss(log_factor: float) -> float:
+        return 0.5 * (log_factor / PRIOR_DEVIATION) ** 2 - log_density(log_factor)
 
-    def nll_at(exponents: AnyNDArray) -> float:
-        unbounded.assign(np.arctanh(exponents))
-        return float(nll())
-
-    untempered_at = np.zeros(unbounded.shape, variance.dtype.as_numpy_dtype)
-    untempered = nll_at(untempered_at)
+    untempered = log_density(0.0) / len(at.Y)
     if not math.isfinite(untempered):
         raise ValueError(
-            f"the mean log predictive density of validation_data is {-untempered}; "
+            f"the mean log predictive density of validation_data is {untempered}; "
             f"{type(likelihood).__name__} gives no density to some rows of Y. Check their values."
         )
     # Where confident predictions are wrong, the density is flat around α = 1: try a grid first.
-    shared = min((untempered_at + exponent for exponent in GRID), key=nll_at)
-    starts = [shared]
-    if len(shared) > 1:  # there may be several optima: start from one factor for each class, too
-        own = shared.copy()
-        for j in range(len(own)):
-            moved = [np.where(np.arange(len(own)) == j, exponent, own) for exponent in GRID]
-            own = min(moved, key=nll_at)
-        starts.append(own)
-    found = []
-    for start in starts:
-        nll_at(start)
-        lbfgs(nll, [unbounded])
-        found.append((float(nll()), bounded().numpy()))
-    return min(found, key=lambda fit: fit[0])[1]
+    end = math.log(MAX_SHARED_FACTOR)
+    grid = np.linspace(-end, end, 13)
+    best = int(np.argmin([loss(value) for value in grid]))
+    bracket = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-4}).x
+    log_factor = min((found, 0.0), key=loss)
+    return np.full(at.f_mean.shape[-1], math.exp(log_factor), variance.dtype.as_numpy_dtype)
 
 
 @factors.register
@@ -169,23 +165,6 @@ def _(likelihood: Gaussian, at: Marginals) -> AnyNDArray:
             "0; it must be positive. Use held-out points, whose Y the model has not seen."
         )
     return found
-
-
-LogDensity = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
-
-
-@functools.singledispatch
-def _log_density(likelihood: Likelihood, at: Marginals) -> LogDensity:
-    """Return the log predictive density as a function that is the same at every call."""
-    return likelihood.predict_log_density
-
-
-@_log_density.register
-def _(likelihood: MonteCarloLikelihood, at: Marginals) -> LogDensity:
-    # The samples are drawn once, so that values of the search are comparable.
-    shape = [likelihood.num_monte_carlo_points, *at.f_mean.shape]
-    epsilon = tf.random.stateless_normal(shape, seed=(0, 0), dtype=at.f_mean.dtype)
-    return functools.partial(likelihood._predict_log_density, epsilon=epsilon)
 
 
 def _tempered_noise(likelihood: Gaussian, factor: Parameter) -> Gaussian:

@@ -15,7 +15,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood, MultiClass, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -25,7 +25,6 @@ from .._core import checks, labels
 from .._core.data import as_floats, observations
 from .._core.errors import NumericsWarning
 from .._core.row_blocks import by_blocks
-from ..calibration.tempering import MIN_VALIDATION_POINTS
 from ..divergences import Divergence
 from ..learning import recipe
 from ..learning.around_network import is_meant
@@ -33,7 +32,6 @@ from ..learning.learned import Learned
 from ..learning.procedure import learn
 from ..learning.scaling import Scaling
 from ..learning.settings import (
-    VALIDATION_FRACTION,
     CosineAdam,
     Effort,
     Noise,
@@ -42,13 +40,6 @@ from ..learning.settings import (
 )
 from ..losses import Loss
 from ..models import GVI, PGVI
-
-MIN_ROWS_TO_TRAIN = 1000
-"""From this number of rows on a classifier trains Q by default."""
-
-MIN_ROWS_TO_TEMPER = 300
-"""From this number of rows on a classifier holds a tenth out, if only to temper. The factor that
-ten labels give, hardly one of them predicted wrongly, has no bound: P as it is predicts better."""
 
 
 class _Estimator(BaseEstimator):
@@ -82,10 +73,10 @@ class _Estimator(BaseEstimator):
 
         :param kernel: k of the regulariser P, with the hyper-parameters to start from, in units in
             which columns of X (and y) have mean zero and standard deviation one; of several the one
-            that predicts best is taken. By default those of `learn` for real-valued y, and a
-            squared exponential with a lengthscale for each feature for labels.
-        :param predictor: of real-valued y: an estimator whose cross-fitted predictions are P's
-            mean, or several; "auto" for the trees of `learn` where they predict better; or None.
+            that predicts best is taken. By default those of `learn`.
+        :param predictor: an estimator whose cross-fitted predictions are P's mean, or several;
+            "auto" for those of `learn` where they predict better; or None. For labels these are
+            classifiers.
         :param noise: of real-valued y: "constant", "varying" or "auto".
         :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should
             be zero at its start, or the number of units in both hidden layers of `recipe.network`;
@@ -103,9 +94,8 @@ class _Estimator(BaseEstimator):
         :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
             sets of classes.
         :param epochs: the maximal number of epochs of training Q; held-out rows are evaluated after
-            each. By default 20 if a network, another model, a divergence or its weight is given, or
-            for labels from 1,000 rows on; else none, and Q is P. Without epochs, fewer than 300
-            rows with labels are not tempered either.
+            each. By default 20 if a network, another model, a divergence or its weight is given;
+            else none, and Q is P.
         :param batch_size: rows of a batch.
         :param learning_rate: Adam's at the start.
         :param effort: "fast", "default" or "best", as of `learn`.
@@ -288,8 +278,8 @@ class GVIClassifier(ClassifierMixin, _Estimator):
     """Classification by `learn`, with the interface of scikit-learn.
 
     X is in any units, and labels are whatever can be sorted. The parameters are those of
-    `__init__`, and each can be searched over. There is one latent function for each class, and the
-    likelihood is `MultiClass`, for two classes as well. Labels that are all the same are predicted
+    `__init__`, and each can be searched over. The likelihood is `Bernoulli` of two classes, and
+    `Softmax` of more, with one latent function for each. Labels that are all the same are predicted
     with certainty, with a warning.
 
     After `fit`: `classes_`, sorted; `learned_`, the `Learned` (None of one class);
@@ -301,40 +291,23 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         X, y = self._validated(X, y)
         with _naming("y"):
             check_classification_targets(y)
-            found = np.unique(y, return_inverse=True, return_counts=True)
-        self.classes_, codes, counts = found
+            self.classes_, codes = np.unique(y, return_inverse=True)
         K = len(self.classes_)
         if K == 1:
             _warn(f"y has examples of class {self.classes_[0]!r} alone")
             self.learned_ = None
             return self
-        epochs, N = self.epochs, len(y)
         around = self._is_around_network and is_meant(
             self.network, self.features, self.train_network, X
         )
-        if epochs is None and self.train_network:
-            asked = self.model is not PGVI or any(
-                option is not None
-                for option in (self.network, self.divergence, self.divergence_weight)
-            )
-            epochs = Passes.epochs if asked or N >= MIN_ROWS_TO_TRAIN else 0
-        # Held-out rows are drawn without regard to y: few of a second class may all be among them.
-        spare = N - np.max(counts) >= MIN_VALIDATION_POINTS
-        spare = spare and (around or N >= MIN_ROWS_TO_TEMPER or bool(epochs))
-        self.learned_ = self._learn(
-            X,
-            codes,
-            K,
-            likelihood=None if around else self._of_classes(K),
-            effort="fast",
-            epochs=epochs,
-            validation_fraction=VALIDATION_FRACTION if spare else 0.0,
-        )
+        likelihood = None if around else self._of_classes(K)
+        latents = K if around else labels.num_latents(likelihood, codes[:, None])
+        self.learned_ = self._learn(X, codes, latents, likelihood=likelihood)
         return self
 
     def _of_classes(self, K: int) -> Likelihood:
         if self.likelihood is None:
-            return MultiClass(K)
+            return labels.likelihood_of(self.classes_)
         found = labels.num_classes(self.likelihood)
         if found != K:
             raise ValueError(
@@ -360,15 +333,16 @@ class GVIClassifier(ClassifierMixin, _Estimator):
             return np.ones((len(X), 1), default_float())
         return self.learned_.predict_proba(X)
 
-    def predict_set(self, X: Any, coverage: float = 0.95) -> AnyNDArray:
+    def predict_set(self, X: Any, coverage: float = 0.95, *, adaptive: bool = False) -> AnyNDArray:
         """Return which classes are in a set that holds the right one with the given probability.
 
-        [N, K], booleans, in the order of `classes_`. They need a `calibration_fraction`.
+        [N, K], booleans, in the order of `classes_`. They need a `calibration_fraction`. Adaptive
+        sets are larger, and their coverage varies less between easy and hard rows.
         """
         X = self._rows(X)
         if self.learned_ is None:
             return np.ones((len(X), 1), bool)
-        return self.learned_.predict_set(X, coverage)
+        return self.learned_.predict_set(X, coverage, adaptive=adaptive)
 
 
 def _warn(what: str) -> None:

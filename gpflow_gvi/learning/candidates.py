@@ -13,7 +13,7 @@ import collections
 import dataclasses
 import functools
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.functions import Constant, MeanFunction, Zero
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy, parameter_dict
 
 from .._core import outputs, progress
@@ -84,13 +84,7 @@ class Candidates:
         self.noise = Gaussian(0.1) if likelihood is None else likelihood
         predictors = self.settings.predictors
         self.is_recipe = predictors is recipe_predictors
-        self.means: list[Predictor] = (
-            []
-            if predictors is None
-            else self._cross_fit(
-                predictors(data), np.asarray(data.units[1].original(data.responses))
-            )
-        )
+        self.means = [] if predictors is None else self._predictors(predictors(data))
         """What P may be around."""
 
     def best(self) -> Regulariser:
@@ -98,12 +92,17 @@ class Candidates:
         best = self._of_kernels()
         if self.means and (self._are_promising(best) or not self.is_recipe):
             around = self._around(best)
-            best = _best([best, around]) if self.is_recipe else around
+            best = best_of([best, around]) if self.is_recipe else around
         noise = self.settings.noise
         if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
             varying = self._with_varying_noise(best)
-            best = varying if noise == "varying" else _best([best, varying])
+            best = varying if noise == "varying" else best_of([best, varying])
         return best.regulariser
+
+    def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
+        """Return cross-fitted estimators of the observations."""
+        data = self.data
+        return self._cross_fit(estimators, np.asarray(data.units[1].original(data.responses)))
 
     def _of_kernels(self) -> Candidate:
         """Return the fit of the best kernel, from the best of its starts."""
@@ -114,13 +113,13 @@ class Candidates:
         first = data.first(MAX_ROWS_OF_STARTS)
         fits = []
         for of_structure in starts.values():
-            start, noise = of_structure[0], self.noise.variance
+            start, noise = of_structure[0], self.noise
             if len(of_structure) > 1:
                 tried = [self._fit(kernel, noise, data=first) for kernel in of_structure]
-                best = _best(tried).regulariser
-                start, noise = best.prior.kernel, best.likelihood.variance
+                best = best_of(tried).regulariser
+                start, noise = best.prior.kernel, best.likelihood
             fits.append(self._fit(start, noise))
-        return _best(fits)
+        return best_of(fits)
 
     def _are_promising(self, best: Candidate) -> bool:
         """Return whether a predictor's errors are not much larger than those of P alone."""
@@ -129,7 +128,11 @@ class Candidates:
         return any(_rms(Y - values) < largest for values in self._means_at(self.data))
 
     def _cross_fit(
-        self, estimators: Any, targets: AnyNDArray, data: TrainingData | None = None
+        self,
+        estimators: Any,
+        targets: AnyNDArray,
+        data: TrainingData | None = None,
+        wrap: Callable[[Any], Any] | None = None,
     ) -> list[Predictor]:
         return cross_fit(
             estimators,
@@ -137,6 +140,7 @@ class Candidates:
             targets,
             num_folds=self.settings.num_folds,
             n_jobs=self.settings.n_jobs,
+            wrap=wrap,
         )
 
     def _around(self, best: Candidate) -> Candidate:
@@ -145,8 +149,8 @@ class Candidates:
         left = data.responses - np.mean(self._means_at(data), axis=0)
         error = float(np.mean(np.var(left, axis=0)))
         ratio = error / float(np.mean(np.var(data.responses, axis=0)))
-        kernel = _scaled(best.regulariser.prior.kernel, ratio)
-        return self._fit(kernel, 0.5 * max(error, 1e-4), means=True)
+        kernel = scaled(best.regulariser.prior.kernel, ratio)
+        return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
 
     def _with_varying_noise(self, best: Candidate) -> Candidate:
         """Return a candidate with noise in the pattern of its squared errors."""
@@ -157,13 +161,13 @@ class Candidates:
             np.maximum(best.errors, 1e-6),
             dataclasses.replace(data, units=unscaled, seed=data.seed + 1),
         )
-        kernel, constant = best.regulariser.prior.kernel, best.regulariser.likelihood.variance
+        kernel, constant = best.regulariser.prior.kernel, best.regulariser.likelihood
         return self._fit(kernel, constant, means=best.is_around, pattern=pattern)
 
     def _fit(
         self,
         kernel: Kernel,
-        variance: Any,
+        start: Likelihood,
         *,
         data: TrainingData | None = None,
         means: bool = False,
@@ -172,7 +176,7 @@ class Candidates:
         """Return a fitted candidate.
 
         :param kernel: k, with the hyper-parameters to start from.
-        :param variance: the variance of the noise to start from.
+        :param start: the noise to start from.
         :param data: the rows; all of them if not given.
         :param means: whether P is around the predictors.
         :param pattern: the pattern of the noise, if it varies.
@@ -185,7 +189,7 @@ class Candidates:
             + f", fitted to {len(first.X)} rows"
         )
         noise = deepcopy(self.noise)
-        variance = variance if noise.variance.trainable else noise.variance
+        variance = start.variance if noise.variance.trainable else noise.variance
         gram.require_independent_outputs(kernel)
         fit = evidence_fit(kernel, noise.variance, (C, data.D, J), settings.evidence)
         with fit.lock:
@@ -226,7 +230,7 @@ class Candidates:
     def _means_at(self, data: TrainingData) -> AnyNDArray:
         """Return the predictions by models that have not seen the rows: [C, N, J]."""
         values = [mean.predict(data.X) for mean in self.means]
-        return np.array(values).reshape(len(values), len(data.X), data.J)
+        return np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)
 
     def _mean(self, weights: AnyNDArray) -> MeanFunction:
         """Return Σ_c w_c h_c."""
@@ -242,7 +246,8 @@ def _density_constant(data: TrainingData) -> float:
     return float(np.sum(0.5 + 0.5 * np.log(2.0 * np.pi) + np.log(data.units[1].scale)))
 
 
-def _best(candidates: Sequence[Candidate]) -> Candidate:
+def best_of(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the candidate that predicts best."""
     return min(candidates, key=lambda each: each.nll if np.isfinite(each.nll) else np.inf)
 
 
@@ -250,7 +255,7 @@ def _rms(errors: AnyNDArray) -> float:
     return float(np.sqrt(np.mean(np.square(errors))))
 
 
-def _scaled(kernel: Kernel, factor: float) -> Kernel:
+def scaled(kernel: Kernel, factor: float) -> Kernel:
     """Return a copy of a kernel whose variances are multiplied by a factor."""
     kernel = deepcopy(kernel)
     for path, parameter in parameter_dict(kernel).items():

@@ -7,6 +7,7 @@ each without one part of the rows, give residuals that are those of new rows.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._core import progress
 from ..mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
-from .scaling import Scaling
+from .scaling import Scaling, exactly_original
 from .settings import recipe_predictors
 from .start import TrainingData
 
@@ -44,6 +45,7 @@ def cross_fit(
     *,
     num_folds: int,
     n_jobs: int | None = None,
+    wrap: Callable[[Any], Any] | None = None,
 ) -> list[Predictor]:
     """Return each estimator, fitted K times, each time without one fold of the rows.
 
@@ -55,11 +57,15 @@ def cross_fit(
     :param targets: what to predict there, in original units: [N, J].
     :param num_folds: K.
     :param n_jobs: how many fits run at once, as joblib has it.
+    :param wrap: what takes a fitted model to one that predicts in the units of the model:
+        `InOriginalUnits` if not given.
     """
     inputs, outputs = data.units
-    X, J = _original(inputs, data.X), data.J
+    X, J = exactly_original(inputs, data.X), data.J
     fold = folds_of(data.X, num_folds, data.seed)
-    y = targets[:, 0] if J == 1 else targets
+    y = targets[:, 0] if targets.shape[1] == 1 else targets
+    if wrap is None:
+        wrap = functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
     parts = [(estimator, k) for estimator in estimators for k in range(num_folds)]
     parts = [(estimator, k) for estimator, k in parts if hasattr(estimator, "fit")]
     if parts:
@@ -73,9 +79,9 @@ def cross_fit(
     means: list[Predictor] = []
     for estimator in estimators:
         if not hasattr(estimator, "fit"):
-            means.append(Predictor(InOriginalUnits(estimator, inputs, outputs), num_outputs=J))
+            means.append(Predictor(wrap(estimator), num_outputs=J))
             continue
-        models = [InOriginalUnits(next(fits), inputs, outputs) for _ in range(num_folds)]
+        models = [wrap(next(fits)) for _ in range(num_folds)]
         means.append(_joined(models, data.X, fold, J))
     return means
 
@@ -90,7 +96,7 @@ class InOriginalUnits:
 
     def predict(self, X: AnyNDArray) -> AnyNDArray:
         """Return the predictions at X: [N] or [N, J]."""
-        rows = _original(self.inputs, X)
+        rows = exactly_original(self.inputs, X)
         values = np.asarray(self.model.predict(rows) if _predicts(self.model) else self.model(rows))
         J = len(self.outputs.shift)
         if values.dtype.kind not in "fiub" or values.shape not in ((len(X),), (len(X), J)):
@@ -163,16 +169,6 @@ def _is_fitted(estimator: Any) -> bool:
     except (NotFittedError, TypeError):
         return False
     return True
-
-
-def _original(scaling: Scaling, X: AnyNDArray) -> AnyNDArray:
-    """Return X in original units, without the rounding errors of the way there and back.
-
-    Whole numbers and short decimals are what they were, as encoders of categories need.
-    """
-    digits = 12.0 - np.ceil(np.log10(np.abs(scaling.shift) + scaling.scale))
-    power = 10.0 ** np.clip(digits, -300.0, 300.0)
-    return np.asarray(np.round(np.asarray(scaling.original(X)) * power) / power)
 
 
 def _fitted(estimator: Any, X: AnyNDArray, Y: AnyNDArray) -> Any:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import tensorflow as tf
@@ -28,6 +28,8 @@ from ..gaussian_process import GaussianProcess
 from ..kernels.structure import MAX_STRUCTURES, structure
 from ..regulariser.evidence import DataEvidence, Evidence
 from ..regulariser.lbfgs import Minimise
+
+Fit = TypeVar("Fit")
 
 
 class Rows(NamedTuple):
@@ -156,7 +158,7 @@ class _Loss:
         return value, [of_variable[id(variable)] for variable in variables]
 
 
-_kept: collections.OrderedDict[Hashable, EvidenceFit] = collections.OrderedDict()
+_kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 _lock = threading.Lock()
 
 
@@ -167,23 +169,28 @@ def evidence_fit(
     of_kernel = structure_of(kernel)
     if of_kernel is None or type(evidence) is not DataEvidence:
         return EvidenceFit(kernel, variance, shape, evidence)
-    of_noise = _structure_of_parameter(variance)
+    of_noise = structure_of_parameter(variance)
     key = (of_kernel, of_noise, shape, default_float())
+    return kept(key, lambda: EvidenceFit(kernel, variance, shape, evidence))
+
+
+def kept(key: Hashable, make: Callable[[], Fit]) -> Fit:
+    """Return the fit that was kept for a key, or one that is made and kept."""
     with _lock:
         if key not in _kept:
-            _kept[key] = EvidenceFit(kernel, variance, shape, evidence)
+            _kept[key] = make()
             while len(_kept) > MAX_STRUCTURES:
                 _kept.popitem(last=False)
         _kept.move_to_end(key)
-        return _kept[key]
+        return cast(Fit, _kept[key])
 
 
 def structure_of(kernel: Kernel) -> Hashable | None:
     """Return what kernels of one graph have in common; None if unknown."""
-    return structure(kernel, _structure_of_parameter)
+    return structure(kernel, structure_of_parameter)
 
 
-def _structure_of_parameter(parameter: Parameter) -> Hashable:
+def structure_of_parameter(parameter: Parameter) -> Hashable:
     """Return shape, transform and prior; where the transform takes two values stands for it."""
     zero, prior = tf.zeros_like(parameter.unconstrained_variable), parameter.prior
     transform = () if parameter.transform is None else map(parameter.transform, (zero, zero + 0.5))

@@ -17,8 +17,9 @@ from .._core import labels
 from .._core.data import Data
 from .._core.progress import Record
 from .._core.row_blocks import by_blocks, tensors_by_blocks
-from ..calibration import Conformal, ConformalQuantiles, ConformalSets
-from ..calibration.conformal_prediction import require_real_outputs
+from ..calibration.conformal_prediction import Conformal, require_real_outputs
+from ..calibration.conformal_quantiles import ConformalQuantiles
+from ..calibration.conformal_sets import ConformalSets
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import Entropies, class_probabilities, entropies
@@ -52,6 +53,8 @@ class Learned:
     calibration: Conformal | ConformalQuantiles | ConformalSets | None = None
     """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
     units."""
+    classes_: Array | None = None
+    """The classes, sorted, if Y are labels; columns of probabilities are in their order."""
     record: Record | None = None
     """What was done, how long it took, and the scores that were compared."""
     outliers: Outliers | None = None
@@ -61,6 +64,12 @@ class Learned:
     def likelihood(self) -> Likelihood:
         """p(y | f), in standard units."""
         return self.model.likelihood
+
+    def predict(self, X: TensorType) -> Array:
+        """Return the most probable label at X, [N]; of real-valued Y its mean, [N, J]."""
+        if self.classes_ is None:
+            return np.asarray(self.predict_y(X)[0])
+        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
 
     def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
         """Return mean and variance of f at X, [N, J] each (covariance [J, N, N]).
@@ -82,8 +91,14 @@ class Learned:
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
-        X, Y = self.inputs.standard(data[0]), self.outputs.standard(column(data[1]))
+        X, Y = self.inputs.standard(data[0]), self._standard(data[1])
         return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
+
+    def _standard(self, Y: TensorType) -> tf.Tensor:
+        """Return observations in standard units, [N, P], and labels as numbers of classes."""
+        if self.classes_ is not None:
+            Y = labels.encoded("Y", Y, self.classes_)
+        return self.outputs.standard(column(Y))
 
     def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
         """Return joint samples of f at X: [num_samples, N, J]."""
@@ -109,17 +124,27 @@ class Learned:
         )
         return variance.mean(axis=-1)
 
-    def predict_set(self, X: TensorType, coverage: float = 0.95) -> Array:
+    def predict_set(
+        self,
+        X: TensorType,
+        coverage: float = 0.95,
+        *,
+        adaptive: bool = False,
+        allow_empty: bool = False,
+    ) -> Array:
         """Return which classes are in a set that holds the label with the given probability.
 
-        [N, J], booleans. They need `calibration_fraction`.
+        [N, J], booleans. They need `calibration_fraction`. Adaptive sets are larger, and their
+        coverage varies less between easy and hard rows. Sets hold the most probable class, unless
+        they are allowed to be empty.
         """
         if not isinstance(self.calibration, ConformalSets):
             raise ValueError(
                 "predict_set: there are no sets of classes. Learn from labels, with a likelihood "
                 "of classes and a calibration_fraction such as 0.2."
             )
-        return self.calibration.predict_set(self.inputs.standard(X), coverage)
+        X = self.inputs.standard(X)
+        return self.calibration.predict_set(X, coverage, adaptive=adaptive, allow_empty=allow_empty)
 
     def predict_interval(
         self, X: TensorType, coverage: float = 0.95
@@ -173,7 +198,7 @@ class Learned:
         :param num_inducing: how many inducing points are added at most, where the new rows are far
             from the old ones.
         """
-        rows = (self.inputs.standard(X), self.outputs.standard(column(Y)))
+        rows = (self.inputs.standard(X), self._standard(Y))
         data = Data.of(rows, self.likelihood)
         model, regulariser = update(self.model, self.regulariser, data, num_inducing)
         return dataclasses.replace(

@@ -39,7 +39,7 @@ from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
 from . import outliers, targets
 from .around_network import is_meant, learn_around, require_no_choice_of_q
-from .candidates import MAX_ROWS_OF_SCORES, Candidates
+from .candidates import MAX_ROWS_OF_SCORES
 from .cross_fitting import of_argument
 from .early_stopping import tempered_nll
 from .learned import Learned
@@ -59,7 +59,8 @@ from .settings import (
     of_effort,
     recipe_predictors,
 )
-from .split import Rows, Split
+from .site_candidates import candidates_of
+from .split import Rows, Split, of_labels
 from .start import InducingPlusNetwork, Start, TrainingData, inducing_mean
 from .streams import Stream
 
@@ -97,6 +98,9 @@ class Procedure:
     split: Split
     settings: Settings
     hooks: Hooks = dataclasses.field(default_factory=Hooks)
+    _sites: dict[int, tuple[GaussianProcess, Sites]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def run(self) -> Learned:
         """Return the learned model, with a record of what was done."""
@@ -137,7 +141,7 @@ class Procedure:
         """
         settings = self.settings.regulariser
         if self._has_candidates(data):
-            return self.condition(Candidates(data, self.settings).best(), data)
+            return self.condition(candidates_of(data, self.settings).best(), data)
         if settings.predictors not in (None, recipe_predictors) or settings.noise == "varying":
             raise ValueError(
                 "predictor and noise='varying' are for real-valued Y, inputs [N, D], and noise to "
@@ -164,14 +168,12 @@ class Procedure:
         return best if settings.evidence.needs_inducing_outputs else self.condition(best, data)
 
     def _has_candidates(self, data: TrainingData) -> bool:
-        """Return whether P is for rows with real-valued Y, with one noise, and fitted to all."""
+        """Return whether P is for rows with labels or one noise of numbers, and fitted to all."""
         likelihood = self.settings.likelihood
-        if not (likelihood is None or isinstance(likelihood, Gaussian)):
-            return False
         noise = Gaussian() if likelihood is None else likelihood
-        evidence = self.settings.regulariser.evidence
-        is_number = isinstance(noise.variance, Parameter)
-        return is_number and data.X.ndim == 2 and not evidence.needs_inducing_outputs
+        one_noise = isinstance(noise, Gaussian) and isinstance(noise.variance, Parameter)
+        to_all = not self.settings.regulariser.evidence.needs_inducing_outputs
+        return (one_noise or data.of_classes) and data.X.ndim == 2 and to_all
 
     def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
         """Return the regulariser conditioned on all rows, at points for the fitted kernel."""
@@ -193,11 +195,16 @@ class Procedure:
 
     def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
         """Return the Gaussian observations that P is conditioned on."""
-        likelihood = regulariser.likelihood
+        likelihood, prior = regulariser.likelihood, regulariser.prior
         if isinstance(likelihood, Gaussian):
             noise = outputs.noise_variance_at(likelihood, data.X, data.J)
             return Sites(data.responses, noise)
-        return sites_of(likelihood, regulariser.prior, Z, Data.of((data.X, data.Y), likelihood))
+        of_prior, sites = self._sites.get(len(data.X), (None, None))
+        if sites is None or of_prior is not prior:
+            X, Y = Data.of((data.X, data.Y), likelihood)
+            sites = sites_of(likelihood, prior, Z, (X, Y))
+            self._sites[len(data.X)] = prior, sites
+        return sites
 
     def start(self, regulariser: Regulariser, data: TrainingData) -> GVI:
         """Return the model at the start of its training."""
@@ -287,7 +294,9 @@ class Procedure:
         if split.calibration is not None:
             progress.now(f"conformal scores of {len(split.calibration[0])} rows")
             calibration = conformal(model, split.standard(split.calibration))
-        return Learned(model, regulariser, split.inputs, split.outputs, history, calibration)
+        classes = self.settings.classes
+        units = split.inputs, split.outputs
+        return Learned(model, regulariser, *units, history, calibration, classes)
 
 
 def _recorded(compute: Callable[[], Learned]) -> Learned:
@@ -359,7 +368,8 @@ def learn(
     any, has as many steps as for the sample, with rows drawn anew from all of them. Held-out rows
     do not join the others in the end.
 
-    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; Y may be labels. Or data in blocks.
+    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; or data in blocks. Y may be labels:
+        strings, booleans and categories are, numbers are with a likelihood of classes.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
         that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
         features that stays as it is; by default `feature_kernel`.
@@ -384,7 +394,8 @@ def learn(
     :param features: what the kernel is on, around a network: "penultimate", what its last layer
         receives, by default; the name of a layer; "inputs"; another model; or a list of such.
     :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
-        that Y are labels 0, 1, ...; or any other of GPflow's likelihoods, for counts, amounts,
+        that Y are labels, and is the default of names (`Bernoulli` of two classes, else `Softmax`);
+        or any other of GPflow's likelihoods, for counts, amounts,
         fractions, levels, or noise of heavy tails. Parameters of noise are in standard units. Y
         that have no unit, as counts, are not standardised.
     :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
@@ -425,6 +436,9 @@ def learn(
     chosen = chosen or model is not PGVI or isinstance(loss, Loss)
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
+    around = is_meant(network, features, train_network, data)
+    rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
+    likelihood = likelihood if around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     regulariser = of_effort(effort)
     schedule = Passes(Passes.epochs if epochs is None else epochs, batch_size)
@@ -452,11 +466,12 @@ def learn(
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
         likelihood=likelihood,
+        classes=classes,
         standardise=standardise,
         seed=seed,
     )
     with progress.spoken(verbose):
-        if is_meant(network, features, train_network, data):
+        if around:
             require_no_choice_of_q(
                 model=None if model is PGVI else model,
                 divergence=divergence,
@@ -477,7 +492,7 @@ def learn(
                 training=training if train_network else None,
                 validation_data=validation_data,
             )
-            return _recorded(around)
+            return dataclasses.replace(_recorded(around), classes_=classes)
         if loss is None or isinstance(loss, Loss):
             return Procedure(Split.of(rows, settings, validation_data), settings).run()
         found = _outliers(rows, settings, loss)

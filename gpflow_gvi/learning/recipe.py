@@ -153,8 +153,8 @@ def _main_effects(frequency: Array, variance: float) -> AdditiveSpectralMixture:
     variances = np.full(frequency.shape, variance / frequency.size)
     lengthscales = np.ones(frequency.shape)
     kernel = AdditiveSpectralMixture(variances, lengthscales, frequency)
-    kernel.variances.prior = _around(variances)
-    kernel.lengthscales.prior = _around(lengthscales)
+    kernel.variances.prior = around(variances)
+    kernel.lengthscales.prior = around(lengthscales)
     return kernel
 
 
@@ -173,12 +173,12 @@ def _interactions(D: int, scale: float, start: float, variance: float) -> Square
     """Return a kernel of all features, with a prior around a scale, and another one to start at."""
     lengthscales = np.full(D, np.sqrt(D))
     kernel = SquaredExponential(variance=variance, lengthscales=start * lengthscales)
-    kernel.variance.prior = _around(variance)
-    kernel.lengthscales.prior = _around(scale * lengthscales)
+    kernel.variance.prior = around(variance)
+    kernel.lengthscales.prior = around(scale * lengthscales)
     return kernel
 
 
-def _around(value: Any) -> tfp.distributions.Distribution:
+def around(value: Any) -> tfp.distributions.Distribution:
     """Return a log-normal prior that lets a hyper-parameter move by orders of magnitude."""
     location = np.log(np.asarray(value, dtype=default_float()))
     return tfp.distributions.LogNormal(location, np.asarray(2.0, dtype=default_float()))

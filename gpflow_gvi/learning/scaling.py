@@ -68,3 +68,13 @@ class Scaling(NamedTuple):
     def original(self, values: TensorType) -> tf.Tensor:
         """Return values of standard units in original units."""
         return values * self.scale + self.shift
+
+
+def exactly_original(scaling: Scaling, X: Array) -> Array:
+    """Return X in original units, without the rounding errors of the way there and back.
+
+    Whole numbers and short decimals are what they were, as encoders of categories need.
+    """
+    digits = 12.0 - np.ceil(np.log10(np.abs(scaling.shift) + scaling.scale))
+    power = 10.0 ** np.clip(digits, -300.0, 300.0)
+    return np.asarray(np.round(np.asarray(scaling.original(X)) * power) / power)

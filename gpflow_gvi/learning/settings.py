@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
 
 def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
-    """Return the kernels of `recipe`."""
-    from . import recipe
+    """Return the kernels of `recipe`, or of labels those of `class_recipe`."""
+    from . import class_recipe, recipe
 
+    if data.of_classes:
+        return class_recipe.kernels(len(data.X), data.D)
     return _of_latents(recipe.kernels(data.X, data.responses), data)
 
 
@@ -41,15 +43,17 @@ def _of_latents(kernels: Sequence[Kernel], data: TrainingData) -> Sequence[Kerne
     from gpflow.kernels import SeparateIndependent
     from gpflow.utilities import deepcopy
 
-    if data.of_classes or data.Y.shape[-1] >= data.J:
+    if data.Y.shape[-1] >= data.J:
         return kernels
     return [SeparateIndependent([deepcopy(kernel) for _ in range(data.J)]) for kernel in kernels]
 
 
 def recipe_predictors(data: TrainingData) -> Sequence[Any]:
-    """Return the predictors of `recipe`."""
-    from . import recipe
+    """Return the predictors of `recipe`, or of labels those of `class_recipe`."""
+    from . import class_recipe, recipe
 
+    if data.of_classes:
+        return class_recipe.predictors(data)
     return recipe.predictors(data)
 
 
@@ -135,9 +139,11 @@ class RegulariserSettings:
 
 
 def one_kernel(data: TrainingData) -> Sequence[Kernel]:
-    """Return the one kernel of `recipe`."""
-    from . import recipe
+    """Return the one kernel of `recipe`, or of labels that of `class_recipe`."""
+    from . import class_recipe, recipe
 
+    if data.of_classes:
+        return [class_recipe.shared_scale(data.D)]
     return _of_latents([recipe.one_kernel(data.D)], data)
 
 
@@ -278,6 +284,8 @@ class Settings:
     """The fraction of the rows to set aside for conformal intervals, or sets of classes."""
     likelihood: Likelihood | None = None
     """The noise to start from, or a likelihood of labels; None for Gaussian noise."""
+    classes: Any = None
+    """The names of the classes 0, 1, ..., an array, if labels have others."""
     standardise: bool = True
     """Whether columns of X and of real-valued Y have mean zero and standard deviation one."""
     input_shape: tuple[int, ...] | None = None

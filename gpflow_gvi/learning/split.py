@@ -12,7 +12,7 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from .._core import targets
+from .._core import labels, targets
 from .._core.data import Data, observations
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
@@ -76,6 +76,8 @@ class Split:
         if scaled:
             _require_variation(Y)
         order = np.random.default_rng(settings.seed).permutation(len(X))
+        if settings.of_classes and Y.shape[1] == 1:
+            order = _by_strata(order, Y[:, 0])
         order, calibration = _hold_out("calibration_fraction", settings, order)
         if validation_data is None:
             order, held_out = _hold_out("validation_fraction", settings, order)
@@ -122,6 +124,27 @@ class Split:
     def standard(self, rows: RegressionData) -> Rows:
         """Return rows in standard units."""
         return self.inputs.standard(rows[0]).numpy(), self.outputs.standard(rows[1]).numpy()
+
+
+def of_labels(
+    data: Any, validation_data: Any, likelihood: Likelihood | None
+) -> tuple[Any, Any, Likelihood | None, Array | None]:
+    """Return data with labels as numbers of classes, their likelihood, and the classes.
+
+    What are no labels is returned as it is.
+    """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return data, validation_data, likelihood, None
+    classes = labels.classes_of(data[1], likelihood)
+    if classes is None:
+        return data, validation_data, likelihood, None
+    if labels.num_classes(likelihood) is None:
+        likelihood = labels.likelihood_of(classes)
+    data = data[0], labels.encoded("Y", data[1], classes)
+    if validation_data is not None:
+        X, Y = validation_data
+        validation_data = X, labels.encoded("validation_data[1]", Y, classes)
+    return data, validation_data, likelihood, classes
 
 
 def column(Y: TensorType) -> TensorType:
@@ -198,6 +221,19 @@ def _warn_of_lost_columns(X: Array) -> None:
             NumericsWarning,
             stacklevel=4,
         )
+
+
+def _by_strata(order: Array, Y: Array) -> Array:
+    """Return rows in an order in which each class is spread evenly over all places.
+
+    Any part of successive rows then has the shares of the classes that all rows have. Within its
+    class a row's place is random.
+    """
+    place = np.empty(len(order))
+    for label in np.unique(Y):
+        members = np.flatnonzero(Y[order] == label)
+        place[members] = (np.arange(len(members)) + 0.5) / len(members)
+    return order[np.argsort(place, kind="stable")]
 
 
 def _hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]:

@@ -212,6 +212,9 @@ CLASS_METRICS: dict[str, Metric] = {
 
 def evaluate_classes(model: Any, data: RegressionData) -> dict[str, float]:
     """Return all `CLASS_METRICS` of a classifier's predictions of the data, by name."""
+    classes = getattr(model, "classes_", None)
+    if classes is not None:
+        data = data[0], labels.encoded("Y", data[1], classes)
     X, Y = Data.of(data, model.likelihood)
     Y = labels.one_hot(Y, labels.num_classes(model.likelihood) or 0).argmax(axis=1)
     at = ClassPredictions(Y, class_probabilities(model, X))

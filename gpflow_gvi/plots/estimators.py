@@ -45,13 +45,14 @@ class View:
         D, J = shape[0], len(learned.outputs.shift)
         names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else range(D))
         count = labels.num_classes(learned.likelihood)
+        classes = getattr(estimator, "classes_", None)
         if count is None and not 0 <= output < J:
             raise ValueError(f"output is {output}; there are {J}, from 0 on.")
         return cls(
             learned,
             [f"x{name}" if isinstance(name, int) else str(name) for name in names],
             getattr(estimator, "target", f"y{output}" if J > 1 and count is None else "y"),
-            None if count is None else np.asarray(getattr(estimator, "classes_", range(count))),
+            None if count is None else np.asarray(range(count) if classes is None else classes),
         )
 
     @property

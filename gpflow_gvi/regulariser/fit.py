@@ -221,10 +221,9 @@ class _BySites:
         self._prior = parts.prior
         self._at_points = evidence.needs_inducing_outputs
         self._data = data
-        self._fit = SiteFit(
-            parts.prior, parts.likelihood, (0, labels.num_latents(parts.likelihood, data[1]))
-        )
-        self._sites: Sites | None = None
+        self._num_latents = labels.num_latents(parts.likelihood, data[1])
+        self._fit = SiteFit(parts.prior, parts.likelihood)
+        self._sites: Sites
 
     def _observed(self, Z: tf.Tensor, U: tf.Tensor) -> RegressionData:
         return (Z, U) if self._at_points else self._data
@@ -232,7 +231,7 @@ class _BySites:
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
         """Fit the hyper-parameters, and return minus the bound of the log evidence."""
         X, Y = self._observed(Z, U)
-        rows = Rows(X, Y, tf.zeros([0, len(X), 1], X.dtype))
+        rows = Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype))
         sites = flat_sites(self._fit.mean(rows))
         loss, self._sites = self._fit.fit(minimise, Z, rows, sites, means=False)
         return loss

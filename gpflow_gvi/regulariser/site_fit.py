@@ -6,9 +6,9 @@ kernel and the likelihood, the sites are updated for these, and so on until the 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
@@ -18,7 +18,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..gaussian_process import GaussianProcess
 from .lbfgs import Minimise
-from .sites import Sites, Step, converged, step
+from .sites import Sites, Step, converged, rows_of, step
 
 MAX_ROUNDS = 20
 """The maximal number of rounds."""
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     Y: TensorType
     """Observations, as the likelihood takes them: [N, P]."""
     means: TensorType
-    """What is added to m_P, with weights, at the rows: [C, N, J]."""
+    """F, what is added to m_P, with weights, at the rows: [N, C, J]."""
 
 
 class SiteFit:
@@ -43,15 +43,14 @@ class SiteFit:
 
     :param prior: P before it is conditioned; it is fitted in place.
     :param likelihood: p(y | f); what is trainable of it is fitted in place.
-    :param shape: C, the number of means that are added to m_P, and J, that of latent functions.
+    :param num_means: C, the number of means that are added to m_P, with a weight each.
     """
 
-    def __init__(
-        self, prior: GaussianProcess, likelihood: Likelihood, shape: tuple[int, int]
-    ) -> None:
+    def __init__(self, prior: GaussianProcess, likelihood: Likelihood, num_means: int = 0) -> None:
         self.prior = prior
         self.likelihood = likelihood
-        self.weights = tf.Variable(tf.zeros(shape, default_float()))
+        self.weights = tf.Variable(tf.zeros([num_means, 1], default_float()))
+        self.lock = threading.Lock()
         self._parameters: Sequence[Parameter] = [
             *prior.trainable_parameters,
             *likelihood.trainable_parameters,
@@ -60,11 +59,15 @@ class SiteFit:
             *(parameter.unconstrained_variable for parameter in self._parameters),
             self.weights,
         ]
-        self._graph = tf.function(self._evaluate, autograph=False, reduce_retracing=True)
+        self._graph: Any = None
 
     def mean(self, rows: Rows) -> tf.Tensor:
-        """Return m_P at the rows: [N, J]."""
-        added = tf.reduce_sum(self.weights[:, None, :] * rows.means, axis=0)
+        """Return m_P at the rows: [N, J].
+
+        Weights below zero count as zero. The more observations of a fold are above average, the
+        lower are cross-fitted predictions of them, and a weight below zero would make use of that.
+        """
+        added = tf.reduce_sum(tf.nn.relu(self.weights) * rows.means, axis=1)
         return self.prior.mean_function(rows.X) + added
 
     def fit(
@@ -80,7 +83,7 @@ class SiteFit:
         """
         Z, rows = tf.convert_to_tensor(Z), Rows(*map(tf.convert_to_tensor, rows))
         variables = self.variables if means else self.variables[:-1]
-        update = functools.partial(self._step, Z, rows)
+        update = self._update(Z, rows, sites)
         sites, bound = converged(update, sites)
         for _ in range(MAX_ROUNDS):
             minimise(_Loss(self, (Z, rows, sites)), variables)
@@ -90,8 +93,26 @@ class SiteFit:
                 break
         return -bound, sites
 
-    def _step(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> Step:
-        return self._graph(Z, rows, sites)[0]
+    def sites(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> Sites:
+        """Return the sites for the parameters as they are.
+
+        :param Z: the inducing points, [M, D].
+        :param rows: the rows.
+        :param sites: the sites to start from.
+        """
+        Z, rows = tf.convert_to_tensor(Z), Rows(*map(tf.convert_to_tensor, rows))
+        return converged(self._update(Z, rows, sites), sites)[0]
+
+    def _update(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> Callable[[Sites], Step]:
+        """Return a step as a function of sites, by a graph that takes any number of rows."""
+        if self._graph is None:
+            of_any_length = tf.nest.map_structure(
+                lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), (Z, rows, sites)
+            )
+            self._graph = tf.function(
+                self._evaluate, autograph=False, input_signature=of_any_length
+            )
+        return lambda sites: self._graph(Z, rows, sites)[0]
 
     def _evaluate(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> tuple[Step, list[tf.Tensor]]:
         """Return the bound, an update, and gradients of the variables.
@@ -100,8 +121,8 @@ class SiteFit:
         """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.variables)
-            at_rows = (rows.X, rows.Y, self.mean(rows))
-            bound, updated = step(self.prior.kernel, Z, at_rows, self.likelihood, sites)
+            at_rows = rows_of(self.prior.kernel, Z, rows.X, rows.Y, self.mean(rows))
+            bound, updated = step(at_rows, self.likelihood, sites)
             if self._parameters:
                 bound += tf.add_n([each.log_prior_density() for each in self._parameters])
         gradients = tape.gradient(bound, self.variables, unconnected_gradients="zero")

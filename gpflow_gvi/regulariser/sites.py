@@ -17,7 +17,8 @@ sites are the observations and their noise.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,15 +26,12 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood, MonteCarloLikelihood
+from gpflow.likelihoods import Likelihood
 
 from .._core import labels, linalg, outputs
 from .._core.errors import NonFiniteLossError
-from .._core.samples import normal_points
 from ..gaussian_process import GaussianProcess
-
-NUM_SAMPLES = 64
-"""The number of points of f for expectations without a rule of quadrature."""
+from .expectations import expected_log_density
 
 MIN_PRECISION = 1e-6
 """The minimal precision of a site. Where a likelihood is not log-concave, it may have none."""
@@ -43,6 +41,9 @@ MAX_UPDATES = 50
 
 TOLERANCE = 1e-5
 """Updates end when the bound gains less than this for each row."""
+
+MAX_ROWS_AT_ONCE = 2_000
+"""Arrays of J outputs and M points, or S samples, are made for not more rows at once."""
 
 
 class Sites(NamedTuple):
@@ -62,34 +63,109 @@ class Step(NamedTuple):
     updated: Sites
 
 
-Expectations = Callable[[TensorType, TensorType, TensorType, TensorType], tf.Tensor]
+class Rows(NamedTuple):
+    """Rows, and what P is at them before it is conditioned."""
+
+    X: TensorType
+    """[N, D]."""
+    Y: TensorType
+    """Observations, as the likelihood takes them: [N, P]."""
+    m: tf.Tensor
+    """m_P(X): [N, J]."""
+    A: tf.Tensor
+    """L⁻¹K_ZX with K_ZZ = L Lᵀ: [J, M, N], or [1, M, N] if the outputs share a kernel."""
+    beyond: tf.Tensor
+    """The variance that f(Z) does not explain, k(x, x) - Σ_m A_mx²: [N, J], or [N, 1]."""
 
 
-def step(
-    kernel: Kernel,
-    Z: TensorType,
-    rows: tuple[TensorType, TensorType, TensorType],
-    likelihood: Likelihood,
-    sites: Sites,
-) -> Step:
-    """Return the evidence lower bound for given sites, and what they become by one update.
+class Posterior(NamedTuple):
+    """The Gaussian distribution of f(Z) given sites, in coordinates where P(f(Z)) is N(0, I).
+
+    It is that of Titsias (2009), eq. 10: with C Cᵀ = I + A diag(1/s²) Aᵀ it is N(C⁻ᵀw, (C Cᵀ)⁻¹),
+    w = C⁻¹ A (ỹ - m)/s².
+    """
+
+    C: tf.Tensor
+    """[J, M, M]."""
+    w: tf.Tensor
+    """[J, M]."""
+
+    @classmethod
+    def given(cls, statistics: tuple[tf.Tensor, tf.Tensor]) -> Posterior:
+        """Return the distribution from the `_statistics` of all rows."""
+        inner, projected = statistics
+        C = linalg.cholesky(linalg.add_to_diagonal(inner, tf.ones([], inner.dtype)))
+        return cls(C, tf.linalg.triangular_solve(C, projected[..., None])[..., 0])
+
+    def divergence(self) -> tf.Tensor:
+        """Return KL[Q(f(Z)), P(f(Z))]: []."""
+        eye = tf.eye(tf.shape(self.w)[-1], batch_shape=tf.shape(self.w)[:1], dtype=self.w.dtype)
+        root = tf.linalg.triangular_solve(self.C, eye)
+        mean = tf.linalg.matvec(root, self.w, transpose_a=True)  # [J, M]
+        trace = tf.reduce_sum(tf.square(root) - eye)
+        logs = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(self.C)))
+        return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace) + logs
+
+
+def rows_of(kernel: Kernel, Z: TensorType, X: TensorType, Y: TensorType, m: TensorType) -> Rows:
+    """Return rows with what of P the sites need there.
 
     :param kernel: k of P.
     :param Z: the inducing points, [M, D].
-    :param rows: X, [N, D]; Y, observations as the likelihood takes them; and m_P(X), [N, J].
-    :param likelihood: p(y | f).
-    :param sites: the sites.
+    :param X: [N, D].
+    :param Y: observations, as the likelihood takes them.
+    :param m: m_P(X), [N, J].
     """
-    X, Y, m = rows
-    f_mean, f_variance, divergence = _posterior(kernel, Z, X, m, sites)
+    L = linalg.cholesky(outputs.covariance(kernel, Z), jitter=default_jitter(), name="K_ZZ")
+    A = tf.linalg.triangular_solve(L, outputs.covariance(kernel, Z, X))  # [J, M, N]
+    explained = tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(A), axis=-2))  # [N, J]
+    return Rows(X, Y, m, A, tf.nn.relu(outputs.variance(kernel, X) - explained))
+
+
+def step(rows: Rows, likelihood: Likelihood, sites: Sites) -> Step:
+    """Return the evidence lower bound for given sites, and what they become by one update."""
+    posterior = Posterior.given(_statistics(rows, sites))
+    expected, updated = _at_rows(rows, likelihood, posterior)
+    return Step(expected - posterior.divergence(), updated)
+
+
+def step_by_blocks(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites) -> Step:
+    """Return what `step` returns for many rows, of which only A is in memory for all of them."""
+    starts = np.cumsum([0, *(len(block.X) for block in blocks)])
+    parts = [Sites(*(part[i:j] for part in sites)) for i, j in itertools.pairwise(starts)]
+    statistics = map(_statistics, blocks, parts)
+    posterior = Posterior.given(
+        functools.reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), statistics)
+    )
+    results = [_at_rows(block, likelihood, posterior) for block in blocks]
+    expected, updated = zip(*results, strict=True)
+    joined = Sites(*(tf.concat(part, axis=0) for part in zip(*updated, strict=True)))
+    return Step(tf.add_n(expected) - posterior.divergence(), joined)
+
+
+def _statistics(rows: Rows, sites: Sites) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return A diag(1/s²) Aᵀ, [J, M, M], and A (ỹ - m)/s², [J, M]: sums over rows."""
+    noise = tf.linalg.matrix_transpose(sites.variance)  # [J, N]
+    scaled = rows.A / tf.sqrt(noise)[:, None, :]
+    residual = tf.linalg.matrix_transpose(sites.Y - rows.m) / noise
+    return tf.matmul(scaled, scaled, transpose_b=True), tf.linalg.matvec(rows.A, residual)
+
+
+def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[tf.Tensor, Sites]:
+    """Return Σ_n E log p(y_n | f), [], and the sites by its derivatives, [N, J] each."""
+    S = tf.linalg.triangular_solve(posterior.C, rows.A)  # [J, M, N]
+    f_mean = rows.m + tf.linalg.matrix_transpose(tf.linalg.matvec(S, posterior.w, transpose_a=True))
+    variance = rows.beyond + tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(S), axis=-2))
+    # Derivatives by a variance of zero are infinite.
+    f_variance = tf.maximum(variance, tf.constant(1e-12, variance.dtype))
     expectations = expected_log_density(likelihood)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch((f_mean, f_variance))
-        expected = tf.reduce_sum(expectations(X, f_mean, f_variance, Y))
+        expected = tf.reduce_sum(expectations(rows.X, f_mean, f_variance, rows.Y))
     by_mean, by_variance = tape.gradient(expected, (f_mean, f_variance))
     precision = tf.maximum(-2.0 * by_variance, tf.constant(MIN_PRECISION, f_mean.dtype))
     updated = Sites(f_mean + by_mean / precision, 1.0 / precision)
-    return Step(expected - divergence, Sites(*map(tf.stop_gradient, updated)))
+    return expected, Sites(*map(tf.stop_gradient, updated))
 
 
 def damped(before: Sites, after: Sites, rate: float) -> Sites:
@@ -115,7 +191,10 @@ def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, 
     """
     best, rate = sites, 1.0
     at_best = take_step(best)
-    if not np.all(np.isfinite(at_best.bound)) or not np.all(np.isfinite(at_best.updated.Y)):
+    if not _is_finite(at_best):  # f varies more than the likelihood can be computed for
+        best = sites._replace(variance=tf.fill(sites.Y.shape, tf.cast(1e-2, sites.Y.dtype)))
+        at_best = take_step(best)
+    if not _is_finite(at_best):
         raise NonFiniteLossError(
             f"The bound of the log evidence is {float(at_best.bound)} at the start, or its "
             "derivatives are not finite. Check Y and the parameters of the likelihood."
@@ -133,6 +212,10 @@ def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, 
     return best, float(at_best.bound)
 
 
+def _is_finite(at: Step) -> bool:
+    return all(np.all(np.isfinite(part)) for part in (at.bound, *at.updated))
+
+
 def sites_of(
     likelihood: Likelihood, prior: GaussianProcess, Z: TensorType, data: RegressionData
 ) -> Sites:
@@ -143,69 +226,13 @@ def sites_of(
     :param Z: the inducing points, [M, D].
     :param data: (X, Y), with Y as the likelihood takes it.
     """
-    X, Y = data
-    X = tf.convert_to_tensor(X)
+    X, Y = map(tf.convert_to_tensor, data)
     m = tf.broadcast_to(prior.mean_function(X), [len(X), labels.num_latents(likelihood, Y)])
-    rows = (X, Y, m)
-    return converged(functools.partial(step, prior.kernel, Z, rows, likelihood), flat_sites(m))[0]
-
-
-def _posterior(
-    kernel: Kernel, Z: TensorType, X: TensorType, m: TensorType, sites: Sites
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return mean and variance of f(X), [N, J] each, given the sites; and KL[Q(f(Z)), P(f(Z))].
-
-    In whitened coordinates P(f(Z)) is N(0, I), and Q that of Titsias (2009), eq. 10: with
-    A = L⁻¹K_ZX and C Cᵀ = I + A diag(1/s²) Aᵀ it is N(C⁻ᵀ w, (C Cᵀ)⁻¹), w = C⁻¹ A (ỹ - m)/s².
-    """
-    noise = tf.linalg.matrix_transpose(sites.variance)  # [J, N]
-    L = linalg.cholesky(outputs.covariance(kernel, Z), jitter=default_jitter(), name="K_ZZ")
-    A = tf.linalg.triangular_solve(L, outputs.covariance(kernel, Z, X))  # [J, M, N]
-    scaled = A / tf.sqrt(noise)[:, None, :]
-    inner = tf.matmul(scaled, scaled, transpose_b=True)  # [J, M, M]
-    C = linalg.cholesky(linalg.add_to_diagonal(inner, tf.ones([], inner.dtype)))
-    S = tf.linalg.triangular_solve(C, A)  # [J, M, N]
-    residual = tf.linalg.matrix_transpose(sites.Y - m) / noise  # [J, N]
-    w = tf.linalg.matvec(S, residual)  # [J, M]
-    explained = tf.reduce_sum(tf.square(S), axis=-2)  # [J, N]
-    f_mean = m + tf.linalg.matrix_transpose(tf.linalg.matvec(S, w, transpose_a=True))
-    prior_variance = tf.linalg.matrix_transpose(outputs.variance(kernel, X))  # [J, N]
-    beyond = tf.nn.relu(prior_variance - tf.reduce_sum(tf.square(A), axis=-2))
-    tiny = tf.constant(1e-12, explained.dtype)  # derivatives by a variance of zero are infinite
-    f_variance = tf.linalg.matrix_transpose(tf.maximum(explained + beyond, tiny))
-    mean = tf.linalg.triangular_solve(C, w[..., None], adjoint=True)  # [J, M, 1]
-    # tr (C Cᵀ)⁻¹ - M = -tr (C Cᵀ)⁻¹ A diag(1/s²) Aᵀ
-    divergence = 0.5 * (tf.reduce_sum(tf.square(mean)) - tf.reduce_sum(explained / noise))
-    divergence += tf.reduce_sum(tf.math.log(tf.linalg.diag_part(C)))
-    return f_mean, f_variance, divergence
-
-
-@functools.singledispatch
-def expected_log_density(likelihood: Likelihood) -> Expectations:
-    """Return E log p(y | f) as a function of X, mean and variance of f, and Y, without noise."""
-    return likelihood.variational_expectations
-
-
-@expected_log_density.register
-def _(likelihood: MonteCarloLikelihood) -> Expectations:
-    return functools.partial(_by_samples, likelihood)
-
-
-def _by_samples(
-    likelihood: Likelihood,
-    X: TensorType,
-    f_mean: tf.Tensor,
-    f_variance: tf.Tensor,
-    Y: TensorType,
-) -> tf.Tensor:
-    """Return E log p(y | f): [N], by points that are the same for all rows."""
-    points = normal_points(NUM_SAMPLES, f_mean.shape[-1], f_mean.dtype.as_numpy_dtype)
-    f = f_mean + tf.sqrt(f_variance) * points[:, None, :]  # [S, N, J]
-    S, N = len(points), tf.shape(f_mean)[0]
-    # Likelihoods take rows: those of one point after those of the other.
-    flat = tf.reshape(f, [-1, f_mean.shape[-1]])
-    logs = likelihood.log_prob(tf.tile(X, [S, 1]), flat, tf.tile(Y, [S, 1]))
-    return tf.reduce_mean(tf.reshape(logs, [S, N]), axis=0)
+    blocks = [
+        rows_of(prior.kernel, Z, *(part[i : i + MAX_ROWS_AT_ONCE] for part in (X, Y, m)))
+        for i in range(0, len(X), MAX_ROWS_AT_ONCE)
+    ]
+    return converged(functools.partial(step_by_blocks, blocks, likelihood), flat_sites(m))[0]
 
 
 def left_out(loo: MeanAndVariance, sites: Sites) -> MeanAndVariance:

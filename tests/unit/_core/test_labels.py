@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gpflow
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from gpflow.likelihoods import Bernoulli, Gaussian, MultiClass, Softmax
@@ -80,3 +81,55 @@ def test_classes_without_examples_give_a_warning():
 def test_epsilon_outside_of_its_interval_is_refused_by_gpflow(epsilon):
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
         gpflow.likelihoods.RobustMax(3, epsilon)
+
+
+NAMES = np.array(["b", "c", "a", "c"])
+
+
+@pytest.mark.parametrize(
+    ("given", "likelihood", "classes", "codes"),
+    [
+        (NAMES, None, ["a", "b", "c"], [1, 2, 0, 2]),
+        (NAMES.astype(object), Softmax(3), ["a", "b", "c"], [1, 2, 0, 2]),
+        (pd.Series(NAMES, dtype="category"), None, ["a", "b", "c"], [1, 2, 0, 2]),
+        (pd.Series([3, 1, 3], dtype="category"), None, [1, 3], [1, 0, 1]),
+        ([True, False, True], None, [False, True], [1, 0, 1]),
+        (NAMES[:, None].tolist(), MultiClass(3), ["a", "b", "c"], [1, 2, 0, 2]),
+        ([-1, 1, 1], Bernoulli(), [-1, 1], [0, 1, 1]),
+        ([7.0, 3.0, 5.0], Softmax(3), [3.0, 5.0, 7.0], [2, 0, 1]),
+        ([2, 0, 2], Softmax(3), [0, 1, 2], [2, 0, 2]),
+    ],
+)
+def test_labels_of_any_kind_are_encoded(given, likelihood, classes, codes):
+    found = labels.classes_of(given, likelihood)
+    assert found.tolist() == classes
+    np.testing.assert_array_equal(labels.encoded("Y", given, found), codes)
+
+
+@pytest.mark.parametrize(
+    ("given", "likelihood"),
+    [
+        ([0.0, 1.0], None),
+        ([3, 5, 7], None),
+        (np.eye(3), Softmax(3)),
+        ([1, 2, 3, 4], Softmax(3)),
+        (NAMES, Gaussian()),
+        (np.array(["a", 1.0], dtype=object), None),
+    ],
+)
+def test_numbers_that_nothing_calls_labels_are_none(given, likelihood):
+    assert labels.classes_of(given, likelihood) is None
+
+
+def test_labels_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"Y has 3 classes, \['a', 'b', 'c'\], but .* for 4"):
+        labels.classes_of(NAMES, Softmax(4))
+    with pytest.raises(ValueError, match=r"in 1 of 2 rows \(the first is .*'x'.*\). The classes"):
+        labels.encoded("Y", ["a", "x"], np.array(["a", "b"]))
+    with pytest.raises(ValueError, match="class 'a' alone"):
+        labels.likelihood_of(np.array(["a"]))
+
+
+def test_the_likelihood_of_two_classes_has_one_latent_function():
+    assert isinstance(labels.likelihood_of(np.array([False, True])), Bernoulli)
+    assert labels.num_classes(labels.likelihood_of(NAMES[:3])) == 3

@@ -10,9 +10,8 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from gpflow_gvi.calibration.conformal_prediction import Conformal, ConformalSets, conformal
+from gpflow_gvi.calibration.conformal_prediction import Conformal, conformal
 from gpflow_gvi.calibration.tempering import temper
-from gpflow_gvi.prediction.class_probabilities import class_probabilities
 from tests.models import data, make
 
 ONES = np.ones((12, 1))
@@ -154,60 +153,3 @@ def test_conformal_says_what_is_wrong(case: str) -> None:
     error, model, Y, message = BAD_CONFORMAL[case]
     with pytest.raises(error, match=message):
         conformal(model(), (ONES, Y))
-
-
-# Sets of classes.
-
-
-def classified(J: int, N: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(8)
-    X = rng.normal(size=(N, 1))
-    return X, rng.integers(J, size=N)  # the model is wrong: coverage must not depend on it
-
-
-@pytest.mark.parametrize(("n", "coverage"), [(19, 0.9), (50, 0.6)])
-def test_coverage_of_sets_is_at_least_nominal(n: int, coverage: float) -> None:
-    """Averaged over calibration sets and new points, coverage is k/(n+1) if no scores are tied."""
-    X, Y = classified(3, 100_000)
-    scores = 1.0 - np.random.default_rng(2).dirichlet(np.ones(3), size=len(X))
-    right = scores[np.arange(len(Y)), Y]
-    rank = math.ceil((n + 1) * coverage)
-    groups = right[: len(right) // (n + 1) * (n + 1)].reshape(-1, n + 1)
-    quantiles = [
-        ConformalSets(None, np.sort(each[:n])[:, None]).quantile(coverage) for each in groups
-    ]
-    covered = np.mean(groups[:, n] <= quantiles)
-    error = np.sqrt(coverage * (1.0 - coverage) / len(groups))
-    assert abs(covered - rank / (n + 1)) < 4.0 * error
-
-
-@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.MultiClass, gpflow.likelihoods.Softmax])
-def test_sets_of_models(likelihood: type) -> None:
-    model = make(3, likelihood(3))
-    X, Y = classified(3, 400)
-    sets = conformal(model, (X[:200], Y[:200]))
-    named = sets.predict_set(X, 0.8)
-    assert named.shape == (400, 3)
-    assert named.dtype == bool
-    assert np.mean(named[np.arange(200), Y[:200]]) >= 0.8, "the calibration points are covered"
-    assert 0.7 < np.mean(named[np.arange(200, 400), Y[200:]]) < 0.9
-    larger = sets.predict_set(X, 0.95)
-    assert np.all(larger >= named), "sets of a larger coverage hold the smaller ones"
-    # What is more probable than a class in the set is in it too.
-    p = class_probabilities(model, X)
-    assert np.all(p[named].min() >= p[~named].max())
-
-
-def test_too_few_points_name_every_class() -> None:
-    X, Y = classified(3, 9)
-    sets = conformal(make(3, gpflow.likelihoods.MultiClass(3)), (X, Y))
-    assert np.all(sets.predict_set(X, 0.95))
-    assert not np.all(sets.predict_set(X, 0.5))
-
-
-def test_sets_say_what_is_wrong() -> None:
-    model = make(3, gpflow.likelihoods.MultiClass(3))
-    with pytest.raises(ValueError, match="whole numbers from 0 to 2"):
-        conformal(model, (ONES, 3.0 * ONES))
-    with pytest.raises(ValueError, match="coverage is 2"):
-        conformal(model, (ONES, ONES)).predict_set(ONES, 2)

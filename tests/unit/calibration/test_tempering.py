@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 import gpflow
@@ -15,9 +14,7 @@ from scipy import integrate, optimize, stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.calibration import tempering
 from gpflow_gvi.calibration.tempering import temper, tempered_by
-from gpflow_gvi.losses import Marginals
 from tests.models import N, data, make
 
 
@@ -218,28 +215,38 @@ def over_confident(name: str, size: float = 3.0) -> tuple[gvi.models.GVI, tuple[
     return model, (X, Y if name == "Softmax" else Y.astype(float))
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_factors_of_classifiers_are_those_of_a_search_by_hand(name: str) -> None:
-    model, (X, Y) = over_confident(name)
-    J, _, density = CLASSIFIERS[name]
-    tf.random.set_seed(3)
-    tempered = temper(model, (X, Y))
+def best_by_hand(
+    name: str, model: gvi.models.GVI, data: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """The maximum of the posterior density of log α ~ N(0, 1/4), on a grid."""
+    (X, Y), density = data, CLASSIFIERS[name][2]
     mean, variance = (part.numpy() for part in model.predict_f(X))
+    grid = np.linspace(np.log(0.01), np.log(100.0), 231)
+    logs = [np.sum(np.log(density(mean, np.exp(g) * variance, Y))) for g in grid]
+    return grid[np.argmax(np.array(logs) - 2.0 * grid**2)]
 
-    def by_hand(factors: np.ndarray) -> float:
-        return -np.mean(np.log(density(mean, factors * variance, Y)))
 
-    factors = tempered.variational.kernel.factor.numpy()
-    assert factors.shape == (J,)
-    achieved = by_hand(factors)
-    assert achieved < by_hand(np.ones(J)) - 0.05, "the predictions were not over-confident"
-    # Product grids find nothing better, but for the error of quadrature or Monte Carlo.
-    tolerance = {"Bernoulli": 1e-6, "MultiClass": 1e-3, "Softmax": 1e-2}[name]
-    for centre, spread in ((np.ones(J), np.geomspace(0.1, 100.0, 4)), (factors, [0.5, 1.0, 2.0])):
-        grid = centre * np.stack(np.meshgrid(*[spread] * J), axis=-1).reshape(-1, J)
-        assert achieved < min(map(by_hand, grid)) + tolerance
-    if name == "Bernoulli":
-        np.testing.assert_allclose(factors, best(by_hand, 1)[0], rtol=1e-2)
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("rows", [200, 20])
+def test_the_factor_of_a_classifier_is_that_of_a_search_by_hand(name: str, rows: int) -> None:
+    model, (X, Y) = over_confident(name)
+    X, Y = X[:rows], Y[:rows]
+    factor = temper(model, (X, Y)).variational.kernel.factor.numpy()
+    assert factor.shape == (CLASSIFIERS[name][0],)
+    assert np.all(factor == factor[0]), "the outputs share it"
+    expected = best_by_hand(name, model, (X, Y))
+    assert rows < 200 or expected > 0.5, "the predictions were not over-confident"
+    np.testing.assert_allclose(np.log(factor[0]), expected, atol=0.1)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_few_labels_that_are_predicted_well_leave_the_factor_at_one(name: str) -> None:
+    """By the density alone it would be at its bound: the smaller, the more certain."""
+    model, (X, _) = over_confident(name, size=8.0)
+    mean = model.variational.mean(X[:20]).numpy()
+    Y = np.argmax(mean, axis=1)[:, None] if mean.shape[1] > 1 else 1.0 * (mean > 0.0)
+    factor = temper(model, (X[:20], Y)).variational.kernel.factor.numpy()
+    assert np.all(np.abs(np.log(factor)) < 0.25)
 
 
 def test_samples_of_a_likelihood_do_not_depend_on_chance() -> None:
@@ -252,14 +259,18 @@ def test_samples_of_a_likelihood_do_not_depend_on_chance() -> None:
 
 def test_an_overconfident_classifier_is_corrected() -> None:
     """Sure and wrong: the classes are so far apart that the density has no gradient at α = 1."""
-    model = make(2, gpflow.likelihoods.MultiClass(2), mean=Wave(2, 30.0), scale=0.3)
+    model = make(2, gpflow.likelihoods.MultiClass(2), mean=Wave(2, 8.0), scale=0.3)
     X = np.repeat([[-0.8], [0.8]], 50, axis=0)  # two clusters, on either side
     Y = np.argmax(model.variational.mean(X), axis=1)[:, None].astype(float)
     Y[::5] = 1.0 - Y[::5]
     tempered = temper(model, (X, Y))
-    # The best that a classifier can do that is as sure in one cluster as in the other.
-    np.testing.assert_allclose(nll(tempered, (X, Y)), stats.bernoulli(0.2).entropy(), rtol=1e-3)
+    expected = best_by_hand("MultiClass", model, (X, Y))
+    np.testing.assert_allclose(
+        np.log(tempered.variational.kernel.factor), expected, atol=0.05, err_msg="a local optimum"
+    )
     assert nll(model, (X, Y)) > 1.0
+    # The best that a classifier can do that is as sure in one cluster as in the other is 0.50.
+    assert nll(tempered, (X, Y)) < 0.6
 
 
 @pytest.mark.parametrize(
@@ -464,25 +475,3 @@ def test_few_points_give_a_warning() -> None:
         temper(make(), (X[:5], Y[:5]))
     assert record[0].filename == __file__
     temper(make(), (X[:10], Y[:10]))  # a warning would be an error here
-
-
-@pytest.mark.slow
-def test_factors_of_classes_start_from_more_than_one_shared_factor() -> None:
-    """From the best shared factor L-BFGS ends at 0.742 here, with one class lost."""
-    rng = np.random.default_rng(7)
-    mean = rng.normal(size=(40, 3)) * 2.0
-    variance = rng.gamma(1.0, 1.0, size=(40, 3)) * np.array([1.0, 30.0, 0.02])[rng.permutation(3)]
-    values = 1.5 * rng.normal(size=(40, 3)) + mean
-    at = [np.zeros((40, 1)), mean, 0.3 * variance, values.argmax(axis=1)[:, None].astype(float)]
-    likelihood = gpflow.likelihoods.MultiClass(3)
-
-    def nll_of(factors: np.ndarray) -> float:
-        X, mean, variance, Y = at
-        return -float(
-            tf.reduce_mean(likelihood.predict_log_density(X, mean, factors * variance, Y))
-        )
-
-    found = nll_of(tempering._factors(likelihood, Marginals(*map(tf.constant, at))))
-    assert found < 0.64
-    grid = itertools.product([0.01, 0.1, 1.0, 10.0], repeat=3)
-    assert found < min(nll_of(np.array(factors)) for factors in grid)

@@ -221,22 +221,6 @@ def test_one_class_is_predicted_as_it_is():
     assert np.all(fitted.predict_set(np.eye(3)))
 
 
-@pytest.mark.parametrize(
-    ("N", "rare", "options", "fraction"),
-    [
-        (299, 100, {}, 0.0),  # a tenth has hardly an error to temper by
-        (299, 100, {"epochs": 1}, 0.1),
-        (300, 10, {}, 0.1),
-        (300, 9, {}, 0.0),  # all of them could be held out
-        (300, 9, {"epochs": 1}, 0.0),
-    ],
-)
-def test_labels_are_held_out_where_they_can_be_spared(N, rare, options, fraction, arguments, rng):
-    labels = np.arange(N) < rare
-    gvi.GVIClassifier(**options).fit(rng.normal(size=(N, 2)), labels)
-    assert arguments["validation_fraction"] == fraction
-
-
 @pytest.mark.parametrize("which", ["regressor", "several", "classifier"])
 def test_saved_by_joblib_it_predicts_the_same(which, request, tmp_path):
     fitted = request.getfixturevalue(which)
@@ -285,23 +269,6 @@ def test_units_do_not_matter_in_a_pipeline(regressor, curve):
 def test_names_of_features_are_kept(estimator):
     pytest.importorskip("pandas")
     check_dataframe_column_names_consistency(type(estimator).__name__, estimator)
-
-
-@pytest.mark.parametrize(
-    ("options", "N", "epochs"),
-    [
-        ({}, 60, 0),
-        ({}, 1000, 20),
-        ({"divergence_weight": 0.1}, 60, 20),
-        ({"divergence": gvi.divergences.ProjectedWasserstein()}, 60, 20),
-        ({"model": gvi.models.GWI}, 60, 20),
-        ({"network": 3}, 60, 20),
-        ({"network": 3, "epochs": 0}, 60, 0),
-    ],
-)
-def test_of_labels_what_is_asked_for_is_trained(options, N, epochs, arguments, rng):
-    gvi.GVIClassifier(**options).fit(rng.normal(size=(N, 2)), np.arange(N) < N // 2)
-    assert arguments["epochs"] == epochs
 
 
 @pytest.mark.parametrize(

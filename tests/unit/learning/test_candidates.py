@@ -149,17 +149,32 @@ def test_hardly_any_rows_are_learned_without_trees(rng):
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "options"),
+    ("likelihood", "options", "error", "message"),
     [
-        (gpflow.likelihoods.MultiClass(2), {"predictor": DecisionTreeRegressor()}),
-        (gpflow.likelihoods.MultiClass(2), {"noise": "varying"}),
-        (gpflow.likelihoods.Gaussian(scale=0.1), {"predictor": DecisionTreeRegressor()}),
+        (
+            gpflow.likelihoods.MultiClass(2),
+            {"predictor": DecisionTreeRegressor()},
+            TypeError,
+            "DecisionTreeRegressor, which has no method predict_proba",
+        ),
+        (
+            gpflow.likelihoods.MultiClass(2),
+            {"noise": "varying"},
+            ValueError,
+            "noise is 'varying', which is for real-valued Y",
+        ),
+        (
+            gpflow.likelihoods.Gaussian(scale=0.1),
+            {"predictor": DecisionTreeRegressor()},
+            ValueError,
+            "predictor and noise='varying' are for real-valued Y",
+        ),
     ],
 )
-def test_what_cannot_be_taken_into_account_is_refused(likelihood, options, rng):
+def test_what_cannot_be_taken_into_account_is_refused(likelihood, options, error, message, rng):
     X = rng.normal(size=(40, 2))
     Y = (X[:, :1] > 0.0).astype(float)
-    with pytest.raises(ValueError, match="predictor and noise='varying' are for real-valued Y"):
+    with pytest.raises(error, match=message):
         gvi.learn((X, Y), kernel=_kernel(), likelihood=likelihood, **options)
 
 

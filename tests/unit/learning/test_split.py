@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
+from gpflow.likelihoods import Softmax
 
 from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.learning.settings import RegulariserSettings, Settings
@@ -77,6 +80,20 @@ def test_inputs_must_be_rows(data):
     X, Y = data
     with pytest.raises(ValueError, match=r"X has shape \(100, 1, 3\).*X\.reshape"):
         Split.of((X[:, None], Y), SETTINGS)
+
+
+def test_every_part_has_the_shares_of_the_classes(rng):
+    Y = np.repeat([0, 1, 2], [60, 30, 10])
+    settings = Settings(
+        likelihood=Softmax(3), validation_fraction=0.1, calibration_fraction=0.2, seed=3
+    )
+    X = rng.normal(size=(N, 2))
+    split = Split.of((X, Y), settings)
+    for rows, share in ((split.train, 0.7), (split.validation, 0.1), (split.calibration, 0.2)):
+        counts = np.bincount(rows[1][:, 0].astype(int), minlength=3)
+        assert np.all(np.abs(counts - share * np.array([60, 30, 10])) <= 1.0)
+    again = Split.of((X, Y), dataclasses.replace(settings, seed=4))
+    assert not np.array_equal(again.validation[0], split.validation[0]), "chance decides which"
 
 
 def test_images_are_rows_for_a_kernel_that_is_given(data):

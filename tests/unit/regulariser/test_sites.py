@@ -13,19 +13,14 @@ from gpflow.kernels import SquaredExponential
 from scipy import optimize, stats
 
 from gpflow_gvi.gaussian_process import GaussianProcess
+from gpflow_gvi.regulariser import sites as module_of_sites
 from gpflow_gvi.regulariser.evidence import DataEvidence
+from gpflow_gvi.regulariser.expectations import expected_log_density
 from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import uniform
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.leave_one_out import leave_one_out
-from gpflow_gvi.regulariser.sites import (
-    converged,
-    expected_log_density,
-    flat_sites,
-    left_out,
-    sites_of,
-    step,
-)
+from gpflow_gvi.regulariser.sites import converged, flat_sites, left_out, rows_of, sites_of, step
 
 N, M = 60, 12
 
@@ -60,8 +55,8 @@ def _prior(J=1):
 
 
 def _bound(likelihood, data, sites, Z, prior):
-    rows = (*data, tf.zeros([N, 1], tf.float64))
-    return float(step(prior.kernel, Z, rows, likelihood, sites).bound)
+    rows = rows_of(prior.kernel, Z, *data, tf.zeros([N, 1], tf.float64))
+    return float(step(rows, likelihood, sites).bound)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +186,8 @@ def test_a_step_that_is_too_long_is_shortened():
     bounds = []
 
     def take_step(sites):
-        result = step(prior.kernel, Z, (_x(), Y, tf.zeros([N, 1], tf.float64)), likelihood, sites)
+        rows = rows_of(prior.kernel, Z, _x(), Y, tf.zeros([N, 1], tf.float64))
+        result = step(rows, likelihood, sites)
         bounds.append(float(result.bound))
         return result
 
@@ -201,3 +197,14 @@ def test_a_step_that_is_too_long_is_shortened():
     assert bound == max(bounds)
     best = sites_of(likelihood, prior, Z, (_x(), Y))
     assert bound == pytest.approx(_bound(likelihood, (_x(), Y), best, Z, prior), abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "gamma"])
+def test_rows_in_blocks_have_the_sites_of_all_at_once(name, monkeypatch):
+    likelihood, Y = _observations(name)
+    prior, Z = _prior(), _x()[::5]
+    expected = sites_of(likelihood, prior, Z, (_x(), Y))
+    monkeypatch.setattr(module_of_sites, "MAX_ROWS_AT_ONCE", 7)
+    found = sites_of(likelihood, prior, Z, (_x(), Y))
+    np.testing.assert_allclose(found.Y, expected.Y, rtol=1e-6)
+    np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-6)

@@ -1,0 +1,86 @@
+"""Expectations of a likelihood over f ~ N(m, v), by rows, without noise of samples.
+
+They are those of GPflow's likelihoods where these have a rule of quadrature. Those that draw
+samples, as `Softmax`, are evaluated at points that are the same for all rows and all calls.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.likelihoods import Likelihood, MonteCarloLikelihood
+
+from .._core.row_blocks import by_blocks
+from .._core.samples import normal_points
+
+NUM_SAMPLES = 64
+"""The number of points of f for the expectations that sites are fitted to."""
+
+NUM_SAMPLES_OF_DENSITIES = 256
+"""The number of points of f for predictive densities, which tails matter for."""
+
+MAX_ROWS_AT_ONCE = 2_000
+"""The points of more rows are not in memory at once."""
+
+Expectations = Callable[..., tf.Tensor]
+
+
+@functools.singledispatch
+def expected_log_density(likelihood: Likelihood) -> Expectations:
+    """Return E log p(y | f) as a function of X, mean and variance of f, and Y."""
+    return likelihood.variational_expectations
+
+
+@expected_log_density.register
+def _(likelihood: MonteCarloLikelihood) -> Expectations:
+    def expected(*rows: TensorType) -> tf.Tensor:
+        return tf.reduce_mean(_log_densities(likelihood, NUM_SAMPLES, *rows), axis=0)
+
+    return expected
+
+
+@functools.singledispatch
+def log_predictive_density(likelihood: Likelihood) -> Expectations:
+    """Return log E p(y | f) as a function of X, mean and variance of f, and Y."""
+    return likelihood.predict_log_density
+
+
+@log_predictive_density.register
+def _(likelihood: MonteCarloLikelihood) -> Expectations:
+    S = NUM_SAMPLES_OF_DENSITIES
+
+    def density(*rows: TensorType) -> tf.Tensor:
+        return tf.reduce_logsumexp(_log_densities(likelihood, S, *rows), axis=0) - math.log(S)
+
+    return density
+
+
+def log_predictive_densities(likelihood: Likelihood, *rows: TensorType) -> AnyNDArray:
+    """Return log E p(y | f) of each row, in blocks of rows: [N].
+
+    :param rows: X, mean and variance of f, and Y.
+    """
+    density = log_predictive_density(likelihood)
+    return by_blocks(lambda *block: (density(*block),), *rows, size=MAX_ROWS_AT_ONCE)[0]
+
+
+def _log_densities(
+    likelihood: Likelihood,
+    num_samples: int,
+    X: TensorType,
+    f_mean: tf.Tensor,
+    f_variance: tf.Tensor,
+    Y: TensorType,
+) -> tf.Tensor:
+    """Return log p(y | f) at points of f: [S, N]."""
+    J = f_mean.shape[-1]
+    points = normal_points(num_samples, J, f_mean.dtype.as_numpy_dtype)
+    f = f_mean + tf.sqrt(f_variance) * points[:, None, :]  # [S, N, J]
+    S, N = len(points), tf.shape(f_mean)[0]
+    # Likelihoods take rows: those of one point after those of the other.
+    tiled = tf.tile(X, [S, 1]), tf.reshape(f, [-1, J]), tf.tile(Y, [S, 1])
+    return tf.reshape(likelihood.log_prob(*tiled), [S, N])

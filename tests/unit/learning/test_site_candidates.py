@@ -1,0 +1,133 @@
+"""Labels in `learn`: against probabilities that are known, and what it chooses among."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.likelihoods import Bernoulli, MultiClass, Softmax
+from scipy.special import expit
+from sklearn.metrics import log_loss
+from sklearn.tree import DecisionTreeClassifier
+
+import gpflow_gvi as gvi
+from gpflow_gvi.learning import evidence_fit
+from gpflow_gvi.learning.settings import Settings
+from gpflow_gvi.learning.site_candidates import site_fit
+
+NAMES = np.array(["no", "yes"])
+
+
+def _p(X):
+    return expit(2.0 * np.sin(1.5 * X[:, 0]) + 0.5 * X[:, 0])
+
+
+def _draw(N, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(N, 1))
+    return X, (rng.random(N) < _p(X)).astype(int)
+
+
+@pytest.fixture(scope="module", params=["Bernoulli", "Softmax", "MultiClass"])
+def learned(request):
+    X, y = _draw(200, 1)
+    likelihood = {"Bernoulli": None, "Softmax": Softmax(2), "MultiClass": MultiClass(2)}
+    options = {"likelihood": likelihood[request.param]}
+    if request.param != "Bernoulli":
+        options["kernel"] = gpflow.kernels.SquaredExponential()
+    return gvi.learn((X, NAMES[y]), num_inducing=20, **options)
+
+
+def test_labels_come_back_with_calibrated_probabilities(learned):
+    X, y = _draw(2000, 2)
+    p = learned.predict_proba(X)
+    assert learned.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_array_equal(learned.predict(X), NAMES[p.argmax(axis=1)])
+    # 200 labels tell so much; one half everywhere is wrong by 0.28.
+    assert np.mean(np.abs(p[:, 1] - _p(X))) < 0.14
+    truth, ignorance = log_loss(y, _p(X)), np.log(2.0)
+    assert log_loss(y, p) < truth + 0.5 * (ignorance - truth)
+    figures = gvi.metrics.evaluate(learned, (X, NAMES[y]))
+    assert figures["nll"] == pytest.approx(log_loss(y, p), rel=1e-6)
+    assert figures["ece"] < 0.1
+    densities = learned.predict_log_density((X, NAMES[y]))
+    assert -np.mean(densities) == pytest.approx(figures["nll"], abs=0.01)
+
+
+def test_far_away_it_knows_that_it_does_not_know(learned):
+    at_data = gvi.classification.entropies(learned, np.linspace(-3.0, 3.0, 31)[:, None])
+    far_away = gvi.classification.entropies(learned, np.array([[-40.0], [40.0]]))
+    assert np.min(far_away.total) > np.median(at_data.total)
+    # Under RobustMax the aleatoric entropy is a constant, next to zero, and all else is epistemic.
+    times = 1.2 if isinstance(learned.likelihood, MultiClass) else 3.0
+    assert np.min(far_away.epistemic) > times * np.median(at_data.epistemic)
+
+
+def test_saved_it_predicts_the_same_labels(tmp_path):
+    X, y = _draw(60, 3)
+    learned = gvi.learn((X, y == 1), num_inducing=10, effort="fast")
+    learned.save(tmp_path / "model")
+    loaded = gvi.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X), learned.predict(X))
+    assert loaded.predict(X).dtype == bool
+
+
+def _steps(N, seed):
+    """Labels that a tree knows and a smooth function does not, and 5 % of errors."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(N, 2))
+    y = (np.floor(5.0 * X[:, 0]) + np.floor(2.0 * X[:, 1])) % 2
+    return X, np.where(rng.random(N) < 0.05, 1.0 - y, y).astype(int)
+
+
+def test_around_a_classifier_that_is_cross_fitted():
+    X, y = _steps(200, 4)
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)
+    around = gvi.learn((X, NAMES[y]), predictor=tree, effort="fast", num_inducing=20)
+    alone = gvi.learn((X, NAMES[y]), effort="fast", num_inducing=20)
+    X, y = _steps(1000, 5)
+    losses = [log_loss(y, each.predict_proba(X)) for each in (around, alone)]
+    assert losses[0] < losses[1] - 0.05
+    # A tree is too sure of its leaves; the weight of its log odds mends that.
+    whole = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(*_steps(200, 4))
+    assert losses[0] < log_loss(y, np.clip(whole.predict_proba(X), 1e-3, 1.0 - 1e-3))
+
+
+def test_around_a_classifier_that_was_fitted_to_names():
+    X, y = _steps(300, 6)
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(X, NAMES[y])
+    others = _steps(100, 7)
+    learned = gvi.learn(
+        (X, NAMES[y]),
+        predictor=tree,
+        kernel=gpflow.kernels.SquaredExponential(),
+        validation_data=(others[0], NAMES[others[1]]),
+        num_inducing=20,
+    )
+    X, y = _steps(1000, 8)
+    assert gvi.metrics.evaluate(learned, (X, NAMES[y]))["accuracy"] > 0.8
+
+
+def test_the_kernel_that_predicts_better_is_taken():
+    X, y = _draw(100, 9)
+    rough = gpflow.kernels.SquaredExponential(lengthscales=1e-3)
+    gpflow.set_trainable(rough, False)
+    smooth = gpflow.kernels.Matern52()
+    learned = gvi.learn((X, NAMES[y]), kernel=[rough, smooth], predictor=None, num_inducing=30)
+    assert isinstance(learned.regulariser.prior.kernel, gpflow.kernels.Matern52)
+
+
+def test_a_structure_is_traced_once():
+    evidence_fit._kept.clear()
+    kernel, other = (gpflow.kernels.Matern32(lengthscales=scale) for scale in (1.0, 2.0))
+    fit = site_fit(kernel, Bernoulli(), (0, 1, 1))
+    assert site_fit(other, Bernoulli(), (0, 1, 1)) is fit
+    assert site_fit(other, Softmax(2), (0, 1, 2)) is not fit
+    assert site_fit(other, Bernoulli(), (1, 1, 1)) is not fit
+    assert site_fit(gpflow.kernels.Matern52(), Bernoulli(), (0, 1, 1)) is not fit
+
+
+def test_one_class_alone_is_refused(rng):
+    with pytest.raises(ValueError, match="examples of class 'no' alone"):
+        gvi.learn((rng.normal(size=(20, 1)), np.repeat("no", 20)))
+    assert Settings().classes is None
