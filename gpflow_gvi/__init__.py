@@ -12,7 +12,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import covariances, divergences, kernels, losses, mean_functions, metrics, models
+    from . import (
+        covariances,
+        divergences,
+        kernels,
+        likelihoods,
+        losses,
+        mean_functions,
+        metrics,
+        models,
+        plots,
+    )
     from ._core import errors
     from ._core import network_function as networks
     from .calibration import conformal, temper
@@ -49,12 +59,14 @@ __all__ = [
     "kernels",
     "layers",
     "learn",
+    "likelihoods",
     "load",
     "losses",
     "mean_functions",
     "metrics",
     "models",
     "networks",
+    "plots",
     "recipe",
     "sampling",
     "save",
@@ -85,12 +97,14 @@ _LOCATIONS = {
     "kernels": "kernels",
     "layers": "integrations.gpflux",
     "learn": "learning:learn",
+    "likelihoods": "likelihoods",
     "load": "saving:load",
     "losses": "losses",
     "mean_functions": "mean_functions",
     "metrics": "metrics",
     "models": "models",
     "networks": "_core.network_function",
+    "plots": "plots",
     "recipe": "learning.recipe",
     "sampling": "prediction.samples",
     "save": "saving:save",

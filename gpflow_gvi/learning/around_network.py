@@ -34,7 +34,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
 from gpflow.utilities import deepcopy, set_trainable
 from scipy.spatial.distance import pdist
 
-from .._core import labels, network_layers
+from .._core import labels, network_layers, progress
 from .._core.errors import NumericsWarning, shown
 from .._core.notices import logger
 from ..calibration.conformal_prediction import conformal
@@ -103,6 +103,23 @@ def learn_around(
     :param training: how the network is trained; None to leave it as it is.
     :param validation_data: (X, Y) that the network has not been trained with.
     """
+    listener = progress.Listener()
+    with progress.heard_by(listener):
+        learned = _learned_around(
+            data, network, settings, features, kernel, training, validation_data
+        )
+    return dataclasses.replace(learned, record=progress.Record(tuple(listener.stages)))
+
+
+def _learned_around(
+    data: RegressionData,
+    network: Any,
+    settings: Settings,
+    features: Any,
+    kernel: Any,
+    training: NetworkTraining | None,
+    validation_data: RegressionData | None,
+) -> Learned:
     if not (kernel is None or isinstance(kernel, Kernel)):
         raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
     X, Y = _pair("data", data)
@@ -125,15 +142,18 @@ def learn_around(
     history: dict[str, list[float]] = {}
     units = Scaling(np.zeros(outputs.columns), np.ones(outputs.columns))
     if training is not None:
+        progress.now(f"training the network on {len(split.train[0])} rows")
         network, history = training(network, inputs, split, outputs.kind)
     else:
         units = units if settings.of_classes else split.outputs
         if split.holds_out:
             _warn_of_seen_rows()
     features = network_layers.PENULTIMATE if features is None else features
+    progress.now("outputs and features of all rows")
     rows = network_rows(network, features, inputs, outputs)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     split = dataclasses.replace(split, inputs=rows.scaling(split.train[0], units))
+    progress.now(f"P around the network, {len(split.train[0])} rows")
     learned = _learned(split, settings, rows, kernel)
     return dataclasses.replace(learned, inputs=NetworkInputs(rows, split.inputs), history=history)
 
@@ -143,6 +163,7 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     X, Y = split.standard(split.train)
     held_out = None if split.validation is None else split.standard(split.validation)
     k = feature_kernel(X, rows) if kernel is None else _on_features(kernel, rows)
+    progress.now("the covariance of P, and its scales")
     M = settings.regulariser.count(len(X))
     Z, _ = settings.regulariser.select(X, M, kernel=k, seed=settings.seed)
     h = NetworkOutputs(rows.num_outputs)
@@ -248,7 +269,7 @@ def _warn_of_seen_rows() -> None:
         "learned from rows held out of the data. If it was trained with them, its errors there are "
         "smaller than elsewhere; pass validation_data=(X, Y) that it has not seen.",
         NumericsWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -290,5 +311,5 @@ def _on_features(kernel: Kernel, rows: NetworkRows) -> Kernel:
         if isinstance(part, Kernel) and not isinstance(part, Combination):
             dims, J = part.active_dims, rows.num_outputs
             F = sum(rows.num_features)
-            part.active_dims = J + np.arange(F)[dims]
+            part.active_dims = (J + np.arange(F)[dims]).tolist()
     return kernel

@@ -41,7 +41,7 @@ from .start import TrainingData
 from .summary import described
 
 MAX_ROWS_OF_STARTS = 300
-"""Several kernels are fitted to not more rows than these first."""
+"""Several kernels are first fitted to not more rows than these, and the best one to the others."""
 
 MAX_ROWS_OF_SCORES = 30_000
 """Densities are compared at not more rows than these."""
@@ -105,20 +105,21 @@ class Candidates:
         return self._cross_fit(estimators, np.asarray(data.units[1].original(data.responses)))
 
     def _of_kernels(self) -> Candidate:
-        """Return the fit of the best kernel, of each structure from the best of its starts.
-
-        If there are several, all are fitted to some rows first, and then from there to all.
-        """
-        data, kernels, noise = self.data, list(self.settings.kernels(self.data)), self.noise
-        if len(kernels) == 1:
-            return self._fit(kernels[0], noise, refine=False)
-        first = data.first(MAX_ROWS_OF_STARTS)
-        starts: dict[Hashable, list[Candidate]] = collections.defaultdict(list)
+        """Return the fit of the best kernel, from the best of its starts."""
+        data, kernels = self.data, list(self.settings.kernels(self.data))
+        starts: dict[Hashable, list[Kernel]] = collections.defaultdict(list)
         for kernel in kernels:
-            start = self._fit(kernel, noise, data=first, refine=False)
-            starts[structure_of(kernel) or id(kernel)].append(start)
-        best = [best_of(of_structure).regulariser for of_structure in starts.values()]
-        return best_of([self._fit(start.prior.kernel, start.likelihood) for start in best])
+            starts[structure_of(kernel) or id(kernel)].append(kernel)
+        first = data.first(MAX_ROWS_OF_STARTS)
+        fits = []
+        for of_structure in starts.values():
+            start, noise = of_structure[0], self.noise
+            if len(of_structure) > 1:
+                tried = [self._fit(kernel, noise, data=first) for kernel in of_structure]
+                best = best_of(tried).regulariser
+                start, noise = best.prior.kernel, best.likelihood
+            fits.append(self._fit(start, noise))
+        return best_of(fits)
 
     def _are_promising(self, best: Candidate) -> bool:
         """Return whether a predictor's errors are not much larger than those of P alone."""
@@ -171,7 +172,6 @@ class Candidates:
         data: TrainingData | None = None,
         means: bool = False,
         pattern: Predictor | None = None,
-        refine: bool = True,
     ) -> Candidate:
         """Return a fitted candidate.
 
@@ -180,12 +180,9 @@ class Candidates:
         :param data: the rows; all of them if not given.
         :param means: whether P is around the predictors.
         :param pattern: the pattern of the noise, if it varies.
-        :param refine: whether hyper-parameters start at fitted ones, so that where evaluations
-            take long fewer will do.
         """
         settings, data = self.settings, self.data if data is None else data
         first = data.first(settings.max_rows)  # the rows are shuffled
-        refine = refine and len(first.X) > MAX_ROWS_OF_STARTS
         C, J = len(self.means), data.J
         progress.now(
             described(kernel, around=means, varying=pattern is not None)
@@ -201,7 +198,7 @@ class Candidates:
                 M = settings.count(len(data.X))
                 Z, indices = settings.select(first.X, M, kernel=fit.kernel, seed=data.seed)
                 loss = fit.minimise(
-                    settings.refine if refine else settings.minimise,
+                    settings.minimise,
                     Z,
                     self._rows(first, pattern),
                     means=means and (self.is_recipe or C > 1),

@@ -17,9 +17,8 @@ from .._core import labels
 from .._core.data import Data
 from .._core.progress import Record
 from .._core.row_blocks import by_blocks, tensors_by_blocks
-from ..calibration.conformal_prediction import Conformal, require_real_outputs
-from ..calibration.conformal_quantiles import ConformalQuantiles
-from ..calibration.conformal_sets import ConformalSets
+from ..calibration import Conformal, ConformalQuantiles, ConformalSets
+from ..calibration.conformal_prediction import require_real_outputs
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import Entropies, class_probabilities, entropies
@@ -157,14 +156,16 @@ class Learned:
         require_real_outputs(self.model)
         if not 0.0 < coverage < 1.0:
             raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
-        X = self.inputs.standard(X)
         calibration = self.calibration
-        if isinstance(calibration, Conformal | ConformalQuantiles):
-            ends = calibration.predict_interval(X, coverage)
-        else:
-            ends = central_interval(self.model, X, coverage)
+
+        def interval(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            if isinstance(calibration, Conformal | ConformalQuantiles):
+                return calibration.predict_interval(X, coverage)
+            return central_interval(self.model, X, coverage)
+
+        lower, upper = tensors_by_blocks(interval, self.inputs.standard(X))
         units = units_of_predictions(self.likelihood, self.outputs)
-        return units.original(ends[0]), units.original(ends[1])
+        return units.original(lower), units.original(upper)
 
     def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
         """Return what an observation at each candidate is worth: [N]. The largest is the best.
@@ -180,9 +181,9 @@ class Learned:
         if kind == "bald":  # information has no unit
             return acquire(self.model, self.inputs.standard(candidates), kind, **options)
         if "improvement" in kind and options.get("best") is None:
-            Z = self.inputs.original(self.regulariser.inducing_points)
-            means = [np.min(self.predict_f(X)[0]) for X in (Z, candidates)]
-            options["best"] = min(means)
+            known = self.model.predict_f(self.regulariser.inducing_points)[0]
+            known = units_of_f(self.likelihood, self.outputs).original(known)
+            options["best"] = min(np.min(known), np.min(self.predict_f(candidates)[0]))
         return acquire(self, candidates, kind, **options)
 
     def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Learned:

@@ -104,7 +104,12 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
     X, Y = (Scaling.of(X).standard(X).numpy(), _robust(Y).standard(Y).numpy())
     order = np.random.default_rng(seed).permutation(len(X))
     first = order[: settings.max_rows]
-    clipped = np.clip(Y, -WINSOR, WINSOR)
+    D = X.shape[-1]
+    kernels = (
+        recipe.kernels(X[first], np.clip(Y[first], -WINSOR, WINSOR))
+        if D == 1
+        else [recipe.one_kernel(D)]  # it need not be the best one
+    )
     fits = [
         fit_regulariser(
             (X[first], Y[first]),
@@ -116,7 +121,7 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
             max_rounds=1,
             seed=seed,
         )
-        for kernel in recipe.kernels(X[first], clipped[first])
+        for kernel in kernels
     ]
     best = max(fits, key=lambda fit: fit.log_evidence)
     likelihood: Contaminated = best.likelihood

@@ -30,7 +30,6 @@ from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, 
 from ..covariances import gram
 from ..divergences import Divergence
 from ..gaussian_process import GaussianProcess
-from ..likelihoods import usable
 from ..losses import Loss, Marginals
 from ..models import GVI, PGVI
 from ..regulariser.conditioning import conditioned
@@ -105,10 +104,7 @@ class Procedure:
 
     def run(self) -> Learned:
         """Return the learned model, with a record of what was done."""
-        listener = progress.Listener()
-        with progress.heard_by(listener):
-            learned = self._run()
-        return dataclasses.replace(learned, record=progress.Record(tuple(listener.stages)))
+        return _recorded(self._run)
 
     def _run(self) -> Learned:
         split = self.split
@@ -303,6 +299,14 @@ class Procedure:
         return Learned(model, regulariser, *units, history, calibration, classes)
 
 
+def _recorded(compute: Callable[[], Learned]) -> Learned:
+    """Return what is computed, with a record of the stages that it tells."""
+    listener = progress.Listener()
+    with progress.heard_by(listener):
+        learned = compute()
+    return dataclasses.replace(learned, record=progress.Record(tuple(listener.stages)))
+
+
 def _log_densities(model: GVI, data: RegressionData) -> Any:
     (found,) = by_blocks(lambda *rows: (model.predict_log_density(rows),), *data)
     return found
@@ -432,9 +436,9 @@ def learn(
     chosen = chosen or model is not PGVI or isinstance(loss, Loss)
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
-    around = is_meant(network, features, train_network, data)
+    is_around = is_meant(network, features, train_network, data)
     rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
-    likelihood = likelihood if around else of_names  # a network says by itself what it is for
+    likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     regulariser = of_effort(effort)
     schedule = Passes(Passes.epochs if epochs is None else epochs, batch_size)
@@ -461,13 +465,13 @@ def learn(
         training=BatchTraining(schedule, CosineAdam(learning_rate), EarlyStopping()),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
-        likelihood=None if likelihood is None else usable(likelihood),
+        likelihood=likelihood,
         classes=classes,
         standardise=standardise,
         seed=seed,
     )
     with progress.spoken(verbose):
-        if around:
+        if is_around:
             require_no_choice_of_q(
                 model=None if model is PGVI else model,
                 divergence=divergence,
@@ -478,7 +482,8 @@ def learn(
                 epochs=None if train_network else epochs,
             )
             training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
-            learned = learn_around(
+            around = functools.partial(
+                learn_around,
                 rows,
                 network,
                 settings,
@@ -487,7 +492,7 @@ def learn(
                 training=training if train_network else None,
                 validation_data=validation_data,
             )
-            return dataclasses.replace(learned, classes_=classes)
+            return dataclasses.replace(_recorded(around), classes_=classes)
         if loss is None or isinstance(loss, Loss):
             return Procedure(Split.of(rows, settings, validation_data), settings).run()
         found = _outliers(rows, settings, loss)

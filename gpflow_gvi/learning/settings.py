@@ -129,8 +129,6 @@ class RegulariserSettings:
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimise = LBFGS()
     """How hyper-parameters are fitted."""
-    refine: Minimise = LBFGS(30)
-    """How hyper-parameters are fitted to many rows, from those of another candidate for P."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
 
@@ -155,11 +153,7 @@ def of_effort(effort: Effort) -> RegulariserSettings:
         return RegulariserSettings(one_kernel, predictors=None, noise="constant")
     if effort == "best":
         return RegulariserSettings(
-            num_folds=10,
-            num_inducing=2 * NUM_INDUCING,
-            max_rows=3000,
-            minimise=LBFGS(200),
-            refine=LBFGS(200),
+            num_folds=10, num_inducing=2 * NUM_INDUCING, max_rows=3000, minimise=LBFGS(200)
         )
     return RegulariserSettings()
 

@@ -87,7 +87,6 @@ class SiteCandidates(Candidates):
         data: TrainingData | None = None,
         means: bool = False,
         pattern: Predictor | None = None,
-        refine: bool = True,
     ) -> Candidate:
         """Return a fitted candidate.
 
@@ -96,7 +95,6 @@ class SiteCandidates(Candidates):
         :param data: the rows; all of them if not given.
         :param means: whether P is around the predictors.
         :param pattern: not used: the variance of no noise is a parameter.
-        :param refine: not used: evaluations are of few rows.
         """
         settings, data = self.settings, self.data if data is None else data
         first = data.first(settings.max_rows).first(MAX_VALUES_OF_FITS // data.J)  # at random

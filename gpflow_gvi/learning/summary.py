@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpflow import Parameter
-from gpflow.functions import Zero
+from gpflow.functions import Constant, Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 
@@ -44,11 +45,11 @@ class Summary:
         varying = isinstance(P.likelihood, Gaussian) and not isinstance(
             P.likelihood.variance, Parameter
         )
-        around = not isinstance(P.prior.mean_function, Zero)
+        around = not isinstance(P.prior.mean_function, Zero | Constant)
         factor = getattr(model.variational.kernel, "factor", None)
         facts = {
             "model": f"{type(model).__name__}, λ = {model.divergence_weight:g}, "
-            f"{model.num_data} rows, {len(learned.inputs.shift)} features",
+            f"{model.num_data} rows, {math.prod(learned.inputs.input_shape)} features",
             "kernel of P": kernel_name(P.prior.kernel),
             "mean of P": mean_name(P.prior.mean_function),
             "inducing points": f"{len(P.inducing_points)}",
@@ -56,6 +57,8 @@ class Summary:
             "Q": _training(learned, stages),
             "tempered by": "1" if factor is None else _numbers(np.asarray(factor)),
         }
+        if learned.outliers is not None:
+            facts["outliers"] = f"{len(learned.outliers.rows)} rows, left out"
         for stage in stages:
             if "nll_before" in stage.facts:
                 before, after = stage.facts["nll_before"], stage.facts["nll_after"]

@@ -16,6 +16,7 @@ from gpflow.likelihoods.multilatent import MultiLatentLikelihood
 
 from .._core import labels
 from .._core.data import Data
+from ..likelihoods import usable
 from ..regulariser.lbfgs import lbfgs
 from .scaling import Scaling
 
@@ -49,6 +50,7 @@ def responses(likelihood: Likelihood | None, data: Data) -> AnyNDArray:
     """
     if likelihood is None or not has_level(likelihood):
         return np.asarray(labels.responses(likelihood, data.Y))
+    likelihood = usable(likelihood)
     constant = level(likelihood, data)
     F = tf.constant(_everywhere(tf.constant(constant), data))
     with tf.GradientTape() as tape:
@@ -78,7 +80,7 @@ def units_of_f(likelihood: Likelihood | None, outputs: Scaling) -> Scaling:
     :param outputs: the units of Y.
     """
     if isinstance(likelihood, MultiLatentLikelihood):  # the first one may be a location
-        others = likelihood.latent_dim - 1
+        others = (likelihood.latent_dim or 1) - 1
         return Scaling(
             np.pad(outputs.shift, (0, others)),
             np.pad(outputs.scale, (0, others), constant_values=1.0),

@@ -77,7 +77,8 @@ def _conditioned(
 ) -> GaussianProcess:
     """Return a sparse posterior given new rows, at its points and new ones."""
     covariance, mean = _covariance(process.kernel), _inducing(process)
-    J, count = mean.num_outputs, Z.num_inducing - covariance.num_inducing
+    M = int(Z.Z.shape[0])
+    J, count = mean.num_outputs, M - covariance.num_inducing
     T = tf.linalg.LinearOperatorBlockDiag(  # [J, M', M']
         [
             tf.linalg.LinearOperatorFullMatrix(_for_outputs(covariance.whitened_sqrt(), J)),
@@ -91,7 +92,7 @@ def _conditioned(
     A = gram.whitened(covariance.kernel, Z, data.X)  # [J, M', N]
     B = tf.matmul(T, A, transpose_a=True)
     inner = tf.matmul(B * precision[:, None, :], B, transpose_b=True)
-    C = tf.linalg.cholesky(inner + tf.eye(Z.num_inducing, dtype=inner.dtype))
+    C = tf.linalg.cholesky(inner + tf.eye(M, dtype=inner.dtype))
     root = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(C, tf.linalg.matrix_transpose(T)))
     residual = tf.linalg.matrix_transpose(sites.Y - process.mean_function(data.X)) * precision
     gained = tf.matmul(root, tf.matmul(A, residual[..., None]), transpose_a=True)

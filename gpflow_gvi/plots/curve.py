@@ -76,7 +76,7 @@ class CurveDisplay(Display):
             (lower, upper),
             coverage,
             None if y is None else (rows[:, 0], view.numbers(y, output)),
-            view.rows(None)[:, 0],
+            None if view.is_of_network else view.rows(None)[:, 0],
             (view.names[0], view.target),
         )
         display.plot(ax)

@@ -11,6 +11,7 @@ from scipy import stats
 
 from .._core import labels
 from ..learning.learned import Learned
+from ..learning.scaling import Scaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +39,10 @@ class View:
                 + (" that has learned nothing" if learned is None else "")
                 + "; give what learn returns, or a fitted GVIRegressor or GVIClassifier."
             )
-        if len(learned.inputs.shift.shape) != 1:
+        shape = learned.inputs.input_shape
+        if len(shape) != 1:
             raise ValueError("the inputs are images; there are pictures of rows [N, D] only.")
-        D, J = len(learned.inputs.shift), len(learned.outputs.shift)
+        D, J = shape[0], len(learned.outputs.shift)
         names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else range(D))
         count = labels.num_classes(learned.likelihood)
         classes = getattr(estimator, "classes_", None)
@@ -53,13 +55,21 @@ class View:
             None if count is None else np.asarray(range(count) if classes is None else classes),
         )
 
+    @property
+    def is_of_network(self) -> bool:
+        """Whether P is around a network, so that inducing points have no original units."""
+        return not isinstance(self.learned.inputs, Scaling)
+
     def rows(self, X: Any, max_rows: int | None = None) -> AnyNDArray:
         """Return rows X, [N, D], or where none are given the inducing points, in original units.
 
         :param max_rows: of more rows these many are drawn at random.
         """
         if X is None:
-            X = self.learned.inputs.original(self.learned.regulariser.inducing_points)
+            inputs = self.learned.inputs
+            if not isinstance(inputs, Scaling):
+                raise ValueError("P is around a network, so that X is needed: give rows [N, D].")
+            X = inputs.original(self.learned.regulariser.inducing_points)
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.shape[1] != len(self.names):
             raise ValueError(

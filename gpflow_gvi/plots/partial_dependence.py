@@ -76,7 +76,8 @@ class PartialDependenceDisplay(Display):
         if features is not None:
             chosen = [_number(feature, view.names) for feature in features]
         elif len(view.names) > MAX_PANELS:
-            chosen = sorted(np.argsort(-changes(view))[:MAX_PANELS])
+            order = range(len(view.names)) if view.is_of_network else np.argsort(-changes(view))
+            chosen = sorted(order[:MAX_PANELS])
         grids, means, half_widths = [], [], []
         for d in chosen:
             grid = _grid(every[:, d], resolution)

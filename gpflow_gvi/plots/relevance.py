@@ -84,6 +84,7 @@ def changes(view: View) -> AnyNDArray:
     before it is conditioned, averaged over inducing points x and over outputs.
     """
     learned = view.learned
+    view.rows(None)  # refuses inputs of networks
     P, Z = learned.regulariser.prior, np.asarray(learned.regulariser.inducing_points)[:200]
     mean = np.asarray(P.mean_function(Z))
     variance = np.asarray(outputs.variance(P.kernel, Z))  # [M, J]

@@ -100,7 +100,8 @@ def information(model: Any, X: InputData, seed: int = 0) -> AnyNDArray:
         return entropies(model, X).epistemic
 
     def of_rows(X: TensorType) -> tuple[tf.Tensor]:
-        return (_information(likelihood, X, *model.predict_f(X), seed),)
+        mean, variance = model.predict_f(X)
+        return (_information(likelihood, X, mean, variance, seed),)
 
     (gain,) = by_blocks(of_rows, inputs("X", X), size=1000)
     return gain

@@ -73,7 +73,7 @@ class PredictiveLaw:
         :param level: a probability for each row and output, or the same for some of them.
         """
         shape = self.given_f.batch_shape[1:]
-        level = tf.broadcast_to(tf.cast(level, self.weights.dtype), shape)
+        level = tf.broadcast_to(tf.convert_to_tensor(level, self.weights.dtype), shape)
         if len(self.weights) == 1:
             return self.given_f.quantile(level)[0]
         lower, upper = self._around(level)
@@ -105,14 +105,14 @@ def _root(cdf: Any, level: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor) -> tf.
         lower,
         upper,
         position_tolerance=0.0,
-        value_tolerance=10.0 * np.finfo(level.dtype.as_numpy_dtype).eps,
+        value_tolerance=10.0 * float(np.finfo(level.dtype.as_numpy_dtype).eps),
     ).estimated_root
 
 
 def _first_whole(cdf: Any, level: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor) -> tf.Tensor:
     """Return the first whole number above `lower` where a distribution function has a level."""
     # The probability of all values is one but for rounding.
-    level = level * (1.0 - 10.0 * np.finfo(level.dtype.as_numpy_dtype).eps)
+    level = level * (1.0 - 10.0 * float(np.finfo(level.dtype.as_numpy_dtype).eps))
     while tf.reduce_any(upper - lower > 1.0):
         middle = tf.floor(0.5 * (lower + upper))
         enough = cdf(middle) >= level
@@ -165,6 +165,6 @@ def central_interval(model: Any, X: InputData, coverage: TensorType) -> tuple[tf
     laws = [predictive_law(part, X, f_mean, f_variance) for part in parts]
     ends: list[tf.Tensor] = []
     for level in (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage):
-        levels = tf.reshape(level, [1, -1])
+        levels = tf.reshape(tf.convert_to_tensor(level, f_mean.dtype), [1, -1])
         ends.append(tf.concat([law.quantile(levels) for law in laws], axis=-1))
     return ends[0], ends[1]

@@ -23,7 +23,9 @@ def test_probabilities_of_levels_are_differences_of_a_distribution_function():
     for level in range(4):
         Y = np.full((8, 1), float(level))
         expected = np.diff(stats.norm.cdf((ends[level : level + 2] - F) / 0.7))[:, 0]
-        np.testing.assert_allclose(np.exp(likelihood.log_prob(X, F, Y)), expected, rtol=1e-9)
+        np.testing.assert_allclose(
+            np.exp(likelihood.log_prob(X, F, Y)), expected, rtol=1e-9, atol=1e-12
+        )
     probabilities = law(likelihood, X, tf.constant(F)).probs[:, 0]
     np.testing.assert_allclose(np.sum(probabilities, axis=1), 1.0, rtol=1e-12)
     mean = probabilities.numpy() @ np.arange(4.0)

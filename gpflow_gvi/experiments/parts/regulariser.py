@@ -135,7 +135,6 @@ class Regulariser(Part):
             select=self.select.build(),
             max_rounds=self.max_rounds,
             minimise=self.minimise.build(),
-            refine=self.minimise.build(),
             process=operator.attrgetter(self.mode),
         )
 

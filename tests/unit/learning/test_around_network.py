@@ -103,6 +103,12 @@ def test_inputs_unlike_the_data_are_found(learned):
     np.testing.assert_allclose(learned.score_ood(NEW[0]), np.mean(variance, axis=1), rtol=1e-6)
 
 
+def test_summary_says_what_was_done(learned):
+    text = str(learned.summary())
+    assert "36 features" in text
+    assert [stage.what for stage in learned.record.stages][-1].startswith("the covariance of P")
+
+
 def test_sets_hold_the_label(learned):
     sets = learned.predict_set(NEW[0], 0.8, allow_empty=True)
     assert 0.7 < np.mean(sets[np.arange(500), NEW[1]]) < 0.9

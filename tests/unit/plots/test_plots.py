@@ -188,6 +188,21 @@ def test_what_cannot_be_drawn_is_refused(models, draw, message):
         draw(models)
 
 
+def test_a_model_around_a_network_is_drawn_at_rows_that_are_given():
+    X, Y = _data(1)
+    network = gvi.recipe.network(1, 1, units=5)
+    network.compile("adam", "mse")
+    learned = gvi.learn((X, Y), network=network, train_network=False, num_inducing=10)
+    assert "\n" not in repr(learned)
+    assert len(learned.record.stages) >= 1
+    ax = learned.plot(X, Y)
+    mean = next(line for line in ax.lines if line.get_label() == "mean")
+    x = mean.get_xdata()[:, None]
+    np.testing.assert_allclose(mean.get_ydata(), learned.predict_f(x)[0][:, 0])
+    with pytest.raises(ValueError, match="X is needed"):
+        learned.plot()
+
+
 def test_other_estimators_are_refused():
     with pytest.raises(TypeError, match="estimator is a str"):
         plots.draw("model")
