@@ -32,7 +32,7 @@ from .covariances import CholeskySVGP
 from .divergences import InducingKL
 from .gaussian_process import GaussianProcess
 from .integrations.sklearn import GVIClassifier
-from .learning.procedure import learn
+from .learning.one_call import learn
 from .losses import GammaLoss, LogLoss
 from .mean_functions import Inducing
 from .models import GVI

@@ -29,7 +29,7 @@ from ..divergences import Divergence
 from ..learning import recipe
 from ..learning.around_network import is_meant
 from ..learning.learned import Learned
-from ..learning.procedure import learn
+from ..learning.one_call import learn
 from ..learning.scaling import Scaling
 from ..learning.settings import (
     CosineAdam,

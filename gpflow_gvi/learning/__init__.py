@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .learned import Learned
+    from .one_call import learn
     from .parquet import ParquetRows
-    from .procedure import learn
     from .settings import Settings
 
 __all__ = ["Learned", "ParquetRows", "Settings", "learn"]
@@ -17,7 +17,7 @@ _MODULES = {
     "Learned": "learned",
     "ParquetRows": "parquet",
     "Settings": "settings",
-    "learn": "procedure",
+    "learn": "one_call",
 }
 
 

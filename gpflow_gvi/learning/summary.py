@@ -70,7 +70,8 @@ class Summary:
         name = described(P.prior.kernel, around=around, varying=varying) + ", fitted"
         # Before the last fit of a kernel, its starts may have been compared on fewer rows.
         of_name = [stage for stage in stages if stage in scored and stage.what.startswith(name)]
-        return cls(facts, scored, of_name[-1] if of_name else None)
+        last = [stage for stage in scored if of_name and stage.what == of_name[-1].what]
+        return cls(facts, scored, last[0] if last else None)
 
     @property
     def line(self) -> str:

@@ -1,0 +1,237 @@
+"""The whole procedure in one call."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.utilities import deepcopy
+
+from .._core import checks, progress
+from ..divergences import Divergence
+from ..losses import Loss
+from ..models import GVI, PGVI
+from ..regulariser.inducing_points import Select, greedy_variance
+from . import outliers
+from .around_network import is_meant, learn_around, require_no_choice_of_q
+from .cross_fitting import of_argument
+from .learned import Learned
+from .network_training import NetworkTraining
+from .parquet import ParquetRows
+from .procedure import Procedure, recorded
+from .q_training import BatchTraining
+from .settings import (
+    CosineAdam,
+    EarlyStopping,
+    Effort,
+    ModelSettings,
+    Noise,
+    Passes,
+    Settings,
+    VariationalSettings,
+    of_effort,
+)
+from .split import Split, of_labels
+from .start import InducingPlusNetwork, inducing_mean
+
+
+def learn(
+    data: RegressionData | tf.data.Dataset | ParquetRows,
+    *others: Any,
+    kernel: Kernel | Sequence[Kernel] | None = None,
+    predictor: Any = "auto",
+    noise: Noise | None = None,
+    network: Any = None,
+    train_network: bool = True,
+    features: Any = None,
+    likelihood: Likelihood | None = None,
+    loss: Literal["robust"] | Loss | None = None,
+    model: type[GVI] = PGVI,
+    divergence: Divergence | None = None,
+    divergence_weight: float | None = None,
+    num_inducing: int | None = None,
+    select: Select = greedy_variance,
+    validation_data: RegressionData | None = None,
+    validation_fraction: float | None = Settings.validation_fraction,
+    calibration_fraction: float = Settings.calibration_fraction,
+    standardise: bool = Settings.standardise,
+    epochs: int | None = None,
+    batch_size: int = Passes.batch_size,
+    learning_rate: float = CosineAdam.learning_rate,
+    effort: Effort = "default",
+    n_jobs: int | None = None,
+    seed: int = Settings.seed,
+    verbose: int = 0,
+) -> Learned:
+    """Learn a Gaussian process from data, end to end.
+
+    The candidates for the regulariser P are sparse posteriors, with hyper-parameters of the
+    greatest evidence: of the recipe's kernels; around the predictions of trees that have not seen
+    the row; and with noise that varies. What predicts each row best from all the others is taken,
+    and tempered by these predictions. Q starts there, which is its optimum under Gaussian noise.
+
+    With a `network`, labels, or anything else chosen of Q and its objective, Q is trained, with a
+    network that starts at zero added to its mean, for as long as held-out data gain by it, and
+    tempered with them. Rows that this function held out, and not the caller, then join the others:
+    P is conditioned on all rows, Q is trained on them for as long as was found best, and tempered
+    by the factor that was found.
+
+    Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
+    (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
+    Of more than 50,000 rows a uniform sample of that size, whatever their order, takes the place of
+    the data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
+    from it. Standard units are those of all rows, and under Gaussian noise P is conditioned on all
+    rows that are not held out; under another likelihood, on the sample. An epoch of training Q, if
+    any, has as many steps as for the sample, with rows drawn anew from all of them. Held-out rows
+    do not join the others in the end.
+
+    :param data: (X, Y), [N, D] and [N, J] or [N], in any units; or data in blocks. Y may be labels:
+        strings, booleans and categories are, numbers are with a likelihood of classes.
+    :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
+        that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
+        features that stays as it is; by default `feature_kernel`.
+    :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
+        `predict`, or a list of such. K clones of it are fitted, each without one fold of the rows;
+        m_P is the average of their predictions, and at a row of the data that of the clone which
+        has not seen the row. Or a function of arrays that has seen none of the data. Or an
+        estimator that is fitted already: P is then learned from `validation_data` alone, rows that
+        the estimator has not been fitted to; whether that is so cannot be found out here. "auto" is
+        `recipe.predictors` if neither a kernel nor anything of Q is chosen, where they predict
+        better; None is none.
+    :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
+        predicts best. By default it is "auto" where `predictor` is or would be, else "constant".
+    :param network: for rows of numbers: what is added to the mean of Q, a function from [N, D] to
+        [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
+        For images [N, H, W, C] and other inputs that are no such rows: a model of Keras that is the
+        mean of Q. It is trained first, as it is compiled or by Adam and cross entropy or squared
+        errors in standard units, until held-out rows are predicted no better. The covariance of Q
+        is then learned on its features (`around_network`).
+    :param train_network: False to leave the network as it is: it then is the mean of Q for rows of
+        numbers, too, in original units, and `validation_data` should be rows unseen by it.
+    :param features: what the kernel is on, around a network: "penultimate", what its last layer
+        receives, by default; the name of a layer; "inputs"; another model; or a list of such.
+    :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
+        that Y are labels, and is the default of names (`Bernoulli` of two classes, else `Softmax`);
+        or any other of GPflow's likelihoods, for counts, amounts,
+        fractions, levels, or noise of heavy tails. Parameters of noise are in standard units. Y
+        that have no unit, as counts, are not standardised.
+    :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
+        of the result) by a likelihood that allows for them, and learns from the others. Or the loss
+        that Q is trained with, such as `losses.GammaLoss()`.
+    :param model: `PGVI`, `GWI` or `GVI`.
+    :param divergence: D, if it is not to be the model's own; a context of it is in the units that
+        the model works in (`standardise`).
+    :param divergence_weight: λ; by default 0.1.
+    :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200.
+    :param select: how they are chosen.
+    :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
+    :param validation_fraction: how large a part; by default a tenth where Q is trained, or none.
+    :param calibration_fraction: the part to set aside for conformal intervals, if any.
+    :param standardise: whether to work in standard units, for which the defaults are made.
+    :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
+        over the data if that is more; held-out data are evaluated after each. By default 20 where
+        Q is trained.
+    :param batch_size: rows of a batch.
+    :param learning_rate: Adam's at the start; it falls along a cosine.
+    :param effort: "fast" fits one squared exponential, without trees; "default" is described
+        above; "best" fits hyper-parameters to more rows and for longer, and takes more folds.
+    :param n_jobs: how many predictors are fitted at once, as joblib has it.
+    :param seed: of the split, the selection, the folds, the network and the order of batches.
+    :param verbose: 1 to print what is done now and how long it took; 0 for nothing. `summary()` of
+        the result tells it afterwards.
+    """
+    if others:
+        raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
+    if epochs is not None:
+        checks.count("epochs", epochs, least=0)
+    checks.count("batch_size", batch_size)
+    if num_inducing is not None:
+        checks.count("num_inducing", num_inducing)
+    checks.one_of("noise", noise, (None, *get_args(Noise)))
+    checks.one_of("effort", effort, get_args(Effort))
+    chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
+    chosen = chosen or model is not PGVI or isinstance(loss, Loss)
+    by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
+    predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
+    is_around = is_meant(network, features, train_network, data)
+    rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
+    likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
+    kernels = [kernel] if isinstance(kernel, Kernel) else kernel
+    regulariser = of_effort(effort)
+    schedule = Passes(Passes.epochs if epochs is None else epochs, batch_size)
+    settings = Settings(
+        regulariser=dataclasses.replace(
+            regulariser,
+            kernels=regulariser.kernels if kernels is None else lambda _: kernels,
+            num_inducing=regulariser.num_inducing if num_inducing is None else num_inducing,
+            predictors=predictors,
+            noise=noise or ("auto" if by_recipe else "constant"),
+            select=select,
+            n_jobs=n_jobs,
+        ),
+        variational=VariationalSettings(InducingPlusNetwork(network) if chosen else inducing_mean),
+        model=ModelSettings(
+            kind=model,
+            # Each training starts from the same state of its context.
+            divergence=None if divergence is None else lambda _: deepcopy(divergence),
+            loss=(lambda: loss) if isinstance(loss, Loss) else None,
+            divergence_weight=(
+                ModelSettings.divergence_weight if divergence_weight is None else divergence_weight
+            ),
+        ),
+        training=BatchTraining(schedule, CosineAdam(learning_rate), EarlyStopping()),
+        validation_fraction=validation_fraction,
+        calibration_fraction=calibration_fraction,
+        likelihood=likelihood,
+        classes=classes,
+        standardise=standardise,
+        seed=seed,
+    )
+    with progress.spoken(verbose):
+        if is_around:
+            require_no_choice_of_q(
+                model=None if model is PGVI else model,
+                divergence=divergence,
+                divergence_weight=divergence_weight,
+                predictor=None if isinstance(predictor, str) else predictor,
+                loss=loss,
+                noise=noise,
+                epochs=None if train_network else epochs,
+            )
+            training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
+            of_network = functools.partial(
+                learn_around,
+                rows,
+                network,
+                settings,
+                features=features,
+                kernel=kernel,
+                training=training if train_network else None,
+                validation_data=validation_data,
+            )
+            return dataclasses.replace(recorded(of_network), classes_=classes)
+        if loss is None or isinstance(loss, Loss):
+            return Procedure(Split.of(rows, settings, validation_data), settings).run()
+        found = _outliers(rows, settings, loss)
+        keep = np.delete(np.arange(len(rows[0])), found.rows)
+        rows = tuple(np.asarray(part)[keep] for part in rows)
+        learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
+        return dataclasses.replace(learned, outliers=found)
+
+
+def _outliers(rows: RegressionData, settings: Settings, loss: str) -> outliers.Outliers:
+    checks.one_of("loss", loss, ("robust", None))
+    if not (settings.likelihood is None or isinstance(settings.likelihood, Gaussian)):
+        raise TypeError(
+            f"loss='robust' is for real-valued Y under Gaussian noise, but likelihood is "
+            f"{type(settings.likelihood).__name__}. Leave out one of them; StudentT() is a "
+            "likelihood of heavy tails."
+        )
+    return outliers.find(rows, settings.regulariser, settings.seed)
