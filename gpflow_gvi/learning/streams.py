@@ -19,7 +19,6 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
-from sklearn.preprocessing import StandardScaler
 
 from .._core.data import Data
 from .parquet import ParquetRows
@@ -153,6 +152,8 @@ def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None
     :param likelihood: says whether Y are labels.
     :param seed: of the sample.
     """
+    from sklearn.preprocessing import StandardScaler
+
     read = _reader(data)
     if read is None:
         return None

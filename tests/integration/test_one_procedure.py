@@ -13,7 +13,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi.experiments import read
 from gpflow_gvi.experiments.data_sets import load
 from gpflow_gvi.experiments.run import prepare, run
-from gpflow_gvi.learning import procedure
+from gpflow_gvi.learning import one_call
 
 SEED = int(np.random.RandomState(0).randint(2**31 - 1))  # what an estimator makes of 0
 
@@ -54,7 +54,7 @@ def test_the_settings_of_a_file_without_any_are_those_of_learn(write, monkeypatc
     def stop(split, settings):
         raise GivenError(split, settings)
 
-    monkeypatch.setattr(procedure, "Procedure", stop)
+    monkeypatch.setattr(one_call, "Procedure", stop)
     experiment = write()
     prepared = prepare(experiment)
     rows = load(experiment.data, experiment.split, seed=experiment.seed)["train"]

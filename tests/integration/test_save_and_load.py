@@ -342,7 +342,6 @@ def test_what_the_whole_procedure_returns(tmp_path):
             prior,
             posterior,
             fitted.likelihood,
-            fitted.likelihood,
             X[:4],
             Y[:4, :1],
             rounds,
