@@ -183,7 +183,7 @@ def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None
     return Survey(Stream(stream.read, count), rows, indices, units)
 
 
-def _units(scaler: StandardScaler, rows: AnyNDArray) -> Scaling:
+def _units(scaler: Any, rows: AnyNDArray) -> Scaling:
     moments = scaler.mean_, np.sqrt(scaler.var_)
     return Scaling.of_moments(
         *(moment.reshape(rows.shape[1:]).astype(default_float()) for moment in moments)
