@@ -116,9 +116,12 @@ class Learned:
     def score_ood(self, X: TensorType) -> Array:
         """Return how little is known of f at X, by which inputs unlike the data are found: [N].
 
-        It is the variance of f, in standard units and averaged over outputs: it is not bounded, as
-        the epistemic entropy of classes is, and does not depend on what is predicted.
+        It is the variance of f, in standard units and averaged over outputs: around a network, it
+        says how far features are from those of the data. Of classes without a network it is the
+        epistemic entropy, as kernels that are linear vary least in the middle of the data.
         """
+        if labels.num_classes(self.likelihood) is not None and isinstance(self.inputs, Scaling):
+            return self.entropies(X).epistemic
         (variance,) = by_blocks(
             lambda rows: (self.model.predict_f(rows)[1],), self.inputs.standard(X)
         )
