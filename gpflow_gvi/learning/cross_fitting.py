@@ -6,6 +6,7 @@ each without one part of the rows, give residuals that are those of new rows.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -17,12 +18,16 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 from .._core import progress
 from ..mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
 from .scaling import Scaling, exactly_original
 from .settings import recipe_predictors
 from .start import TrainingData
+
+MAX_ROWS_OF_ONE_THREAD = 5000
+"""Up to this number of rows trees are grown by one thread: several wait for one another longer."""
 
 
 def folds_of(X: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
@@ -71,19 +76,25 @@ def cross_fit(
     if parts:
         names = dict.fromkeys(type(estimator).__name__ for estimator, _ in parts)
         progress.now(f"cross-fitting {', '.join(names)}, {num_folds} folds")
-    fits = iter(
-        Parallel(n_jobs=n_jobs)(
-            delayed(_fitted)(estimator, X[fold != k], y[fold != k]) for estimator, k in parts
-        )
-    )
     means: list[Predictor] = []
-    for estimator in estimators:
-        if not hasattr(estimator, "fit"):
-            means.append(Predictor(wrap(estimator), num_outputs=J))
-            continue
-        models = [wrap(next(fits)) for _ in range(num_folds)]
-        means.append(_joined(models, data.X, fold, J))
+    with _threads(len(X)):
+        fits = iter(
+            Parallel(n_jobs=n_jobs)(
+                delayed(_fitted)(estimator, X[fold != k], y[fold != k]) for estimator, k in parts
+            )
+        )
+        for estimator in estimators:
+            if not hasattr(estimator, "fit"):
+                means.append(Predictor(wrap(estimator), num_outputs=J))
+                continue
+            models = [wrap(next(fits)) for _ in range(num_folds)]
+            means.append(_joined(models, data.X, fold, J))
     return means
+
+
+def _threads(num_rows: int) -> contextlib.AbstractContextManager[Any]:
+    few = num_rows <= MAX_ROWS_OF_ONE_THREAD
+    return threadpool_limits(1, user_api="openmp") if few else contextlib.nullcontext()
 
 
 @dataclasses.dataclass(frozen=True)

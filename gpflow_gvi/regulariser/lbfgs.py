@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.optimize
 import tensorflow as tf
+from threadpoolctl import threadpool_limits
 
 from .._core.errors import NonFiniteLossError
 
@@ -74,7 +75,9 @@ def lbfgs(
         "ftol": tolerance,
         "maxcor": 20,
     }
-    scipy.optimize.minimize(evaluate, start, jac=True, method="L-BFGS-B", options=options)
+    # SciPy's own vectors are short, and threads that wait for the next of them take processor time.
+    with threadpool_limits(1, user_api="blas"):
+        scipy.optimize.minimize(evaluate, start, jac=True, method="L-BFGS-B", options=options)
     _assign(variables, x_best)
 
 
