@@ -141,7 +141,7 @@ def of_labels(
     if labels.num_classes(likelihood) is None:
         likelihood = labels.likelihood_of(classes)
     data = data[0], labels.encoded("Y", data[1], classes)
-    if validation_data is not None:
+    if isinstance(validation_data, tuple | list) and len(validation_data) == 2:
         X, Y = validation_data
         validation_data = X, labels.encoded("validation_data[1]", Y, classes)
     return data, validation_data, likelihood, classes
