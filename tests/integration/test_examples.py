@@ -38,7 +38,7 @@ def test_demo_prints_its_table_and_writes_its_picture(tmp_path):
     picture = tmp_path / "demo.png"
     command = [sys.executable, "-m", "gpflow_gvi", "demo", "--output", str(picture)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    for word in ("exact GP", "γ-loss", "boosted trees", "AUROC 8 and 9", str(picture)):
+    for word in ("exact GP", "learn, robust", "boosted trees", "AUROC 8 and 9", str(picture)):
         assert word in done.stdout
     assert "gpflow-gvi learn" in done.stdout.split("What to type next")[1]
     assert picture.read_bytes().startswith(b"\x89PNG")
