@@ -29,7 +29,7 @@ from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.site_fit import Rows, SiteFit
-from ..regulariser.sites import Sites, flat_sites, left_out
+from ..regulariser.sites import Sites, first_sites, left_out
 from .candidates import Candidate, Candidates, best_of, scaled
 from .class_predictors import LogProbabilities
 from .evidence_fit import assign, kept, structure_of, structure_of_parameter
@@ -109,7 +109,7 @@ class SiteCandidates(Candidates):
             for _ in range(settings.max_rounds):
                 M = min(settings.count(len(data.X)), MAX_POINTS_OF_FITS)
                 Z, indices = settings.select(X, M, kernel=fit.prior.kernel, seed=data.seed)
-                sites = flat_sites(fit.mean(rows))
+                sites = first_sites(fit.mean(rows))
                 loss, sites = fit.fit(settings.minimise, Z, rows, sites, means=means)
             weights = np.maximum(fit.weights.numpy(), 0.0)
             mean = self._mean(weights) if means else Zero(J)

@@ -30,7 +30,7 @@ from .evidence import DataEvidence, Evidence, InducingEvidence
 from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, lbfgs
 from .site_fit import Rows, SiteFit
-from .sites import Sites, flat_sites
+from .sites import Sites, first_sites
 
 
 class Round(NamedTuple):
@@ -232,7 +232,7 @@ class _BySites:
         """Fit the hyper-parameters, and return minus the bound of the log evidence."""
         X, Y = self._observed(Z, U)
         rows = Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype))
-        sites = flat_sites(self._fit.mean(rows))
+        sites = first_sites(self._fit.mean(rows))
         loss, self._sites = self._fit.fit(minimise, Z, rows, sites, means=False)
         return loss
 

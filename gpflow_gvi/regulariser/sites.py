@@ -175,12 +175,15 @@ def damped(before: Sites, after: Sites, rate: float) -> Sites:
     return Sites(of_mean / precision, 1.0 / precision)
 
 
-def flat_sites(m: tf.Tensor) -> Sites:
-    """Return sites that say next to nothing: P's posterior is P.
+def first_sites(m: tf.Tensor) -> Sites:
+    """Return sites to start from: f is within a standard deviation of one of P's mean.
+
+    Where P's own variance is large, far from its mean likelihoods are as good as constant, so that
+    derivatives vanish.
 
     :param m: m_P(X), [N, J].
     """
-    return Sites(m, tf.fill(tf.shape(m), tf.constant(1.0 / MIN_PRECISION, m.dtype)))
+    return Sites(m, tf.ones_like(m))
 
 
 def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, float]:
@@ -232,7 +235,7 @@ def sites_of(
         rows_of(prior.kernel, Z, *(part[i : i + MAX_ROWS_AT_ONCE] for part in (X, Y, m)))
         for i in range(0, len(X), MAX_ROWS_AT_ONCE)
     ]
-    return converged(functools.partial(step_by_blocks, blocks, likelihood), flat_sites(m))[0]
+    return converged(functools.partial(step_by_blocks, blocks, likelihood), first_sites(m))[0]
 
 
 def left_out(loo: MeanAndVariance, sites: Sites) -> MeanAndVariance:

@@ -20,7 +20,7 @@ from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import uniform
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.leave_one_out import leave_one_out
-from gpflow_gvi.regulariser.sites import converged, flat_sites, left_out, rows_of, sites_of, step
+from gpflow_gvi.regulariser.sites import converged, first_sites, left_out, rows_of, sites_of, step
 
 N, M = 60, 12
 
@@ -104,7 +104,7 @@ def test_predictions_left_out_are_those_of_a_fit_to_the_other_rows():
             prior, refit.variance, (Z, None), (_x()[others], refit.Y)
         )
         mean, variance = posterior.predict(_x()[n : n + 1])
-        assert float(loo[0][n]) == pytest.approx(float(mean), abs=0.1 * float(variance) ** 0.5)
+        assert float(loo[0][n]) == pytest.approx(float(mean), abs=0.15 * float(variance) ** 0.5)
         assert float(loo[1][n]) == pytest.approx(float(variance), rel=0.2)
 
 
@@ -191,7 +191,7 @@ def test_a_step_that_is_too_long_is_shortened():
         bounds.append(float(result.bound))
         return result
 
-    start = flat_sites(tf.zeros([N, 1], tf.float64))
+    start = first_sites(tf.zeros([N, 1], tf.float64))
     far = start._replace(Y=start.Y + 5.0, variance=tf.fill([N, 1], tf.constant(0.1, tf.float64)))
     _, bound = converged(take_step, far)
     assert bound == max(bounds)
@@ -208,3 +208,17 @@ def test_rows_in_blocks_have_the_sites_of_all_at_once(name, monkeypatch):
     found = sites_of(likelihood, prior, Z, (_x(), Y))
     np.testing.assert_allclose(found.Y, expected.Y, rtol=1e-6)
     np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-6)
+
+
+def test_a_prior_of_large_variance_has_the_same_optimum_as_svgp():
+    """Far from zero the probit's logarithm is cut off: a start there would find no slope."""
+    likelihood, Y = _observations("bernoulli")
+    kernel = SquaredExponential(variance=350.0, lengthscales=1.5)
+    prior, Z = GaussianProcess(gpflow.functions.Zero(1), kernel), _x()[::5]
+    sites = sites_of(likelihood, prior, Z, (_x(), Y))
+    svgp = gpflow.models.SVGP(kernel, likelihood, Z)
+    gpflow.set_trainable(svgp.kernel, False)
+    gpflow.set_trainable(svgp.inducing_variable, False)
+    loss = svgp.training_loss_closure((_x(), Y))
+    gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables, options={"maxiter": 300})
+    assert _bound(likelihood, (_x(), Y), sites, Z, prior) > float(svgp.elbo((_x(), Y))) - 1.0
