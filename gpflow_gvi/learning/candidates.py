@@ -9,12 +9,13 @@ predict quite differently.
 
 from __future__ import annotations
 
+import abc
 import collections
 import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -53,25 +54,23 @@ MIN_NOISE = 1e-8
 """The smallest variance of varying noise."""
 
 
-class Candidate(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Candidate:
     """A fitted P, and how well it predicts each observation from all the others."""
 
     regulariser: Regulariser
-    mean: AnyNDArray
-    """Of each observation given the others: [N, J]."""
-    errors: AnyNDArray
-    """(y - mean)² / variance, with the variance of the observation given the others: [N, J]."""
     nll: float
-    """The negative log density of an observation, given the others and tempered, and a penalty.
+    """The negative log density of an observation given the others, and a penalty.
 
     A kernel of many hyper-parameters is fitted to each row, too, so that the density flatters it:
     by p/N for p parameters, as for Akaike's criterion (1974)."""
-    is_around: bool
-    """Whether P is around predictors."""
 
 
-class Candidates:
-    """The candidates for P under Gaussian noise.
+AnyCandidate = TypeVar("AnyCandidate", bound=Candidate)
+
+
+class Candidates(abc.ABC):
+    """The candidates for P.
 
     :param data: the rows to fit to.
     :param settings: what is tried.
@@ -80,12 +79,58 @@ class Candidates:
     def __init__(self, data: TrainingData, settings: Settings) -> None:
         self.data = data
         self.settings = settings.regulariser
-        likelihood = settings.likelihood
-        self.noise = Gaussian(0.1) if likelihood is None else likelihood
+        self.likelihood = Gaussian(0.1) if settings.likelihood is None else settings.likelihood
         predictors = self.settings.predictors
         self.is_recipe = predictors is recipe_predictors
         self.means = [] if predictors is None else self._predictors(predictors(data))
         """What P may be around."""
+
+    @abc.abstractmethod
+    def best(self) -> Regulariser:
+        """Return the one that predicts best."""
+
+    @abc.abstractmethod
+    def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
+        """Return cross-fitted estimators of the observations."""
+
+    def _cross_fit(
+        self,
+        estimators: Any,
+        data: TrainingData,
+        targets: AnyNDArray,
+        wrap: Callable[[Any], Any] | None = None,
+    ) -> list[Predictor]:
+        folds, n_jobs = self.settings.num_folds, self.settings.n_jobs
+        return cross_fit(estimators, data, targets, num_folds=folds, n_jobs=n_jobs, wrap=wrap)
+
+    def _means_at(self, data: TrainingData) -> AnyNDArray:
+        """Return the predictions by models that have not seen the rows: [C, N, J]."""
+        values = [mean.predict(data.X) for mean in self.means]
+        return np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)
+
+    def _mean(self, weights: AnyNDArray) -> MeanFunction:
+        """Return Σ_c w_c h_c."""
+        terms = [
+            mean if np.all(weight == 1.0) else Constant(weight) * mean
+            for weight, mean in zip(weights, self.means, strict=True)
+        ]
+        return functools.reduce(operator.add, terms)
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianCandidate(Candidate):
+    """A candidate under Gaussian noise, whose `nll` is that of tempered predictions."""
+
+    mean: AnyNDArray
+    """Of each observation given the others: [N, J]."""
+    errors: AnyNDArray
+    """(y - mean)² / variance, with the variance of the observation given the others: [N, J]."""
+    is_around: bool
+    """Whether P is around predictors."""
+
+
+class GaussianCandidates(Candidates):
+    """The candidates for P under Gaussian noise."""
 
     def best(self) -> Regulariser:
         """Return the one that predicts best."""
@@ -100,11 +145,11 @@ class Candidates:
         return best.regulariser
 
     def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
-        """Return cross-fitted estimators of the observations."""
         data = self.data
-        return self._cross_fit(estimators, np.asarray(data.units[1].original(data.responses)))
+        targets = np.asarray(data.units[1].original(data.responses))
+        return self._cross_fit(estimators, data, targets)
 
-    def _of_kernels(self) -> Candidate:
+    def _of_kernels(self) -> GaussianCandidate:
         """Return the fit of the best kernel, from the best of its starts."""
         data, kernels = self.data, list(self.settings.kernels(self.data))
         starts: dict[Hashable, list[Kernel]] = collections.defaultdict(list)
@@ -113,7 +158,7 @@ class Candidates:
         first = data.first(MAX_ROWS_OF_STARTS)
         fits = []
         for of_structure in starts.values():
-            start, noise = of_structure[0], self.noise
+            start, noise = of_structure[0], self.likelihood
             if len(of_structure) > 1:
                 tried = [self._fit(kernel, noise, data=first) for kernel in of_structure]
                 best = best_of(tried).regulariser
@@ -121,29 +166,13 @@ class Candidates:
             fits.append(self._fit(start, noise))
         return best_of(fits)
 
-    def _are_promising(self, best: Candidate) -> bool:
+    def _are_promising(self, best: GaussianCandidate) -> bool:
         """Return whether a predictor's errors are not much larger than those of P alone."""
         Y = self.data.responses
         largest = MAX_ERROR_RATIO * _rms(Y[: len(best.mean)] - best.mean)
         return any(_rms(Y - values) < largest for values in self._means_at(self.data))
 
-    def _cross_fit(
-        self,
-        estimators: Any,
-        targets: AnyNDArray,
-        data: TrainingData | None = None,
-        wrap: Callable[[Any], Any] | None = None,
-    ) -> list[Predictor]:
-        return cross_fit(
-            estimators,
-            self.data if data is None else data,
-            targets,
-            num_folds=self.settings.num_folds,
-            n_jobs=self.settings.n_jobs,
-            wrap=wrap,
-        )
-
-    def _around(self, best: Candidate) -> Candidate:
+    def _around(self, best: GaussianCandidate) -> GaussianCandidate:
         """Return P around predictors, from the kernel that P has without them."""
         data = self.data
         left = data.responses - np.mean(self._means_at(data), axis=0)
@@ -152,14 +181,14 @@ class Candidates:
         kernel = scaled(best.regulariser.prior.kernel, ratio)
         return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
 
-    def _with_varying_noise(self, best: Candidate) -> Candidate:
+    def _with_varying_noise(self, best: GaussianCandidate) -> GaussianCandidate:
         """Return a candidate with noise in the pattern of its squared errors."""
         data = self.data.first(len(best.errors))
         unscaled = data.units[0], Scaling.none(best.errors)
         (pattern,) = self._cross_fit(
             [recipe.noise_model(len(data.X), data.J)],
-            np.maximum(best.errors, 1e-6),
             dataclasses.replace(data, units=unscaled, seed=data.seed + 1),
+            np.maximum(best.errors, 1e-6),
         )
         kernel, constant = best.regulariser.prior.kernel, best.regulariser.likelihood
         return self._fit(kernel, constant, means=best.is_around, pattern=pattern)
@@ -172,7 +201,7 @@ class Candidates:
         data: TrainingData | None = None,
         means: bool = False,
         pattern: Predictor | None = None,
-    ) -> Candidate:
+    ) -> GaussianCandidate:
         """Return a fitted candidate.
 
         :param kernel: k, with the hyper-parameters to start from.
@@ -188,7 +217,7 @@ class Candidates:
             described(kernel, around=means, varying=pattern is not None)
             + f", fitted to {len(first.X)} rows"
         )
-        noise = deepcopy(self.noise)
+        noise = deepcopy(self.likelihood)
         variance = start.variance if noise.variance.trainable else noise.variance
         gram.require_independent_outputs(kernel)
         fit = evidence_fit(kernel, noise.variance, (C, data.D, J), settings.evidence)
@@ -217,42 +246,26 @@ class Candidates:
         errors = np.square(scored.responses - mean) / spread
         factor = np.maximum(np.mean(errors, axis=0), 1.0 / MAX_FACTOR)
         nll = 0.5 * float(np.sum(np.log(factor) + np.mean(np.log(spread), axis=0)))
-        parameters = (*prior.trainable_variables, *noise.trainable_variables)
-        nll += sum(variable.shape.num_elements() for variable in parameters) / len(first.X)
-        progress.found(nll=nll + _density_constant(data), M=len(Z))
         fitted = Regulariser(prior, prior, noise, Z, None, (Round(indices, loss, {}),), True)
-        return Candidate(fitted, mean, errors, nll, means)
+        nll += penalty(fitted, len(first.X))
+        progress.found(nll=nll + _density_constant(data), M=len(Z))
+        return GaussianCandidate(fitted, nll, mean, errors, means)
 
     def _rows(self, data: TrainingData, pattern: Predictor | None) -> Rows:
         ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)
         return Rows(data.X, data.responses, self._means_at(data), np.maximum(ratio, MIN_RATIO))
 
-    def _means_at(self, data: TrainingData) -> AnyNDArray:
-        """Return the predictions by models that have not seen the rows: [C, N, J]."""
-        values = [mean.predict(data.X) for mean in self.means]
-        return np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)
 
-    def _mean(self, weights: AnyNDArray) -> MeanFunction:
-        """Return Σ_c w_c h_c."""
-        terms = [
-            mean if np.all(weight == 1.0) else Constant(weight) * mean
-            for weight, mean in zip(weights, self.means, strict=True)
-        ]
-        return functools.reduce(operator.add, terms)
+def penalty(regulariser: Regulariser, num_rows: int) -> float:
+    """Return p/N for the p parameters that were fitted to N rows."""
+    prior, likelihood = regulariser.prior, regulariser.likelihood
+    parameters = (*prior.trainable_variables, *likelihood.trainable_variables)
+    return sum(variable.shape.num_elements() for variable in parameters) / num_rows
 
 
-def _density_constant(data: TrainingData) -> float:
-    """Return what the `nll` of candidates leaves out, and the change to original units."""
-    return float(np.sum(0.5 + 0.5 * np.log(2.0 * np.pi) + np.log(data.units[1].scale)))
-
-
-def best_of(candidates: Sequence[Candidate]) -> Candidate:
+def best_of(candidates: Sequence[AnyCandidate]) -> AnyCandidate:
     """Return the candidate that predicts best."""
     return min(candidates, key=lambda each: each.nll if np.isfinite(each.nll) else np.inf)
-
-
-def _rms(errors: AnyNDArray) -> float:
-    return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel:
@@ -262,3 +275,12 @@ def scaled(kernel: Kernel, factor: float) -> Kernel:
         if parameter.trainable and path.rpartition(".")[2] in ("variance", "variances"):
             parameter.assign(tf.maximum(factor * parameter, 1e-6))
     return kernel
+
+
+def _density_constant(data: TrainingData) -> float:
+    """Return what the `nll` of candidates leaves out, and the change to original units."""
+    return float(np.sum(0.5 + 0.5 * np.log(2.0 * np.pi) + np.log(data.units[1].scale)))
+
+
+def _rms(errors: AnyNDArray) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))

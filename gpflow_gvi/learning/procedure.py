@@ -34,16 +34,12 @@ from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
 from . import targets
-from .candidates import MAX_ROWS_OF_SCORES
+from .candidates import MAX_ROWS_OF_SCORES, GaussianCandidates
 from .early_stopping import tempered_nll
 from .learned import Learned
 from .q_training import CompiledModel, TrainingResult
-from .settings import (
-    Schedule,
-    Settings,
-    recipe_predictors,
-)
-from .site_candidates import candidates_of
+from .settings import Schedule, Settings, recipe_predictors
+from .site_candidates import SiteCandidates
 from .split import Rows, Split
 from .start import Start, TrainingData
 from .streams import Stream
@@ -125,7 +121,9 @@ class Procedure:
         """
         settings = self.settings.regulariser
         if self._has_candidates(data):
-            return self.condition(candidates_of(data, self.settings).best(), data)
+            of_numbers = isinstance(self.settings.likelihood, Gaussian | None)
+            kind = GaussianCandidates if of_numbers else SiteCandidates
+            return self.condition(kind(data, self.settings).best(), data)
         if settings.predictors not in (None, recipe_predictors) or settings.noise == "varying":
             raise ValueError(
                 "predictor and noise='varying' are for real-valued Y, inputs [N, D], and noise to "

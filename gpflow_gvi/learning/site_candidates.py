@@ -17,7 +17,7 @@ from gpflow.base import AnyNDArray, Module
 from gpflow.config import default_float
 from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Softmax
+from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 from gpflow.utilities import deepcopy, parameter_dict
 
 from .._core import labels, progress
@@ -30,7 +30,7 @@ from ..regulariser.fit import Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.site_fit import Rows, SiteFit
 from ..regulariser.sites import Sites, first_sites, left_out
-from .candidates import Candidate, Candidates, best_of, scaled
+from .candidates import Candidate, Candidates, best_of, penalty, scaled
 from .class_predictors import LogProbabilities
 from .evidence_fit import assign, kept, structure_of, structure_of_parameter
 from .settings import Settings
@@ -48,11 +48,7 @@ AMPLIFICATION = 2.0
 
 
 class SiteCandidates(Candidates):
-    """The candidates for P under a likelihood that is not Gaussian.
-
-    :param data: the rows to fit to.
-    :param settings: what is tried.
-    """
+    """The candidates for P under a likelihood that is not Gaussian."""
 
     def __init__(self, data: TrainingData, settings: Settings) -> None:
         if settings.regulariser.noise == "varying":
@@ -64,7 +60,7 @@ class SiteCandidates(Candidates):
     def best(self) -> Regulariser:
         """Return the one that predicts best."""
         kernels = self.settings.kernels(self.data)
-        best = best_of([self._fit(kernel, self.noise) for kernel in kernels])
+        best = best_of([self._fit(kernel, self.likelihood) for kernel in kernels])
         if self.means:
             P = best.regulariser
             around = self._fit(P.prior.kernel, P.likelihood, means=True)
@@ -77,31 +73,21 @@ class SiteCandidates(Candidates):
         wrap = functools.partial(
             LogProbabilities, inputs=data.units[0], classes=self.classes, num_latents=data.J
         )
-        return self._cross_fit(estimators, data.Y.astype(int), wrap=wrap)
+        return self._cross_fit(estimators, data, data.Y.astype(int), wrap)
 
-    def _fit(
-        self,
-        kernel: Kernel,
-        start: Likelihood,
-        *,
-        data: TrainingData | None = None,
-        means: bool = False,
-        pattern: Predictor | None = None,
-    ) -> Candidate:
+    def _fit(self, kernel: Kernel, start: Likelihood, *, means: bool = False) -> Candidate:
         """Return a fitted candidate.
 
         :param kernel: k, with the hyper-parameters to start from.
         :param start: the likelihood to start from.
-        :param data: the rows; all of them if not given.
         :param means: whether P is around the predictors.
-        :param pattern: not used: the variance of no noise is a parameter.
         """
-        settings, data = self.settings, self.data if data is None else data
+        settings, data = self.settings, self.data
         first = data.first(settings.max_rows).first(MAX_VALUES_OF_FITS // data.J)  # at random
         gram.require_independent_outputs(kernel)
-        X, Y = Data.of((first.X, first.Y), self.noise)
+        X, Y = Data.of((first.X, first.Y), self.likelihood)
         rows = Rows(X, Y, np.moveaxis(self._means_at(first), 0, 1))
-        C, J = len(self.means), labels.num_latents(self.noise, Y)
+        C, J = len(self.means), labels.num_latents(self.likelihood, Y)
         progress.now(f"{described(kernel, around=means, varying=False)}, fitted to {len(X)} rows")
         fit = site_fit(kernel, start, (C, data.D, J))
         with fit.lock:
@@ -116,12 +102,10 @@ class SiteCandidates(Candidates):
             nll = _amplify(fit, mean, Z, rows, sites)
             prior = GaussianProcess(mean, deepcopy(fit.prior.kernel))
             likelihood = deepcopy(fit.likelihood)
-        parameters = (*prior.trainable_variables, *likelihood.trainable_variables)
-        nll += sum(variable.shape.num_elements() for variable in parameters) / len(X)
-        progress.found(nll=nll, M=len(Z))
         fitted = Regulariser(prior, prior, likelihood, Z, None, (Round(indices, loss, {}),), True)
-        nothing = np.zeros([0, J])
-        return Candidate(fitted, nothing, nothing, nll, means)
+        nll += penalty(fitted, len(X))
+        progress.found(nll=nll, M=len(Z))
+        return Candidate(fitted, nll)
 
 
 def _amplify(fit: SiteFit, mean: MeanFunction, Z: AnyNDArray, rows: Rows, sites: Sites) -> float:
@@ -193,10 +177,3 @@ def structure_of_likelihood(likelihood: Likelihood) -> Hashable | None:
     )
     link = likelihood.invlink if isinstance(likelihood, Bernoulli) else likelihood.num_classes
     return type(likelihood), link, parameters
-
-
-def candidates_of(data: TrainingData, settings: Settings) -> Candidates:
-    """Return the candidates for P under the likelihood of the settings."""
-    likelihood = settings.likelihood
-    gaussian = likelihood is None or isinstance(likelihood, Gaussian)
-    return (Candidates if gaussian else SiteCandidates)(data, settings)
