@@ -91,21 +91,41 @@ def test_under_gaussian_noise_sites_are_the_observations_and_their_noise():
     assert bound == pytest.approx(float(sgpr.elbo()), rel=1e-4)
 
 
-def test_predictions_left_out_are_those_of_a_fit_to_the_other_rows():
-    """But for what the other sites would be without the one that is left out."""
+def _left_out_poisson():
+    """P, Poisson counts, their sites, and mean and variance of f given all other sites."""
     likelihood, Y = _observations("poisson")
     prior, Z = _prior(), _x()[::3]
     sites = sites_of(likelihood, prior, Z, (_x(), Y))
     loo = left_out(leave_one_out(prior, sites.variance, Z, (_x(), sites.Y)), sites)
+    return prior, (likelihood, Y), sites, loo
+
+
+def _given(prior, sites, others, n):
+    """Mean and variance of f at a row, given the sites of others."""
+    Y, variance = sites
+    posterior = DataEvidence().posterior(prior, variance, (_x()[::3], None), (_x()[others], Y))
+    return (float(part) for part in posterior.predict(_x()[n : n + 1]))
+
+
+def test_predictions_left_out_are_those_given_the_other_sites():
+    prior, _, sites, loo = _left_out_poisson()
     for n in (0, 17, 40, N - 1):
         others = np.delete(np.arange(N), n)
-        refit = sites_of(likelihood, prior, Z, (_x()[others], Y[others]))
-        posterior = DataEvidence().posterior(
-            prior, refit.variance, (Z, None), (_x()[others], refit.Y)
-        )
-        mean, variance = posterior.predict(_x()[n : n + 1])
-        assert float(loo[0][n]) == pytest.approx(float(mean), abs=0.15 * float(variance) ** 0.5)
-        assert float(loo[1][n]) == pytest.approx(float(variance), rel=0.2)
+        mean, variance = _given(prior, (part.numpy()[others] for part in sites), others, n)
+        assert float(loo[0][n]) == pytest.approx(mean, rel=1e-8)
+        assert float(loo[1][n]) == pytest.approx(variance, rel=1e-8)
+
+
+def test_predictions_left_out_are_those_of_a_fit_to_the_other_rows(monkeypatch):
+    """But for what the other sites would be without the one that is left out."""
+    monkeypatch.setattr(module_of_sites, "TOLERANCE", 1e-9)
+    prior, (likelihood, Y), _, loo = _left_out_poisson()
+    for n in (0, 17, 40, N - 1):
+        others = np.delete(np.arange(N), n)
+        refit = sites_of(likelihood, prior, _x()[::3], (_x()[others], Y[others]))
+        mean, variance = _given(prior, refit, others, n)
+        assert float(loo[0][n]) == pytest.approx(mean, abs=0.1 * variance**0.5)
+        assert float(loo[1][n]) == pytest.approx(variance, rel=0.2)
 
 
 def test_two_classes_by_softmax_are_those_of_a_logistic_function():
@@ -212,13 +232,14 @@ def test_rows_in_blocks_have_the_sites_of_all_at_once(name, monkeypatch):
 
 def test_a_prior_of_large_variance_has_the_same_optimum_as_svgp():
     """Far from zero the probit's logarithm is cut off: a start there would find no slope."""
-    likelihood, Y = _observations("bernoulli")
+    likelihood, Y = likelihoods.Bernoulli(), np.where(_x() > 0.0, 1.0, 0.0)
     kernel = SquaredExponential(variance=350.0, lengthscales=1.5)
     prior, Z = GaussianProcess(gpflow.functions.Zero(1), kernel), _x()[::5]
     sites = sites_of(likelihood, prior, Z, (_x(), Y))
-    svgp = gpflow.models.SVGP(kernel, likelihood, Z)
+    svgp = gpflow.models.SVGP(kernel, likelihood, Z, q_sqrt=0.05 * np.eye(len(Z))[None])
     gpflow.set_trainable(svgp.kernel, False)
     gpflow.set_trainable(svgp.inducing_variable, False)
     loss = svgp.training_loss_closure((_x(), Y))
     gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables, options={"maxiter": 300})
-    assert _bound(likelihood, (_x(), Y), sites, Z, prior) > float(svgp.elbo((_x(), Y))) - 1.0
+    bound = _bound(likelihood, (_x(), Y), sites, Z, prior)
+    assert bound == pytest.approx(float(svgp.elbo((_x(), Y))), abs=0.1)
