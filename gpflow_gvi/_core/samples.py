@@ -10,17 +10,19 @@ from scipy.stats import qmc
 
 
 def normal_points(num_points: int, J: int, dtype: Any) -> AnyNDArray:
-    """Return quasi-random points, [S, J], with mean zero and covariance I.
+    """Return quasi-random points, [S, J], with mean zero and, where S ≥ 2 J, covariance I.
 
     Their first moments are those of the distribution, so that expectations of quadratic functions,
     and derivatives by a small variance, are exact.
 
-    :param num_points: S, an even number above 2 J.
+    :param num_points: S; an odd number is rounded up.
     :param J: the dimension.
     :param dtype: the type of a number.
     """
     sampler = qmc.MultivariateNormalQMC(np.zeros(J), seed=np.random.default_rng(0))
-    half = sampler.random(num_points // 2)
+    half = sampler.random((num_points + 1) // 2)
     points = np.concatenate([half, -half])
-    factor = np.linalg.cholesky(points.T @ points / len(points))
-    return np.asarray(np.linalg.solve(factor, points.T).T, dtype=dtype)
+    if len(half) >= J:  # fewer do not span all directions
+        factor = np.linalg.cholesky(points.T @ points / len(points))
+        points = np.linalg.solve(factor, points.T).T
+    return np.asarray(points, dtype=dtype)

@@ -46,6 +46,11 @@ from ..learning.settings import (
 from ..learning.split import Split
 from ..learning.start import TrainingData, inducing_mean
 from ..models import GVI
+from ..prediction.acquisition import (
+    expected_improvement,
+    probability_of_improvement,
+    upper_confidence_bound,
+)
 from ..prediction.samples import draw_functions
 from ..regulariser.evidence import InducingEvidence
 
@@ -115,28 +120,21 @@ class _OfMarginals(Acquisition):
 
 
 class ExpectedImprovement(_OfMarginals):
-    """E[max(η - f(x), 0)] = (η - m) Φ(z) + s φ(z), with z = (η - m) / s.
-
-    Jones, Schonlau and Welch (1998), eq. 15.
-    """
+    """E[max(η - f(x), 0)], `expected_improvement`."""
 
     def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
-        normal = tfp.distributions.Normal(mean, tf.sqrt(variance))
-        return (best - mean) * normal.cdf(best) + variance * normal.prob(best)
+        return expected_improvement(mean, variance, best)
 
 
 class ProbabilityOfImprovement(_OfMarginals):
-    """P[f(x) < η] = Φ((η - m) / s). Kushner (1964); Shahriari et al. (2016), eq. 42."""
+    """P[f(x) < η], `probability_of_improvement`."""
 
     def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
-        return tfp.distributions.Normal(mean, tf.sqrt(variance)).cdf(best)
+        return probability_of_improvement(mean, variance, best)
 
 
 class LowerConfidenceBound(_OfMarginals):
-    """-(m - β s): how low f(x) may well be.
-
-    Srinivas, Krause, Kakade and Seeger (2010), "Gaussian process optimization in the bandit
-    setting".
+    """β s - m, how low f(x) may well be: `upper_confidence_bound`.
 
     :param beta: β.
     """
@@ -146,7 +144,7 @@ class LowerConfidenceBound(_OfMarginals):
         self.beta = beta
 
     def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
-        return self.beta * tf.sqrt(variance) - mean
+        return upper_confidence_bound(mean, variance, self.beta)
 
 
 class ThompsonSampling(Acquisition):

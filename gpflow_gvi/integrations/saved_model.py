@@ -18,13 +18,14 @@ from .._core import files, labels
 from .._core.errors import shown
 from .._core.images import as_rows
 from .._core.images import input_shape as declared_shape
+from .._core.samples import normal_points
 from ..learning.learned import Learned
 from ..learning.network_rows import NetworkInputs
 from ..learning.scaling import Scaling
 from ..learning.targets import units_of_f, units_of_predictions
 from ..mean_functions.predictor import Predictor
 from ..models import GVI
-from ..prediction.class_probabilities import in_order_of, normal_points
+from ..prediction.class_probabilities import in_order_of
 
 NUM_SAMPLES = 512
 """The number of samples of f for the probabilities under `Softmax`, as in `class_probabilities`."""

@@ -103,23 +103,6 @@ def learn_around(
     :param training: how the network is trained; None to leave it as it is.
     :param validation_data: (X, Y) that the network has not been trained with.
     """
-    listener = progress.Listener()
-    with progress.heard_by(listener):
-        learned = _learned_around(
-            data, network, settings, features, kernel, training, validation_data
-        )
-    return dataclasses.replace(learned, record=progress.Record(tuple(listener.stages)))
-
-
-def _learned_around(
-    data: RegressionData,
-    network: Any,
-    settings: Settings,
-    features: Any,
-    kernel: Any,
-    training: NetworkTraining | None,
-    validation_data: RegressionData | None,
-) -> Learned:
     if not (kernel is None or isinstance(kernel, Kernel)):
         raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
     X, Y = _pair("data", data)

@@ -8,24 +8,22 @@ import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
-from gpflow.likelihoods import Gaussian, Likelihood, Softmax
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy, positive, set_trainable
 
+from .._core.data import Data
 from .._core.row_blocks import by_blocks
-from .._core.samples import normal_points
 from ..covariances import Tempered
 from ..gaussian_process import GaussianProcess
 from ..losses import Marginals
 from ..mean_functions import NetworkOutputs
 from ..models import GVI
 from ..prediction.class_probabilities import BLOCK
+from ..regulariser.expectations import log_predictive_density
 from ..regulariser.lbfgs import lbfgs
 
 MAX_ROWS = 5000
 """The scales are fitted to not more rows than these."""
-
-NUM_POINTS = 128
-"""The number of samples of f for densities under `Softmax`."""
 
 
 def scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
@@ -38,7 +36,7 @@ def scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
     :param model: with `NetworkOutputs` for its mean; it is not changed.
     :param validation_data: rows that the network has not seen.
     """
-    X, Y = (part[:MAX_ROWS] for part in validation_data)
+    X, Y = Data.of([part[:MAX_ROWS] for part in validation_data], model.likelihood)
     mean, variance = by_blocks(model.predict_f, X, size=BLOCK)
     at = Marginals(X, tf.constant(mean), tf.constant(variance), Y)
     factor, alpha, likelihood = _scales(model.likelihood, at)
@@ -59,7 +57,7 @@ Scales = tuple[TensorType, TensorType, Likelihood]
 @singledispatch
 def _scales(likelihood: Likelihood, at: Marginals) -> Scales:
     """Return the scales under a likelihood of classes."""
-    log_density = _softmax if isinstance(likelihood, Softmax) else likelihood.predict_log_density
+    log_density = log_predictive_density(likelihood)
     logs = tf.Variable(tf.zeros([2], at.f_mean.dtype))  # of τ and α
 
     @tf.function(autograph=False)
@@ -90,13 +88,3 @@ def _(likelihood: Gaussian, at: Marginals) -> Scales:
     variance = Parameter(np.exp(noise.numpy()), transform=positive(lower=0.0))
     set_trainable(variance, bool(likelihood.trainable_variables))
     return 1.0, np.exp(alpha.numpy()), Gaussian(variance, variance_lower_bound=0.0)
-
-
-def _softmax(X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """Return log E p(y|f), by samples that are the same at every call: [N]."""
-    J = mean.shape[-1]
-    points = normal_points(NUM_POINTS, J, mean.dtype.as_numpy_dtype)
-    f = mean + tf.sqrt(variance) * points[:, None, :]  # [S, N, J]
-    of_label = tf.one_hot(tf.cast(Y, tf.int32)[:, 0], J, dtype=f.dtype)
-    logs = tf.reduce_sum(of_label * tf.nn.log_softmax(f), axis=-1)
-    return tf.reduce_logsumexp(logs, axis=0) - np.log(NUM_POINTS)

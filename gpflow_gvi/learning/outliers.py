@@ -25,6 +25,7 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.utilities import positive
+from scipy import stats
 
 from .._core.data import Data
 from .._core.notices import logger
@@ -130,6 +131,6 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
 
 def _robust(Y: AnyNDArray) -> Scaling:
     """Return the map to median zero and the median absolute deviation of a standard normal."""
-    shift = np.median(Y, axis=0)
-    scale = np.median(np.abs(Y - shift), axis=0) / 0.6745
-    return Scaling(shift, np.where(scale > 0.0, scale, Scaling.of(Y).scale).astype(Y.dtype))
+    scale = stats.median_abs_deviation(Y, scale="normal")
+    scale = np.where(scale > 0.0, scale, Scaling.of(Y).scale).astype(Y.dtype)
+    return Scaling(np.median(Y, axis=0), scale)

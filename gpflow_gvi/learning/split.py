@@ -12,7 +12,7 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from .._core import labels, targets
+from .._core import checks, labels, targets
 from .._core.data import Data, observations
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
@@ -239,8 +239,7 @@ def _by_strata(order: Array, Y: Array) -> Array:
 def _hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]:
     """Return the rows in two parts, the second of which has the given fraction, or is empty."""
     fraction = settings.held_out if name == "validation_fraction" else settings.calibration_fraction
-    if not 0.0 <= fraction < 1.0:
-        raise ValueError(f"{name} is {fraction}; it must be at least 0 and less than 1.")
+    checks.fraction(name, fraction)
     count = max(round(fraction * len(rows)), MIN_VALIDATION_POINTS) if fraction else 0
     most = len(rows) // 3
     if count > most:

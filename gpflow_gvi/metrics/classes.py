@@ -45,12 +45,6 @@ class Reliability(NamedTuple):
     count: AnyNDArray
     """The number of predictions, [B]."""
 
-    def plot(self, axes: Any) -> None:
-        """Draw the diagram on axes of Matplotlib, with the diagonal of perfect calibration."""
-        axes.plot([0.0, 1.0], [0.0, 1.0], color="grey", linestyle=":")
-        axes.plot(self.confidence, self.accuracy, marker="o")
-        axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0.0, 1.0), ylim=(0.0, 1.0))
-
 
 def reliability(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> Reliability:
     """Return the accuracy of predictions by their confidence, in bins of equal width."""

@@ -9,11 +9,11 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, InputData, TensorType
 from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
 from scipy.special import entr
-from scipy.stats import qmc
 
 from .._core import labels
 from .._core.data import inputs
 from .._core.row_blocks import by_blocks
+from .._core.samples import normal_points
 
 BLOCK = 1000
 """The number of rows that are predicted at a time, with their samples of f in memory."""
@@ -52,7 +52,7 @@ def class_probabilities(model: Any, X: InputData, *, num_samples: int = 512) -> 
 
     :param model: a model of GPflow or of this package with a likelihood of classes.
     :param X: the inputs.
-    :param num_samples: of f, under `Softmax`. They are a Sobol sequence, the same for all rows, so
+    :param num_samples: of f, under `Softmax`. They are quasi-random, the same for all rows, so
         that the prediction of a row depends on that row alone.
     """
     return _predicted(model, X, num_samples)[0]
@@ -121,12 +121,6 @@ def in_order_of(mean: TensorType, variance: TensorType, probabilities: TensorTyp
         variance, axis=-1, keepdims=True
     )
     return tf.where(spread == 0.0, ordered, probabilities)
-
-
-def normal_points(num_samples: int, J: int, dtype: Any) -> AnyNDArray:
-    """Return quasi-random points of the standard normal distribution: [S, J]."""
-    sampler = qmc.MultivariateNormalQMC(np.zeros(J), seed=np.random.default_rng(0))
-    return np.asarray(sampler.random(num_samples), dtype=dtype)
 
 
 def _conditional_probabilities(likelihood: Likelihood, f: tf.Tensor) -> AnyNDArray:

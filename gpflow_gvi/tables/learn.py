@@ -16,7 +16,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import train_test_split
 
 from .. import metrics
-from .._core import progress
+from .._core import checks, progress
 from ..integrations.sklearn import GVIClassifier, GVIRegressor
 from ..learning.settings import Effort
 from . import files
@@ -80,8 +80,7 @@ def learn_table(
     :param held_out: the part of the rows to score with, and not to learn from; 0 for none.
     :param seed: of what is held out, and of `learn`.
     """
-    if not 0.0 <= held_out < 1.0:
-        raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
+    checks.fraction("held-out", held_out)
     if predictor not in PREDICTORS:
         raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
     progress.now(f"reading {path}")

@@ -123,14 +123,6 @@ def test_evaluate_knows_classifiers(rng):
     assert figures["accuracy"] == np.mean(best == Y)
 
 
-def test_reliability_diagram_is_drawn():
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    _, axes = pyplot.subplots()
-    metrics.reliability([0, 1], np.eye(2)).plot(axes)
-    assert len(axes.lines) == 2
-    pyplot.close()
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
