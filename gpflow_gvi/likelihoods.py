@@ -23,7 +23,7 @@ from ._core.constants import in_dtype
 tfd = tfp.distributions
 
 FAR = 40.0
-"""So many standard deviations from its mean a Gaussian's distribution function is 0 or 1."""
+"""Beyond this number of standard deviations a Gaussian's distribution function is 0 or 1."""
 
 
 class Ordinal(gpflow.likelihoods.Ordinal):

@@ -14,7 +14,7 @@ from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from . import checks, labels, targets
+from . import checks, domains, labels
 from .errors import NumericsWarning
 
 MIN_IMAGE_COLUMNS = 36
@@ -68,7 +68,7 @@ class Data:
         X = inputs(names[0], X, first_row)
         if num_classes is None or tf.is_symbolic_tensor(Y):
             Y = observations(names[1], Y, first_row)
-            targets.require(names[1], Y, likelihood)
+            domains.require(names[1], Y, likelihood)
         elif num_classes < 2:
             raise ValueError(
                 f"likelihood {type(likelihood).__name__} has {num_classes} class; there must be 2."

@@ -18,7 +18,7 @@ from .._core import files, labels
 from .._core.errors import shown
 from .._core.images import as_rows
 from .._core.images import input_shape as declared_shape
-from .._core.samples import normal_points
+from .._core.normal_points import normal_points
 from ..learning.learned import Learned
 from ..learning.network_rows import NetworkInputs
 from ..learning.scaling import Scaling

@@ -12,7 +12,7 @@ from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from .._core import checks, labels, targets
+from .._core import checks, domains, labels
 from .._core.data import Data, observations
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
@@ -72,7 +72,7 @@ class Split:
             _warn_of_lost_columns(X)
         if likelihood is None:
             _warn_of_two_values(Y)
-        scaled = settings.standardise and targets.has_scale(likelihood)
+        scaled = settings.standardise and domains.has_scale(likelihood)
         if scaled:
             _require_variation(Y)
         order = np.random.default_rng(settings.seed).permutation(len(X))

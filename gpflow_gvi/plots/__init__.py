@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .calibration import QuantileDisplay, ReliabilityDisplay
 from .curve import CurveDisplay
 from .estimators import View
 from .history import CandidatesDisplay, HistoryDisplay
 from .map import MapDisplay
 from .partial_dependence import PartialDependenceDisplay
 from .relevance import RelevanceDisplay
+from .reliability import QuantileDisplay, ReliabilityDisplay
 
 __all__ = [
     "CandidatesDisplay",

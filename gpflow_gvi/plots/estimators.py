@@ -63,7 +63,7 @@ class View:
     def rows(self, X: Any, max_rows: int | None = None) -> AnyNDArray:
         """Return rows X, [N, D], or where none are given the inducing points, in original units.
 
-        :param max_rows: of more rows these many are drawn at random.
+        :param max_rows: the number of rows that are drawn at random from more.
         """
         if X is None:
             inputs = self.learned.inputs

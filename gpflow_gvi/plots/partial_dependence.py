@@ -14,7 +14,7 @@ from .estimators import View, deviations
 from .relevance import changes
 
 MAX_PANELS = 6
-"""If no features are named, so many of the most relevant ones are shown."""
+"""The number of features that are shown, the most relevant ones, if none are named."""
 
 MAX_LEVELS = 10
 """A feature with not more values than these is shown at these values alone."""

@@ -12,8 +12,8 @@ from scipy.special import entr
 
 from .._core import labels
 from .._core.data import inputs
+from .._core.normal_points import normal_points
 from .._core.row_blocks import by_blocks
-from .._core.samples import normal_points
 
 BLOCK = 1000
 """The number of rows that are predicted at a time, with their samples of f in memory."""

@@ -19,8 +19,8 @@ from gpflow.base import InputData, TensorType
 from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood
 
 from .._core.data import inputs
-from .._core.samples import normal_points
-from .._core.targets import Domain, domain
+from .._core.domains import Domain, domain
+from .._core.normal_points import normal_points
 from ..likelihoods import law
 
 NUM_POINTS = 101

@@ -14,8 +14,8 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.likelihoods import Likelihood, MonteCarloLikelihood
 
+from .._core.normal_points import normal_points
 from .._core.row_blocks import by_blocks
-from .._core.samples import normal_points
 
 NUM_SAMPLES = 64
 """The number of points of f for the expectations that sites are fitted to."""

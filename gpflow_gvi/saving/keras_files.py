@@ -118,7 +118,7 @@ def _count_numbers(content: bytes) -> int:
 
 
 class _Creator:
-    """Makes variables of so many numbers together: a configuration may ask for any."""
+    """Makes variables up to a number of entries in all: a configuration may ask for any."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit

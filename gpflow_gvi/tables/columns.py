@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .files import required
+from .table_files import required
 
 if TYPE_CHECKING:
     import pandas as pd

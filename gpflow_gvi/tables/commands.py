@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from .._core import progress
-from .files import required
 from .learn import learn_table
 from .page import write_page
 from .predict import predict_file
+from .table_files import required
 
 
 def learn(path: Path, target: str, output: Path, *, overwrite: bool, **options: Any) -> str:

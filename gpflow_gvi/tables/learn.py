@@ -19,7 +19,7 @@ from .. import metrics
 from .._core import checks, progress
 from ..integrations.sklearn import GVIClassifier, GVIRegressor
 from ..learning.settings import Effort
-from . import files
+from . import table_files
 from .columns import Columns
 from .model import TableModel
 from .target import Task, target_of
@@ -84,7 +84,7 @@ def learn_table(
     if predictor not in PREDICTORS:
         raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
     progress.now(f"reading {path}")
-    table = files.read(path)
+    table = table_files.read(path)
     known, y, task = target_of(table, target, task)
     table = table[known].drop(columns=target)
     if task == "classification" and predictor not in ("auto", "none"):

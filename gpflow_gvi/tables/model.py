@@ -13,7 +13,7 @@ from .. import saving
 from .._core.row_blocks import by_blocks
 from ..learning.learned import Learned
 from .columns import Columns
-from .files import required
+from .table_files import required
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,9 @@ from .. import __version__, plots
 from .._core.files import new_file
 from .._core.row_blocks import by_blocks
 from ..plots.display import BLUE, legend_above
-from .files import required
 from .learn import Outcome
 from .model import TableModel
+from .table_files import required
 
 MAX_ROWS = 1000
 """Not more held-out rows than these are shuffled to find the relevance of columns."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .. import saving
 from .._core import progress
-from . import files
+from . import table_files
 from .model import TableModel
 
 ROWS_AT_ONCE = 20_000
@@ -26,7 +26,7 @@ def predict_file(
     """
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
-    files.required("pandas")
+    table_files.required("pandas")
     progress.now(f"loading {folder}")
     model = saving.load(folder)
     if not isinstance(model, TableModel):
@@ -36,8 +36,8 @@ def predict_file(
         )
     progress.now(f"predicting {path}")
     count = 0
-    with files.writer(output) as write:
-        for table in files.chunks(path, size):
+    with table_files.writer(output) as write:
+        for table in table_files.chunks(path, size):
             predicted = model.predict(table, coverage)
             taken = [name for name in predicted if name in table]
             if taken:

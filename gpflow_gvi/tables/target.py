@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .files import required
+from .table_files import required
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Task = Literal["regression", "classification"]
 
 MAX_NUMBERED_CLASSES = 10
-"""Up to so many different whole numbers are taken for classes, unless a task is named."""
+"""Whole numbers of more different values are not taken for classes, unless a task is named."""
 
 MAX_NAMED_CLASSES = 100
 """Text of more different values is not taken for classes."""

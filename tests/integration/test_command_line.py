@@ -94,7 +94,7 @@ def test_a_wheel_runs_without_the_repository(python, tmp_path):
     where = run("-c", "import gpflow_gvi; print(gpflow_gvi.__file__)")
     assert Path(where.strip()).is_relative_to(python.parents[1])
     assert "-6." in run(str(ROOT / "examples" / "quick_start.py"))
-    shutil.copy(Path(where.strip()).parent / "data" / "yacht.csv", tmp_path)
+    shutil.copy(Path(where.strip()).parent / "demo" / "yacht.csv", tmp_path)
     options = ("--target", "resistance", "--effort", "fast")
     assert "rmse" in run("-m", "gpflow_gvi", "learn", "yacht.csv", *options)
     run("-m", "gpflow_gvi", "predict", "model", "yacht.csv")

@@ -122,9 +122,9 @@ def test_quantiles_of_true_distributions_are_on_the_diagonal():
     mean, sd = rng.normal(size=5000), rng.uniform(0.5, 2.0, 5000)
     y = mean + sd * rng.normal(size=5000)
     right = plots.QuantileDisplay.from_predictions(y, mean, sd)
-    np.testing.assert_allclose(right.observed, plots.calibration.LEVELS, atol=0.03)
+    np.testing.assert_allclose(right.observed, plots.reliability.LEVELS, atol=0.03)
     narrow = plots.QuantileDisplay.from_predictions(y, mean, 0.5 * sd)
-    expected = scipy.stats.norm.cdf(0.5 * scipy.stats.norm.ppf(plots.calibration.LEVELS))
+    expected = scipy.stats.norm.cdf(0.5 * scipy.stats.norm.ppf(plots.reliability.LEVELS))
     np.testing.assert_allclose(narrow.observed, expected, atol=0.03)
 
 

@@ -27,10 +27,10 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from . import metrics
-from .integrations.sklearn import GVIClassifier
-from .learning.one_call import learn
-from .prediction.class_probabilities import entropies
+from .. import metrics
+from ..integrations.sklearn import GVIClassifier
+from ..learning.one_call import learn
+from ..prediction.class_probabilities import entropies
 
 GAP = (0.2, 1.1)
 
@@ -123,7 +123,7 @@ def outliers(seed: int) -> Task:
 
 def table(seed: int) -> Task:
     """Learn the resistance of sailing yachts from 215 measurements."""
-    file = resources.files(__package__).joinpath("data/yacht.csv")
+    file = resources.files(__package__).joinpath("yacht.csv")
     rows = np.genfromtxt(file.read_text("utf-8").splitlines(), delimiter=",", skip_header=1)
     X, x, Y, y = train_test_split(rows[:, :-1], rows[:, -1], test_size=0.3, random_state=seed)
     trees = HistGradientBoostingRegressor(random_state=seed)
@@ -141,7 +141,7 @@ def table(seed: int) -> Task:
     }
 
     def draw(ax: Any, name: str) -> None:
-        from .plots import QuantileDisplay
+        from ..plots import QuantileDisplay
 
         QuantileDisplay.from_predictions(y, *predicted[name], ax=ax)
 
@@ -169,7 +169,7 @@ def digits(seed: int) -> Task:
             scores[name][f"AUROC {kind}"] = metrics.auroc(known, values)
 
     def draw(ax: Any, name: str) -> None:
-        from .plots.display import BLUE, ORANGE, VERMILLION, legend_above
+        from ..plots.display import BLUE, ORANGE, VERMILLION, legend_above
 
         bins = np.linspace(0.0, np.log(8.0), 22)
         style = {"density": True, "histtype": "stepfilled", "alpha": 0.6}
@@ -222,8 +222,8 @@ def _draw(tasks: list[Task], picture: Path) -> None:
 def _curve(
     ax: Any, x: AnyNDArray, of: Gaussian, data: Any, beside: Any, is_truth: bool = False
 ) -> None:
-    from .plots import CurveDisplay
-    from .plots.display import VERMILLION, legend_above
+    from ..plots import CurveDisplay
+    from ..plots.display import VERMILLION, legend_above
 
     CurveDisplay.from_predictions(x, *of, data=data, ax=ax)
     kind = {"ls": ":", "label": "truth"} if is_truth else {"ls": "", "marker": ".", "ms": 3}

@@ -8,7 +8,7 @@ import pytest
 import tensorflow_probability as tfp
 from gpflow import likelihoods
 
-from gpflow_gvi._core import targets
+from gpflow_gvi._core import domains
 from gpflow_gvi._core.data import Data
 
 X = np.linspace(0.0, 1.0, 4)[:, None]
@@ -58,13 +58,13 @@ def test_observations_that_it_takes():
 def test_what_has_a_unit_can_be_given_in_another():
     """Where y = a y', and its latent functions likewise, densities differ by the factor a alone."""
     scaled = [None, likelihoods.Gaussian(), likelihoods.StudentT()]
-    assert all(map(targets.has_scale, scaled))
+    assert all(map(domains.has_scale, scaled))
     for likelihood in (likelihoods.Poisson(), likelihoods.Beta(), likelihoods.Bernoulli()):
-        assert not targets.has_scale(likelihood)
+        assert not domains.has_scale(likelihood)
     hetero = likelihoods.HeteroskedasticTFPConditional
-    assert targets.has_scale(hetero())
-    assert targets.has_scale(hetero(tfp.distributions.Laplace))
-    assert not targets.has_scale(hetero(tfp.distributions.LogNormal))  # of a logarithm
+    assert domains.has_scale(hetero())
+    assert domains.has_scale(hetero(tfp.distributions.Laplace))
+    assert not domains.has_scale(hetero(tfp.distributions.LogNormal))  # of a logarithm
     with gpflow.config.as_context():
         gpflow.config.set_default_float(np.float32)
-        assert targets.has_scale(hetero())
+        assert domains.has_scale(hetero())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from gpflow_gvi._core.samples import normal_points
+from gpflow_gvi._core.normal_points import normal_points
 
 
 @pytest.mark.parametrize(("S", "J"), [(64, 3), (63, 3), (64, 32)])
