@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray
 
+from .._core import domains
 from .display import BLUE, Display, legend_above
 from .estimators import View, deviations
 
@@ -19,7 +20,7 @@ class CurveDisplay(Display):
     x: AnyNDArray
     """[G], ascending."""
     mean: AnyNDArray
-    """E f: [G]."""
+    """E y, which is E f where f is in the units of y: [G]."""
     f_interval: tuple[AnyNDArray, AnyNDArray] | None
     """The ends for the function: [G] each."""
     y_interval: tuple[AnyNDArray, AnyNDArray] | None
@@ -66,13 +67,15 @@ class CurveDisplay(Display):
         low, high = rows.min(), rows.max()
         beyond = margin * (high - low)
         x = np.linspace(low - beyond, high + beyond, resolution)[:, None]
-        mean, variance = (np.asarray(part)[:, output] for part in learned.predict_f(x))
+        in_units_of_y = domains.has_scale(learned.likelihood)  # f of counts is a logarithm
+        predict = learned.predict_f if in_units_of_y else learned.predict_y
+        mean, variance = (np.asarray(part)[:, output] for part in predict(x))
         lower, upper = (np.asarray(end)[:, output] for end in learned.predict_interval(x, coverage))
         half = deviations(coverage) * np.sqrt(variance)
         display = cls(
             x[:, 0],
             mean,
-            (mean - half, mean + half),
+            (mean - half, mean + half) if in_units_of_y else None,
             (lower, upper),
             coverage,
             None if y is None else (rows[:, 0], view.numbers(y, output)),

@@ -92,10 +92,8 @@ def learn_table(
     columns = Columns.of(table)
     progress.found(**_recognised(columns, known, y, task))
     fitting, unseen = _split(y, task, held_out, seed)
-    estimator: Any = GVIClassifier(random_state=seed)
-    if task == "regression":
-        around = PREDICTORS[predictor](seed)
-        estimator = GVIRegressor(predictor=around, effort=effort, random_state=seed)
+    kind = GVIRegressor if task == "regression" else GVIClassifier
+    estimator: Any = kind(predictor=PREDICTORS[predictor](seed), effort=effort, random_state=seed)
     typed = columns.typed(table.iloc[fitting])
     encoder = columns.encoder().fit(typed)
     estimator.fit(np.asarray(encoder.transform(typed), dtype=float), y[fitting])

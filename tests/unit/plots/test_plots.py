@@ -41,7 +41,7 @@ def classifier():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     y = np.array(["low", "mid", "top"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-    return gvi.GVIClassifier(num_inducing=15, random_state=0).fit(X, y), X, y
+    return gvi.GVIClassifier(num_inducing=15, effort="fast", random_state=0).fit(X, y), X, y
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +64,18 @@ def test_a_curve_shows_predictions_in_original_units(models):
     assert heights.min() == pytest.approx(np.min(lower))
     assert heights.max() == pytest.approx(np.max(upper))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
+
+
+def test_a_curve_of_counts_is_that_of_their_mean():
+    rng = np.random.default_rng(0)
+    X = np.linspace(0.0, 6.0, 40)[:, None]
+    Y = rng.poisson(np.exp(2.0 + np.sin(X))).astype(float)
+    learned = gvi.learn((X, Y), likelihood=gpflow.likelihoods.Poisson(), effort="fast", **FAST)
+    display = plots.CurveDisplay.from_estimator(learned, X, Y)
+    assert display.f_interval is None
+    np.testing.assert_allclose(display.mean, learned.predict_y(display.x[:, None])[0][:, 0])
+    lower, upper = display.y_interval
+    assert np.all((lower < display.mean) & (display.mean < upper))
 
 
 def test_maps_are_of_mean_and_sd(models):

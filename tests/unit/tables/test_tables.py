@@ -86,7 +86,7 @@ def test_classes_are_recognised(folder, capsys):
     table.drop(columns=["y", "id"]).to_csv(folder / "kinds.csv", index=False)
     output = folder / "kinds"
     command = ["learn", str(folder / "kinds.csv"), "--target", "kind", "--output", str(output)]
-    assert main(command) == 0
+    assert main([*command, "--effort", "fast"]) == 0
     said = capsys.readouterr()
     assert "target 2 classes (<big> small)" in said.err
     assert re.search(r"accuracy +0\.[89]|accuracy +1", said.out)
@@ -100,6 +100,16 @@ def test_classes_are_recognised(folder, capsys):
     assert len(clear) > 50
     best = np.where(clear["p(<big>)"] > 0.5, "<big>", "small")
     np.testing.assert_array_equal(clear["kind_label"], best)
+
+
+def test_effort_and_predictor_are_those_of_the_classifier(folder, written, monkeypatch):
+    def stop(estimator, X, y):
+        raise StopIteration(estimator.effort, estimator.predictor)
+
+    monkeypatch.setattr(gvi.GVIClassifier, "fit", stop)
+    options = {"predictor": "none", "effort": "best", "held_out": 0.0}
+    with pytest.raises(StopIteration, match=r"\('best', None\)"):
+        learn_table(folder / "data.csv", "old", **options)
 
 
 @pytest.mark.parametrize(
