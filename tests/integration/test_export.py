@@ -137,8 +137,11 @@ CASES: dict[str, Callable[[], Any]] = {
     "learned_classes": lambda: learned(model(J=3, likelihood=likelihoods.MultiClass(3)), 1),
     "float32": lambda: learned(model(networks.dense(keras, dtype="float32")), 1),
 }
-SLOW = ("tf_keras", "two_outputs", "nngp", "conditioned", "labels", "bernoulli", "multiclass")
-"""What differs little from the others."""
+SLOW = (
+    *("keras", "tf_keras", "tempered", "conditioned", "nngp"),
+    *("two_outputs", "labels", "bernoulli", "multiclass"),
+)
+"""What differs little from the others: "learned" is tempered, and "images" has a network."""
 
 OF_CLASSES = ("bernoulli", "multiclass", "softmax", "learned_classes")
 

@@ -26,7 +26,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.integrations import sklearn as sklearn_estimators
 
-QUICK = {"num_inducing": 8, "random_state": 0}
+QUICK = {"num_inducing": 8, "effort": "fast", "random_state": 0}
 
 
 FIT_LITTLE = (
@@ -61,8 +61,10 @@ FIT_ONCE_OF_TWO = [("check_estimators_overwrite_params", gvi.GVIClassifier)]
 def test_sklearn_checks(estimator, check, request):
     name = getattr(check, "func", check).__name__
     little = name in FIT_LITTLE and (name, type(estimator)) not in FIT_ONCE_OF_TWO
-    if not little and not request.config.getoption("--runslow"):
-        pytest.skip("slow: run with --runslow")
+    if not request.config.getoption("--runslow"):
+        if not little:
+            pytest.skip("slow: run with --runslow")
+        estimator = clone(estimator).set_params(effort="fast")
     check(estimator)
 
 
@@ -97,7 +99,9 @@ def moons():
 def classifier(moons):
     X, y = moons
     labels = np.array(["upper", "lower"])[y]  # whose order is another one
-    return gvi.GVIClassifier(calibration_fraction=0.2, random_state=0).fit(X[:400], labels[:400])
+    return gvi.GVIClassifier(
+        calibration_fraction=0.2, num_inducing=30, effort="fast", random_state=0
+    ).fit(X[:400], labels[:400])
 
 
 @pytest.fixture
@@ -124,7 +128,7 @@ def test_predictions_are_those_of_the_learned_model(regressor, curve):
 def test_learned_model_is_that_of_learn(regressor, curve):
     X, y = curve
     seed = np.random.RandomState(0).randint(2**31 - 1)
-    learned = gvi.learn((X, y), num_inducing=8, seed=seed)
+    learned = gvi.learn((X, y), num_inducing=8, effort="fast", seed=seed)
     np.testing.assert_allclose(regressor.predict(X), learned.predict_y(X)[0][:, 0], rtol=1e-12)
 
 
@@ -173,7 +177,7 @@ def test_samples_have_the_shape_of_sklearn_and_the_moments_of_y(regressor, sever
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_regression_is_as_good_as_a_gaussian_process_of_sklearn():
     X, y = make_friedman1(600, noise=1.0, random_state=0)
-    fitted = gvi.GVIRegressor(random_state=0).fit(X[:100], y[:100])
+    fitted = gvi.GVIRegressor(effort="fast", random_state=0).fit(X[:100], y[:100])
     kernel = RBF(np.full(10, 3.0), (0.1, 1e3)) + WhiteKernel(0.1)
     peer = make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True)).fit(
         X[:100], y[:100]
@@ -263,7 +267,7 @@ def test_units_do_not_matter_in_a_pipeline(regressor, curve):
 
 @pytest.mark.parametrize(
     "estimator",
-    [gvi.GVIRegressor(), pytest.param(gvi.GVIClassifier(), marks=pytest.mark.slow)],
+    [gvi.GVIRegressor(effort="fast"), pytest.param(gvi.GVIClassifier(), marks=pytest.mark.slow)],
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_names_of_features_are_kept(estimator):

@@ -101,7 +101,12 @@ def test_it_is_saved_with_its_predictors_and_not_exported(steps, tmp_path):
     X, Y = steps
     tree = DecisionTreeRegressor(max_depth=3, random_state=0)
     learned = gvi.learn(
-        (X[:120], Y[:120]), kernel=_kernel(), predictor=tree, noise="varying", num_inducing=10
+        (X[:120], Y[:120]),
+        kernel=_kernel(),
+        predictor=tree,
+        noise="varying",
+        num_inducing=10,
+        effort="fast",
     )
     learned.save(tmp_path / "saved")
     loaded = gvi.load(tmp_path / "saved")
