@@ -32,6 +32,8 @@ from ..integrations.sklearn import GVIClassifier
 from ..learning.one_call import learn
 from ..prediction.class_probabilities import entropies
 
+__all__ = ["NEXT", "Task", "curve_with_gap", "digits", "outliers", "run", "table"]
+
 GAP = (0.2, 1.1)
 
 NEXT = """\
