@@ -44,6 +44,13 @@ from .summary import described
 MAX_ROWS_OF_STARTS = 300
 """Several kernels are first fitted to not more rows than these, and the best one to the others."""
 
+MAX_GAP_OF_STARTS = 0.5
+"""A kernel whose best start predicts worse than another's by more nats is not fitted to all rows."""
+
+MAX_GAP = 0.1
+"""What predicts worse than the best by more nats is not tried around predictors, or with noise that
+varies."""
+
 MAX_ROWS_OF_SCORES = 30_000
 """Densities are compared at not more rows than these."""
 
@@ -134,37 +141,36 @@ class GaussianCandidates(Candidates):
 
     def best(self) -> Regulariser:
         """Return the one that predicts best."""
-        best = self._of_kernels()
-        if self.means and (self._are_promising(best) or not self.is_recipe):
-            around = self._around(best)
-            best = best_of([best, around]) if self.is_recipe else around
+        found = near_best(self._of_kernels())
+        if self.means and (self._are_promising(best_of(found)) or not self.is_recipe):
+            around = [self._around(each) for each in found]
+            found = near_best([*found, *around]) if self.is_recipe else around
         noise = self.settings.noise
         if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
-            varying = self._with_varying_noise(best)
-            best = varying if noise == "varying" else best_of([best, varying])
-        return best.regulariser
+            varying = [self._with_varying_noise(each) for each in found]
+            found = varying if noise == "varying" else [*found, *varying]
+        return best_of(found).regulariser
 
     def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
         data = self.data
         targets = np.asarray(data.units[1].original(data.responses))
         return self._cross_fit(estimators, data, targets)
 
-    def _of_kernels(self) -> GaussianCandidate:
-        """Return the fit of the best kernel, from the best of its starts."""
-        data, kernels = self.data, list(self.settings.kernels(self.data))
-        starts: dict[Hashable, list[Kernel]] = collections.defaultdict(list)
+    def _of_kernels(self) -> list[GaussianCandidate]:
+        """Return the fits of the promising kernels, each from the best of its starts."""
+        kernels = list(self.settings.kernels(self.data))
+        if len(kernels) == 1:
+            return [self._fit(kernels[0], self.likelihood)]
+        starts: dict[Hashable, list[GaussianCandidate]] = collections.defaultdict(list)
+        first = self.data.first(MAX_ROWS_OF_STARTS)
         for kernel in kernels:
-            starts[structure_of(kernel) or id(kernel)].append(kernel)
-        first = data.first(MAX_ROWS_OF_STARTS)
-        fits = []
-        for of_structure in starts.values():
-            start, noise = of_structure[0], self.likelihood
-            if len(of_structure) > 1:
-                tried = [self._fit(kernel, noise, data=first) for kernel in of_structure]
-                best = best_of(tried).regulariser
-                start, noise = best.prior.kernel, best.likelihood
-            fits.append(self._fit(start, noise))
-        return best_of(fits)
+            start = self._fit(kernel, self.likelihood, starts_of=first)
+            starts[structure_of(kernel) or id(kernel)].append(start)
+        best = [best_of(of_structure) for of_structure in starts.values()]
+        return [
+            self._fit(start.regulariser.prior.kernel, start.regulariser.likelihood)
+            for start in near_best(best, MAX_GAP_OF_STARTS)
+        ]
 
     def _are_promising(self, best: GaussianCandidate) -> bool:
         """Return whether a predictor's errors are not much larger than those of P alone."""
@@ -172,33 +178,33 @@ class GaussianCandidates(Candidates):
         largest = MAX_ERROR_RATIO * _rms(Y[: len(best.mean)] - best.mean)
         return any(_rms(Y - values) < largest for values in self._means_at(self.data))
 
-    def _around(self, best: GaussianCandidate) -> GaussianCandidate:
+    def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
         """Return P around predictors, from the kernel that P has without them."""
         data = self.data
         left = data.responses - np.mean(self._means_at(data), axis=0)
         error = float(np.mean(np.var(left, axis=0)))
         ratio = error / float(np.mean(np.var(data.responses, axis=0)))
-        kernel = scaled(best.regulariser.prior.kernel, ratio)
+        kernel = scaled(plain.regulariser.prior.kernel, ratio)
         return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
 
-    def _with_varying_noise(self, best: GaussianCandidate) -> GaussianCandidate:
+    def _with_varying_noise(self, constant: GaussianCandidate) -> GaussianCandidate:
         """Return a candidate with noise in the pattern of its squared errors."""
-        data = self.data.first(len(best.errors))
-        unscaled = data.units[0], Scaling.none(best.errors)
+        data = self.data.first(len(constant.errors))
+        unscaled = data.units[0], Scaling.none(constant.errors)
         (pattern,) = self._cross_fit(
             [recipe.noise_model(len(data.X), data.J)],
             dataclasses.replace(data, units=unscaled, seed=data.seed + 1),
-            np.maximum(best.errors, 1e-6),
+            np.maximum(constant.errors, 1e-6),
         )
-        kernel, constant = best.regulariser.prior.kernel, best.regulariser.likelihood
-        return self._fit(kernel, constant, means=best.is_around, pattern=pattern)
+        P = constant.regulariser
+        return self._fit(P.prior.kernel, P.likelihood, means=constant.is_around, pattern=pattern)
 
     def _fit(
         self,
         kernel: Kernel,
         start: Likelihood,
         *,
-        data: TrainingData | None = None,
+        starts_of: TrainingData | None = None,
         means: bool = False,
         pattern: Predictor | None = None,
     ) -> GaussianCandidate:
@@ -206,11 +212,14 @@ class GaussianCandidates(Candidates):
 
         :param kernel: k, with the hyper-parameters to start from.
         :param start: the noise to start from.
-        :param data: the rows; all of them if not given.
+        :param starts_of: the rows, if the fit is a start to choose; else they are all.
         :param means: whether P is around the predictors.
         :param pattern: the pattern of the noise, if it varies.
         """
-        settings, data = self.settings, self.data if data is None else data
+        settings, data = self.settings, self.data if starts_of is None else starts_of
+        is_brief = starts_of is not None or means or pattern is not None
+        minimise = settings.minimise_briefly if is_brief else settings.minimise
+        M = settings.count(len(data.X))
         first = data.first(settings.max_rows)  # the rows are shuffled
         C, J = len(self.means), data.J
         progress.now(
@@ -224,10 +233,9 @@ class GaussianCandidates(Candidates):
         with fit.lock:
             fit.start(kernel, variance, 1.0 / C if means else 0.0, 0.5 if pattern else 0.0)
             for _ in range(settings.max_rounds):
-                M = settings.count(len(data.X))
                 Z, indices = settings.select(first.X, M, kernel=fit.kernel, seed=data.seed)
                 loss = fit.minimise(
-                    settings.minimise,
+                    minimise,
                     Z,
                     self._rows(first, pattern),
                     means=means and (self.is_recipe or C > 1),
@@ -266,6 +274,13 @@ def penalty(regulariser: Regulariser, num_rows: int) -> float:
 def best_of(candidates: Sequence[AnyCandidate]) -> AnyCandidate:
     """Return the candidate that predicts best."""
     return min(candidates, key=lambda each: each.nll if np.isfinite(each.nll) else np.inf)
+
+
+def near_best(candidates: Sequence[AnyCandidate], gap: float = MAX_GAP) -> list[AnyCandidate]:
+    """Return the best candidate, and the second one if it predicts not much worse."""
+    best = best_of(candidates)
+    others = [each for each in candidates if each is not best and each.nll < best.nll + gap]
+    return [best, *([best_of(others)] if others else [])]
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel:

@@ -23,6 +23,9 @@ Array = np.ndarray[Any, Any]
 MIN_ROWS = 100
 """Of fewer rows neither trees nor a pattern of the noise are learned by default."""
 
+MAX_ROWS_OF_RELEVANCE = 1000
+"""The relevance of features is estimated from not more rows than these."""
+
 MAX_ROWS_OF_SMALL_TREES = 5000
 """Up to this number of rows the trees are those for small data."""
 
@@ -31,9 +34,8 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels to choose among.
 
     For a single feature, that of a smooth or quasi-periodic function and a trend, from two starts.
-    For several
-    features, that of a sum of such functions of each and of three functions of all, from two
-    starts; or that of one function of all. Variances and lengthscales have wide priors.
+    For several features, that of a sum of such functions of each and of three functions of all,
+    from two starts; or that of one function of all. Variances and lengthscales have wide priors.
 
     :param X: standardised inputs, [N, D].
     :param Y: standardised outputs, [N, J].
@@ -56,12 +58,43 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         )
         for factor in (1.0, 2.0)
     ]
-    return [*sums, one_kernel(D)]
+    return [*sums, *starts_of_one(X, Y)]
 
 
-def one_kernel(D: int) -> Kernel:
+def one_kernel(D: int) -> SquaredExponential:
     """Return a squared exponential with a lengthscale for each feature, and wide priors."""
     return _interactions(D, 1.0, 1.0, 1.0)  # two standardised rows are about √(2D) apart
+
+
+def starts_of_one(X: Array, Y: Array) -> list[Kernel]:
+    """Return `one_kernel` with equal lengthscales, and with shorter ones of relevant features.
+
+    Among many features a few relevant ones hardly change the distances that all of them make up, so
+    that from equal lengthscales the evidence may be greatest where all of Y is noise.
+
+    :param X: standardised inputs, [N, D].
+    :param Y: standardised outputs, [N, J].
+    """
+    D = X.shape[-1]
+    if D == 1 or len(X) < MIN_ROWS:
+        return [one_kernel(D)]
+    relevant = one_kernel(D)
+    r = relevance(X[:MAX_ROWS_OF_RELEVANCE], Y[:MAX_ROWS_OF_RELEVANCE])
+    relevant.lengthscales.assign(np.linalg.norm(r) / r)  # Σ_d ℓ_d⁻² = 1, as for equal ones
+    return [one_kernel(D), relevant]
+
+
+def relevance(X: Array, Y: Array) -> Array:
+    """Return how much of Y each feature explains in randomised trees, relative to the largest: [D].
+
+    It is the decrease of the impurity (Breiman 2001, "Random forests"), and not less than a
+    twentieth, so that the evidence can find a feature that the trees do not use.
+    """
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    trees = ExtraTreesRegressor(50, min_samples_leaf=3, random_state=0)
+    found = trees.fit(X, Y[:, 0] if Y.shape[-1] == 1 else Y).feature_importances_
+    return np.clip(found / max(np.max(found), 1e-9), 0.05, 1.0)
 
 
 def frequencies(x: Array, y: Array, count: int) -> Array:

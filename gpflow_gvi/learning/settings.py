@@ -129,6 +129,8 @@ class RegulariserSettings:
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimise = LBFGS()
     """How hyper-parameters are fitted."""
+    minimise_briefly: Minimise = LBFGS(20)
+    """The same for starts to choose among, and from hyper-parameters that were fitted already."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
 
@@ -139,12 +141,12 @@ class RegulariserSettings:
 
 
 def one_kernel(data: TrainingData) -> Sequence[Kernel]:
-    """Return the one kernel of `recipe`, or of labels that of `class_recipe`."""
+    """Return the one kernel of `recipe` with its starts, or that of `class_recipe`."""
     from . import class_recipe, recipe
 
     if data.of_classes:
         return [class_recipe.shared_scale(data.D)]
-    return _of_latents([recipe.one_kernel(data.D)], data)
+    return _of_latents(recipe.starts_of_one(data.X, data.responses), data)
 
 
 def of_effort(effort: Effort) -> RegulariserSettings:

@@ -9,6 +9,7 @@ import scipy.stats
 from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
+from gpflow_gvi.learning.candidates import Candidate, near_best
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
 from gpflow_gvi.mean_functions import CrossFitted
 
@@ -203,3 +204,29 @@ def test_what_is_not_trainable_stays_as_it_is(steps):
     P = learned.regulariser
     assert float(P.prior.kernel.variance.numpy()) == 0.7
     assert float(P.likelihood.variance.numpy()) == pytest.approx(0.03, rel=1e-12)
+
+
+def test_two_relevant_features_among_thirty_are_found(rng):
+    # With equal lengthscales the evidence is greatest where all of Y is noise.
+    X = rng.uniform(-2.0, 2.0, size=(400, 30))
+    f, sd = np.sin(2.0 * X[:, :1]) * X[:, 1:2], 0.2
+    Y = f + sd * rng.normal(size=f.shape)
+    learned = gvi.learn((X[:300], Y[:300]), effort="fast", num_inducing=100)
+    truth = -scipy.stats.norm.logpdf(Y[300:], f[300:], sd).mean()
+    assert _nll(learned, X[300:], Y[300:]) < truth + 0.25
+    lengthscales = learned.regulariser.prior.kernel.lengthscales.numpy()
+    assert set(np.argsort(lengthscales)[:2]) == {0, 1}
+
+
+def test_relevance_is_relative_to_that_of_the_most_relevant_feature(rng):
+    X = rng.normal(size=(500, 4))
+    relevance = gvi.recipe.relevance(X, X[:, :1] + 0.5 * X[:, 1:2])
+    # The variance that a feature explains is in proportion to the square of its slope.
+    np.testing.assert_allclose(relevance, [1.0, 0.25, 0.05, 0.05], atol=0.1)
+    np.testing.assert_array_equal(gvi.recipe.relevance(X, np.ones((500, 1))), np.full(4, 0.05))
+
+
+def test_a_second_kernel_stays_a_candidate_while_it_is_not_much_worse():
+    candidates = [Candidate(None, nll) for nll in (0.4, np.nan, 0.12, 0.05, 0.1)]
+    assert [each.nll for each in near_best(candidates, 0.1)] == [0.05, 0.1]
+    assert [each.nll for each in near_best(candidates[:3], 0.1)] == [0.12]
