@@ -45,7 +45,7 @@ MAX_ROWS_OF_STARTS = 300
 """Several kernels are first fitted to not more rows than these, and the best one to the others."""
 
 MAX_GAP_OF_STARTS = 0.5
-"""A kernel whose best start predicts worse than another's by more nats is not fitted to all rows."""
+"""A kernel whose start predicts worse than another's by more nats is not fitted to all rows."""
 
 MAX_GAP = 0.1
 """What predicts worse than the best by more nats is not tried around predictors, or with noise that

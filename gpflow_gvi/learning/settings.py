@@ -155,7 +155,11 @@ def of_effort(effort: Effort) -> RegulariserSettings:
         return RegulariserSettings(one_kernel, predictors=None, noise="constant")
     if effort == "best":
         return RegulariserSettings(
-            num_folds=10, num_inducing=2 * NUM_INDUCING, max_rows=3000, minimise=LBFGS(200)
+            num_folds=10,
+            num_inducing=2 * NUM_INDUCING,
+            max_rows=3000,
+            minimise=LBFGS(200),
+            minimise_briefly=LBFGS(100),
         )
     return RegulariserSettings()
 
