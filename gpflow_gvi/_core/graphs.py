@@ -84,6 +84,8 @@ class Compiled:
 
     def _graph(self, spec: tf.TensorSpec) -> Any:
         factors = None if self._factors is None else self._factors()
+        if factors is not None:
+            factors.renew()
 
         def run(X: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
             is_current = tf.constant(True) if factors is None else factors.is_current()

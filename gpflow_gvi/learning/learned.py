@@ -175,8 +175,9 @@ class Learned:
             raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
         calibration = self.calibration
         if isinstance(self.likelihood, Gaussian):
-            known = isinstance(calibration, Conformal)
-            deviations = calibration.quantile(coverage) if known else ndtri(0.5 + 0.5 * coverage)
+            deviations = np.array(ndtri(0.5 + 0.5 * coverage))
+            if isinstance(calibration, Conformal):
+                deviations = calibration.quantile(coverage)
             return around(*self.predict_y(X), deviations)
 
         def interval(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
