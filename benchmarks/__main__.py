@@ -25,6 +25,7 @@ from . import (
     end_to_end,
     growth,
     nngp_against_neural_tangents,
+    predictions,
     selection,
     steps,
     timing,
@@ -56,6 +57,7 @@ def selected(options: argparse.Namespace) -> Tables:
 
 PARTS: dict[str, Callable[[argparse.Namespace], Tables]] = {
     "growth": growth.run,  # first, as it reports the peak of the process's memory
+    "predictions": predictions.run,
     "steps": steps.run,
     "fit": steps.run_in_fit,
     "wasserstein": wasserstein.run,

@@ -1,9 +1,10 @@
-"""Variables that training changes without training them, such as moving statistics."""
+"""Variables: what training changes without training it, and whether anything has changed."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 from gpflow.base import Module
@@ -26,3 +27,23 @@ def state(module: tf.Module) -> tuple[tf.Variable, ...]:
     parts = (module, *module.submodules)
     found = (variable for part in parts if isinstance(part, Stateful) for variable in part.state)
     return tuple({id(variable): variable for variable in found}.values())
+
+
+class Snapshot:
+    """Values that variables had, and whether they have them still.
+
+    :param variables: the variables.
+    """
+
+    def __init__(self, variables: Iterable[tf.Variable]) -> None:
+        self._kept = [(each, tf.Variable(each, trainable=False)) for each in variables]
+
+    def is_current(self) -> tf.Tensor:
+        """Return whether all variables have the values that are kept: []."""
+        same = (tf.reduce_all(tf.equal(each, kept)) for each, kept in self._kept)
+        return functools.reduce(tf.logical_and, same, tf.constant(True))
+
+    def renew(self) -> None:
+        """Keep the values of now."""
+        for each, kept in self._kept:
+            kept.assign(each)

@@ -108,15 +108,28 @@ class Conformal:
         :param X: the inputs, [N, D].
         :param coverage: the probability that y lies in its interval.
         """
-        deviations = self.quantile(coverage)
         X = inputs("X", X)
         mean, variance = self.model.predict_y(X)
         if len(mean.shape) != 2:
             raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], rows of inputs.")
-        # Infinitely many standard deviations are infinite, even if the deviation is zero.
-        infinite = tf.cast(np.inf, mean.dtype)
-        half = tf.where(np.isinf(deviations), infinite, deviations * tf.sqrt(variance))
-        return mean - half, mean + half
+        return around(mean, variance, self.quantile(coverage))
+
+
+@check_shapes(
+    "mean: [N, J]",
+    "variance: [N, J]",
+    "deviations: [broadcast J]",
+    "return[0]: [N, J]",
+    "return[1]: [N, J]",
+)
+def around(
+    mean: tf.Tensor, variance: tf.Tensor, deviations: AnyNDArray
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return mean ± deviations · standard deviation, the ends of intervals."""
+    # Infinitely many standard deviations are infinite, even if the deviation is zero.
+    infinite, deviations = tf.cast(np.inf, mean.dtype), tf.cast(deviations, mean.dtype)
+    half = tf.where(tf.math.is_inf(deviations), infinite, deviations * tf.sqrt(variance))
+    return mean - half, mean + half
 
 
 def require_real_outputs(model: Any) -> None:

@@ -11,24 +11,17 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
-from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
-from gpflow.posteriors import PrecomputeCacheType
 
-from .._core import files, labels
+from .._core import files
 from .._core.errors import shown
-from .._core.images import as_rows
 from .._core.images import input_shape as declared_shape
-from .._core.normal_points import normal_points
 from ..learning.learned import Learned
 from ..learning.network_rows import NetworkInputs
+from ..learning.predictions import Predictions
 from ..learning.scaling import Scaling
-from ..learning.targets import units_of_f, units_of_predictions
 from ..mean_functions.predictor import Predictor
 from ..models import GVI
-from ..prediction.class_probabilities import in_order_of
-
-NUM_SAMPLES = 512
-"""The number of samples of f for the probabilities under `Softmax`, as in `class_probabilities`."""
+from ..prediction.class_probabilities import is_of_classes
 
 
 def export(
@@ -75,27 +68,19 @@ def export(
             "input_shape is None, and the model has neither inducing points nor networks that "
             "declare the shape of one input: pass input_shape=(D,)."
         )
-    likelihood, parts = fitted.likelihood, (fitted.variational, fitted.regulariser)
-    of_f = of_y = outputs
     if isinstance(model, Learned):
-        of_f, of_y = units_of_f(likelihood, outputs), units_of_predictions(likelihood, outputs)
-    posterior = fitted.posterior(PrecomputeCacheType.VARIABLE)
+        predictions = Predictions.of(fitted, units, outputs)
+    else:
+        predictions = Predictions(fitted, units, outputs, outputs)
 
     def predict(X: tf.Tensor) -> dict[str, tf.Tensor]:
-        X = as_rows(units.standard(X), *parts)
-        f_mean, f_variance = posterior.predict_f(X)
-        result = {
-            "f_mean": of_f.original(f_mean),
-            "f_variance": f_variance * of_f.scale**2,
-        }
-        if _is_of_classes(likelihood, f_mean.shape[-1]):
-            return {"probabilities": _probabilities(likelihood, X, f_mean, f_variance), **result}
-        mean, variance = likelihood.predict_mean_and_var(X, f_mean, f_variance)
-        return {
-            "mean": of_y.original(mean),
-            "variance": variance * of_y.scale**2,
-            **result,
-        }
+        of_f = predictions.latent(units.validated(X))
+        result = dict(zip(("f_mean", "f_variance"), predictions.f_given(*of_f), strict=True))
+        if is_of_classes(fitted):
+            (probabilities,) = predictions.probabilities_given(*of_f)
+            return {"probabilities": probabilities, **result}
+        mean, variance = predictions.y_given(*of_f)
+        return {"mean": mean, "variance": variance, **result}
 
     signature = [tf.TensorSpec([None, *shape], default_float(), name="X")]
     module = tf.Module()
@@ -119,32 +104,3 @@ def _require_graph(model: GVI) -> None:
             "has graphs of TensorFlow alone. Write it by save, or learn without them: "
             'learn(data, predictor=None, noise="constant").'
         )
-
-
-def _is_of_classes(likelihood: Likelihood, J: int) -> bool:
-    """Return whether y is one of several classes, and not a label of each latent function."""
-    is_multi_label = isinstance(likelihood, Bernoulli) and J != 1
-    return labels.num_classes(likelihood) is not None and not is_multi_label
-
-
-def _probabilities(
-    likelihood: Likelihood, X: tf.Tensor, f_mean: tf.Tensor, f_variance: tf.Tensor
-) -> tf.Tensor:
-    """Return the probabilities of the classes, as `class_probabilities` does: [N, J]."""
-    if isinstance(likelihood, Softmax):
-        deviation = tf.sqrt(f_variance)
-        epsilon = normal_points(NUM_SAMPLES, f_mean.shape[-1], f_mean.dtype.as_numpy_dtype)
-        total = tf.foldl(  # sequentially, with memory O(NJ)
-            tf.autograph.experimental.do_not_convert(
-                lambda total, point: (
-                    total + likelihood.conditional_mean(X, f_mean + deviation * point)
-                )
-            ),
-            tf.constant(epsilon),
-            initializer=tf.zeros_like(f_mean),
-        )
-        return in_order_of(f_mean, f_variance, total / NUM_SAMPLES)
-    p, _ = likelihood.predict_mean_and_var(X, f_mean, f_variance)
-    if p.shape[-1] == 1:
-        p = tf.concat([1.0 - p, p], axis=-1)
-    return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # quadrature is not exact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -10,23 +11,25 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Gaussian, Likelihood
+from scipy.special import ndtri
 
 from .. import saving
 from .._core import labels
 from .._core.data import Data
 from .._core.progress import Record
 from .._core.row_blocks import by_blocks, tensors_by_blocks
-from ..calibration.conformal_prediction import Conformal, require_real_outputs
+from ..calibration.conformal_prediction import Conformal, around, require_real_outputs
 from ..calibration.conformal_quantiles import ConformalQuantiles
 from ..calibration.conformal_sets import ConformalSets
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
-from ..prediction.class_probabilities import Entropies, class_probabilities, entropies
+from ..prediction.class_probabilities import Entropies, entropies, require_classes
 from ..prediction.predictive_law import central_interval
 from ..regulariser.fit import Regulariser
 from .network_rows import NetworkInputs
 from .outliers import Outliers
+from .predictions import Predictions
 from .scaling import Scaling
 from .split import column
 from .summary import Summary
@@ -76,18 +79,26 @@ class Learned:
 
         They are in the units of Y where f is the location of y.
         """
-        units, rows = units_of_f(self.likelihood, self.outputs), self.inputs.standard(X)
+        rows = self.inputs.validated(X)
         if full_cov:
-            mean, covariance = self.model.predict_f(rows, full_cov=True)
+            units = units_of_f(self.likelihood, self.outputs)
+            mean, covariance = self.model.predict_f(self.inputs.scaled(rows), full_cov=True)
             return units.original(mean), covariance * units.scale[:, None, None] ** 2
-        mean, variance = tensors_by_blocks(self.model.predict_f, rows)
-        return units.original(mean), variance * units.scale**2
+        mean, variance = self._predictions.f(rows)
+        return mean, variance
 
     def predict_y(self, X: TensorType) -> MeanAndVariance:
         """Return mean and variance of y at X: [N, J] each."""
-        mean, variance = tensors_by_blocks(self.model.predict_y, self.inputs.standard(X))
-        units = units_of_predictions(self.likelihood, self.outputs)
-        return units.original(mean), variance * units.scale**2
+        mean, variance = self._predictions.y(self.inputs.validated(X))
+        return mean, variance
+
+    @functools.cached_property
+    def _predictions(self) -> Predictions:
+        return Predictions.of(self.model, self.inputs, self.outputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields, without graphs."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
@@ -107,7 +118,9 @@ class Learned:
 
     def predict_proba(self, X: TensorType) -> Array:
         """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
-        return class_probabilities(self.model, self.inputs.standard(X))
+        require_classes(self.model)
+        (probabilities,) = self._predictions.probabilities(self.inputs.validated(X))
+        return np.asarray(probabilities)
 
     def entropies(self, X: TensorType) -> Entropies:
         """Return the total, aleatoric and epistemic entropy of the class at X: [N] each."""
@@ -161,9 +174,14 @@ class Learned:
         if not 0.0 < coverage < 1.0:
             raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
         calibration = self.calibration
+        if isinstance(self.likelihood, Gaussian):
+            deviations = np.array(ndtri(0.5 + 0.5 * coverage))
+            if isinstance(calibration, Conformal):
+                deviations = calibration.quantile(coverage)
+            return around(*self.predict_y(X), deviations)
 
         def interval(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            if isinstance(calibration, Conformal | ConformalQuantiles):
+            if isinstance(calibration, ConformalQuantiles):
                 return calibration.predict_interval(X, coverage)
             return central_interval(self.model, X, coverage)
 

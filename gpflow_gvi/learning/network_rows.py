@@ -149,7 +149,15 @@ class NetworkInputs:
 
     def standard(self, values: TensorType) -> tf.Tensor:
         """Return what the model takes for inputs [N, D...]: [N, J + F]."""
-        return self.scaling.standard(self.rows(values))
+        return self.scaled(self.validated(values))
+
+    def validated(self, values: TensorType) -> tf.Tensor:
+        """Return the rows of inputs [N, D...], in the units of the network: [N, J + F]."""
+        return self.rows(values)
+
+    def scaled(self, rows: tf.Tensor) -> tf.Tensor:
+        """Return rows of the network in standard units."""
+        return self.scaling.scaled(rows)
 
 
 class Outputs(NamedTuple):

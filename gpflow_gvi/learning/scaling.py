@@ -50,20 +50,31 @@ class Scaling(NamedTuple):
         return cls(np.zeros(shape, dtype), np.ones(shape, dtype))
 
     def standard(self, values: TensorType) -> tf.Tensor:
-        """Return values of original units in standard units.
+        """Return values of original units in standard units."""
+        return self.scaled(self.validated(values))
+
+    def validated(self, values: TensorType) -> tf.Tensor:
+        """Return values of original units as a tensor of rows of the right shape.
 
         What users hand in to predict at comes here first.
         """
-        if not tf.is_symbolic_tensor(values):
-            values = inputs("X", values)
-            if self.shift.ndim == 1 and math.prod(values.shape[1:]) == len(self.shift):
-                values = tf.reshape(values, [-1, len(self.shift)])  # images as rows
-            if tuple(values.shape)[-len(self.shift.shape) :] != self.shift.shape:
-                raise ValueError(
-                    f"X (or Y) has shape {tuple(values.shape)}, but what was learned from has rows "
-                    f"of shape {self.shift.shape}; pass the same columns."
-                )
-        return (tf.convert_to_tensor(values, dtype=default_float()) - self.shift) / self.scale
+        if tf.is_symbolic_tensor(values):
+            return tf.convert_to_tensor(values, dtype=default_float())
+        values = inputs("X", values)
+        shape = self.shift.shape
+        as_rows = values.shape.rank > 2 and len(shape) == 1
+        if as_rows and math.prod(values.shape[1:]) == shape[0]:
+            values = tf.reshape(values, [-1, *shape])  # images as rows
+        if tuple(values.shape)[-len(shape) :] != shape:
+            raise ValueError(
+                f"X (or Y) has shape {tuple(values.shape)}, but what was learned from has rows "
+                f"of shape {shape}; pass the same columns."
+            )
+        return values
+
+    def scaled(self, values: tf.Tensor) -> tf.Tensor:
+        """Return validated values in standard units."""
+        return (values - self.shift) / self.scale
 
     def original(self, values: TensorType) -> tf.Tensor:
         """Return values of standard units in original units."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.posteriors import (
@@ -12,8 +14,10 @@ from gpflow.posteriors import (
 
 from .._core import images
 from .._core.data import inputs
-from .._core.memo import Key, memoised, prepare
+from .._core.graphs import Compiled
+from .._core.memo import Key, Memo, memoised, prepare
 from .._core.mode import inference
+from .._core.state import Snapshot
 from ..gaussian_process import GaussianProcess
 
 
@@ -21,7 +25,8 @@ class GVIPosterior(AbstractPosterior):
     """A GPflow posterior of any variational process.
 
     It keeps what depends on inducing variables and observations alone (each part of Q computes it
-    in its `prepare`), as tensors or as variables that `update_cache` renews.
+    in its `prepare`), as tensors or as variables that `update_cache` renews. Means and variances
+    come from a graph from the second call on, a block of rows at a time.
 
     :param process: the variational process Q.
     :param precompute_cache: how to keep it, as in GPflow.
@@ -41,20 +46,48 @@ class GVIPosterior(AbstractPosterior):
         self.update_cache(PrecomputeCacheType(kind))
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
-        with memoised() as memo, inference():
-            prepare(self.process)
-        self._memo = memo  # the keys hold ids of objects that must not die
-        values = memo.by_key()
+        self._memo = self._prepared()  # the keys hold ids of objects that must not die
+        values = self._memo.by_key()
         self._keys = tuple(values)
         return tuple(
             PrecomputedValue(value, (False,) * value.shape.rank) for value in values.values()
         )
 
+    def _prepared(self) -> Memo:
+        with memoised() as memo, inference():
+            prepare(self.process)
+        return memo
+
+    def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
+        """Compute what is kept anew, as in GPflow."""
+        super().update_cache(precompute_cache)
+        # Graphs have the tensors of before.
+        self._marginals = Compiled(functools.partial(AbstractPosterior.predict_f, self))
+
+    def is_current(self) -> tf.Tensor:
+        """Return whether the variables have not changed of which the cache is computed: []."""
+        return self._snapshot.is_current()
+
+    def renew(self) -> None:
+        """Compute the cache of variables as they are now."""
+        self._snapshot.renew()
+        self.update_cache()
+
+    @functools.cached_property
+    def _snapshot(self) -> Snapshot:
+        with tf.init_scope():
+            graph = tf.function(lambda: list(self._prepared().by_key().values()), autograph=False)
+            return Snapshot(graph.get_concrete_function().variables)
+
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Return mean and (co)variance at Xnew from what is kept, in GPflow's shapes."""
-        return super().predict_f(self._rows(Xnew), full_cov, full_output_cov)
+        X = self._rows(Xnew)
+        if full_cov or full_output_cov or self.cache is None:
+            return super().predict_f(X, full_cov, full_output_cov)
+        mean, variance = self._marginals(X)
+        return mean, variance
 
     def fused_predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False

@@ -76,13 +76,8 @@ def _entropies(probabilities: AnyNDArray, aleatoric: AnyNDArray) -> Entropies:
 
 def _predicted(model: Any, X: InputData, num_samples: int) -> tuple[AnyNDArray, AnyNDArray]:
     """Return the class probabilities, [N, J], and the expected entropy given f: [N]."""
+    require_classes(model)
     likelihood = model.likelihood
-    J = labels.num_classes(likelihood)
-    if J is None or likelihood.latent_dim not in (None, J) or _is_multi_label(model):
-        raise TypeError(
-            f"the model's likelihood is {type(likelihood).__name__}; probabilities of classes need "
-            "a Bernoulli with one latent function, a MultiClass or a Softmax."
-        )
 
     def predict(X: Any) -> tuple[AnyNDArray, AnyNDArray]:
         mean, variance = model.predict_f(X)
@@ -102,8 +97,21 @@ def _predicted(model: Any, X: InputData, num_samples: int) -> tuple[AnyNDArray, 
     return probabilities, expected
 
 
-def _is_multi_label(model: Any) -> bool:
-    return isinstance(model.likelihood, Bernoulli) and getattr(model, "num_latent_gps", 1) != 1
+def is_of_classes(model: Any) -> bool:
+    """Return whether y is one of several classes, and not a label of each latent function."""
+    likelihood, of_model = model.likelihood, getattr(model, "num_latent_gps", 1)
+    J = labels.num_classes(likelihood)
+    is_multi_label = isinstance(likelihood, Bernoulli) and of_model != 1
+    return J is not None and likelihood.latent_dim in (None, J) and not is_multi_label
+
+
+def require_classes(model: Any) -> None:
+    """Raise unless y is one of several classes."""
+    if not is_of_classes(model):
+        raise TypeError(
+            f"the model's likelihood is {type(model.likelihood).__name__}; probabilities of "
+            "classes need a Bernoulli with one latent function, a MultiClass or a Softmax."
+        )
 
 
 def in_order_of(mean: TensorType, variance: TensorType, probabilities: TensorType) -> tf.Tensor:

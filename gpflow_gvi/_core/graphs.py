@@ -1,0 +1,94 @@
+"""Functions of rows as graphs, which are traced where that pays."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import tensorflow as tf
+from tensorflow.python.eager import record
+
+from .row_blocks import tensors_by_blocks
+
+Rows = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+"""A function from rows [N, D...] to tensors [N, ...]."""
+
+BLOCK = 2_000
+"""The number of rows of a block: what is computed for them stays in the cache of a processor."""
+
+
+class Factors(Protocol):
+    """What is computed in advance of variables, which may change."""
+
+    def is_current(self) -> tf.Tensor:
+        """Return whether the variables are as they were: []."""
+
+    def renew(self) -> None:
+        """Compute it anew."""
+
+
+class Compiled:
+    """A function of rows that is a graph from the second block of rows on, traced once.
+
+    Tracing takes as long as ten evaluations without a graph, and TensorFlow keeps some of its
+    memory for good. A tape of gradients and another graph see the function itself.
+
+    :param function: the function.
+    :param traced: what the graph is of, if that is another form of the function, with factors.
+    :param factors: returns what `traced` reads, which is renewed when variables have changed.
+    """
+
+    def __init__(
+        self,
+        function: Rows,
+        traced: Rows | None = None,
+        factors: Callable[[], Factors] | None = None,
+    ) -> None:
+        self._function = function
+        self._traced = function if traced is None else traced
+        self._factors = factors
+        self._calls: Counter[tf.TensorSpec] = Counter()
+        self._graphs: dict[tf.TensorSpec, Any] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how a copy is made, which has no graphs."""
+        return type(self), (self._function, self._traced, self._factors)
+
+    def __call__(self, X: tf.Tensor) -> Any:
+        """Return the function's value, a block of rows at a time."""
+        if not tf.executing_eagerly():
+            return self._function(X)
+        return tensors_by_blocks(self._of_block, X, size=BLOCK)
+
+    def _of_block(self, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        spec = tf.TensorSpec([None, *X.shape[1:]], X.dtype)
+        self._calls[spec] += 1
+        if self._calls[spec] == 1 or record.could_possibly_record():
+            return self._function(X)
+        if spec not in self._graphs:
+            with self._lock:
+                if spec not in self._graphs:
+                    self._graphs[spec] = self._graph(spec)
+        try:
+            is_current, found = self._graphs[spec](X)
+            if self._factors is not None and not is_current:
+                with self._lock:
+                    self._factors().renew()
+                _, found = self._graphs[spec](X)
+        except tf.errors.OpError:  # what a graph makes of an error that was raised in Python
+            return self._function(X)
+        return tuple(found)
+
+    def _graph(self, spec: tf.TensorSpec) -> Any:
+        factors = None if self._factors is None else self._factors()
+        if factors is not None:
+            factors.renew()
+
+        def run(X: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+            is_current = tf.constant(True) if factors is None else factors.is_current()
+            return is_current, self._traced(X)
+
+        return tf.function(run, input_signature=[spec], autograph=False).get_concrete_function()

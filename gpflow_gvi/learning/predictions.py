@@ -1,0 +1,121 @@
+"""Predictions in original units, as graphs: those of `Learned`, and those that are exported.
+
+A graph scales rows, predicts f with factors that are computed in advance, and returns f, y or the
+probabilities of classes in the units that the data had.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import MeanAndVariance
+from gpflow.likelihoods import Likelihood, Softmax
+from gpflow.posteriors import PrecomputeCacheType
+
+from .._core.graphs import Compiled
+from .._core.images import as_rows
+from .._core.normal_points import normal_points
+from ..models import GVI
+from ..models.posterior import GVIPosterior
+from ..prediction.class_probabilities import in_order_of
+from .network_rows import NetworkInputs
+from .scaling import Scaling
+from .targets import units_of_f, units_of_predictions
+
+NUM_SAMPLES = 512
+"""The number of samples of f for the probabilities under `Softmax`, as in `class_probabilities`."""
+
+AT_ONCE = 32
+"""The number of these that are in memory at once."""
+
+
+class Predictions:
+    """Predictions of a model in original units, at rows that `inputs.validated` returns.
+
+    They follow the variables of the model, which may be trained further.
+
+    :param model: the model, in standard units.
+    :param inputs: standard units of X.
+    :param of_f: standard units of f.
+    :param of_y: standard units of y.
+    """
+
+    def __init__(
+        self, model: GVI, inputs: Scaling | NetworkInputs, of_f: Scaling, of_y: Scaling
+    ) -> None:
+        self._model = model
+        self._inputs = inputs
+        self._of_f = of_f
+        self._of_y = of_y
+        self.f = self._compiled(self.f_given)
+        self.y = self._compiled(self.y_given)
+        self.probabilities = self._compiled(self.probabilities_given)
+
+    @classmethod
+    def of(cls, model: GVI, inputs: Scaling | NetworkInputs, outputs: Scaling) -> Predictions:
+        """Return predictions in the units of X and Y."""
+        units = (each(model.likelihood, outputs) for each in (units_of_f, units_of_predictions))
+        return cls(model, inputs, *units)
+
+    def _compiled(self, formula: Callable[..., Any]) -> Compiled:
+        return Compiled(
+            lambda X: formula(*self._latent(X, self._model.predict_f)),
+            lambda X: formula(*self.latent(X)),
+            lambda: self._posterior,
+        )
+
+    @functools.cached_property
+    def _posterior(self) -> GVIPosterior:
+        with tf.init_scope():
+            return self._model.posterior(PrecomputeCacheType.VARIABLE)
+
+    def latent(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return rows in standard units, and mean and variance of f there, by kept factors."""
+        return self._latent(X, self._posterior.predict_f)
+
+    def _latent(
+        self, X: tf.Tensor, predict_f: Callable[[tf.Tensor], MeanAndVariance]
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        X = as_rows(self._inputs.scaled(X), self._model.variational, self._model.regulariser)
+        return (X, *predict_f(X))
+
+    def f_given(self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
+        """Return mean and variance of f, given those in standard units: [N, J] each."""
+        return self._of_f.original(mean), variance * self._of_f.scale**2
+
+    def y_given(self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
+        """Return mean and variance of y: [N, P] each."""
+        mean, variance = self._model.likelihood.predict_mean_and_var(X, mean, variance)
+        return self._of_y.original(mean), variance * self._of_y.scale**2
+
+    def probabilities_given(
+        self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
+    ) -> tuple[tf.Tensor]:
+        """Return the probabilities of the classes, as `class_probabilities` does: [N, J]."""
+        likelihood = self._model.likelihood
+        if isinstance(likelihood, Softmax):
+            return (_softmax(likelihood, mean, variance),)
+        p, _ = likelihood.predict_mean_and_var(X, mean, variance)
+        if p.shape[-1] == 1:
+            p = tf.concat([1.0 - p, p], axis=-1)
+        return (p / tf.reduce_sum(p, axis=-1, keepdims=True),)  # quadrature is not exact
+
+
+def _softmax(likelihood: Likelihood, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    J = mean.shape[-1]
+    points = normal_points(NUM_SAMPLES, J, mean.dtype.as_numpy_dtype)
+    points = tf.constant(points.reshape(-1, AT_ONCE, 1, J))
+    deviation = tf.sqrt(variance)
+
+    @tf.autograph.experimental.do_not_convert
+    def add(total: tf.Tensor, some: tf.Tensor) -> tf.Tensor:
+        f = mean + deviation * some  # [S, N, J]
+        rows = tf.reshape(f, [-1, J])
+        p = likelihood.conditional_mean(rows, rows)  # of classes it does not depend on X
+        return total + tf.reduce_sum(tf.reshape(p, tf.shape(f)), axis=0)
+
+    total = tf.foldl(add, points, initializer=tf.zeros_like(mean))
+    return in_order_of(mean, variance, total / NUM_SAMPLES)
