@@ -43,7 +43,7 @@ def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
     found = np.unique(values)
     if J is None or np.all(np.isin(found, np.arange(J))):
         return found if J is None else np.arange(J)
-    if len(found) == J or _are_names(Y, values):
+    if _are_names(Y, values) or (len(found) == J and np.all(np.isfinite(found))):
         _require_number("Y", found, J)
         return found
     return None  # numbers that are not of these classes, of which validation says more

@@ -193,6 +193,7 @@ KINDS: dict[str, Kind] = {
     "sparse DataFrame": Kind(lambda a: table(a).astype(pd.SparseDtype(float, 0.0)), EITHER),
     # Numbers that are wrong.
     "NaN": Kind(spoilt(np.nan), REFUSED),
+    "NaN for the largest": Kind(lambda a: np.where(a == a.max(), np.nan, a), REFUSED),
     "infinity": Kind(spoilt(np.inf), REFUSED),
     "minus infinity": Kind(spoilt(-np.inf), REFUSED),
     "all NaN": Kind(lambda a: a * np.nan, REFUSED),

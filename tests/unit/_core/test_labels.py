@@ -146,6 +146,14 @@ def test_labels_that_are_masked_or_make_no_array_are_refused(given, error, messa
         labels.classes_of(given, likelihood)
 
 
+@pytest.mark.parametrize("missing", [np.nan, np.inf])
+def test_what_is_missing_is_no_class(missing):
+    given = [2.0, 1.0, missing]
+    assert labels.classes_of(given, Softmax(3)) is None  # so that validation refuses it
+    with pytest.raises(ValueError, match=r"in 1 of 3 rows \(the first is .*(nan|inf)"):
+        labels.encoded("Y", given, np.arange(3.0))
+
+
 def test_the_likelihood_of_two_classes_has_one_latent_function():
     assert isinstance(labels.likelihood_of(np.array([False, True])), Bernoulli)
     assert labels.num_classes(labels.likelihood_of(NAMES[:3])) == 3
