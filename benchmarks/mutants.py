@@ -63,7 +63,9 @@ def tests_of(module: str) -> str:
     folder = Path("tests", "unit", path.parent)
     if not (ROOT / folder).is_dir():  # a package whose tests are files of the folder above
         folder, path = folder.parent, path.parent
-    mirrors = sorted(str(f.relative_to(ROOT)) for f in (ROOT / folder).glob(f"test_{path.stem}*.py"))
+    mirrors = sorted(
+        str(f.relative_to(ROOT)) for f in (ROOT / folder).glob(f"test_{path.stem}*.py")
+    )
     everything = [] if folder.name in ("_core", "unit") else [str(folder)]
     return " ".join(mirrors + everything)
 
