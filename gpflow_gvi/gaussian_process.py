@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import MeanAndVariance, Module, TensorType
@@ -282,8 +283,8 @@ def _example(shape: Sequence[int]) -> tf.Tensor:
 
 
 def _as_floats(name: str, X: TensorType) -> tf.Tensor:
-    rows = getattr(X, "shape", (None,))
-    if len(rows) > 1 and rows[0] == 0:  # a part of a batch may have no rows
+    known = isinstance(X, tf.Tensor | np.ndarray)
+    if known and len(X.shape) > 1 and X.shape[0] == 0:  # a part of a batch may have no rows
         return tf.cast(X, default_float())
     tensor = inputs(name, X)
     if tensor.dtype != default_float():

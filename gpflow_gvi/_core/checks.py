@@ -17,11 +17,8 @@ from scipy.sparse import issparse
 from .errors import NumericsWarning, shown
 
 
-def array(name: str, value: Any) -> AnyNDArray:
-    """Return what a user hands in as an array, or raise saying why it is none.
-
-    Objects that are all numbers, as tables of several types of columns have them, become floats.
-    """
+def array_of_any(name: str, value: Any) -> AnyNDArray:
+    """Return what a user hands in as an array of whatever type, or raise saying why it is none."""
     if issparse(value):
         raise TypeError(f"{name} is a sparse {type(value).__name__}; pass {name}.toarray().")
     if isinstance(value, tf.SparseTensor | tf.IndexedSlices):
@@ -37,9 +34,17 @@ def array(name: str, value: Any) -> AnyNDArray:
             f"or fill them in ({name}.filled(...))."
         )
     try:
-        found = np.asarray(value)
+        return np.asarray(value)
     except Exception as error:  # of whatever library the value is of
         raise _no_array(name, value) from error
+
+
+def array(name: str, value: Any) -> AnyNDArray:
+    """Return what a user hands in as an array of numbers or text, or raise saying why it is none.
+
+    Objects that are all numbers, as tables of several types of columns have them, become floats.
+    """
+    found = array_of_any(name, value)
     if found.dtype != object:
         return found
     if found.ndim == 0:

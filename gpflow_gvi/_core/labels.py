@@ -37,13 +37,13 @@ def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
     :param Y: observations, [N] or [N, 1].
     :param likelihood: p(y | f), if it is known.
     """
-    values, J = _column(Y), num_classes(likelihood)
+    values, J = _column("Y", Y), num_classes(likelihood)
     if values is None or (J is None and (likelihood is not None or not _are_names(Y, values))):
         return None
     found = np.unique(values)
     if J is None or np.all(np.isin(found, np.arange(J))):
         return found if J is None else np.arange(J)
-    if len(found) == J or _are_names(Y, values):
+    if _are_names(Y, values) or (len(found) == J and np.all(np.isfinite(found))):
         _require_number("Y", found, J)
         return found
     return None  # numbers that are not of these classes, of which validation says more
@@ -56,7 +56,7 @@ def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
     :param Y: labels, [N] or [N, 1].
     :param classes: the classes, sorted: [K].
     """
-    values = _column(Y)
+    values = _column(name, Y)
     if values is None:
         raise TypeError(f"{name} is not a column of labels, as {classes[:3].tolist()} are.")
     unknown = ~np.isin(values, classes)
@@ -168,9 +168,9 @@ def validated(name: str, Y: Any, J: int) -> AnyNDArray:
     return Y.astype(np.int64)
 
 
-def _column(Y: Any) -> AnyNDArray | None:
+def _column(name: str, Y: Any) -> AnyNDArray | None:
     """Return labels as a vector of strings, booleans or numbers; None if they are none of these."""
-    values = np.asarray(Y)
+    values = checks.array_of_any(name, Y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or not len(values):

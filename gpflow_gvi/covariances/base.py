@@ -43,17 +43,17 @@ class Covariance(Kernel):
     ) -> tf.Tensor:
         """Return r(X, X2)."""
         X, X2 = images.as_rows(X, self), None if X2 is None else images.as_rows(X2, self)
-        covariance = _covariance_of_batches(self.output_covariance, X, X2)  # [J, N, N2]
+        covariance = covariance_of_batches(self.output_covariance, X, X2)  # [J, N, N2]
         if self.num_outputs == 1:
             return covariance[0]
         if not full_output_cov:
             return covariance
-        columns = 1 if X2 is None else _num_axes(X2) - 1
+        columns = 1 if X2 is None else num_axes(X2) - 1
         return outputs.spread(covariance, self.num_outputs, columns)
 
     def K_diag(self, X: TensorType, full_output_cov: bool = True) -> tf.Tensor:
         """Return r(x, x) for each row of X, without forming r(X, X)."""
-        variance = _variance_of_batches(self.output_variance, images.as_rows(X, self))  # [N, J]
+        variance = variance_of_batches(self.output_variance, images.as_rows(X, self))  # [N, J]
         if self.num_outputs == 1:
             return variance[..., 0]
         return tf.linalg.diag(variance) if full_output_cov else variance
@@ -164,13 +164,13 @@ class SparseCovariance(LowRankUpdate):
     inducing_variable: InducingVariables
 
 
-def _variance_of_batches(evaluate: Callable[[TensorType], tf.Tensor], X: TensorType) -> tf.Tensor:
+def variance_of_batches(evaluate: Callable[[TensorType], tf.Tensor], X: TensorType) -> tf.Tensor:
     """Return variances [batch..., N, J] by a function from rows [N, D] to [N, J]."""
     variance = evaluate(_as_one(X))
-    return variance if _num_axes(X) == 2 else _unflatten(variance, tf.shape(X)[:-1], 0)
+    return variance if num_axes(X) == 2 else _unflatten(variance, tf.shape(X)[:-1], 0)
 
 
-def _covariance_of_batches(
+def covariance_of_batches(
     evaluate: Callable[[TensorType, TensorType | None], tf.Tensor],
     X: TensorType,
     X2: TensorType | None,
@@ -181,11 +181,11 @@ def _covariance_of_batches(
     """
     if X2 is not None:
         covariance = evaluate(_as_one(X), _as_one(X2))
-        if _num_axes(X) == _num_axes(X2) == 2:
+        if num_axes(X) == num_axes(X2) == 2:
             return covariance
         leading = tf.concat([tf.shape(X)[:-1], tf.shape(X2)[:-1]], 0)
         return tf.reshape(covariance, tf.concat([tf.shape(covariance)[:1], leading], 0))
-    if _num_axes(X) == 2:
+    if num_axes(X) == 2:
         return evaluate(X, None)
     members = tf.map_fn(  # AutoGraph would convert what lies beneath for longer than it runs
         tf.autograph.experimental.do_not_convert(lambda member: evaluate(member, None)),
@@ -194,14 +194,14 @@ def _covariance_of_batches(
     return _unflatten(tf.transpose(members, [1, 0, 2, 3]), tf.shape(X)[:-2], 1)
 
 
-def _num_axes(X: TensorType) -> int:
+def num_axes(X: TensorType) -> int:
     """Return the rank of inputs, 2 where it is unknown."""
     return tf.TensorShape(X.shape).rank or 2
 
 
 def _as_one(X: TensorType) -> TensorType:
     """Return the rows of all batches; what is no batch stays the object that it is."""
-    return X if _num_axes(X) == 2 else tf.reshape(X, [-1, X.shape[-1]])
+    return X if num_axes(X) == 2 else tf.reshape(X, [-1, X.shape[-1]])
 
 
 def _unflatten(value: tf.Tensor, leading: tf.Tensor, axis: int) -> tf.Tensor:

@@ -279,8 +279,7 @@ class GVI(Trainable, SVGP):
         GPflow's own way to joint samples adds a fixed jitter, too little for float32.
         """
         Xnew = self._rows(Xnew)
-        is_batch = (tf.TensorShape(getattr(Xnew, "shape", None)).rank or 0) > 2
-        if not full_cov or full_output_cov or is_batch:
+        if not full_cov or full_output_cov or (Xnew.shape.rank or 0) > 2:  # that is a batch
             return super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
         with memoised(), inference():
             samples = self.variational.sample(Xnew, num_samples or 1)
@@ -293,7 +292,7 @@ class GVI(Trainable, SVGP):
         images.require_rows(X, self.variational)
         return X, labels.observed(self.likelihood, Y)
 
-    def _rows(self, X: InputData) -> InputData:
+    def _rows(self, X: InputData) -> tf.Tensor:
         """Return images as rows, if any part of P and Q says that one input is an image."""
         return images.as_rows(inputs("X", X), self.variational, self.mean_function, self.kernel)
 

@@ -24,6 +24,7 @@ from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 
+from .._core.data import inputs
 from .._core.errors import shown
 from .._core.memo import memoised, prepare
 from .._core.mode import inference
@@ -83,7 +84,7 @@ class FunctionSamples:
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return the values of the functions at the rows of X: [S, N, J]."""
         with memoised(given=self._known), inference():
-            at_X = self._process.at(X)
+            at_X = self._process.at(inputs("X", X))
             if at_X.X.shape[-1] != self._input_dim:
                 raise ValueError(
                     f"X has {at_X.X.shape[-1]} columns, but the functions were drawn on "

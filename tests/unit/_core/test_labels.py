@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gpflow
+import keras
 import numpy as np
 import pandas as pd
 import pytest
@@ -128,6 +129,29 @@ def test_labels_that_do_not_fit_are_refused():
         labels.encoded("Y", ["a", "x"], np.array(["a", "b"]))
     with pytest.raises(ValueError, match="class 'a' alone"):
         labels.likelihood_of(np.array(["a"]))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (np.ma.MaskedArray(["a", "b", "a"], mask=[0, 0, 1]), ValueError, "Y is masked in 1 of 3"),
+        (np.ma.MaskedArray([0, 1, 1], mask=[0, 1, 0]), ValueError, "Y is masked in 1 of 3"),
+        ([[0], [0, 1]], TypeError, "Y is .* makes no array"),
+        (keras.Input((1,)), TypeError, "Y is .* makes no array"),
+    ],
+)
+@pytest.mark.parametrize("likelihood", [None, Bernoulli()])
+def test_labels_that_are_masked_or_make_no_array_are_refused(given, error, message, likelihood):
+    with pytest.raises(error, match=message):
+        labels.classes_of(given, likelihood)
+
+
+@pytest.mark.parametrize("missing", [np.nan, np.inf])
+def test_what_is_missing_is_no_class(missing):
+    given = [2.0, 1.0, missing]
+    assert labels.classes_of(given, Softmax(3)) is None  # so that validation refuses it
+    with pytest.raises(ValueError, match=r"in 1 of 3 rows \(the first is .*(nan|inf)"):
+        labels.encoded("Y", given, np.arange(3.0))
 
 
 def test_the_likelihood_of_two_classes_has_one_latent_function():

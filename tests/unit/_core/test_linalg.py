@@ -273,6 +273,19 @@ def test_gradient_of_fidelity_is_finite(rng, kind, dtype):
         assert np.all(np.isfinite(gradient))
 
 
+@pytest.mark.parametrize("rank", [1, 5])
+def test_gradient_of_fidelity_where_eigenvalues_are_lost_in_rounding(rng, rank):
+    """∂F/∂K = ½ K^(-½) for R = I, where no eigenvalue counts as smaller than N ε λ_max.
+
+    This is what rounding may make of one that is zero.
+    """
+    N = 200
+    K = covariance(rng, N, rank=rank)
+    smallest = N * np.finfo(np.float64).eps * np.linalg.eigvalsh(K)[-1]
+    gradient, _ = gradients(linalg.fidelity, K, np.eye(N))
+    assert np.abs(np.linalg.eigvalsh(gradient)).max() < 0.5 / np.sqrt(smallest)
+
+
 @pytest.mark.parametrize("kind", REGULAR)
 @pytest.mark.parametrize("argument", [0, 1], ids=["K", "R"])
 def test_gradient_of_fidelity_against_finite_differences(rng, kind, argument):

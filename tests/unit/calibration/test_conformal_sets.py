@@ -50,6 +50,7 @@ def test_sets_of_models(likelihood: type) -> None:
     assert named.dtype == bool
     assert np.mean(named[np.arange(200), Y[:200]]) >= 0.8, "the calibration points are covered"
     assert 0.7 < np.mean(named[np.arange(200, 400), Y[200:]]) < 0.9
+    np.testing.assert_array_equal(sets.predict_set(tf.Variable(X), 0.8), named)
     larger = sets.predict_set(X, 0.95)
     assert np.all(larger >= named), "sets of a larger coverage hold the smaller ones"
     # What is more probable than a class in the set is in it too.

@@ -271,3 +271,14 @@ def test_observations_that_rounding_hides_are_warned_of(rng, dtype, noise_varian
         assert not numerics
         assert error < 1e-2
         np.testing.assert_allclose(mean, solved.T @ U, atol=0.1 * np.sqrt(expected.min()))
+
+
+@pytest.mark.parametrize(("M", "warns"), [(16, False), (400, True)])
+def test_what_rounding_hides_grows_with_the_root_of_the_number_of_observations(M, warns):
+    """Of equal points K = 11ᵀ, so that all pivots but the first are σ²: here 25 ε √64."""
+    noise_variance = 25.0 * np.finfo(np.float64).eps * 8.0
+    prior = gvi.GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.SquaredExponential())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NumericsWarning)
+        prior.condition(np.zeros((M, 1)), np.zeros((M, 1)), noise_variance)
+    assert any(warning.category is NumericsWarning for warning in caught) == warns

@@ -108,17 +108,21 @@ def test_samples_have_the_moments_of_q(full_cov: bool) -> None:
     J, S = 2, 20_000
     model = make(svgp, J)
     assert model.predict_f_samples(XNEW, full_cov=full_cov).shape == (5, J)
-    samples = model.predict_f_samples(XNEW, S, full_cov=full_cov).numpy()
-    assert samples.shape == (S, 5, J)
-    mean, covariance = (part.numpy() for part in model.predict_f(XNEW, full_cov=True))
-    for j in range(J):
-        expected = covariance[j] if full_cov else np.diag(np.diag(covariance[j]))
-        variance = np.diag(expected)
-        error = 5.0 * np.sqrt(variance / S)
-        assert np.all(np.abs(samples[..., j].mean(axis=0) - mean[:, j]) < error)
-        # Var of a product of two centred Gaussians is v₁v₂ + c².
-        error = 5.0 * np.sqrt((np.outer(variance, variance) + expected**2) / S)
-        assert np.all(np.abs(np.cov(samples[..., j].T) - expected) < error)
+    batch = np.stack([XNEW, XNEW + 0.5])
+    of_batch = model.predict_f_samples(batch, S, full_cov=full_cov).numpy()
+    assert of_batch.shape == (2, S, 5, J)  # as in GPflow
+    alone = model.predict_f_samples(XNEW, S, full_cov=full_cov).numpy()
+    assert alone.shape == (S, 5, J)
+    for X, samples in ((XNEW, alone), (batch[0], of_batch[0]), (batch[1], of_batch[1])):
+        mean, covariance = (part.numpy() for part in model.predict_f(X, full_cov=True))
+        for j in range(J):
+            expected = covariance[j] if full_cov else np.diag(np.diag(covariance[j]))
+            variance = np.diag(expected)
+            error = 5.0 * np.sqrt(variance / S)
+            assert np.all(np.abs(samples[..., j].mean(axis=0) - mean[:, j]) < error)
+            # Var of a product of two centred Gaussians is v₁v₂ + c².
+            error = 5.0 * np.sqrt((np.outer(variance, variance) + expected**2) / S)
+            assert np.all(np.abs(np.cov(samples[..., j].T) - expected) < error)
 
 
 @pytest.mark.parametrize("full_output_cov", [False, True])

@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from gpflow_gvi.regulariser.evidence import DataEvidence
 from gpflow_gvi.regulariser.fit import fit_regulariser
@@ -101,8 +102,6 @@ def test_history_has_the_loss_of_its_hyper_parameters(data, fitted):
 
 
 def test_priors_on_hyper_parameters_count(data):
-    import tensorflow_probability as tfp
-
     kernel = _kernel()
     kernel.lengthscales.prior = tfp.distributions.LogNormal(np.float64(1.5), np.float64(0.01))
     regulariser = fit_regulariser(data, kernel, 20)
@@ -214,6 +213,9 @@ def test_with_nothing_trainable_the_hyper_parameters_stay_and_p_is_conditioned(d
     kernel, noise = _kernel(), gpflow.likelihoods.Gaussian(0.04)
     for part in (kernel, noise):
         gpflow.set_trainable(part, False)
+    kernel.variance.prior = tfp.distributions.Gamma(
+        np.float64(2.0), np.float64(3.0)
+    )  # of no effect
     regulariser = fit_regulariser(data, kernel, 60, likelihood=noise, select=uniform)
     gpr = gpflow.models.GPR(data, kernel, likelihood=noise)
     np.testing.assert_allclose(regulariser.log_evidence, gpr.log_marginal_likelihood(), rtol=1e-8)
