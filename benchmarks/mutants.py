@@ -2,8 +2,8 @@
 
     python -m benchmarks.mutants --number 100
 
-Cosmic Ray changes one operator, number or condition of a module at a time; the tests that mirror
-the module run on each change, in copies of the repository. The sample depends on the seed alone.
+Cosmic Ray changes one operator, number or condition of a module at a time; the unit tests of its
+package run on each change, in copies of the repository. The sample depends on the seed alone.
 What survives is printed as a difference: it needs a test, unless the change makes none.
 """
 

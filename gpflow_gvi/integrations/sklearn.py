@@ -153,6 +153,8 @@ class _Estimator(BaseEstimator):
                     found = np.asarray(values)
                     if found.dtype.kind in "iumM":
                         as_floats(name, found)
+                    if name == "y" and any(isinstance(each, np.ndarray) for each in found.flat):
+                        checks.array(name, values)
             images = self._is_around_network and len(np.shape(data[0])) > 2
             kind = None if images else default_float()  # pixels in bytes are scaled
             return validate_data(self, *data, dtype=kind, allow_nd=images, **options)

@@ -190,14 +190,13 @@ class _UnderGaussianNoise:
         # One graph for all rounds: the points of a round are its arguments.
         self._loss = tf.function(self._minus_log_density, reduce_retracing=True, autograph=False)
 
-    def _noise_variance(self, Z: tf.Tensor) -> TensorType:
+    def _noise_variance(self) -> TensorType:
         """Return σ², one for all outputs or [J], or that of each row, [N, J]."""
         X, Y = self._data
-        at = Z if self._evidence.needs_inducing_outputs else X
-        return outputs.noise_variance_at(self._parts.likelihood, at, Y.shape[-1])
+        return outputs.noise_variance_at(self._parts.likelihood, X, Y.shape[-1])
 
     def _minus_log_density(self, Z: tf.Tensor, U: tf.Tensor) -> tf.Tensor:
-        arguments = self._parts.prior, self._noise_variance(Z), (Z, U), self._data
+        arguments = self._parts.prior, self._noise_variance(), (Z, U), self._data
         parameters = self._parts.trainable_parameters
         logs = [parameter.log_prior_density() for parameter in parameters]
         return tf.add_n([-self._evidence.log_density(*arguments), *(-log for log in logs)])
@@ -210,7 +209,7 @@ class _UnderGaussianNoise:
 
     def posterior(self, Z: tf.Tensor, U: tf.Tensor) -> GaussianProcess:
         """Return P given the observations."""
-        noise_variance = self._noise_variance(Z)
+        noise_variance = self._noise_variance()
         return self._evidence.posterior(self._parts.prior, noise_variance, (Z, U), self._data)
 
 

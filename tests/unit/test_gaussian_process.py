@@ -215,6 +215,20 @@ def test_predict_has_gpflow_s_shapes_and_values(kind, batch, full_cov, full_outp
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["shared", "separate", "mixed"])
+def test_samples_have_the_moments_of_all_outputs_at_all_inputs(kind, data, X):
+    process, S = gvi.GaussianProcess(sloped(J), KERNELS[kind]).condition(*data, 0.1), 20_000
+    samples = np.reshape(process.sample(X, S, seed=3), [S, -1])
+    mean, covariance = process.predict(X, full_cov=True, full_output_cov=True)
+    expected = np.reshape(covariance, [len(X) * J, -1])
+    variance = np.diag(expected)
+    error = samples.mean(axis=0) - np.ravel(mean)
+    assert np.all(np.abs(error) < 5.0 * np.sqrt(variance / S))
+    # Var of a product of two centred Gaussians is v₁v₂ + c².
+    allowed = 5.0 * np.sqrt((np.outer(variance, variance) + expected**2) / S)
+    assert np.all(np.abs(np.cov(samples.T) - expected) < allowed)
+
+
 def test_one_kernel_or_one_mean_is_shared_by_all_outputs(X, data):
     one_kernel = gvi.GaussianProcess(sloped(J), SquaredExponential(0.7))
     np.testing.assert_allclose(one_kernel.variance(X), np.full((5, J), 0.7))

@@ -389,9 +389,9 @@ def test_bad_arguments(rng):
     functions = sampling.draw_functions(prior, 1, input_dim=2)
     with pytest.raises(ValueError, match=r"X has 3 columns.*2"):
         functions(np.zeros((4, 3)))
-    with pytest.raises(ValueError, match="X has shape .* no data points"):
+    with pytest.raises(ValueError, match=r"X has shape .* no data points"):
         functions(np.zeros((0, 2)))
-    with pytest.raises(TypeError, match="X is .* makes no array"):
+    with pytest.raises(TypeError, match=r"X is .* makes no array"):
         functions(np.ndarray)
     np.testing.assert_array_equal(
         functions(np.zeros((4, 2), np.float32)), functions(np.zeros((4, 2)))

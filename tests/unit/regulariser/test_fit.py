@@ -7,6 +7,7 @@ from functools import partial
 import gpflow
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -238,3 +239,18 @@ def test_what_p_cannot_be_fitted_with_is_refused_before_any_work(data):
     noise = gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear())
     with pytest.raises(TypeError, match=r"function of x, Linear, .* one noise variance"):
         fit_regulariser(data, _kernel(), 5, likelihood=noise, minimise=minimise)
+
+
+def test_noise_that_is_a_function_of_x_is_that_of_each_row(data):
+    """The evidence with all rows as inducing points is log N(y; 0, K + diag σ(x)²)."""
+    X, Y = data
+    kernel, scale = _kernel(), gpflow.functions.Linear(A=[[0.1]], b=[0.5])
+    noise = gpflow.likelihoods.Gaussian(scale=scale)
+    for part in (kernel, noise):
+        gpflow.set_trainable(part, False)
+    regulariser = fit_regulariser(
+        data, kernel, 60, likelihood=noise, select=uniform, evidence=DataEvidence()
+    )
+    covariance = kernel(X).numpy() + np.diag((0.1 * X[:, 0] + 0.5) ** 2)
+    expected = scipy.stats.multivariate_normal(np.zeros(60), covariance).logpdf(Y[:, 0])
+    np.testing.assert_allclose(regulariser.log_evidence, expected, atol=1e-3)
