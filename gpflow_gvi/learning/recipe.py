@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow_probability as tfp
+from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.kernels import Kernel, Linear, Product, SquaredExponential, Sum
-from gpflow.utilities import set_trainable
+from gpflow.utilities import positive, set_trainable
 
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
 
@@ -22,6 +23,10 @@ Array = np.ndarray[Any, Any]
 
 MIN_ROWS = 100
 """Of fewer rows neither trees nor a pattern of the noise are learned by default."""
+
+MIN_LENGTHSCALE = 1e-3
+"""In standard units. A feature that names a group would drive its lengthscale to zero, and the
+rounding of (x / ℓ)² would make K indefinite."""
 
 MAX_ROWS_OF_RELEVANCE = 1000
 """The relevance of features is estimated from not more rows than these."""
@@ -186,6 +191,7 @@ def _main_effects(frequency: Array, variance: float) -> AdditiveSpectralMixture:
     variances = np.full(frequency.shape, variance / frequency.size)
     lengthscales = np.ones(frequency.shape)
     kernel = AdditiveSpectralMixture(variances, lengthscales, frequency)
+    kernel.lengthscales = _lengthscales(lengthscales)
     kernel.variances.prior = around(variances)
     kernel.lengthscales.prior = around(lengthscales)
     return kernel
@@ -205,10 +211,15 @@ def _trend() -> list[Kernel]:
 def _interactions(D: int, scale: float, start: float, variance: float) -> SquaredExponential:
     """Return a kernel of all features, with a prior around a scale, and another one to start at."""
     lengthscales = np.full(D, np.sqrt(D))
-    kernel = SquaredExponential(variance=variance, lengthscales=start * lengthscales)
+    kernel = SquaredExponential(variance=variance)
+    kernel.lengthscales = _lengthscales(start * lengthscales)
     kernel.variance.prior = around(variance)
     kernel.lengthscales.prior = around(scale * lengthscales)
     return kernel
+
+
+def _lengthscales(values: Array) -> Parameter:
+    return Parameter(values, transform=positive(lower=MIN_LENGTHSCALE))
 
 
 def around(value: Any) -> tfp.distributions.Distribution:
