@@ -50,10 +50,10 @@ def lbfgs(
     value_and_gradients = getattr(
         loss, "value_and_gradients", functools.partial(_value_and_gradients, loss)
     )
-    best, x_best = np.inf, start
+    best = np.inf
 
     def evaluate(x: Array) -> tuple[float, Array]:
-        nonlocal best, x_best
+        nonlocal best
         _assign(variables, x)
         value, gradients = value_and_gradients(variables)
         value, gradient = float(value), _flat(gradients)
@@ -65,8 +65,7 @@ def lbfgs(
                     "kernel, the mean function and the noise."
                 )
             return best + 1e3 * (1.0 + abs(best)), np.zeros_like(x)
-        if value < best:
-            best, x_best = value, x.copy()
+        best = min(best, value)
         return value, gradient
 
     options = {
@@ -77,8 +76,10 @@ def lbfgs(
     }
     # SciPy's own vectors are short, and threads that wait for the next of them take processor time.
     with threadpool_limits(1, user_api="blas"):
-        scipy.optimize.minimize(evaluate, start, jac=True, method="L-BFGS-B", options=options)
-    _assign(variables, x_best)
+        found = scipy.optimize.minimize(
+            evaluate, start, jac=True, method="L-BFGS-B", options=options
+        )
+    _assign(variables, found.x)  # the last evaluation was elsewhere where a line search has failed
 
 
 def _value_and_gradients(

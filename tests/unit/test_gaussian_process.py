@@ -181,6 +181,8 @@ def test_leading_axes_are_batches_of_the_posterior_kernel_of_correlated_outputs(
         alone = kernel(X[i], X2[k], full_cov=True)  # [3, J, 4, J]
         np.testing.assert_allclose(pairs[i, :, :, k], alone, atol=1e-12)
         np.testing.assert_allclose(each[:, i, :, k], np.einsum("njmj->jnm", alone), atol=1e-12)
+        to_rows = kernel(X[i], X2, full_cov=True)  # [3, J, 2, 4, J]
+        np.testing.assert_allclose(to_rows[:, :, k], alone, atol=1e-12)
     for full_cov, full_output_cov in np.ndindex(2, 2):
         options = {"full_cov": bool(full_cov), "full_output_cov": bool(full_output_cov)}
         of_batch, alone = kernel(X, **options), kernel(X[1], **options)

@@ -228,6 +228,14 @@ def marginals(process: gvi.GaussianProcess, X: Array) -> list[tuple[Array, Array
     return list(zip(process.mean(X).numpy().T, process.covariance(X).numpy(), strict=True))
 
 
+def test_gamma_is_a_hundredth_by_default(rng):
+    q, p = processes(rng, "CholeskySVGP", 1)
+    X = rng.normal(size=(N, 2))
+    ((of_q, of_p),) = zip(marginals(q, X), marginals(p, X), strict=True)
+    expected = references.regularised_kl(*of_q, *of_p, 0.01)
+    np.testing.assert_allclose(RegularisedKL()(q, p, X), expected, rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("name", "case", "points"),
     each_value(

@@ -228,6 +228,13 @@ def test_landmark_is_the_formula(rng):
     np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
+def test_a_hundred_landmarks_by_default(rng):
+    X = rng.normal(size=(200, 2))
+    q, p = pair("CholeskySVGP", X, 1.0, 5)
+    expected = GaussianWasserstein(Landmark(100))(q, p, X)
+    np.testing.assert_array_equal(GaussianWasserstein("landmark")(q, p, X), expected)
+
+
 @pytest.mark.parametrize("name", ["CholeskySVGP", "SparsePosterior"])
 def test_all_landmarks_are_exact(rng, name):
     X = rng.normal(size=(40, 2))
