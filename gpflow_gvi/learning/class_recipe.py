@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from gpflow.kernels import Kernel, Linear, SquaredExponential
+from gpflow.kernels import Kernel, Linear
 
-from .recipe import around, one_kernel
+from .recipe import around, one_kernel, shared_kernel
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -34,11 +33,7 @@ def kernels(N: int, D: int) -> list[Kernel]:
 
 def shared_scale(D: int) -> Kernel:
     """Return the kernel of a linear function and one with the same scale for all features."""
-    scale = np.sqrt(D)
-    kernel = SquaredExponential(variance=1.0, lengthscales=scale)
-    kernel.variance.prior = around(1.0)
-    kernel.lengthscales.prior = around(scale)
-    return kernel + _linear(D)
+    return shared_kernel(D) + _linear(D)
 
 
 def predictors(data: TrainingData) -> list[Any]:

@@ -40,7 +40,8 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
 
     For a single feature, that of a smooth or quasi-periodic function and a trend, from two starts.
     For several features, that of a sum of such functions of each and of three functions of all,
-    from two starts; or that of one function of all. Variances and lengthscales have wide priors.
+    from two starts; or that of one function of all, with a lengthscale for each or one that they
+    share, which few rows bear better. Variances and lengthscales have wide priors.
 
     :param X: standardised inputs, [N, D].
     :param Y: standardised outputs, [N, J].
@@ -55,7 +56,7 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         Sum(
             [
                 *(
-                    _interactions(D, scale, factor * scale, variance)
+                    _squared_exponential(np.full(D, scale * np.sqrt(D)), factor, variance)
                     for scale, variance in zip(scales, variances, strict=True)
                 ),
                 _main_effects(np.full((1, D), 0.05), 0.3),
@@ -63,12 +64,17 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         )
         for factor in (1.0, 2.0)
     ]
-    return [*sums, *starts_of_one(X, Y)]
+    return [*sums, *starts_of_one(X, Y), shared_kernel(D)]
 
 
 def one_kernel(D: int) -> SquaredExponential:
     """Return a squared exponential with a lengthscale for each feature, and wide priors."""
-    return _interactions(D, 1.0, 1.0, 1.0)  # two standardised rows are about √(2D) apart
+    return _squared_exponential(np.full(D, np.sqrt(D)))  # two standardised rows are √(2D) apart
+
+
+def shared_kernel(D: int) -> SquaredExponential:
+    """Return a squared exponential with the same lengthscale for all features."""
+    return _squared_exponential(np.sqrt(D))
 
 
 def starts_of_one(X: Array, Y: Array) -> list[Kernel]:
@@ -208,17 +214,18 @@ def _trend() -> list[Kernel]:
     return [Linear(), Product([Linear(variance=0.1), factor])]
 
 
-def _interactions(D: int, scale: float, start: float, variance: float) -> SquaredExponential:
-    """Return a kernel of all features, with a prior around a scale, and another one to start at."""
-    lengthscales = np.full(D, np.sqrt(D))
+def _squared_exponential(
+    scale: Any, factor: float = 1.0, variance: float = 1.0
+) -> SquaredExponential:
+    """Return a kernel with a prior around a scale, which starts at a multiple of it."""
     kernel = SquaredExponential(variance=variance)
-    kernel.lengthscales = _lengthscales(start * lengthscales)
+    kernel.lengthscales = _lengthscales(factor * scale)
     kernel.variance.prior = around(variance)
-    kernel.lengthscales.prior = around(scale * lengthscales)
+    kernel.lengthscales.prior = around(scale)
     return kernel
 
 
-def _lengthscales(values: Array) -> Parameter:
+def _lengthscales(values: Any) -> Parameter:
     return Parameter(values, transform=positive(lower=MIN_LENGTHSCALE))
 
 
