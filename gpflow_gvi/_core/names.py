@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from gpflow.functions import Additive, Constant, Zero
 from gpflow.functions import Product as ProductOfMeans
-from gpflow.kernels import Product, Sum
+from gpflow.kernels import Product, Stationary, Sum
 
 
 def kernel_name(kernel: Any) -> str:
-    """Return the name of a kernel, such as "3 SquaredExponential + Linear"."""
+    """Return the name of a kernel, such as "3 ARD SquaredExponential + Linear"."""
     if not isinstance(kernel, Sum | Product):
-        return type(kernel).__name__
+        is_ard = isinstance(kernel, Stationary) and np.size(getattr(kernel, "lengthscales", ())) > 1
+        return "ARD " * is_ard + type(kernel).__name__
     names = [kernel_name(part) for part in kernel.kernels]
     if isinstance(kernel, Product):
         return " * ".join(f"({name})" if " + " in name else name for name in names)

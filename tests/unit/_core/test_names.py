@@ -17,6 +17,7 @@ RBF, LINEAR = gpflow.kernels.SquaredExponential, gpflow.kernels.Linear
     ("kernel", "name"),
     [
         (RBF(), "SquaredExponential"),
+        (RBF(lengthscales=[1.0, 2.0]), "ARD SquaredExponential"),
         (RBF() + LINEAR() + RBF(), "2 SquaredExponential + Linear"),
         ((RBF() + LINEAR()) * LINEAR(), "(SquaredExponential + Linear) * Linear"),
     ],
