@@ -33,6 +33,13 @@ def test_readme_shows_the_quick_start_as_it_is():
     assert body in blocks
 
 
+def test_the_readme_links_to_files_that_are_there():
+    links = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text())
+    local = [link for link in links if not link.startswith("http")]
+    assert len(local) >= 10
+    assert [link for link in local if not (ROOT / link).exists()] == []
+
+
 @pytest.mark.slow
 def test_demo_prints_its_table_and_writes_its_picture(tmp_path):
     picture = tmp_path / "demo.png"
