@@ -45,11 +45,11 @@ MAX_ROWS_OF_STARTS = 300
 """Several kernels are first fitted to not more rows than these, and the best one to the others."""
 
 MAX_GAP_OF_STARTS = 0.5
-"""A kernel whose start predicts worse than another's by more nats is not fitted to all rows."""
+"""The second best kernel is fitted to all rows, too, if its start predicts worse by less nats."""
 
 MAX_GAP = 0.1
-"""What predicts worse than the best by more nats is not tried around predictors, or with noise that
-varies."""
+"""The second best candidate is tried around predictors, and with noise that varies, too, if it
+predicts worse by less nats."""
 
 MAX_ROWS_OF_SCORES = 30_000
 """Densities are compared at not more rows than these."""

@@ -12,24 +12,16 @@ from typing import Any
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance
-from gpflow.likelihoods import Likelihood, Softmax
 from gpflow.posteriors import PrecomputeCacheType
 
 from .._core.graphs import Compiled
 from .._core.images import as_rows
-from .._core.normal_points import normal_points
 from ..models import GVI
 from ..models.posterior import GVIPosterior
-from ..prediction.class_probabilities import in_order_of
+from ..prediction.class_probabilities import probabilities_given
 from .network_rows import NetworkInputs
 from .scaling import Scaling
 from .targets import units_of_f, units_of_predictions
-
-NUM_SAMPLES = 512
-"""The number of samples of f for the probabilities under `Softmax`, as in `class_probabilities`."""
-
-AT_ONCE = 32
-"""The number of these that are in memory at once."""
 
 
 class Predictions:
@@ -95,27 +87,4 @@ class Predictions:
         self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
     ) -> tuple[tf.Tensor]:
         """Return the probabilities of the classes, as `class_probabilities` does: [N, J]."""
-        likelihood = self._model.likelihood
-        if isinstance(likelihood, Softmax):
-            return (_softmax(likelihood, mean, variance),)
-        p, _ = likelihood.predict_mean_and_var(X, mean, variance)
-        if p.shape[-1] == 1:
-            p = tf.concat([1.0 - p, p], axis=-1)
-        return (p / tf.reduce_sum(p, axis=-1, keepdims=True),)  # quadrature is not exact
-
-
-def _softmax(likelihood: Likelihood, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    J = mean.shape[-1]
-    points = normal_points(NUM_SAMPLES, J, mean.dtype.as_numpy_dtype)
-    points = tf.constant(points.reshape(-1, AT_ONCE, 1, J))
-    deviation = tf.sqrt(variance)
-
-    @tf.autograph.experimental.do_not_convert
-    def add(total: tf.Tensor, some: tf.Tensor) -> tf.Tensor:
-        f = mean + deviation * some  # [S, N, J]
-        rows = tf.reshape(f, [-1, J])
-        p = likelihood.conditional_mean(rows, rows)  # of classes it does not depend on X
-        return total + tf.reduce_sum(tf.reshape(p, tf.shape(f)), axis=0)
-
-    total = tf.foldl(add, points, initializer=tf.zeros_like(mean))
-    return in_order_of(mean, variance, total / NUM_SAMPLES)
+        return (probabilities_given(self._model.likelihood, mean, variance),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ from .._core.row_blocks import by_blocks
 
 BLOCK = 1000
 """The number of rows that are predicted at a time, with their samples of f in memory."""
+
+AT_ONCE = 32
+"""The number of points of f that are in memory at once, for probabilities alone."""
 
 
 class Entropies(NamedTuple):
@@ -55,7 +59,13 @@ def class_probabilities(model: Any, X: InputData, *, num_samples: int = 512) -> 
     :param num_samples: of f, under `Softmax`. They are quasi-random, the same for all rows, so
         that the prediction of a row depends on that row alone.
     """
-    return _predicted(model, X, num_samples)[0]
+    require_classes(model)
+
+    def predict(X: Any) -> tuple[tf.Tensor]:
+        return (probabilities_given(model.likelihood, *_marginals(model, X), num_samples),)
+
+    (probabilities,) = by_blocks(predict, inputs("X", X), size=BLOCK)
+    return probabilities
 
 
 def entropies(model: Any, X: InputData, *, num_samples: int = 512) -> Entropies:
@@ -65,36 +75,59 @@ def entropies(model: Any, X: InputData, *, num_samples: int = 512) -> Entropies:
     :param X: the inputs.
     :param num_samples: of f, for expectations without a closed form.
     """
-    return _entropies(*_predicted(model, X, num_samples))
+    require_classes(model)
+
+    def predict(X: Any) -> tuple[tf.Tensor, AnyNDArray]:
+        mean, variance = _marginals(model, X)
+        points = normal_points(num_samples, mean.shape[-1], mean.dtype.as_numpy_dtype)
+        members = _conditional(model.likelihood, mean + tf.sqrt(variance) * points[:, None, :])
+        probabilities = probabilities_given(model.likelihood, mean, variance, num_samples)
+        return probabilities, entr(members.numpy()).sum(axis=-1).mean(axis=0)
+
+    return _entropies(*by_blocks(predict, inputs("X", X), size=BLOCK))
+
+
+def probabilities_given(
+    likelihood: Likelihood, mean: tf.Tensor, variance: tf.Tensor, num_samples: int = 512
+) -> tf.Tensor:
+    """Return E p(y|f) of each class, with independent f of these marginals: [N, J].
+
+    Under `Softmax` it is an average over points, of which some are in memory at once; the rule of
+    integration is the likelihood's elsewhere. No likelihood of classes depends on X.
+
+    :param likelihood: p(y | f).
+    :param mean: of f, [N, J], or [N, 1] for two classes.
+    :param variance: of f, of the same shape.
+    :param num_samples: the number of points.
+    """
+    if not isinstance(likelihood, Softmax):
+        p = _both_classes(likelihood.predict_mean_and_var(mean, mean, variance)[0])
+        return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # quadrature is not exact
+    J, deviation = mean.shape[-1], tf.sqrt(variance)
+    points = normal_points(num_samples, J, mean.dtype.as_numpy_dtype)
+    at_once = math.gcd(len(points), AT_ONCE)
+
+    @tf.autograph.experimental.do_not_convert
+    def add(total: tf.Tensor, some: tf.Tensor) -> tf.Tensor:
+        return total + tf.reduce_sum(_conditional(likelihood, mean + deviation * some), axis=0)
+
+    pieces = tf.constant(points.reshape(-1, at_once, 1, J))
+    total = tf.foldl(add, pieces, initializer=tf.zeros_like(mean))
+    return in_order_of(mean, variance, total / len(points))
+
+
+def _marginals(model: Any, X: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return mean and variance of f at rows."""
+    mean, variance = model.predict_f(X)
+    if mean.shape.rank != 2:
+        raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], rows of inputs.")
+    return mean, variance
 
 
 def _entropies(probabilities: AnyNDArray, aleatoric: AnyNDArray) -> Entropies:
     total = entr(probabilities).sum(axis=-1)
     # The two may come from different rules of integration.
     return Entropies(total, aleatoric, np.maximum(total - aleatoric, 0.0))
-
-
-def _predicted(model: Any, X: InputData, num_samples: int) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return the class probabilities, [N, J], and the expected entropy given f: [N]."""
-    require_classes(model)
-    likelihood = model.likelihood
-
-    def predict(X: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        mean, variance = model.predict_f(X)
-        if mean.shape.rank != 2:
-            raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], rows of inputs.")
-        epsilon = normal_points(num_samples, mean.shape[-1], mean.dtype.as_numpy_dtype)
-        f = mean + tf.sqrt(variance) * epsilon[:, None, :]  # [S, N, J]
-        members = _conditional_probabilities(likelihood, f)
-        if isinstance(likelihood, Softmax):
-            probabilities = in_order_of(mean, variance, members.mean(axis=0)).numpy()
-        else:
-            probabilities = _both_classes(model.predict_y(X)[0].numpy())
-            probabilities /= probabilities.sum(axis=-1, keepdims=True)  # quadrature is not exact
-        return probabilities, entr(members).sum(axis=-1).mean(axis=0)
-
-    probabilities, expected = by_blocks(predict, inputs("X", X), size=BLOCK)
-    return probabilities, expected
 
 
 def is_of_classes(model: Any) -> bool:
@@ -131,13 +164,12 @@ def in_order_of(mean: TensorType, variance: TensorType, probabilities: TensorTyp
     return tf.where(spread == 0.0, ordered, probabilities)
 
 
-def _conditional_probabilities(likelihood: Likelihood, f: tf.Tensor) -> AnyNDArray:
+def _conditional(likelihood: Likelihood, f: tf.Tensor) -> tf.Tensor:
     """Return p(y|f) of each class: [S, N, J]."""
     rows = tf.reshape(f, [-1, f.shape[-1]])
-    p = likelihood.conditional_mean(rows, rows)  # likelihoods of classes do not depend on X
-    return _both_classes(tf.reshape(p, tf.shape(f)).numpy())
+    return _both_classes(tf.reshape(likelihood.conditional_mean(rows, rows), tf.shape(f)))
 
 
-def _both_classes(p: AnyNDArray) -> AnyNDArray:
+def _both_classes(p: tf.Tensor) -> tf.Tensor:
     """Return the probabilities of both classes, given that of the second: [..., J]."""
-    return np.concatenate([1.0 - p, p], axis=-1) if p.shape[-1] == 1 else p
+    return tf.concat([1.0 - p, p], axis=-1) if p.shape[-1] == 1 else p
