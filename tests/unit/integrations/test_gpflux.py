@@ -213,11 +213,8 @@ def test_no_function_is_drawn_from_what_may_be_no_process():
 # What is trained.
 
 
-# The gradients of all of them are tested below.
-@pytest.mark.parametrize(
-    ("kind", "covariance"),
-    [DEEP[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in DEEP[1:])],
-)
+@pytest.mark.slow  # the gradients of all of them are tested below
+@pytest.mark.parametrize(("kind", "covariance"), DEEP)
 def test_fit_lowers_the_loss(kind, covariance):
     model = deep(
         layer(DIVERGENCES[kind](), covariance=covariance, J=D, divergence_weight=0.1),

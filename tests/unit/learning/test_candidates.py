@@ -147,6 +147,7 @@ def test_the_noise_is_the_formula():
     np.testing.assert_allclose(noise(np.zeros((3, 1))), expected)
 
 
+@pytest.mark.slow  # five seconds for all candidates
 def test_hardly_any_rows_are_learned_without_trees(rng):
     X = rng.normal(size=(15, 2))
     learned = gvi.learn((X, X[:, 0]))

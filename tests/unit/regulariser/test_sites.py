@@ -59,8 +59,14 @@ def _bound(likelihood, data, sites, Z, prior):
     return float(step(rows, likelihood, sites).bound)
 
 
+def slowly(*names):
+    """Cases that take seconds and differ little from the others."""
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 @pytest.mark.parametrize(
-    "name", ["bernoulli", "logistic", "poisson", "exponential", "gamma", "beta", "student"]
+    "name",
+    ["bernoulli", "beta", "student", *slowly("logistic", "poisson", "exponential", "gamma")],
 )
 def test_sites_reach_the_bound_that_svgp_is_trained_to(name):
     likelihood, Y = _observations(name)
@@ -157,7 +163,7 @@ def test_expected_log_density_of_softmax_is_that_of_many_samples(rng):
     np.testing.assert_allclose(ours, expected, atol=0.03)
 
 
-@pytest.mark.parametrize("name", ["logistic", "poisson", "gamma"])
+@pytest.mark.parametrize("name", ["poisson", *slowly("logistic", "gamma")])
 def test_hyper_parameters_have_the_bound_of_an_svgp_trained_with_them(name):
     likelihood, Y = _observations(name)
     found = fit_regulariser(
