@@ -248,6 +248,15 @@ def test_fidelity_against_matrix_square_roots(rng, kind, dtype):
 
 
 @DTYPES
+def test_fidelity_of_a_batch_is_that_of_each(rng, dtype):
+    pairs = [pair(rng, kind, dtype) for kind in REGULAR]
+    K, R = (tf.constant(np.stack(matrices)) for matrices in zip(*pairs, strict=True))
+    expected = [references.fidelity(*matrices) for matrices in pairs]
+    rtol = 100 * np.finfo(dtype).eps
+    np.testing.assert_allclose(linalg.fidelity(K, R), expected, rtol=rtol)
+
+
+@DTYPES
 @pytest.mark.parametrize("kind", KINDS)
 def test_fidelity_against_the_nuclear_norm(rng, kind, dtype):
     """F = ‖Aᵀ B‖_* (Uhlmann's theorem), which needs no root of a singular matrix.

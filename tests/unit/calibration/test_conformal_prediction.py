@@ -129,6 +129,12 @@ def test_coverage_lies_between_zero_and_one(coverage: float) -> None:
         intervals.predict_interval(ONES, coverage)
 
 
+def test_batches_of_inputs_are_refused() -> None:
+    intervals = conformal(Line(), (ONES, ONES))
+    with pytest.raises(ValueError, match=r"X has shape \(2, 3, 1\); it must be \[N, D\]"):
+        intervals.predict_interval(np.ones((2, 3, 1)))
+
+
 BAD_CONFORMAL = {
     "no model": (TypeError, lambda: "line", ONES, r"model is 'line'; .*predict_y\(X\)"),
     "columns": (

@@ -53,6 +53,7 @@ def test_sets_of_models(likelihood: type) -> None:
     np.testing.assert_array_equal(sets.predict_set(tf.Variable(X), 0.8), named)
     larger = sets.predict_set(X, 0.95)
     assert np.all(larger >= named), "sets of a larger coverage hold the smaller ones"
+    np.testing.assert_array_equal(sets.predict_set(X), larger)
     # What is more probable than a class in the set is in it too.
     p = class_probabilities(model, X)
     named = sets.predict_set(X, 0.8, allow_empty=True)

@@ -282,3 +282,22 @@ def test_what_rounding_hides_grows_with_the_root_of_the_number_of_observations(M
         warnings.simplefilter("always", NumericsWarning)
         prior.condition(np.zeros((M, 1)), np.zeros((M, 1)), noise_variance)
     assert any(warning.category is NumericsWarning for warning in caught) == warns
+
+
+def test_each_of_correlated_outputs_has_its_block_of_the_joint_covariance(rng):
+    """Against the formula for the vector of all values, dense in NumPy."""
+    kernel = gpflow.kernels.LinearCoregionalization(
+        [gpflow.kernels.SquaredExponential(), gpflow.kernels.Matern32()], rng.normal(size=(3, 2))
+    )
+    Z, U, X = rng.normal(size=(4, 2)), rng.normal(size=(4, 3)), rng.normal(size=(5, 2))
+    posterior = gvi.GaussianProcess(gpflow.functions.Zero(3), kernel).condition(Z, U, 0.2)
+
+    def joint(A, B):
+        return np.reshape(kernel(A, B, full_cov=True), (3 * len(A), 3 * len(B)))
+
+    cross = joint(X, Z)
+    K = joint(X, X) - cross @ np.linalg.solve(joint(Z, Z) + 0.2 * np.eye(12), cross.T)
+    blocks = np.einsum("njmj->jnm", K.reshape(5, 3, 5, 3))
+    np.testing.assert_allclose(posterior.covariance(X), blocks, atol=1e-10)
+    np.testing.assert_allclose(posterior.covariance(X, X[:2]), blocks[:, :, :2], atol=1e-10)
+    np.testing.assert_allclose(posterior.variance(X), np.einsum("jnn->nj", blocks), atol=1e-10)
