@@ -172,9 +172,10 @@ def _not_finite(name: str, numbers: AnyNDArray, bad: AnyNDArray, first_row: int)
     rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
     where = f"{len(rows)} of {len(bad)} rows (the first is row {first_row + rows[0]})"
     if not np.all(np.isfinite(numbers)):
+        ignore = " learn(..., missing='ignore') leaves out missing values." if name == "Y" else ""
         return ValueError(
             f"{name} has NaN or infinite values in {where}. Drop those rows or fill them in before "
-            "fitting."
+            f"fitting.{ignore}"
         )
     return ValueError(
         f"{name} has values in {where} of which the largest is {np.max(np.abs(numbers)):.3g}, too "

@@ -8,17 +8,24 @@ from typing import Any
 import numpy as np
 from gpflow.functions import Additive, Constant, Zero
 from gpflow.functions import Product as ProductOfMeans
-from gpflow.kernels import Product, Stationary, Sum
+from gpflow.kernels import Combination, MultioutputKernel, Product, Stationary, Sum
 
 
 def kernel_name(kernel: Any) -> str:
     """Return the name of a kernel, such as "3 ARD SquaredExponential + Linear"."""
+    if isinstance(kernel, MultioutputKernel) and not isinstance(kernel, Combination):
+        of_latents = _counted([kernel_name(latent) for latent in kernel.latent_kernels])
+        return f"{type(kernel).__name__}({of_latents})"
     if not isinstance(kernel, Sum | Product):
         is_ard = isinstance(kernel, Stationary) and np.size(getattr(kernel, "lengthscales", ())) > 1
         return "ARD " * is_ard + type(kernel).__name__
     names = [kernel_name(part) for part in kernel.kernels]
     if isinstance(kernel, Product):
         return " * ".join(f"({name})" if " + " in name else name for name in names)
+    return _counted(names)
+
+
+def _counted(names: list[str]) -> str:
     counts = collections.Counter(names)
     return " + ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())
 

@@ -52,7 +52,8 @@ def require_independent_outputs(kernel: Kernel) -> None:
         raise TypeError(
             f"kernel is a {type(kernel).__name__}, whose outputs are correlated. Inducing means "
             "and covariances take a single-output kernel, SharedIndependent or "
-            "SeparateIndependent; GaussianProcess(...).condition takes any kernel."
+            "SeparateIndependent; GaussianProcess(...).condition takes any kernel, and "
+            "learn(..., outputs='correlated') learns correlations."
         )
 
 

@@ -1,12 +1,14 @@
 """Kernels that GPflow does not have.
 
-Infinitely wide networks (`NNGP`), kernels on a network's features (`FeatureMap`), and functions of
-single features that are smooth or quasi-periodic (`AdditiveSpectralMixture`).
+Infinitely wide networks (`NNGP`), kernels on a network's features (`FeatureMap`), functions of
+single features that are smooth or quasi-periodic (`AdditiveSpectralMixture`), and correlated
+outputs as one function of the input and the number of the output (`OutputAsInput`).
 """
 
 from . import nngp
 from .feature_map import FeatureInducingPoints, FeatureMap
 from .nngp import NNGP
+from .output_as_input import OutputAsInput
 from .spectral_mixture import AdditiveSpectralMixture
 
 __all__ = [
@@ -14,5 +16,6 @@ __all__ = [
     "AdditiveSpectralMixture",
     "FeatureInducingPoints",
     "FeatureMap",
+    "OutputAsInput",
     "nngp",
 ]

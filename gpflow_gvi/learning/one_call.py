@@ -22,6 +22,7 @@ from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers
 from .around_network import is_meant, learn_around, require_no_choice_of_q
 from .cross_fitting import of_argument
+from .joint_outputs import learn_jointly, observed, require_joint
 from .learned import Learned
 from .network_training import NetworkTraining
 from .parquet import ParquetRows
@@ -48,6 +49,8 @@ def learn(
     kernel: Kernel | Sequence[Kernel] | None = None,
     predictor: Any = "auto",
     noise: Noise | None = None,
+    outputs: Literal["independent", "correlated"] = "independent",
+    missing: Literal["refuse", "ignore"] = "refuse",
     network: Any = None,
     train_network: bool = True,
     features: Any = None,
@@ -107,6 +110,11 @@ def learn(
         better; None is none.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best. By default it is "auto" where `predictor` is or would be, else "constant".
+    :param outputs: "correlated" learns the columns of Y together (`joint_outputs`), so that each
+        says something of the others; by default each is a function of its own with one kernel for
+        all. Both are for real-valued Y and constant noise, which each column has its own of.
+    :param missing: "ignore" leaves out the values of Y that are NaN, None or masked, and keeps what
+        else is in their rows; columns are then learned as "correlated" ones are.
     :param network: for rows of numbers: what is added to the mean of Q, a function from [N, D] to
         [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
         For images [N, H, W, C] and other inputs that are no such rows: a model of Keras that is the
@@ -156,6 +164,12 @@ def learn(
         checks.count("num_inducing", num_inducing)
     checks.one_of("noise", noise, (None, *get_args(Noise)))
     checks.one_of("effort", effort, get_args(Effort))
+    checks.one_of("outputs", outputs, ("independent", "correlated"))
+    checks.one_of("missing", missing, ("refuse", "ignore"))
+    jointly = outputs == "correlated"
+    if missing == "ignore":
+        data = X, Y = observed(data)
+        jointly = jointly or bool(np.isnan(Y).any())
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
     chosen = chosen or model is not PGVI or isinstance(loss, Loss)
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
@@ -195,6 +209,15 @@ def learn(
         seed=seed,
     )
     with progress.spoken(verbose):
+        if jointly:
+            require_joint(
+                settings,
+                loss=loss,
+                noise=None if noise == "constant" else noise,
+                predictor=None if isinstance(predictor, str) else predictor,
+                **({"network, model, divergence or epochs": "chosen"} if chosen else {}),
+            )
+            return learn_jointly(observed(data), kernels, settings, validation_data)
         if is_around:
             require_no_choice_of_q(
                 model=None if model is PGVI else model,

@@ -14,6 +14,7 @@ from gpflow.likelihoods import Gaussian
 
 from .._core.names import kernel_name, mean_name
 from .._core.progress import Stage
+from ..covariances import Tempered
 
 if TYPE_CHECKING:
     from .learned import Learned
@@ -46,7 +47,8 @@ class Summary:
             P.likelihood.variance, Parameter
         )
         around = not isinstance(P.prior.mean_function, Zero | Constant)
-        factor = getattr(model.variational.kernel, "factor", None)
+        r = model.variational.kernel
+        factor = next((k.factor for k in (r, *r.submodules) if isinstance(k, Tempered)), None)
         facts = {
             "model": f"{type(model).__name__}, λ = {model.divergence_weight:g}, "
             f"{model.num_data} rows, {math.prod(learned.inputs.input_shape)} features",

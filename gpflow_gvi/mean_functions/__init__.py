@@ -2,6 +2,7 @@
 
 from .inducing import Inducing
 from .network import Network, NetworkOutputs
+from .output_as_input import MeanOfOutputs
 from .predictor import CrossFitted, Predictor
 
-__all__ = ["CrossFitted", "Inducing", "Network", "NetworkOutputs", "Predictor"]
+__all__ = ["CrossFitted", "Inducing", "MeanOfOutputs", "Network", "NetworkOutputs", "Predictor"]

@@ -1,0 +1,329 @@
+"""Several outputs learned together: correlated ones, and rows with some of their values missing.
+
+The outputs are one function of x and of the number j of the output, and an observation y_nj is one
+of that function at [x_n, j]: what was not observed has no row. Candidates for the kernel of P are
+
+    k(x, x') B_ij,    Σ_q k_q(x, x') B^q_ij,    Σ_j k_j(x, x') δ_ij:
+
+intrinsic and linear coregionalisation (Álvarez, Rosasco and Lawrence 2012, "Kernels for
+vector-valued functions: a review", section 4.2), and independent outputs. Each output has noise of
+its own. The greatest evidence chooses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, RegressionData, TensorType
+from gpflow.config import default_float
+from gpflow.functions import Function, Zero
+from gpflow.kernels import Combination, Coregion, Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.utilities import deepcopy, positive, set_trainable
+
+from .._core import outputs
+from .._core.data import as_floats, inputs
+from .._core.errors import shown
+from ..gaussian_process import GaussianProcess
+from ..kernels import OutputAsInput
+from ..kernels.output_as_input import at_output
+from ..mean_functions import MeanOfOutputs
+from ..models import PGVI
+from . import recipe
+from .learned import Learned
+from .procedure import Procedure
+from .scaling import Scaling
+from .settings import Settings
+from .split import Split
+
+MAX_INDUCING_FACTOR = 3
+"""All outputs share at most this many times the inducing points of one."""
+
+OWN_VARIANCE = 0.1
+"""The median of κ under its prior: the variance of what an output shares with no other."""
+
+INDEPENDENT = 1e-6
+"""The variance in B of outputs that a term leaves out."""
+
+
+class NoiseOfOutput(Function):
+    """σ²([x, j]) = σ_j², for rows with the number of the output in the last column.
+
+    :param variance: σ², [J].
+    """
+
+    def __init__(self, variance: Any) -> None:
+        super().__init__()
+        self.variance = Parameter(variance, transform=positive(lower=1e-6))
+
+    @check_shapes(
+        "X: [N, D]",
+        "return: [N, 1]",
+    )
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return the noise variance of each row: [N, 1]."""
+        return tf.gather(self.variance, tf.cast(X[:, -1], tf.int32))[:, None]
+
+
+def observed(data: Any) -> RegressionData:
+    """Return X and Y [N, J], of which every row and every column has a value that is not NaN.
+
+    :param data: (X, Y), with NaN, None or a mask in Y where there is no observation.
+    """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise TypeError(
+            f"data is a {type(data).__name__}; with missing='ignore' it must be a pair of arrays "
+            "(X, Y)."
+        )
+    X = np.asarray(inputs("X", data[0]))
+    Y = _with_nan(data[1])
+    if Y.ndim != 2 or len(Y) != len(X):
+        raise ValueError(
+            f"Y has shape {Y.shape} and X has {len(X)} rows; Y must be [N] or [N, J], a row for "
+            "each row of X."
+        )
+    missing = np.isnan(Y)
+    if np.any(empty := missing.all(axis=0)):
+        raise ValueError(
+            f"Y has no value in column {np.flatnonzero(empty)[0]}: all are missing. Leave such "
+            "columns out."
+        )
+    inputs("Y", np.where(missing, 0.0, Y))  # what is not missing must be finite
+    seen = ~missing.all(axis=1)
+    return X[seen], Y[seen]
+
+
+def _with_nan(Y: Any) -> AnyNDArray:
+    """Return observations as numbers, with NaN where there is none; a vector is one column."""
+    if isinstance(Y, np.ma.MaskedArray):
+        Y = np.where(Y.mask, np.nan, Y.data)
+    values: AnyNDArray = np.asarray(Y)
+    if values.dtype.kind == "O":
+        with contextlib.suppress(TypeError, ValueError):  # what is no number is named below
+            values = values.astype(default_float())
+    values = as_floats("Y", values)
+    return values[:, None] if values.ndim == 1 else values
+
+
+def require_joint(settings: Settings, **arguments: Any) -> None:
+    """Raise if arguments of `learn` are given that have no effect on outputs learned together."""
+    likelihood = settings.likelihood
+    constant = isinstance(likelihood, Gaussian) and isinstance(likelihood.variance, Parameter)
+    if likelihood is not None and not constant:
+        arguments["likelihood"] = likelihood
+    if settings.calibration_fraction:
+        arguments["calibration_fraction"] = settings.calibration_fraction
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} is {shown(value)}, which is not for several outputs that are learned "
+                "together, as correlated ones and those with missing values are. Leave it out."
+            )
+
+
+def learn_jointly(
+    data: RegressionData,
+    kernels: Sequence[Kernel] | None,
+    settings: Settings,
+    validation_data: RegressionData | None = None,
+) -> Learned:
+    """Return what is learned from all outputs together.
+
+    :param data: (X, Y), [N, D] and [N, J], of `observed`.
+    :param kernels: of x, with the hyper-parameters to start from; those of the recipe if None.
+    :param settings: of the procedure for one output.
+    :param validation_data: (X, Y) to temper with, which may have NaN in Y.
+    """
+    X, Y = data
+    J = Y.shape[1]
+    units = _units(X, Y) if settings.standardise else (Scaling.none(X), Scaling.none(Y))
+    count = settings.regulariser.count(len(X))
+    joint = dataclasses.replace(
+        settings,
+        regulariser=dataclasses.replace(
+            settings.regulariser,
+            kernels=lambda data: joint_kernels(data.X, data.responses[:, 0], J, kernels),
+            predictors=None,
+            noise="constant",
+            num_inducing=min(J, MAX_INDUCING_FACTOR) * count,
+        ),
+        likelihood=Gaussian(NoiseOfOutput(np.full(J, 0.1, default_float()))),
+        standardise=False,
+    )
+    unseen = None if validation_data is None else _rows(units, *observed(validation_data))
+    learned = Procedure(Split.of(_rows(units, X, Y), joint, unseen), joint).run()
+    return _of_outputs(learned, units, joint)
+
+
+def joint_kernels(
+    rows: AnyNDArray, y: AnyNDArray, J: int, given: Sequence[Kernel] | None
+) -> list[Kernel]:
+    """Return kernels of [x, j] to choose among.
+
+    :param rows: [N, D + 1], with j in the last column.
+    :param y: the observations, [N].
+    :param J: the number of outputs.
+    :param given: kernels of x to make them of; those of the recipe if None.
+    """
+    X, D = rows[:, :-1], rows.shape[1] - 1
+    if given is None:
+        given = recipe.starts_of_one(X, y[:, None])
+        terms = [given[0], _shorter(given[0])]
+    else:
+        terms = list(given)
+    if J == 1:
+        return [_on_inputs(kernel, D) for kernel in given]
+    loadings = _loadings(rows, y, J)
+    mixed = [_of_unit_variance(kernel, D) * _coregion(loadings, D) for kernel in given]
+    if len(terms) > 1:
+        share = loadings / np.sqrt(len(terms))
+        mixed.append(
+            sum_of([_of_unit_variance(kernel, D) * _coregion(share, D) for kernel in terms])
+        )
+    return [*mixed, sum_of([_on_inputs(given[0], D) * _alone(j, J, D) for j in range(J)])]
+
+
+def sum_of(kernels: Sequence[Kernel]) -> Kernel:
+    """Return the sum of kernels."""
+    return gpflow.kernels.Sum(list(kernels))
+
+
+def _shorter(kernel: Kernel) -> Kernel:
+    kernel = deepcopy(kernel)
+    kernel.lengthscales.assign(0.3 * kernel.lengthscales)
+    return kernel
+
+
+def _on_inputs(kernel: Kernel, D: int) -> Kernel:
+    """Return a copy of a kernel of x as one of [x, j] that leaves out the last column."""
+    kernel = deepcopy(kernel)
+    _leave_out_last(kernel, D)
+    return kernel
+
+
+def _of_unit_variance(kernel: Kernel, D: int) -> Kernel:
+    """Return a kernel of [x, j] whose variance is left to that of the outputs."""
+    kernel = _on_inputs(kernel, D)
+    if isinstance(getattr(kernel, "variance", None), Parameter):
+        kernel.variance.assign(1.0)
+        set_trainable(kernel.variance, False)
+    return kernel
+
+
+def _leave_out_last(kernel: Kernel, D: int) -> None:
+    if isinstance(kernel, Combination):
+        for part in kernel.kernels:
+            _leave_out_last(part, D)
+    elif isinstance(kernel.active_dims, slice):
+        kernel.active_dims = list(range(D))[kernel.active_dims]
+
+
+def _loadings(rows: AnyNDArray, y: AnyNDArray, J: int) -> AnyNDArray:
+    """Return W of two columns, [J, 2], for a start of B = WWᵀ + diag κ near the correlations.
+
+    They are those of the outputs that are observed at the same x.
+    """
+    table = np.full((len(rows), J), np.nan)
+    _, where = np.unique(rows[:, :-1], axis=0, return_inverse=True)
+    table[np.reshape(where, -1), rows[:, -1].astype(int)] = y
+    correlation = np.eye(J)
+    for i in range(J):
+        for j in range(i):
+            both = np.isfinite(table[:, i]) & np.isfinite(table[:, j])
+            a, b = table[both, i], table[both, j]
+            if len(a) > 2 and np.std(a) > 0.0 and np.std(b) > 0.0:
+                correlation[i, j] = correlation[j, i] = np.corrcoef(a, b)[0, 1]
+    values, vectors = np.linalg.eigh(correlation)
+    found = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0))
+    return 0.9 * found[:, : min(J, 2)] + 0.01
+
+
+def _coregion(loadings: AnyNDArray, D: int) -> Coregion:
+    J, rank = loadings.shape
+    kernel = Coregion(J, rank, active_dims=[D])
+    kernel.W.assign(loadings)
+    kernel.kappa.assign(np.maximum(1.0 - np.sum(np.square(loadings), axis=1), OWN_VARIANCE))
+    # Without priors the evidence takes what all outputs share in some rows for what they are.
+    kernel.W.prior = tfp.distributions.Normal(*np.array([0.0, 1.0], default_float()))
+    kernel.kappa.prior = tfp.distributions.LogNormal(
+        *np.array([np.log(OWN_VARIANCE), 1.0], default_float())
+    )
+    return kernel
+
+
+def _alone(j: int, J: int, D: int) -> Coregion:
+    """Return the kernel that is one for output j, and zero for the others."""
+    kernel = Coregion(J, 1, active_dims=[D])
+    kernel.W.assign(np.zeros([J, 1]))
+    kernel.kappa.assign(np.where(np.arange(J) == j, 1.0, INDEPENDENT))
+    set_trainable(kernel, False)
+    return kernel
+
+
+def _units(X: AnyNDArray, Y: AnyNDArray) -> tuple[Scaling, Scaling]:
+    """Return standard units of X, and of what is observed of Y."""
+    units = Scaling.of_moments(np.nanmean(Y, axis=0), np.nanstd(Y, axis=0))
+    spread = np.nanstd((Y - units.shift) / units.scale, axis=0)
+    if len(constant := np.flatnonzero(spread < 0.5)):
+        value = Y[~np.isnan(Y[:, constant[0]]), constant[0]][0]
+        raise ValueError(
+            f"Y is constant in column {constant[0]} (it is {value}): there is nothing to learn, "
+            "and no scale for errors. Leave such columns out."
+        )
+    return Scaling.of(X), units
+
+
+def _rows(units: tuple[Scaling, Scaling], X: AnyNDArray, Y: AnyNDArray) -> RegressionData:
+    """Return observations in the units of the model, one a row: [N', D + 1] and [N', 1]."""
+    J = units[1].shift.shape[0]
+    rows = np.asarray(at_output(units[0].standard(X), tf.range(J)))
+    y = np.reshape((Y - units[1].shift) / units[1].scale, [-1, 1])
+    seen = ~np.isnan(y[:, 0])
+    return rows[seen], y[seen]
+
+
+def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling], settings: Settings) -> Learned:
+    """Return what was learned of [x, j] as a model of x with J outputs."""
+    J, D = len(units[1].shift), len(units[0].shift)
+
+    def process(stacked: GaussianProcess) -> GaussianProcess:
+        mean, is_zero = stacked.mean_function, isinstance(stacked.mean_function, Zero)
+        mean = Zero(J) if is_zero else MeanOfOutputs(mean, J)
+        return GaussianProcess(mean, OutputAsInput(stacked.kernel, J))
+
+    def noise(likelihood: Gaussian) -> Gaussian:
+        one_of_each = at_output(tf.zeros([1, D], default_float()), tf.range(J))
+        found = outputs.noise_variance_at(likelihood, one_of_each, 1)[:, 0]  # [J]
+        variance = Parameter(found, transform=positive(lower=0.0))
+        return Gaussian(variance, variance_lower_bound=0.0)
+
+    P = learned.regulariser
+    model = PGVI(
+        process(learned.model.regulariser),
+        process(learned.model.variational),
+        noise(learned.model.likelihood),
+        num_data=int(learned.model.num_data),
+        divergence_weight=settings.model.divergence_weight,
+    )
+    return dataclasses.replace(
+        learned,
+        model=model,
+        regulariser=P._replace(
+            prior=process(P.prior),
+            posterior=process(P.posterior),
+            likelihood=noise(P.likelihood),
+            inducing_points=np.unique(P.inducing_points[:, :-1], axis=0),
+            inducing_outputs=None,
+        ),
+        inputs=units[0],
+        outputs=units[1],
+    )

@@ -1,0 +1,169 @@
+"""Outputs that are learned together, and rows of which some values are missing."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.kernels import SquaredExponential
+
+import gpflow_gvi as gvi
+from gpflow_gvi.learning.joint_outputs import observed
+
+N, J = 60, 2
+
+
+def _truth(x):
+    return np.c_[np.sin(2.0 * x), 3.0 - 10.0 * np.sin(2.0 * x) + np.cos(x)]
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Two outputs that are nearly the same but for units; of each, a half-line is missing."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-3.0, 3.0, size=(N, 1))
+    Y = _truth(X[:, 0]) + np.array([0.05, 2.0]) * rng.normal(size=(N, J))
+    Y[X[:, 0] > 1.0, 0] = np.nan
+    Y[X[:, 0] < -1.0, 1] = np.nan
+    return X, Y
+
+
+@pytest.fixture(scope="module")
+def learned(data):
+    return gvi.learn(data, kernel=SquaredExponential(), missing="ignore")
+
+
+def test_it_is_the_exact_process_of_what_was_observed(learned, data):
+    """GPflow's GPR of rows [x, j], with the same hyper-parameters."""
+    X, Y = (np.asarray(part) for part in data)
+    prior, noise = learned.regulariser.prior, learned.regulariser.likelihood.variance
+    rows = np.array([[x, j] for x in X[:, 0] for j in range(J)])
+    rows[:, :1] = (rows[:, :1] - X.mean()) / X.std()
+    scale, shift = np.nanstd(Y, axis=0), np.nanmean(Y, axis=0)
+    y = ((Y - shift) / scale).reshape(-1, 1)
+    seen = ~np.isnan(y[:, 0])
+    kernel = prior.kernel.kernel
+    K = kernel(rows[seen]).numpy() + np.diag(noise.numpy()[rows[seen][:, 1].astype(int)])
+    new = np.linspace(-3.0, 3.0, 7)[:, None]
+    pairs = np.array([[x, j] for x in (new[:, 0] - X.mean()) / X.std() for j in range(J)])
+    cross = kernel(pairs, rows[seen]).numpy()
+    mean = (cross @ np.linalg.solve(K, y[seen])).reshape(7, J) * scale + shift
+    variance = kernel(pairs, full_cov=False) - np.sum(cross * np.linalg.solve(K, cross.T).T, axis=1)
+    posterior = learned.regulariser.posterior
+    of_p = posterior.predict(learned.inputs.standard(new))
+    np.testing.assert_allclose(learned.outputs.original(of_p[0]), mean, atol=1e-3)
+    np.testing.assert_allclose(of_p[1], np.reshape(variance, (7, J)), rtol=0.01, atol=1e-4)
+
+
+def test_each_output_has_noise_of_its_own(learned):
+    deviations = np.sqrt(learned.regulariser.likelihood.variance) * learned.outputs.scale
+    np.testing.assert_allclose(deviations, [0.05, 2.0], rtol=0.5)
+
+
+def test_an_output_is_known_where_the_other_one_was_observed(learned, rng):
+    x = np.linspace(1.2, 2.8, 9)[:, None]  # of the first output there is nothing
+    mean, variance = learned.predict_f(x)
+    truth = _truth(x[:, 0])
+    assert np.sqrt(np.mean((mean[:, 0] - truth[:, 0]) ** 2)) < 0.45  # of the truth: 0.7
+    assert np.mean(variance[:, 0] < 0.2) > 0.5
+    assert np.sqrt(np.mean((mean - truth) ** 2 / variance)) < 2.0
+
+
+def test_predictions_have_all_outputs(learned, tmp_path):
+    x = np.linspace(-3.0, 3.0, 5)[:, None]
+    mean, variance = learned.predict_y(x)
+    assert mean.shape == variance.shape == (5, J)
+    again = learned.predict_y(x)  # as a graph
+    np.testing.assert_allclose(again[1], variance, rtol=1e-8)
+    assert learned.predict_f(x, full_cov=True)[1].shape == (J, 5, 5)
+    assert learned.predict_f_samples(x, 3).shape == (3, 5, J)
+    density = learned.predict_log_density((x, _truth(x[:, 0])))
+    expected = -0.5 * (np.log(2.0 * np.pi * variance) + (_truth(x[:, 0]) - mean) ** 2 / variance)
+    np.testing.assert_allclose(density, np.sum(expected, axis=1), rtol=1e-6)
+    learned.save(tmp_path / "model")
+    np.testing.assert_allclose(gvi.load(tmp_path / "model").predict_y(x)[1], variance, rtol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_correlated_outputs_are_predicted_better_together(seed):
+    rng = np.random.default_rng(seed)
+    X, new = rng.uniform(-3.0, 3.0, size=(60, 1)), rng.uniform(-3.0, 3.0, size=(200, 1))
+
+    def observations(x):
+        f = np.c_[np.sin(3.0 * x), np.sin(3.0 * x) + 0.1 * x, -np.sin(3.0 * x)]
+        return f + 0.3 * rng.normal(size=f.shape)
+
+    Y, unseen = observations(X[:, 0]), observations(new[:, 0])
+    Y[rng.uniform(size=Y.shape) < 0.3] = np.nan
+    together = gvi.learn((X, Y), missing="ignore", verbose=0)
+    mean, variance = together.predict_y(new)
+    nll = 0.5 * np.log(2.0 * np.pi * variance) + 0.5 * (unseen - mean) ** 2 / variance
+    apart = []
+    for j in range(3):
+        seen = ~np.isnan(Y[:, j])
+        one = gvi.learn((X[seen], Y[seen, j]), kernel=SquaredExponential())
+        apart.append(-one.predict_log_density((new, unseen[:, j])).numpy())
+    assert np.mean(nll) < np.mean(apart)
+
+
+def test_of_one_output_rows_without_it_are_left_out(rng):
+    X = rng.normal(size=(40, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+    holes = y.astype(object)
+    holes[[3, 7]] = None
+    options = {"kernel": SquaredExponential()}
+    kept = np.delete(np.arange(40), [3, 7])
+    expected = gvi.learn((X[kept], y[kept]), **options).predict_y(X)
+    for given in (holes, np.ma.masked_array(y, np.isin(np.arange(40), [3, 7]))):
+        found = gvi.learn((X, given), missing="ignore", **options).predict_y(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_rows_and_masks_of_what_is_observed():
+    X = np.arange(3.0)[:, None]
+    Y = np.ma.masked_array(np.arange(6).reshape(3, 2), [[1, 1], [0, 1], [0, 0]])
+    rows, values = observed((X, Y))
+    np.testing.assert_array_equal(rows, X[1:])
+    np.testing.assert_array_equal(values, [[2.0, np.nan], [4.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    ("Y", "options", "error", "message"),
+    [
+        ([[1.0, np.nan]] * 9, {"missing": "ignore"}, ValueError, "no value in column 1"),
+        ([[1.0, np.inf]] * 9, {"missing": "ignore"}, ValueError, "Y has NaN or infinite"),
+        ([[1.0, np.nan]] * 9, {}, ValueError, "missing='ignore'"),
+        ([["a", "b"]] * 9, {"missing": "ignore"}, TypeError, "Y has dtype"),
+        ([[1.0, 2.0]] * 9, {"outputs": "joint"}, ValueError, "outputs is 'joint'"),
+        ([[1.0, 2.0]] * 9, {"missing": "drop"}, ValueError, "missing is 'drop'"),
+        ([[1.0, 2.0]] * 9, {"outputs": "correlated"}, ValueError, "constant in column 0"),
+        (
+            np.eye(9, 2),
+            {"outputs": "correlated", "calibration_fraction": 0.2},
+            ValueError,
+            "calibration_fraction is 0.2, which is not for several outputs",
+        ),
+        (
+            np.eye(9, 2),
+            {"outputs": "correlated", "likelihood": gpflow.likelihoods.StudentT()},
+            ValueError,
+            "likelihood is .*StudentT.*, which is not for several outputs",
+        ),
+        (
+            np.eye(9, 2),
+            {"outputs": "correlated", "epochs": 3},
+            ValueError,
+            "epochs.*which is not for several outputs",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(Y, options, error, message):
+    with pytest.raises(error, match=message):
+        gvi.learn((np.arange(9.0)[:, None], Y), **options)
+
+
+def test_a_coregionalisation_is_refused_with_the_way():
+    kernel = gpflow.kernels.LinearCoregionalization([SquaredExponential()], np.ones((2, 1)))
+    with pytest.raises(TypeError, match="outputs='correlated'"):
+        gvi.learn((np.arange(9.0)[:, None], np.eye(9, 2)), kernel=kernel)
