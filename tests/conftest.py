@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     skip = pytest.mark.skip(reason="slow: run with --runslow")
     for item in items:
-        if "slow" in item.keywords:
+        if item.get_closest_marker("slow"):  # keywords also have the names of folders
             item.add_marker(skip)
 
 

@@ -168,8 +168,8 @@ def learn(
     checks.one_of("missing", missing, ("refuse", "ignore"))
     jointly = outputs == "correlated"
     if missing == "ignore":
-        data = X, Y = observed(data)
-        jointly = jointly or bool(np.isnan(Y).any())
+        data = pair = observed(data)
+        jointly = jointly or bool(np.isnan(pair[1]).any())
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
     chosen = chosen or model is not PGVI or isinstance(loss, Loss)
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
