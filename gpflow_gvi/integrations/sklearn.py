@@ -15,7 +15,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood, SwitchedLikelihood
+from gpflow.likelihoods import Gaussian, Likelihood, StudentT, SwitchedLikelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -209,18 +209,52 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
         return self
 
     def predict(
-        self, X: Any, return_std: bool = False
-    ) -> AnyNDArray | tuple[AnyNDArray, AnyNDArray]:
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        return_interval: float | None = None,
+    ) -> AnyNDArray | tuple[AnyNDArray, ...]:
         """Return the mean of y at X, in the shape that y had in `fit`: [N] or [N, J].
 
+        One of the options, which a `Pipeline` passes on, adds what is known of an observation y
+        with its noise, not of f alone.
+
         :param X: the inputs.
-        :param return_std: whether to return its standard deviation as well: that of an observation
-            y with its noise, not that of f alone.
+        :param return_std: whether to return the standard deviation as well, in the shape of y.
+        :param return_cov: whether to return the covariance between rows as well: [N, N], or
+            [N, N, J].
+        :param return_interval: the probability with which y is to lie in an interval: the ends of
+            `predict_interval` are returned as well.
         """
+        if bool(return_std) + bool(return_cov) + (return_interval is not None) > 1:
+            raise ValueError(
+                f"return_std is {return_std}, return_cov is {return_cov} and return_interval is "
+                f"{return_interval}; ask for one of them in a call."
+            )
+        if return_interval is not None:
+            return self.predict(X), *self.predict_interval(X, return_interval)
         X = self._rows(X)
         mean, variance = self._moments(lambda learned: learned.predict_y, X)
         mean = self._shaped(mean, self._level)
+        if return_cov:
+            return mean, self._covariance(X, variance)
         return (mean, self._shaped(np.sqrt(variance), 0.0)) if return_std else mean
+
+    def _covariance(self, X: AnyNDArray, variance: AnyNDArray) -> AnyNDArray:
+        """Return that of y between rows, [N, N] or [N, N, J], given variances [N, J']."""
+        if self.learned_ is None:
+            return self._shaped(np.zeros((len(X), len(X), 0), default_float()), 0.0)
+        likelihood = self.learned_.likelihood
+        if not isinstance(likelihood, Gaussian | StudentT):
+            raise ValueError(
+                f"return_cov is True, but covariances of y under {type(likelihood).__name__} have "
+                "no closed form, as f is not the mean of y. Take numpy.cov of sample_y."
+            )
+        covariance = np.array(self.learned_.predict_f(X, full_cov=True)[1])  # [J', N, N]
+        rows = np.arange(len(X))
+        covariance[:, rows, rows] = variance.T  # noise is independent from row to row
+        return self._shaped(np.moveaxis(covariance, 0, -1), 0.0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R² of `predict` at X [N, D] with respect to y, [N] or [N, J]."""
@@ -246,17 +280,11 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
         It takes O(N³) time.
         """
         X, rng = self._rows(X), check_random_state(random_state)
-        samples: AnyNDArray = np.empty(
-            (n_samples, len(X), int(np.sum(self._varies))), default_float()
-        )
-        if self.learned_ is not None:
-            mean, covariance = (np.asarray(part) for part in self.learned_.predict_f(X, True))
-            variance = np.asarray(self.learned_.predict_y(X)[1])  # [N, J]
-            for j, S in enumerate(covariance):
-                noise = variance[:, j] - np.diag(S)
-                samples[:, :, j] = rng.multivariate_normal(
-                    mean[:, j], S + np.diag(noise), n_samples
-                )
+        if self.learned_ is None:
+            samples: AnyNDArray = np.empty((n_samples, len(X), 0), default_float())
+        else:
+            seed = int(rng.randint(np.iinfo(np.int32).max))
+            samples = self.learned_.predict_y_samples(X, n_samples, seed=seed)
         return np.moveaxis(self._shaped(samples, self._level), 0, -1)
 
     def _moments(

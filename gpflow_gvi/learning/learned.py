@@ -17,11 +17,13 @@ from scipy.special import ndtri
 from .. import saving
 from .._core import labels
 from .._core.data import Data
+from .._core.mode import inference
 from .._core.progress import Record
 from .._core.row_blocks import by_blocks, tensors_by_blocks
 from ..calibration.conformal_prediction import Conformal, around, require_real_outputs
 from ..calibration.conformal_quantiles import ConformalQuantiles
 from ..calibration.conformal_sets import ConformalSets
+from ..likelihoods import law
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import Entropies, entropies, require_classes
@@ -115,6 +117,21 @@ class Learned:
         """Return joint samples of f at X: [num_samples, N, J]."""
         samples = self.model.predict_f_samples(self.inputs.standard(X), num_samples)
         return units_of_f(self.likelihood, self.outputs).original(samples)
+
+    def predict_y_samples(
+        self, X: TensorType, num_samples: int, *, seed: int | None = None
+    ) -> Array:
+        """Return samples of observations y at X: [num_samples, N, J], each with its noise.
+
+        f is drawn from its joint law, in O(N³) time, and y from p(y | f).
+
+        :param seed: a whole number for the same samples in each call.
+        """
+        rows = self.inputs.standard(X)
+        with inference():
+            F = self.model.variational.sample(rows, num_samples, seed=seed)
+        Y = law(self.likelihood, rows, F).sample(seed=None if seed is None else [seed, 1])
+        return np.asarray(units_of_predictions(self.likelihood, self.outputs).original(Y))
 
     def predict_proba(self, X: TensorType) -> Array:
         """Return the probabilities of the classes at X, where Y are labels: [N, J]."""

@@ -115,7 +115,7 @@ def require_one_dtype(variables: Sequence[tf.Variable]) -> None:
         raise ValueError(
             f"compile: the trainable variables are of {' and '.join(dtypes)}, but between replicas "
             "Keras's optimisers add up gradients of one dtype only. Make networks in GPflow's "
-            "default float, or pass them through gpflow_gvi._core.network_function.in_precision."
+            "default float, or pass them through gpflow_gvi.networks.in_precision."
         )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -221,15 +222,38 @@ class Trainable(Module, abc.ABC):
         return np.concatenate(means)
 
     def summary(self, fmt: str | None = None, print_fn: Any = None) -> None:
-        """Show GPflow's table of the parameters.
+        """Show GPflow's table of the parameters, where "trainable" are those that training changes.
 
         :param fmt: the format of the table, as in `gpflow.utilities.print_summary`.
         :param print_fn: what is called with the table, as in Keras; standard output if not given.
         """
-        if print_fn is None:
-            print_summary(self, fmt)
-        else:
-            print_fn(tabulate_module_summary(self, fmt))
+        with self._flags_of_training():
+            if print_fn is None:
+                print_summary(self, fmt)
+            else:
+                print_fn(tabulate_module_summary(self, fmt))
+
+    def _representation_table(self, object_name: str, tablefmt: str | None) -> str:
+        """Return the table that IPython and Jupyter show."""
+        with self._flags_of_training():
+            return str(super()._representation_table(object_name, tablefmt))
+
+    @contextlib.contextmanager
+    def _flags_of_training(self) -> Iterator[None]:
+        """Within a block, let flags of variables say which of them this model trains.
+
+        A part that this model leaves as it is (P) may be trained elsewhere, and its own flags,
+        which GPflow's table shows, say so.
+        """
+        trained = {id(variable) for variable in self.trainable_variables}
+        others = [v for v in self.variables if v.trainable and id(v) not in trained]
+        for variable in others:
+            variable._trainable = False  # as gpflow.set_trainable does
+        try:
+            yield
+        finally:
+            for variable in others:
+                variable._trainable = True
 
     @property
     def optimizer(self) -> Any:

@@ -386,6 +386,7 @@ ENTRIES: dict[str, Entry] = {
     "Learned.predict_y": Entry(lambda x, _: learned().predict_y(x), "X"),
     "Learned.predict_interval": Entry(lambda x, _: learned().predict_interval(x), "X"),
     "Learned.predict_f_samples": Entry(lambda x, _: learned().predict_f_samples(x, 2), "X"),
+    "Learned.predict_y_samples": Entry(lambda x, _: learned().predict_y_samples(x, 2, seed=0), "X"),
     "Learned.predict_log_density": Entry(lambda x, y: learned().predict_log_density((x, y)), "XY"),
     "Learned.predict_proba": Entry(lambda x, _: learned(classes=True).predict_proba(x), "X"),
     "class_probabilities": Entry(

@@ -10,7 +10,7 @@ import gpflow
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [*sorted((DOCS / "how_to").glob("*.md")), DOCS / "ecosystem.md"]
+PAGES = [*sorted((DOCS / "how_to").glob("*.md")), DOCS / "ecosystem.md", DOCS / "scikit_learn.md"]
 BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 

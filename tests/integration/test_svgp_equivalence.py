@@ -203,13 +203,18 @@ def test_one_natural_gradient_step_reaches_the_optimum(whiten: bool, sharing: st
 
 
 @pytest.mark.slow
-def test_training_takes_the_same_course() -> None:
+@pytest.mark.parametrize("of_p", [False, True], ids=["P frozen", "P's variables named"])
+def test_training_takes_the_same_course(of_p: bool) -> None:
     models = pair("StudentT", 3, whiten=True)
     batch = data("StudentT", 3)
     courses = []
     for model in models:
         closure = model.training_loss_closure(batch)
+        for part in (model.kernel, model.mean_function):
+            gpflow.set_trainable(part, of_p or model is models[0])
         variables = model.trainable_variables
+        if of_p and model is models[0]:
+            variables += model.regulariser.trainable_variables
         optimizer = tf_keras.optimizers.Adam(0.05)
         course = []
         for _ in range(20):

@@ -77,6 +77,22 @@ def test_samples_have_the_moments_of_the_function(learned):
     np.testing.assert_allclose(samples.var(axis=0), variance, rtol=0.15)
 
 
+def test_samples_of_observations_have_the_moments_of_the_prediction(learned):
+    X, _ = _curve(5, seed=1)
+    samples = learned.predict_y_samples(X, 20_000, seed=0)
+    mean, variance = (np.asarray(part) for part in learned.predict_y(X))
+    assert np.all(np.abs(samples.mean(axis=0) - mean) < 5.0 * np.sqrt(variance / 20_000))
+    np.testing.assert_allclose(samples.var(axis=0), variance, rtol=0.06)
+    _, covariance = learned.predict_f(X, full_cov=True)
+    together = np.cov(samples[..., 0].T) - np.diag(
+        (variance - np.diag(covariance[0])[:, None])[:, 0]
+    )
+    np.testing.assert_allclose(together, covariance[0], atol=0.06 * np.max(variance))
+    np.testing.assert_array_equal(
+        learned.predict_y_samples(X, 2, seed=3), learned.predict_y_samples(X, 2, seed=3)
+    )
+
+
 def test_intervals_with_and_without_calibration(learned):
     X, Y = _curve(2000, seed=1)
     for predictor in (learned, dataclasses.replace(learned, calibration=None)):

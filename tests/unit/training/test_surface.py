@@ -204,6 +204,24 @@ def test_summary_lists_all_parameters(capsys: pytest.CaptureFixture[str]) -> Non
         assert name.removeprefix(".") in printed
 
 
+def test_tables_call_trainable_what_is_trained() -> None:
+    """P is frozen here and trainable elsewhere, which GPflow's own table shows."""
+    model, tables = make(), []
+    for fmt in ("tsv", "html"):
+        model.summary(fmt, print_fn=tables.append)
+    header, *rows = [[cell.strip() for cell in row.split("\t")] for row in tables[0].splitlines()]
+    name, flag = header.index("name"), header.index("trainable")
+    shown = {row[name].removeprefix("PGVI"): row[flag] for row in rows}
+    assert shown[".kernel.lengthscales"] == "False"
+    variables = {id(variable) for variable in model.trainable_variables}
+    assert shown == {
+        path: str(id(parameter.unconstrained_variable) in variables)
+        for path, parameter in gpflow.utilities.parameter_dict(model).items()
+    }
+    assert tables[1] in model._repr_html_()
+    assert all(parameter.trainable for parameter in model.kernel.parameters)
+
+
 def test_optimizer_is_the_one_that_was_given() -> None:
     model = make()
     adam = keras.optimizers.Adam(0.5)
