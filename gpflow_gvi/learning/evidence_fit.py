@@ -191,22 +191,25 @@ def structure_of(kernel: Kernel) -> Hashable | None:
 
 
 def structure_of_parameter(parameter: Parameter) -> Hashable:
-    """Return shape, transform and prior; where the transform takes two values stands for it."""
-    zero, prior = tf.zeros_like(parameter.unconstrained_variable), parameter.prior
-    transform = () if parameter.transform is None else map(parameter.transform, (zero, zero + 0.5))
+    """Return shape, transform and prior."""
     return (
         tuple(parameter.shape),
         parameter.trainable,
-        tuple(np.asarray(value).tobytes() for value in transform),
-        None if prior is None else (type(prior), parameter.prior_on, _values(prior.parameters)),
+        _value(parameter.transform),
+        _value(parameter.prior),
+        parameter.prior_on,
     )
 
 
-def _values(parameters: dict[str, Any]) -> Hashable:
-    return tuple((name, _value(value)) for name, value in sorted(parameters.items()))
-
-
 def _value(value: Any) -> Hashable:
-    """Return numbers as bytes, as the text of a long array leaves out most of it."""
+    """Return what a transform, a prior or an argument of one is, down to its numbers."""
+    if isinstance(value, tfp.bijectors.Bijector | tfp.distributions.Distribution):
+        arguments = sorted(value.parameters.items())
+        return type(value), tuple((name, _value(each)) for name, each in arguments)
+    if isinstance(value, list | tuple):
+        return tuple(map(_value, value))
+    if isinstance(value, str | bool | None):
+        return value
     array: AnyNDArray = np.asarray(value)
+    # Numbers as bytes, as the text of a long array leaves out most of it.
     return array.tobytes() if array.dtype.kind in "fiub" else str(value)
