@@ -33,6 +33,7 @@ from gpflow.utilities import deepcopy, positive, set_trainable
 from .._core import outputs
 from .._core.data import as_floats, inputs
 from .._core.errors import shown
+from ..calibration.conformal_prediction import conformal
 from ..gaussian_process import GaussianProcess
 from ..kernels import OutputAsInput
 from ..kernels.output_as_input import at_output
@@ -43,7 +44,7 @@ from .learned import Learned
 from .procedure import Procedure
 from .scaling import Scaling
 from .settings import Settings
-from .split import Split
+from .split import Split, hold_out
 
 MAX_INDUCING_FACTOR = 3
 """All outputs share at most this many times the inducing points of one."""
@@ -120,8 +121,6 @@ def require_joint(settings: Settings, **arguments: Any) -> None:
     constant = isinstance(likelihood, Gaussian) and isinstance(likelihood.variance, Parameter)
     if likelihood is not None and not constant:
         arguments["likelihood"] = likelihood
-    if settings.calibration_fraction:
-        arguments["calibration_fraction"] = settings.calibration_fraction
     for name, value in arguments.items():
         if value is not None:
             raise ValueError(
@@ -140,11 +139,17 @@ def learn_jointly(
 
     :param data: (X, Y), [N, D] and [N, J], of `observed`.
     :param kernels: of x, with the hyper-parameters to start from; those of the recipe if None.
-    :param settings: of the procedure for one output.
+    :param settings: of the procedure for one output. Rows to calibrate with are some of those of
+        which no value is missing.
     :param validation_data: (X, Y) to temper with, which may have NaN in Y.
     """
     X, Y = data
     J = Y.shape[1]
+    complete = np.flatnonzero(~np.isnan(Y).any(axis=1))
+    order = np.random.default_rng(settings.seed).permutation(complete)
+    _, held_out = hold_out("calibration_fraction", settings, order)
+    calibration = X[held_out], Y[held_out]
+    X, Y = np.delete(X, held_out, axis=0), np.delete(Y, held_out, axis=0)
     units = _units(X, Y) if settings.standardise else (Scaling.none(X), Scaling.none(Y))
     count = settings.regulariser.count(len(X))
     joint = dataclasses.replace(
@@ -158,10 +163,15 @@ def learn_jointly(
         ),
         likelihood=Gaussian(NoiseOfOutput(np.full(J, 0.1, default_float()))),
         standardise=False,
+        calibration_fraction=0.0,
     )
     unseen = None if validation_data is None else _rows(units, *observed(validation_data))
     learned = Procedure(Split.of(_rows(units, X, Y), joint, unseen), joint).run()
-    return _of_outputs(learned, units, joint)
+    learned = _of_outputs(learned, units, joint)
+    if not len(held_out):
+        return learned
+    standard = units[0].standard(calibration[0]), units[1].standard(calibration[1])
+    return dataclasses.replace(learned, calibration=conformal(learned.model, standard))
 
 
 def joint_kernels(

@@ -78,9 +78,9 @@ class Split:
         order = np.random.default_rng(settings.seed).permutation(len(X))
         if settings.of_classes and Y.shape[1] == 1:
             order = _by_strata(order, Y[:, 0])
-        order, calibration = _hold_out("calibration_fraction", settings, order)
+        order, calibration = hold_out("calibration_fraction", settings, order)
         if validation_data is None:
-            order, held_out = _hold_out("validation_fraction", settings, order)
+            order, held_out = hold_out("validation_fraction", settings, order)
             validation = (X[held_out], Y[held_out]) if len(held_out) else None
         else:
             names = ("validation_data[0]", "validation_data[1]")
@@ -236,7 +236,7 @@ def _by_strata(order: Array, Y: Array) -> Array:
     return order[np.argsort(place, kind="stable")]
 
 
-def _hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]:
+def hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]:
     """Return the rows in two parts, the second of which has the given fraction, or is empty."""
     fraction = settings.held_out if name == "validation_fraction" else settings.calibration_fraction
     checks.fraction(name, fraction)
