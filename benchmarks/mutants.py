@@ -42,6 +42,9 @@ CORE = (
 )
 """Parts of the package that are changed."""
 
+ALSO = {"covariances/conditional.py": "tests/unit/test_gaussian_process.py"}
+"""Tests that are not in the folder of a module, but of it."""
+
 OTHERS = ("Bit", "Shift", "Invert", "Decorator", "ExceptionReplacer")
 """Operators that change annotations (`X | None`), that every test notices (floats have no bits), or
 that change what is no mathematics."""
@@ -66,7 +69,8 @@ def tests_of(module: str) -> str:
     while not folder.is_dir():  # a package whose tests are in the folder above
         folder = folder.parent
     files = sorted(folder.rglob("test_*.py"), key=lambda f: -f.read_text().lower().count(path.stem))
-    return " ".join(str(file.relative_to(ROOT)) for file in files)
+    found = [str(file.relative_to(ROOT)) for file in files]
+    return " ".join([*found, *([ALSO[str(path)]] if str(path) in ALSO else [])])
 
 
 def sample(number: int, seed: int, parts: list[str]) -> list[tuple[Any, str]]:

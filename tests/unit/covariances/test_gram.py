@@ -23,6 +23,13 @@ J, M = 3, 4
 JITTER = gpflow.config.default_jitter()
 
 
+def test_images_as_inducing_points_are_rows_of_pixels(rng):
+    images = rng.normal(size=(M, 2, 3, 1))
+    points = gram.as_inducing_variable(images)
+    np.testing.assert_array_equal(points.Z, images.reshape(M, 6))
+    assert not points.trainable_variables
+
+
 def test_heaviside_covariances_against_quadrature(rng):
     """Both functionals as weighted sums of f: two values for the slope, a grid for the integral."""
     kernel = CircleArcCosine(variance=0.7)

@@ -306,6 +306,7 @@ def test_state_is_a_weight_and_is_neither_trained_nor_a_parameter() -> None:
     assert len(fitted.trainable_variables) == len(plain.trainable_variables)
     kept = {id(variable) for variable in state(fitted)}
     assert len(kept) == 3
+    assert not any(variable.trainable for variable in state(fitted))
     assert kept <= {id(variable) for variable in fitted.weights}
     assert not kept & {id(part) for part in parameter_dict(fitted).values()}
 
