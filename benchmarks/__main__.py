@@ -1,8 +1,8 @@
 """The benchmarks side by side: `make benchmark`, or `python -m benchmarks`.
 
-They print tables in Markdown, and write the rows and a description of the machine to one JSON file.
-A benchmark whose library or data are missing is omitted with a message. The other files of this
-folder are studies, each a script.
+They print tables in Markdown, the last of them of ratios to the best of others, and write the rows
+and a description of the machine to one JSON file. A benchmark whose library or data are missing is
+omitted with a message. The other files of this folder are studies, each a script.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from . import (
     timing,
     wasserstein,
 )
+from .against_peers import comparisons
 from .peers import can_import
 from .timing import Row
 
@@ -102,6 +103,8 @@ def main() -> None:
                 print(f"\n{title}\n\n{timing.table(rows)}\n", flush=True)
                 results["tables"][title] = rows
             options.output.write_text(json.dumps(results, indent=1))
+    if beside := comparisons(results["tables"]):
+        print(f"\nBeside others\n\n{timing.table(beside)}\n")
     print(f"written: {options.output}")
 
 

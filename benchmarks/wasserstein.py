@@ -71,6 +71,8 @@ def dense(rounds: int) -> list[Row]:
     for B in (250, 500, 1000):
         kinds = {"exact": Exact(), "newton_schulz": NewtonSchulz()}
         cases = {name: timing.timed(distance(kind, B)) for name, kind in kinds.items()}
+        K = steps.kernel()(inputs(B, M)[0]).numpy()
+        cases["eigh of NumPy"] = timing.timed(lambda K=K: np.linalg.eigh(K))
         for name, value in timing.medians(cases, rounds).items():
             rows.append({"B": B, "estimator": name, "ms": 1e3 * value})
     return rows

@@ -15,6 +15,7 @@ import pytest
 # `__main__` and what it calls.
 from benchmarks import __main__ as suite
 from benchmarks import device, growth, peers, steps, timing
+from benchmarks.against_peers import comparisons
 from gpflow_gvi.__main__ import main
 
 
@@ -43,6 +44,23 @@ def test_time_is_of_the_wall_where_a_device_waits():
 def test_tables_are_markdown():
     rows = [{"name": "a", "N": 1000, "s": 0.12345}]
     assert timing.table(rows) == "| name | N | s |\n| --- | --: | --: |\n| a | 1,000 | 0.123 |"
+
+
+def test_what_was_measured_is_compared_with_the_best_of_others():
+    at = {"B": 20, "M": 5}
+    names = {"CholeskySVGP": 3.0, "GPflow SVGP": 4.0, "GPJax SVGP": 2.0, "DiagonalSVGP": 1.0}
+    tables = {
+        "Steps": [{**at, "model": name, "ms": ms} for name, ms in names.items()],
+        "Distance and gradient": [
+            {"B": 9, "estimator": name, "ms": ms}
+            for name, ms in {"exact": 30.0, "newton_schulz": 1.0, "eigh of NumPy": 20.0}.items()
+        ],
+        "Growth": [{"of": "B"}],
+    }
+    step, exact = comparisons(tables)
+    assert (step["ours"], step["best peer"], step["which"]) == (3.0, 2.0, "GPJax SVGP")
+    assert (step["ratio"], step["not more"]) == (1.5, "no")
+    assert (exact["ratio"], exact["not more"]) == (0.5, "yes")
 
 
 def test_slopes_are_the_exponents():
