@@ -205,16 +205,37 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
 
     def _with_varying_noise(self, constant: GaussianCandidate) -> GaussianCandidate:
-        """Return a candidate with noise in the pattern of its squared errors."""
-        data = self.data.first(len(constant.errors))
-        unscaled = data.units[0], Scaling.none(constant.errors)
+        """Return a candidate with noise in the pattern of its squared errors.
+
+        Of a single feature, once more in the pattern of the errors that it then has: where little
+        noise is found, f is known better.
+        """
+        likelihood = constant.regulariser.likelihood
+        varying = self._in_pattern(constant, constant.errors, likelihood)
+        if self.data.D > 1:
+            return varying
+        squares = np.square(self.data.responses[: len(varying.mean)] - varying.mean)
+        errors = squares / np.mean(squares, axis=0)
+        return best_of([varying, self._in_pattern(varying, errors, likelihood)])
+
+    def _in_pattern(
+        self, start: GaussianCandidate, errors: AnyNDArray, likelihood: Likelihood
+    ) -> GaussianCandidate:
+        """Return a candidate with noise in the pattern of errors, [N, J].
+
+        :param start: what has the kernel to start from.
+        :param errors: squared, of the first rows.
+        :param likelihood: with the constant noise to start from.
+        """
+        data = self.data.first(len(errors))
+        unscaled = data.units[0], Scaling.none(errors)
         (pattern,) = self._cross_fit(
-            [recipe.noise_model(len(data.X), data.J)],
+            [recipe.noise_model(len(data.X), data.D, data.J)],
             dataclasses.replace(data, units=unscaled, seed=data.seed + 1),
-            np.maximum(constant.errors, 1e-6),
+            np.maximum(errors, 1e-6),
         )
-        P = constant.regulariser
-        return self._fit(P.prior.kernel, P.likelihood, means=constant.is_around, pattern=pattern)
+        kernel = start.regulariser.prior.kernel
+        return self._fit(kernel, likelihood, means=start.is_around, pattern=pattern)
 
     def _fit(
         self,

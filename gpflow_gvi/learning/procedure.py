@@ -115,10 +115,7 @@ class Procedure:
         )
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
-        """Return the regulariser that predicts best, conditioned on all rows.
-
-        Of labels, it is the one whose kernel predicts validation data best.
-        """
+        """Return the regulariser that predicts best, conditioned on all rows."""
         settings = self.settings.regulariser
         if self._has_candidates(data):
             of_numbers = isinstance(self.settings.likelihood, Gaussian | None)

@@ -20,9 +20,16 @@ from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeClassifier
 
 import gpflow_gvi as gvi
+from gpflow_gvi.gaussian_process import GaussianProcess
 from gpflow_gvi.learning import evidence_fit
 from gpflow_gvi.learning.settings import Settings
-from gpflow_gvi.learning.site_candidates import site_fit, structure_of_likelihood
+from gpflow_gvi.learning.site_candidates import (
+    NUM_FOLDS,
+    _held_out_nll,
+    site_fit,
+    structure_of_likelihood,
+)
+from gpflow_gvi.regulariser.site_fit import Rows
 
 NAMES = np.array(["no", "yes"])
 
@@ -157,6 +164,22 @@ def test_of_counts_the_kernel_that_predicts_better_is_taken():
     density = np.mean(learned.predict_log_density((x, y)))
     assert -density == pytest.approx(candidates[0].facts["nll"], abs=0.2)
     assert density < np.mean(stats.poisson(np.exp(1.0 + np.sin(x))).logpmf(y))
+
+
+def test_with_tails_that_are_not_heavy_folds_are_predicted_as_by_an_exact_process(rng):
+    X = rng.uniform(-3.0, 3.0, size=(40, 1))
+    Y = np.sin(X) + 0.5 * rng.normal(size=X.shape)
+    kernel, likelihood = gpflow.kernels.Matern52(), StudentT(0.5, df=1e6)
+    fit = site_fit(kernel, likelihood, (0, 1, 1))
+    prior = GaussianProcess(gpflow.functions.Zero(1), kernel)
+    found = _held_out_nll(fit, prior, X, Rows(X, Y, np.zeros((40, 0, 1))))
+    fold = np.arange(40) % NUM_FOLDS
+    densities = []
+    for k in range(NUM_FOLDS):
+        data = X[fold != k], Y[fold != k]
+        model = gpflow.models.GPR(data, gpflow.kernels.Matern52(), noise_variance=0.25)
+        densities.append(model.predict_log_density((X[fold == k], Y[fold == k])))
+    assert found == pytest.approx(-np.mean(densities), abs=1e-3)
 
 
 def test_scores_are_in_original_units(rng):
