@@ -17,7 +17,7 @@ import gpflow.kernels
 import tensorflow as tf
 from gpflow import Parameter
 from gpflow.config import default_float, default_jitter
-from gpflow.kernels import Kernel, Product, Sum
+from gpflow.kernels import Kernel, Product, SeparateIndependent, Sum
 from gpflow.utilities import deepcopy, parameter_dict
 
 from .spectral_mixture import AdditiveSpectralMixture
@@ -48,7 +48,7 @@ def structure(kernel: Kernel, of_parameter: Callable[[Parameter], Hashable]) -> 
     :param kernel: the kernel.
     :param of_parameter: what two parameters have in common.
     """
-    if type(kernel) in (Sum, Product):
+    if type(kernel) in (Sum, Product, SeparateIndependent):
         parts = tuple(structure(part, of_parameter) for part in kernel.kernels)
         return None if None in parts else (type(kernel), parts)
     if type(kernel) not in _ARE_THEIR_PARAMETERS:

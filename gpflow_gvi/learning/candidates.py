@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -76,7 +76,7 @@ class Candidate:
 AnyCandidate = TypeVar("AnyCandidate", bound=Candidate)
 
 
-class Candidates(abc.ABC):
+class Candidates(abc.ABC, Generic[AnyCandidate]):
     """The candidates for P.
 
     :param data: the rows to fit to.
@@ -95,6 +95,36 @@ class Candidates(abc.ABC):
     @abc.abstractmethod
     def best(self) -> Regulariser:
         """Return the one that predicts best."""
+
+    @abc.abstractmethod
+    def _fit(
+        self,
+        kernel: Kernel,
+        start: Likelihood,
+        *,
+        starts_of: TrainingData | None = None,
+        means: bool = False,
+    ) -> AnyCandidate:
+        """Return a fitted candidate.
+
+        :param kernel: k, with the hyper-parameters to start from.
+        :param start: the likelihood to start from.
+        :param starts_of: the rows, if the fit is a start to choose; else they are all.
+        :param means: whether P is around the predictors.
+        """
+
+    def _of_starts(self, kernels: Sequence[Kernel]) -> list[AnyCandidate]:
+        """Return the fits of the promising kernels, each from the best of its starts."""
+        starts: dict[Hashable, list[AnyCandidate]] = collections.defaultdict(list)
+        first = self.data.first(MAX_ROWS_OF_STARTS)
+        for kernel in kernels:
+            start = self._fit(kernel, self.likelihood, starts_of=first)
+            starts[structure_of(kernel) or id(kernel)].append(start)
+        best = [best_of(of_structure) for of_structure in starts.values()]
+        return [
+            self._fit(start.regulariser.prior.kernel, start.regulariser.likelihood)
+            for start in near_best(best, MAX_GAP_OF_STARTS)
+        ]
 
     @abc.abstractmethod
     def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
@@ -136,12 +166,15 @@ class GaussianCandidate(Candidate):
     """Whether P is around predictors."""
 
 
-class GaussianCandidates(Candidates):
+class GaussianCandidates(Candidates[GaussianCandidate]):
     """The candidates for P under Gaussian noise."""
 
     def best(self) -> Regulariser:
         """Return the one that predicts best."""
-        found = near_best(self._of_kernels())
+        kernels = list(self.settings.kernels(self.data))
+        several = len(kernels) > 1
+        found = self._of_starts(kernels) if several else [self._fit(kernels[0], self.likelihood)]
+        found = near_best(found)
         if self.means and (self._are_promising(best_of(found)) or not self.is_recipe):
             around = [self._around(each) for each in found]
             found = near_best([*found, *around]) if self.is_recipe else around
@@ -155,22 +188,6 @@ class GaussianCandidates(Candidates):
         data = self.data
         targets = np.asarray(data.units[1].original(data.responses))
         return self._cross_fit(estimators, data, targets)
-
-    def _of_kernels(self) -> list[GaussianCandidate]:
-        """Return the fits of the promising kernels, each from the best of its starts."""
-        kernels = list(self.settings.kernels(self.data))
-        if len(kernels) == 1:
-            return [self._fit(kernels[0], self.likelihood)]
-        starts: dict[Hashable, list[GaussianCandidate]] = collections.defaultdict(list)
-        first = self.data.first(MAX_ROWS_OF_STARTS)
-        for kernel in kernels:
-            start = self._fit(kernel, self.likelihood, starts_of=first)
-            starts[structure_of(kernel) or id(kernel)].append(start)
-        best = [best_of(of_structure) for of_structure in starts.values()]
-        return [
-            self._fit(start.regulariser.prior.kernel, start.regulariser.likelihood)
-            for start in near_best(best, MAX_GAP_OF_STARTS)
-        ]
 
     def _are_promising(self, best: GaussianCandidate) -> bool:
         """Return whether a predictor's errors are not much larger than those of P alone."""
@@ -188,16 +205,37 @@ class GaussianCandidates(Candidates):
         return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
 
     def _with_varying_noise(self, constant: GaussianCandidate) -> GaussianCandidate:
-        """Return a candidate with noise in the pattern of its squared errors."""
-        data = self.data.first(len(constant.errors))
-        unscaled = data.units[0], Scaling.none(constant.errors)
+        """Return a candidate with noise in the pattern of its squared errors.
+
+        Of a single feature, once more in the pattern of the errors that it then has: where little
+        noise is found, f is known better.
+        """
+        likelihood = constant.regulariser.likelihood
+        varying = self._in_pattern(constant, constant.errors, likelihood)
+        if self.data.D > 1:
+            return varying
+        squares = np.square(self.data.responses[: len(varying.mean)] - varying.mean)
+        errors = squares / np.mean(squares, axis=0)
+        return best_of([varying, self._in_pattern(varying, errors, likelihood)])
+
+    def _in_pattern(
+        self, start: GaussianCandidate, errors: AnyNDArray, likelihood: Likelihood
+    ) -> GaussianCandidate:
+        """Return a candidate with noise in the pattern of errors, [N, J].
+
+        :param start: what has the kernel to start from.
+        :param errors: squared, of the first rows.
+        :param likelihood: with the constant noise to start from.
+        """
+        data = self.data.first(len(errors))
+        unscaled = data.units[0], Scaling.none(errors)
         (pattern,) = self._cross_fit(
-            [recipe.noise_model(len(data.X), data.J)],
+            [recipe.noise_model(len(data.X), data.D, data.J)],
             dataclasses.replace(data, units=unscaled, seed=data.seed + 1),
-            np.maximum(constant.errors, 1e-6),
+            np.maximum(errors, 1e-6),
         )
-        P = constant.regulariser
-        return self._fit(P.prior.kernel, P.likelihood, means=constant.is_around, pattern=pattern)
+        kernel = start.regulariser.prior.kernel
+        return self._fit(kernel, likelihood, means=start.is_around, pattern=pattern)
 
     def _fit(
         self,
@@ -208,14 +246,7 @@ class GaussianCandidates(Candidates):
         means: bool = False,
         pattern: Predictor | None = None,
     ) -> GaussianCandidate:
-        """Return a fitted candidate.
-
-        :param kernel: k, with the hyper-parameters to start from.
-        :param start: the noise to start from.
-        :param starts_of: the rows, if the fit is a start to choose; else they are all.
-        :param means: whether P is around the predictors.
-        :param pattern: the pattern of the noise, if it varies.
-        """
+        """Return a fitted candidate; `pattern` is that of the noise, if it varies."""
         settings, data = self.settings, self.data if starts_of is None else starts_of
         is_brief = starts_of is not None or means or pattern is not None
         minimise = settings.minimise_briefly if is_brief else settings.minimise

@@ -115,10 +115,7 @@ class Procedure:
         )
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
-        """Return the regulariser that predicts best, conditioned on all rows.
-
-        Of labels, it is the one whose kernel predicts validation data best.
-        """
+        """Return the regulariser that predicts best, conditioned on all rows."""
         settings = self.settings.regulariser
         if self._has_candidates(data):
             of_numbers = isinstance(self.settings.likelihood, Gaussian | None)
@@ -150,12 +147,11 @@ class Procedure:
         return best if settings.evidence.needs_inducing_outputs else self.condition(best, data)
 
     def _has_candidates(self, data: TrainingData) -> bool:
-        """Return whether P is for rows with labels or one noise of numbers, and fitted to all."""
-        likelihood = self.settings.likelihood
-        noise = Gaussian() if likelihood is None else likelihood
-        one_noise = isinstance(noise, Gaussian) and isinstance(noise.variance, Parameter)
+        """Return whether P is for rows, of which it is fitted to all, without given noise."""
+        noise = self.settings.likelihood
+        given = isinstance(noise, Gaussian) and not isinstance(noise.variance, Parameter)
         to_all = not self.settings.regulariser.evidence.needs_inducing_outputs
-        return (one_noise or data.of_classes) and data.X.ndim == 2 and to_all
+        return not given and data.X.ndim == 2 and to_all
 
     def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
         """Return the regulariser conditioned on all rows, at points for the fitted kernel."""

@@ -28,6 +28,9 @@ MIN_LENGTHSCALE = 1e-3
 """In standard units. A feature that names a group would drive its lengthscale to zero, and the
 rounding of (x / ℓ)² would make K indefinite."""
 
+NUM_KNOTS_OF_NOISE = 6
+"""The pattern of the noise along a single feature is a spline with this number of knots."""
+
 MAX_ROWS_OF_RELEVANCE = 1000
 """The relevance of features is estimated from not more rows than these."""
 
@@ -166,13 +169,20 @@ def predictors(data: TrainingData) -> list[Any]:
     return [_of_outputs(boosting, data.J), ExtraTreesRegressor(100, random_state=seed)]
 
 
-def noise_model(N: int, J: int) -> Any:
+def noise_model(N: int, D: int, J: int) -> Any:
     """Return an estimator of the pattern of the noise: boosted trees with few leaves.
 
-    It is fitted to squared errors, which are Gamma distributed under Gaussian noise.
+    It is fitted to squared errors, which are Gamma distributed under Gaussian noise. Of a single
+    feature it is a Gamma regression on splines, as noise then mostly varies smoothly.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.linear_model import GammaRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import SplineTransformer
 
+    if D == 1:
+        splines = SplineTransformer(NUM_KNOTS_OF_NOISE, extrapolation="constant")
+        return _of_outputs(make_pipeline(splines, GammaRegressor(alpha=0.01, max_iter=1000)), J)
     boosting = HistGradientBoostingRegressor(
         loss="gamma",
         learning_rate=0.05,

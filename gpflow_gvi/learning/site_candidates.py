@@ -1,12 +1,14 @@
 """The candidates for the regulariser P of labels, or under any likelihood that is not Gaussian.
 
 They are fitted by the sites of the likelihood, and judged as those under Gaussian noise are: by the
-density of each observation given all the others. Of labels P may be around the log probabilities
-of classifiers that have not seen the row.
+density of each observation given all the others, or, where an observation may say nothing of f,
+given those of other folds. Of labels P may be around the log probabilities of classifiers that have
+not seen the row; of other observations it is around a constant.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -15,16 +17,29 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Module
 from gpflow.config import default_float
-from gpflow.functions import MeanFunction, Zero
+from gpflow.functions import Function, MeanFunction
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
+from gpflow.likelihoods import (
+    Bernoulli,
+    Beta,
+    Exponential,
+    Gamma,
+    Likelihood,
+    MultiClass,
+    Ordinal,
+    Poisson,
+    Softmax,
+    StudentT,
+)
 from gpflow.utilities import deepcopy, parameter_dict
 
-from .._core import labels, progress
+from .._core import labels, outputs, progress
 from .._core.data import Data
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import usable
 from ..mean_functions.predictor import Predictor
+from ..regulariser.conditioning import conditioned
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
@@ -33,9 +48,10 @@ from ..regulariser.sites import Sites, first_sites, left_out
 from .candidates import Candidate, Candidates, best_of, penalty, scaled
 from .class_predictors import LogProbabilities
 from .evidence_fit import assign, kept, structure_of, structure_of_parameter
-from .settings import Settings
+from .settings import Settings, recipe_predictors
 from .start import TrainingData
 from .summary import described
+from .targets import prior_mean
 
 MAX_VALUES_OF_FITS = 4_000
 """Hyper-parameters are fitted to not more rows times latent functions than these."""
@@ -43,24 +59,47 @@ MAX_VALUES_OF_FITS = 4_000
 MAX_POINTS_OF_FITS = 100
 """Hyper-parameters are fitted at not more inducing points: a bound costs O(J N M²)."""
 
+NUM_FOLDS = 5
+"""Into which observations are parted where their density has no closed form."""
+
 AMPLIFICATION = 2.0
 """What the variance of f is multiplied by where that predicts better."""
 
 
-class SiteCandidates(Candidates):
+class SiteCandidates(Candidates[Candidate]):
     """The candidates for P under a likelihood that is not Gaussian."""
 
     def __init__(self, data: TrainingData, settings: Settings) -> None:
-        if settings.regulariser.noise == "varying":
-            raise ValueError("noise is 'varying', which is for real-valued Y. Leave it out here.")
-        J = labels.num_classes(settings.likelihood) or 0
-        self.classes = np.arange(J) if settings.classes is None else settings.classes
-        super().__init__(data, settings)
+        P = settings.regulariser
+        likelihood = settings.likelihood
+        J = labels.num_classes(likelihood)
+        if P.noise == "varying":
+            raise ValueError(
+                "noise is 'varying', which is for real-valued Y under Gaussian noise; likelihood "
+                f"is {type(likelihood).__name__}. Leave one of them out."
+            )
+        if J is None and P.predictors not in (None, recipe_predictors):
+            raise ValueError(
+                "predictor is for labels, and for real-valued Y under Gaussian noise; likelihood "
+                f"is {type(likelihood).__name__}. Leave one of them out."
+            )
+        if J is None:
+            P = dataclasses.replace(P, predictors=None)
+        self.classes = np.arange(J or 0) if settings.classes is None else settings.classes
+        self._fits: dict[Hashable, SiteFit] = {}
+        super().__init__(data, dataclasses.replace(settings, regulariser=P))
+        self.likelihood = usable(self.likelihood)
 
     def best(self) -> Regulariser:
         """Return the one that predicts best."""
-        kernels = self.settings.kernels(self.data)
-        best = best_of([self._fit(kernel, self.likelihood) for kernel in kernels])
+        kernels = list(self.settings.kernels(self.data))
+        have_starts = len({structure_of(kernel) or id(kernel) for kernel in kernels}) < len(kernels)
+        found = (
+            self._of_starts(kernels)
+            if have_starts
+            else [self._fit(kernel, self.likelihood) for kernel in kernels]
+        )
+        best = best_of(found)
         if self.means:
             P = best.regulariser
             around = self._fit(P.prior.kernel, P.likelihood, means=True)
@@ -75,37 +114,60 @@ class SiteCandidates(Candidates):
         )
         return self._cross_fit(estimators, data, data.Y.astype(int), wrap)
 
-    def _fit(self, kernel: Kernel, start: Likelihood, *, means: bool = False) -> Candidate:
-        """Return a fitted candidate.
-
-        :param kernel: k, with the hyper-parameters to start from.
-        :param start: the likelihood to start from.
-        :param means: whether P is around the predictors.
-        """
-        settings, data = self.settings, self.data
+    def _fit(
+        self,
+        kernel: Kernel,
+        start: Likelihood,
+        *,
+        starts_of: TrainingData | None = None,
+        means: bool = False,
+    ) -> Candidate:
+        """Return a fitted candidate."""
+        settings, data = self.settings, self.data if starts_of is None else starts_of
         first = data.first(settings.max_rows).first(MAX_VALUES_OF_FITS // data.J)  # at random
         gram.require_independent_outputs(kernel)
         X, Y = Data.of((first.X, first.Y), self.likelihood)
         rows = Rows(X, Y, np.moveaxis(self._means_at(first), 0, 1))
-        C, J = len(self.means), labels.num_latents(self.likelihood, Y)
         progress.now(f"{described(kernel, around=means, varying=False)}, fitted to {len(X)} rows")
-        fit = site_fit(kernel, start, (C, data.D, J))
+        fit = self._site_fit(kernel)
         with fit.lock:
-            start_at(fit, kernel, start, 1.0 / C if means else 0.0)
+            self._start(fit, kernel, start, means=means)
             for _ in range(settings.max_rounds):
                 M = min(settings.count(len(data.X)), MAX_POINTS_OF_FITS)
                 Z, indices = settings.select(X, M, kernel=fit.prior.kernel, seed=data.seed)
                 sites = first_sites(fit.mean(rows))
-                loss, sites = fit.fit(settings.minimise, Z, rows, sites, means=means)
+                minimise = settings.minimise if starts_of is None else settings.minimise_briefly
+                loss, sites = fit.fit(minimise, Z, rows, sites, means=means)
             weights = np.maximum(fit.weights.numpy(), 0.0)
-            mean = self._mean(weights) if means else Zero(J)
-            nll = _amplify(fit, mean, Z, rows, sites)
+            mean = self._mean(weights) if means else deepcopy(fit.prior.mean_function)
+            if isinstance(self.likelihood, ALL_INFORMATIVE):
+                nll = _amplify(fit, mean, Z, rows, sites)
+            else:
+                nll = _held_out_nll(fit, GaussianProcess(mean, fit.prior.kernel), Z, rows)
             prior = GaussianProcess(mean, deepcopy(fit.prior.kernel))
             likelihood = deepcopy(fit.likelihood)
         fitted = Regulariser(prior, prior, likelihood, Z, None, (Round(indices, loss, {}),), True)
         nll += penalty(fitted, len(X))
-        progress.found(nll=nll, M=len(Z))
+        progress.found(nll=nll + float(np.sum(np.log(data.units[1].scale))), M=len(Z))
         return Candidate(fitted, nll)
+
+    def _site_fit(self, kernel: Kernel) -> SiteFit:
+        """Return the fit of kernels like this one, whose graph is traced once."""
+        shape = len(self.means), self.data.D, self.data.J
+        key = structure_of(kernel)
+        if key is None or structure_of_likelihood(self.likelihood) is not None:
+            return site_fit(kernel, self.likelihood, shape)
+        if key not in self._fits:  # no other call has this likelihood
+            self._fits[key] = site_fit(kernel, self.likelihood, shape)
+        return self._fits[key]
+
+    def _start(self, fit: SiteFit, kernel: Kernel, likelihood: Likelihood, *, means: bool) -> None:
+        """Let a fit start from given hyper-parameters."""
+        _assign_all(fit.prior.kernel, kernel)
+        _assign_all(fit.prior.mean_function, prior_mean(likelihood, self.data.responses))
+        _assign_all(fit.likelihood, likelihood)
+        weight = tf.constant(1.0 / len(self.means) if means else 0.0, default_float())
+        fit.weights.assign(tf.fill(fit.weights.shape, weight))
 
 
 def _amplify(fit: SiteFit, mean: MeanFunction, Z: AnyNDArray, rows: Rows, sites: Sites) -> float:
@@ -135,18 +197,32 @@ def _left_out_nll(
     return -float(np.mean(densities))
 
 
+def _held_out_nll(fit: SiteFit, prior: GaussianProcess, Z: AnyNDArray, rows: Rows) -> float:
+    """Return the mean negative log density of observations, given those of the other folds.
+
+    Which observations are outliers, or where there is much noise, is decided by all of them. Given
+    the sites of the others, which know of it, an observation is predicted too well, and the better
+    the more f varies. Here sites are those that the other folds have by themselves.
+    """
+    X, Y = np.asarray(rows.X), np.asarray(rows.Y)
+    fold = np.arange(len(X)) % NUM_FOLDS  # the rows are shuffled
+    densities = []
+    for k in range(NUM_FOLDS):
+        given, held = fold != k, fold == k
+        others = Rows(X[given], Y[given], rows.means[given])
+        sites = fit.sites(Z, others, first_sites(fit.mean(others)))
+        posterior = conditioned(prior, Z, [(others.X, *sites)])
+        mean = posterior.mean_function(X[held])
+        variance = outputs.variance(posterior.kernel, X[held])
+        densities.append(log_predictive_densities(fit.likelihood, X[held], mean, variance, Y[held]))
+    return -float(np.mean(np.concatenate(densities)))
+
+
 def _assign_all(ours: Module, theirs: Module) -> None:
     """Give parameters the values of others with the same paths."""
     values = parameter_dict(theirs)
     for path, parameter in parameter_dict(ours).items():
         assign(parameter, values[path])
-
-
-def start_at(fit: SiteFit, kernel: Kernel, likelihood: Likelihood, weight: float) -> None:
-    """Let a fit start from given hyper-parameters."""
-    _assign_all(fit.prior.kernel, kernel)
-    _assign_all(fit.likelihood, likelihood)
-    fit.weights.assign(tf.fill(fit.weights.shape, tf.constant(weight, default_float())))
 
 
 def site_fit(kernel: Kernel, likelihood: Likelihood, shape: tuple[int, int, int]) -> SiteFit:
@@ -157,9 +233,11 @@ def site_fit(kernel: Kernel, likelihood: Likelihood, shape: tuple[int, int, int]
     :param shape: C, the number of means, D and J.
     """
 
+    J = shape[-1]
+
     def make() -> SiteFit:
-        prior = GaussianProcess(Zero(shape[-1]), deepcopy(kernel))
-        return SiteFit(prior, deepcopy(likelihood), shape[0])
+        mean = prior_mean(likelihood, np.zeros([1, J], default_float()))
+        return SiteFit(GaussianProcess(mean, deepcopy(kernel)), deepcopy(likelihood), shape[0])
 
     of_kernel, of_likelihood = structure_of(kernel), structure_of_likelihood(likelihood)
     if of_kernel is None or of_likelihood is None:
@@ -167,13 +245,31 @@ def site_fit(kernel: Kernel, likelihood: Likelihood, shape: tuple[int, int, int]
     return kept((of_kernel, of_likelihood, shape, default_float()), make)
 
 
+ALL_INFORMATIVE = (Bernoulli, Beta, Exponential, Gamma, MultiClass, Ordinal, Poisson, Softmax)
+"""Likelihoods under which no observation comes to say nothing of f because of the others."""
+
+CONSTANTS: dict[type[Likelihood], tuple[str, ...]] = {
+    Bernoulli: ("invlink",),
+    MultiClass: ("num_classes",),
+    Softmax: ("num_classes",),
+    Poisson: ("invlink", "binsize"),
+    Exponential: ("invlink",),
+    Gamma: ("invlink",),
+    Beta: ("invlink",),
+    StudentT: ("df",),
+}
+"""Likelihoods that are known to be their parameters and these attributes."""
+
+
 def structure_of_likelihood(likelihood: Likelihood) -> Hashable | None:
     """Return what is equal for likelihoods that differ in the values of parameters, if known."""
-    if type(likelihood) not in (Bernoulli, MultiClass, Softmax):
+    kind = type(likelihood)
+    if kind not in CONSTANTS or any(isinstance(part, Function) for part in likelihood.submodules):
         return None
     parameters = tuple(
         (path, structure_of_parameter(parameter))
         for path, parameter in sorted(parameter_dict(likelihood).items())
     )
-    link = likelihood.invlink if isinstance(likelihood, Bernoulli) else likelihood.num_classes
-    return type(likelihood), link, parameters
+    values = (getattr(likelihood, name) for name in CONSTANTS[kind])
+    constants = tuple(each if callable(each) else np.asarray(each).tobytes() for each in values)
+    return kind, constants, parameters

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .._core import domains
 from .display import BLUE, Display, legend_above
 from .estimators import View, deviations
 
@@ -67,15 +66,14 @@ class CurveDisplay(Display):
         low, high = rows.min(), rows.max()
         beyond = margin * (high - low)
         x = np.linspace(low - beyond, high + beyond, resolution)[:, None]
-        in_units_of_y = domains.has_scale(learned.likelihood)  # f of counts is a logarithm
-        predict = learned.predict_f if in_units_of_y else learned.predict_y
+        predict = learned.predict_f if view.shows_f else learned.predict_y
         mean, variance = (np.asarray(part)[:, output] for part in predict(x))
         lower, upper = (np.asarray(end)[:, output] for end in learned.predict_interval(x, coverage))
         half = deviations(coverage) * np.sqrt(variance)
         display = cls(
             x[:, 0],
             mean,
-            (mean - half, mean + half) if in_units_of_y else None,
+            (mean - half, mean + half) if view.shows_f else None,
             (lower, upper),
             coverage,
             None if y is None else (rows[:, 0], view.numbers(y, output)),

@@ -9,7 +9,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy import stats
 
-from .._core import labels
+from .._core import domains, labels
 from ..learning.learned import Learned
 from ..learning.scaling import Scaling
 
@@ -54,6 +54,11 @@ class View:
             getattr(estimator, "target", f"y{output}" if J > 1 and count is None else "y"),
             None if count is None else np.asarray(range(count) if classes is None else classes),
         )
+
+    @property
+    def shows_f(self) -> bool:
+        """Whether f is in the units of y; else, as of counts, the mean of y is shown."""
+        return domains.has_scale(self.learned.likelihood)
 
     @property
     def is_of_network(self) -> bool:

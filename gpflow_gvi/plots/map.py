@@ -16,20 +16,25 @@ from .estimators import View
 
 @dataclasses.dataclass
 class MapDisplay(Display):
-    """Maps of the mean and the standard deviation of f, or of the classes and their entropy."""
+    """Maps of the mean and the standard deviation of f, or of the classes and their entropy.
+
+    Where f is not in the units of y, as of counts, they are those of y.
+    """
 
     grid: tuple[AnyNDArray, AnyNDArray]
     """The coordinates of columns and rows: [G] each."""
     mean: AnyNDArray
-    """E f, [G, G]; or the probabilities of the classes, [G, G, J]."""
+    """E y, [G, G]; or the probabilities of the classes, [G, G, J]."""
     sd: AnyNDArray
-    """The standard deviation of f, or the entropy of the probabilities in nats: [G, G]."""
+    """The standard deviation of f or y, or the entropy of the probabilities in nats: [G, G]."""
     classes: AnyNDArray | None = None
     """The labels, if they are classes."""
     data: tuple[AnyNDArray, AnyNDArray | None] | None = None
     """Rows to show, [N, 2], and their observations or numbers of classes, [N]."""
     names: tuple[str, str, str] = ("x0", "x1", "y")
     """Of both features and of the output."""
+    shows_f: bool = True
+    """Whether `sd` is that of f."""
 
     @classmethod
     def from_estimator(
@@ -62,7 +67,8 @@ class MapDisplay(Display):
         grid = np.linspace(ends[0], ends[1], resolution).T  # [2, G]
         at = np.stack(np.meshgrid(*grid), axis=-1).reshape(-1, 2)
         if view.classes is None:
-            mean, variance = (p[:, output] for p in by_blocks(view.learned.predict_f, at))
+            predict = view.learned.predict_f if view.shows_f else view.learned.predict_y
+            mean, variance = (p[:, output] for p in by_blocks(predict, at))
             sd = np.sqrt(variance)
         else:
             mean = view.learned.predict_proba(at)
@@ -75,6 +81,7 @@ class MapDisplay(Display):
             view.classes,
             None if X is None else (rows, observed),
             (*view.names, view.target),  # type: ignore[arg-type]
+            view.shows_f,
         )
         display.plot(ax)
         return display
@@ -88,7 +95,8 @@ class MapDisplay(Display):
         left, right = axes
         if self.classes is None:
             self._surface(left, self.mean, f"mean of {self.names[2]}", observed=True)
-            self._surface(right, self.sd, "standard deviation of f", cmap="cividis")
+            of = "f" if self.shows_f else self.names[2]
+            self._surface(right, self.sd, f"standard deviation of {of}", cmap="cividis")
         else:
             self._class_map(left)
             self._surface(right, self.sd, "entropy of the class, nats", cmap="cividis")

@@ -27,7 +27,8 @@ class PartialDependenceDisplay(Display):
     f is a Gaussian process and ḡ a linear map of it, so that it is Gaussian at each x_s, with the
     variance 1/n² Σ_ij cov(f(x_s, x_i), f(x_s, x_j)) (Moosbauer, Herbinger, Casalicchio, Lindauer
     and Bischl 2021, "Explaining hyperparameter optimization via partial dependence plots", eq. 3).
-    Of classes it is the average probability of each, without intervals.
+    Of classes it is the average probability of each, without intervals; and where f is not in the
+    units of y, as of counts, the average of E y.
     """
 
     grids: list[AnyNDArray]
@@ -90,7 +91,7 @@ class PartialDependenceDisplay(Display):
         display = cls(
             grids,
             means,
-            half_widths if view.classes is None else None,
+            half_widths if view.classes is None and view.shows_f else None,
             [view.names[d] for d in chosen],
             view.target if view.classes is None else "probability",
             view.classes,
@@ -133,13 +134,17 @@ class PartialDependenceDisplay(Display):
 def _averages(view: View, at: AnyNDArray, output: int) -> tuple[AnyNDArray, AnyNDArray]:
     """Return the average of f over rows and its standard deviation: [G, 1] each.
 
-    Or that of the probabilities of classes, [G, J], and zero.
+    Or that of the probabilities of classes, [G, J], or of E y, and zero.
 
     :param at: the rows for each value of the feature, [G, n, D].
     """
     G, n, D = at.shape
     if view.classes is not None:
         mean = view.learned.predict_proba(at.reshape(-1, D)).reshape(G, n, -1).mean(axis=1)
+        return mean, np.zeros_like(mean)
+    if not view.shows_f:
+        found = np.asarray(view.learned.predict_y(at.reshape(-1, D))[0])[:, output]
+        mean = found.reshape(G, n).mean(axis=1, keepdims=True)
         return mean, np.zeros_like(mean)
     # The covariances of different values of x_s are not needed, but one call is much faster than G.
     mean, covariance = view.learned.predict_f(at.reshape(-1, D), full_cov=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 # `__main__` and what it calls.
 from benchmarks import __main__ as suite
-from benchmarks import device, growth, peers, steps, timing
+from benchmarks import device, growth, peers, steps, target_data, target_rivals, targets, timing
 from benchmarks.against_peers import comparisons
 from gpflow_gvi.__main__ import main
 
@@ -108,6 +109,48 @@ def test_rows_on_disk_are_read_back(tmp_path):
     assert not np.array_equal(X[:, 0], file[:, 0])
     together = np.hstack([X, Y])
     np.testing.assert_array_equal(together[together[:, 0].argsort()], file[file[:, 0].argsort()])
+
+
+@pytest.mark.parametrize("name", target_data.KINDS)
+def test_targets_are_drawn_from_the_law_that_is_known(name):
+    """The average of y minus its mean is zero, and that of -log p(y) is no larger elsewhere."""
+    kind = target_data.KINDS[name]
+    part = target_data.sample(kind, 100)
+    error = part.Y_test - part.mean
+    assert abs(error.mean()) < 5.0 * error.std() / np.sqrt(len(error))
+    assert np.mean(~part.is_clean) == pytest.approx(kind.outliers)
+    moved = kind.law(kind.f(part.X_test) + 0.3, part.X_test)
+    log_density = getattr(moved, "logpdf", None) or moved.logpmf
+    assert part.log_density.mean() > np.mean(log_density(part.Y_test))
+
+
+def test_targets_of_models(tmp_path, monkeypatch, capsys):
+    small = dataclasses.replace(target_data.KINDS["counts"], num_rows=40)
+    monkeypatch.setitem(target_data.KINDS, "counts", small)
+    output = tmp_path / "rows.json"
+    for only in ("truth", "Poisson", "boosting"):
+        targets.run(["counts"], [100, 101], output, only)
+    rows = [targets.Row("counts", seed, "learn", 1.0 + seed, *[0.0] * 4) for seed in (0, 1)]
+    rows += [targets.Row("counts", seed, "GPR", 1.5, *[0.0] * 4) for seed in (0, 1)]
+    assert targets.difference(rows, "counts", "learn", "nll") == ("GPR", 0.0, 0.5)
+    assert targets.comparison(rows)[2].endswith(
+        "| counts | nll | learn | GPR | +0.0000 ± 0.5000 | ✓ |"
+    )
+    assert "boosting" in capsys.readouterr().out
+    written = [targets.Row(**row) for row in json.loads(output.read_text())]
+    assert [row.seed for row in written] == [100, 101]
+    assert len(targets.table(written, "counts")) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["counts", "varying noise", "outliers, 30 %"])
+def test_targets_of_all_models(name, monkeypatch):
+    monkeypatch.setattr(target_rivals, "STEPS", 20)
+    kind = dataclasses.replace(target_data.KINDS[name], num_rows=60)
+    part = target_data.sample(kind, 100)
+    for model, fit in target_rivals.rivals(name).items():
+        row = targets.measured(name, kind, 100, model, part, fit)
+        assert np.isfinite(row.nll) or np.isfinite(row.pinball)
 
 
 def test_what_cannot_be_imported_is_left_out():

@@ -171,6 +171,12 @@ def test_hardly_any_rows_are_learned_without_trees(rng):
             "noise is 'varying', which is for real-valued Y",
         ),
         (
+            gpflow.likelihoods.Poisson(),
+            {"predictor": DecisionTreeRegressor()},
+            ValueError,
+            "predictor is for labels.*likelihood is Poisson",
+        ),
+        (
             gpflow.likelihoods.Gaussian(scale=0.1),
             {"predictor": DecisionTreeRegressor()},
             ValueError,

@@ -5,15 +5,31 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
-from gpflow.likelihoods import Bernoulli, MultiClass, Softmax
+from gpflow.likelihoods import (
+    Bernoulli,
+    Gamma,
+    HeteroskedasticTFPConditional,
+    MultiClass,
+    Poisson,
+    Softmax,
+    StudentT,
+)
+from scipy import stats
 from scipy.special import expit
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeClassifier
 
 import gpflow_gvi as gvi
+from gpflow_gvi.gaussian_process import GaussianProcess
 from gpflow_gvi.learning import evidence_fit
 from gpflow_gvi.learning.settings import Settings
-from gpflow_gvi.learning.site_candidates import site_fit
+from gpflow_gvi.learning.site_candidates import (
+    NUM_FOLDS,
+    _held_out_nll,
+    site_fit,
+    structure_of_likelihood,
+)
+from gpflow_gvi.regulariser.site_fit import Rows
 
 NAMES = np.array(["no", "yes"])
 
@@ -125,6 +141,69 @@ def test_a_structure_is_traced_once():
     assert site_fit(other, Softmax(2), (0, 1, 2)) is not fit
     assert site_fit(other, Bernoulli(), (1, 1, 1)) is not fit
     assert site_fit(gpflow.kernels.Matern52(), Bernoulli(), (0, 1, 1)) is not fit
+
+
+def _counts(N, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(N, 1))
+    return X, rng.poisson(np.exp(1.0 + np.sin(X)))
+
+
+def test_of_counts_the_kernel_that_predicts_better_is_taken():
+    X, Y = _counts(60, 10)
+    rough = gpflow.kernels.SquaredExponential(lengthscales=1e-3)
+    gpflow.set_trainable(rough, False)
+    smooth = gpflow.kernels.Matern52()
+    options = {"likelihood": Poisson(), "num_inducing": 15}
+    learned = gvi.learn((X, Y), kernel=[rough, smooth], **options)
+    assert isinstance(learned.regulariser.prior.kernel, gpflow.kernels.Matern52)
+    candidates = learned.summary().candidates
+    assert "Matern52" in candidates[0].what
+    # The score is the density of counts that were left out, which other counts have, too.
+    x, y = _counts(2000, 11)
+    density = np.mean(learned.predict_log_density((x, y)))
+    assert -density == pytest.approx(candidates[0].facts["nll"], abs=0.2)
+    assert density < np.mean(stats.poisson(np.exp(1.0 + np.sin(x))).logpmf(y))
+
+
+def test_with_tails_that_are_not_heavy_folds_are_predicted_as_by_an_exact_process(rng):
+    X = rng.uniform(-3.0, 3.0, size=(40, 1))
+    Y = np.sin(X) + 0.5 * rng.normal(size=X.shape)
+    kernel, likelihood = gpflow.kernels.Matern52(), StudentT(0.5, df=1e6)
+    fit = site_fit(kernel, likelihood, (0, 1, 1))
+    prior = GaussianProcess(gpflow.functions.Zero(1), kernel)
+    found = _held_out_nll(fit, prior, X, Rows(X, Y, np.zeros((40, 0, 1))))
+    fold = np.arange(40) % NUM_FOLDS
+    densities = []
+    for k in range(NUM_FOLDS):
+        data = X[fold != k], Y[fold != k]
+        model = gpflow.models.GPR(data, gpflow.kernels.Matern52(), noise_variance=0.25)
+        densities.append(model.predict_log_density((X[fold == k], Y[fold == k])))
+    assert found == pytest.approx(-np.mean(densities), abs=1e-3)
+
+
+def test_scores_are_in_original_units(rng):
+    X = rng.uniform(-3.0, 3.0, size=(40, 1))
+    Y = np.sin(X) + 0.1 * rng.standard_t(3, size=X.shape)
+    options = {"likelihood": StudentT(), "num_inducing": 10}
+    scores = [
+        gvi.learn((X, unit * Y), kernel=gpflow.kernels.Matern52(), **options)
+        .summary()
+        .candidates[0]
+        .facts["nll"]
+        for unit in (1.0, 100.0)
+    ]
+    assert scores[1] - scores[0] == pytest.approx(np.log(100.0), abs=1e-3)
+
+
+def test_likelihoods_of_one_structure():
+    assert structure_of_likelihood(Poisson()) == structure_of_likelihood(Poisson())
+    assert structure_of_likelihood(Poisson()) != structure_of_likelihood(Poisson(binsize=2.0))
+    assert structure_of_likelihood(StudentT(1.0)) == structure_of_likelihood(StudentT(2.0))
+    assert structure_of_likelihood(StudentT(1.0)) != structure_of_likelihood(StudentT(1.0, df=4.0))
+    # A function of x, and one of what a user has given, may be anything.
+    assert structure_of_likelihood(Gamma(shape=gpflow.functions.Constant(1.0))) is None
+    assert structure_of_likelihood(HeteroskedasticTFPConditional()) is None
 
 
 def test_one_class_alone_is_refused(rng):

@@ -78,6 +78,25 @@ def test_a_curve_of_counts_is_that_of_their_mean():
     assert np.all((lower < display.mean) & (display.mean < upper))
 
 
+def test_maps_and_partial_dependence_of_counts_are_those_of_their_mean():
+    """f is the logarithm of the rate, and tells counts of rows apart by their ratios alone."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1.0, 1.0, size=(40, 2))
+    Y = rng.poisson(50.0 * np.exp(X[:, 0]))
+    learned = gvi.learn((X, Y), likelihood=gpflow.likelihoods.Poisson(), effort="fast", **FAST)
+    display = plots.MapDisplay.from_estimator(learned, X, Y, resolution=5)
+    at = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, 2)
+    mean, variance = learned.predict_y(at)
+    np.testing.assert_allclose(display.mean.ravel(), mean[:, 0])
+    np.testing.assert_allclose(display.sd.ravel(), np.sqrt(variance[:, 0]))
+    assert display.ax_[1].get_title() == "standard deviation of y"
+    display = plots.PartialDependenceDisplay.from_estimator(learned, X, resolution=4)
+    assert display.half_widths is None
+    at = X.copy()
+    at[:, 0] = display.grids[0][1]
+    assert display.means[0][1, 0] == pytest.approx(np.mean(learned.predict_y(at)[0]))
+
+
 def test_maps_are_of_mean_and_sd(models):
     display = plots.MapDisplay.from_estimator(models[2], *_data(2), resolution=7)
     assert len(display.ax_) == 2
