@@ -22,6 +22,7 @@ from gpflow_gvi.divergences.wasserstein import (
     NewtonSchulz,
     low_rank,
 )
+from gpflow_gvi.divergences.wasserstein.landmark import _sum_of_roots
 from gpflow_gvi.divergences.wasserstein.newton_schulz import fidelity_by_products
 from gpflow_gvi.regulariser import pivots
 from tests import catalogue, references
@@ -226,6 +227,17 @@ def test_landmark_is_the_formula(rng):
     expected = np.mean(p.variance(X) + q.variance(X) + p.mean(X) ** 2) - 2.0 * fidelity / 40
     value = GaussianWasserstein(Landmark(20))(q, p, X)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+def test_gradient_of_roots_is_bounded_where_an_eigenvalue_is_lost_in_rounding():
+    """It is ½ λ^(-½) in each eigenvalue, and one below S ε λ_max may be zero as well."""
+    H = tf.constant(np.diag([1.0, 0.25, 1e-20]))
+    with tf.GradientTape() as tape:
+        tape.watch(H)
+        value = _sum_of_roots(H)
+    gradient = np.diag(tape.gradient(value, H))
+    np.testing.assert_allclose(gradient[:2], [0.5, 1.0], rtol=1e-10)
+    assert 0.0 <= gradient[2] < 0.5 / np.sqrt(3.0 * np.finfo(np.float64).eps)
 
 
 def test_a_hundred_landmarks_by_default(rng):

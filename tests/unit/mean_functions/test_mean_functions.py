@@ -292,3 +292,10 @@ def test_a_network_may_branch_on_a_tensor(sign, rng):
     model.compile("adam")
     loss = model.fit(data, batch_size=None, verbose=0).history["loss"][0]
     np.testing.assert_allclose(loss, eager)
+
+
+def test_outputs_of_a_network_are_the_first_columns_times_a_factor(rng):
+    rows = rng.normal(size=(2, 5, 7))
+    mean = gvi.mean_functions.NetworkOutputs(3, 0.4)
+    np.testing.assert_allclose(mean(tf.constant(rows)), 0.4 * rows[..., :3], rtol=1e-12)
+    assert not mean.trainable_variables
