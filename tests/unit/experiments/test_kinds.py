@@ -387,6 +387,10 @@ def _built(noun, start):
         yield part(UNIONS[noun], value).build(supplied)
 
 
+OF_LEARN = gvi.mean_functions.Predictor | NetworkOutputs | gvi.mean_functions.MeanOfOutputs
+"""Means that `learn` alone makes, of what it has fitted."""
+
+
 @pytest.mark.parametrize(
     ("noun", "module", "base"),
     [
@@ -405,7 +409,7 @@ def test_each_public_class_can_be_reached(noun, module, base, start):
         for value in (getattr(module, name) for name in names if not name.startswith("_"))
         if inspect.isclass(value) and issubclass(value, base) and not inspect.isabstract(value)
         if value.__module__.startswith(module.__name__)
-        if not issubclass(value, gvi.mean_functions.Predictor | NetworkOutputs)  # `learn` alone
+        if not issubclass(value, OF_LEARN)
     }
     assert public
     assert public <= {type(each) for each in _built(noun, start)}
