@@ -79,7 +79,8 @@ def test_a_step_gives_the_training_loss():
     np.testing.assert_allclose(steps.step(model, X, Y)(), loss, rtol=1e-10)
 
 
-@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_device_in_both_precisions(precision):
     dtype, jitter = device.PRECISIONS[precision]
     with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=jitter)):

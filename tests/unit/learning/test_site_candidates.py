@@ -182,6 +182,7 @@ def test_with_tails_that_are_not_heavy_folds_are_predicted_as_by_an_exact_proces
     assert found == pytest.approx(-np.mean(densities), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_scores_are_in_original_units(rng):
     X = rng.uniform(-3.0, 3.0, size=(40, 1))
     Y = np.sin(X) + 0.1 * rng.standard_t(3, size=X.shape)
