@@ -17,7 +17,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -26,7 +25,7 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.functions import Function, Zero
-from gpflow.kernels import Combination, Coregion, Kernel
+from gpflow.kernels import Combination, Coregion, Kernel, Sum
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import deepcopy, positive, set_trainable
 
@@ -196,15 +195,8 @@ def joint_kernels(
     mixed = [_of_unit_variance(kernel, D) * _coregion(loadings, D) for kernel in given]
     if len(terms) > 1:
         share = loadings / np.sqrt(len(terms))
-        mixed.append(
-            sum_of([_of_unit_variance(kernel, D) * _coregion(share, D) for kernel in terms])
-        )
-    return [*mixed, sum_of([_on_inputs(given[0], D) * _alone(j, J, D) for j in range(J)])]
-
-
-def sum_of(kernels: Sequence[Kernel]) -> Kernel:
-    """Return the sum of kernels."""
-    return gpflow.kernels.Sum(list(kernels))
+        mixed.append(Sum([_of_unit_variance(kernel, D) * _coregion(share, D) for kernel in terms]))
+    return [*mixed, Sum([_on_inputs(given[0], D) * _alone(j, J, D) for j in range(J)])]
 
 
 def _shorter(kernel: Kernel) -> Kernel:

@@ -15,6 +15,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy
 
 from .._core import checks, progress
+from .._core.data import Data
 from ..divergences import Divergence
 from ..losses import Loss
 from ..models import GVI, PGVI
@@ -170,6 +171,9 @@ def learn(
     if missing == "ignore":
         data = pair = observed(data)
         jointly = jointly or bool(np.isnan(pair[1]).any())
+    elif jointly:  # nothing may be missing
+        X, Y = Data.of(data)
+        data = np.asarray(X), np.asarray(Y)
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
     chosen = chosen or model is not PGVI or isinstance(loss, Loss)
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
@@ -217,7 +221,7 @@ def learn(
                 predictor=None if isinstance(predictor, str) else predictor,
                 **({"network, model, divergence or epochs": "chosen"} if chosen else {}),
             )
-            return learn_jointly(observed(data), kernels, settings, validation_data)
+            return learn_jointly(rows, kernels, settings, validation_data)
         if is_around:
             require_no_choice_of_q(
                 model=None if model is PGVI else model,

@@ -151,6 +151,7 @@ def test_rows_and_masks_of_what_is_observed():
         ([[1.0, np.nan]] * 9, {"missing": "ignore"}, ValueError, "no value in column 1"),
         ([[1.0, np.inf]] * 9, {"missing": "ignore"}, ValueError, "Y has NaN or infinite"),
         ([[1.0, np.nan]] * 9, {}, ValueError, "missing='ignore'"),
+        ([[1.0, np.nan]] * 9, {"outputs": "correlated"}, ValueError, "missing='ignore'"),
         ([["a", "b"]] * 9, {"missing": "ignore"}, TypeError, "Y has dtype"),
         ([[1.0, 2.0]] * 9, {"outputs": "joint"}, ValueError, "outputs is 'joint'"),
         ([[1.0, 2.0]] * 9, {"missing": "drop"}, ValueError, "missing is 'drop'"),
