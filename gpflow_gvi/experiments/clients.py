@@ -24,12 +24,20 @@ WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    # Dask's profiler takes up to 0.7 seconds of a run.
+    # Dask's profiler takes up to 0.7 seconds of a run. Workers of jobs read this.
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
 }
 
 _SCHEDULER = {"dashboard_address": ":0"}
 """Dask opens a port even without a dashboard: any that is free, so that sweeps do not compete."""
+
+_LOCAL_WORKERS = {
+    "distributed.worker.profile.enabled": False,
+    # Dask sets a threshold (MALLOC_TRIM_THRESHOLD_) with which the allocator returns large blocks
+    # at once. The matrices of each step then have new pages, which takes a fifth of a run.
+    "distributed.nanny.pre-spawn-environ": {},
+}
+"""Workers of this machine have the configuration of their parent, not that of their environment."""
 
 _IGNORE_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 """Ctrl-C reaches the whole group of processes; the parent ends its workers."""
@@ -50,9 +58,11 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
     """
     workers = cores() if workers is None else workers
     require_positive("workers (--workers)", workers)
+    import dask
     from distributed import Client, LocalCluster
 
     with (
+        dask.config.set(_LOCAL_WORKERS),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

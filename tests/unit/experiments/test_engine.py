@@ -117,6 +117,16 @@ def test_neighbours_are_executed_by_one_worker_and_idle_ones_take_their_share(ta
     assert pids == sorted(pids, key=lambda pid: pid != first)  # from the end of the other's
 
 
+def test_local_workers_keep_memory_and_are_not_profiled():
+    with local_client(1) as client:
+        assert client.submit(_threshold_and_profiler).result() == (None, False)
+
+
+def _threshold_and_profiler():
+    profiler = dask.config.get("distributed.worker.profile.enabled")
+    return os.environ.get("MALLOC_TRIM_THRESHOLD_"), profiler
+
+
 @pytest.mark.slow
 def test_a_worker_that_has_grown_is_restarted(tasks):
     found = _records(_engine(1, max_memory=500.0), [tasks(*((i, "grows") for i in range(4)))])
