@@ -33,6 +33,7 @@ _SCHEDULER = {"dashboard_address": ":0"}
 
 _LOCAL_WORKERS = {
     "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1 s",  # 20 ms, which takes 2 % of a core
     # Dask sets a threshold (MALLOC_TRIM_THRESHOLD_) with which the allocator returns large blocks
     # at once. The matrices of each step then have new pages, which takes a fifth of a run.
     "distributed.nanny.pre-spawn-environ": {},

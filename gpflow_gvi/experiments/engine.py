@@ -35,9 +35,6 @@ MAX_DEATHS = 2
 POLL_SECONDS = 1.0
 """The time between two comparisons with the scheduler's list of workers."""
 
-RESULT_SECONDS = 0.02
-"""The time between two looks for records."""
-
 RESTART_SECONDS = 60.0
 """The time that a worker may take to restart."""
 
@@ -93,22 +90,24 @@ class _Dispatch:
         self.deaths: collections.Counter[str] = collections.Counter()
         self.restarts: dict[str, Any] = {}
         self.threads = ThreadPoolExecutor()
+        self.returned = threading.Event()
 
     def records(self) -> Iterator[Record]:
         polled = -POLL_SECONDS
         try:
             while True:
+                self.returned.clear()
                 if time.monotonic() - polled >= POLL_SECONDS:
                     yield from self._update_workers()
                     yield from self._end_slow_runs()
                     polled = time.monotonic()
-                self._submit()
-                if not self.waiting and all(w.run is None for w in self.workers.values()):
-                    return
                 for address, worker in list(self.workers.items()):
                     if worker.run is not None and worker.future.done():
                         yield from self._receive(address, worker)
-                time.sleep(RESULT_SECONDS)
+                self._submit()
+                if not self.waiting and all(w.run is None for w in self.workers.values()):
+                    return
+                self.returned.wait(POLL_SECONDS)
         finally:
             self.client.cancel([w.future for w in self.workers.values() if w.run is not None])
             self.threads.shutdown(wait=False, cancel_futures=True)
@@ -125,6 +124,7 @@ class _Dispatch:
             worker.future = self.client.submit(
                 _execute, self.execute, worker.run, workers=[address], pure=False
             )
+            worker.future.add_done_callback(lambda _: self.returned.set())
 
     def _next_runs(self) -> collections.deque[PlannedRun]:
         """Return the next batch; when none is left, half of the longest queue of a worker."""

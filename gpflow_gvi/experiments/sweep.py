@@ -45,7 +45,7 @@ from .run_folder import name_of
 Level = str | int | float | bool | None
 """The name of a value of an axis: the value itself, if that is a number or a text."""
 
-MAX_RUNS = 100_000
+MAX_RUNS = 200_000
 """The maximal number of runs of a sweep."""
 
 
@@ -236,6 +236,7 @@ def sample(runs: Sequence[PlannedRun], count: int, seed: int = 0) -> list[Planne
 
 
 def _planned(file: SweepFile, base: dict[str, Any], source: str) -> Iterator[PlannedRun]:
+    kept: dict[Part, Part] = {}
     for combination in itertools.product(*file.dimensions()):
         axes = {name: level for value in combination for name, level in value.axes.items()}
         if file.excludes(axes):
@@ -245,11 +246,23 @@ def _planned(file: SweepFile, base: dict[str, Any], source: str) -> Iterator[Pla
             for key, value in part.settings.items():
                 _set(values, key, copy.deepcopy(value), source)
         try:
-            yield PlannedRun(axes, Experiment.model_validate(values))
+            yield PlannedRun(axes, _with_shared_parts(Experiment.model_validate(values), kept))
         except ValidationError:
             text = json.dumps(values)  # which is YAML, on one line
             where = f"{source}, where {_sentence(axes)}" if axes else f"{source}, base"
             Document(text, where).validated(Experiment)
+
+
+def _with_shared_parts(experiment: Experiment, kept: dict[Part, Part]) -> Experiment:
+    """Return an experiment whose parts are the same objects as equal parts of other experiments.
+
+    Each has some settings of its own, and a hundred thousand of them have to be in memory.
+    """
+    values = {
+        name: kept.setdefault(value, value) if isinstance(value, Part) else value
+        for name, value in experiment
+    }
+    return Experiment.model_construct(experiment.model_fields_set, **values)
 
 
 def _sentence(axes: Mapping[str, Level]) -> str:

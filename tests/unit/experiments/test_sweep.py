@@ -11,6 +11,7 @@ import yaml
 from scipy import stats
 
 from gpflow_gvi.__main__ import main
+from gpflow_gvi.experiments.config import Experiment
 from gpflow_gvi.experiments.reading import ConfigError
 from gpflow_gvi.experiments.run_folder import name_of
 from gpflow_gvi.experiments.sweep import read_sweep, sample
@@ -151,6 +152,19 @@ def test_the_sweep_of_the_thesis_has_its_1260_settings_on_ten_curves(capsys):
     assert told[-1] == "3 runs"
 
 
+def test_equal_parts_are_shared_and_no_experiment_is_changed_by_it(points):
+    first, second = (
+        run.experiment
+        for run in points(axes={"optimiser.learning_rate": [0.1, 0.2]}, zip=[{"refit": [False]}])
+    )
+    assert first.regulariser is second.regulariser
+    assert first.optimiser != second.optimiser
+    values = {"data": "yacht", "optimiser": {"learning_rate": 0.2}, "refit": False}
+    alone = Experiment.model_validate(values)
+    assert second == alone
+    assert second.model_dump(exclude_unset=True) == alone.model_dump(exclude_unset=True)
+
+
 def test_sample():
     assert sample(range(100), 100) == list(range(100))
     some = sample(range(100), 10)
@@ -175,7 +189,7 @@ def test_files_of_the_other_command_are_told_apart(tmp_path, capsys):
     [
         (
             {"random": {"runs": 10**9, "draw": {"seed": {"kind": "choice", "values": [1]}}}},
-            "100000",
+            "200000",
         ),
         ({"axes": {f"a{i}": list(range(50)) for i in range(9)}}, "describes 1953125000000000 runs"),
         (
