@@ -1,4 +1,4 @@
-"""The pattern of noise that varies smoothly: the logarithm of its variance is a Gaussian process."""
+"""The pattern of noise that varies smoothly: a Gaussian process of its log variance."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class LogProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     ε is standard normal, and g a Gaussian process with the kernel s² exp(-½ Σ_d (x_d - x_d')²/ℓ_d²)
     and an unknown mean. The Fisher information of e on g is ½ whatever g is. So Fisher scoring for
-    the mode of g given all e repeats a regression with noise of variance 2, of the working responses
+    the mode of g given all e repeats a regression, with noise of variance 2, of
 
-        z = g + e / exp(g) - 1.
+        z = g + e / exp(g) - 1,
 
-    The hyper-parameters are those of the greatest evidence of the working responses (Breslow and
-    Clayton 1993, "Approximate inference in generalized linear mixed models"). Kersting et al. (2007,
-    "Most likely heteroscedastic Gaussian process regression") regress log e, which has the variance
-    π²/2 around g, more than twice as much.
+    the working responses, of whose evidence the hyper-parameters have the greatest (Breslow and
+    Clayton 1993, "Approximate inference in generalized linear mixed models"). Kersting et al.
+    (2007, "Most likely heteroscedastic Gaussian process regression") regress log e, which has the
+    variance π²/2 around g, more than twice as much.
 
     :param hyperparameters: log s², log ℓ_1, ..., log ℓ_D, with ℓ in the units of X; they are fitted
         if not given.

@@ -54,11 +54,11 @@ class VaryingNoise(Function):
 def gain(pattern: AnyNDArray, errors: AnyNDArray) -> float:
     """Return how much the log density of an observation gains by noise that has a pattern.
 
-    The density is N(0, σ²) of the errors, with σ² = v h^κ and the best v and κ, less that with κ = 0:
+    It is that of errors under N(0, v h^κ) with the best v and κ, less that with κ = 0:
 
         ½ log mean(e) - ½ min_κ (log mean(e h^-κ) + κ mean(log h))
 
-    It is a left-out one where h is. The function of κ is convex.
+    It is that of rows left out if h has not seen them. The function of κ is convex.
 
     :param pattern: h at the rows: [N, J].
     :param errors: e, squared, there: [N, J].
