@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -33,6 +33,9 @@ TOLERANCE = 1e-3
 NOISE = 2.0
 """The variance of working responses, the inverse Fisher information."""
 
+MIN_EIGENVALUE = 0.01 * NOISE
+"""Smaller eigenvalues of the covariance are left out of the variance of g given all e."""
+
 CONSTANT = 1.0
 """The prior variance of the mean of g, around the log of the mean squared error."""
 
@@ -53,6 +56,9 @@ class LogProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Clayton 1993, "Approximate inference in generalized linear mixed models"). Kersting et al.
     (2007, "Most likely heteroscedastic Gaussian process regression") regress log e, which has the
     variance π²/2 around g, more than twice as much.
+
+    What is predicted is the mean of exp(g(x)), g(x) being normal: far from all rows it is larger
+    than the exponential of the mean.
 
     :param hyperparameters: log s², log ℓ_1, ..., log ℓ_D, with ℓ in the units of X; they are fitted
         if not given.
@@ -75,12 +81,17 @@ class LogProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ratio = (errors / self.scale_).reshape(len(errors), -1)
         K = _covariance(self.X_, self.X_, self.hyperparameters_)
         _, self.weights_ = _mode(K, ratio, np.zeros_like(ratio))
+        values, vectors = eigh(K, subset_by_value=(MIN_EIGENVALUE, np.inf))
+        self.roots_ = vectors / np.sqrt(values + NOISE)  # [N, R], (K + 2I)⁻¹ ≈ R Rᵀ
         return self
 
     def predict(self, X: Array) -> Array:
-        """Return exp(g(X)): [N] or [N, J], as `fit` was given."""
+        """Return E exp(g(X)): [N] or [N, J], as `fit` was given."""
         K = _covariance(np.asarray(X, float), self.X_, self.hyperparameters_)
-        return self.scale_ * np.exp(K @ self.weights_).reshape(len(K), *np.shape(self.scale_))
+        variance = CONSTANT + np.exp(self.hyperparameters_[0])
+        variance = variance - np.sum(np.square(K @ self.roots_), axis=1, keepdims=True)  # [N, 1]
+        ratio = np.exp(K @ self.weights_ + 0.5 * variance)
+        return self.scale_ * ratio.reshape(len(ratio), *np.shape(self.scale_))
 
 
 def fitted_hyperparameters(X: Array, errors: Array) -> Array:
