@@ -233,7 +233,8 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         """
         data = self.data.first(len(errors))
         inputs, unscaled = data.units[0], Scaling.none(errors)
-        errors = np.maximum(errors / np.mean(errors, axis=0), 1e-6)
+        mean = np.maximum(np.mean(errors, axis=0), np.finfo(errors.dtype).tiny)
+        errors = np.maximum(errors / mean, 1e-6)
         patterns = self._cross_fit(
             recipe.noise_models(exactly_original(inputs, data.X), errors),
             dataclasses.replace(data, units=(inputs, unscaled), seed=data.seed + 1),
