@@ -43,7 +43,7 @@ VARIANCE = 0.5
 """The prior median of s²."""
 
 
-class LogProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LogProcess(RegressorMixin, BaseEstimator):
     """An estimator of the variance exp(g(x)) of errors, from their squares e = exp(g(x)) ε².
 
     ε is standard normal, and g a Gaussian process with the kernel s² exp(-½ Σ_d (x_d - x_d')²/ℓ_d²)
