@@ -35,9 +35,9 @@ from ..regulariser.leave_one_out import leave_one_out
 from . import recipe
 from .cross_fitting import cross_fit
 from .evidence_fit import Rows, assign, evidence_fit, structure_of
-from .noise import MIN_RATIO, VaryingNoise
-from .scaling import Scaling
-from .settings import Settings, recipe_predictors
+from .noise import MIN_RATIO, VaryingNoise, gain
+from .scaling import Scaling, exactly_original
+from .settings import Settings, recipe_kernels, recipe_predictors
 from .start import TrainingData
 from .summary import described
 
@@ -161,7 +161,8 @@ class GaussianCandidate(Candidate):
     mean: AnyNDArray
     """Of each observation given the others: [N, J]."""
     errors: AnyNDArray
-    """(y - mean)² / variance, with the variance of the observation given the others: [N, J]."""
+    """σ² (y - mean)² / variance, with the variance of the observation given the others, of which
+    the noise has the share σ²: the squared errors that are noise, [N, J]."""
     is_around: bool
     """Whether P is around predictors."""
 
@@ -205,37 +206,44 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
 
     def _with_varying_noise(self, constant: GaussianCandidate) -> GaussianCandidate:
-        """Return a candidate with noise in the pattern of its squared errors.
-
-        Of a single feature, once more in the pattern of the errors that it then has: where little
-        noise is found, f is known better.
-        """
-        likelihood = constant.regulariser.likelihood
-        varying = self._in_pattern(constant, constant.errors, likelihood)
+        """Return a candidate with noise in the pattern of its errors; itself if they have none."""
+        pattern = self._pattern(constant.errors)
+        if pattern is None:
+            return constant
+        P = constant.regulariser
+        fit = functools.partial(self._fit, start=P.likelihood, means=constant.is_around)
+        varying = fit(P.prior.kernel, pattern=pattern)
         if self.data.D > 1:
             return varying
-        squares = np.square(self.data.responses[: len(varying.mean)] - varying.mean)
-        errors = squares / np.mean(squares, axis=0)
-        return best_of([varying, self._in_pattern(varying, errors, likelihood)])
+        # Where little noise is found, f is known better, and so are the errors, and its kinks.
+        kernels = [varying.regulariser.prior.kernel]
+        if self.settings.kernels is recipe_kernels and varying.nll < constant.nll:
+            kernels.append(recipe.rough_kernel())
+        for kernel in kernels:
+            again = self._pattern(varying.errors) or pattern
+            varying = best_of([varying, fit(kernel, pattern=again)])
+        return varying
 
-    def _in_pattern(
-        self, start: GaussianCandidate, errors: AnyNDArray, likelihood: Likelihood
-    ) -> GaussianCandidate:
-        """Return a candidate with noise in the pattern of errors, [N, J].
+    def _pattern(self, errors: AnyNDArray) -> Predictor | None:
+        """Return the pattern of errors that predicts those left out best.
 
-        :param start: what has the kernel to start from.
-        :param errors: squared, of the first rows.
-        :param likelihood: with the constant noise to start from.
+        There is none if it gains less than its exponent costs, unless noise has to vary.
+
+        :param errors: squared, of the first rows: [N, J].
         """
         data = self.data.first(len(errors))
-        unscaled = data.units[0], Scaling.none(errors)
-        (pattern,) = self._cross_fit(
-            [recipe.noise_model(len(data.X), data.D, data.J)],
-            dataclasses.replace(data, units=unscaled, seed=data.seed + 1),
-            np.maximum(errors, 1e-6),
+        inputs, unscaled = data.units[0], Scaling.none(errors)
+        mean = np.maximum(np.mean(errors, axis=0), np.finfo(errors.dtype).tiny)
+        errors = np.maximum(errors / mean, 1e-6)
+        patterns = self._cross_fit(
+            recipe.noise_models(exactly_original(inputs, data.X), errors),
+            dataclasses.replace(data, units=(inputs, unscaled), seed=data.seed + 1),
+            errors,
         )
-        kernel = start.regulariser.prior.kernel
-        return self._fit(kernel, likelihood, means=start.is_around, pattern=pattern)
+        gains = [gain(pattern.predict(data.X), errors) for pattern in patterns]
+        best = int(np.argmax(gains))
+        is_worth = gains[best] > 1.0 / len(errors) or self.settings.noise == "varying"
+        return patterns[best] if is_worth else None
 
     def _fit(
         self,
@@ -288,7 +296,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         fitted = Regulariser(prior, prior, noise, Z, None, (Round(indices, loss, {}),), True)
         nll += penalty(fitted, len(first.X))
         progress.found(nll=nll + _density_constant(data), M=len(Z))
-        return GaussianCandidate(fitted, nll, mean, errors, means)
+        return GaussianCandidate(fitted, nll, mean, np.asarray(of_rows) * errors, means)
 
     def _rows(self, data: TrainingData, pattern: Predictor | None) -> Rows:
         ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)

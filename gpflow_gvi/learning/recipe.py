@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
-from gpflow.kernels import Kernel, Linear, Product, SquaredExponential, Sum
+from gpflow.kernels import Kernel, Linear, Matern52, Product, SquaredExponential, Sum
 from gpflow.utilities import positive, set_trainable
 
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
@@ -31,9 +31,6 @@ development splits of five such tables none was chosen."""
 MIN_LENGTHSCALE = 1e-3
 """In standard units. A feature that names a group would drive its lengthscale to zero, and the
 rounding of (x / ℓ)² would make K indefinite."""
-
-NUM_KNOTS_OF_NOISE = 6
-"""The pattern of the noise along a single feature is a spline with this number of knots."""
 
 MAX_ROWS_OF_RELEVANCE = 1000
 """The relevance of features is estimated from not more rows than these."""
@@ -174,31 +171,43 @@ def predictors(data: TrainingData) -> list[Any]:
     return [_of_outputs(boosting, data.J), ExtraTreesRegressor(100, random_state=seed)]
 
 
-def noise_model(N: int, D: int, J: int) -> Any:
-    """Return an estimator of the pattern of the noise: boosted trees with few leaves.
+def noise_models(X: Array, errors: Array) -> list[Any]:
+    """Return estimators of the pattern of the noise, to choose among.
 
-    It is fitted to squared errors, which are Gamma distributed under Gaussian noise. Of a single
-    feature it is a Gamma regression on splines, as noise then mostly varies smoothly.
+    They are fitted to squared errors, which are Gamma distributed under Gaussian noise: a Gaussian
+    process of the log variance, and of several features boosted trees with few leaves.
+
+    :param X: the inputs, in the units that the estimators will have, [N, D].
+    :param errors: squared, [N, J].
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.linear_model import GammaRegressor
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import SplineTransformer
 
-    if D == 1:
-        splines = SplineTransformer(NUM_KNOTS_OF_NOISE, extrapolation="constant")
-        return _of_outputs(make_pipeline(splines, GammaRegressor(alpha=0.01, max_iter=1000)), J)
+    from .log_process import LogProcess, fitted_hyperparameters
+
+    # Few hyper-parameters of all rows hardly flatter predictions of one fold, and save time.
+    process = LogProcess(fitted_hyperparameters(X, errors))
+    if X.shape[-1] == 1:
+        return [process]
     boosting = HistGradientBoostingRegressor(
         loss="gamma",
         learning_rate=0.05,
         max_iter=100,
         max_leaf_nodes=8,
-        min_samples_leaf=max(10, N // 20),
+        min_samples_leaf=max(10, len(X) // 20),
         l2_regularization=1.0,
         early_stopping=False,
         random_state=0,
     )
-    return _of_outputs(boosting, J)
+    return [_of_outputs(boosting, errors.shape[-1]), process]
+
+
+def rough_kernel() -> Kernel:
+    """Return the kernel of a function of a single feature with kinks, and a trend."""
+    rough = Matern52(variance=1.0)
+    rough.lengthscales = _lengthscales(np.array(0.5))
+    rough.variance.prior = around(1.0)
+    rough.lengthscales.prior = around(0.5)
+    return Sum([rough, *_trend()])
 
 
 def _of_outputs(estimator: Any, J: int) -> Any:

@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
 from gpflow_gvi.learning.candidates import Candidate, near_best
+from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
 from gpflow_gvi.mean_functions import CrossFitted
 
@@ -57,6 +58,31 @@ def test_noise_that_does_not_vary_is_left_constant(rng):
     learned = gvi.learn((X, Y), kernel=_kernel(), noise="auto", num_inducing=20)
     spread = np.sqrt(learned.predict_y(X)[1])
     assert np.std(np.log(spread)) < 0.2
+
+
+def test_noise_that_varies_smoothly_has_the_pattern_of_a_process(rng):
+    X = rng.uniform(-2.0, 2.0, size=(250, 2))
+    deviation = np.exp(X[:, :1] - 1.0)
+    Y = np.sin(2.0 * X[:, 1:]) + deviation * rng.normal(size=deviation.shape)
+    learned = gvi.learn((X, Y), kernel=_kernel(), noise="auto", num_inducing=40)
+    pattern = learned.regulariser.likelihood.variance.pattern
+    assert {type(each.model) for each in pattern.models} == {LogProcess}
+    rows = rng.uniform(-2.0, 2.0, size=(500, 2))
+    of_noise = learned.predict_y(rows)[1] - learned.predict_f(rows)[1]
+    assert np.std(0.5 * np.log(of_noise) - rows[:, :1]) < 0.25
+
+
+@pytest.mark.slow  # two structures of kernels
+def test_a_kink_that_noise_hides_has_a_rough_kernel(rng):
+    X = rng.uniform(-2.0, 2.0, size=(200, 1))
+    Y = np.abs(X) + np.where(X > 0.0, 0.3, 0.02) * rng.normal(size=X.shape)
+    learned = gvi.learn((X, Y))
+    parts = learned.regulariser.prior.kernel.kernels
+    assert any(isinstance(part, gpflow.kernels.Matern52) for part in parts)
+    constant = gvi.learn((X, Y), noise="constant")
+    x = np.linspace(-1.8, 1.8, 300)[:, None]
+    errors = [np.mean((each.predict(x) - np.abs(x)) ** 2) for each in (learned, constant)]
+    assert errors[0] < errors[1]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,152 @@
+"""The pattern of noise that varies smoothly: a Gaussian process of its log variance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator, RegressorMixin
+
+Array = np.ndarray[Any, Any]
+
+MAX_ROWS = 1000
+"""The process is given not more rows than these."""
+
+MAX_ROWS_OF_EVIDENCE = 300
+"""Its hyper-parameters are fitted to not more rows than these."""
+
+NUM_ROUNDS = 2
+"""Of working responses that the hyper-parameters are fitted to."""
+
+MAX_ITERATIONS = 20
+"""Of L-BFGS, for the hyper-parameters in each round."""
+
+MAX_STEPS = 20
+"""Of Fisher scoring."""
+
+TOLERANCE = 1e-3
+"""Fisher scoring ends when no logarithm of a variance changes by more."""
+
+NOISE = 2.0
+"""The variance of working responses, the inverse Fisher information."""
+
+MIN_EIGENVALUE = 0.01 * NOISE
+"""Smaller eigenvalues of the covariance are left out of the variance of g given all e."""
+
+CONSTANT = 1.0
+"""The prior variance of the mean of g, around the log of the mean squared error."""
+
+VARIANCE = 0.5
+"""The prior median of s²."""
+
+
+class LogProcess(RegressorMixin, BaseEstimator):
+    """An estimator of the variance exp(g(x)) of errors, from their squares e = exp(g(x)) ε².
+
+    ε is standard normal, and g a Gaussian process with the kernel s² exp(-½ Σ_d (x_d - x_d')²/ℓ_d²)
+    and an unknown mean. The Fisher information of e on g is ½ whatever g is. So Fisher scoring for
+    the mode of g given all e repeats a regression, with noise of variance 2, of
+
+        z = g + e / exp(g) - 1,
+
+    the working responses, of whose evidence the hyper-parameters have the greatest (Breslow and
+    Clayton 1993, "Approximate inference in generalized linear mixed models"). Kersting et al.
+    (2007, "Most likely heteroscedastic Gaussian process regression") regress log e, which has the
+    variance π²/2 around g, more than twice as much.
+
+    What is predicted is the mean of exp(g(x)), g(x) being normal: far from all rows it is larger
+    than the exponential of the mean.
+
+    :param hyperparameters: log s², log ℓ_1, ..., log ℓ_D, with ℓ in the units of X; they are fitted
+        if not given.
+    """
+
+    def __init__(self, hyperparameters: Array | None = None) -> None:
+        self.hyperparameters = hyperparameters
+
+    def fit(self, X: Array, y: Array) -> LogProcess:
+        """Fit the process to squared errors.
+
+        :param X: [N, D].
+        :param y: e, [N] or [N, J], positive; columns share a kernel.
+        """
+        self.X_ = np.asarray(X, float)[:MAX_ROWS]
+        errors = np.asarray(y, float)[:MAX_ROWS]
+        given = self.hyperparameters
+        self.hyperparameters_ = fitted_hyperparameters(X, y) if given is None else given
+        self.scale_ = np.mean(errors, axis=0)
+        ratio = (errors / self.scale_).reshape(len(errors), -1)
+        K = _covariance(self.X_, self.X_, self.hyperparameters_)
+        _, self.weights_ = _mode(K, ratio, np.zeros_like(ratio))
+        values, vectors = eigh(K, subset_by_value=(MIN_EIGENVALUE, np.inf))
+        self.roots_ = vectors / np.sqrt(values + NOISE)  # [N, R], (K + 2I)⁻¹ ≈ R Rᵀ
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Return E exp(g(X)): [N] or [N, J], as `fit` was given."""
+        K = _covariance(np.asarray(X, float), self.X_, self.hyperparameters_)
+        variance = CONSTANT + np.exp(self.hyperparameters_[0])
+        variance = variance - np.sum(np.square(K @ self.roots_), axis=1, keepdims=True)  # [N, 1]
+        ratio = np.exp(K @ self.weights_ + 0.5 * variance)
+        return self.scale_ * ratio.reshape(len(ratio), *np.shape(self.scale_))
+
+
+def fitted_hyperparameters(X: Array, errors: Array) -> Array:
+    """Return log s², log ℓ_1, ..., log ℓ_D of the greatest evidence and log-normal priors.
+
+    :param X: [N, D].
+    :param errors: squared, [N] or [N, J].
+    """
+    X, e = (np.asarray(part, float)[:MAX_ROWS_OF_EVIDENCE] for part in (X, errors))
+    e = (e / np.mean(e, axis=0)).reshape(len(e), -1)
+    spread = np.std(X, axis=0)
+    lengthscales = np.sqrt(X.shape[1]) * np.where(spread > 0.0, spread, 1.0)
+    start = np.log([VARIANCE, *lengthscales])
+    theta, g, options = start, np.zeros_like(e), {"maxiter": MAX_ITERATIONS}
+    for _ in range(NUM_ROUNDS):
+        arguments = X, _working_responses(g, e), start
+        theta = minimize(_loss, theta, arguments, jac=True, method="L-BFGS-B", options=options).x
+        g, _ = _mode(_covariance(X, X, theta), e, g)
+    return np.asarray(theta)
+
+
+def _loss(theta: Array, X: Array, z: Array, prior: Array) -> tuple[float, Array]:
+    """Return minus the log evidence of z with log priors N(prior, 1) of θ, and its gradient."""
+    K = _covariance(X, X, theta)
+    factor = cho_factor(K + NOISE * np.eye(len(X)), lower=True)
+    weights = cho_solve(factor, z)
+    J = z.shape[1]
+    value = 0.5 * np.sum(z * weights) + J * np.sum(np.log(np.diag(factor[0])))
+    by_K = 0.5 * (J * cho_solve(factor, np.eye(len(X))) - weights @ weights.T)
+    W = by_K * (K - CONSTANT)
+    # Σ_nm W_nm (x_n - x_m)² = 2 Σ_n x_n² (W 1)_n - 2 xᵀ W x, for each column x
+    squares = 2.0 * (np.sum(W, axis=1) @ np.square(X) - np.sum(X * (W @ X), axis=0))
+    gradient = np.array([np.sum(W), *squares * np.exp(-2.0 * theta[1:])])
+    away = theta - prior
+    return value + 0.5 * np.sum(np.square(away)), gradient + away
+
+
+def _covariance(X: Array, other: Array, theta: Array) -> Array:
+    """Return the covariance of g, with its mean: [N, M]."""
+    lengthscales = np.exp(theta[1:])
+    squares = cdist(X / lengthscales, other / lengthscales, "sqeuclidean")
+    return CONSTANT + np.exp(theta[0] - 0.5 * squares)
+
+
+def _working_responses(g: Array, e: Array) -> Array:
+    return g + e * np.exp(-g) - 1.0
+
+
+def _mode(K: Array, e: Array, g: Array) -> tuple[Array, Array]:
+    """Return the mode of g given e, by Fisher scoring from g, and the w of g = K w: [N, J] each."""
+    factor = cho_factor(K + NOISE * np.eye(len(K)))
+    for _ in range(MAX_STEPS):
+        weights = cho_solve(factor, _working_responses(g, e))
+        step = K @ weights - g
+        if np.max(np.abs(step)) < TOLERANCE:
+            break
+        g = g + np.clip(step, -1.0, 1.0)  # where g is too small, e / exp(g) has no bound
+    return g, weights
