@@ -94,9 +94,9 @@ def test_fit_of_gpflows_svgp() -> None:
 @pytest.mark.parametrize(
     ("covariance", "divergence", "batch_size"),
     [
-        ("DiagonalSVGP", "GaussianWasserstein(exact)", 20),
+        pytest.param("DiagonalSVGP", "GaussianWasserstein(exact)", 20, marks=pytest.mark.slow),
         ("SparsePosterior", "RegularisedKL", 25),
-        ("KernelisedSVGP", "GaussianWasserstein(marginal)", 20),
+        pytest.param("KernelisedSVGP", "GaussianWasserstein(marginal)", 20, marks=pytest.mark.slow),
     ],
 )
 def test_loss_decreases(covariance: str, divergence: str, batch_size: int) -> None:

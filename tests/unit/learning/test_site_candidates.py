@@ -48,10 +48,8 @@ def _draw(N, seed):
 def learned(request):
     X, y = _draw(200, 1)
     likelihood = {"Bernoulli": None, "Softmax": Softmax(2), "MultiClass": MultiClass(2)}
-    options = {"likelihood": likelihood[request.param]}
-    if request.param != "Bernoulli":
-        options["kernel"] = gpflow.kernels.SquaredExponential()
-    return gvi.learn((X, NAMES[y]), num_inducing=20, **options)
+    options = {"likelihood": likelihood[request.param], "num_inducing": 10}
+    return gvi.learn((X, NAMES[y]), kernel=gpflow.kernels.SquaredExponential(), **options)
 
 
 def test_labels_come_back_with_calibrated_probabilities(learned):
@@ -116,7 +114,7 @@ def test_around_a_classifier_that_was_fitted_to_names():
     learned = gvi.learn(
         (X, NAMES[y]),
         predictor=tree,
-        kernel=gpflow.kernels.SquaredExponential(),
+        effort="fast",
         validation_data=(others[0], NAMES[others[1]]),
         num_inducing=20,
     )
@@ -129,7 +127,7 @@ def test_the_kernel_that_predicts_better_is_taken():
     rough = gpflow.kernels.SquaredExponential(lengthscales=1e-3)
     gpflow.set_trainable(rough, False)
     smooth = gpflow.kernels.Matern52()
-    learned = gvi.learn((X, NAMES[y]), kernel=[rough, smooth], predictor=None, num_inducing=30)
+    learned = gvi.learn((X, NAMES[y]), kernel=[rough, smooth], num_inducing=15)
     assert isinstance(learned.regulariser.prior.kernel, gpflow.kernels.Matern52)
 
 
