@@ -6,13 +6,16 @@ none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import gpflow
 import numpy as np
+import pytest
+from _pytest.mark import ParameterSet
 
 import gpflow_gvi as gvi
+from tests.designs import each_value
 
 PROJECTED: dict[str, Callable[[], gvi.divergences.ProjectedDivergence]] = {
     "KL": gvi.divergences.ProjectedKL,
@@ -55,6 +58,19 @@ COVARIANCES: dict[str, Callable[..., gvi.covariances.Covariance]] = {
         gvi.covariances.CholeskySVGP(k, Z, **options), 0.7
     ),
 }
+
+SOME_COVARIANCES = ("CholeskySVGP(unwhitened)", "KernelisedSVGP", "SparsePosterior", "Tempered")
+"""The others consist of much the same operations."""
+
+
+def covariances_in_turn(*others: Iterable[Any]) -> list[ParameterSet]:
+    """Cases of every covariance, each with the next of other values; all but some are slow."""
+    names = sorted(COVARIANCES, key=lambda name: name not in SOME_COVARIANCES)
+    return [
+        pytest.param(*case, marks=() if case[0] in SOME_COVARIANCES else pytest.mark.slow)
+        for case in each_value(names, *others)
+    ]
+
 
 CONTEXTS: dict[str, Callable[..., gvi.contexts.Context]] = {
     "training inputs": gvi.contexts.TrainingInputs,

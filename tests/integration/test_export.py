@@ -134,12 +134,12 @@ CASES: dict[str, Callable[[], Any]] = {
     "softmax": lambda: model(J=3, likelihood=likelihoods.Softmax(3)),
     "images": lambda: model(cnn(), draw=pixels),
     "learned": lambda: learned(tempered(), 1),
-    "learned_classes": lambda: learned(model(J=3, likelihood=likelihoods.MultiClass(3)), 1),
+    "learned_classes": lambda: learned(model(J=3, likelihood=likelihoods.Softmax(3)), 1),
     "float32": lambda: learned(model(networks.dense(keras, dtype="float32")), 1),
 }
 SLOW = (
     *("keras", "tf_keras", "tempered", "conditioned", "nngp"),
-    *("two_outputs", "labels", "bernoulli", "multiclass"),
+    *("two_outputs", "labels", "bernoulli", "multiclass", "softmax"),
 )
 """What differs little from the others: "learned" is tempered, and "images" has a network."""
 
@@ -212,18 +212,15 @@ def test_predicts_the_same_where_gpflow_is_not(name, predictions):
             )
 
 
-def test_inputs_are_of_any_number_of_rows_in_the_precision_of_the_model(tmp_path):
-    gvi.export(model(), tmp_path / "exported")
-    loaded = tf.saved_model.load(str(tmp_path / "exported"))
+def test_a_folder_in_use_is_not_overwritten(tmp_path):
+    """And inputs are of any number of rows, in the precision of the model."""
+    folder = tmp_path / "exported"
+    gvi.export(model(), folder)
+    loaded = tf.saved_model.load(str(folder))
     assert loaded.signatures.keys() == {"predict", "serving_default"}
     _, signature = loaded.signatures["predict"].structured_input_signature
     assert signature["X"].shape.as_list() == [None, D]
     assert signature["X"].dtype == tf.float64
-
-
-def test_a_folder_in_use_is_not_overwritten(tmp_path):
-    folder = tmp_path / "exported"
-    gvi.export(model(), folder)
     with pytest.raises(FileExistsError, match="pass overwrite=True"):
         gvi.export(model(), folder)
     gvi.export(model(J=2), folder, overwrite=True)

@@ -94,9 +94,9 @@ def test_fit_of_gpflows_svgp() -> None:
 @pytest.mark.parametrize(
     ("covariance", "divergence", "batch_size"),
     [
-        ("DiagonalSVGP", "GaussianWasserstein(exact)", 20),
+        pytest.param("DiagonalSVGP", "GaussianWasserstein(exact)", 20, marks=pytest.mark.slow),
         ("SparsePosterior", "RegularisedKL", 25),
-        ("KernelisedSVGP", "GaussianWasserstein(marginal)", 20),
+        pytest.param("KernelisedSVGP", "GaussianWasserstein(marginal)", 20, marks=pytest.mark.slow),
     ],
 )
 def test_loss_decreases(covariance: str, divergence: str, batch_size: int) -> None:
@@ -178,7 +178,8 @@ def assert_same(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(value, expected)
 
 
-@pytest.mark.parametrize("K", [keras, pytest.param(tf_keras, marks=pytest.mark.slow)], ids=KERAS)
+@pytest.mark.slow  # a simpler model is interrupted in unit/training/test_backup.py
+@pytest.mark.parametrize("K", KERAS.values(), ids=KERAS)
 def test_interrupted_training_ends_where_it_would_have(K: Any, tmp_path: Path) -> None:
     undisturbed = train(K, None, Interrupt())
     folder = tmp_path / "backup"

@@ -125,7 +125,10 @@ def test_loss_decreases(covariance: str, divergence: str, optimiser: str) -> Non
     assert sum(moved) == len(moved) - marginal_of_r_0
 
 
-@pytest.mark.parametrize("divergence", ["Renyi(0.3)", "GaussianWasserstein(exact)"])
+@pytest.mark.parametrize(
+    "divergence",
+    [pytest.param("Renyi(0.3)", marks=pytest.mark.slow), "GaussianWasserstein(exact)"],
+)
 def test_natural_gradients_with_adam_on_the_rest(divergence: str) -> None:
     model = make("CholeskySVGP", divergence)
     q = (model.q_mu, model.q_sqrt)
@@ -188,7 +191,7 @@ def test_step_is_traced_once(covariance: str, data: str) -> None:
     ("covariance", "divergence"),
     [
         ("CholeskySVGP", "InducingKL"),
-        ("CholeskySVGP", "GaussianWasserstein(exact)"),
+        pytest.param("CholeskySVGP", "GaussianWasserstein(exact)", marks=pytest.mark.slow),
         ("KernelisedSVGP", "Renyi(0.3)"),
     ],
 )

@@ -28,7 +28,10 @@ N = len(fit.X)
 
 MIRRORED = """
 import sys
+import check_shapes
 import tensorflow as tf
+
+check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.DISABLED)
 
 [cpu] = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

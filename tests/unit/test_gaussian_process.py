@@ -122,7 +122,9 @@ def test_without_noise_the_data_are_interpolated(kind, data):
     np.testing.assert_allclose(posterior.variance(Z), 0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["single", "separate", "mixed"])
+@pytest.mark.parametrize(
+    "kind", ["single", pytest.param("separate", marks=pytest.mark.slow), "mixed"]
+)
 def test_the_posterior_is_a_prior_again(kind, X, data):
     """Conditioning on one half and then on the other is conditioning on both."""
     (Z, U), prior = data, gvi.GaussianProcess(sloped(J), KERNELS[kind])
@@ -168,7 +170,7 @@ def test_predict_treats_each_member_of_a_batch_alone(kind, full_cov, data, rng):
             np.testing.assert_allclose(of_batch[member], expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["mixed", "mixed + noise"])
+@pytest.mark.parametrize("kind", [pytest.param("mixed", marks=pytest.mark.slow), "mixed + noise"])
 def test_leading_axes_are_batches_of_the_posterior_kernel_of_correlated_outputs(kind, data, rng):
     """X of [2, 3, D] and X2 of [2, 4, D]: what each member of the batches has by itself."""
     kernel = gvi.GaussianProcess(sloped(J), KERNELS[kind]).condition(*data, 0.1).kernel

@@ -57,7 +57,7 @@ some_ingredients = pytest.mark.parametrize("ingredients", SOME)
 
 def covariances_in_turn(ingredients: tuple[str, ...]) -> pytest.MarkDecorator:
     """Every covariance, each with the next of the ingredients: they know nothing of each other."""
-    cases = each_value(catalogue.COVARIANCES, ingredients)
+    cases = catalogue.covariances_in_turn(ingredients)
     return pytest.mark.parametrize(("name", "ingredients"), cases)
 
 

@@ -262,11 +262,9 @@ def test_processes_are_compared_by_the_product_of_their_marginals(rng, name, J):
     """The average over inputs of the divergence of the product over outputs."""
     q, p, X = process(rng, J, 0.6), process(rng, J, 1.0), rng.uniform(-1.0, 1.0, size=(3, 2))
     divergence, of_inputs = PROJECTED[name](), []
+    moments = [(gp.mean(X).numpy(), gp.variance(X).numpy()) for gp in (q, p)]
     for n in range(3):
-        marginals = [
-            [(gp.mean(X).numpy()[n, j], gp.variance(X).numpy()[n, j]) for gp in (q, p)]
-            for j in range(J)
-        ]
+        marginals = [[(m[n, j], v[n, j]) for m, v in moments] for j in range(J)]
         values = np.array([references.PROJECTED[name](*pair) for pair in marginals])
         of_inputs.append(1 - np.prod(1 - values) if name == "Hellinger" else np.sum(values))
     np.testing.assert_allclose(divergence(q, p, X), np.mean(of_inputs), rtol=1e-7)

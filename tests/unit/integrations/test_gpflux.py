@@ -96,21 +96,21 @@ def test_with_the_inducing_kl_it_is_the_layer_of_gpflux(whiten, options):
     kl = gvi.divergences.InducingKL()
     first = layer(kl, J=D, whiten=whiten, **options)
     last = layer(kl, whiten=whiten, seed=1)
-    for ours in ([last], [first, last]):
-        theirs = [gpflux_layer(part) for part in ours]
-        bounds, slopes = [], []
-        for layers, parameters in (
-            (ours, [part.variational.mean_function.q_mu for part in ours]),
-            (theirs, [part.q_mu for part in theirs]),
-        ):
-            tf.random.set_seed(4)
-            with tf.GradientTape() as tape:
-                bound = deep(*layers).elbo((X, Y))
-            bounds.append(bound)
-            slopes += tape.gradient(bound, [p.unconstrained_variable for p in parameters])
-        np.testing.assert_allclose(bounds[0], bounds[1], rtol=1e-9)
-        for i in range(len(ours)):
-            np.testing.assert_allclose(slopes[i], slopes[len(ours) + i], rtol=1e-8, atol=1e-8)
+    ours = [first, last]
+    theirs = [gpflux_layer(part) for part in ours]
+    bounds, slopes = [], []
+    for layers, parameters in (
+        (ours, [part.variational.mean_function.q_mu for part in ours]),
+        (theirs, [part.q_mu for part in theirs]),
+    ):
+        tf.random.set_seed(4)
+        with tf.GradientTape() as tape:
+            bound = deep(*layers).elbo((X, Y))
+        bounds.append(bound)
+        slopes += tape.gradient(bound, [p.unconstrained_variable for p in parameters])
+    np.testing.assert_allclose(bounds[0], bounds[1], rtol=1e-9)
+    for i in range(len(ours)):
+        np.testing.assert_allclose(slopes[i], slopes[len(ours) + i], rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(first.prior_kl(), gpflux_layer(first).prior_kl(), rtol=1e-9)
 
 

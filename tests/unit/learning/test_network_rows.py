@@ -43,13 +43,12 @@ def rows_of(net, features="penultimate", inputs=X):
     return network_rows(net, features, taken, Outputs.of(net, taken, inputs))
 
 
-@PACKAGES
 @pytest.mark.parametrize(
-    ("features", "names"),
+    ("K", "features", "names"),
     [
-        ("penultimate", ["hidden"]),
-        ("pooled", ["pooled"]),
-        (["penultimate", "pooled"], ["hidden", "pooled"]),
+        (keras, "penultimate", ["hidden"]),
+        (keras, "pooled", ["pooled"]),
+        (tf_keras, ["penultimate", "pooled"], ["hidden", "pooled"]),
     ],
 )
 def test_columns_are_the_outputs_and_the_layers(K, features, names):

@@ -48,10 +48,8 @@ def _draw(N, seed):
 def learned(request):
     X, y = _draw(200, 1)
     likelihood = {"Bernoulli": None, "Softmax": Softmax(2), "MultiClass": MultiClass(2)}
-    options = {"likelihood": likelihood[request.param]}
-    if request.param != "Bernoulli":
-        options["kernel"] = gpflow.kernels.SquaredExponential()
-    return gvi.learn((X, NAMES[y]), num_inducing=20, **options)
+    options = {"likelihood": likelihood[request.param], "num_inducing": 10}
+    return gvi.learn((X, NAMES[y]), kernel=gpflow.kernels.SquaredExponential(), **options)
 
 
 def test_labels_come_back_with_calibrated_probabilities(learned):
@@ -81,7 +79,7 @@ def test_far_away_it_knows_that_it_does_not_know(learned):
 
 def test_saved_it_predicts_the_same_labels(tmp_path):
     X, y = _draw(60, 3)
-    learned = gvi.learn((X, y == 1), num_inducing=10, effort="fast")
+    learned = gvi.learn((X, y == 1), num_inducing=10, kernel=gpflow.kernels.SquaredExponential())
     learned.save(tmp_path / "model")
     loaded = gvi.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(X), learned.predict(X))
@@ -99,8 +97,10 @@ def _steps(N, seed):
 def test_around_a_classifier_that_is_cross_fitted():
     X, y = _steps(200, 4)
     tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)
-    around = gvi.learn((X, NAMES[y]), predictor=tree, effort="fast", num_inducing=20)
-    alone = gvi.learn((X, NAMES[y]), effort="fast", num_inducing=20)
+    options = {"kernel": gpflow.kernels.SquaredExponential(), "num_inducing": 20}
+    around, alone = (
+        gvi.learn((X, NAMES[y]), predictor=predictor, **options) for predictor in (tree, None)
+    )
     X, y = _steps(1000, 5)
     losses = [log_loss(y, each.predict_proba(X)) for each in (around, alone)]
     assert losses[0] < losses[1] - 0.05
@@ -129,7 +129,7 @@ def test_the_kernel_that_predicts_better_is_taken():
     rough = gpflow.kernels.SquaredExponential(lengthscales=1e-3)
     gpflow.set_trainable(rough, False)
     smooth = gpflow.kernels.Matern52()
-    learned = gvi.learn((X, NAMES[y]), kernel=[rough, smooth], predictor=None, num_inducing=30)
+    learned = gvi.learn((X, NAMES[y]), kernel=[rough, smooth], num_inducing=15)
     assert isinstance(learned.regulariser.prior.kernel, gpflow.kernels.Matern52)
 
 

@@ -178,7 +178,14 @@ def test_knows_its_outputs_if_the_network_does():
     assert not hasattr(gvi.mean_functions.Network(networks.Perceptron()), "num_outputs")
 
 
-@WITH_WEIGHTS
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, marks=pytest.mark.slow if name == "tf_keras" else ())
+        for name, make in networks.WITH_WEIGHTS.items()
+    ],
+    ids=networks.WITH_WEIGHTS,
+)
 def test_q_s_network_trains_and_p_s_does_not(make):
     model = model_with(make(), prior_network=make())
     p, q = model.regulariser.mean_function, model.variational.mean_function
@@ -205,9 +212,9 @@ def test_q_s_network_trains_and_p_s_does_not(make):
 )
 def test_a_float32_network_learns_in_a_float64_model_by_either_adam(K, optimiser):
     model = model_with(networks.dense(K, dtype="float32"))
-    closure, optimiser = model.training_loss_closure((INPUTS, OUTPUTS)), optimiser(0.05)
+    closure, optimiser = model.training_loss_closure((INPUTS, OUTPUTS)), optimiser(0.1)
     losses = []
-    for _ in range(30):
+    for _ in range(10):
         with tf.GradientTape() as tape:
             losses.append(closure())
         gradients = tape.gradient(losses[-1], model.trainable_variables)

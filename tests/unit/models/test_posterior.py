@@ -237,7 +237,14 @@ def test_cached_prediction_factorises_nothing(model: str) -> None:
     assert "Cholesky" not in operations(model.posterior("variable").predict_f)
 
 
-@pytest.mark.parametrize("model", ["Tempered, J=1", "SparsePosterior, J=2", "conditioned P"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param("Tempered, J=1", marks=pytest.mark.slow),
+        "SparsePosterior, J=2",
+        "conditioned P",
+    ],
+)
 def test_posterior_is_saved_and_loaded(model: str, tmp_path: Path) -> None:
     model = MODELS[model]()
 

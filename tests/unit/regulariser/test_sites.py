@@ -59,6 +59,12 @@ def _bound(likelihood, data, sites, Z, prior):
     return float(step(rows, likelihood, sites).bound)
 
 
+def _train(svgp, data, **options):
+    closure = svgp.training_loss_closure(data, compile=False)
+    loss = tf.function(closure, autograph=False)  # whose conversion takes seconds
+    gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables, options=options)
+
+
 def slowly(*names):
     """Cases that take seconds and differ little from the others."""
     return [pytest.param(name, marks=pytest.mark.slow) for name in names]
@@ -77,8 +83,7 @@ def test_sites_reach_the_bound_that_svgp_is_trained_to(name):
     gpflow.set_trainable(svgp.kernel, False)
     gpflow.set_trainable(svgp.inducing_variable, False)
     gpflow.set_trainable(svgp.likelihood, False)
-    loss = svgp.training_loss_closure((_x(), Y))
-    gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables)
+    _train(svgp, (_x(), Y))
     assert bound == pytest.approx(float(svgp.elbo((_x(), Y))), abs=0.02)
     posterior = DataEvidence().posterior(prior, sites.variance, (Z, None), (_x(), sites.Y))
     mean, variance = svgp.predict_f(_x())
@@ -178,8 +183,7 @@ def test_hyper_parameters_have_the_bound_of_an_svgp_trained_with_them(name):
     )
     svgp = gpflow.models.SVGP(_prior().kernel, likelihood, found.inducing_points)
     gpflow.set_trainable(svgp.inducing_variable, False)
-    loss = svgp.training_loss_closure((_x(), Y))
-    gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables, options={"maxiter": 3000})
+    _train(svgp, (_x(), Y), maxiter=3000)
     assert found.log_evidence == pytest.approx(float(svgp.elbo((_x(), Y))), abs=0.05)
     lengthscale = svgp.kernel.lengthscales.numpy()
     assert found.prior.kernel.lengthscales.numpy() == pytest.approx(lengthscale, rel=0.05)
@@ -245,7 +249,6 @@ def test_a_prior_of_large_variance_has_the_same_optimum_as_svgp():
     svgp = gpflow.models.SVGP(kernel, likelihood, Z, q_sqrt=0.05 * np.eye(len(Z))[None])
     gpflow.set_trainable(svgp.kernel, False)
     gpflow.set_trainable(svgp.inducing_variable, False)
-    loss = svgp.training_loss_closure((_x(), Y))
-    gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables, options={"maxiter": 300})
+    _train(svgp, (_x(), Y), maxiter=300)
     bound = _bound(likelihood, (_x(), Y), sites, Z, prior)
     assert bound == pytest.approx(float(svgp.elbo((_x(), Y))), abs=0.1)
