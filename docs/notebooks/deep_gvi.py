@@ -123,6 +123,7 @@ for name, (model, _) in fitted.items():
 
 # %%
 _, history = fitted["two layers, Rényi"]
+plt.figure()
 for name, values in history.items():
     plt.plot(values, label=name)
 plt.yscale("symlog", linthresh=0.1)
