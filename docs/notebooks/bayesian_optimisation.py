@@ -47,8 +47,10 @@ model = bo.fit_pgvi((X, Y), seed=0)
 x = np.linspace(0.0, 1.0, 300)[:, None]
 mean, variance = (np.asarray(part)[:, 0] for part in model.predict_f(x))
 figure, (above, below) = plt.subplots(2, 1, figsize=(8, 5), sharex=True)
-gvi.plots.CurveDisplay.from_predictions(x, mean, np.sqrt(variance), of="f", data=(X, Y), ax=above)
+gvi.plots.CurveDisplay.from_predictions(x, mean, np.sqrt(variance), of="f", ax=above)
 above.plot(x, curve(x), "k:", label="objective")
+above.plot(X, Y, "ko")
+above.set_xlabel("")
 above.legend(fontsize="small")
 for acquisition in (
     bo.ExpectedImprovement(),

@@ -105,11 +105,12 @@ for name, model in models.items():
 # intervals are too narrow. Curves of calibrated predictions stay in the grey band mostly.
 
 # %%
-figure, panels = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
+figure, panels = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
 for panel, (name, model) in zip(panels, models.items(), strict=True):
     mean, variance = (np.asarray(part) for part in model.predict_y(new[0]))
     gvi.plots.QuantileDisplay.from_predictions(new[1], mean, np.sqrt(variance), ax=panel)
-    panel.set_title(name, pad=20)
+    panel.get_legend().remove()
+    panel.set_title(name)
 plt.show()
 
 # %% [markdown]
