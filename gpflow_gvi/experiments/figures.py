@@ -38,7 +38,7 @@ def draw(learned: Learned, rows_by_role: RowsByRole, folder: Path) -> None:
         every = np.concatenate([rows.X for rows in rows_by_role.values()])
         CurveDisplay.from_estimator(learned, every, margin=0.05, ax=axes)
         for name, rows in rows_by_role.items():
-            style = {"color": _COLOURS.get(name, "black"), "ms": 3}
-            axes.plot(rows.X[:, 0], rows.Y[:, 0], ".", label=name, **style)
+            colour = _COLOURS.get(name, "black")
+            axes.plot(rows.X[:, 0], rows.Y[:, 0], ".", ms=3, color=colour, label=name)
         legend_above(axes)
         figure.savefig(folder / "prediction.png", dpi=100)

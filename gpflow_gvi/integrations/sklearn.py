@@ -271,7 +271,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
         """
         with _naming("X or y"):
             Y = with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
-            mean, known = self.predict(X).reshape(Y.shape), ~np.isnan(Y)
+            mean, known = np.reshape(self.predict(X), Y.shape), ~np.isnan(Y)
             weights = np.broadcast_to(1.0 if sample_weight is None else sample_weight, len(Y))
             columns = [(known[:, j], j) for j in np.flatnonzero(known.any(axis=0))]
             return float(
