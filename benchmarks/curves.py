@@ -96,11 +96,13 @@ def draw(fits: dict[int, tuple[Curve, Any]], path: Path) -> None:
     panels = figure.subplots(2, (len(fits) + 1) // 2, squeeze=False).ravel()
     for panel, (number, (curve, model)) in zip(panels, fits.items(), strict=False):
         CurveDisplay.from_estimator(model, [[-2.2], [2.2]], margin=0.0, ax=panel)
-        panel.plot(curve.X, curve.Y, "k.", ms=2, label="data")
-        panel.plot(curve.X_gaps, curve.Y_gaps, ".", color=VERMILLION, ms=2, label="in the gaps")
+        panel.plot(curve.X, curve.Y, "k.", ms=1.2, label="data")
+        panel.plot(curve.X_gaps, curve.Y_gaps, ".", color=VERMILLION, ms=1.2, label="in the gaps")
         panel.get_legend().remove()
         panel.set_title(f"curve {number}")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6, markerscale=1.8
+    )
     figure.savefig(path, dpi=100)
 
 
