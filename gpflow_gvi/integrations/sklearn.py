@@ -195,7 +195,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
                 "likelihood is SwitchedLikelihood, with a column of y that is no output. Take "
                 "gpflow_gvi.learn, which predicts under each likelihood."
             )
-        self._target_shape = np.shape(y)[1:]
+        self._target_shape = np.asarray(y).shape[1:]
         self._level = np.nanmin(Y, axis=0)
         self._varies = np.nanstd(Scaling.of(Y).scaled(Y), axis=0) > 0.5
         J = int(np.sum(self._varies))
