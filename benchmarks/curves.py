@@ -20,7 +20,6 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import gpflow
-import numpy as np
 
 import gpflow_gvi as gvi
 from gpflow_gvi import metrics
@@ -65,7 +64,7 @@ def main() -> None:
     if not options.without_gpr:
         makers["GPR"] = gpr
     rows: list[dict[str, Any]] = []
-    fits: list[tuple[Curve, Any]] = []
+    fits: dict[int, tuple[Curve, Any]] = {}
     for number in options.curves:
         curve = load_curve(Path(options.data_dir), number)
         for name, make in makers.items():
@@ -79,30 +78,31 @@ def main() -> None:
             line = "{curve:>2}  {model:<5} {validation:.3f}  gaps {gaps:.3f}  {seconds:.1f} s"
             print(line.format(**row), flush=True)
             if name == "PGVI":
-                fits.append((curve, model))
+                fits[number] = curve, model
     if options.output:
         options.output.write_text(json.dumps(rows, indent=1))
     if options.picture:
         draw(fits, options.picture)
 
 
-def draw(fits: list[tuple[Curve, Any]], path: Path) -> None:
+def draw(fits: dict[int, tuple[Curve, Any]], path: Path) -> None:
     """Draw data, gaps, and prediction with the 95 % intervals of f and of y."""
     from matplotlib.figure import Figure
 
+    from gpflow_gvi.plots import CurveDisplay
+    from gpflow_gvi.plots.display import VERMILLION
+
     figure = Figure(figsize=(16, 6), layout="constrained")
     panels = figure.subplots(2, (len(fits) + 1) // 2, squeeze=False).ravel()
-    x = np.linspace(-2.2, 2.2, 400)[:, None]
-    for panel, (curve, model) in zip(panels, fits, strict=False):
-        (mean, of_f), (_, of_y) = model.predict_f(x), model.predict_y(x)
-        for variance, alpha in ((of_y, 0.2), (of_f, 0.4)):
-            half = 1.96 * np.sqrt(variance[:, 0])
-            panel.fill_between(
-                x[:, 0], mean[:, 0] - half, mean[:, 0] + half, alpha=alpha, color="C0", lw=0
-            )
-        panel.plot(x, mean, "C0")
-        panel.plot(curve.X, curve.Y, "k.", ms=1)
-        panel.plot(curve.X_gaps, curve.Y_gaps, "C3.", ms=1)
+    for panel, (number, (curve, model)) in zip(panels, fits.items(), strict=False):
+        CurveDisplay.from_estimator(model, [[-2.2], [2.2]], margin=0.0, ax=panel)
+        panel.plot(curve.X, curve.Y, "k.", ms=1.2, label="data")
+        panel.plot(curve.X_gaps, curve.Y_gaps, ".", color=VERMILLION, ms=1.2, label="in the gaps")
+        panel.get_legend().remove()
+        panel.set_title(f"curve {number}")
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6, markerscale=1.8
+    )
     figure.savefig(path, dpi=100)
 
 

@@ -55,6 +55,7 @@ SIZES: dict[str, Sequence[int]] = {
     "J": (1, 2, 4, 8, 16),
     "N": (10_000, 100_000, 300_000, 1_000_000),
 }
+LABELS = {"B": "B, rows of a batch", "M": "M, inducing points", "J": "J, outputs", "N": "N, rows"}
 
 
 def model(M: int, *, num_data: int, J: int = 1) -> gvi.models.PGVI:
@@ -124,10 +125,10 @@ def slopes(rows: list[Row]) -> list[Row]:
 def picture(rows: list[Row], path: Path) -> None:
     """Draw time and memory against size, on logarithmic axes, with a line of slope one."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     kinds = list(dict.fromkeys(row["of"] for row in rows))
-    figure = Figure(figsize=(2.6 * len(kinds), 4.5), layout="constrained")
+    figure = Figure(figsize=(2.8 * len(kinds), 5.0), layout="constrained")
     axes = figure.subplots(2, len(kinds), sharex="col", squeeze=False)
     for column, what in zip(axes.T, kinds, strict=True):
         some = [row for row in rows if row["of"] == what]
@@ -139,10 +140,13 @@ def picture(rows: list[Row], path: Path) -> None:
             axis.grid(alpha=0.3)
             axis.set_xticks(sizes[::2], [f"{size:,}" for size in sizes[::2]], fontsize="small")
             axis.xaxis.set_minor_formatter(NullFormatter())
-        column[0].set_title(what, fontsize="medium")
-        column[1].set_xlabel(what.partition(",")[0])
-    axes[0, 0].set_ylabel("ms")
-    axes[1, 0].set_ylabel("MiB")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.yaxis.set_major_formatter("{x:,g}")
+            axis.yaxis.set_minor_formatter(NullFormatter())
+        column[0].set_title(f"{'an epoch' if what == 'N' else 'a step'}, by {what}")
+        column[1].set_xlabel(LABELS[what[0]])
+    axes[0, 0].set_ylabel("processor time, ms")
+    axes[1, 0].set_ylabel("memory of tensors, MiB")
     figure.savefig(path, dpi=150)
 
 

@@ -15,13 +15,15 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build", "conf.py"]  # a Python file that is not a page
+exclude_patterns = ["_build", "conf.py", "thumbnails.py"]  # Python files that are no pages
 
 # Notebooks are scripts in cells; the build executes them.
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 1200
+nb_code_prompt_show = "Imports and constants"
+nb_code_prompt_hide = "Hide"
 # Omit Keras's progress bars and TensorFlow's warnings from the pages.
 nb_output_stderr = "remove"
 

@@ -12,9 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ._core.quiet import quiet_start
 
 if TYPE_CHECKING:
     from .experiments.engine import Engine
@@ -191,7 +193,7 @@ def _checked(command: Handler) -> Handler:
 
 def _demo(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    with _quiet_start():
+    with quiet_start():
         from . import demo as demonstration
 
     print(demonstration.run(options.output, seed=options.seed))
@@ -218,7 +220,7 @@ def _of_table(command: Handler) -> Handler:
 
 @_of_table
 def _learn(options: argparse.Namespace) -> int:
-    with _quiet_start():
+    with quiet_start():
         from .tables import commands
 
     names = ("overwrite", "task", "predictor", "effort", "held_out", "seed")
@@ -231,7 +233,7 @@ def _learn(options: argparse.Namespace) -> int:
 
 @_of_table
 def _predict(options: argparse.Namespace) -> int:
-    with _quiet_start():
+    with quiet_start():
         from .tables import commands
 
     print(commands.predict(options.model, options.table, options.output, options.coverage))
@@ -252,7 +254,7 @@ def _run(options: argparse.Namespace) -> int:
         print(yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False), end="")
         return 0
     if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
-        with _quiet_start():
+        with quiet_start():
             from ._core.progress import spoken
             from .experiments.run import run
         with spoken(1, sys.stderr):
@@ -375,24 +377,6 @@ def _schema(options: argparse.Namespace) -> int:
 
     print(json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False))
     return 0
-
-
-@contextlib.contextmanager
-def _quiet_start() -> Iterator[None]:
-    """Keep what TensorFlow writes to stderr while it loads out of a short answer.
-
-    It does so from C++ and before it reads its own log level, hence the file descriptor.
-    """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,12 @@
 # them the use of an evaluation; the next evaluation is at its maximum. [Bayesian
 # optimisation](../bayesian_optimisation.md) is the reference.
 
-# %%
+# %% tags=["hide-input"]
 import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
 
+import gpflow_gvi as gvi
 from gpflow_gvi.integrations import bayesian_optimisation as bo
 
 BRANIN_STEPS = 20
@@ -46,12 +47,10 @@ model = bo.fit_pgvi((X, Y), seed=0)
 x = np.linspace(0.0, 1.0, 300)[:, None]
 mean, variance = (np.asarray(part)[:, 0] for part in model.predict_f(x))
 figure, (above, below) = plt.subplots(2, 1, figsize=(8, 5), sharex=True)
-above.fill_between(
-    x[:, 0], mean - 2 * np.sqrt(variance), mean + 2 * np.sqrt(variance), color="C0", alpha=0.2
-)
-above.plot(x, mean, "C0", label="mean, ±2 sd")
+gvi.plots.CurveDisplay.from_predictions(x, mean, np.sqrt(variance), of="f", ax=above)
 above.plot(x, curve(x), "k:", label="objective")
 above.plot(X, Y, "ko")
+above.set_xlabel("")
 above.legend(fontsize="small")
 for acquisition in (
     bo.ExpectedImprovement(),

@@ -14,7 +14,7 @@
 # eights and nines are not in the training data and should be detected as out-of-distribution.
 # [Classification](../classification.md) is the reference of the functions used here.
 
-# %%
+# %% tags=["hide-input"]
 import gpflow
 import keras
 import matplotlib.pyplot as plt

@@ -14,7 +14,7 @@
 # gives oscillations elsewhere. A deep one transforms its inputs first. GPflux composes the layers;
 # `GVILayer` is a layer with any divergence from its prior.
 
-# %%
+# %% tags=["hide-input"]
 import gpflow
 import gpflux
 import matplotlib.pyplot as plt
@@ -98,15 +98,13 @@ def predict(model, x):
 
 
 x = np.linspace(-1.5, 1.5, 200)[:, None]
-figure, axes = plt.subplots(1, len(fitted), figsize=(11, 3), sharey=True)
+figure, axes = plt.subplots(1, len(fitted), figsize=(12, 3.5), sharey=True, layout="constrained")
 for axis, (name, (model, _)) in zip(axes, fitted.items(), strict=True):
     means, variances = predict(model, x)
     mean = means.mean(0)
     deviation = np.sqrt(means.var(0) + variances.mean(0))
-    axis.fill_between(x[:, 0], mean - 2 * deviation, mean + 2 * deviation, color="C0", alpha=0.2)
-    axis.plot(x, mean, "C0")
-    axis.plot(X, Y, "k.", markersize=2)
-    axis.set_title(name, fontsize="medium")
+    gvi.plots.CurveDisplay.from_predictions(x, mean, deviation, data=(X, Y), ax=axis)
+    axis.set_title(name, pad=20)
 plt.show()
 
 # %% [markdown]
@@ -125,6 +123,7 @@ for name, (model, _) in fitted.items():
 
 # %%
 _, history = fitted["two layers, Rényi"]
+plt.figure()
 for name, values in history.items():
     plt.plot(values, label=name)
 plt.yscale("symlog", linthresh=0.1)

@@ -14,7 +14,7 @@
 # regulariser P. This notebook shows the divergences of the package, their effect in a gap of the
 # data, and their cost. [The method](../method.md) has the formulas.
 
-# %%
+# %% tags=["hide-input"]
 import functools
 import time
 

@@ -14,7 +14,7 @@
 # Gaussian process, whose kernel is `NNGP`. The outputs of a trained network can be the features of
 # a kernel, `FeatureMap`.
 
-# %%
+# %% tags=["hide-input"]
 import functools
 
 import gpflow
@@ -165,13 +165,9 @@ print("largest difference of the means:    ", np.abs(mean - in_function_space).m
 of_variances = kernel(x, full_cov=False).numpy() - np.sum(k * weights[:, 1:], axis=0)
 print("largest difference of the variances:", np.abs(variance[:, 0] - of_variances).max())
 
-deviation = 2.0 * np.sqrt(variance)
-plt.figure(figsize=(8, 3))
-plt.fill_between(x[:, 0], (mean - deviation)[:, 0], (mean + deviation)[:, 0], alpha=0.3)
-plt.plot(x, mean)
-plt.plot(x, np.sin(2.0 * x), "k:")
-plt.plot(X, Y, "k.", markersize=3)
-plt.ylim(-4.0, 4.0)
+display = gvi.plots.CurveDisplay.from_predictions(x, mean, np.sqrt(variance), of="f", data=(X, Y))
+display.ax_.plot(x, np.sin(2.0 * x), "k:")
+display.ax_.set_ylim(-4.0, 4.0)
 plt.show()
 
 # %% [markdown]

@@ -14,7 +14,7 @@
 # scikit-learn. This notebook fits them by `learn`, compares the result with models of scikit-learn,
 # and then repeats the procedure step by step.
 
-# %%
+# %% tags=["hide-input"]
 import warnings
 
 import gpflow
@@ -100,19 +100,17 @@ for name, model in models.items():
 #
 # ## Are the intervals reliable?
 #
-# For every level between 0 and 1, the fraction of new patients whose response lies in the central
-# interval of that level. A curve above the diagonal means that the intervals are too wide.
+# For every p between 0 and 1, the fraction of new patients whose response lies below the p-quantile
+# that was predicted. A curve that is flatter than the diagonal in the middle means that the
+# intervals are too narrow. Curves of calibrated predictions stay in the grey band mostly.
 
 # %%
-plt.figure(figsize=(4, 4))
-plt.plot([0, 1], [0, 1], "k:")
-for name, model in models.items():
+figure, panels = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
+for panel, (name, model) in zip(panels, models.items(), strict=True):
     mean, variance = (np.asarray(part) for part in model.predict_y(new[0]))
-    level = 2.0 * stats.norm.cdf(np.abs(new[1] - mean) / np.sqrt(variance)) - 1.0
-    plt.plot(gvi.metrics.LEVELS, [np.mean(level <= one) for one in gvi.metrics.LEVELS], label=name)
-plt.xlabel("level")
-plt.ylabel("observed coverage")
-plt.legend(fontsize="small")
+    gvi.plots.QuantileDisplay.from_predictions(new[1], mean, np.sqrt(variance), ax=panel)
+    panel.get_legend().remove()
+    panel.set_title(name)
 plt.show()
 
 # %% [markdown]
@@ -234,13 +232,8 @@ history = model.fit(
     verbose=0,
 ).history
 
-plt.figure(figsize=(8, 3))
-plt.plot(np.divide(history["loss"], len(seen[0])), label="training")
-plt.plot(np.divide(history["val_loss"], len(seen[0])), label="validation")
-plt.axvline(stop.best_epoch, color="k", linestyle=":", label="best epoch")
-plt.xlabel("epoch")
-plt.ylabel("loss / N")
-plt.legend()
+print("best epoch:", stop.best_epoch + 1)
+gvi.plots.HistoryDisplay.from_history(history)
 plt.show()
 
 # %% [markdown]

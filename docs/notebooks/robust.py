@@ -22,7 +22,7 @@
 #
 # Both become the log loss, up to a constant, as the parameter tends to one.
 
-# %%
+# %% tags=["hide-input"]
 import gpflow
 import keras
 import matplotlib.pyplot as plt
@@ -116,15 +116,13 @@ models = {
 
 # %%
 x = np.linspace(-3.0, 3.0, 200)[:, None]
-figure, panels = plt.subplots(1, 3, figsize=(10, 3), sharey=True)
+figure, panels = plt.subplots(1, 3, figsize=(12, 3.5), sharey=True, layout="constrained")
 for panel, name in zip(panels, kinds, strict=True):
-    mean, variance = (np.asarray(part) for part in models[FRACTIONS[-1], name][0].predict_f(x))
-    deviation = 2.0 * np.sqrt(variance)
-    panel.fill_between(x[:, 0], (mean - deviation)[:, 0], (mean + deviation)[:, 0], alpha=0.3)
-    panel.plot(x, mean)
+    mean, variance = models[FRACTIONS[-1], name][0].predict_f(x)
+    data = contaminated(SEEDS[0], FRACTIONS[-1])
+    gvi.plots.CurveDisplay.from_predictions(x, mean, np.sqrt(variance), of="f", data=data, ax=panel)
     panel.plot(x, truth(x), "k:")
-    panel.plot(*contaminated(SEEDS[0], FRACTIONS[-1]), "k.", markersize=2)
-    panel.set_title(name, fontsize="small")
+    panel.set_title(name, pad=20)
 plt.show()
 
 # %% [markdown]

@@ -15,7 +15,7 @@
 # it works for any `GaussianProcess`: a prior, P, or the Q of a trained model, `model.variational`.
 # [The procedure](../learning.md) describes how hyper-parameters are fitted.
 
-# %%
+# %% tags=["hide-input"]
 import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
@@ -150,10 +150,9 @@ print(
     np.mean(differences.std(axis=0) / np.sqrt(slope_variance)).round(3),
 )
 
-plt.figure(figsize=(8, 3))
-two = 2.0 * np.sqrt(slope_variance)
-plt.fill_between(x[:, 0], slope - two, slope + two, alpha=0.3)
-plt.plot(x, slope)
+gvi.plots.CurveDisplay.from_predictions(
+    x, slope, np.sqrt(slope_variance), of="f", names=("x", "df/dx")
+)
 plt.plot(x, np.cos(x) + 10.0 / 3.0 * np.cos(10.0 * x / 3.0), "k:")
 for z in Z[:, 0]:
     plt.axvline(z, color="grey", linewidth=0.5)

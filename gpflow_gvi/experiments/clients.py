@@ -43,6 +43,13 @@ _LOCAL_WORKERS = {
 _IGNORE_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 """Ctrl-C reaches the whole group of processes; the parent ends its workers."""
 
+_QUIET = """
+from gpflow_gvi._core.quiet import quiet_start
+with quiet_start():
+    import tensorflow
+"""
+"""TensorFlow's messages would be in the midst of the progress bar."""
+
 
 def scheduler_client(address: str) -> Any:
     """Return a client of the Dask scheduler at an address, as `tcp://host:8786`."""
@@ -72,7 +79,7 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
             scheduler_kwargs=_SCHEDULER,
             silence_logs=logging.CRITICAL,  # the records say which run failed, and why
             env=_environment(),
-            preload=[_IGNORE_INTERRUPTS],
+            preload=[_IGNORE_INTERRUPTS, _QUIET],
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):

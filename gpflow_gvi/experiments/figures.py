@@ -10,10 +10,13 @@ import numpy as np
 from .._core import labels
 from ..learning.learned import Learned
 from ..plots import CurveDisplay, HistoryDisplay
-from ..plots.display import legend_above
+from ..plots.display import GREEN, ORANGE, VERMILLION, legend_above
 from .data_sets import RowsByRole
 
 logger = logging.getLogger("gpflow_gvi")
+
+_COLOURS = {"validation": GREEN, "calibration": ORANGE, "test": VERMILLION}
+"""Of the rows that the model was not fitted to; the others are black."""
 
 
 def draw(learned: Learned, rows_by_role: RowsByRole, folder: Path) -> None:
@@ -35,7 +38,7 @@ def draw(learned: Learned, rows_by_role: RowsByRole, folder: Path) -> None:
         every = np.concatenate([rows.X for rows in rows_by_role.values()])
         CurveDisplay.from_estimator(learned, every, margin=0.05, ax=axes)
         for name, rows in rows_by_role.items():
-            style = "C3." if name == "test" else "k." if name == "train" else "C2."
-            axes.plot(rows.X[:, 0], rows.Y[:, 0], style, ms=2, label=name)
+            colour = _COLOURS.get(name, "black")
+            axes.plot(rows.X[:, 0], rows.Y[:, 0], ".", ms=3, color=colour, label=name)
         legend_above(axes)
         figure.savefig(folder / "prediction.png", dpi=100)

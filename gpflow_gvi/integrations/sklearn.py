@@ -17,6 +17,7 @@ from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood, StudentT, SwitchedLikelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -28,16 +29,11 @@ from .._core.row_blocks import by_blocks
 from ..divergences import Divergence
 from ..learning import recipe
 from ..learning.around_network import is_meant
+from ..learning.joint_outputs import observed, with_nan
 from ..learning.learned import Learned
 from ..learning.one_call import learn
 from ..learning.scaling import Scaling
-from ..learning.settings import (
-    CosineAdam,
-    Effort,
-    Noise,
-    Passes,
-    Settings,
-)
+from ..learning.settings import CosineAdam, Effort, Noise, Passes, Settings
 from ..losses import Loss
 from ..models import GVI, PGVI
 
@@ -51,6 +47,8 @@ class _Estimator(BaseEstimator):
         kernel: Kernel | Sequence[Kernel] | None = None,
         predictor: Any = "auto",
         noise: Noise | None = None,
+        outputs: Literal["independent", "correlated"] = "independent",
+        missing: Literal["refuse", "ignore"] = "refuse",
         network: Any = None,
         train_network: bool = True,
         features: Any = None,
@@ -71,17 +69,18 @@ class _Estimator(BaseEstimator):
     ) -> None:
         """Keep the parameters.
 
-        :param kernel: k of the regulariser P, with the hyper-parameters to start from, in units in
-            which columns of X (and y) have mean zero and standard deviation one; of several the one
-            that predicts best is taken. By default those of `learn`.
+        :param kernel: k of the regulariser P, with the hyper-parameters to start from, in standard
+            units of X and y; of several the one that predicts best is taken. By default those of
+            `learn`.
         :param predictor: an estimator whose cross-fitted predictions are P's mean, or several;
             "auto" for those of `learn` where they predict better; or None. For labels these are
             classifiers.
         :param noise: of real-valued y: "constant", "varying" or "auto".
-        :param network: what is added to the mean of Q, a function from [N, D] to [N, J] that should
-            be zero at its start, or the number of units in both hidden layers of `recipe.network`;
-            or a model of Keras to put a Gaussian process around, as of `learn`. With one, X may be
-            images.
+        :param outputs: of several columns of real-valued y: "correlated" to learn them together.
+        :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
+        :param network: what is added to the mean of Q, as of `learn`, or the number of units in
+            both hidden layers of `recipe.network`; or a model of Keras to put a Gaussian process
+            around. With one, X may be images.
         :param train_network: False to leave a network as it is.
         :param features: of a network, what the kernel is on, as of `learn`.
         :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
@@ -93,9 +92,8 @@ class _Estimator(BaseEstimator):
         :param num_inducing: the maximal number M of inducing points; by default 200.
         :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
             sets of classes.
-        :param epochs: the maximal number of epochs of training Q; held-out rows are evaluated after
-            each. By default 20 if a network, another model, a divergence or its weight is given;
-            else none, and Q is P.
+        :param epochs: the maximal number of epochs of training Q. By default 20 if a network,
+            another model, a divergence or its weight is given; else none, and Q is P.
         :param batch_size: rows of a batch.
         :param learning_rate: Adam's at the start.
         :param effort: "fast", "default" or "best", as of `learn`.
@@ -106,6 +104,8 @@ class _Estimator(BaseEstimator):
         self.kernel = kernel
         self.predictor = predictor
         self.noise = noise
+        self.outputs = outputs
+        self.missing = missing
         self.network = network
         self.train_network = train_network
         self.features = features
@@ -180,9 +180,8 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
     """Regression by `learn`, with the interface of scikit-learn.
 
     X and y are in any units. The parameters are those of `__init__`, and each can be searched over.
-    A y that is constant, as that of a single row is, has no scale: whatever does not depend on
-    units predicts it with a standard deviation of zero (or infinity), and so it is predicted here,
-    with a warning.
+    A y that is constant, as that of a single row is, has no scale: it is predicted with a standard
+    deviation of zero, and a warning.
 
     After `fit`: `learned_`, the `Learned`, of those columns of y that are not constant (None if all
     are); `n_features_in_`, and `feature_names_in_` if X had names.
@@ -190,16 +189,15 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
 
     def fit(self, X: Any, y: Any) -> GVIRegressor:
         """Learn from X [N, D] and y, [N] or [N, J]."""
-        X, y = self._validated(X, y, multi_output=True, y_numeric=True)
+        X, Y = self._pair(X, y)
         if isinstance(self.likelihood, SwitchedLikelihood):
             raise TypeError(
                 "likelihood is SwitchedLikelihood, with a column of y that is no output. Take "
                 "gpflow_gvi.learn, which predicts under each likelihood."
             )
-        self._target_shape = np.shape(y)[1:]
-        Y = np.asarray(observations("y", y))  # what scikit-learn has made of objects may be NaN
-        self._level = Y[0]
-        self._varies = Scaling.of(Y).standard(Y).numpy().std(axis=0) > 0.5
+        self._target_shape = np.asarray(y).shape[1:]
+        self._level = np.nanmin(Y, axis=0)
+        self._varies = np.nanstd(Scaling.of(Y).scaled(Y), axis=0) > 0.5
         J = int(np.sum(self._varies))
         if Y.shape[1] > J:
             _warn(f"y is constant in {Y.shape[1] - J} of {Y.shape[1]} columns")
@@ -207,6 +205,16 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
             warnings.filterwarnings("ignore", "Y is 0 or 1 in every row")  # a regressor regresses
             self.learned_ = self._learn(X, Y[:, self._varies], J) if J else None
         return self
+
+    def _pair(self, X: Any, y: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return X and Y [N, J], which has NaN where a value is missing that may be."""
+        options = {"multi_output": True, "y_numeric": True}
+        if self.missing == "ignore":
+            Y = with_nan("y", y)
+            X, _ = self._validated(X, np.where(np.isnan(Y), 0.0, Y), **options)
+            return observed((X, Y))
+        X, y = self._validated(X, y, **options)
+        return X, np.asarray(observations("y", y))  # objects may be NaN now
 
     def predict(
         self,
@@ -257,21 +265,29 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
         return self._shaped(np.moveaxis(covariance, 0, -1), 0.0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R² of `predict` at X [N, D] with respect to y, [N] or [N, J]."""
+        """Return R² of `predict` at X [N, D] with respect to y, [N] or [N, J].
+
+        Of several columns it is the average, with `missing="ignore"` of those with values, there.
+        """
         with _naming("X or y"):
-            return super().score(X, np.asarray(observations("y", y)), sample_weight)
+            Y = with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
+            mean, known = np.reshape(self.predict(X), Y.shape), ~np.isnan(Y)
+            weights = np.broadcast_to(1.0 if sample_weight is None else sample_weight, len(Y))
+            columns = [(known[:, j], j) for j in np.flatnonzero(known.any(axis=0))]
+            return float(
+                np.mean([r2_score(Y[c], mean[c], sample_weight=weights[c[0]]) for c in columns])
+            )
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[AnyNDArray, AnyNDArray]:
         """Return the ends of an interval that holds y with the given probability, in y's shape.
 
-        With a `calibration_fraction` it has split conformal prediction's guarantee; without, it is
-        the central interval of the predictive density.
+        It is conformal with a `calibration_fraction`, and else central in the predictive density.
         """
-        X = self._rows(X)
-        lower, upper = self._moments(
-            lambda learned: lambda X: learned.predict_interval(X, coverage), X
+        ends = self._moments(
+            lambda learned: lambda X: learned.predict_interval(X, coverage), self._rows(X)
         )
-        return self._shaped(lower, self._level), self._shaped(upper, self._level)
+        lower, upper = (self._shaped(end, self._level) for end in ends)
+        return lower, upper
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
         """Return joint samples of observations y at X: [N, n_samples] or [N, J, n_samples].

@@ -85,7 +85,7 @@ def observed(data: Any) -> RegressionData:
             "(X, Y)."
         )
     X = np.asarray(inputs("X", data[0]))
-    Y = _with_nan(data[1])
+    Y = with_nan("Y", data[1])
     if Y.ndim != 2 or len(Y) != len(X):
         raise ValueError(
             f"Y has shape {Y.shape} and X has {len(X)} rows; Y must be [N] or [N, J], a row for "
@@ -102,7 +102,7 @@ def observed(data: Any) -> RegressionData:
     return X[seen], Y[seen]
 
 
-def _with_nan(Y: Any) -> AnyNDArray:
+def with_nan(name: str, Y: Any) -> AnyNDArray:
     """Return observations as numbers, with NaN where there is none; a vector is one column."""
     if isinstance(Y, np.ma.MaskedArray):
         Y = np.where(Y.mask, np.nan, Y.data)
@@ -110,7 +110,7 @@ def _with_nan(Y: Any) -> AnyNDArray:
     if values.dtype.kind == "O":
         with contextlib.suppress(TypeError, ValueError):  # what is no number is named below
             values = values.astype(default_float())
-    values = as_floats("Y", values)
+    values = as_floats(name, values)
     return values[:, None] if values.ndim == 1 else values
 
 
@@ -273,8 +273,8 @@ def _alone(j: int, J: int, D: int) -> Coregion:
 
 def _units(X: AnyNDArray, Y: AnyNDArray) -> tuple[Scaling, Scaling]:
     """Return standard units of X, and of what is observed of Y."""
-    units = Scaling.of_moments(np.nanmean(Y, axis=0), np.nanstd(Y, axis=0))
-    spread = np.nanstd((Y - units.shift) / units.scale, axis=0)
+    units = Scaling.of(Y)
+    spread = np.nanstd(units.scaled(Y), axis=0)
     if len(constant := np.flatnonzero(spread < 0.5)):
         value = Y[~np.isnan(Y[:, constant[0]]), constant[0]][0]
         raise ValueError(
@@ -288,7 +288,7 @@ def _rows(units: tuple[Scaling, Scaling], X: AnyNDArray, Y: AnyNDArray) -> Regre
     """Return observations in the units of the model, one a row: [N', D + 1] and [N', 1]."""
     J = units[1].shift.shape[0]
     rows = np.asarray(at_output(units[0].standard(X), tf.range(J)))
-    y = np.reshape((Y - units[1].shift) / units[1].scale, [-1, 1])
+    y = np.reshape(units[1].scaled(Y), [-1, 1])
     seen = ~np.isnan(y[:, 0])
     return rows[seen], y[seen]
 

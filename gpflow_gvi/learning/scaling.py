@@ -30,10 +30,13 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, values: Array) -> Scaling:
-        """Return the map to mean zero and standard deviation one; a constant column is shifted."""
+        """Return the map to mean zero and standard deviation one; a constant column is shifted.
+
+        NaN, which stands for what is missing, is left out.
+        """
         # A power of two changes no digit, and squares of parts of the largest number are numbers.
-        unit = np.ldexp(1.0, np.frexp(np.max(np.abs(values), axis=0))[1]).astype(values.dtype)
-        return cls.of_moments(values.mean(axis=0), (values / unit).std(axis=0) * unit)
+        unit = np.ldexp(1.0, np.frexp(np.nanmax(np.abs(values), axis=0))[1]).astype(values.dtype)
+        return cls.of_moments(np.nanmean(values, axis=0), np.nanstd(values / unit, axis=0) * unit)
 
     @classmethod
     def of_moments(cls, mean: Array, deviation: Array) -> Scaling:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gpflow.base import AnyNDArray
@@ -90,6 +90,7 @@ class CurveDisplay(Display):
         mean: Any,
         sd: Any,
         *,
+        of: Literal["f", "y"] = "y",
         coverage: float = 0.95,
         data: tuple[Any, Any] | None = None,
         names: tuple[str, str] = ("x", "y"),
@@ -98,7 +99,8 @@ class CurveDisplay(Display):
         """Draw predictions of any model.
 
         :param x: where: [G] or [G, 1].
-        :param mean: of y there, and its standard deviation `sd`, each [G] or [G, 1].
+        :param mean: of f or y there, and its standard deviation `sd`, each [G] or [G, 1].
+        :param of: what the mean and the interval are of.
         :param coverage: of the interval.
         :param data: observations (x, y), which are drawn.
         :param names: of the feature and of the output.
@@ -109,7 +111,8 @@ class CurveDisplay(Display):
         x, mean, half = x[order], mean[order], deviations(coverage) * sd[order]
         if data is not None:
             data = np.ravel(data[0]), np.ravel(data[1])
-        display = cls(x, mean, None, (mean - half, mean + half), coverage, data, names=names)
+        ends = {of: (mean - half, mean + half)}
+        display = cls(x, mean, ends.get("f"), ends.get("y"), coverage, data, names=names)
         display.plot(ax)
         return display
 

@@ -104,13 +104,15 @@ def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: i
     y = y.reshape(len(y), -1) if view.classes is None else view.numbers(y, 0)[:, None]
     rng = np.random.default_rng(seed)
 
-    def nll(rows: AnyNDArray) -> float:
-        (logs,) = by_blocks(lambda *part: (view.learned.predict_log_density(part),), rows, y)
-        return -float(np.mean(logs))
+    def nll(copies: int, rows: AnyNDArray) -> AnyNDArray:
+        data = rows, np.tile(y, (copies, 1))
+        (logs,) = by_blocks(lambda *part: (view.learned.predict_log_density(part),), *data)
+        return -logs.reshape(copies, -1).mean(axis=1)
 
-    start, found = nll(X), np.empty((X.shape[1], repeats))
-    for d, r in np.ndindex(found.shape):
-        shuffled = X.copy()
-        shuffled[:, d] = rng.permutation(X[:, d])
-        found[d, r] = nll(shuffled) - start
+    start, found = nll(1, X), np.empty((X.shape[1], repeats))
+    for d in range(len(found)):
+        # All shuffles of a column at once, as a call of many trees has its cost.
+        shuffled = np.tile(X, (repeats, 1))
+        shuffled[:, d] = np.ravel([rng.permutation(X[:, d]) for _ in range(repeats)])
+        found[d] = nll(repeats, shuffled) - start
     return found

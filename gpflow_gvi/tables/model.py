@@ -10,6 +10,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from .. import saving
+from .._core import graphs
 from .._core.row_blocks import by_blocks
 from ..learning.learned import Learned
 from .columns import Columns
@@ -59,8 +60,13 @@ class TableModel:
             found: dict[str, AnyNDArray] = {f"{name}_label": self.classes_[p.argmax(axis=1)]}
             found |= {f"p({c})": p[:, k] for k, c in enumerate(self.classes_)}
         else:
-            mean, variance = by_blocks(self.learned_.predict_y, X)
-            ends = by_blocks(lambda rows: self.learned_.predict_interval(rows, coverage), X)
+            learned = self.learned_
+            # Predictors keep what they predict for one block, and then need not predict it twice.
+            mean, variance, *ends = by_blocks(
+                lambda rows: (*learned.predict_y(rows), *learned.predict_interval(rows, coverage)),
+                X,
+                size=graphs.BLOCK,
+            )
             parts = (mean, np.sqrt(variance), *ends)
             names = ("mean", "sd", "lower", "upper")
             found = {f"{name}_{n}": part[:, 0] for n, part in zip(names, parts, strict=True)}

@@ -10,7 +10,8 @@ import gpflow
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [*sorted((DOCS / "how_to").glob("*.md")), DOCS / "ecosystem.md", DOCS / "scikit_learn.md"]
+OTHERS = ("bayesian_optimisation", "ecosystem", "scikit_learn")
+PAGES = [*sorted((DOCS / "how_to").glob("*.md")), *(DOCS / f"{name}.md" for name in OTHERS)]
 BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 

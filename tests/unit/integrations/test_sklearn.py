@@ -13,7 +13,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -281,6 +281,7 @@ def test_names_of_features_are_kept(estimator):
         {"divergence_weight": 0.2, "batch_size": 7, "learning_rate": 0.1},
         {"divergence": gvi.divergences.ProjectedWasserstein(), "model": gvi.models.GWI},
         {"predictor": DummyRegressor(), "noise": "varying", "n_jobs": 2, "effort": "fast"},
+        {"outputs": "correlated", "missing": "ignore"},
     ],
 )
 def test_a_regressor_hands_its_parameters_to_learn(options, arguments, rng):
@@ -289,6 +290,78 @@ def test_a_regressor_hands_its_parameters_to_learn(options, arguments, rng):
     expected = estimator.get_params(deep=False) | options
     del expected["random_state"], arguments["seed"]
     assert arguments == expected
+
+
+@pytest.fixture(scope="module")
+def with_gaps():
+    """Two outputs that are nearly the same but for units; a half-line of the first is missing."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, size=(40, 1))
+    Y = np.c_[np.sin(X), 5.0 + 20.0 * np.sin(X)] + [0.05, 1.0] * rng.normal(size=(40, 2))
+    Y[X[:, 0] > 0.0, 0] = np.nan
+    return X, Y
+
+
+JOINT = {"kernel": gpflow.kernels.SquaredExponential(), "missing": "ignore", "random_state": 0}
+
+
+def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path):
+    X, Y = with_gaps
+    fitted = clone(gvi.GVIRegressor(**JOINT)).fit(X, Y)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    learned = gvi.learn(with_gaps, kernel=JOINT["kernel"], missing="ignore", seed=seed)
+    mean, variance = learned.predict_y(X)
+    found, std = fitted.predict(X, return_std=True)
+    np.testing.assert_allclose(found, mean, rtol=1e-12)
+    np.testing.assert_allclose(std**2, variance, rtol=1e-12)
+    expected = [r2_score(Y[at, j], found[at, j]) for j, at in enumerate(~np.isnan(Y.T))]
+    np.testing.assert_allclose(fitted.score(X, Y), np.mean(expected))
+    joblib.dump(fitted, tmp_path / "model")
+    np.testing.assert_array_equal(joblib.load(tmp_path / "model").predict(X), found)
+
+
+def test_columns_with_gaps_may_be_constant(with_gaps):
+    X, Y = with_gaps
+    Y = np.column_stack([Y[:, 0], np.where(X[:, 0] > 1.0, np.nan, 0.1)])
+    with pytest.warns(NumericsWarning, match="constant in 1 of 2 columns"):
+        fitted = gvi.GVIRegressor(missing="ignore", **QUICK).fit(X, Y)
+    alone = gvi.GVIRegressor(missing="ignore", **QUICK).fit(X, Y[:, 0])
+    mean, std = fitted.predict(X, return_std=True)
+    np.testing.assert_array_equal(mean[:, 1], 0.1)
+    np.testing.assert_array_equal(std[:, 1], 0.0)
+    np.testing.assert_allclose(mean[:, 0], alone.predict(X), rtol=1e-10)
+    known = ~np.isnan(Y[:, 0])  # of a single column the rows with gaps are left out
+    without = gvi.GVIRegressor(**QUICK).fit(X[known], Y[known, 0])
+    np.testing.assert_allclose(alone.predict(X), without.predict(X), rtol=1e-12)
+    assert alone.score(X, Y[:, 0]) == pytest.approx(without.score(X[known], Y[known, 0]))
+
+
+@pytest.mark.parametrize("gap", [np.nan, None, np.ma.masked])
+def test_gaps_are_refused_unless_they_are_to_be_ignored(gap):
+    X, y = np.arange(12.0)[:, None], np.ma.array(np.arange(12.0))
+    if gap is None:
+        y = y.filled().astype(object)
+    y[3] = gap
+    with pytest.raises(ValueError, match=r"\by\b"):
+        gvi.GVIRegressor(**QUICK).fit(X, y)
+    fitted = gvi.GVIRegressor(missing="ignore", **QUICK).fit(X, y)
+    assert int(fitted.learned_.model.num_data) == 11
+    y[4] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        gvi.GVIRegressor(missing="ignore", **QUICK).fit(X, y)
+
+
+@pytest.mark.slow
+def test_a_search_over_how_outputs_are_learned(with_gaps):
+    choices = {"outputs": ["independent", "correlated"], "missing": ["ignore"]}
+    X, Y = with_gaps
+    search = GridSearchCV(gvi.GVIRegressor(**JOINT), choices, cv=2, error_score="raise").fit(X, Y)
+    scores = search.cv_results_["mean_test_score"]
+    assert np.all(np.isfinite(scores))
+    assert search.best_score_ == max(scores)
+    complete = Y[:, 1:].repeat(2, axis=1)  # without gaps the two are not the same
+    search = GridSearchCV(gvi.GVIRegressor(**JOINT), choices, cv=2).fit(X, complete)
+    assert np.ptp(search.cv_results_["mean_test_score"]) > 0.0
 
 
 def test_kernels_and_networks_that_are_named(arguments, rng):
@@ -308,6 +381,8 @@ def test_kernels_and_networks_that_are_named(arguments, rng):
     [
         ({"predictor": "rbf"}, "predictor is 'rbf'"),
         ({"noise": "much"}, "noise is 'much'"),
+        ({"outputs": "some"}, "outputs is 'some'"),
+        ({"missing": "some"}, "missing is 'some'"),
         ({"network": 0}, "network is 0"),
         ({"num_inducing": 0}, "num_inducing is 0"),
     ],
