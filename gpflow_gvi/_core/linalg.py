@@ -6,6 +6,7 @@ when it exceeds GPflow's `default_jitter()`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -44,10 +45,10 @@ def cholesky(K: TensorType, *, jitter: float = 0.0, name: str = "the covariance"
         raise ValueError(f"jitter is {jitter}; it must not be negative.")
     if jitter:
         K = add_to_diagonal(K, jitter * _scale(K))
-    factor, added = _escalating_cholesky(K)
+    factor, added, scale = _escalating_cholesky(K)
     if tf.executing_eagerly():
         _require_factor(factor, K, name)
-    usual = tf.constant(default_jitter(), K.dtype) * _scale(K)
+    usual = tf.constant(default_jitter(), K.dtype) * scale
     notice(
         f"{name} is not positive definite to working precision: "
         "{} was added to its diagonal. Points that (nearly) coincide do this.",
@@ -76,32 +77,18 @@ def _scale(K: tf.Tensor) -> tf.Tensor:
 @tf.custom_gradient
 def _escalating_cholesky(
     K: tf.Tensor,
-) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable[..., tf.Tensor]]:
-    """Factorise K + added · I with the smallest `added` of a geometric ladder that succeeds.
+) -> tuple[tuple[tf.Tensor, tf.Tensor, tf.Tensor], Callable[..., tf.Tensor]]:
+    """Return L Lᵀ = K + added · I with the smallest `added` of a geometric ladder that succeeds.
+
+    The last result is the scale that the ladder is relative to.
 
     The gradient is written out (Murray 2016, arXiv:1602.07527, eq. 9) for the factor that was
     found: differentiating through the failed attempts would multiply their NaN by zero.
     """
-    scale = _scale(K)
+    factor, added, scale = _ladder(K.dtype, K.shape.rank)(K)
+    factor = tf.ensure_shape(factor, K.shape)
 
-    def failed(factor: tf.Tensor) -> tf.Tensor:
-        finite = tf.math.is_finite(tf.linalg.diag_part(factor))
-        return tf.logical_not(tf.reduce_all(finite, axis=-1))
-
-    def attempt(
-        step: tf.Tensor, added: tf.Tensor, factor: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        added = tf.where(failed(factor), tf.minimum(step, MAXIMAL_JITTER) * scale, added)
-        return 10.0 * step, added, tf.linalg.cholesky(add_to_diagonal(K, added))
-
-    first = epsilon(K.dtype) * tf.cast(tf.shape(K)[-1], K.dtype)
-    _, added, factor = tf.while_loop(
-        lambda step, _, factor: tf.reduce_any(failed(factor)) & (step < 10.0 * MAXIMAL_JITTER),
-        attempt,
-        (first, tf.zeros_like(scale), tf.linalg.cholesky(K)),
-    )
-
-    def gradient(d_factor: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+    def gradient(d_factor: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
         d_factor = tf.linalg.band_part(d_factor, -1, 0)
         inner = tf.linalg.band_part(tf.matmul(factor, d_factor, transpose_a=True), -1, 0)
         inner = tf.linalg.set_diag(inner, 0.5 * tf.linalg.diag_part(inner))
@@ -109,7 +96,39 @@ def _escalating_cholesky(
         full = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(half), adjoint=True)
         return 0.5 * (full + tf.linalg.matrix_transpose(full))
 
-    return (factor, added), gradient
+    return (factor, added, scale), gradient
+
+
+@functools.cache
+def _ladder(dtype: tf.DType, rank: int | None) -> Any:
+    """Return the graph that takes K to L, added and the scale.
+
+    Every model has many factors, and it takes long to trace a loop. Here it is traced once for all.
+    """
+
+    def failed(factor: tf.Tensor) -> tf.Tensor:
+        finite = tf.math.is_finite(tf.linalg.diag_part(factor))
+        return tf.logical_not(tf.reduce_all(finite, axis=-1))
+
+    def factorise(K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        scale = _scale(K)
+
+        def attempt(
+            step: tf.Tensor, added: tf.Tensor, factor: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            added = tf.where(failed(factor), tf.minimum(step, MAXIMAL_JITTER) * scale, added)
+            return 10.0 * step, added, tf.linalg.cholesky(add_to_diagonal(K, added))
+
+        first = epsilon(K.dtype) * tf.cast(tf.shape(K)[-1], K.dtype)
+        _, added, factor = tf.while_loop(
+            lambda step, _, factor: tf.reduce_any(failed(factor)) & (step < 10.0 * MAXIMAL_JITTER),
+            attempt,
+            (first, tf.zeros_like(scale), tf.linalg.cholesky(K)),
+        )
+        return factor, added, scale
+
+    signature = [tf.TensorSpec(None if rank is None else [None] * rank, dtype)]
+    return tf.function(factorise, input_signature=signature, autograph=False)
 
 
 def _require_factor(factor: tf.Tensor, K: tf.Tensor, name: str) -> None:

@@ -400,3 +400,13 @@ def test_gradient_of_fidelity_at_repeated_eigenvalues(dtype):
     np.testing.assert_allclose(
         d_R, 0.5 * np.diag(np.diag(R) ** -0.5), atol=50 * np.finfo(dtype).eps
     )
+
+
+@pytest.mark.parametrize("shape", [None, [None, 4, 4], [4, 4]])
+def test_in_a_graph_a_factor_has_the_static_shape_of_its_matrix(shape):
+    K = np.diag([1.0, 4.0, 9.0, 16.0])
+    signature = [tf.TensorSpec(shape, tf.float64)]
+    graph = tf.function(linalg.cholesky, input_signature=signature, autograph=False)
+    assert graph.get_concrete_function().output_shapes == tf.TensorShape(shape)
+    batch = K if shape == [4, 4] else np.stack([K, 4.0 * K])
+    np.testing.assert_allclose(graph(tf.constant(batch)), np.sqrt(batch))
