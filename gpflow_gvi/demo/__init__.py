@@ -198,6 +198,8 @@ def run(picture: Path, *, seed: int = 0) -> str:
     if importlib.util.find_spec("matplotlib") is None:
         lines += ["", "For the picture: pip install 'gpflow-gvi[plots]'"]
     else:
+        if not picture.suffix:  # Matplotlib would add it
+            picture = picture.with_suffix(".png")
         _draw(tasks, picture)
         lines += ["", f"The picture is {picture.resolve()}."]
     return "\n".join(lines[1:])

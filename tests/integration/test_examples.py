@@ -51,16 +51,16 @@ def test_demo_prints_its_table_and_writes_its_picture(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def _drawn_with(monkeypatch, tmp_path):
+def _drawn_with(monkeypatch, tmp_path, name="demo.png"):
     """Run the demonstration with a task that takes no time; return its table and the picture."""
 
     def task(seed):
         scores = {"ours": {"NLL": 0.125}, "a rival": {"NLL": 2.0}}
         return demo.Task("a task", scores, lambda ax, name: None, ("ours", "a rival"), "NLL")
 
-    for name in ("curve_with_gap", "outliers", "table", "digits"):
-        monkeypatch.setattr(demo, name, task)
-    picture = tmp_path / "pictures" / "demo.png"
+    for each in ("curve_with_gap", "outliers", "table", "digits"):
+        monkeypatch.setattr(demo, each, task)
+    picture = tmp_path / "pictures" / name
     return demo.run(picture), picture
 
 
@@ -71,6 +71,12 @@ def test_demo_prints_a_line_for_each_method(monkeypatch, tmp_path):
         ("a rival", "2.000"),
     ]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_names_the_file_that_it_wrote(monkeypatch, tmp_path):
+    text, asked = _drawn_with(monkeypatch, tmp_path, name="demo")
+    assert str(asked.with_suffix(".png")) in text
+    assert asked.with_suffix(".png").exists()
 
 
 def test_demo_prints_its_table_without_matplotlib(monkeypatch, tmp_path):
