@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, RegressorMixin
 
@@ -17,6 +17,12 @@ MAX_ROWS = 1000
 
 MAX_ROWS_OF_EVIDENCE = 300
 """Its hyper-parameters are fitted to not more rows than these."""
+
+MAX_DEVIATIONS = 3.0
+"""The largest distance of a log hyper-parameter from its prior mean, in prior deviations of 1.
+
+A step of the line search would otherwise reach lengthscales whose exponential is zero.
+"""
 
 NUM_ROUNDS = 2
 """Of working responses that the hyper-parameters are fitted to."""
@@ -105,10 +111,17 @@ def fitted_hyperparameters(X: Array, errors: Array) -> Array:
     spread = np.std(X, axis=0)
     lengthscales = np.sqrt(X.shape[1]) * np.where(spread > 0.0, spread, 1.0)
     start = np.log([VARIANCE, *lengthscales])
-    theta, g, options = start, np.zeros_like(e), {"maxiter": MAX_ITERATIONS}
+    theta, g = start, np.zeros_like(e)
     for _ in range(NUM_ROUNDS):
-        arguments = X, _working_responses(g, e), start
-        theta = minimize(_loss, theta, arguments, jac=True, method="L-BFGS-B", options=options).x
+        theta = minimize(
+            _loss,
+            theta,
+            (X, _working_responses(g, e), start),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(start - MAX_DEVIATIONS, start + MAX_DEVIATIONS),
+            options={"maxiter": MAX_ITERATIONS},
+        ).x
         g, _ = _mode(_covariance(X, X, theta), e, g)
     return np.asarray(theta)
 

@@ -53,6 +53,17 @@ def test_it_is_the_normal_law_around_the_mode_of_the_density(simulated):
     np.testing.assert_allclose(found, mean + 0.5 * deviation**2, atol=1e-2)
 
 
+@pytest.mark.parametrize("seed", range(155, 165))  # of 159 the line search extrapolates far
+def test_hyperparameters_of_errors_with_outliers_are_finite(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(150, 1))
+    outlier = rng.uniform(size=X.shape) < 0.3
+    errors = np.where(outlier, rng.uniform(-3.0, 3.0, X.shape), 0.3 * rng.normal(size=X.shape))
+    found = fitted_hyperparameters(X, errors**2)
+    # The evidence is flat where errors have no pattern: priors hold the hyper-parameters.
+    assert np.all(np.abs(found - np.log([0.5, np.std(X)])) <= 3.0 + 1e-6)
+
+
 def test_hyperparameters_have_the_largest_density(simulated):
     X = simulated[0][:30]
     z = np.random.default_rng(1).normal(size=(30, 2))
