@@ -17,6 +17,7 @@ from gpflow.base import AnyNDArray
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
@@ -175,11 +176,16 @@ def _predicts(model: Any) -> bool:
 def _is_fitted(estimator: Any) -> bool:
     if callable(getattr(estimator, "is_fitted", None)):  # CatBoost
         return bool(estimator.is_fitted())
+    if isinstance(estimator, Pipeline):
+        return _is_fitted(estimator[-1])
     try:
         check_is_fitted(estimator)
     except (NotFittedError, TypeError):
         return False
-    return True
+    # A Gaussian process predicts before it is fitted, too, and passes the check.
+    return hasattr(estimator, "__sklearn_is_fitted__") or any(
+        name.endswith("_") for name in vars(estimator)
+    )
 
 
 def _fitted(estimator: Any, X: AnyNDArray, Y: AnyNDArray) -> Any:

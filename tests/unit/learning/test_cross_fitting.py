@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gpflow_gvi.learning.cross_fitting import Fitted, cross_fit, folds_of, of_argument
 from gpflow_gvi.learning.scaling import Scaling
@@ -84,7 +86,13 @@ def test_a_predictor_that_is_fitted_already_needs_rows_that_it_has_not_seen(data
     (predictor,) = predictors(data)
     assert isinstance(predictor, Fitted)
     np.testing.assert_array_equal(predictor.predict(data.X), fitted.predict(data.X))
-    for unfitted in (LinearRegression(), np.sin, [LinearRegression(), np.sin]):
+    # scikit-learn's Gaussian process predicts without having been fitted.
+    process = GaussianProcessRegressor(alpha=0.1)
+    with pytest.raises(ValueError, match="Pipeline that is fitted"):
+        of_argument(make_pipeline(StandardScaler(), clone(process)).fit(*rows), True, rows, None)
+    pipeline = make_pipeline(StandardScaler(), process)
+    unfitted_ones = (LinearRegression(), np.sin, [LinearRegression(), np.sin], process, pipeline)
+    for unfitted in unfitted_ones:
         predictors, given, validation = of_argument(unfitted, True, rows, unseen)
         assert given is rows
         assert validation is unseen
