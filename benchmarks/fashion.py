@@ -2,6 +2,7 @@
 
     GPFLOW_GVI_DATA=... python benchmarks/fashion.py                 # a subset, on two cores
     GPFLOW_GVI_DATA=... python benchmarks/fashion.py --rows 55000 --epochs 30 --width 64   # a GPU
+    python benchmarks/fashion.py ... --weights FOLDER --laplace PYTHON --models network ensemble
 
 The same residual network, on augmented images, is trained by maximum likelihood, five times for an
 ensemble, and as the mean of a generalised variational posterior, for several weights λ of the
@@ -9,7 +10,8 @@ divergence, with and without context points. `learn` puts a Gaussian process aro
 them, which it leaves as it is. P and GPflow's SVGP, both on pixels, are scored as well, and SVGP on
 the network's features. Every network is trained on the same images for the same number of epochs.
 Five thousand training images are held out for what is fitted to unseen images: temperatures,
-tempering factors.
+tempering factors. A folder of weights keeps the trained networks, and the time of their training,
+for another run. PYTHON is an interpreter that has laplace-torch.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +49,8 @@ else:
 
 J = 10
 BATCH = 128
+DROPOUT = 0.1
+"""Of what the last layer receives."""
 KINDS = ("entropy", "epistemic", "variance")
 """Scores of out-of-distribution inputs."""
 
@@ -86,22 +92,37 @@ def network(width: int, seed: int) -> keras.Model:
 
     inputs = x = keras.Input((28, 28, 1))
     x = layers.RandomFlip("horizontal", seed=seed)(x)
-    x = layers.RandomTranslation(0.1, 0.1, fill_mode="constant", seed=seed)(x)
     x = layers.ReLU()(normalised(x, width, 3))
     for channels in (width, 2 * width, 4 * width):
         y = layers.ReLU()(normalised(x, channels, 3, 2))
         x = layers.ReLU()(normalised(y, channels, 3) + normalised(x, channels, 1, 2))
     x = layers.GlobalAveragePooling2D()(x)
+    x = layers.Dropout(DROPOUT, seed=seed)(x)
     return keras.Model(inputs, layers.Dense(J)(x))
 
 
-def trained(task: Task, seed: int) -> keras.Model:
-    """Return the network, trained by maximum likelihood."""
+def trained(task: Task, seed: int, folder: Path | None = None) -> tuple[keras.Model, float]:
+    """Return the network, trained by maximum likelihood, and the seconds that it took.
+
+    :param folder: of weights: they are read if they are there, and written otherwise.
+    """
     net = network(task.width, seed)
+    name = f"{len(task.train.X)}-{task.epochs}-{task.width}-{seed}"
+    weights = folder and folder / f"{name}.weights.h5"
+    times = folder and folder / f"{name}.json"
+    if times and times.exists():
+        net.load_weights(weights)
+        return net, json.loads(times.read_text())
+    start = time.perf_counter()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    net.compile(keras.optimizers.Adam(_rate(task)), loss, steps_per_execution=20)
+    net.compile(_optimiser(task), loss, steps_per_execution=20)
     net.fit(*task.train, batch_size=BATCH, epochs=task.epochs, verbose=0)
-    return net
+    seconds = time.perf_counter() - start
+    if weights and times:
+        weights.parent.mkdir(parents=True, exist_ok=True)
+        net.save_weights(weights)
+        times.write_text(json.dumps(seconds))
+    return net, seconds
 
 
 def alone(task: Task, members: list[keras.Model]) -> Prediction:
@@ -126,13 +147,55 @@ def svgp(task: Task, members: list[keras.Model]) -> Prediction:
 
 def svgp_on_features(task: Task, members: list[keras.Model]) -> Prediction:
     """GPflow's SVGP on what the last layer of the first network receives, standardised."""
-    net = members[0]
+    units = Scaling.of(_features(members[0], task.train.X))
+    return _svgp(task, lambda images: units.standard(_features(members[0], images)).numpy())
+
+
+def dropout(task: Task, members: list[keras.Model], samples: int = 50) -> Prediction:
+    """The first network with dropout in its predictions, too (Gal and Ghahramani 2016)."""
+    last = members[0].layers[-1]
+    rng = np.random.default_rng(0)
+
+    def probabilities(images: np.ndarray) -> np.ndarray:
+        features = _features(members[0], images)
+        kept = rng.uniform(size=(samples, *features.shape)) > DROPOUT
+        logits = [last(part * features / (1.0 - DROPOUT)).numpy() for part in kept]
+        return softmax(np.stack(logits).astype(np.float64), axis=-1)
+
+    return _of_members(probabilities(task.test.X), probabilities(task.out_of_distribution.X))
+
+
+def laplace(python: str) -> Callable[[Task, list[keras.Model]], Prediction]:
+    """The Laplace approximation of the last layer, by laplace-torch (Daxberger et al. 2021).
+
+    :param python: an interpreter that has laplace-torch.
+    """
+
+    def predict(task: Task, members: list[keras.Model]) -> Prediction:
+        kernel, bias = members[0].layers[-1].get_weights()
+        with tempfile.TemporaryDirectory() as folder:
+            given, returned = Path(folder) / "given.npz", Path(folder) / "returned.npz"
+            np.savez(
+                given,
+                kernel=kernel,
+                bias=bias,
+                X=_features(members[0], task.train.X),
+                Y=task.train.Y,
+                test=_features(members[0], task.test.X),
+                outside=_features(members[0], task.out_of_distribution.X),
+            )
+            script = Path(__file__).with_name("last_layer_laplace.py")
+            subprocess.run([python, script, given, returned], check=True)
+            with np.load(returned) as file:
+                return _of_members(file["test"], file["outside"])
+
+    return predict
+
+
+def _features(net: keras.Model, images: np.ndarray) -> np.ndarray:
+    """Return what the last layer receives [N, D]."""
     hidden = keras.Model(net.inputs, net.layers[-1].input)
-    units = Scaling.of(hidden.predict(task.train.X, batch_size=1000, verbose=0))
-    return _svgp(
-        task,
-        lambda images: units.standard(hidden.predict(images, batch_size=1000, verbose=0)).numpy(),
-    )
+    return hidden.predict(images, batch_size=1000, verbose=0)
 
 
 def _svgp(task: Task, rows: Callable[[np.ndarray], np.ndarray]) -> Prediction:
@@ -146,7 +209,8 @@ def _svgp(task: Task, rows: Callable[[np.ndarray], np.ndarray]) -> Prediction:
     Y = task.train.Y[:, None]
     data = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(len(X), seed=0).repeat().batch(BATCH)
     closure = model.training_loss_closure(iter(data))
-    optimiser = tf.keras.optimizers.Adam(_rate(task, 1e-2))
+    steps = _steps(task)
+    optimiser = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(1e-2, steps))
     variables = list(model.trainable_variables)
     optimiser.build(variables)
 
@@ -156,7 +220,7 @@ def _svgp(task: Task, rows: Callable[[np.ndarray], np.ndarray]) -> Prediction:
             loss = closure()
         optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
 
-    for _ in range(task.epochs * len(X) // BATCH):
+    for _ in range(steps):
         step()
     return _gaussian_process(task, model, rows)
 
@@ -205,7 +269,7 @@ def pgvi(
             num_data=len(task.train.X),
             divergence_weight=divergence_weight,
         )
-        model.compile(keras.optimizers.Adam(_rate(task)), steps_per_execution=20)
+        model.compile(_optimiser(task), steps_per_execution=20)
         model.fit(task.train, batch_size=BATCH, epochs=task.epochs, verbose=0)
         return _gaussian_process(task, gvi.temper(model, task.held_out), lambda images: images)
 
@@ -273,9 +337,14 @@ def _ensemble(task: Task, members: list[keras.Model], *, tempered: bool = True) 
         softmax(_logits(members, images.X) / temperature, axis=-1)
         for images in (task.test, task.out_of_distribution)
     )
+    return _of_members(known, unknown)
+
+
+def _of_members(known: np.ndarray, unknown: np.ndarray) -> Prediction:
+    """Return the average of probabilities [S, N, J], and what their differences tell."""
     low, high = Entropies.of_members(known), Entropies.of_members(unknown)
     scores = {"entropy": (low.total, high.total)}
-    if len(members) > 1:
+    if len(known) > 1:
         scores["epistemic"] = (low.epistemic, high.epistemic)
         scores["variance"] = (known.var(axis=0).sum(axis=-1), unknown.var(axis=0).sum(axis=-1))
     p = known.mean(axis=0)
@@ -287,9 +356,18 @@ def _logits(members: list[keras.Model], X: np.ndarray) -> np.ndarray:
     return np.stack(logits).astype(np.float64)
 
 
-def _rate(task: Task, start: float = 1e-3) -> Any:
-    steps = task.epochs * len(task.train.X) // BATCH
-    return keras.optimizers.schedules.CosineDecay(start, steps)
+def _optimiser(task: Task) -> keras.optimizers.Optimizer:
+    """Return the optimiser of a network: AdamW, its rate rises and falls (Smith 2018)."""
+    steps = _steps(task)
+    rise = steps // 5
+    rate = keras.optimizers.schedules.CosineDecay(
+        0.0, steps - rise, warmup_target=5e-3, warmup_steps=rise
+    )
+    return keras.optimizers.AdamW(rate, weight_decay=0.01)
+
+
+def _steps(task: Task) -> int:
+    return task.epochs * len(task.train.X) // BATCH
 
 
 def context_of(X: np.ndarray) -> contexts.Context:
@@ -320,19 +398,23 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=5, help="networks of the ensemble")
     parser.add_argument("--scored", type=int, default=10_000, help="test images of each kind")
     parser.add_argument("--output", type=Path, help="a JSON file for the figures")
+    parser.add_argument("--weights", type=Path, help="a folder for the weights of the networks")
+    parser.add_argument("--laplace", help="an interpreter that has laplace-torch")
+    parser.add_argument("--models", nargs="+", help="rows of the table (default: all)")
     add_argument(parser)
     options = parser.parse_args()
     gpflow.config.set_default_float(np.float32)
     train, held_out, test, outside = load(Path(options.data_dir), options.rows)
     test, outside = (Images(*(v[: options.scored] for v in part)) for part in (test, outside))
     task = Task(train, held_out, test, outside, options.epochs, options.width)
-    start = time.perf_counter()
-    members = [trained(task, seed) for seed in range(options.members)]
-    seconds = (time.perf_counter() - start) / options.members
+    pairs = [trained(task, seed, options.weights) for seed in range(options.members)]
+    members, all_seconds = [net for net, _ in pairs], sum(seconds for _, seconds in pairs)
+    seconds = all_seconds / options.members
     models: dict[str, tuple[Callable[..., Prediction], float]] = {
         "network": (alone, seconds),
         "network, temperature": (maximum_likelihood, seconds),
-        "ensemble": (ensemble, seconds * options.members),
+        "MC dropout": (dropout, seconds),
+        "ensemble": (ensemble, all_seconds),
         "learn, penultimate": (around("penultimate"), seconds),
         "learn, penultimate and inputs": (around(["penultimate", "inputs"]), seconds),
         "SVGP on features": (svgp_on_features, seconds),
@@ -342,6 +424,10 @@ def main() -> None:
         "PGVI, 0.03": (pgvi(0.03), 0.0),
         "PGVI, 0.03, context": (pgvi(0.03, context_of(train.X)), 0.0),
     }
+    if options.laplace:
+        models["last-layer Laplace"] = (laplace(options.laplace), seconds)
+    if options.models:
+        models = {name: models[name] for name in options.models}
     columns = ("accuracy", "nll", "ece", *KINDS, *(f"{kind} fpr95" for kind in KINDS), "seconds")
     print(f"| model | {' | '.join(columns)} |\n| --- |{' --: |' * len(columns)}")
     figures: dict[str, Any] = {}

@@ -5,7 +5,7 @@
 Data are the UCI sets, with the splits of the literature, and the tables, with their folds. Features
 and targets are standardised on the training part; the figures are on that scale. All models of a
 split have the same training data, without the test part. Boosted trees run in an environment of
-their own, by `trees.py`. Ranks are those of the average NLL of a data set.
+their own, by `trees.py`. `ranks.py` compares the models over all data sets.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import gpflow
 import numpy as np
 import tensorflow as tf
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import gpflow_gvi as gvi
 from gpflow_gvi.learning.settings import NUM_INDUCING
@@ -72,6 +76,20 @@ def gpr(part: Split, seed: int) -> Prediction:
     return min(models, key=lambda pair: pair[0])[1].predict_y(part.X_test)
 
 
+def gpr_of_scikit_learn(part: Split, seed: int) -> Prediction:
+    """scikit-learn's exact Gaussian process with an ARD kernel, the best of five starts."""
+    if len(part.X) > MAX_ROWS_OF_GPR:
+        return np.full(part.Y_test.shape, np.nan), np.full(part.Y_test.shape, np.nan)
+    D = part.X.shape[1]
+    kernel = ConstantKernel() * RBF(np.full(D, np.sqrt(D))) + WhiteKernel(0.1)
+    model = GaussianProcessRegressor(kernel, n_restarts_optimizer=4, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(part.X, part.Y[:, 0])
+    mean, sd = model.predict(part.X_test, return_std=True)
+    return mean[:, None], sd[:, None] ** 2
+
+
 def ensemble(part: Split, seed: int) -> Prediction:
     """Five networks with a mean and a variance each (Lakshminarayanan et al. 2017)."""
     import keras
@@ -110,6 +128,7 @@ MODELS: dict[str, Callable[[Split, int], Prediction]] = {
     "learn, network": trained,
     "SGPR": sgpr,
     "GPR": gpr,
+    "scikit-learn GPR": gpr_of_scikit_learn,
     "ensemble": ensemble,
 }
 
@@ -128,7 +147,7 @@ def main() -> None:
     for path in options.beside:
         rows += [Row(**row) for row in json.loads(path.read_text())]
     rows = [row for row in rows if np.isfinite(row.nll)]
-    print(table(rows), ranks(rows), sep="\n\n")
+    print(table(rows))
 
 
 def table(rows: list[Row]) -> str:
@@ -150,23 +169,6 @@ def table(rows: list[Row]) -> str:
             f"| {data} | {model} | {nll:.3f} ± {nll_error:.3f} | {crps:.4f} ± {crps_error:.4f} "
             f"| {rmse:.4f} | {inside:.3f} | {seconds:.1f} |"
         )
-    return "\n".join(lines)
-
-
-def ranks(rows: list[Row]) -> str:
-    """Return the rank of each model by the average NLL of each data set, as Markdown."""
-    nll: dict[str, dict[str, float]] = {}
-    for data, model in {(row.data, row.model) for row in rows}:
-        values = [row.nll for row in rows if (row.data, row.model) == (data, model)]
-        nll.setdefault(data, {})[model] = float(np.mean(values))
-    found: dict[str, list[int]] = {}
-    for of_models in nll.values():
-        for rank, model in enumerate(sorted(of_models, key=lambda name: of_models[name]), 1):
-            found.setdefault(model, []).append(rank)
-    lines = ["| model | mean rank | first | sets |", "| --- | --- | --- | --- |"]
-    for model, places in sorted(found.items(), key=lambda pair: np.mean(pair[1])):
-        first = sum(place == 1 for place in places)
-        lines.append(f"| {model} | {np.mean(places):.2f} | {first} | {len(places)} |")
     return "\n".join(lines)
 
 

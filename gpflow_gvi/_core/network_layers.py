@@ -10,6 +10,7 @@ from .errors import shown
 from .network_variables import is_keras, keras_of
 
 PENULTIMATE = "penultimate"
+LAYERS = "layers"
 
 
 def output_activation(network: Any) -> str | None:
@@ -44,11 +45,12 @@ def _layers(network: Any) -> Iterator[Any]:
 def with_features(network: Any, features: Sequence[str]) -> tuple[Any, list[int]]:
     """Return a model whose outputs are followed by features, and the number of columns of each.
 
-    It has the layers of the network, and is evaluated in one pass.
+    It has the layers of the network, and is evaluated in one pass. Features that a layer has at
+    each pixel of an image, or at each step of a sequence, are averaged over these.
 
     :param network: a Sequential or functional model of Keras 3 or tf_keras.
-    :param features: each "penultimate", what the last layer with weights receives, or the name of
-        a layer.
+    :param features: each "penultimate", what the last layer with weights receives; the name of a
+        layer; or "layers", `_resolutions`, and what the last layer receives.
     """
     if not is_keras(network) or not getattr(network, "inputs", None):
         raise TypeError(
@@ -56,21 +58,72 @@ def with_features(network: Any, features: Sequence[str]) -> tuple[Any, list[int]
             "known. Pass a Sequential or functional model of Keras that knows the shape of its "
             'inputs, or features="inputs", or a model of the features.'
         )
-    tensors = [
-        _penultimate(network) if name == PENULTIMATE else _output_of(network, name)
-        for name in features
-    ]
-    for name, tensor in zip(features, tensors, strict=True):
-        if len(tensor.shape) != 2:
-            raise ValueError(
-                f"features {name!r} of network {network.name!r} have shape {tuple(tensor.shape)}; "
-                "they must be [N, F], one row for each input. Name a layer after a pooling or a "
-                f"Flatten: {', '.join(layer.name for layer in network.layers)}."
-            )
     keras = importlib.import_module(str(keras_of(type(network))))
+    tensors = []
+    for name in features:
+        if name == LAYERS:
+            tensors += [*_resolutions(keras, network), _penultimate(network)]
+        else:
+            tensors.append(_penultimate(network) if name == PENULTIMATE else _of(network, name))
+    tensors = [_averaged(keras, tensor) for tensor in tensors]
     outputs = network.outputs[0]
     joined = keras.layers.Concatenate(dtype=_widest(outputs.dtype))([outputs, *tensors])
     return keras.Model(network.inputs, joined), [int(tensor.shape[-1]) for tensor in tensors]
+
+
+def _averaged(keras: Any, tensor: Any) -> Any:
+    """Return features [N, F] of a tensor [N, ..., F]."""
+    rank = len(tensor.shape) - 2
+    if rank == 0:
+        return tensor
+    if not 1 <= rank <= 3:
+        raise ValueError(
+            f"features have shape {tuple(tensor.shape)}; they must be [N, F], or have one to three "
+            "axes between these, of an image or a sequence. Name a layer after a Flatten."
+        )
+    return getattr(keras.layers, f"GlobalAveragePooling{rank}D")()(tensor)
+
+
+def _resolutions(keras: Any, network: Any) -> list[Any]:
+    """Return what the layers with positions return, for each number of positions the last.
+
+    Left out are layers before the first with weights, which prepare inputs; what is averaged over
+    all positions, as the last layer mostly receives it; and layers of models within the network.
+    """
+    found: dict[tuple[int, ...], Any] = {}
+    averaged: list[int] = []
+    has_weights = False
+    for layer in network.layers:
+        received = _received(layer) if has_weights else []
+        if type(layer).__name__.startswith("GlobalAveragePooling"):
+            averaged += map(id, received)
+        for tensor in received:
+            if len(tensor.shape) > 2:
+                found[tuple(tensor.shape[1:-1])] = tensor
+        has_weights = has_weights or bool(layer.weights)
+    return [
+        tensor
+        for tensor in found.values()
+        if id(tensor) not in averaged and _is_of(keras, network, tensor)
+    ]
+
+
+def _received(layer: Any) -> list[Any]:
+    """Return the tensors that a layer receives, where it is called in one place."""
+    try:
+        tensors = layer.input
+    except AttributeError:
+        return []
+    return list(tensors) if isinstance(tensors, list | tuple) else [tensors]
+
+
+def _is_of(keras: Any, network: Any, tensor: Any) -> bool:
+    """Return whether a tensor depends on the inputs of the network: a layer may have others."""
+    try:
+        keras.Model(network.inputs, tensor)
+    except ValueError:
+        return False
+    return True
 
 
 def _penultimate(network: Any) -> Any:
@@ -84,12 +137,13 @@ def _penultimate(network: Any) -> Any:
     return last.input
 
 
-def _output_of(network: Any, name: str) -> Any:
+def _of(network: Any, name: str) -> Any:
     names = [layer.name for layer in network.layers]
     if name not in names:
         raise ValueError(
             f"features is {name!r}, but network {network.name!r} has no such layer; it has "
-            f'{", ".join(names)}. Or pass "penultimate", "inputs", or a model of the features.'
+            f'{", ".join(names)}. Or pass "penultimate", "layers", "inputs", or a model of '
+            "the features."
         )
     return network.get_layer(name).output
 

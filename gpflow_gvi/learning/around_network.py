@@ -131,7 +131,7 @@ def learn_around(
         units = units if settings.of_classes else split.outputs
         if split.holds_out:
             _warn_of_seen_rows()
-    features = network_layers.PENULTIMATE if features is None else features
+    features = network_layers.LAYERS if features is None else features
     progress.now("outputs and features of all rows")
     rows = network_rows(network, features, inputs, outputs)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))

@@ -190,8 +190,8 @@ def network_rows(network: Any, features: Any, inputs: Inputs, outputs: Outputs) 
     """Return how inputs become rows, by copies of the networks.
 
     :param network: h, from inputs to [N, J].
-    :param features: φ: "penultimate", the name of a layer, "inputs", a model or function, or
-        several of these, each of which is a group of columns of its own.
+    :param features: φ: "penultimate", "layers", the name of a layer, "inputs", a model or function,
+        or several of these. Each is a group of columns of its own, "layers" one for each layer.
     :param inputs: what the network takes.
     :param outputs: what it returns.
     """
@@ -203,8 +203,8 @@ def network_rows(network: Any, features: Any, inputs: Inputs, outputs: Outputs) 
     for model in models:
         if not callable(model):
             raise TypeError(
-                f'features is {shown(model)}; it must be "penultimate", the name of a layer, '
-                '"inputs", a model or a function.'
+                f'features is {shown(model)}; it must be "penultimate", "layers", the name '
+                'of a layer, "inputs", a model or a function.'
             )
     first, sizes = network_layers.with_features(network, names) if names else (network, [])
     parts = tuple(copy.deepcopy(as_function(part)) for part in (first, *models))

@@ -125,7 +125,8 @@ def learn(
     :param train_network: False to leave the network as it is: it then is the mean of Q for rows of
         numbers, too, in original units, and `validation_data` should be rows unseen by it.
     :param features: what the kernel is on, around a network: "penultimate", what its last layer
-        receives, by default; the name of a layer; "inputs"; another model; or a list of such.
+        receives; "layers", the default, this and what is in front of it, averaged over pixels or
+        steps of a sequence; the name of a layer; "inputs"; another model; or a list of such.
     :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
         that Y are labels, and is the default of names (`Bernoulli` of two classes, else `Softmax`);
         or any other of GPflow's likelihoods, for counts, amounts,

@@ -59,6 +59,49 @@ def test_columns_are_the_outputs_and_the_layers(K, features, names):
     np.testing.assert_allclose(rows(X), np.concatenate(expected, axis=1), rtol=1e-5, atol=1e-6)
 
 
+@PACKAGES
+def test_layers_are_averaged_over_positions(K):
+    """Of each number of positions the last layer, unless the last layer receives its average."""
+    K.utils.set_random_seed(0)
+    flatten = K.Sequential(
+        [
+            K.Input(SHAPE),
+            K.layers.Rescaling(2.0),
+            K.layers.Conv2D(4, 3, name="first"),
+            K.layers.ReLU(name="second"),
+            K.layers.Conv2D(3, 3, name="third"),
+            K.layers.Flatten(),
+            K.layers.Dense(5, name="hidden"),
+            K.layers.Dense(3),
+        ]
+    )
+    rows = rows_of(flatten, "layers")
+    parts = [layer_of(flatten, name).mean(axis=(1, 2)) for name in ("second", "third")]
+    expected = [flatten.predict(X, verbose=0), *parts, layer_of(flatten, "hidden")]
+    assert rows.num_features == (4, 3, 5)
+    np.testing.assert_allclose(rows(X), np.concatenate(expected, axis=1), rtol=1e-5, atol=1e-5)
+    assert rows_of(network(K), "layers").num_features == (5,)
+    inner = K.Sequential([K.Input(SHAPE), K.layers.Conv2D(4, 3, name="inner")])
+    nested = K.Sequential([K.Input(SHAPE), inner, K.layers.Flatten(), K.layers.Dense(3)])
+    np.testing.assert_allclose(
+        rows_of(nested, "layers")(X)[:, 3:7],
+        inner.predict(X, verbose=0).mean(axis=(1, 2)),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+def test_layers_that_are_called_elsewhere_too_are_left_out():
+    shared = keras.layers.Conv2D(2, 3, padding="same")
+    elsewhere = keras.Input(SHAPE)
+    keras.Model(elsewhere, keras.layers.ReLU()(shared(elsewhere)))
+    here = keras.Input(SHAPE)
+    hidden = keras.layers.Conv2D(2, 3, padding="same")(here)
+    outputs = keras.layers.Dense(3)(keras.layers.Flatten()(shared(hidden)))
+    rows = rows_of(keras.Model(here, outputs), "layers")
+    assert rows(X).shape == (N, 3 + sum(rows.num_features))
+
+
 def test_features_of_a_function_and_of_the_inputs():
     net = network()
     rows = rows_of(net, [lambda images: images[:, 0, 0], "inputs"])
@@ -152,8 +195,16 @@ def test_columns_of_a_kernel_that_is_given_are_counted_from_the_first_feature():
 
 
 def test_layers_that_give_no_rows_are_refused():
-    with pytest.raises(ValueError, match=r"features 'conv' .* have shape \(None, 4, 4, 4\)"):
-        rows_of(network(), "conv")
+    split = keras.Sequential(
+        [
+            keras.Input(SHAPE),
+            keras.layers.Reshape((3, 2, 3, 2, 2), name="split"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3),
+        ]
+    )
+    with pytest.raises(ValueError, match=r"have shape \(None, 3, 2, 3, 2, 2\); they must be"):
+        rows_of(split, "split")
     whole = keras.Sequential([keras.Input(SHAPE), network()])
     with pytest.raises(ValueError, match="no last layer with weights of its own"):
         rows_of(whole)
