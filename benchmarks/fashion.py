@@ -415,6 +415,7 @@ def main() -> None:
         "network, temperature": (maximum_likelihood, seconds),
         "MC dropout": (dropout, seconds),
         "ensemble": (ensemble, all_seconds),
+        "learn": (around("layers"), seconds),
         "learn, penultimate": (around("penultimate"), seconds),
         "learn, penultimate and inputs": (around(["penultimate", "inputs"]), seconds),
         "SVGP on features": (svgp_on_features, seconds),
