@@ -28,6 +28,11 @@ import pytest
 
 # TensorFlow is imported by the tests: the process of pytest-xdist that only hands them out needs
 # none of it, and starts its workers the sooner.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    import skops.io  # noqa: F401  # looks for each function of NumPy in all modules that are there
+    from check_shapes import set_rewrite_docstrings
+
+    set_rewrite_docstrings(None)  # a second for GPflow and this package, before they are imported
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
