@@ -28,6 +28,11 @@ import pytest
 
 # TensorFlow is imported by the tests: the process of pytest-xdist that only hands them out needs
 # none of it, and starts its workers the sooner.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    import skops.io  # noqa: F401  # looks for each function of NumPy in all modules that are there
+    from check_shapes import set_rewrite_docstrings
+
+    set_rewrite_docstrings(None)  # a second for GPflow and this package, before they are imported
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,15 +62,28 @@ def _graphs_as_they_are_traced(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _transforms_as_they_are_computed(request: pytest.FixtureRequest) -> None:
-    """Without `--runslow`, a bijector of TFP does not look for what it transformed before.
+    """Without `--runslow`, a parameter is read by one operation, not by a dozen.
 
-    Every reading of a parameter is another tensor, so it never finds one, but it searches for a
-    third of the time that a parameter takes.
+    A bijector of TFP looks for what it transformed before. Every reading of a parameter is another
+    tensor, so it never finds one, but it searches for a third of the time that a parameter takes.
+    And its softplus is made of ten operations, to be accurate far below the values of any test.
     """
+    import tensorflow as tf
+    from tensorflow_probability.python.bijectors.identity import Identity
+    from tensorflow_probability.python.bijectors.softplus import Softplus
     from tensorflow_probability.python.internal import cache_util
 
-    if not request.config.getoption("--runslow"):
-        cache_util.BijectorCache.forward = lambda cache, x, **by: cache.bijector._forward(x, **by)
+    if request.config.getoption("--runslow"):
+        return
+    cache_util.BijectorCache.forward = lambda cache, x, **by: cache.bijector._forward(x, **by)
+    transformed = Softplus.forward
+
+    def forward(bijector: Softplus, x: tf.Tensor, *args: str, **by: str) -> tf.Tensor:
+        is_plain = bijector.hinge_softness is None and bijector.low is None
+        return tf.nn.softplus(x) if is_plain else transformed(bijector, x, *args, **by)
+
+    Softplus.forward = forward
+    Identity.forward = lambda bijector, x, *args, **by: tf.convert_to_tensor(x)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -44,7 +44,11 @@ def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
     if J is None or np.all(np.isin(found, np.arange(J))):
         return found if J is None else np.arange(J)
     if _are_names(Y, values) or (len(found) == J and np.all(np.isfinite(found))):
-        _require_number("Y", found, J)
+        if len(found) != J:
+            raise ValueError(
+                f"Y has {len(found)} classes, {found[:10].tolist()}, but the likelihood is for {J}."
+                f" Give one for {len(found)} classes."
+            )
         return found
     return None  # numbers that are not of these classes, of which validation says more
 
@@ -185,11 +189,3 @@ def _column(name: str, Y: Any) -> AnyNDArray | None:
 def _are_names(Y: Any, values: AnyNDArray) -> bool:
     """Return whether labels are strings, booleans or pandas categories."""
     return values.dtype.kind in "USb" or str(getattr(Y, "dtype", "")) == "category"
-
-
-def _require_number(name: str, found: AnyNDArray, J: int) -> None:
-    if len(found) != J:
-        raise ValueError(
-            f"{name} has {len(found)} classes, {found[:10].tolist()}, but the likelihood is for "
-            f"{J}. Give one for {len(found)} classes."
-        )

@@ -62,12 +62,14 @@ def scheduler_client(address: str) -> Any:
 def local_client(workers: int | None = None) -> Iterator[Any]:
     """Yield a client with worker processes of this machine.
 
-    :param workers: the number of processes; by default one for each core.
+    :param workers: the number of processes; by default one for each core that they may use.
     """
-    workers = cores() if workers is None else workers
-    require_positive("workers (--workers)", workers)
     import dask
+    from dask.system import CPU_COUNT
     from distributed import Client, LocalCluster
+
+    workers = CPU_COUNT if workers is None else workers
+    require_positive("workers (--workers)", workers)
 
     with (
         dask.config.set(_LOCAL_WORKERS),
@@ -120,13 +122,6 @@ def job_queue_client(
             )
         cluster.scale(jobs=jobs)
         yield client
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _environment() -> dict[str, str]:

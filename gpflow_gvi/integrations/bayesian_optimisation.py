@@ -22,7 +22,6 @@ import numpy as np
 import scipy.optimize
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import check_shapes
 from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -104,32 +103,24 @@ class _OfMarginals(Acquisition):
 
         return function
 
-    @check_shapes(
-        "mean: [N]",
-        "variance: [N]",
-        "best: []",
-        "return: [N]",
-    )
+    @abc.abstractmethod
     def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
         """Return the acquisition of marginals N(m, s²), where η is the best: [N]."""
-        return self._of_marginals(mean, variance, best)
-
-    @abc.abstractmethod
-    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
-        """Return the acquisition: [N]."""
 
 
 class ExpectedImprovement(_OfMarginals):
     """E[max(η - f(x), 0)], `expected_improvement`."""
 
-    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
+    def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
+        """Return it: [N]."""
         return expected_improvement(mean, variance, best)
 
 
 class ProbabilityOfImprovement(_OfMarginals):
     """P[f(x) < η], `probability_of_improvement`."""
 
-    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
+    def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
+        """Return it: [N]."""
         return probability_of_improvement(mean, variance, best)
 
 
@@ -143,7 +134,8 @@ class LowerConfidenceBound(_OfMarginals):
         checks.positive("beta", beta, or_zero=True)
         self.beta = beta
 
-    def _of_marginals(self, mean: tf.Tensor, variance: tf.Tensor, best: tf.Tensor) -> tf.Tensor:
+    def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
+        """Return it: [N]."""
         return upper_confidence_bound(mean, variance, self.beta)
 
 

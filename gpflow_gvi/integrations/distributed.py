@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 logger = logging.getLogger("gpflow_gvi")
 
@@ -66,26 +66,19 @@ def _run(command: Sequence[str], addresses: list[str], own: Sequence[int]) -> in
         for index in own:
             task = {"type": "worker", "index": index}
             config = json.dumps({"cluster": {"worker": addresses}, "task": task})
-            process = _start(command, {**os.environ, "TF_CONFIG": config})
-            stack.callback(_end, process)
+            # No shell, this interpreter, and the caller's own program.
+            process = subprocess.Popen(  # noqa: S603
+                [sys.executable, *command], env={**os.environ, "TF_CONFIG": config}
+            )
             processes.append(process)
+            stack.callback(process.wait)
+            stack.callback(process.kill)  # first; one that waits for a dead one ignores SIGTERM
         while True:
             statuses = [process.poll() for process in processes]
             failed = [status for status in statuses if status]
             if failed or None not in statuses:
                 return failed[0] if failed else 0
             time.sleep(POLL_SECONDS)
-
-
-def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    # No shell, this interpreter, and the caller's own program.
-    return subprocess.Popen([sys.executable, *command], env=environment)  # noqa: S603
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process; one that waits for a dead worker does not react to SIGTERM."""
-    process.kill()
-    process.wait()
 
 
 def _free_addresses(count: int) -> list[str]:

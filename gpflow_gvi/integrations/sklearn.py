@@ -6,6 +6,7 @@ What `learn` returns is kept as `learned_`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -38,91 +39,65 @@ from ..losses import Loss
 from ..models import GVI, PGVI
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class _Estimator(BaseEstimator):
-    """The parameters of both estimators, and how `learn` is called with them."""
+    """The parameters of both estimators, and how `learn` is called with them.
 
-    def __init__(
-        self,
-        *,
-        kernel: Kernel | Sequence[Kernel] | None = None,
-        predictor: Any = "auto",
-        noise: Noise | None = None,
-        outputs: Literal["independent", "correlated"] = "independent",
-        missing: Literal["refuse", "ignore"] = "refuse",
-        network: Any = None,
-        train_network: bool = True,
-        features: Any = None,
-        likelihood: Likelihood | None = None,
-        loss: Literal["robust"] | Loss | None = None,
-        model: type[GVI] = PGVI,
-        divergence: Divergence | None = None,
-        divergence_weight: float | None = None,
-        num_inducing: int | None = None,
-        calibration_fraction: float = Settings.calibration_fraction,
-        epochs: int | None = None,
-        batch_size: int = Passes.batch_size,
-        learning_rate: float = CosineAdam.learning_rate,
-        effort: Effort = "default",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        """Keep the parameters.
+    :param kernel: k of the regulariser P, with the hyper-parameters to start from, in standard
+        units of X and y; of several the one that predicts best is taken. By default those of
+        `learn`.
+    :param predictor: an estimator whose cross-fitted predictions are P's mean, or several;
+        "auto" for those of `learn` where they predict better; or None. For labels these are
+        classifiers.
+    :param noise: of real-valued y: "constant", "varying" or "auto".
+    :param outputs: of several columns of real-valued y: "correlated" to learn them together.
+    :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
+    :param network: what is added to the mean of Q, as of `learn`, or the number of units in
+        both hidden layers of `recipe.network`; or a model of Keras to put a Gaussian process
+        around. With one, X may be images.
+    :param train_network: False to leave a network as it is.
+    :param features: of a network, what the kernel is on, as of `learn`.
+    :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
+        noise of heavy tails; of a classifier, one of as many classes as y has.
+    :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
+    :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
+    :param divergence: D; by default that of the model.
+    :param divergence_weight: λ; by default 0.1.
+    :param num_inducing: the maximal number M of inducing points; by default 200.
+    :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
+        sets of classes.
+    :param epochs: the maximal number of epochs of training Q. By default 20 if a network,
+        another model, a divergence or its weight is given; else none, and Q is P.
+    :param batch_size: rows of a batch.
+    :param learning_rate: Adam's at the start.
+    :param effort: "fast", "default" or "best", as of `learn`.
+    :param n_jobs: how many predictors are fitted at once, as joblib has it.
+    :param random_state: a whole number for the same result in each fit.
+    :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
+    """
 
-        :param kernel: k of the regulariser P, with the hyper-parameters to start from, in standard
-            units of X and y; of several the one that predicts best is taken. By default those of
-            `learn`.
-        :param predictor: an estimator whose cross-fitted predictions are P's mean, or several;
-            "auto" for those of `learn` where they predict better; or None. For labels these are
-            classifiers.
-        :param noise: of real-valued y: "constant", "varying" or "auto".
-        :param outputs: of several columns of real-valued y: "correlated" to learn them together.
-        :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
-        :param network: what is added to the mean of Q, as of `learn`, or the number of units in
-            both hidden layers of `recipe.network`; or a model of Keras to put a Gaussian process
-            around. With one, X may be images.
-        :param train_network: False to leave a network as it is.
-        :param features: of a network, what the kernel is on, as of `learn`.
-        :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
-            noise of heavy tails; of a classifier, one of as many classes as y has.
-        :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
-        :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
-        :param divergence: D; by default that of the model.
-        :param divergence_weight: λ; by default 0.1.
-        :param num_inducing: the maximal number M of inducing points; by default 200.
-        :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
-            sets of classes.
-        :param epochs: the maximal number of epochs of training Q. By default 20 if a network,
-            another model, a divergence or its weight is given; else none, and Q is P.
-        :param batch_size: rows of a batch.
-        :param learning_rate: Adam's at the start.
-        :param effort: "fast", "default" or "best", as of `learn`.
-        :param n_jobs: how many predictors are fitted at once, as joblib has it.
-        :param random_state: a whole number for the same result in each fit.
-        :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
-        """
-        self.kernel = kernel
-        self.predictor = predictor
-        self.noise = noise
-        self.outputs = outputs
-        self.missing = missing
-        self.network = network
-        self.train_network = train_network
-        self.features = features
-        self.likelihood = likelihood
-        self.loss = loss
-        self.model = model
-        self.divergence = divergence
-        self.divergence_weight = divergence_weight
-        self.num_inducing = num_inducing
-        self.calibration_fraction = calibration_fraction
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.effort = effort
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    kernel: Kernel | Sequence[Kernel] | None = None
+    predictor: Any = "auto"
+    noise: Noise | None = None
+    outputs: Literal["independent", "correlated"] = "independent"
+    missing: Literal["refuse", "ignore"] = "refuse"
+    network: Any = None
+    train_network: bool = True
+    features: Any = None
+    likelihood: Likelihood | None = None
+    loss: Literal["robust"] | Loss | None = None
+    model: type[GVI] = PGVI
+    divergence: Divergence | None = None
+    divergence_weight: float | None = None
+    num_inducing: int | None = None
+    calibration_fraction: float = Settings.calibration_fraction
+    epochs: int | None = None
+    batch_size: int = Passes.batch_size
+    learning_rate: float = CosineAdam.learning_rate
+    effort: Effort = "default"
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
         """Return what `learn` makes of X [N, D] and Y, with J latent functions."""
@@ -162,6 +137,9 @@ class _Estimator(BaseEstimator):
     @property
     def _is_around_network(self) -> bool:
         return self.network is not None and not isinstance(self.network, int | np.integer)
+
+
+_Estimator.__init__.__doc__ = _Estimator.__doc__
 
 
 @contextlib.contextmanager

@@ -62,11 +62,11 @@ class OutputAsInput(MultioutputKernel):
         if not full_output_cov:
             return tf.reshape(outputs.variance(self.kernel, at_output(X, numbers)), [-1, J])
         members = tf.reshape(at_output(X, numbers), [-1, J, tf.shape(X)[-1] + 1])  # [N, J, D + 1]
-        return tf.map_fn(
-            lambda rows: outputs.covariance(self.kernel, rows)[0],
-            members,
-            fn_output_signature=members.dtype,
+        # AutoGraph would take seconds to convert what lies beneath.
+        of_input = tf.autograph.experimental.do_not_convert(
+            lambda rows: outputs.covariance(self.kernel, rows)[0]
         )
+        return tf.map_fn(of_input, members)
 
     def _between(self, X: TensorType, X2: TensorType | None, numbers: TensorType) -> tf.Tensor:
         rows = at_output(X, numbers), None if X2 is None else at_output(X2, numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,21 @@ _ARGUMENTS = (
     *(tfp.bijectors.Bijector, tfp.distributions.Distribution),
 )
 """What constructors of bijectors and distributions take."""
+
+_OF_ITEMS: dict[str, Callable[[Iterable[Any]], Any]] = {
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "slice": lambda items: slice(*items),
+}
+"""What makes a thing of its items, which cannot refer to it, by its kind."""
+
+_OF_A_NAME: dict[str, Callable[[str], Any]] = {
+    "dtype": tf.as_dtype,
+    "numpy_dtype": np.dtype,
+    "numpy_type": lambda name: np.dtype(name).type,
+}
+"""What makes a type of its name, by its kind."""
 
 MAX_REPEATED = 10**6
 """The maximal number of parts that are referred to, each with all that is in it."""
@@ -61,9 +76,16 @@ class Decoder:
             raise ValueError("it has a list in the place of a part.")
         if not isinstance(node, dict):
             return node
-        if node["kind"] not in KINDS:
-            raise ValueError(f"the kind {node['kind']!r:.100} may not be read: it is unknown.")
-        thing = self._known(node, getattr(self, f"_read_{node['kind']}")(node))
+        kind = node["kind"]
+        if kind not in KINDS:
+            raise ValueError(f"the kind {kind!r:.100} may not be read: it is unknown.")
+        if kind in _OF_ITEMS:
+            thing = _OF_ITEMS[kind](map(self.decode, node["items"]))
+        elif kind in _OF_A_NAME:
+            thing = _OF_A_NAME[kind](node["name"])
+        else:
+            thing = getattr(self, f"_read_{kind}")(node)
+        self._known(node, thing)
         if "id" in node:
             self._sizes[node["id"]] = self._size - before
         return thing
@@ -205,18 +227,6 @@ class Decoder:
         things.update((self.decode(key), self.decode(value)) for key, value in node["items"])
         return things
 
-    def _read_tuple(self, node: Node) -> Any:
-        return tuple(map(self.decode, node["items"]))
-
-    def _read_set(self, node: Node) -> Any:
-        return set(map(self.decode, node["items"]))
-
-    def _read_frozenset(self, node: Node) -> Any:
-        return frozenset(map(self.decode, node["items"]))
-
-    def _read_slice(self, node: Node) -> Any:
-        return slice(*map(self.decode, node["items"]))
-
     def _read_record(self, node: Node) -> Any:
         return self._registry.find("record", node["class"])(**self._named(node["fields"]))
 
@@ -230,15 +240,6 @@ class Decoder:
 
     def _read_shape(self, node: Node) -> Any:
         return tf.TensorShape(node["sizes"])
-
-    def _read_dtype(self, node: Node) -> Any:
-        return tf.as_dtype(node["name"])
-
-    def _read_numpy_dtype(self, node: Node) -> Any:
-        return np.dtype(node["name"])
-
-    def _read_numpy_type(self, node: Node) -> Any:
-        return np.dtype(node["name"]).type
 
 
 def _require_numbers(name: str, value: Any) -> None:
@@ -259,5 +260,5 @@ def _require_numbers(name: str, value: Any) -> None:
 
 KINDS = frozenset(
     name.removeprefix("_read_") for name in vars(Decoder) if name.startswith("_read_")
-)
+).union(_OF_ITEMS, _OF_A_NAME)
 """The kinds of nodes."""

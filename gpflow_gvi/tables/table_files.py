@@ -6,7 +6,7 @@ import contextlib
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.files import new_file
 
@@ -45,39 +45,23 @@ def chunks(path: Path, size: int) -> Iterator[pd.DataFrame]:
 @contextlib.contextmanager
 def writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """Yield a function that appends a table to a file, which is complete or not there at all."""
-    with new_file(path) as stream:
-        if path.suffix in _PARQUET:
-            with contextlib.closing(_ParquetParts(stream)) as parts:
-                yield parts.write
-            return
-        is_first = True
+    with new_file(path) as stream, contextlib.ExitStack() as stack:
+        file: Any = None
 
         def write(table: pd.DataFrame) -> None:
-            nonlocal is_first
-            options = {"header": is_first, "float_format": "%.7g", "mode": "wb"}
-            table.to_csv(stream, sep=_separator(path), index=False, **options)
-            is_first = False
+            nonlocal file
+            is_first = file is None
+            if path.suffix not in _PARQUET:
+                file, options = stream, {"header": is_first, "float_format": "%.7g", "mode": "wb"}
+                table.to_csv(file, sep=_separator(path), index=False, **options)
+                return
+            part = required("pyarrow").Table.from_pandas(table, preserve_index=False)
+            if is_first:
+                parquet = required("pyarrow.parquet")
+                file = stack.enter_context(parquet.ParquetWriter(stream, part.schema))
+            file.write_table(part.cast(file.schema))
 
         yield write
-
-
-class _ParquetParts:
-    """A file of Parquet that tables of the same columns are appended to."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._arrow, self._parquet = required("pyarrow"), required("pyarrow.parquet")
-        self._stream = stream
-        self._writer: Any = None
-
-    def write(self, table: pd.DataFrame) -> None:
-        part = self._arrow.Table.from_pandas(table, preserve_index=False)
-        if self._writer is None:
-            self._writer = self._parquet.ParquetWriter(self._stream, part.schema)
-        self._writer.write_table(part.cast(self._writer.schema))
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
 
 
 def required(name: str) -> Any:

@@ -174,5 +174,6 @@ def _ard(X: Array) -> Any:
 
 
 def _minimise(model: Any, loss: Callable[[], Any], iterations: int) -> None:
+    loss = tf.autograph.experimental.do_not_convert(loss)  # the conversion takes seconds
     options = {"maxiter": iterations}
     gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables, options=options)

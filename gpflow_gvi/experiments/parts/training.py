@@ -64,14 +64,17 @@ def descend(loss: Callable[[], Any], variables: Iterable[Any], optimizer: Any, s
     variables = list(variables)
     optimizer.build(variables)
 
-    @tf.function
+    def step(number: Any) -> Any:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            value = loss()
+        gradients = tape.gradient(value, variables, unconnected_gradients="zero")
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return number + 1
+
+    @tf.function(autograph=False)
     def run() -> Any:
-        for _ in tf.range(steps):
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(variables)
-                value = loss()
-            gradients = tape.gradient(value, variables, unconnected_gradients="zero")
-            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        tf.while_loop(lambda number: number < steps, step, [tf.constant(0)])
         return loss()
 
     # Calls of `run` itself would give a warning, as each is of a function that is traced anew.

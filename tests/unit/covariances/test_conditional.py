@@ -154,7 +154,7 @@ def test_in_a_graph_it_is_the_same_and_its_gradient_is_the_dense_one_s(rng):
     kernel = Linear(variance=[0.7, 2.0])
     posterior = gvi.GaussianProcess(PRIOR_MEAN, kernel).condition(Z, U, 0.3)
 
-    @tf.function
+    @tf.function(autograph=False)
     def by_weights():
         with tf.GradientTape() as tape, memoised():
             value = tf.reduce_sum(posterior.mean(X)) + tf.reduce_sum(posterior.variance(X))

@@ -163,7 +163,8 @@ def test_law_of_drawn_inputs() -> None:
 
 def test_box_has_as_many_points_as_the_batch_by_default() -> None:
     context = TrainingInputs() + UniformBox(LOWER, UPPER)
-    trace = tf.function(context, input_signature=[tf.TensorSpec([None, D], tf.float64)])
+    signature = [tf.TensorSpec([None, D], tf.float64)]
+    trace = tf.function(context, input_signature=signature, autograph=False)
     for rows in (X, X[:5]):
         points = trace(rows)
         assert points.shape == (2 * len(rows), D)
@@ -180,7 +181,7 @@ def test_parts_of_a_sum_are_not_alike() -> None:
 @pytest.mark.parametrize("name", RANDOM)
 def test_points_are_fresh_and_their_graph_is_not(name: str) -> None:
     context = RANDOM[name](50)
-    draw = tf.function(context)
+    draw = tf.function(context, autograph=False)
     first, second = draw(X).numpy(), draw(X).numpy()
     assert not np.allclose(first, second)
     assert draw.experimental_get_tracing_count() == 1
@@ -375,7 +376,9 @@ def test_fixed_context_suits_lbfgs_and_brings_q_back_to_p() -> None:
     assert np.abs(Q.mean(gap)).max() > 2.0  # where no data ever change it
     closure = fitted.training_loss_closure((x, y))
     options = {"maxiter": 30}
-    gpflow.optimizers.Scipy().minimize(closure, fitted.trainable_variables, options=options)
+    gpflow.optimizers.Scipy().minimize(
+        closure, fitted.trainable_variables, options=options, compile=False
+    )
 
     rows = [network.features(at).numpy() for at in (x, np.concatenate([x, points]))]
     scales = np.sqrt([1.0 / (40 * noise), weight / (120 * variance)])

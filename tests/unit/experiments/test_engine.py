@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from gpflow_gvi.__main__ import main
+from gpflow_gvi.experiments import clients
 from gpflow_gvi.experiments.clients import job_queue_client, local_client
 from gpflow_gvi.experiments.engine import Engine
 from gpflow_gvi.experiments.reading import ConfigError
@@ -62,6 +63,12 @@ def fate(task):
 
 
 memory = []
+
+
+@pytest.fixture(autouse=True)
+def _workers_without_tensorflow(monkeypatch):
+    """These tasks need none of it, and each process of a worker would import it, in 4 seconds."""
+    monkeypatch.setattr(clients, "_QUIET", "import sys")
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from unittest import mock
+
 import gpflow
 import joblib
 import numpy as np
@@ -305,11 +308,19 @@ def with_gaps():
 JOINT = {"kernel": gpflow.kernels.SquaredExponential(), "missing": "ignore", "random_state": 0}
 
 
-def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path):
+def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path, monkeypatch):
     X, Y = with_gaps
-    fitted = clone(gvi.GVIRegressor(**JOINT)).fit(X, Y)
-    seed = np.random.RandomState(0).randint(2**31 - 1)
-    learned = gvi.learn(with_gaps, kernel=JOINT["kernel"], missing="ignore", seed=seed)
+    calls = mock.Mock(wraps=gvi.learn)  # to learn once more would take seconds
+    monkeypatch.setattr("gpflow_gvi.integrations.sklearn.learn", calls)
+    fitted = clone(gvi.GVIRegressor(**JOINT, predictor=None)).fit(X, Y)
+    calls.assert_called_once()
+    (data,), options = calls.call_args
+    for given, expected in zip(data, with_gaps, strict=True):
+        np.testing.assert_array_equal(given, expected)
+    assert options["missing"] == "ignore"
+    assert options["seed"] == np.random.RandomState(0).randint(2**31 - 1)
+    assert options.keys() <= inspect.signature(gvi.learn).parameters.keys()
+    learned = fitted.learned_
     mean, variance = learned.predict_y(X)
     found, std = fitted.predict(X, return_std=True)
     np.testing.assert_allclose(found, mean, rtol=1e-12)

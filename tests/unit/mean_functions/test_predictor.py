@@ -45,7 +45,8 @@ def test_it_is_what_the_model_predicts(X, rng):
 
 def test_in_a_graph_it_is_the_same(X):
     mean = Predictor(Counting())
-    graph = tf.function(mean, input_signature=[tf.TensorSpec([None, 3], tf.float64)])
+    signature = [tf.TensorSpec([None, 3], tf.float64)]
+    graph = tf.function(mean, input_signature=signature, autograph=False)
     for rows in (X, X[:5]):
         value = graph(rows)
         assert value.shape == (len(rows), 1)

@@ -253,7 +253,7 @@ def test_posterior_is_saved_and_loaded(model: str, tmp_path: Path) -> None:
             super().__init__()
             self.posterior = model.posterior("variable")
 
-        @tf.function(input_signature=[tf.TensorSpec([None, D], tf.float64)])
+        @tf.function(input_signature=[tf.TensorSpec([None, D], tf.float64)], autograph=False)
         def predict(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return self.posterior.predict_f(X)
 
