@@ -24,8 +24,11 @@ from .base import CovarianceDistance, among_rows, spread_rows, variances
 PIVOTS = 64
 """The number of points where nothing else is asked for."""
 
-CANDIDATES = 16
-"""The maximal number of rows for each pivot, among which pivots are looked for."""
+CANDIDATES = 8
+"""The number of rows for each pivot among which pivots are looked for; 2 where they are many."""
+
+MANY_CANDIDATES = 1_024
+"""The number of rows above which they are many, as all covariances among them are computed."""
 
 SAMPLED = 300
 """The number of rows, and of other rows, between which the rest of a covariance is evaluated."""
@@ -277,7 +280,8 @@ class LowRank(CovarianceDistance):
     def _pivots(self, p: GaussianVector) -> tf.Tensor:
         """Return the rows of the batch at which k leaves most variance: [m, D...]."""
         rank = max(PIVOTS, _num_features(p)) if self.rank is None else self.rank
-        among = tf.gather(p.X, spread_rows(tf.shape(p.X)[0], CANDIDATES * rank))
+        count = max(2 * rank, min(CANDIDATES * rank, MANY_CANDIDATES))
+        among = tf.gather(p.X, spread_rows(tf.shape(p.X)[0], count))
         return tf.gather(among, pivots.greedy_pivots(p.process.kernel, among, rank, self.tolerance))
 
 
