@@ -19,7 +19,6 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, Product, Stationary, Sum
 
-
 MAX_COLUMNS = 50
 """The number of columns above which copies of X are too large, and products take longest anyway."""
 
