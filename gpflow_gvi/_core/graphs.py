@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -49,8 +48,8 @@ class Compiled:
         self._function = function
         self._traced = function if traced is None else traced
         self._factors = factors
-        self._calls: Counter[tf.TensorSpec] = Counter()
-        self._graphs: dict[tf.TensorSpec, Any] = {}
+        self._called: set[Hashable] = set()
+        self._graphs: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,20 +63,25 @@ class Compiled:
         return tensors_by_blocks(self._of_block, X, size=BLOCK)
 
     def _of_block(self, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        spec = tf.TensorSpec([None, *X.shape[1:]], X.dtype)
-        self._calls[spec] += 1
-        if self._calls[spec] == 1 or record.could_possibly_record():
+        key = X.dtype, *X.shape[1:]
+        if record.could_possibly_record():
             return self._function(X)
-        if spec not in self._graphs:
+        graph = self._graphs.get(key)
+        if graph is None:
+            if key not in self._called:
+                self._called.add(key)
+                return self._function(X)
             with self._lock:
-                if spec not in self._graphs:
-                    self._graphs[spec] = self._graph(spec)
+                if key not in self._graphs:
+                    spec = tf.TensorSpec([None, *X.shape[1:]], X.dtype)
+                    self._graphs[key] = self._graph(spec)
+            graph = self._graphs[key]
         try:
-            is_current, found = self._graphs[spec](X)
+            is_current, found = graph(X)
             if self._factors is not None and not is_current:
                 with self._lock:
                     self._factors().renew()
-                _, found = self._graphs[spec](X)
+                _, found = graph(X)
         except tf.errors.OpError:  # what a graph makes of an error that was raised in Python
             return self._function(X)
         return tuple(found)
