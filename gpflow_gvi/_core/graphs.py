@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow.python.eager import record
+from tensorflow.python.framework.ops import gradient_registry
 
 from .row_blocks import tensors_by_blocks
 
@@ -16,6 +18,10 @@ Rows = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 BLOCK = 2_000
 """The number of rows of a block: what is computed for them stays in the cache of a processor."""
+
+
+_WITH_BRANCHES = ("If", "StatelessIf", "While", "StatelessWhile")
+"""The types of operations that have graphs of their own."""
 
 
 class Factors(Protocol):
@@ -95,4 +101,24 @@ class Compiled:
             is_current = tf.constant(True) if factors is None else factors.is_current()
             return is_current, self._traced(X)
 
-        return tf.function(run, input_signature=[spec], autograph=False).get_concrete_function()
+        graph = tf.function(run, input_signature=[spec], autograph=False).get_concrete_function()
+        forget_gradients(graph.graph)
+        return graph
+
+
+def forget_gradients(graph: tf.Graph) -> None:
+    """Take the custom gradients in a graph out of TensorFlow's registry, which keeps the graph.
+
+    It is for a graph that no tape will see: without this it stayed until the end of the process,
+    with what it refers to. Gradients of functions that it calls remain, as others may call them.
+    """
+    for operation in graph.get_operations():
+        with contextlib.suppress(ValueError):  # most have no such attribute
+            name = operation.get_attr("_gradient_op_type").decode()
+            if name.startswith("CustomGradient-"):
+                gradient_registry._registry.pop(name, None)
+        if operation.type in _WITH_BRANCHES:
+            for attribute in operation.node_def.attr.values():
+                inner = graph._get_function(attribute.func.name)
+                if inner is not None:
+                    forget_gradients(inner.graph)
