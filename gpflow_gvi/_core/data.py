@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Iterator
@@ -153,9 +154,10 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
     if numbers.size == 0:
         what = "columns" if len(numbers) else "data points"
         raise ValueError(f"{name} has shape {numbers.shape}: there are no {what}.")
-    with np.errstate(invalid="ignore"):  # the comparison of NaN is what is wanted
-        bad = ~(np.abs(numbers) <= largest(numbers.dtype))
-    if np.any(bad):
+    most = largest(numbers.dtype)
+    if not (numbers.max() <= most and numbers.min() >= -most):  # nor does NaN compare
+        with np.errstate(invalid="ignore"):
+            bad = ~(np.abs(numbers) <= most)
         raise _not_finite(name, numbers, bad, first_row)
     warn_of_unscaled_images(name, numbers)
     if isinstance(value, tf.Tensor):
@@ -163,6 +165,7 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
     return tf.convert_to_tensor(numbers)
 
 
+@functools.cache
 def largest(dtype: Any) -> float:
     """Return the largest number that is taken: sums of 10,000 of its squares are finite."""
     return 0.01 * math.sqrt(np.finfo(dtype).max)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow.python.eager import record
+from tensorflow.python.framework.ops import gradient_registry
 
 from .row_blocks import tensors_by_blocks
 
@@ -17,6 +18,10 @@ Rows = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 BLOCK = 2_000
 """The number of rows of a block: what is computed for them stays in the cache of a processor."""
+
+
+_WITH_BRANCHES = ("If", "StatelessIf", "While", "StatelessWhile")
+"""The types of operations that have graphs of their own."""
 
 
 class Factors(Protocol):
@@ -49,8 +54,8 @@ class Compiled:
         self._function = function
         self._traced = function if traced is None else traced
         self._factors = factors
-        self._calls: Counter[tf.TensorSpec] = Counter()
-        self._graphs: dict[tf.TensorSpec, Any] = {}
+        self._called: set[Hashable] = set()
+        self._graphs: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,20 +69,25 @@ class Compiled:
         return tensors_by_blocks(self._of_block, X, size=BLOCK)
 
     def _of_block(self, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        spec = tf.TensorSpec([None, *X.shape[1:]], X.dtype)
-        self._calls[spec] += 1
-        if self._calls[spec] == 1 or record.could_possibly_record():
+        key = X.dtype, *X.shape[1:]
+        if record.could_possibly_record():
             return self._function(X)
-        if spec not in self._graphs:
+        graph = self._graphs.get(key)
+        if graph is None:
+            if key not in self._called:
+                self._called.add(key)
+                return self._function(X)
             with self._lock:
-                if spec not in self._graphs:
-                    self._graphs[spec] = self._graph(spec)
+                if key not in self._graphs:
+                    spec = tf.TensorSpec([None, *X.shape[1:]], X.dtype)
+                    self._graphs[key] = self._graph(spec)
+            graph = self._graphs[key]
         try:
-            is_current, found = self._graphs[spec](X)
+            is_current, found = graph(X)
             if self._factors is not None and not is_current:
                 with self._lock:
                     self._factors().renew()
-                _, found = self._graphs[spec](X)
+                _, found = graph(X)
         except tf.errors.OpError:  # what a graph makes of an error that was raised in Python
             return self._function(X)
         return tuple(found)
@@ -91,4 +101,24 @@ class Compiled:
             is_current = tf.constant(True) if factors is None else factors.is_current()
             return is_current, self._traced(X)
 
-        return tf.function(run, input_signature=[spec], autograph=False).get_concrete_function()
+        graph = tf.function(run, input_signature=[spec], autograph=False).get_concrete_function()
+        forget_gradients(graph.graph)
+        return graph
+
+
+def forget_gradients(graph: tf.Graph) -> None:
+    """Take the custom gradients in a graph out of TensorFlow's registry, which keeps the graph.
+
+    It is for a graph that no tape will see: without this it stayed until the end of the process,
+    with what it refers to. Gradients of functions that it calls remain, as others may call them.
+    """
+    for operation in graph.get_operations():
+        with contextlib.suppress(ValueError):  # most have no such attribute
+            name = operation.get_attr("_gradient_op_type").decode()
+            if name.startswith("CustomGradient-"):
+                gradient_registry._registry.pop(name, None)
+        if operation.type in _WITH_BRANCHES:
+            for attribute in operation.node_def.attr.values():
+                inner = graph._get_function(attribute.func.name)
+                if inner is not None:
+                    forget_gradients(inner.graph)

@@ -20,6 +20,9 @@ from gpflow.config import default_jitter
 from .errors import NotPositiveDefiniteError
 from .notices import notice
 
+MAX_WHOLE = 200
+"""The number of rows up to which products are not taken in blocks."""
+
 MAXIMAL_JITTER = 1e-3
 """A matrix that needs more than this, relative to its mean diagonal, is no covariance."""
 
@@ -228,6 +231,16 @@ def _fidelity(
 
 
 @check_shapes(
+    "L: [batch..., M, M]",
+    "return: [batch..., M, M]",
+)
+def inverse_of_triangular(L: tf.Tensor) -> tf.Tensor:
+    """Return L⁻¹: products with it take a third of the time of solves with many columns."""
+    identity = tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype)
+    return tf.linalg.triangular_solve(L, identity)
+
+
+@check_shapes(
     "M: [batch..., M, M]",
     "return: [batch..., M, M]",
 )
@@ -236,9 +249,17 @@ def positive_part(M: tf.Tensor) -> tf.Tensor:
 
     The gradient passes, as that of `not_negative`.
     """
-    eigenvalues, vectors = tf.linalg.eigh(tf.stop_gradient(M))
-    scaled = vectors * tf.nn.relu(-eigenvalues)[..., None, :]
-    return M + tf.matmul(scaled, vectors, transpose_b=True)
+    constant = tf.stop_gradient(M)
+
+    def negative_part() -> tf.Tensor:
+        eigenvalues, vectors = tf.linalg.eigh(constant)
+        scaled = vectors * tf.nn.relu(-eigenvalues)[..., None, :]
+        return tf.matmul(scaled, vectors, transpose_b=True)
+
+    # A factorisation takes a tenth of the time, and only what is positive has one.
+    factor = tf.linalg.cholesky(constant)
+    is_positive = tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(factor)))
+    return M + tf.cond(is_positive, lambda: tf.zeros_like(constant), negative_part)
 
 
 def _root_spectrum(M: tf.Tensor, lost: TensorType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -262,6 +283,11 @@ def _rounding(M: tf.Tensor) -> tf.Tensor:
 # saves nearly half of their time, a sixth of that of the fidelity (benchmarks/wasserstein.py).
 
 
+def _is_small(M: tf.Tensor) -> bool:
+    """Return whether it takes longer to start more products than to compute all of this one."""
+    return M.shape[-1] is not None and M.shape[-1] <= MAX_WHOLE
+
+
 def _blocks(M: tf.Tensor) -> list[tuple[Any, Any]]:
     """Return where four blocks of rows begin and end."""
     N = tf.shape(M)[-1]
@@ -271,7 +297,7 @@ def _blocks(M: tf.Tensor) -> list[tuple[Any, Any]]:
 
 def _congruence(A: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
     """Return the lower triangle of Aᵀ R A for a root A; what is above it is not meaningful."""
-    if not _is_triangular(A):
+    if not _is_triangular(A) or _is_small(A):
         return tf.matmul(A, tf.matmul(R, A), transpose_a=True)
     columns = []
     for a, b in _blocks(A):
@@ -283,7 +309,7 @@ def _congruence(A: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
 
 def _root_matmul(A: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
     """Return A V for a root A."""
-    if not _is_triangular(A):
+    if not _is_triangular(A) or _is_small(A):
         return tf.matmul(A, V)
     rows = [tf.matmul(A[..., a:b, :b], V[..., :b, :]) for a, b in _blocks(A)]
     return tf.concat(rows, axis=-2)
@@ -291,6 +317,8 @@ def _root_matmul(A: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
 
 def _outer(W: tf.Tensor) -> tf.Tensor:
     """Return W Wᵀ for a square W."""
+    if _is_small(W):
+        return tf.matmul(W, W, transpose_b=True)
     N = tf.shape(W)[-1]
     rows = [
         _pad(tf.matmul(W[..., a:b, :], W[..., :b, :], transpose_b=True), -1, 0, N - b)

@@ -8,9 +8,10 @@ kernel that is kept, which takes the values of the one at hand.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
 import gpflow.kernels
@@ -60,56 +61,66 @@ def structure(kernel: Kernel, of_parameter: Callable[[Parameter], Hashable]) -> 
     return type(kernel), str(kernel.active_dims), tuple(parameters)
 
 
-def by_structure(
-    function: Callable[..., T], otherwise: Callable[..., T] | None = None
-) -> Callable[..., T]:
+def by_structure(function: Callable[..., T]) -> Callable[..., T]:
     """Let a function of a kernel and of arrays run as a graph that is traced once for a structure.
 
     The arrays may have any number of rows. The kernel's parameters are constants to a gradient, as
-    the graph reads others. Within another graph the function is called as it is.
+    the graph reads others. Kernels of unknown structure take the function as it is, and so does
+    what is within another graph.
 
     :param function: the function.
-    :param otherwise: what takes kernels of unknown structure; the function itself if not given.
     """
 
     @functools.wraps(function)
     def wrapper(kernel: Kernel, *arrays: Any) -> T:
         if not tf.executing_eagerly():
             return function(kernel, *arrays)
-        shapes = structure(kernel, lambda parameter: tuple(parameter.shape))
-        if shapes is None:
-            return (otherwise or function)(kernel, *arrays)
-        tensors = [tf.convert_to_tensor(array) for array in arrays]
-        return _kept(kernel, shapes).run(function, kernel, tensors)
+        graphs = graphs_of(kernel)
+        if graphs is None:
+            return function(kernel, *arrays)
+        with graphs.with_values_of(kernel) as run:
+            value: T = run(function, *arrays)
+        return value
 
     return wrapper
 
 
-class _Graphs:
+class Graphs:
     """The graphs of functions of kernels of one structure."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, shapes: Hashable) -> None:
         self._kernel = deepcopy(kernel)
-        for part in (self._kernel, *self._kernel.submodules):
-            for name, value in list(vars(part).items()):
-                if isinstance(value, Parameter):  # any value is taken, without a transform
-                    setattr(part, name, Parameter(value.numpy()))
+        self._shapes = shapes
         self._parameters = parameter_dict(self._kernel)
         self._graphs: dict[Hashable, Callable[..., Any]] = {}
         self._lock = threading.Lock()
 
-    def run(self, function: Callable[..., T], kernel: Kernel, tensors: list[tf.Tensor]) -> T:
+    def are_of(self, kernel: Kernel, shapes: Hashable) -> bool:
+        """Return whether a kernel has this structure, the transforms of parameters included."""
+        return shapes == self._shapes and all(
+            parameter.transform == self._parameters[path].transform
+            for path, parameter in parameter_dict(kernel).items()
+        )
+
+    @contextlib.contextmanager
+    def with_values_of(self, kernel: Kernel) -> Iterator[Callable[..., Any]]:
+        """Yield what runs a function of this kernel and of arrays; other threads wait."""
+        with self._lock:
+            for path, parameter in parameter_dict(kernel).items():
+                own = self._parameters[path].unconstrained_variable
+                own.assign(parameter.unconstrained_variable)
+            yield self._run
+
+    def _run(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        tensors = [tf.convert_to_tensor(array) for array in arrays]
         specs = [_spec(tensor) for tensor in tensors]
-        key = function, tuple(specs)
+        key = function, *specs
         if key not in self._graphs:
             # It does not refer to the user's kernel.
             bound = functools.partial(function, self._kernel)
-            self._graphs[key] = tf.function(bound, input_signature=specs, autograph=False)
-        with self._lock:
-            for path, parameter in parameter_dict(kernel).items():
-                self._parameters[path].unconstrained_variable.assign(parameter)
-            value: T = self._graphs[key](*tensors)
-        return value
+            graph = tf.function(bound, input_signature=specs, autograph=False)
+            self._graphs[key] = graph.get_concrete_function()
+        return self._graphs[key](*tensors)
 
 
 def _spec(tensor: tf.Tensor) -> tf.TensorSpec:
@@ -118,16 +129,21 @@ def _spec(tensor: tf.Tensor) -> tf.TensorSpec:
     return tf.TensorSpec([*rows, *tensor.shape[1:]], tensor.dtype)
 
 
-_all: collections.OrderedDict[Hashable, _Graphs] = collections.OrderedDict()
+_all: collections.deque[Graphs] = collections.deque(maxlen=MAX_STRUCTURES)
 _lock = threading.Lock()
 
 
-def _kept(kernel: Kernel, shapes: Hashable) -> _Graphs:
-    key = shapes, default_float(), default_jitter()
+def graphs_of(kernel: Kernel) -> Graphs | None:
+    """Return the graphs of the kernel's structure; None if it is unknown."""
+    shapes = structure(kernel, lambda parameter: tuple(parameter.shape))
+    if shapes is None:
+        return None
+    shapes = shapes, default_float(), default_jitter()
     with _lock:
-        if key not in _all:
-            _all[key] = _Graphs(kernel)
-            while len(_all) > MAX_STRUCTURES:
-                _all.popitem(last=False)
-        _all.move_to_end(key)
-        return _all[key]
+        found = next((graphs for graphs in _all if graphs.are_of(kernel, shapes)), None)
+        if found is None:
+            found = Graphs(kernel, shapes)
+        else:
+            _all.remove(found)
+        _all.appendleft(found)  # the one that was used longest ago goes
+        return found

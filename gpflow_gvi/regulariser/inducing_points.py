@@ -20,7 +20,7 @@ from .._core.data import inputs
 from .._core.errors import shown
 from .._core.notices import logger
 from ..kernels.feature_map import FeatureMap
-from .pivots import compiled_pivots
+from .pivots import numeric_pivots
 
 NETWORK_BATCH_SIZE = 1_000
 """The maximal number of rows for one call of a network, whose layers hold far more than X."""
@@ -74,10 +74,8 @@ def greedy_variance(
         raise TypeError(f"kernel is {shown(kernel)}; it must be a gpflow.kernels.Kernel.")
     checks.fraction("tolerance", tolerance)
     order = _distinct_rows(data, seed)
-    pivots, remaining = compiled_pivots(
-        *_without_network(kernel, data[order]),
-        tf.constant(num_points),
-        tf.constant(tolerance, data.dtype),
+    pivots, remaining = numeric_pivots(
+        *_without_network(kernel, data[order]), num_points, tolerance
     )
     if not np.isfinite(remaining):
         raise ValueError(
@@ -89,7 +87,7 @@ def greedy_variance(
             f"kernel {type(kernel).__name__} has variance 0 at every row of X, so that no point "
             "can be chosen. Check the values of its parameters."
         )
-    indices = order[pivots.numpy()]
+    indices = order[pivots]
     spent = f"no more than tolerance={tolerance:g} of the variance is left, or than rounding"
     all_taken = len(indices) == len(order)
     _notify_if_fewer(
@@ -183,12 +181,12 @@ def _scipy_centres(X: AnyNDArray, M: int, random: np.random.Generator) -> AnyNDA
     return centres
 
 
-def _without_network(kernel: Kernel, X: AnyNDArray) -> tuple[Kernel, tf.Tensor]:
+def _without_network(kernel: Kernel, X: AnyNDArray) -> tuple[Kernel, AnyNDArray]:
     """Return a kernel of the same pivots, and what it takes: the network runs once, in parts."""
     if isinstance(kernel, SharedIndependent):  # the sum of equal variances is largest where one is
         return _without_network(kernel.kernel, X)
     if not isinstance(kernel, FeatureMap):
-        return kernel, images.data_rows(tf.constant(X), kernel)
+        return kernel, np.asarray(images.data_rows(tf.constant(X), kernel))
     starts = range(0, len(X), NETWORK_BATCH_SIZE)
     features = [
         kernel.features(images.as_rows(X[i : i + NETWORK_BATCH_SIZE], kernel)) for i in starts

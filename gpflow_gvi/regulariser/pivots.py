@@ -1,32 +1,47 @@
 """Pivots of a partial Cholesky factorisation of k(X, X), chosen by lazy evaluation.
 
-A loop over all rows that XLA compiles would be shorter, and several times slower for large N: it
-reads L once for each pivot, and is bound by memory.
+The kernel is evaluated by graphs. All else is done by NumPy, on numbers: it takes less time for
+small matrices to start an operation, and TensorFlow has no array to which rows could be added.
 """
 
 from __future__ import annotations
 
-import functools
+import math
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+import scipy.linalg
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
 from .._core import outputs
-from .._core.linalg import epsilon
 from ..kernels.feature_map import FeatureMap
-from ..kernels.structure import by_structure
+from ..kernels.plain import Plain, plain
+from ..kernels.structure import graphs_of
 
 MAX_BLOCK = 64
 """The maximal number of pivots between two passes over the data; it bounds the memory."""
+
+FEW_ROWS = 1_000
+"""The number of rows up to which all are candidates, where NumPy evaluates the kernel."""
+
+MAX_EVERY = 300
+"""The number of rows up to which NumPy evaluates all covariances among them."""
+
+Row = Callable[[Any], AnyNDArray]
+"""From a number i to covariances of row i: [J, C]."""
+
+Evaluate = Callable[..., Any]
+"""From a function of a kernel and of arrays, and the arrays, to its value as a tensor."""
 
 
 def greedy_pivots(kernel: Kernel, X: tf.Tensor, num_points: int, tolerance: float) -> tf.Tensor:
     """Return the rows of X that `greedy_variance` would choose, as a part of any graph: [M].
 
-    They are constants to a gradient. Of equal rows the first is chosen.
+    They are constants to a gradient. Of equal rows the first is chosen. All of k(X, X) is computed.
     """
     while isinstance(kernel, SharedIndependent | FeatureMap):
         if isinstance(kernel, FeatureMap):  # the network runs once
@@ -35,170 +50,236 @@ def greedy_pivots(kernel: Kernel, X: tf.Tensor, num_points: int, tolerance: floa
         else:
             kernel = kernel.kernel
     X = tf.stop_gradient(X)
-    pivots, _ = _pivots(kernel, X, tf.constant(num_points), tf.constant(tolerance, X.dtype))
-    return pivots
+
+    def chosen(S: AnyNDArray, variance: AnyNDArray) -> AnyNDArray:
+        L: AnyNDArray = np.empty([len(variance), min(num_points, len(S[0])), len(S[0])], S.dtype)
+        left, tolerated = variance.copy(), tolerance * variance.sum()
+        return _chosen(lambda i: S[:, i].copy(), L, 0, left, _rounding(variance), 0.0, tolerated)
+
+    arguments = outputs.covariance(kernel, X), tf.transpose(outputs.variance(kernel, X))
+    pivots = tf.numpy_function(chosen, arguments, tf.int64, stateful=False)
+    return tf.ensure_shape(pivots, [None])
 
 
-class _Graph(NamedTuple):
-    """A compiled selection and the variables that it reads."""
+def numeric_pivots(
+    kernel: Kernel, X: AnyNDArray, num_points: int, tolerance: float
+) -> tuple[AnyNDArray, float]:
+    """Return up to M pivots of k(X, X), and how much variance they leave in all.
+
+    The graphs are those of all kernels of one structure, or the kernel's own.
+    """
+    covariances = plain(kernel, X)
+    if covariances is not None:
+        return _pivots(_InNumpy(covariances), num_points, tolerance)
+    graphs = graphs_of(kernel)
+    if graphs is None:
+        return _pivots(_InGraphs(_own_graphs(kernel), X), num_points, tolerance)
+    with graphs.with_values_of(kernel) as evaluate:
+        return _pivots(_InGraphs(evaluate, X), num_points, tolerance)
+
+
+class _Graphs(NamedTuple):
+    """Compiled functions of a kernel and the variables that they read."""
 
     variables: list[Any]
-    pivots: Callable[..., Any]
+    functions: dict[Callable[..., Any], Any]
 
 
-_graphs: weakref.WeakKeyDictionary[Kernel, _Graph] = weakref.WeakKeyDictionary()
+_graphs: weakref.WeakKeyDictionary[Kernel, _Graphs] = weakref.WeakKeyDictionary()
 
 
-def _with_own_graph(kernel: Kernel, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Run `_pivots` as a graph, traced once for each kernel and again if it has new variables."""
+def _own_graphs(kernel: Kernel) -> Evaluate:
+    """Return an evaluation by graphs of this kernel, traced again if it has new variables."""
     variables = [variable.ref() for variable in kernel.variables]
-    graph = _graphs.get(kernel)
-    if graph is None or graph.variables != variables:
-        graph = _Graph(
-            variables,
-            tf.function(functools.partial(_pivots), reduce_retracing=True, autograph=False),
-        )
-        _graphs[kernel] = graph
-    return graph.pivots(kernel, *args)
+    graphs = _graphs.get(kernel)
+    if graphs is None or graphs.variables != variables:
+        graphs = _graphs[kernel] = _Graphs(variables, {})
+
+    def evaluate(function: Callable[..., Any], *arrays: Any) -> Any:
+        if function not in graphs.functions:
+            # Its own function does not keep the kernel alive.
+            graphs.functions[function] = tf.function(
+                lambda kernel, *arrays: function(kernel, *arrays),
+                reduce_retracing=True,
+                autograph=False,
+            )
+        return graphs.functions[function](kernel, *map(tf.convert_to_tensor, arrays))
+
+    return evaluate
 
 
-def compiled_pivots(kernel: Kernel, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Run `_pivots` as a graph: that of all kernels of one structure, or the kernel's own."""
-    return by_structure(_pivots, _with_own_graph)(kernel, *args)
+class _Covariances(Protocol):
+    """The covariances of each output at rows of X."""
+
+    def num_candidates(self, N: int) -> int:
+        """Return how many rows to choose among between two passes over all N of them."""
+
+    def variance(self) -> AnyNDArray:
+        """Return k(X, X)'s diagonal: [J, N]."""
+
+    def among(self, rows: AnyNDArray) -> Row:
+        """Return a function from i to the covariances of row i of these and all of these."""
+
+    def with_all(self, rows: AnyNDArray, out: AnyNDArray) -> None:
+        """Write the covariances of rows and all rows into an array: [J, B, N]."""
 
 
-class _Factor(NamedTuple):
-    """A partial pivoted Cholesky factorisation, k_j(X, X) ≈ L_jᵀ L_j for each output j."""
+class _InNumpy:
+    def __init__(self, covariances: Plain) -> None:
+        self._covariances = covariances
 
-    pivots: tf.Tensor  # [m]
-    L: tf.Tensor  # [J, m, N]
-    variance: tf.Tensor  # [N, J], what is left of it
+    def num_candidates(self, N: int) -> int:
+        return max(FEW_ROWS, 4 * math.isqrt(N))
 
+    def variance(self) -> AnyNDArray:
+        return self._covariances.variance()[None]
 
-def _pivots(
-    kernel: Kernel, X: tf.Tensor, M: tf.Tensor, tolerance: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return up to M pivots of k(X, X), and how much variance they leave in all."""
-    variance = outputs.variance(kernel, X)  # [N, J]
-    rounding = 100.0 * epsilon(X.dtype) * variance
-    tolerated = tolerance * tf.reduce_sum(variance)
-    N, J = tf.unstack(tf.shape(variance), num=2)
+    def among(self, rows: AnyNDArray) -> Row:
+        some, C = self._covariances.of_rows(rows), len(rows)
+        every = C <= MAX_EVERY  # is faster than one by one
+        out: AnyNDArray = np.empty([C if every else 1, C], self.variance().dtype)
+        if every:
+            S = some.covariance(slice(None), out)
+            return lambda i: S[None, i]
+        return lambda i: some.covariance(slice(i, i + 1), out)
 
-    def unfinished(factor: _Factor) -> tf.Tensor:
-        return (tf.size(factor.pivots) < M) & (tf.reduce_sum(factor.variance) > tolerated)
-
-    def extend(factor: _Factor) -> list[_Factor]:
-        max_pivots = tf.minimum(M - tf.size(factor.pivots), MAX_BLOCK)
-        return [_extended(factor, kernel, X, rounding, tolerated, max_pivots)]
-
-    [factor] = tf.while_loop(
-        unfinished,
-        extend,
-        [_Factor(tf.zeros([0], tf.int32), tf.zeros([J, 0, N], X.dtype), variance)],
-        shape_invariants=[_Factor(*(tf.TensorShape(rank * [None]) for rank in (1, 3, 2)))],
-    )
-    return factor.pivots, tf.reduce_sum(factor.variance)
+    def with_all(self, rows: AnyNDArray, out: AnyNDArray) -> None:
+        self._covariances.covariance(rows, out[0])
 
 
-def _extended(
-    factor: _Factor,
-    kernel: Kernel,
-    X: tf.Tensor,
-    rounding: tf.Tensor,
-    tolerated: tf.Tensor,
-    max_pivots: tf.Tensor,
-) -> _Factor:
-    """Return the factorisation with one to `max_pivots` pivots more.
+class _InGraphs:
+    def __init__(self, evaluate: Evaluate, X: AnyNDArray) -> None:
+        self._evaluate = evaluate
+        self._X = tf.constant(X)
 
-    Variances only decrease as pivots are added. So among the √N candidates of largest variance one
+    def num_candidates(self, N: int) -> int:
+        """Return √N, whose covariance is as large as one row of k(X, X): it may take long."""
+        return math.isqrt(N - 1) + 1
+
+    def variance(self) -> AnyNDArray:
+        return np.ascontiguousarray(self._evaluate(outputs.variance, self._X).numpy().T)
+
+    def among(self, rows: AnyNDArray) -> Row:
+        S: AnyNDArray = self._evaluate(_among, self._X, rows).numpy()
+        return lambda i: S[:, i].copy()
+
+    def with_all(self, rows: AnyNDArray, out: AnyNDArray) -> None:
+        out[:] = self._evaluate(_with_all, self._X, rows)
+
+
+def _among(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    return outputs.covariance(kernel, tf.gather(X, rows))
+
+
+def _with_all(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    return outputs.covariance(kernel, tf.gather(X, rows), X)
+
+
+def _pivots(covariances: _Covariances, M: int, tolerance: float) -> tuple[AnyNDArray, float]:
+    """Return up to M pivots of k(X, X), and how much variance they leave in all.
+
+    Variances only decrease as pivots are added. So among some candidates of largest variance one
     can go on choosing, without any other row, until the best of them falls below what the least
     of them had at first: no other row ever had more. Only then is L computed at all rows, for the
     new pivots together and by matrix products. The choice is the greedy one exactly (the lazy
     evaluation of Minoux 1978), and L is read once for many pivots instead of once for each.
     """
-    pivots, L, variance = factor
-    # The covariance of √N candidates is as large as one row of k(X, X).
-    C = tf.cast(tf.math.ceil(tf.sqrt(tf.cast(tf.shape(X)[0], tf.float64))), tf.int32)
-    largest, candidates = tf.math.top_k(tf.reduce_sum(variance, axis=1), C)
-    L_C = tf.gather(L, candidates, axis=2)  # [J, m, C]
-    S = outputs.covariance(kernel, tf.gather(X, candidates))
-    # With its diagonal taken from what is known, the first candidate is sure to be chosen.
-    S = tf.linalg.set_diag(
-        S - tf.matmul(L_C, L_C, transpose_a=True), tf.transpose(tf.gather(variance, candidates))
-    )  # [J, C, C]
-    picks, L_picks = _dense_pivots(
-        S,
-        tf.transpose(tf.gather(rounding, candidates)),
-        max_pivots=max_pivots,
-        min_variance=largest[-1],
-    )
-    new = tf.gather(candidates, picks)  # [B]
-    rows = _new_rows(kernel, X, new, L, L_picks)  # [J, B, N]
-    squares = rows**2
-
-    explained = tf.cumsum(tf.reduce_sum(squares, axis=[0, 2]), exclusive=True)  # [B]
-    needed = tf.reduce_sum(variance) - explained > tolerated
-    variance -= tf.transpose(tf.reduce_sum(squares, axis=1))
-    # NaN is not below anything: it stays, and raises at the end.
-    variance = tf.where(variance <= rounding, tf.zeros_like(variance), variance)
-    nothing = tf.zeros_like(tf.gather(variance, new))
-    variance = tf.tensor_scatter_nd_update(variance, new[:, None], nothing)
-    return _Factor(
-        tf.concat([pivots, tf.boolean_mask(new, needed)], 0),
-        tf.concat([L, rows], 1),
-        variance,
-    )
+    variance = covariances.variance()  # [J, N], what is left of it
+    J, N = variance.shape
+    M = min(M, N)
+    rounding, tolerated = _rounding(variance), tolerance * variance.sum()
+    C = min(N, covariances.num_candidates(N))
+    L: AnyNDArray = np.empty([J, M, N], variance.dtype)
+    if C == N:
+        left = variance.copy()
+        pivots = _chosen(covariances.among(np.arange(N)), L, 0, left, rounding, 0.0, tolerated)
+        return pivots, float(left.sum())
+    pivots, m = np.empty(M, np.int64), 0
+    while m < M and variance.sum() > tolerated:
+        candidates, least = _of_largest(variance.sum(axis=0), C)
+        L_C = np.empty([J, min(M, m + MAX_BLOCK), C], variance.dtype)
+        L_C[:, :m] = L[:, :m, candidates]
+        left, lost = variance[:, candidates], rounding[:, candidates]
+        picks = _chosen(covariances.among(candidates), L_C, m, left, lost, least, -np.inf)
+        new = candidates[picks]
+        added = L[:, m : m + len(new)]
+        covariances.with_all(new, added)
+        _solve(L[:, :m], new, L_C[:, m : m + len(new), picks], added)
+        explained = np.einsum("jbn,jbn->b", added, added).cumsum()
+        needed = variance.sum() - np.append(0.0, explained[:-1]) > tolerated
+        variance = variance - np.einsum("jbn,jbn->jn", added, added)
+        # NaN is not below anything: it stays, and raises at the end.
+        variance[variance <= rounding] = 0.0
+        variance[:, new] = 0.0
+        pivots[m : m + len(new)] = new
+        m += np.count_nonzero(needed)
+    return pivots[:m], float(variance.sum())
 
 
-def _new_rows(
-    kernel: Kernel, X: tf.Tensor, new: tf.Tensor, L: tf.Tensor, L_new: tf.Tensor
-) -> tf.Tensor:
-    """Return the rows of L that belong to new pivots, given them at the pivots: [J, B, N]."""
-    rest = outputs.covariance(kernel, tf.gather(X, new), X)
-    rest -= tf.matmul(tf.gather(L, new, axis=-1), L, transpose_a=True)
-    # An output of which nothing is left at a pivot that the others chose has zeros in L_new there:
-    # it leaves the other rows as they are, and what it is divided by does not matter.
-    diagonal = tf.linalg.diag_part(L_new)  # [J, B]
-    L_new = tf.linalg.set_diag(L_new, tf.where(diagonal > 0.0, diagonal, tf.ones_like(diagonal)))
-    return tf.linalg.triangular_solve(L_new, rest, lower=False, adjoint=True)
+def _rounding(variance: AnyNDArray) -> AnyNDArray:
+    """Return what cannot be told from zero, of the variances at first."""
+    return 100.0 * np.finfo(variance.dtype).eps * variance
 
 
-def _dense_pivots(
-    S: tf.Tensor, rounding: tf.Tensor, *, max_pivots: tf.Tensor, min_variance: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the pivots of S [J, C, C] that are no smaller than `min_variance`, and L there."""
+def _of_largest(variance: AnyNDArray, C: int) -> tuple[AnyNDArray, Any]:
+    """Return where the C largest variances are, of equal ones the first, and the least of them."""
+    least = np.partition(variance, -C)[-C]
+    rows = np.flatnonzero(variance >= least)
+    if len(rows) > C:
+        larger = rows[variance[rows] > least]
+        equal = rows[variance[rows] == least]
+        rows = np.sort(np.concatenate([larger, equal[: C - len(larger)]]))
+    return rows, least
 
-    def remaining(S: tf.Tensor) -> tf.Tensor:
-        variance = tf.linalg.diag_part(S)
-        return tf.where(variance > rounding, variance, tf.zeros_like(variance))  # [J, C]
 
-    def unfinished(i: tf.Tensor, S: tf.Tensor, variance: tf.Tensor, *_: Any) -> tf.Tensor:
-        largest = tf.reduce_max(tf.reduce_sum(variance, axis=0))
-        return (i < max_pivots) & (largest > 0.0) & (largest >= min_variance)
+def _solve(L: AnyNDArray, new: AnyNDArray, L_new: AnyNDArray, K: AnyNDArray) -> None:
+    """Write L_newᵀ \\ (K - L(new)ᵀ L), the rows of L that belong to new pivots, over K: [J, B, N].
 
-    def step(
-        i: tf.Tensor,
-        S: tf.Tensor,
-        variance: tf.Tensor,
-        pivots: tf.TensorArray,
-        rows: tf.TensorArray,
-    ) -> tuple[Any, ...]:
-        p = tf.argmax(tf.reduce_sum(variance, axis=0), output_type=tf.int32)
-        row = tf.math.divide_no_nan(S[:, p], tf.sqrt(variance[:, p])[:, None])  # [J, C]
-        S -= row[:, :, None] * row[:, None, :]
-        return i + 1, S, remaining(S), pivots.write(i, p), rows.write(i, row)
+    An output of which nothing is left at a pivot that the others chose has zeros in L_new there:
+    it leaves the other rows as they are, and what it is divided by does not matter.
+    """
+    diagonal = np.einsum("jbb->jb", L_new)
+    diagonal[diagonal == 0.0] = 1.0
+    multiply, solve = scipy.linalg.get_blas_funcs(("gemm", "trsm"), (K,))
+    for j, rest in enumerate(K):  # in place; what has rows here has columns in Fortran
+        if L.shape[1]:
+            multiply(-1.0, L[j].T, L[j][:, new], 1.0, rest.T, overwrite_c=True)
+        solve(1.0, L_new[j], rest.T, side=1, overwrite_b=True)
 
-    _, _, _, pivots, rows = tf.while_loop(
-        unfinished,
-        step,
-        (
-            0,
-            S,
-            remaining(S),
-            tf.TensorArray(tf.int32, size=0, dynamic_size=True),
-            tf.TensorArray(S.dtype, size=0, dynamic_size=True),
-        ),
-    )
-    picks = pivots.stack()  # [B]
-    L = tf.transpose(rows.stack(), [1, 0, 2])  # [J, B, C]
-    return picks, tf.gather(L, picks, axis=-1)
+
+def _chosen(
+    row: Row,
+    L: AnyNDArray,
+    m: int,
+    variance: AnyNDArray,
+    rounding: AnyNDArray,
+    min_variance: Any,
+    tolerated: Any,
+) -> AnyNDArray:
+    """Return pivots of a variance of `min_variance` or more: [B].
+
+    :param row: k(x_p, X), from p: [J, C]. It may be overwritten, and is called once for each p.
+    :param L: its first m rows are known, those of the pivots are written: [J, M, C].
+    :param variance: what the first m leave, and then all: [J, C].
+    :param rounding: what cannot be told from zero.
+    :param tolerated: no pivot is chosen where no more than this is left in all.
+    """
+    pivots: list[Any] = []
+    for i in range(m, L.shape[1]):
+        total = variance[0] if len(variance) == 1 else variance.sum(axis=0)
+        p = total.argmax()
+        largest = total[p]
+        if not (largest > 0.0 and largest >= min_variance and total.sum() > tolerated):
+            break
+        for j, covariance in enumerate(row(p)):
+            factor, left = L[j], variance[j]
+            root = math.sqrt(left[p])
+            covariance -= factor[:i, p] @ factor[:i]
+            found = np.multiply(covariance, 1.0 / root if root > 0.0 else 0.0, out=factor[i])
+            found[p] = root  # the covariance of p and p, of which more is known
+            left -= np.square(found, out=covariance)
+            # NaN is not below anything: it stays, and raises at the end.
+            np.multiply(left, left > rounding[j], out=left)
+            left[p] = 0.0
+        pivots.append(p)
+    return np.array(pivots, np.int64)

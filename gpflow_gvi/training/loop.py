@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from .._core.graphs import forget_gradients
 from .batches import Chunk, Stream
 
 NAMES = ("loss", "expected_loss", "divergence")
@@ -101,9 +102,17 @@ class Loop:
 
     :param step: from (X, Y) to an outcome.
     :param jit_compile: whether XLA compiles the step.
+    :param after_tracing: is called each time that the step was traced.
     """
 
-    def __init__(self, step: Callable[..., Outcome], *, jit_compile: bool) -> None:
+    def __init__(
+        self,
+        step: Callable[..., Outcome],
+        *,
+        jit_compile: bool,
+        after_tracing: Callable[[], Any],
+    ) -> None:
+        self._after_tracing = after_tracing
         self._step = tf.function(step, jit_compile=jit_compile or None, autograph=False)
         # TensorFlow counts traces by code, to warn of too many. A partial function has no code, so
         # that the traces of other models are not counted in.
@@ -122,6 +131,8 @@ class Loop:
     def _traced(self, source: Any) -> tuple[Callable[..., Outcome], Outcome]:
         """Return the step for a source, and the outcome where there is no batch."""
         step = self._step.get_concrete_function(*source.spec)
+        forget_gradients(step.graph)  # it has them already
+        self._after_tracing()
         nothing: Outcome = tf.nest.map_structure(
             lambda tensor: tf.zeros(tensor.shape, tensor.dtype), step.structured_outputs
         )

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from gpflow.utilities import parameter_dict
+from gpflow.utilities import parameter_dict, reset_cache_bijectors
 
 from .._core.errors import NonFiniteLossError
 from .._core.memo import memoised
@@ -111,9 +111,11 @@ class Trainer(keras.Model):
             self._parts = parts
             self.state = state_of(self.model)
             self.messages: dict[str, list[str]] = {}
+            # What bijectors keep of a graph would keep the graph, for good.
+            forget = functools.partial(reset_cache_bijectors, self.model)
             self.loops = {
-                "train": Loop(self.train_step, jit_compile=self.jit_compile),
-                "test": Loop(self.test_step, jit_compile=self.jit_compile),
+                name: Loop(step, jit_compile=self.jit_compile, after_tracing=forget)
+                for name, step in (("train", self.train_step), ("test", self.test_step))
             }
 
     def train_step(self, X: tf.Tensor, Y: tf.Tensor) -> Outcome:

@@ -24,14 +24,23 @@ from .base import CovarianceDistance, among_rows, spread_rows, variances
 PIVOTS = 64
 """The number of points where nothing else is asked for."""
 
-CANDIDATES = 16
-"""The maximal number of rows for each pivot, among which pivots are looked for."""
+CANDIDATES = 12
+"""The number of rows for each pivot among which pivots are looked for; 2 where they are many."""
+
+MANY_CANDIDATES = 1_024
+"""The number of rows above which they are many, as all covariances among them are computed."""
 
 SAMPLED = 300
-"""The number of rows, and of other rows, between which the rest of a covariance is evaluated."""
+"""The maximal number of rows, and of other rows, between which the rest is evaluated."""
 
 SAMPLED_OF_CONSTANTS = 500
 """That number where no part of the rest is trained."""
+
+SAMPLED_PART = {"inducing points": 0.4, "pivots": 0.6}
+"""The part of the rows of a small batch that is sampled: the rest is larger at fewer points."""
+
+MIN_SAMPLED = 200
+"""The number of rows up to which all are sampled."""
 
 ROWS = 500
 """The number of rows of a covariance that are evaluated at once where all of them are."""
@@ -108,21 +117,26 @@ class _Span:
     distances and rows T' half-way between them, or all rows where a batch is small.
     """
 
-    def __init__(self, factor: tf.Tensor, X: tf.Tensor, count: int) -> None:
+    def __init__(
+        self, factor: tf.Tensor, X: tf.Tensor, count: int, points: str = "inducing points"
+    ) -> None:
         self.gram = tf.matmul(factor, factor, transpose_b=True)  # ΦΦᵀ, [J, m, m]
         self._L = linalg.cholesky(
             self.gram, jitter=default_jitter(), name="the Gram matrix of low rank"
         )
+        self._inverse = linalg.inverse_of_triangular(self._L)
         self._X, self._factor = X, factor
         B = tf.shape(X)[0]
-        T = spread_rows(B, count)
+        sampled = tf.cast(SAMPLED_PART[points] * tf.cast(B, tf.float64), B.dtype)
+        T = spread_rows(B, tf.minimum(count, tf.maximum(MIN_SAMPLED, sampled)))
         half = tf.cast(B // (2 * tf.size(T)), T.dtype)  # zero if there are not as many others
 
         def at(rows: tf.Tensor) -> _Rows:
             some = tf.gather(factor, rows, axis=-1)
-            return _Rows(rows, tf.gather(X, rows), some, tf.linalg.triangular_solve(self._L, some))
+            return _Rows(rows, tf.gather(X, rows), some, tf.matmul(self._inverse, some))
 
-        self._some, self._others = at(T), at(T + half)
+        self._some = at(T)
+        self._others = at(T + half)
         same = tf.cast(half == 0, X.dtype)  # one if T' is T
         N, t = tf.cast(B, X.dtype), tf.cast(tf.size(T), X.dtype)
         # How many pairs of two rows each of T × T' stands for; where T' is T the pairs of a row
@@ -130,30 +144,44 @@ class _Span:
         self._pair = tf.math.divide_no_nan(N * (N - 1.0), t * (t - same))
         self._single = N / t - same * self._pair
 
-    def rest(self, kernel: Kernel, factor: Callable[[_Rows], tf.Tensor]) -> _Rest:
-        """Return what is left of a kernel without FᵀF, from the factor F at rows: [J, n, t]."""
+    def rest(
+        self,
+        kernel: Kernel,
+        factor: Callable[[_Rows], tf.Tensor],
+        projection: Callable[[_Rows], tf.Tensor] | None = None,
+    ) -> _Rest:
+        """Return what is left of a kernel without FᵀF.
+
+        :param factor: the factor F at rows: [J, n, t].
+        :param projection: F U at rows, [J, n, m], where there is a shorter way.
+        """
+
+        def projected(rows: _Rows) -> tf.Tensor:
+            return tf.matmul(factor(rows), rows.basis, transpose_b=True)
+
         some, others = self._some, self._others
-        F, F2 = factor(some), factor(others)
+        F = factor(some)
         variance = tf.linalg.matrix_transpose(outputs.variance(kernel, some.X))  # [J, t]
         left = variance - tf.reduce_sum(tf.square(F), axis=-2)
         diagonal = linalg.floor(left, variance, relative=linalg.epsilon(variance.dtype))
         columns = tf.linalg.matrix_transpose(others.basis)
         covariance = among_rows(kernel, self._X, some.numbers, others.numbers)
         pairs = tf.matmul(some.basis, tf.matmul(covariance, columns))
-        pairs -= tf.matmul(tf.matmul(some.basis, F, transpose_b=True), tf.matmul(F2, columns))
+        inside = tf.matmul(F, some.basis, transpose_b=True)
+        pairs -= tf.matmul(inside, (projection or projected)(others), transpose_a=True)
         pairs = 0.5 * self._pair * (pairs + tf.linalg.matrix_transpose(pairs))
         weighted = some.basis * (self._single * diagonal)[..., None, :]
         return _Rest(pairs + tf.matmul(weighted, some.basis, transpose_b=True), diagonal)
 
     def parts(self, vector: GaussianVector, cross: tf.Tensor, rest: _Rest) -> _Parts:
         """Return a covariance inside and outside, from Φ Ψᵀ [J, m, n] and the rest."""
-        half = tf.linalg.triangular_solve(self._L, cross)
+        half = tf.matmul(self._inverse, cross)
         low_rank = tf.matmul(half, half, transpose_b=True)
         return self._split(vector, low_rank, low_rank + rest.inside, rest.diagonal)
 
     def without_sampling(self, vector: GaussianVector, parts: _Parts) -> _Parts:
         """Return these parts of a covariance, with what is inside from all rows: O(B² m)."""
-        kernel, basis = vector.process.kernel, tf.linalg.triangular_solve(self._L, self._factor)
+        kernel, basis = vector.process.kernel, tf.matmul(self._inverse, self._factor)
         columns = tf.linalg.matrix_transpose(basis)
         every = tf.range(tf.shape(self._X)[0])
 
@@ -188,7 +216,8 @@ class LowRank(CovarianceDistance):
     where d and e are the diagonals of C and E. To leave out what correlates inside and outside
     raises a fidelity (no quantum channel lowers it: Nielsen and Chuang 2010, section 9.2), so the
     estimate tends to be below W₂². Of C and E at most 300 columns of 300 rows stand for all, or 500
-    of 500 if they are the same, as for an inducing distribution; the rest is exact.
+    of 500 if they are the same, as for an inducing distribution; of a small batch it is two fifths
+    of the rows, or three at pivots. The rest is exact.
 
     The points are rows of the batch, the pivots of a Cholesky factorisation of K, each where most
     variance is left. If Q is an SVGP covariance on P's kernel they are its inducing points, where
@@ -251,14 +280,19 @@ class LowRank(CovarianceDistance):
             of_r = _Nystrom.at_inducing_variable(r.base_kernels[-1], Z)
         is_svgp = Z is not None and isinstance(r, SVGPCovariance)
         factor = of_k.at(q.X)
-        span = _Span(factor, q.X, SAMPLED_OF_CONSTANTS if is_svgp else SAMPLED)
+        count = SAMPLED_OF_CONSTANTS if is_svgp else SAMPLED
+        span = _Span(factor, q.X, count, "pivots" if Z is None else "inducing points")
         C = span.rest(k, lambda rows: rows.factor)
         if is_svgp:
             cross, E = tf.matmul(span.gram, r.whitened_sqrt()), C
         else:
             product = of_r.times(q.X, tf.linalg.matrix_transpose(factor))
             cross = tf.linalg.matrix_transpose(product)
-            E = span.rest(of_r.kernel, lambda rows: of_r.at(rows.X))
+            E = span.rest(
+                of_r.kernel,
+                lambda rows: of_r.at(rows.X),
+                lambda rows: of_r.times(rows.X, tf.linalg.matrix_transpose(rows.basis)),
+            )
             E = E if Z is None else C.plus(E)
         K, R = span.parts(p, span.gram, C), span.parts(q, cross, E)
         # A sample of what the low rank leaves may be indefinite, which a fidelity minds in K alone.
@@ -277,7 +311,8 @@ class LowRank(CovarianceDistance):
     def _pivots(self, p: GaussianVector) -> tf.Tensor:
         """Return the rows of the batch at which k leaves most variance: [m, D...]."""
         rank = max(PIVOTS, _num_features(p)) if self.rank is None else self.rank
-        among = tf.gather(p.X, spread_rows(tf.shape(p.X)[0], CANDIDATES * rank))
+        count = max(2 * rank, min(CANDIDATES * rank, MANY_CANDIDATES))
+        among = tf.gather(p.X, spread_rows(tf.shape(p.X)[0], count))
         return tf.gather(among, pivots.greedy_pivots(p.process.kernel, among, rank, self.tolerance))
 
 

@@ -1,0 +1,83 @@
+"""What a fitted model and its predictions leave in memory: no graph."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+import gpflow_gvi as gvi
+from gpflow_gvi._core.graphs import Compiled, forget_gradients
+
+
+def _model(rng):
+    X, kernel = rng.normal(size=(12, 2)), gpflow.kernels.SquaredExponential()
+    Z = X[:4]
+    mean, covariance = (
+        gvi.mean_functions.Inducing(kernel, Z),
+        gvi.covariances.CholeskySVGP(kernel, Z),
+    )
+    P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
+    Q = gvi.GaussianProcess(mean, covariance)
+    return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(), num_data=12), (X, X[:, :1])
+
+
+def _graphs(before=frozenset()):
+    """Graphs that are alive, by weak references."""
+    gc.collect()
+    return {
+        weakref.ref(each)
+        for each in gc.get_objects()
+        if isinstance(each, tf.__internal__.FuncGraph) and weakref.ref(each) not in before
+    }
+
+
+def test_no_graph_is_left_of_a_fit_and_of_predictions(rng):
+    def use():
+        model, data = _model(rng)
+        model.compile("adam")
+        model.fit(data, batch_size=4, epochs=2, verbose=0, validation_data=data)
+        posterior = model.posterior()
+        for _ in range(3):
+            posterior.predict_f(data[0])
+
+    use()  # graphs that all models share stay
+    before = _graphs()
+    use()
+    assert not [reference().name for reference in _graphs(before)]
+
+
+def test_gradients_of_functions_that_are_called_are_kept(rng):
+    """A function of a user, with a gradient of its own, that two graphs call."""
+
+    @tf.custom_gradient
+    def tripled(x):
+        return x, lambda upstream: 3.0 * upstream
+
+    shared = tf.function(tripled)
+
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = shared(x) + tripled(x)
+        return tape.gradient(y, x)
+
+    for _ in range(2):
+        graph = tf.function(lambda x: gradient(x)).get_concrete_function(tf.constant(1.0))
+        forget_gradients(graph.graph)
+        assert float(graph(tf.constant(2.0))) == 6.0
+    assert float(gradient(tf.constant(2.0))) == 6.0
+
+
+def test_a_tape_still_sees_what_is_compiled():
+    square = Compiled(lambda X: (tf.nn.softplus(X),))
+    X = tf.constant(np.ones((2, 1)))
+    for _ in range(3):
+        square(X)
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        (y,) = square(X)
+    np.testing.assert_allclose(tape.gradient(y, X), 1.0 / (1.0 + np.exp(-1.0)) * np.ones((2, 1)))
