@@ -30,6 +30,7 @@ from .parquet import ParquetRows
 from .procedure import Procedure, recorded
 from .q_training import BatchTraining
 from .settings import (
+    MAX_INDUCING,
     CosineAdam,
     EarlyStopping,
     Effort,
@@ -138,7 +139,8 @@ def learn(
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
     :param divergence_weight: λ; by default 0.1.
-    :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200.
+    :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200, or of
+        up to 3,000 rows as many as it takes to miss little of the function, not more than 1,000.
     :param select: how they are chosen.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part; by default a tenth where Q is trained, or none.
@@ -189,6 +191,7 @@ def learn(
             regulariser,
             kernels=regulariser.kernels if kernels is None else lambda _: kernels,
             num_inducing=regulariser.num_inducing if num_inducing is None else num_inducing,
+            max_inducing=None if num_inducing or effort == "fast" else MAX_INDUCING,
             predictors=predictors,
             noise=noise or ("auto" if by_recipe else "constant"),
             select=select,
