@@ -196,7 +196,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         """
         best, most = best_of(found), self.settings.most_inducing(len(self.data.X))
         M = min(most, len(self.data.X))
-        if M <= self.num_inducing or self._missed(best) < MAX_MISSED:
+        if self.num_inducing >= M or self._missed(best) < MAX_MISSED:
             return found
         self.num_inducing = M
         return [self._fit(best.regulariser.prior.kernel, best.regulariser.likelihood)]

@@ -78,8 +78,8 @@ def learn(
     """Learn a Gaussian process from data, end to end.
 
     The candidates for the regulariser P are sparse posteriors, with hyper-parameters of the
-    greatest evidence: of the recipe's kernels; around the predictions of trees that have not seen
-    the row; and with noise that varies. What predicts each row best from all the others is taken,
+    greatest evidence: of the recipe's kernels; around the predictions of trees, or of a linear
+    function, that have not seen the row; and with noise that varies. What predicts each row best from all the others is taken,
     and tempered by these predictions. Q starts there, which is its optimum under Gaussian noise.
 
     With a `network`, labels, or anything else chosen of Q and its objective, Q is trained, with a

@@ -287,3 +287,13 @@ def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
     Y = np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(400, 1))
     learned = gvi.learn((X, Y), kernel=_kernel())
     assert len(learned.regulariser.inducing_points) <= 200
+
+
+def test_a_linear_function_of_few_of_many_features_is_found(rng):
+    X = rng.normal(size=(300, 80))
+    Y = X[:, :3] @ np.array([[1.0], [-2.0], [1.5]]) + 0.5 * rng.normal(size=(300, 1))
+    learned = gvi.learn((X[:50], Y[:50]))
+    mean, variance = learned.predict_y(X[50:])
+    rmse = np.sqrt(np.mean(np.square(Y[50:] - mean)))
+    assert rmse < 0.8  # where the noise alone has 0.5, and the mean of Y 2.7
+    assert np.mean(np.abs(Y[50:] - mean) < 1.96 * np.sqrt(variance)) > 0.85
