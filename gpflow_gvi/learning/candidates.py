@@ -249,9 +249,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         kernels = [varying.regulariser.prior.kernel]
         if self.settings.kernels is recipe_kernels and varying.nll < constant.nll:
             kernels.append(recipe.rough_kernel())
+        known = None
         for kernel in kernels:
-            again = self._pattern(varying.errors) or pattern
-            varying = best_of([varying, fit(kernel, pattern=again)])
+            if varying is not known:
+                known, pattern = varying, self._pattern(varying.errors) or pattern
+            varying = best_of([varying, fit(kernel, pattern=pattern)])
         return varying
 
     def _pattern(self, errors: AnyNDArray) -> Predictor | None:

@@ -79,8 +79,9 @@ def learn(
 
     The candidates for the regulariser P are sparse posteriors, with hyper-parameters of the
     greatest evidence: of the recipe's kernels; around the predictions of trees, or of a linear
-    function, that have not seen the row; and with noise that varies. What predicts each row best from all the others is taken,
-    and tempered by these predictions. Q starts there, which is its optimum under Gaussian noise.
+    function, that have not seen the row; and with noise that varies. What predicts each row best
+    from all the others is taken, and tempered by these predictions. Q starts there, which is its
+    optimum under Gaussian noise.
 
     With a `network`, labels, or anything else chosen of Q and its objective, Q is trained, with a
     network that starts at zero added to its mean, for as long as held-out data gain by it, and
