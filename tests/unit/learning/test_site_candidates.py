@@ -219,10 +219,9 @@ def test_labels_by_few_of_many_features_are_learned(rng):
     y = np.where(rng.uniform(size=400) < p, "yes", "no")
     losses = {
         predictor: log_loss(
-            y[100:],
-            gvi.learn((X[:100], y[:100]), predictor=predictor).predict_proba(X[100:])[:, 1],
+            y[150:],
+            gvi.learn((X[:150], y[:150]), predictor=predictor).predict_proba(X[150:])[:, 1],
         )
         for predictor in ("auto", None)
     }
-    assert losses["auto"] < 0.53  # the truth has less than 0.3, and equal probabilities 0.69
-    assert losses["auto"] < losses[None] - 0.07
+    assert losses["auto"] < losses[None] - 0.1
