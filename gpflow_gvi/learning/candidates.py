@@ -51,6 +51,9 @@ MAX_GAP = 0.1
 """The second best candidate is tried around predictors, and with noise that varies, too, if it
 predicts worse by less nats."""
 
+MAX_MISSED = 0.04
+"""As many inducing points as there may be are taken if a fit misses more nats for each row."""
+
 MAX_ROWS_OF_SCORES = 30_000
 """Densities are compared at not more rows than these."""
 
@@ -89,6 +92,7 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         self.likelihood = Gaussian(0.1) if settings.likelihood is None else settings.likelihood
         predictors = self.settings.predictors
         self.is_recipe = predictors is recipe_predictors
+        self.num_inducing = self.settings.count(len(data.X))
         self.means = [] if predictors is None else self._predictors(predictors(data))
         """What P may be around."""
 
@@ -175,7 +179,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         kernels = list(self.settings.kernels(self.data))
         several = len(kernels) > 1
         found = self._of_starts(kernels) if several else [self._fit(kernels[0], self.likelihood)]
-        found = near_best(found)
+        found = self._with_enough_points(near_best(found))
         if self.means and (self._are_promising(best_of(found)) or not self.is_recipe):
             around = [self._around(each) for each in found]
             found = near_best([*found, *around]) if self.is_recipe else around
@@ -184,6 +188,32 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             varying = [self._with_varying_noise(each) for each in found]
             found = varying if noise == "varying" else [*found, *varying]
         return best_of(found).regulariser
+
+    def _with_enough_points(self, found: list[GaussianCandidate]) -> list[GaussianCandidate]:
+        """Return the best candidate fitted with more inducing points, or all if it misses little.
+
+        What few points miss of a function that varies fast is taken for noise.
+        """
+        best, most = best_of(found), self.settings.most_inducing(len(self.data.X))
+        M = min(most, len(self.data.X))
+        if self.num_inducing >= M or self._missed(best) < MAX_MISSED:
+            return found
+        self.num_inducing = M
+        return [self._fit(best.regulariser.prior.kernel, best.regulariser.likelihood)]
+
+    def _missed(self, candidate: GaussianCandidate) -> float:
+        """Return tr (K - Q) / 2Nσ², the most that the bound is below the evidence for each row.
+
+        It bounds the divergence of the sparse posterior from that without inducing points (Burt,
+        Rasmussen and van der Wilk 2020, "Convergence of sparse variational inference in Gaussian
+        processes regression").
+        """
+        P, data = candidate.regulariser, self.data.first(self.settings.max_rows)
+        kernel, Z = P.prior.kernel, gram.as_inducing_variable(P.inducing_points)
+        A = gram.features(kernel, Z, data.X)  # [J, M, N]
+        left = outputs.variance(kernel, data.X) - tf.transpose(tf.reduce_sum(tf.square(A), axis=-2))
+        noise = outputs.noise_variance_at(P.likelihood, data.X, data.J)
+        return 0.5 * float(tf.reduce_mean(left / noise))
 
     def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
         data = self.data
@@ -219,9 +249,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         kernels = [varying.regulariser.prior.kernel]
         if self.settings.kernels is recipe_kernels and varying.nll < constant.nll:
             kernels.append(recipe.rough_kernel())
+        known = None
         for kernel in kernels:
-            again = self._pattern(varying.errors) or pattern
-            varying = best_of([varying, fit(kernel, pattern=again)])
+            if varying is not known:
+                known, pattern = varying, self._pattern(varying.errors) or pattern
+            varying = best_of([varying, fit(kernel, pattern=pattern)])
         return varying
 
     def _pattern(self, errors: AnyNDArray) -> Predictor | None:
@@ -258,7 +290,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         settings, data = self.settings, self.data if starts_of is None else starts_of
         is_brief = starts_of is not None or means or pattern is not None
         minimise = settings.minimise_briefly if is_brief else settings.minimise
-        M = settings.count(len(data.X))
+        M = self.num_inducing
         first = data.first(settings.max_rows)  # the rows are shuffled
         C, J = len(self.means), data.J
         progress.now(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpflow.kernels import Kernel, Linear
 
-from .recipe import around, one_kernel, shared_kernel
+from .recipe import MIN_ROWS_OF_LINEAR, around, one_kernel, shared_kernel
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -37,11 +37,17 @@ def shared_scale(D: int) -> Kernel:
 
 
 def predictors(data: TrainingData) -> list[Any]:
-    """Return classifiers whose cross-fitted probabilities P may be around: ensembles of trees."""
+    """Return classifiers whose cross-fitted probabilities P may be around.
+
+    They are ensembles of trees, and of few rows where a kernel cannot find lengthscales a linear
+    function of some features.
+    """
     from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
-    if data.D == 1 or len(data.X) < MIN_ROWS_OF_TREES:
-        return []
+    N, D = data.X.shape
+    if D == 1 or N < MIN_ROWS_OF_TREES:
+        few = MIN_ROWS_OF_LINEAR <= N < MIN_ROWS_OF_LENGTHSCALES * D
+        return [_of_few_features()] if few and D > 1 and data.J == 1 else []
     trees = ExtraTreesClassifier(200, min_samples_leaf=3, random_state=data.seed)
     if data.J > MAX_CLASSES_OF_BOOSTING:
         return [trees]
@@ -56,6 +62,18 @@ def predictors(data: TrainingData) -> list[Any]:
         random_state=data.seed,
     )
     return [boosting, trees]
+
+
+def _of_few_features() -> Any:
+    """Return a logistic regression on the features that a Lasso of the labels takes."""
+    from sklearn.feature_selection import SelectFromModel
+    from sklearn.linear_model import LassoCV, LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    # Of coefficients that are all zero, each is as large as their mean, and all features remain.
+    select = SelectFromModel(LassoCV(eps=1e-2, cv=5), threshold="mean")
+    return make_pipeline(StandardScaler(), select, LogisticRegression())
 
 
 def _linear(D: int) -> Kernel:

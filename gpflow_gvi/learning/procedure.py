@@ -156,7 +156,7 @@ class Procedure:
     def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
         """Return the regulariser conditioned on all rows, at points for the fitted kernel."""
         settings, prior = self.settings.regulariser, regulariser.prior
-        M = settings.count(len(data.X))
+        M = max(settings.count(len(data.X)), len(regulariser.inducing_points))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
         if stream := self._stream(regulariser, data):

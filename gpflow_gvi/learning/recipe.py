@@ -28,6 +28,9 @@ MAX_ROWS_OF_SHARED = 50
 """With more rows for each feature than these, no lengthscale is shared by all features: on ten
 development splits of five such tables none was chosen."""
 
+MIN_ROWS_OF_LINEAR = 40
+"""Of fewer rows no linear function of few features is learned by default."""
+
 MIN_LENGTHSCALE = 1e-3
 """In standard units. A feature that names a group would drive its lengthscale to zero, and the
 rounding of (x / ℓ)² would make K indefinite."""
@@ -135,16 +138,36 @@ def frequencies(x: Array, y: Array, count: int) -> Array:
 
 
 def predictors(data: TrainingData) -> list[Any]:
-    """Return estimators whose cross-fitted predictions P may be around: ensembles of trees.
+    """Return estimators whose cross-fitted predictions P may be around.
 
     Gradient boosting with histograms, and for not too many rows extremely randomised trees
-    (Geurts, Ernst and Wehenkel 2006). For a single feature there are none: a kernel says more.
+    (Geurts, Ernst and Wehenkel 2006); and where rows are few for each feature a linear function of
+    some of them (Tibshirani 1996), as a kernel cannot find by so few rows which ones these are. For
+    a single feature there are none: a kernel says more.
     """
+    N, D = data.X.shape
+    if D == 1:
+        return []
+    trees = _trees(data) if N >= MIN_ROWS else []
+    few = MIN_ROWS_OF_LINEAR <= N < MAX_ROWS_OF_SHARED * D
+    return [*trees, *([_linear(data.J)] if few else [])]
+
+
+def _linear(J: int) -> Any:
+    """Return an estimator of a linear function of few features."""
+    from sklearn.linear_model import LassoCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    # Smaller penalties than a hundredth of the largest one take many more iterations.
+    return _of_outputs(make_pipeline(StandardScaler(), LassoCV(eps=1e-2, cv=5)), J)
+
+
+def _trees(data: TrainingData) -> list[Any]:
+    """Return ensembles of trees."""
     from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
     N, seed = len(data.X), data.seed
-    if data.D == 1 or N < MIN_ROWS:
-        return []
     if N > MAX_ROWS_OF_SMALL_TREES:
         boosting = HistGradientBoostingRegressor(
             learning_rate=0.1,

@@ -101,6 +101,13 @@ Effort = Literal["fast", "default", "best"]
 NUM_INDUCING = 200
 """The maximal number of inducing points."""
 
+MAX_INDUCING = 1000
+"""The same where `NUM_INDUCING` points miss much of the function."""
+
+MAX_ROWS_OF_MORE_POINTS = 3000
+"""Of more rows there are never more points than `NUM_INDUCING`: what is conditioned on them and
+predicted takes too long."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RegulariserSettings:
@@ -119,6 +126,9 @@ class RegulariserSettings:
     """How many predictors are fitted at once, as joblib has it."""
     num_inducing: int | Callable[[int], int] = NUM_INDUCING
     """M, the maximal number of inducing points, or M as a function of the number of rows."""
+    max_inducing: int | None = None
+    """The number of inducing points up to which more are taken where M of them miss much of the
+    function, of real-valued Y and not too many rows; by default never more than M."""
     max_rows: int | None = 1000
     """Hyper-parameters are fitted to the first rows, not more than these; None for all rows."""
     evidence: Evidence = dataclasses.field(default_factory=_data_evidence)
@@ -138,6 +148,11 @@ class RegulariserSettings:
         """Return M for this number of rows."""
         M = self.num_inducing
         return M if isinstance(M, int) else M(num_rows)
+
+    def most_inducing(self, num_rows: int) -> int:
+        """Return the number of inducing points that is never exceeded for this number of rows."""
+        few = num_rows <= MAX_ROWS_OF_MORE_POINTS
+        return max(self.count(num_rows), (self.max_inducing or 0) if few else 0)
 
 
 def one_kernel(data: TrainingData) -> Sequence[Kernel]:

@@ -263,3 +263,37 @@ def test_a_second_kernel_stays_a_candidate_while_it_is_not_much_worse():
     candidates = [Candidate(None, nll) for nll in (0.4, np.nan, 0.12, 0.05, 0.1)]
     assert [each.nll for each in near_best(candidates, 0.1)] == [0.05, 0.1]
     assert [each.nll for each in near_best(candidates[:3], 0.1)] == [0.12]
+
+
+def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng):
+    X = rng.uniform(-1.0, 1.0, size=(900, 2))
+    f = np.sin(14.0 * X[:, :1]) * np.sin(14.0 * X[:, 1:])
+    rows = (X[:600], f[:600] + 0.05 * rng.normal(size=(600, 1)))
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.3)
+    errors = {
+        M: gvi.learn(rows, kernel=kernel, num_inducing=M).predict_f(X[600:])[0] - f[600:]
+        for M in (None, 200)
+    }
+    exact = gpflow.models.GPR(rows, gpflow.kernels.SquaredExponential(lengthscales=0.15))
+    gpflow.optimizers.Scipy().minimize(exact.training_loss, exact.trainable_variables)
+    of_exact = exact.predict_f(X[600:])[0] - f[600:]
+    rmse = {M: np.sqrt(np.mean(np.square(e))) for M, e in errors.items()}
+    assert rmse[None] < 1.15 * np.sqrt(np.mean(np.square(of_exact)))
+    assert rmse[None] < 0.9 * rmse[200]
+
+
+def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
+    X = rng.uniform(-1.0, 1.0, size=(400, 2))
+    Y = np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(400, 1))
+    learned = gvi.learn((X, Y), kernel=_kernel())
+    assert len(learned.regulariser.inducing_points) <= 200
+
+
+def test_a_linear_function_of_few_of_many_features_is_found(rng):
+    X = rng.normal(size=(300, 80))
+    Y = X[:, :3] @ np.array([[1.0], [-2.0], [1.5]]) + 0.5 * rng.normal(size=(300, 1))
+    learned = gvi.learn((X[:50], Y[:50]))
+    mean, variance = learned.predict_y(X[50:])
+    rmse = np.sqrt(np.mean(np.square(Y[50:] - mean)))
+    assert rmse < 0.8  # where the noise alone has 0.5, and the mean of Y 2.7
+    assert np.mean(np.abs(Y[50:] - mean) < 1.96 * np.sqrt(variance)) > 0.85

@@ -211,3 +211,17 @@ def test_one_class_alone_is_refused(rng):
     with pytest.raises(ValueError, match="examples of class 'no' alone"):
         gvi.learn((rng.normal(size=(20, 1)), np.repeat("no", 20)))
     assert Settings().classes is None
+
+
+def test_labels_by_few_of_many_features_are_learned(rng):
+    X = rng.normal(size=(400, 150))
+    p = expit(3.0 * (X[:, 0] - X[:, 1] + X[:, 2]))
+    y = np.where(rng.uniform(size=400) < p, "yes", "no")
+    losses = {
+        predictor: log_loss(
+            y[150:],
+            gvi.learn((X[:150], y[:150]), predictor=predictor).predict_proba(X[150:])[:, 1],
+        )
+        for predictor in ("auto", None)
+    }
+    assert losses["auto"] < losses[None] - 0.1
