@@ -26,7 +26,7 @@ from gpflow.utilities import deepcopy, parameter_dict
 
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import MAX_STRUCTURES, structure
-from ..regulariser.evidence import DataEvidence, Evidence
+from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence
 from ..regulariser.lbfgs import Minimise
 
 Fit = TypeVar("Fit")
@@ -167,10 +167,10 @@ def evidence_fit(
 ) -> EvidenceFit:
     """Return an `EvidenceFit` for a kernel, one that has its graph already if there is one."""
     of_kernel = structure_of(kernel)
-    if of_kernel is None or type(evidence) is not DataEvidence:
+    if of_kernel is None or type(evidence) not in (DataEvidence, InducingEvidence):
         return EvidenceFit(kernel, variance, shape, evidence)
     of_noise = structure_of_parameter(variance)
-    key = (of_kernel, of_noise, shape, default_float())
+    key = (of_kernel, of_noise, shape, type(evidence), default_float())
     return kept(key, lambda: EvidenceFit(kernel, variance, shape, evidence))
 
 

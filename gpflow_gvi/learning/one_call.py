@@ -193,7 +193,7 @@ def learn(
             regulariser,
             kernels=regulariser.kernels if kernels is None else lambda _: kernels,
             num_inducing=regulariser.num_inducing if num_inducing is None else num_inducing,
-            max_inducing=None if num_inducing or effort == "fast" else MAX_INDUCING,
+            max_inducing=None if num_inducing or chosen or effort == "fast" else MAX_INDUCING,
             predictors=predictors,
             noise=noise or ("auto" if by_recipe else "constant"),
             select=select,

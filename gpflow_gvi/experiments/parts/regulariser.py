@@ -12,7 +12,7 @@ from pydantic import Field
 import gpflow_gvi as gvi
 
 from ...learning import settings
-from ...learning.settings import NUM_INDUCING, Noise, RegulariserSettings
+from ...learning.settings import MAX_INDUCING, NUM_INDUCING, Noise, RegulariserSettings
 from .base import Count, Entry, Fraction, OneOf, Part, Positive, functions, keras
 from .kernels import Kernel
 from .training import descend
@@ -105,7 +105,7 @@ class Regulariser(Part):
     """Whether P is conditioned on the observations that the evidence is of."""
     evidence: Evidence = "data"
     inducing: Count | PowerOfN = NUM_INDUCING
-    """The maximal number of inducing points."""
+    """The maximal number of inducing points; `learn`'s default has more where 200 miss much."""
     select: Selection = "greedy_variance"
     max_rounds: Count = RegulariserSettings.max_rounds
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
@@ -130,6 +130,7 @@ class Regulariser(Part):
             predictors=settings.recipe_predictors if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
             num_inducing=self.num_inducing,
+            max_inducing=MAX_INDUCING if is_default and self.inducing == NUM_INDUCING else None,
             max_rows=getattr(self.evidence, "max_rows", None),
             evidence=self.evidence.build(),
             select=self.select.build(),
