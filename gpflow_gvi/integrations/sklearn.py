@@ -63,7 +63,7 @@ class _Estimator(BaseEstimator):
     :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
     :param divergence: D; by default that of the model.
     :param divergence_weight: λ; by default 0.1.
-    :param num_inducing: the maximal number M of inducing points; by default 200.
+    :param num_inducing: the maximal number M of inducing points; by default that of `learn`.
     :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
         sets of classes.
     :param epochs: the maximal number of epochs of training Q. By default 20 if a network,

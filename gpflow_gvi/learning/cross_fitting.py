@@ -17,7 +17,6 @@ from gpflow.base import AnyNDArray
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
@@ -174,6 +173,8 @@ def _predicts(model: Any) -> bool:
 
 
 def _is_fitted(estimator: Any) -> bool:
+    from sklearn.pipeline import Pipeline
+
     if callable(getattr(estimator, "is_fitted", None)):  # CatBoost
         return bool(estimator.is_fitted())
     if isinstance(estimator, Pipeline):

@@ -195,6 +195,7 @@ def _objects() -> dict[str, Any]:
         models,
         tables,
     )
+    from ..learning.class_predictors import LogProbabilities
     from ..learning.cross_fitting import Fitted, InOriginalUnits
     from ..learning.network_rows import NetworkInputs, NetworkRows
     from ..learning.noise import VaryingNoise
@@ -220,6 +221,7 @@ def _objects() -> dict[str, Any]:
         tables.TableModel,
         Fitted,
         InOriginalUnits,
+        LogProbabilities,
     ]
     return _by_name([*ours, *theirs, *results])
 

@@ -10,6 +10,7 @@ from scipy.special import expit, logit, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
+import gpflow_gvi as gvi
 from gpflow_gvi.learning.class_predictors import MIN_PROBABILITY, LogProbabilities
 from gpflow_gvi.learning.scaling import Scaling
 
@@ -62,3 +63,13 @@ def test_what_is_no_classifier_is_refused(rng):
         _of(lambda rows: np.full((len(rows), 2), 0.5)).predict(X)
     with pytest.raises(ValueError, match=r"of the classes \['x', 'y'\]"):
         _of(LogisticRegression().fit(X, np.where(y == 0, "x", "y"))).predict(X)
+
+
+def test_a_classifier_around_predictors_is_saved_and_loaded(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    labels = np.where(X[:, 0] + 0.3 * rng.normal(size=60) > 0.0, "yes", "no")
+    learned = gvi.learn((X, labels), predictor=LogisticRegression(), effort="fast")
+    learned.save(tmp_path / "model")
+    loaded = gvi.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.predict_proba(X), learned.predict_proba(X), rtol=1e-6)
