@@ -67,8 +67,9 @@ def summary(nll: pd.DataFrame, error: pd.DataFrame) -> str:
     others = nll.drop(columns=OURS)
     best = others.idxmin(axis=1)
     for data, gap in (nll[OURS] - others.min(axis=1)).sort_values().items():
-        both = error.loc[data, [OURS, best[data]]]
-        lines.append(f"| {data} | {gap:.3f} | {np.hypot(*both):.3f} | {best[data]} |")
+        both = np.hypot(*error.loc[data, [OURS, best[data]]])
+        shown = "" if np.isnan(both) else f"{both:.3f}"  # of one split none is known
+        lines.append(f"| {data} | {gap:.3f} | {shown} | {best[data]} |")
     return "\n".join(lines)
 
 
