@@ -53,7 +53,7 @@ def test_it_is_the_normal_law_around_the_mode_of_the_density(simulated):
     np.testing.assert_allclose(found, mean + 0.5 * deviation**2, atol=1e-2)
 
 
-@pytest.mark.parametrize("seed", range(155, 165))  # of 159 the line search extrapolates far
+@pytest.mark.parametrize("seed", range(158, 161))  # of 159 the line search extrapolates far
 def test_hyperparameters_of_errors_with_outliers_are_finite(seed):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3.0, 3.0, size=(150, 1))
