@@ -63,8 +63,10 @@ def with_features(network: Any, features: Sequence[str]) -> tuple[Any, list[int]
     for name in features:
         if name == LAYERS:
             tensors += [*_resolutions(keras, network), _penultimate(network)]
+        elif name == PENULTIMATE:
+            tensors.append(_penultimate(network))
         else:
-            tensors.append(_penultimate(network) if name == PENULTIMATE else _of(network, name))
+            tensors.append(_output_of(network, name))
     tensors = [_averaged(keras, tensor) for tensor in tensors]
     outputs = network.outputs[0]
     joined = keras.layers.Concatenate(dtype=_widest(outputs.dtype))([outputs, *tensors])
@@ -137,7 +139,7 @@ def _penultimate(network: Any) -> Any:
     return last.input
 
 
-def _of(network: Any, name: str) -> Any:
+def _output_of(network: Any, name: str) -> Any:
     names = [layer.name for layer in network.layers]
     if name not in names:
         raise ValueError(
