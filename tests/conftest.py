@@ -21,6 +21,7 @@ if sys.version_info < (3, 12):
     typing._is_callable_members_only = functools.cache(typing._is_callable_members_only)
 
 import random
+from collections.abc import Iterator
 from unittest import mock
 
 import numpy as np
@@ -60,9 +61,8 @@ def _graphs_as_they_are_traced(request: pytest.FixtureRequest) -> None:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _transforms_as_they_are_computed(request: pytest.FixtureRequest) -> None:
-    """Without `--runslow`, a parameter is read by one operation, not by a dozen.
+def _read_parameters_by_one_operation(patch: pytest.MonkeyPatch) -> None:
+    """Let a parameter be read by one operation, not by a dozen.
 
     A bijector of TFP looks for what it transformed before. Every reading of a parameter is another
     tensor, so it never finds one, but it searches for a third of the time that a parameter takes.
@@ -73,17 +73,40 @@ def _transforms_as_they_are_computed(request: pytest.FixtureRequest) -> None:
     from tensorflow_probability.python.bijectors.softplus import Softplus
     from tensorflow_probability.python.internal import cache_util
 
-    if request.config.getoption("--runslow"):
-        return
-    cache_util.BijectorCache.forward = lambda cache, x, **by: cache.bijector._forward(x, **by)
     transformed = Softplus.forward
 
     def forward(bijector: Softplus, x: tf.Tensor, *args: str, **by: str) -> tf.Tensor:
         is_plain = bijector.hinge_softness is None and bijector.low is None
         return tf.nn.softplus(x) if is_plain else transformed(bijector, x, *args, **by)
 
-    Softplus.forward = forward
-    Identity.forward = lambda bijector, x, *args, **by: tf.convert_to_tensor(x)
+    def uncached(cache: cache_util.BijectorCache, x: tf.Tensor, **by: str) -> tf.Tensor:
+        return cache.bijector._forward(x, **by)
+
+    patch.setattr(cache_util.BijectorCache, "forward", uncached)
+    patch.setattr(Softplus, "forward", forward)
+    patch.setattr(
+        Identity, "forward", lambda bijector, x, *args, **by: tf.convert_to_tensor(x), raising=False
+    )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _transforms_as_they_are_computed(request: pytest.FixtureRequest) -> pytest.MonkeyPatch:
+    """Without `--runslow`, a parameter is read by one operation."""
+    patch = pytest.MonkeyPatch()
+    if not request.config.getoption("--runslow"):
+        _read_parameters_by_one_operation(patch)
+    return patch
+
+
+@pytest.fixture
+def transforms_of_tfp(
+    request: pytest.FixtureRequest, _transforms_as_they_are_computed: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """TFP's own transforms, for a test that is about what they keep."""
+    _transforms_as_they_are_computed.undo()
+    yield
+    if not request.config.getoption("--runslow"):
+        _read_parameters_by_one_operation(_transforms_as_they_are_computed)
 
 
 @pytest.fixture(scope="module", autouse=True)

