@@ -1,4 +1,4 @@
-"""Likelihoods, as far as GPflow's do not have it: laws of y given f, and `Ordinal`.
+"""Likelihoods, as far as GPflow's do not have it: laws of y given f, `Ordinal`, `HeavyTailed`.
 
 A law is a distribution of TensorFlow Probability, with its mean, variance, density and, for
 quantiles, its distribution function.
@@ -13,10 +13,20 @@ import gpflow
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
+from gpflow import Parameter
 from gpflow.base import TensorType
-from gpflow.likelihoods import Beta, Exponential, Gamma, Gaussian, Likelihood, Poisson, StudentT
+from gpflow.likelihoods import (
+    Beta,
+    Exponential,
+    Gamma,
+    Gaussian,
+    Likelihood,
+    Poisson,
+    ScalarLikelihood,
+    StudentT,
+)
 from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
-from gpflow.utilities import deepcopy, to_default_int
+from gpflow.utilities import deepcopy, positive, to_default_int
 
 from ._core.constants import in_dtype
 
@@ -60,6 +70,51 @@ class Ordinal(gpflow.likelihoods.Ordinal):
         return tf.exp(self._scalar_log_prob(column, column + tf.zeros_like(levels), levels))
 
 
+class HeavyTailed(Gaussian):
+    """Gaussian noise, and predictions that are farther off at times than a Gaussian's.
+
+    In each row the variance of f and that of the noise are multiplied by an unknown factor w:
+
+        y ~ N(m, w (r + σ²)),    1/w ~ Gamma(ν/2, (ν - 2)/2),  E w = 1
+
+    for f ~ GP(m, r), so that predictions are Student's t with ν degrees of freedom, the mean m and
+    the variance r + σ². As of a Student-t process (Shah, Wilson and Ghahramani 2014), but with a
+    factor for each row instead of one for all.
+
+    :param variance: σ², a number or a function, as of GPflow's `Gaussian`.
+    :param df: ν > 2, a number or one for each output, [J].
+    """
+
+    def __init__(self, variance: Any, df: TensorType) -> None:
+        super().__init__(variance, variance_lower_bound=0.0)
+        self.df = Parameter(df, transform=positive(lower=2.0), trainable=False)
+
+    def at(self, mean: TensorType, variance: TensorType) -> Any:
+        """Return Student's t with this mean and variance, each [..., N, J]."""
+        df = in_dtype(self.df, mean.dtype)
+        return tfd.StudentT(df, mean, tf.sqrt(variance * (df - 2.0) / df))
+
+    def stretched(self, Y: TensorType, mean: TensorType, seed: Any) -> tf.Tensor:
+        """Return samples m + √w (y - m) of samples under Gaussian noise: [S, N, J]."""
+        df = tf.broadcast_to(in_dtype(self.df, Y.dtype), tf.shape(Y)[-1:])
+        precision = tfd.Gamma(0.5 * df, 0.5 * df - 1.0).sample(tf.shape(Y)[:-1], seed=seed)
+        return mean + (Y - mean) / tf.sqrt(precision)
+
+    @inherit_check_shapes
+    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self.at(F, self._conditional_variance(X, F)).log_prob(Y)
+
+    @inherit_check_shapes
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        law = self.at(Fmu, Fvar + self._conditional_variance(X, Fmu))
+        return tf.reduce_sum(law.log_prob(Y), axis=-1)
+
+    # That of log p(y | f), by quadrature: a Gaussian's closed form is another one.
+    _variational_expectations = ScalarLikelihood._variational_expectations
+
+
 def _log_cdf(x: tf.Tensor) -> tf.Tensor:
     zero, one = tf.zeros([], x.dtype), tf.ones([], x.dtype)
     return tfd.Normal(zero, one).log_cdf(x)
@@ -93,6 +148,11 @@ def law(likelihood: Likelihood, X: TensorType, F: TensorType) -> Any:
 @law.register
 def _(likelihood: Gaussian, X: TensorType, F: TensorType) -> Any:
     return tfd.Normal(F, tf.sqrt(likelihood.conditional_variance(X, F)))
+
+
+@law.register
+def _(likelihood: HeavyTailed, X: TensorType, F: TensorType) -> Any:
+    return likelihood.at(F, likelihood.conditional_variance(X, F))
 
 
 @law.register

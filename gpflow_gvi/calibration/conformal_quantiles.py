@@ -11,9 +11,7 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, RegressionData
 from gpflow.likelihoods import SwitchedLikelihood
 
-from .._core.data import Data
-from .._core.row_blocks import by_blocks
-from ..prediction.predictive_law import central_interval, predictive_law
+from ..prediction.predictive_law import central_interval, pit
 from .order_statistic import order_statistic
 
 
@@ -41,13 +39,7 @@ class ConformalQuantiles:
                 "the model's likelihood is SwitchedLikelihood, under which rows are not "
                 "exchangeable. Leave out calibration_data (calibration_fraction)."
             )
-        X, Y = Data.of(calibration_data, likelihood, name="calibration_data")
-        uniform = np.random.default_rng(0).uniform(size=Y.shape).astype(Y.dtype.as_numpy_dtype)
-
-        def pit(X: Any, Y: Any, uniform: Any) -> tuple[tf.Tensor]:
-            return (predictive_law(likelihood, X, *model.predict_f(X)).pit(Y, uniform),)
-
-        (values,) = by_blocks(pit, X, Y, tf.constant(uniform))
+        values = pit(model, calibration_data, name="calibration_data")
         if not np.all(np.isfinite(values)):
             raise ValueError(
                 f"the model's predictions have no quantiles at {np.sum(~np.isfinite(values))} of "

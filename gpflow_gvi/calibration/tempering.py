@@ -24,6 +24,7 @@ from .._core.errors import NumericsWarning, shown
 from .._core.row_blocks import by_blocks
 from ..covariances import Tempered
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import HeavyTailed
 from ..losses import Marginals
 from ..models import GVI
 from ..regulariser.expectations import log_predictive_densities
@@ -174,6 +175,8 @@ def _tempered_noise(likelihood: Gaussian, factor: Parameter) -> Gaussian:
     bound is removed: it was for σ², and α σ² may lie below it.
     """
     noise = likelihood.scale if likelihood.variance is None else likelihood.variance
+    if isinstance(likelihood, HeavyTailed):
+        return HeavyTailed(_TemperedNoise(likelihood, factor), likelihood.df)
     if not isinstance(noise, Parameter):
         return Gaussian(_TemperedNoise(likelihood, factor), variance_lower_bound=0.0)
     anywhere = tf.zeros([1, *factor.shape], dtype=factor.dtype)

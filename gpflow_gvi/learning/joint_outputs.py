@@ -36,6 +36,7 @@ from ..calibration.conformal_prediction import conformal
 from ..gaussian_process import GaussianProcess
 from ..kernels import OutputAsInput
 from ..kernels.output_as_input import at_output
+from ..likelihoods import HeavyTailed
 from ..mean_functions import MeanOfOutputs
 from ..models import PGVI
 from . import recipe
@@ -305,6 +306,8 @@ def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling], settings: Sett
     def noise(likelihood: Gaussian) -> Gaussian:
         one_of_each = at_output(tf.zeros([1, D], default_float()), tf.range(J))
         found = outputs.noise_variance_at(likelihood, one_of_each, 1)[:, 0]  # [J]
+        if isinstance(likelihood, HeavyTailed):
+            return HeavyTailed(found, likelihood.df)
         variance = Parameter(found, transform=positive(lower=0.0))
         return Gaussian(variance, variance_lower_bound=0.0)
 

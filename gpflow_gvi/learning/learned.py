@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Gaussian, Likelihood
-from scipy.special import ndtri
 
 from .. import saving
 from .._core import labels
@@ -23,11 +23,11 @@ from .._core.row_blocks import by_blocks, tensors_by_blocks
 from ..calibration.conformal_prediction import Conformal, around, require_real_outputs
 from ..calibration.conformal_quantiles import ConformalQuantiles
 from ..calibration.conformal_sets import ConformalSets
-from ..likelihoods import law
+from ..likelihoods import HeavyTailed, law
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import Entropies, entropies, require_classes
-from ..prediction.predictive_law import central_interval
+from ..prediction.predictive_law import central_interval, half_width
 from ..regulariser.fit import Regulariser
 from .network_rows import NetworkInputs
 from .outliers import Outliers
@@ -104,10 +104,10 @@ class Learned:
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
-        X, Y = self.inputs.standard(data[0]), self._standard(data[1])
+        X, Y = self.inputs.standard(data[0]), self.standard_y(data[1])
         return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
 
-    def _standard(self, Y: TensorType) -> tf.Tensor:
+    def standard_y(self, Y: TensorType) -> tf.Tensor:
         """Return observations in standard units, [N, P], and labels as numbers of classes."""
         if self.classes_ is not None:
             Y = labels.encoded("Y", Y, self.classes_)
@@ -130,7 +130,14 @@ class Learned:
         rows = self.inputs.standard(X)
         with inference():
             F = self.model.variational.sample(rows, num_samples, seed=seed)
-        Y = law(self.likelihood, rows, F).sample(seed=None if seed is None else [seed, 1])
+        seeds = [None if seed is None else [seed, k] for k in (1, 2)]
+        likelihood = self.likelihood
+        if isinstance(likelihood, HeavyTailed):
+            noise = tf.sqrt(likelihood.conditional_variance(rows, F))
+            Y = tfp.distributions.Normal(F, noise).sample(seed=seeds[0])
+            Y = likelihood.stretched(Y, self.model.predict_f(rows)[0], seeds[1])
+        else:
+            Y = law(likelihood, rows, F).sample(seed=seeds[0])
         return np.asarray(units_of_predictions(self.likelihood, self.outputs).original(Y))
 
     def predict_proba(self, X: TensorType) -> Array:
@@ -192,7 +199,7 @@ class Learned:
             raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
         calibration = self.calibration
         if isinstance(self.likelihood, Gaussian):
-            deviations = np.array(ndtri(0.5 + 0.5 * coverage))
+            deviations = half_width(self.likelihood, coverage)
             if isinstance(calibration, Conformal):
                 deviations = calibration.quantile(coverage)
             return around(*self.predict_y(X), deviations)
@@ -236,7 +243,7 @@ class Learned:
         :param num_inducing: how many inducing points are added at most, where the new rows are far
             from the old ones.
         """
-        rows = (self.inputs.standard(X), self._standard(Y))
+        rows = (self.inputs.standard(X), self.standard_y(Y))
         data = Data.of(rows, self.likelihood)
         model, regulariser = update(self.model, self.regulariser, data, num_inducing)
         return dataclasses.replace(

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
 from gpflow.likelihoods import Gaussian
@@ -24,11 +23,13 @@ from .._core import outputs, progress
 from .._core.data import Data
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
+from ..calibration.tails import with_tails, with_tails_of
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..losses import Marginals
 from ..models import GVI
+from ..prediction import predictive_law
 from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
@@ -229,6 +230,9 @@ class Procedure:
         if validation is not None and temper is not None:
             progress.now(f"tempering with {len(validation[0])} held-out rows")
             tempered = temper(model, validation)
+            if self._may_have_tails(tempered):
+                mean, variance = by_blocks(tempered.predict_y, validation[0])
+                tempered = with_tails(tempered, np.square(validation[1] - mean) / variance)
             self._tell_scores(*(_log_densities(each, validation) for each in (model, tempered)))
             return tempered
         if self.settings.trains_q or len(data.X) < MIN_VALIDATION_POINTS:
@@ -240,15 +244,23 @@ class Procedure:
         if isinstance(model.likelihood, Gaussian):
             factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
             factor = tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR)
-            densities = (
-                tfp.distributions.Normal(mean, tf.sqrt(scale * variance)).log_prob(sites.Y)
-                for scale in (tf.ones_like(factor), factor)
+            tempered = tempered_by(model, factor)
+            if self._may_have_tails(tempered):
+                errors = tf.square(sites.Y - mean) / (factor * variance)
+                tempered = with_tails(tempered, errors.numpy())
+            laws = (
+                predictive_law.around(model.likelihood, mean, variance),
+                predictive_law.around(tempered.likelihood, mean, factor * variance),
             )
-            self._tell_scores(*(tf.reduce_sum(each, axis=1) for each in densities))
-            return tempered_by(model, factor)
+            self._tell_scores(*(tf.reduce_sum(law.log_prob(sites.Y), axis=1) for law in laws))
+            return tempered
         X, Y = Data.of((rows.X, rows.Y), model.likelihood)
         at = Marginals(X, mean, variance - sites.variance, Y)
         return tempered_by(model, factors(model.likelihood, at))
+
+    def _may_have_tails(self, model: GVI) -> bool:
+        is_gaussian = isinstance(model.likelihood, Gaussian)
+        return is_gaussian and self.settings.regulariser.noise == "auto"
 
     def _tell_scores(self, before: Any, after: Any) -> None:
         """Say what tempering has gained, as negative log densities in original units."""
@@ -264,6 +276,7 @@ class Procedure:
         model, _ = self.train(regulariser, data, None, share)
         if self.settings.temper is not None:
             model = tempered_by(model, learned.model.variational.kernel.factor)
+            model = with_tails_of(model, learned.likelihood)
         return self.calibrated(model, regulariser, learned.history)
 
     def calibrated(

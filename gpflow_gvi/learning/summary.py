@@ -15,6 +15,7 @@ from gpflow.likelihoods import Gaussian
 from .._core.names import kernel_name, mean_name
 from .._core.progress import Stage
 from ..covariances import Tempered
+from ..likelihoods import HeavyTailed
 
 if TYPE_CHECKING:
     from .learned import Learned
@@ -104,10 +105,13 @@ def _noise(learned: Learned, varying: bool) -> str:
     likelihood = learned.likelihood
     if not isinstance(likelihood, Gaussian):
         return type(likelihood).__name__
+    kind = "Gaussian"
+    if isinstance(likelihood, HeavyTailed):
+        kind = f"Student's t, {_numbers(likelihood.df)} degrees of freedom"
     if varying:
-        return "Gaussian, its variance depends on x"
+        return f"{kind}, its variance depends on x"
     sd = np.sqrt(np.asarray(likelihood.variance)) * learned.outputs.scale
-    return f"Gaussian, sd {_numbers(sd)} in units of y"
+    return f"{kind}, sd {_numbers(sd)} in units of y"
 
 
 def _training(learned: Learned, stages: Any) -> str:

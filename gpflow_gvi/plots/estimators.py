@@ -12,6 +12,7 @@ from scipy import stats
 from .._core import domains, labels
 from ..learning.learned import Learned
 from ..learning.scaling import Scaling
+from ..prediction.predictive_law import pit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +85,11 @@ class View:
         if max_rows is None or len(X) <= max_rows:
             return X
         return X[np.random.default_rng(0).choice(len(X), max_rows, replace=False)]
+
+    def pit(self, X: Any, y: Any) -> AnyNDArray:
+        """Return the probability integral transforms of observations y at rows X: [N, J]."""
+        learned = self.learned
+        return pit(learned.model, (learned.inputs.standard(self.rows(X)), learned.standard_y(y)))
 
     def numbers(self, y: Any, output: int) -> AnyNDArray:
         """Return one output of observations y: [N]; the number of its class for a label."""

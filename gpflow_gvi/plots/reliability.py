@@ -9,7 +9,6 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy import stats
 
-from .._core.row_blocks import by_blocks
 from ..metrics.classes import Reliability, ece, reliability
 from .display import BLUE, Display, legend_above
 from .estimators import View
@@ -46,9 +45,7 @@ class QuantileDisplay(Display):
         view = View.of(estimator, output)
         if view.classes is not None:
             raise ValueError("estimator predicts classes; use ReliabilityDisplay.")
-        mean, variance = by_blocks(view.learned.predict_y, view.rows(X))
-        sd = np.sqrt(variance[:, output])
-        return cls.from_predictions(view.numbers(y, output), mean[:, output], sd, ax=ax)
+        return cls._drawn(view.pit(X, y)[:, output], ax)
 
     @classmethod
     def from_predictions(cls, y: Any, mean: Any, sd: Any, *, ax: Any = None) -> QuantileDisplay:
@@ -60,6 +57,11 @@ class QuantileDisplay(Display):
         :param ax: Axes to draw on.
         """
         u = stats.norm.cdf((np.ravel(y) - np.ravel(mean)) / np.ravel(sd))
+        return cls._drawn(u, ax)
+
+    @classmethod
+    def _drawn(cls, u: AnyNDArray, ax: Any) -> QuantileDisplay:
+        """Draw probability integral transforms u: [N]."""
         display = cls(np.mean(u <= LEVELS[:, None], axis=1), len(u))
         display.plot(ax)
         return display

@@ -1,8 +1,9 @@
 """The law of an observation, p(y | x) = E_Q[p(y | f(x))]: its distribution function and quantiles.
 
-Under Gaussian noise it is Gaussian. Under any other likelihood it is computed as a mixture: over
-one latent function by the trapezoidal rule, whose error decreases exponentially with the distance
-of its points, and over several by quasi-random points.
+Under Gaussian noise it is Gaussian, or Student's t (`likelihoods.HeavyTailed`). Under any other
+likelihood it is computed as a mixture: over one latent function by the trapezoidal rule, whose
+error decreases exponentially with the distance of its points, and over several by quasi-random
+points.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
-from gpflow.base import InputData, TensorType
+from gpflow.base import AnyNDArray, InputData, RegressionData, TensorType
+from gpflow.config import default_float
 from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood
 
-from .._core.data import inputs
+from .._core.data import Data, inputs
 from .._core.domains import Domain, domain
 from .._core.normal_points import normal_points
-from ..likelihoods import law
+from .._core.row_blocks import by_blocks
+from ..likelihoods import HeavyTailed, law
 
 NUM_POINTS = 101
 """The number of points of a latent function, from -5 to 5 standard deviations."""
@@ -120,6 +123,19 @@ def _first_whole(cdf: Any, level: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor)
     return upper
 
 
+def around(likelihood: Gaussian, mean: TensorType, variance: TensorType) -> Any:
+    """Return the law of y with this mean and variance under Gaussian noise: [..., N, J]."""
+    if isinstance(likelihood, HeavyTailed):
+        return likelihood.at(mean, variance)
+    return tfp.distributions.Normal(mean, tf.sqrt(variance))
+
+
+def half_width(likelihood: Gaussian, coverage: float) -> AnyNDArray:
+    """Return half the width of central intervals of y, in standard deviations: [J] or [1]."""
+    zero = tf.zeros([1], default_float())
+    return np.asarray(around(likelihood, zero, zero + 1.0).quantile(0.5 + 0.5 * coverage))
+
+
 @check_shapes("X: [N, D...]", "f_mean: [N, J]", "f_variance: [N, J]")
 def predictive_law(
     likelihood: Likelihood, X: TensorType, f_mean: TensorType, f_variance: TensorType
@@ -134,9 +150,9 @@ def predictive_law(
     f_mean, f_variance = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
     values, dtype = domain(likelihood), f_mean.dtype
     if isinstance(likelihood, Gaussian):
-        spread = tf.sqrt(f_variance + likelihood.conditional_variance(X, f_mean))
-        normal = tfp.distributions.Normal(f_mean[None], spread[None])
-        return PredictiveLaw(normal, tf.ones([1], dtype), values)
+        variance = f_variance + likelihood.conditional_variance(X, f_mean)
+        of_y = around(likelihood, f_mean[None], variance[None])
+        return PredictiveLaw(of_y, tf.ones([1], dtype), values)
     if isinstance(likelihood, ScalarLikelihood):
         points = np.linspace(-5.0, 5.0, NUM_POINTS)[:, None, None]  # [S, 1, 1]
         weights = np.exp(-0.5 * np.square(points[:, 0, 0]))
@@ -146,6 +162,23 @@ def predictive_law(
         weights = np.ones(NUM_SAMPLES)
     F = f_mean + tf.sqrt(f_variance) * tf.cast(points, dtype)  # [S, N, J]
     return PredictiveLaw(law(likelihood, X, F), tf.cast(weights / np.sum(weights), dtype), values)
+
+
+def pit(model: Any, data: RegressionData, *, name: str = "data") -> AnyNDArray:
+    """Return the (randomised) probability integral transforms of observations: [N, P].
+
+    :param model: a model with `predict_f` and a likelihood.
+    :param data: (X, Y) that it has not seen, in its units.
+    :param name: what the data are called in messages.
+    """
+    X, Y = Data.of(data, model.likelihood, name=name)
+    uniform = np.random.default_rng(0).uniform(size=Y.shape).astype(Y.dtype.as_numpy_dtype)
+
+    def of_rows(X: Any, Y: Any, uniform: Any) -> tuple[tf.Tensor]:
+        return (predictive_law(model.likelihood, X, *model.predict_f(X)).pit(Y, uniform),)
+
+    (values,) = by_blocks(of_rows, X, Y, tf.constant(uniform))
+    return values
 
 
 @check_shapes("X: [N, D...]", "return[0]: [N, P]", "return[1]: [N, P]")
