@@ -17,7 +17,7 @@ MAX_BARS = 25
 """Of more features the most relevant are shown."""
 
 MAX_NATS = 10.0
-"""Where the NLL grows by more, its axis is logarithmic above 1, as one bar would hide the others."""
+"""Where the NLL grows by more, its axis is logarithmic above 1: one bar would hide the others."""
 
 
 @dataclasses.dataclass
