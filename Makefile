@@ -32,9 +32,10 @@ demo: $(STAMP)  ## Run the demonstration
 test: $(STAMP)  ## Run the fast tests (all of them: make test ARGS=--runslow)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-programs: $(STAMP)  ## Run the examples, the demonstration, the how-to pages and shortened notebooks
+programs: $(STAMP)  ## Run examples, demonstration, pages, shortened notebooks, and a wheel
 	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow \
-	    $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py)
+	    $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py \
+	    test_command_line.py)
 
 coverage: $(STAMP)  ## Run the fast tests with coverage, at half the speed
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)

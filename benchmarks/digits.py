@@ -128,9 +128,9 @@ def draw(chosen: dict[str, list[np.ndarray]], digits: list[int], path: Path) -> 
         panel.imshow(np.vstack(grid), cmap="gray_r", interpolation="none")
         panel.set_xticks([])
         ticks = 28 * np.arange(len(grid)) + 14
-        panel.set_yticks(ticks, chosen if i % columns == 0 else [""] * len(grid), fontsize=6)
+        panel.set_yticks(ticks, chosen, fontsize=7)
         panel.tick_params(length=0)
-        panel.set_ylabel(digit, fontsize=8, rotation=0, labelpad=8)
+        panel.set_ylabel(digit, fontsize=11, fontweight="bold", rotation=0, labelpad=10)
     figure.savefig(path, dpi=120)
 
 

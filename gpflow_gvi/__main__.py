@@ -12,10 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ._core import progress
 from ._core.quiet import quiet_start
 
 if TYPE_CHECKING:
@@ -191,12 +192,24 @@ def _checked(command: Handler) -> Handler:
     return checked
 
 
+@contextlib.contextmanager
+def _loading() -> Iterator[None]:
+    """Say that TensorFlow is imported, which takes seconds, and keep its own messages back."""
+    with progress.spoken(1, sys.stderr):
+        progress.now("loading TensorFlow")
+        with quiet_start():
+            yield
+
+
 def _demo(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    with quiet_start():
+    with _loading():
         from . import demo as demonstration
 
-    print(demonstration.run(options.output, seed=options.seed))
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    print(demonstration.run(options.output, seed=options.seed, say=say))
     print(f"\n{time.perf_counter() - start:.0f} s. What to type next:\n{demonstration.NEXT}")
     return 0
 
@@ -220,7 +233,7 @@ def _of_table(command: Handler) -> Handler:
 
 @_of_table
 def _learn(options: argparse.Namespace) -> int:
-    with quiet_start():
+    with _loading():
         from .tables import commands
 
     names = ("overwrite", "task", "predictor", "effort", "held_out", "seed")
@@ -233,7 +246,7 @@ def _learn(options: argparse.Namespace) -> int:
 
 @_of_table
 def _predict(options: argparse.Namespace) -> int:
-    with quiet_start():
+    with _loading():
         from .tables import commands
 
     print(commands.predict(options.model, options.table, options.output, options.coverage))
@@ -254,10 +267,9 @@ def _run(options: argparse.Namespace) -> int:
         print(yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False), end="")
         return 0
     if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
-        with quiet_start():
-            from ._core.progress import spoken
+        with _loading():
             from .experiments.run import run
-        with spoken(1, sys.stderr):
+        with progress.spoken(1, sys.stderr):
             run(
                 experiment,
                 options.folder,
@@ -284,9 +296,10 @@ def _sweep(options: argparse.Namespace) -> int:
             print(f"{run.name}  {axes}")
         print(f"{len(runs)} runs")
         return 0
+    folder = options.folder or Path("runs") / options.config.stem
+    print(f"{len(runs)} runs, to {folder}", file=sys.stderr, flush=True)
     from .experiments.run_all import run_all
 
-    folder = options.folder or Path("runs") / options.config.stem
     summary = run_all(
         runs,
         folder,
@@ -331,10 +344,11 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 @_checked
 def _report(options: argparse.Namespace) -> int:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it may draw what a model predicts
     from .experiments.report import report
 
-    print(report(options.folder, output=options.output, score=options.score, over=options.over))
+    with progress.spoken(1, sys.stderr):
+        page = report(options.folder, output=options.output, score=options.score, over=options.over)
+    print(page)
     return 0
 
 

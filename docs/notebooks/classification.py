@@ -8,7 +8,7 @@
 # ---
 
 # %% [markdown]
-# # Classification
+# # Classification and unfamiliar inputs
 #
 # The data are the handwritten digits of 8 × 8 pixels of scikit-learn. The classes are 0 to 7;
 # eights and nines are not in the training data and should be detected as out-of-distribution.

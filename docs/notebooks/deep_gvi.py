@@ -8,7 +8,7 @@
 # ---
 
 # %% [markdown]
-# # Deep GVI
+# # Deep Gaussian processes
 #
 # A single stationary Gaussian process fits a step badly: the short lengthscale that fits the edge
 # gives oscillations elsewhere. A deep one transforms its inputs first. GPflux composes the layers;

@@ -8,7 +8,7 @@
 # ---
 
 # %% [markdown]
-# # Divergences
+# # Divergences compared
 #
 # A divergence D[Q, P] penalises the difference between the variational process Q and the
 # regulariser P. This notebook shows the divergences of the package, their effect in a gap of the

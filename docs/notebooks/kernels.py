@@ -8,7 +8,7 @@
 # ---
 
 # %% [markdown]
-# # Kernels from networks
+# # Kernels from neural networks
 #
 # A network defines a kernel in two ways. With infinitely many units and random weights it *is* a
 # Gaussian process, whose kernel is `NNGP`. The outputs of a trained network can be the features of

@@ -8,7 +8,7 @@
 # ---
 
 # %% [markdown]
-# # Regression
+# # Regression on a table: calibration and intervals
 #
 # The data are the progress of diabetes in 442 patients, with ten measurements of each, from
 # scikit-learn. This notebook fits them by `learn`, compares the result with models of scikit-learn,

@@ -8,7 +8,7 @@
 # ---
 
 # %% [markdown]
-# # Robust losses
+# # Robust regression with outliers
 #
 # The log loss of an observation grows with the square of its distance, so that a few outliers can
 # determine the fit. In generalised variational inference the loss is a choice: the β- and the

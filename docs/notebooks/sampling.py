@@ -8,7 +8,7 @@
 # ---
 
 # %% [markdown]
-# # Samples, derivatives, integrals
+# # Samples, derivatives and integrals of a Gaussian process
 #
 # A Gaussian process is a distribution of functions, and so of their maxima, slopes and integrals; a
 # kernel of finitely many features is a distribution of weights. This notebook computes them. All of

@@ -144,8 +144,10 @@ def table(seed: int) -> Task:
 
     def draw(ax: Any, name: str) -> None:
         from ..plots import QuantileDisplay
+        from ..plots.display import legend_above
 
         QuantileDisplay.from_predictions(y, *predicted[name], ax=ax)
+        legend_above(ax, ncols=1)
 
     return Task("a table (yachts)", scores, draw, ("learn", "boosted trees"), "RMSE")
 
@@ -181,14 +183,23 @@ def digits(seed: int) -> Task:
         ax.hist(uncertainty[name][2], bins, color=VERMILLION, label="black on white", **style)
         ax.set_yscale("symlog", linthresh=0.1)
         ax.set(xlabel="uncertainty of the class, nats", yticks=[], ylabel="density")
-        legend_above(ax)
+        legend_above(ax, ncols=2, handlelength=1.2)
 
     return Task("unfamiliar digits", scores, draw, ("learn", "network"), "AUROC black on white")
 
 
-def run(picture: Path, *, seed: int = 0) -> str:
-    """Do all tasks, write the picture if Matplotlib is there, and return the table."""
-    tasks = [task(seed) for task in (curve_with_gap, outliers, table, digits)]
+def run(picture: Path, *, seed: int = 0, say: Callable[[str], None] | None = None) -> str:
+    """Do all tasks, write the picture if Matplotlib is there, and return the table.
+
+    :param picture: where to.
+    :param seed: of the data and of the fits.
+    :param say: what receives a line in front of each task.
+    """
+    tasks: list[Task] = []
+    for number, of in enumerate((curve_with_gap, outliers, table, digits), start=1):
+        if say is not None:
+            say(f"{number} of 4: {(of.__doc__ or '').splitlines()[0]}")
+        tasks.append(of(seed))
     lines = []
     for task in tasks:
         names = next(iter(task.scores.values()))
@@ -208,19 +219,21 @@ def run(picture: Path, *, seed: int = 0) -> str:
 def _draw(tasks: list[Task], picture: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.6 * len(tasks), 7.6), layout="constrained")
+    figure = Figure(figsize=(3.2 * len(tasks), 7.0), layout="constrained")
     panels = figure.subplots(2, len(tasks))
     for column, task in zip(panels.T, tasks, strict=True):
         for ax, method in zip(column, task.shown, strict=True):
             task.draw(ax, method)
-            title = f"{method}: {task.headline} {task.scores[method][task.headline]:.2f}"
-            ax.set_title(title, pad=22, loc="left", fontweight="bold", fontsize="medium")
+            title = f"{method}\n{task.headline}: {task.scores[method][task.headline]:.2f}"
+            if ax is column[0]:
+                title = f"{task.name.capitalize()}\n\n{title}"
+            ax.set_title(title, pad=34, loc="left", fontweight="bold", fontsize="medium")
         limits = [ax.get_ylim() for ax in column]
         if task.name != "unfamiliar digits":
             for ax in column:
                 ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
     picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=110)
+    figure.savefig(picture, dpi=150)
 
 
 def _curve(
@@ -232,7 +245,7 @@ def _curve(
     CurveDisplay.from_predictions(x, *of, data=data, ax=ax)
     kind = {"ls": ":", "label": "truth"} if is_truth else {"ls": "", "marker": ".", "ms": 3}
     ax.plot(*beside, color=VERMILLION, **{"label": "not given", **kind})
-    legend_above(ax, ncols=4, handlelength=1.2)
+    legend_above(ax, ncols=2, handlelength=1.2)
 
 
 def _exact_gp(X: AnyNDArray, Y: AnyNDArray) -> gpflow.models.GPR:

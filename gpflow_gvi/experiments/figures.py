@@ -33,12 +33,12 @@ def draw(learned: Learned, rows_by_role: RowsByRole, folder: Path) -> None:
     X, Y = rows_by_role["train"]
     of_classes = labels.num_classes(learned.likelihood) is not None
     if X.shape[1] == Y.shape[1] == 1 and not of_classes:
-        figure = Figure(figsize=(9.0, 4.5), layout="constrained")
+        figure = Figure(figsize=(7.0, 3.6), layout="constrained")
         axes = figure.subplots()
         every = np.concatenate([rows.X for rows in rows_by_role.values()])
         CurveDisplay.from_estimator(learned, every, margin=0.05, ax=axes)
         for name, rows in rows_by_role.items():
             colour = _COLOURS.get(name, "black")
             axes.plot(rows.X[:, 0], rows.Y[:, 0], ".", ms=3, color=colour, label=name)
-        legend_above(axes)
-        figure.savefig(folder / "prediction.png", dpi=100)
+        legend_above(axes, ncols=4, markerscale=2.0)
+        figure.savefig(folder / "prediction.png", dpi=140)

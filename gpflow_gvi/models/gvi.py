@@ -28,6 +28,7 @@ from ..losses import LogLoss, Loss
 from ..mean_functions import Inducing
 from ..training import Trainable
 from ..training.guard import GuardedStep, LossTerms, require_finite
+from ..training.trainable import warn_of_default_kernel
 from .posterior import GVIPosterior
 
 _unconverted = tf.autograph.experimental.do_not_convert
@@ -185,6 +186,7 @@ class GVI(Trainable, SVGP):
             return lambda: self.training_loss(
                 next(data) if isinstance(data, OwnedIterator) else data
             )
+        warn_of_default_kernel(None if isinstance(self.divergence, InducingKL) else self.kernel)
         variables = (*self.trainable_variables, *state(self))
         step = GuardedStep(self._objective, self._term_names, variables)
         if isinstance(data, OwnedIterator):

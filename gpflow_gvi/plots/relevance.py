@@ -16,6 +16,9 @@ from .estimators import View
 MAX_BARS = 25
 """Of more features the most relevant are shown."""
 
+MAX_NATS = 10.0
+"""Where the NLL grows by more, its axis is logarithmic above 1: one bar would hide the others."""
+
 
 @dataclasses.dataclass
 class RelevanceDisplay(Display):
@@ -74,6 +77,8 @@ class RelevanceDisplay(Display):
         names = [self.names[d] for d in order]
         ax.barh(range(len(order)), self.relevance[order], xerr=errors, color=BLUE, height=0.7)
         ax.set_yticks(range(len(order)), names)
+        if self.errors is not None and self.relevance.max() > MAX_NATS:
+            ax.set_xscale("symlog", linthresh=1.0)
         ax.set(xlabel=self.label, ylim=(-0.6, len(order) - 0.4))
 
 

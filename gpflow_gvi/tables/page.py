@@ -20,6 +20,15 @@ from .learn import Outcome
 from .model import TableModel
 from .table_files import required
 
+MEANINGS = {
+    "nll": "NLL (mean negative log density; less is better)",
+    "rmse": "RMSE (root mean squared error)",
+    "coverage of 95 %": "coverage of 95 % intervals",
+    "width of these": "mean width of these intervals",
+    "ece": "ECE (expected calibration error)",
+}
+"""What the scores are called."""
+
 MAX_ROWS = 1000
 """Not more held-out rows than these are shuffled to find the relevance of columns."""
 
@@ -42,6 +51,7 @@ def write_page(outcome: Outcome, source: Path, page: Path) -> None:
         classes=None if model.classes_ is None else [str(label) for label in model.classes_],
         summary=model.learned_.summary(),
         pictures=_pictures(outcome),
+        meanings=MEANINGS,
         version=__version__,
     )
     with new_file(page) as stream:
@@ -59,8 +69,9 @@ def _pictures(outcome: Outcome) -> dict[str, str]:
         drawn["Relevance: the loss in prediction when one column is shuffled."] = _png(
             lambda ax: plots.RelevanceDisplay.from_estimator(model, *few, ax=ax)
         )
+    # The last one has panels, and the width of the page.
     drawn["Partial dependence: the prediction by one column, averaged over the others."] = _png(
-        lambda ax: plots.PartialDependenceDisplay.from_estimator(model, rows, ax=ax), (9.0, 5.5)
+        lambda ax: plots.PartialDependenceDisplay.from_estimator(model, rows, ax=ax), (11.0, 5.5)
     )
     return drawn
 

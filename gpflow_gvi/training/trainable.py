@@ -143,6 +143,7 @@ class Trainable(Module, abc.ABC):
         if isinstance(training, ArrayBatches):
             training.data.warn_of_missing_classes()
             _warn_of_other_number(self.num_data, training.num_data)
+        warn_of_default_kernel(getattr(self, "kernel", None))
         validation = None
         if validation_data is not None:
             validation = as_batches("validation_data", validation_data, **options)
@@ -360,6 +361,21 @@ def _whole(seed: int) -> int:
             f"seed is {shown(seed)}; it must be a whole number (or pass shuffle=False)."
         )
     return int(seed)
+
+
+def warn_of_default_kernel(kernel: Any) -> None:
+    """Warn of a kernel of P that is as GPflow makes it, as training Q does not change it.
+
+    GPflow's kernels start with ones for all of their parameters. A closure of SVGP's bound
+    (`InducingKL`) does not call this, as P may be trained beside Q by it.
+    """
+    parameters = getattr(kernel, "trainable_parameters", ())
+    if parameters and all(np.all(parameter.numpy() == 1.0) for parameter in parameters):
+        warnings.warn(
+            f"All hyper-parameters of P's {type(kernel).__name__} are 1, where GPflow starts them, "
+            "and P is not trained. Fit P by fit_regulariser((X, Y), kernel, M), or set them.",
+            stacklevel=3,
+        )
 
 
 def _warn_of_other_number(num_data: Any, given: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import site
@@ -101,3 +102,12 @@ def test_a_wheel_runs_without_the_repository(python, tmp_path):
     predicted = np.genfromtxt(tmp_path / "yacht_predicted.csv", delimiter=",", names=True)
     error = predicted["resistance_mean"] - predicted["resistance"]
     assert np.sqrt(np.mean(np.square(error))) < 0.2 * np.std(predicted["resistance"])
+    for name in ("experiment.yaml", "small_sweep.yaml"):
+        shutil.copy(ROOT / "examples" / name, tmp_path)
+    assert "properties" in json.loads(run("-m", "gpflow_gvi", "schema"))
+    assert '"nll"' in run("-m", "gpflow_gvi", "run", "experiment.yaml", "--folder", "one")
+    sweep = ("sweep", "small_sweep.yaml", "--sample", "2", "--workers", "1", "--folder", "sweep")
+    assert "2 runs done, 0 failed" in run("-m", "gpflow_gvi", *sweep)
+    assert run("-m", "gpflow_gvi", "report", "sweep").strip() == str(Path("sweep", "report.html"))
+    (tmp_path / "worker.py").write_text("import os; print('TF_CONFIG' in os.environ)")
+    assert run("-m", "gpflow_gvi", "launch", "--workers", "2", "worker.py").count("True") == 2

@@ -109,7 +109,7 @@ def _summary(runs: Runs, ranking: Ranking) -> dict[str, str]:
         "settings": f"{settings:,}",
         "data sets": ", ".join(ranking.levels["data"]),
         **{f"axis {axis}": _listed(ranking.levels[axis]) for axis in ranking.axes},
-        "repetitions over": ", ".join(ranking.repeated) or "nothing",
+        "repetitions over": ", ".join(ranking.repeated) or "none",
         **{f"{axis} (in all runs)": level for axis, level in ranking.constant.items()},
         "newest run": f"{runs.newest:%Y-%m-%d %H:%M} UTC",
         "made by": f"gpflow_gvi {__version__}",

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import pandas as pd
 
-from ..._core import files
+from ..._core import files, progress
+from ..._core.quiet import quiet_start
 from .page import render
 from .ranking import rank
 from .runs import read_runs, text
@@ -107,10 +108,12 @@ def _figure(run: Path) -> bytes | None:
 
 
 def _drawn(folder: Path) -> bytes | None:
-    from ...saving import load as load_model
-    from ..config import read
-    from ..figures import draw
-    from ..run import prepare
+    progress.now(f"drawing what {folder.name} predicts")
+    with quiet_start():
+        from ...saving import load as load_model
+        from ..config import read
+        from ..figures import draw
+        from ..run import prepare
 
     experiment = read(folder / "config.yaml")
     rows = prepare(experiment).rows

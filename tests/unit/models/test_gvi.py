@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import gpflow
@@ -368,3 +369,34 @@ def test_a_natural_step_that_is_too_long_is_refused_and_changes_nothing(rng, div
         natgrad(1.0).minimize(loss, variables)
     for parameter, value in zip(variables[0], before, strict=True):
         np.testing.assert_array_equal(parameter, value)
+
+
+def of_kernel(kernel: gpflow.kernels.Kernel, divergence: Any = None) -> gvi.models.GVI:
+    Q = gvi.GaussianProcess(
+        gvi.mean_functions.Inducing(kernel, Z), gvi.covariances.CholeskySVGP(kernel, Z)
+    )
+    P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
+    likelihood = gpflow.likelihoods.Gaussian(NOISE)
+    return gvi.models.GVI(P, Q, likelihood, divergence or gvi.divergences.ProjectedKL(), num_data=N)
+
+
+def test_kernel_of_p_with_the_values_that_gpflow_gives_it_is_warned_of() -> None:
+    model = of_kernel(gpflow.kernels.SquaredExponential())
+    data = (X, Y[:, :1])
+    with pytest.warns(UserWarning, match=r"P's SquaredExponential are 1.*fit_regulariser"):
+        model.training_loss_closure(data)
+    model.compile("adam")
+    with pytest.warns(UserWarning, match=r"P's SquaredExponential are 1.*fit_regulariser"):
+        model.fit(data, verbose=0)
+
+
+def test_kernel_of_p_that_was_set_or_is_trained_is_not_warned_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kernel in (
+            gpflow.kernels.SquaredExponential(lengthscales=0.5),
+            gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0]),
+        ):
+            of_kernel(kernel).training_loss_closure((X, Y[:, :1]))
+        bound = of_kernel(gpflow.kernels.SquaredExponential(), gvi.divergences.InducingKL())
+        bound.training_loss_closure((X, Y[:, :1]))

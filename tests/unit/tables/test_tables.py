@@ -64,7 +64,7 @@ def test_the_page_has_scores_and_pictures_and_no_program(written):
     page = (written / "report.html").read_text()
     assert page.count("data:image/png;base64,iVBOR") == 4
     assert "<script" not in page
-    for word in ("rmse", "coverage of 95 %", "text that differs from row to row", "SquaredExp"):
+    for word in ("RMSE", "coverage of 95 %", "text that differs from row to row", "SquaredExp"):
         assert word in page
 
 
