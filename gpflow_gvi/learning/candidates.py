@@ -14,7 +14,7 @@ import collections
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -52,6 +52,10 @@ MAX_GAP_OF_STARTS = 0.5
 MAX_GAP = 0.1
 """The second best candidate is tried around predictors, and with noise that varies, too, if it
 predicts worse by less nats."""
+
+MIN_FEATURES_OF_EXACT = 20
+"""With as many features starts have a point for each row: with fewer points than rows, which are
+all far from each other then, most of a function would be taken for noise."""
 
 MAX_MISSED = 0.01
 """As many inducing points as there may be are taken if a fit misses more nats for each row."""
@@ -141,10 +145,10 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         estimators: Any,
         data: TrainingData,
         targets: AnyNDArray,
-        wrap: Callable[[Any], Any] | None = None,
+        **options: Any,
     ) -> list[Predictor]:
         folds, n_jobs = self.settings.num_folds, self.settings.n_jobs
-        return cross_fit(estimators, data, targets, num_folds=folds, n_jobs=n_jobs, wrap=wrap)
+        return cross_fit(estimators, data, targets, num_folds=folds, n_jobs=n_jobs, **options)
 
     def _means_at(self, data: TrainingData) -> AnyNDArray:
         """Return the predictions by models that have not seen the rows: [C, N, J]."""
@@ -273,6 +277,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             recipe.noise_models(exactly_original(inputs, data.X), errors),
             dataclasses.replace(data, units=(inputs, unscaled), seed=data.seed + 1),
             errors,
+            what="the pattern of the noise",
         )
         gains = [gain(pattern.predict(data.X), errors) for pattern in patterns]
         best = int(np.argmax(gains))
@@ -292,11 +297,14 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         settings, data = self.settings, self.data if starts_of is None else starts_of
         is_brief = starts_of is not None or means or pattern is not None
         minimise = settings.minimise_briefly if is_brief else settings.minimise
-        M = self.num_inducing
         first = data.first(settings.max_rows)  # the rows are shuffled
+        M = self.num_inducing
+        if len(first.X) <= MAX_ROWS_OF_STARTS and data.D >= MIN_FEATURES_OF_EXACT:
+            M = max(M, min(len(first.X), settings.most_inducing(len(first.X))))
         C, J = len(self.means), data.J
         progress.now(
             described(kernel, around=means, varying=pattern is not None)
+            + ("" if starts_of is None else ", a start")
             + f", fitted to {len(first.X)} rows"
         )
         noise = deepcopy(self.likelihood)

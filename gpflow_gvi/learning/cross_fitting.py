@@ -51,6 +51,7 @@ def cross_fit(
     num_folds: int,
     n_jobs: int | None = None,
     wrap: Callable[[Any], Any] | None = None,
+    what: str | None = None,
 ) -> list[Predictor]:
     """Return each estimator, fitted K times, each time without one fold of the rows.
 
@@ -64,6 +65,7 @@ def cross_fit(
     :param n_jobs: how many fits run at once, as joblib has it.
     :param wrap: what takes a fitted model to one that predicts in the units of the model:
         `InOriginalUnits` if not given.
+    :param what: what is fitted, in words; the names of the estimators if not given.
     """
     inputs, outputs = data.units
     X, J = exactly_original(inputs, data.X), data.J
@@ -75,7 +77,7 @@ def cross_fit(
     parts = [(estimator, k) for estimator, k in parts if hasattr(estimator, "fit")]
     if parts:
         names = dict.fromkeys(type(estimator).__name__ for estimator, _ in parts)
-        progress.now(f"cross-fitting {', '.join(names)}, {num_folds} folds")
+        progress.now(f"cross-fitting {what or ', '.join(names)}, {num_folds} folds")
     means: list[Predictor] = []
     with _threads(len(X)):
         fits = iter(

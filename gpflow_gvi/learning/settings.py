@@ -6,6 +6,7 @@ This module imports no TensorFlow, so that a configuration can be read without i
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -86,13 +87,16 @@ class LBFGS:
     """L-BFGS for hyper-parameters."""
 
     max_iterations: int = 40
+    """The maximal number of iterations; of more features than these, their number."""
 
     def __call__(self, loss: Callable[[], Any], variables: Sequence[Any]) -> None:
         """Change the variables so that the loss is smaller."""
         from ..regulariser.lbfgs import lbfgs
 
         if self.max_iterations:
-            lbfgs(loss, variables, max_iterations=self.max_iterations)
+            # L-BFGS learns a curvature of one direction at each iteration.
+            largest = max((math.prod(variable.shape) for variable in variables), default=0)
+            lbfgs(loss, variables, max_iterations=max(self.max_iterations, largest))
 
 
 Noise = Literal["auto", "constant", "varying"]

@@ -112,7 +112,7 @@ class SiteCandidates(Candidates[Candidate]):
         wrap = functools.partial(
             LogProbabilities, inputs=data.units[0], classes=self.classes, num_latents=data.J
         )
-        return self._cross_fit(estimators, data, data.Y.astype(int), wrap)
+        return self._cross_fit(estimators, data, data.Y.astype(int), wrap=wrap)
 
     def _fit(
         self,
@@ -128,7 +128,9 @@ class SiteCandidates(Candidates[Candidate]):
         gram.require_independent_outputs(kernel)
         X, Y = Data.of((first.X, first.Y), self.likelihood)
         rows = Rows(X, Y, np.moveaxis(self._means_at(first), 0, 1))
-        progress.now(f"{described(kernel, around=means, varying=False)}, fitted to {len(X)} rows")
+        what = described(kernel, around=means, varying=False)
+        start_of = "" if starts_of is None else ", a start"
+        progress.now(f"{what}{start_of}, fitted to {len(X)} rows")
         fit = self._site_fit(kernel)
         with fit.lock:
             self._start(fit, kernel, start, means=means)

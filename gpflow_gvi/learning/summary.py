@@ -71,7 +71,7 @@ class Summary:
         scored = [stage for stage in stages if "nll" in stage.facts]
         scored.sort(key=lambda stage: float(stage.facts["nll"]))
         name = described(P.prior.kernel, around=around, varying=varying) + ", fitted"
-        # Before the last fit of a kernel, its starts may have been compared on fewer rows.
+        # A kernel may have been fitted again with more inducing points.
         of_name = [stage for stage in stages if stage in scored and stage.what.startswith(name)]
         last = [stage for stage in scored if of_name and stage.what == of_name[-1].what]
         return cls(facts, scored, last[0] if last else None)

@@ -9,6 +9,7 @@ import scipy.stats
 from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
+from gpflow_gvi.learning import recipe
 from gpflow_gvi.learning.candidates import Candidate, near_best
 from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
@@ -289,6 +290,17 @@ def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
     Y = np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(400, 1))
     learned = gvi.learn((X, Y), kernel=_kernel())
     assert len(learned.regulariser.inducing_points) <= 200
+
+
+def test_few_of_many_features_are_found():
+    """With 200 inducing points the noise took what 300 rows in 40 dimensions are beyond them."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.7, 1.7, (700, 40))
+    truth = np.sin(2.0 * X[:, :1] * X[:, 1:2]) + X[:, 2:3] ** 2 + X[:, 3:4]
+    Y = truth + 0.1 * rng.normal(size=(700, 1))
+    kernels = recipe.starts_of_one(X[:300], Y[:300])
+    learned = gvi.learn((X[:300], Y[:300]), kernel=kernels, standardise=False)
+    assert np.std(learned.predict_y(X[300:])[0] - truth[300:]) < 0.3 * np.std(truth)
 
 
 def test_a_linear_function_of_few_of_many_features_is_found(rng):
