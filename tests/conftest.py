@@ -21,7 +21,7 @@ if sys.version_info < (3, 12):
     typing._is_callable_members_only = functools.cache(typing._is_callable_members_only)
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 import numpy as np
@@ -38,6 +38,33 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--runslow", action="store_true", help="run the slow tests as well")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare the process of tests, before any of them is imported."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return  # it only hands them out
+    if not config.getoption("--runslow"):
+        _import_gpflow_without_checks()
+    import tensorflow as tf
+
+    # Replicas can then be compared with one worker here: another process would take seconds.
+    [cpu] = tf.config.list_physical_devices("CPU")
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+
+
+def _import_gpflow_without_checks() -> None:
+    """Import GPflow without its own checks of shapes, which take a tenth of the time of the tests.
+
+    Those of this package are left as they are.
+    """
+    import check_shapes
+
+    check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.DISABLED)
+    with mock.patch.object(check_shapes, "check_shape", lambda shaped, *_: shaped):
+        import gpflow  # noqa: F401
+    check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.ENABLED)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -79,10 +106,11 @@ def _read_parameters_by_one_operation(patch: pytest.MonkeyPatch) -> None:
         is_plain = bijector.hinge_softness is None and bijector.low is None
         return tf.nn.softplus(x) if is_plain else transformed(bijector, x, *args, **by)
 
-    def uncached(cache: cache_util.BijectorCache, x: tf.Tensor, **by: str) -> tf.Tensor:
-        return cache.bijector._forward(x, **by)
+    def uncached(name: str) -> Callable[..., tf.Tensor]:
+        return lambda cache, value, **by: getattr(cache.bijector, name)(value, **by)
 
-    patch.setattr(cache_util.BijectorCache, "forward", uncached)
+    for name in ("forward", "inverse"):  # the latter where a parameter is made or assigned to
+        patch.setattr(cache_util.BijectorCache, name, uncached(f"_{name}"))
     patch.setattr(Softplus, "forward", forward)
     patch.setattr(
         Identity, "forward", lambda bijector, x, *args, **by: tf.convert_to_tensor(x), raising=False

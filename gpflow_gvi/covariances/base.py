@@ -130,25 +130,6 @@ class LowRankUpdate(Covariance):
         shape = tf.shape(covariance)
         return tf.broadcast_to(covariance, [self.num_outputs, shape[1], shape[2]])
 
-    @check_shapes(
-        "X: [N, D...]",
-        "X2: [N2, D...]",
-        "W: [broadcast J, N2, P]",
-        "return: [J, N, P]",
-    )
-    def output_product(self, X: TensorType, X2: TensorType, W: tf.Tensor) -> tf.Tensor:
-        """Return r(X, X2) W, of which only b(X, X2) is formed: [J, N, P].
-
-        Of outputs that share all of r one stands for all: J is then 1.
-        """
-        X, X2 = images.as_rows(X, self), images.as_rows(X2, self)
-        product = self._base(lambda kernel: tf.matmul(outputs.covariance(kernel, X, X2), W))
-        (removed, added), (removed2, added2) = self.factors(X), self.factors(X2)
-        product -= tf.matmul(removed, tf.matmul(removed2, W), transpose_a=True)
-        if added is not None:
-            product += tf.matmul(added, tf.matmul(added2, W), transpose_a=True)
-        return product
-
     def _base(self, evaluate: Callable[[Kernel], tf.Tensor]) -> tf.Tensor:
         """Return b; a kernel of one output broadcasts against one of J."""
         return functools.reduce(operator.add, map(evaluate, self.base_kernels))

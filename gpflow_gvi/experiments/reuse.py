@@ -60,7 +60,6 @@ class TracedModel(CompiledModel):
     """
 
     def __init__(self, model: GVI, optimizer: Any, steps: int) -> None:
-        self._weights = model.weights
         super().__init__(model, optimizer, steps)
         self.optimizer = optimizer
         optimizer.build(list(model.trainable_variables))
@@ -76,19 +75,16 @@ class TracedModel(CompiledModel):
         :param data: where the losses of the two are compared.
         """
         values = [tf.identity(weight) for weight in model.weights]
-        _assign(self._weights, values)
+        own = self.model.weights
+        _assign(own, values)
         for variable, start in zip(self.optimizer.variables, self._start, strict=True):
             variable.assign(start)
         if learning_rate is not None:
             self.optimizer.learning_rate = learning_rate
         X, Y = map(tf.convert_to_tensor, data)
         same = bool(np.isclose(self._loss(X, Y), model.training_loss((X, Y)), rtol=TOLERANCE))
-        _assign(self._weights, values)  # an evaluation of the loss may have moved a counter
+        _assign(own, values)  # an evaluation of the loss may have moved a counter
         return same
-
-    def copy_to(self, model: GVI) -> None:
-        """Give another model the values of this one."""
-        _assign(model.weights, self._weights)
 
 
 def _assign(variables: Iterable[tf.Variable], values: Iterable[Any]) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-from tqdm import tqdm
 
 import gpflow_gvi as gvi
 
@@ -90,13 +89,12 @@ class RunHooks(Hooks):
         return cache.traced(model, (data.X, data.Y), self.experiment, schedule)
 
     def callbacks(self, epochs: int) -> list[Any]:
-        """Return the backup, the progress bar, and TensorBoard if asked for."""
+        """Return the backup, and TensorBoard if asked for."""
         folder = self.work / "backup" / self.stage
         backup = keras.callbacks.BackupAndRestore(str(folder), delete_checkpoint=False)
-        tensorboard = []
-        if self.tensorboard:
-            tensorboard.append(_tensorboard(self.work / "tensorboard" / self.stage))
-        return [backup, ProgressBar(self.stage, epochs), *tensorboard]
+        if not self.tensorboard:
+            return [backup]
+        return [backup, _tensorboard(self.work / "tensorboard" / self.stage)]
 
     def before_refit(self, learned: Learned) -> None:
         """Keep the model, for the metrics of validation."""
@@ -112,24 +110,6 @@ def _kept(fit: Callable[[], Regulariser], folder: Path) -> Regulariser:
     fitted = fit()
     gvi.save(fitted, folder)
     return fitted
-
-
-class ProgressBar(keras.callbacks.Callback):
-    """A bar on the terminal; nothing where there is none."""
-
-    def __init__(self, name: str, epochs: int) -> None:
-        super().__init__()
-        self.name = name
-        self.bar = tqdm(total=epochs, desc=name, disable=None, dynamic_ncols=True)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Draw the bar anew."""
-        self.bar.set_postfix({k: f"{v:.4g}" for k, v in (logs or {}).items()}, refresh=False)
-        self.bar.update(epoch + 1 - self.bar.n)
-
-    def on_train_end(self, logs: Any = None) -> None:
-        """Leave the line."""
-        self.bar.close()
 
 
 def _tensorboard(folder: Path) -> Any:

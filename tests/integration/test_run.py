@@ -18,6 +18,7 @@ import yaml
 
 import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
+from gpflow_gvi._core import progress
 from gpflow_gvi.experiments import read, run_hooks
 from gpflow_gvi.experiments import run as runs
 from gpflow_gvi.experiments.run import run
@@ -110,11 +111,18 @@ def test_run_goes_on_where_it_was_killed_and_ends_where_it_would_have(
     experiment = read(config)
     whole = run(experiment, tmp_path / "whole", pictures=False)
 
-    def killed(self, epoch, logs=None):
-        if (self.name, epoch) == (stage, last):
+    stages, callbacks = [], run_hooks.RunHooks.callbacks
+
+    def noted(hooks, epochs):
+        stages.append(hooks.stage)
+        return callbacks(hooks, epochs)
+
+    def killed(done, total, **facts):
+        if (stages[-1], done) == (stage, last + 1):
             raise Killed
 
-    monkeypatch.setattr(run_hooks.ProgressBar, "on_epoch_end", killed)
+    monkeypatch.setattr(run_hooks.RunHooks, "callbacks", noted)
+    monkeypatch.setattr(progress, "done_of", killed)  # at the end of each epoch
     with pytest.raises(Killed):
         run(experiment, tmp_path / "resumed")
     monkeypatch.undo()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,22 +24,6 @@ from . import test_fit as fit
 
 ROOT = Path(__file__).parents[2]
 N = len(fit.X)
-
-MIRRORED = """
-import sys
-import check_shapes
-import tensorflow as tf
-
-check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.DISABLED)
-
-[cpu] = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-
-from tests.integration import test_workers
-
-test_workers.write(sys.argv[1], sys.argv[2:], strategy)
-"""
 
 WORKER = """
 import os, sys
@@ -166,19 +149,21 @@ def assert_same(folder: Path, names: list[str]) -> None:
             np.testing.assert_allclose(other, ours, rtol=1e-8, atol=1e-8, err_msg=name)
 
 
-def run_mirrored(folder: Path, names: list[str]) -> None:
-    subprocess.run([sys.executable, "-c", MIRRORED, str(folder), *names], cwd=ROOT, check=True)
+@functools.cache
+def two_replicas() -> tf.distribute.Strategy:
+    """Return the one strategy of this process: all-reduces of two would be taken for each other."""
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])  # which `conftest` has made
 
 
 def test_mirrored_training_is_that_of_one_worker(tmp_path: Path) -> None:
-    run_mirrored(tmp_path, ["line"])
+    write(str(tmp_path), ["line"], two_replicas())
     assert_same(tmp_path, ["line"])
 
 
 @pytest.mark.slow
 def test_all_mirrored_trainings_are_those_of_one_worker(tmp_path: Path) -> None:
     names = [name for name in TRAININGS if name not in ("line", "resumed")]
-    run_mirrored(tmp_path, names)
+    write(str(tmp_path), names, two_replicas())
     assert_same(tmp_path, names)
 
 

@@ -14,7 +14,6 @@ from gpflow.kernels import Kernel
 from ..._core import checks, linalg, outputs
 from ..._core.notices import notice
 from ...covariances import gram
-from ...covariances.base import LowRankUpdate
 from ...covariances.svgp import OnRegulariser, SVGPCovariance
 from ...gaussian_process import GaussianVector
 from ...kernels import finite_features
@@ -67,7 +66,9 @@ class _Nystrom:
         return cls(
             kernel,
             lambda X: tf.linalg.triangular_solve(L, outputs.covariance(kernel, S, X)),
-            lambda X, W: tf.linalg.triangular_solve(L, _times(kernel, S, X, W)),
+            lambda X, W: tf.linalg.triangular_solve(
+                L, tf.matmul(outputs.covariance(kernel, S, X), W)
+            ),
         )
 
     @classmethod
@@ -327,10 +328,3 @@ def _num_features(p: GaussianVector) -> int:
     """Return the rank of a kernel of finitely many features; zero for others."""
     features = finite_features.features(p.process.kernel)
     return 0 if features is None else int(features(p.X[:1]).shape[-1])
-
-
-def _times(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
-    """Return k(X, X2) W: [J, N, P]."""
-    if isinstance(kernel, LowRankUpdate):
-        return kernel.output_product(X, X2, W)
-    return tf.matmul(outputs.covariance(kernel, X, X2), W)

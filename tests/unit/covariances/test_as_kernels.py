@@ -108,19 +108,6 @@ def test_is_one_positive_semi_definite_function(name, ingredients, X, X2):
     assert np.linalg.eigvalsh(whole).min() >= -1e-8
 
 
-@pytest.mark.parametrize(
-    ("name", "ingredients"),
-    each_value(sorted(set(catalogue.COVARIANCES) - {"Tempered"}), INGREDIENTS),
-)
-def test_products_are_those_with_the_covariance(name, ingredients, X, X2, rng):
-    _, r = build(name, ingredients)
-    W = rng.normal(size=(len(X2), 3))
-    expected = r.output_covariance(X, X2) @ W
-    np.testing.assert_allclose(
-        np.broadcast_to(r.output_product(X, X2, W), expected.shape), expected, atol=1e-9
-    )
-
-
 @covariances_in_turn(SOME)
 def test_adds_and_multiplies(name, ingredients, X, X2):
     J = INGREDIENTS[ingredients][0]
