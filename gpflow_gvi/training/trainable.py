@@ -18,6 +18,7 @@ from .._core import checks
 from .._core.data import Data, inputs
 from .._core.errors import NumericsWarning, shown
 from .._core.state import state as state_of
+from ..covariances.base import Covariance
 from .backup import assign_values, below, numbered, read_arrays, write_arrays
 from .batches import ArrayBatches, as_batches, as_data
 from .callbacks import backups, callback_list, checked
@@ -366,11 +367,14 @@ def _whole(seed: int) -> int:
 def warn_of_default_kernel(kernel: Any) -> None:
     """Warn of a kernel of P that is as GPflow makes it, as training Q does not change it.
 
-    GPflow's kernels start with ones for all of their parameters. A closure of SVGP's bound
-    (`InducingKL`) does not call this, as P may be trained beside Q by it.
+    GPflow's kernels start with ones for all of their parameters. A P that was conditioned on data
+    has been fitted to them. A closure of SVGP's bound (`InducingKL`) does not call this, as P may
+    be trained beside Q by it.
     """
     parameters = getattr(kernel, "trainable_parameters", ())
-    if parameters and all(np.all(parameter.numpy() == 1.0) for parameter in parameters):
+    if not parameters or isinstance(kernel, Covariance):
+        return
+    if all(np.all(parameter.numpy() == 1.0) for parameter in parameters):
         warnings.warn(
             f"All hyper-parameters of P's {type(kernel).__name__} are 1, where GPflow starts them, "
             "and P is not trained. Fit P by fit_regulariser((X, Y), kernel, M), or set them.",
