@@ -14,6 +14,7 @@ from gpflow.config import default_float
 from gpflow.kernels import Kernel, Linear, Matern52, Product, SquaredExponential, Sum
 from gpflow.utilities import positive, set_trainable
 
+from ..kernels.integrated_brownian_motion import IntegratedBrownianMotion
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ MAX_ROWS_OF_SMALL_TREES = 5000
 def kernels(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels to choose among.
 
-    For a single feature, that of a smooth or quasi-periodic function and a trend, from two starts.
+    For a single feature, those of a smooth or quasi-periodic function and a trend, a parabola or one
+    whose slope changes, from two starts each.
     For several features, that of a sum of such functions of each and of three functions of all,
     from two starts; or that of one function of all, with a lengthscale for each or, for few rows,
     one that they share. Variances and lengthscales have wide priors.
@@ -57,7 +59,11 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     if D == 1:
         high = frequencies(X[:, 0], Y[:, 0], 2)
         low = np.array([0.1, high[0]])
-        return [Sum([_main_effects(f[:, None], 1.0), *_trend()]) for f in (high, low)]
+        return [
+            Sum([_main_effects(f[:, None], 1.0), *trend()])
+            for trend in (_trend, _changing_trend)
+            for f in (high, low)
+        ]
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
     sums = [
         Sum(
@@ -259,6 +265,17 @@ def _trend() -> list[Kernel]:
     factor = Linear()
     set_trainable(factor, False)
     return [Linear(), Product([Linear(variance=0.1), factor])]
+
+
+def _changing_trend() -> list[Kernel]:
+    """Return the kernels of a line and of changes of its slope.
+
+    What a parabola does beyond the data is known where it is known within them; how the slope will
+    change is not, so that the variance of a forecast grows with the third power of its distance.
+    """
+    change = IntegratedBrownianMotion(0.1)
+    change.variance.prior = around(0.1)
+    return [Linear(), change]
 
 
 def _squared_exponential(
