@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
-from gpflow.kernels import Kernel, Linear, Matern52, Product, SquaredExponential, Sum
+from gpflow.kernels import Kernel, Linear, Matern32, Matern52, Product, SquaredExponential, Sum
 from gpflow.utilities import positive, set_trainable
 
 from ..kernels.integrated_brownian_motion import IntegratedBrownianMotion
@@ -46,7 +46,7 @@ MAX_ROWS_OF_SMALL_TREES = 5000
 def kernels(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels to choose among.
 
-    For a single feature, those of a smooth or quasi-periodic function and a trend, a parabola or one
+    For a single feature, those of smooth or quasi-periodic functions and a trend, a parabola or one
     whose slope changes, from two starts each.
     For several features, that of a sum of such functions of each and of three functions of all,
     from two starts; or that of one function of all, with a lengthscale for each or, for few rows,
@@ -268,14 +268,19 @@ def _trend() -> list[Kernel]:
 
 
 def _changing_trend() -> list[Kernel]:
-    """Return the kernels of a line and of changes of its slope.
+    """Return the kernels of a line, of changes of its slope, and of what lasts for a while.
 
-    What a parabola does beyond the data is known where it is known within them; how the slope will
-    change is not, so that the variance of a forecast grows with the third power of its distance.
+    A parabola is known beyond the data as well as within them; how the slope will change is not, so
+    that the variance of a forecast grows with the third power of its distance. Few changes are in
+    the data, so that the prior of their variance is narrow: within the data the slope changes by
+    about half of what it is. Without deviations that last for a while these would be changes, too.
     """
-    change = IntegratedBrownianMotion(0.1)
-    change.variance.prior = around(0.1)
-    return [Linear(), change]
+    change, deviation = IntegratedBrownianMotion(0.1), Matern32(variance=0.05)
+    change.variance.prior = around(0.1, 0.5)
+    deviation.lengthscales = _lengthscales(np.array(0.1))
+    deviation.variance.prior = around(0.05)
+    deviation.lengthscales.prior = around(0.1)
+    return [Linear(), change, deviation]
 
 
 def _squared_exponential(
@@ -293,10 +298,10 @@ def _lengthscales(values: Any) -> Parameter:
     return Parameter(values, transform=positive(lower=MIN_LENGTHSCALE))
 
 
-def around(value: Any) -> tfp.distributions.Distribution:
-    """Return a log-normal prior that lets a hyper-parameter move by orders of magnitude."""
+def around(value: Any, scale: float = 2.0) -> tfp.distributions.Distribution:
+    """Return a log-normal prior; a scale of 2 lets a value move by orders of magnitude."""
     location = np.log(np.asarray(value, dtype=default_float()))
-    return tfp.distributions.LogNormal(location, np.asarray(2.0, dtype=default_float()))
+    return tfp.distributions.LogNormal(location, np.asarray(scale, dtype=default_float()))
 
 
 def network(D: int, J: int, *, units: int = 50, seed: int = 0) -> Any:
