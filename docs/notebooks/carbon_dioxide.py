@@ -42,8 +42,8 @@ print(learned.summary())
 # %% [markdown]
 # The kernel is a sum. A spectral mixture has the season: a year and its harmonic of half a year.
 # `IntegratedBrownianMotion` is a trend whose slope is a Brownian motion, beside a line; `Matern32`
-# are deviations that last for some months or years. The other trend, a line and a parabola, predicts
-# each month worse from the others, as `nll` above says.
+# are deviations that last for some months or years. The other trend, a line and a parabola,
+# predicts each month worse from the others, as NLL above says.
 #
 # How the slope will change is not known, so that the variance of the trend grows with the third
 # power of the distance from the data:
@@ -84,5 +84,5 @@ print(f"in all, {np.mean(insides):.3f} of the months are inside")
 
 # %% [markdown]
 # Nearly all months are inside, more than the nineteen of twenty that are asked for. The months of a
-# forecast are not independent: if the slope changes much, most of them are outside. So five forecasts
-# are few, and the width says how much the slope has changed before, and not how much it will.
+# forecast are not independent: if the slope changes much, most of them are outside. So five
+# forecasts are few, and the width says how much the slope has changed before, not how much it will.
