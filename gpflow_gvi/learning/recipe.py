@@ -46,8 +46,7 @@ MAX_ROWS_OF_SMALL_TREES = 5000
 def kernels(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels to choose among.
 
-    For a single feature, those of smooth or quasi-periodic functions and a trend, a parabola or one
-    whose slope changes, from two starts each.
+    For a single feature, that of smooth or quasi-periodic functions and a trend, from two starts.
     For several features, that of a sum of such functions of each and of three functions of all,
     from two starts; or that of one function of all, with a lengthscale for each or, for few rows,
     one that they share. Variances and lengthscales have wide priors.
@@ -57,13 +56,7 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     """
     D = X.shape[-1]
     if D == 1:
-        high = frequencies(X[:, 0], Y[:, 0], 2)
-        low = np.array([0.1, high[0]])
-        return [
-            Sum([_main_effects(f[:, None], 1.0), *trend()])
-            for trend in (_trend, _changing_trend)
-            for f in (high, low)
-        ]
+        return [Sum([each, *_trend()]) for each in _seasons(X, Y)]
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
     sums = [
         Sum(
@@ -79,6 +72,21 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     ]
     shared = [shared_kernel(D)] if len(X) < MAX_ROWS_OF_SHARED * D else []
     return [*sums, *starts_of_one(X, Y), *shared]
+
+
+def kernels_of_series(X: Array, Y: Array) -> list[Kernel]:
+    """Return kernels of one feature to choose among under Gaussian noise, beside `kernels`.
+
+    The slope of their trend changes, and deviations last for a while, which outliers look like.
+    """
+    return [Sum([each, *_changing_trend()]) for each in _seasons(X, Y)]
+
+
+def _seasons(X: Array, Y: Array) -> list[Kernel]:
+    """Return the starts of two smooth or quasi-periodic functions of one feature."""
+    high = frequencies(X[:, 0], Y[:, 0], 2)
+    low = np.array([0.1, high[0]])
+    return [_main_effects(f[:, None], 1.0) for f in (high, low)]
 
 
 def one_kernel(D: int) -> SquaredExponential:
