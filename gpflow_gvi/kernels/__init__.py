@@ -1,12 +1,14 @@
 """Kernels that GPflow does not have.
 
 Infinitely wide networks (`NNGP`), kernels on a network's features (`FeatureMap`), functions of
-single features that are smooth or quasi-periodic (`AdditiveSpectralMixture`), and correlated
-outputs as one function of the input and the number of the output (`OutputAsInput`).
+single features that are smooth or quasi-periodic (`AdditiveSpectralMixture`), trends whose slope
+changes (`IntegratedBrownianMotion`), and correlated outputs as one function of the input and the
+number of the output (`OutputAsInput`).
 """
 
 from . import nngp
 from .feature_map import FeatureInducingPoints, FeatureMap
+from .integrated_brownian_motion import IntegratedBrownianMotion
 from .nngp import NNGP
 from .output_as_input import OutputAsInput
 from .spectral_mixture import AdditiveSpectralMixture
@@ -16,6 +18,7 @@ __all__ = [
     "AdditiveSpectralMixture",
     "FeatureInducingPoints",
     "FeatureMap",
+    "IntegratedBrownianMotion",
     "OutputAsInput",
     "nngp",
 ]

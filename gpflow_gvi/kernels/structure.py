@@ -21,6 +21,7 @@ from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel, Product, SeparateIndependent, Sum
 from gpflow.utilities import deepcopy, parameter_dict
 
+from .integrated_brownian_motion import IntegratedBrownianMotion
 from .spectral_mixture import AdditiveSpectralMixture
 
 T = TypeVar("T")
@@ -30,6 +31,7 @@ MAX_STRUCTURES = 8
 
 _ARE_THEIR_PARAMETERS = (
     AdditiveSpectralMixture,
+    IntegratedBrownianMotion,
     gpflow.kernels.Constant,
     gpflow.kernels.Exponential,
     gpflow.kernels.Linear,

@@ -57,6 +57,10 @@ MIN_FEATURES_OF_EXACT = 20
 """With as many features starts have a point for each row: with fewer points than rows, which are
 all far from each other then, most of a function would be taken for noise."""
 
+MIN_GAIN_OF_SERIES = 0.05
+"""A trend whose slope changes is taken if it predicts better by this many nats: with few rows its
+deviations follow the noise, and the densities hardly differ."""
+
 MAX_MISSED = 0.01
 """As many inducing points as there may be are taken if a fit misses more nats for each row."""
 
@@ -185,6 +189,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         kernels = list(self.settings.kernels(self.data))
         several = len(kernels) > 1
         found = self._of_starts(kernels) if several else [self._fit(kernels[0], self.likelihood)]
+        if self.data.D == 1 and self.settings.kernels is recipe_kernels:
+            series = recipe.kernels_of_series(self.data.X, self.data.responses)
+            of_series = self._of_starts(series)
+            if best_of(of_series).nll < best_of(found).nll - MIN_GAIN_OF_SERIES:
+                found = of_series
         found = self._with_enough_points(near_best(found))
         if self.means and (self._are_promising(best_of(found)) or not self.is_recipe):
             around = [self._around(each) for each in found]

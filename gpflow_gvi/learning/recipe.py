@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
-from gpflow.kernels import Kernel, Linear, Matern52, Product, SquaredExponential, Sum
+from gpflow.kernels import Kernel, Linear, Matern32, Matern52, Product, SquaredExponential, Sum
 from gpflow.utilities import positive, set_trainable
 
+from ..kernels.integrated_brownian_motion import IntegratedBrownianMotion
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ MAX_ROWS_OF_SMALL_TREES = 5000
 def kernels(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels to choose among.
 
-    For a single feature, that of a smooth or quasi-periodic function and a trend, from two starts.
+    For a single feature, that of smooth or quasi-periodic functions and a trend, from two starts.
     For several features, that of a sum of such functions of each and of three functions of all,
     from two starts; or that of one function of all, with a lengthscale for each or, for few rows,
     one that they share. Variances and lengthscales have wide priors.
@@ -55,9 +56,7 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     """
     D = X.shape[-1]
     if D == 1:
-        high = frequencies(X[:, 0], Y[:, 0], 2)
-        low = np.array([0.1, high[0]])
-        return [Sum([_main_effects(f[:, None], 1.0), *_trend()]) for f in (high, low)]
+        return [Sum([each, *_trend()]) for each in _seasons(X, Y)]
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
     sums = [
         Sum(
@@ -73,6 +72,21 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     ]
     shared = [shared_kernel(D)] if len(X) < MAX_ROWS_OF_SHARED * D else []
     return [*sums, *starts_of_one(X, Y), *shared]
+
+
+def kernels_of_series(X: Array, Y: Array) -> list[Kernel]:
+    """Return kernels of one feature to choose among under Gaussian noise, beside `kernels`.
+
+    The slope of their trend changes, and deviations last for a while, which outliers look like.
+    """
+    return [Sum([each, *_changing_trend()]) for each in _seasons(X, Y)]
+
+
+def _seasons(X: Array, Y: Array) -> list[Kernel]:
+    """Return the starts of two smooth or quasi-periodic functions of one feature."""
+    high = frequencies(X[:, 0], Y[:, 0], 2)
+    low = np.array([0.1, high[0]])
+    return [_main_effects(f[:, None], 1.0) for f in (high, low)]
 
 
 def one_kernel(D: int) -> SquaredExponential:
@@ -261,6 +275,22 @@ def _trend() -> list[Kernel]:
     return [Linear(), Product([Linear(variance=0.1), factor])]
 
 
+def _changing_trend() -> list[Kernel]:
+    """Return the kernels of a line, of changes of its slope, and of what lasts for a while.
+
+    A parabola is known beyond the data as well as within them; how the slope will change is not, so
+    that the variance of a forecast grows with the third power of its distance. Few changes are in
+    the data, so that the prior of their variance is narrow: within the data the slope changes by
+    about half of what it is. Without deviations that last for a while these would be changes, too.
+    """
+    change, deviation = IntegratedBrownianMotion(0.1), Matern32(variance=0.05)
+    change.variance.prior = around(0.1, 0.5)
+    deviation.lengthscales = _lengthscales(np.array(0.1))
+    deviation.variance.prior = around(0.05)
+    deviation.lengthscales.prior = around(0.1)
+    return [Linear(), change, deviation]
+
+
 def _squared_exponential(
     scale: Any, factor: float = 1.0, variance: float = 1.0
 ) -> SquaredExponential:
@@ -276,10 +306,10 @@ def _lengthscales(values: Any) -> Parameter:
     return Parameter(values, transform=positive(lower=MIN_LENGTHSCALE))
 
 
-def around(value: Any) -> tfp.distributions.Distribution:
-    """Return a log-normal prior that lets a hyper-parameter move by orders of magnitude."""
+def around(value: Any, scale: float = 2.0) -> tfp.distributions.Distribution:
+    """Return a log-normal prior; a scale of 2 lets a value move by orders of magnitude."""
     location = np.log(np.asarray(value, dtype=default_float()))
-    return tfp.distributions.LogNormal(location, np.asarray(2.0, dtype=default_float()))
+    return tfp.distributions.LogNormal(location, np.asarray(scale, dtype=default_float()))
 
 
 def network(D: int, J: int, *, units: int = 50, seed: int = 0) -> Any:
