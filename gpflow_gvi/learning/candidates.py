@@ -214,7 +214,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         if self.num_inducing >= M or self._missed(best) < MAX_MISSED:
             return found
         self.num_inducing = M
-        return [self._fit(best.regulariser.prior.kernel, best.regulariser.likelihood)]
+        return [self._fit(best.regulariser.prior.kernel, best.regulariser.likelihood, again=True)]
 
     def _missed(self, candidate: GaussianCandidate) -> float:
         """Return tr (K - Q) / 2Nσ², the most that the bound is below the evidence for each row.
@@ -301,10 +301,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         starts_of: TrainingData | None = None,
         means: bool = False,
         pattern: Predictor | None = None,
+        again: bool = False,
     ) -> GaussianCandidate:
         """Return a fitted candidate; `pattern` is that of the noise, if it varies."""
         settings, data = self.settings, self.data if starts_of is None else starts_of
-        is_brief = starts_of is not None or means or pattern is not None
+        is_brief = starts_of is not None or means or pattern is not None or again
         minimise = settings.minimise_briefly if is_brief else settings.minimise
         first = data.first(settings.max_rows)  # the rows are shuffled
         M = self.num_inducing
