@@ -42,7 +42,9 @@ MAX_ROWS_OF_GPR = 2000
 
 def default(part: Split, seed: int) -> Prediction:
     """`learn` with its defaults."""
-    return gvi.learn((part.X, part.Y), seed=seed).predict_y(part.X_test)
+    learned = gvi.learn((part.X, part.Y), seed=seed)
+    log_density = learned.predict_log_density((part.X_test, part.Y_test))
+    return (*learned.predict_y(part.X_test), log_density)
 
 
 def fast(part: Split, seed: int) -> Prediction:

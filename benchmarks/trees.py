@@ -23,7 +23,9 @@ if __package__:
 else:
     from data import Split, add_argument, load_split, standardised
 
-Prediction = tuple[np.ndarray, np.ndarray]
+Prediction = tuple[np.ndarray, ...]
+"""Mean and variance of y, and where its law is not Gaussian the log densities."""
+
 NUM_FOLDS = 5
 
 
@@ -39,14 +41,19 @@ class Row(NamedTuple):
     coverage: float
     seconds: float
     """Of processor time."""
+    nll_of_moments: float = math.nan
+    """That of the Gaussian with the same mean and variance, where another law is predicted."""
 
 
 def measured(
     data: str, split: int, model: str, part: Split, fit: Callable[[Split, int], Prediction]
 ) -> Row:
-    """Return the figures of a model's predictions of y at the rows for testing."""
+    """Return the figures of a model's predictions of y at the rows for testing.
+
+    All but the NLL are those of the Gaussian with the predicted mean and variance.
+    """
     start = time.process_time()
-    mean, variance = (np.asarray(value).reshape(-1) for value in fit(part, split))
+    mean, variance, *log_density = (np.asarray(value).reshape(-1) for value in fit(part, split))
     seconds = time.process_time() - start
     y, sigma = part.Y_test[:, 0], np.sqrt(variance)
     z = (y - mean) / sigma
@@ -56,7 +63,10 @@ def measured(
     nll = 0.5 * np.log(2.0 * np.pi * variance) + 0.5 * z**2
     rmse = float(np.sqrt(np.mean(np.square(y - mean))))
     inside = float(np.mean(np.abs(z) < 1.959964))
-    return Row(data, split, model, float(nll.mean()), float(crps.mean()), rmse, inside, seconds)
+    of_moments = float(nll.mean())
+    of_law = -float(np.mean(log_density)) if log_density else of_moments
+    figures = of_law, float(crps.mean()), rmse, inside, seconds, of_moments
+    return Row(data, split, model, *figures)
 
 
 def out_of_fold(estimator: Callable[[], Any], part: Split, seed: int) -> Prediction:

@@ -30,13 +30,12 @@ from gpflow.likelihoods import Gaussian
 from gpflow.utilities import deepcopy, positive, set_trainable
 
 from .._core import outputs
-from .._core.data import as_floats, inputs
+from .._core.data import Data, as_floats, inputs
 from .._core.errors import shown
 from ..calibration.conformal_prediction import conformal
 from ..gaussian_process import GaussianProcess
 from ..kernels import OutputAsInput
 from ..kernels.output_as_input import at_output
-from ..likelihoods import HeavyTailed
 from ..mean_functions import MeanOfOutputs
 from ..models import PGVI
 from . import recipe
@@ -45,6 +44,7 @@ from .procedure import Procedure
 from .scaling import Scaling
 from .settings import Settings
 from .split import Split, hold_out
+from .updating import update
 
 MAX_INDUCING_FACTOR = 3
 """All outputs share at most this many times the inducing points of one."""
@@ -167,7 +167,7 @@ def learn_jointly(
     )
     unseen = None if validation_data is None else _rows(units, *observed(validation_data))
     learned = Procedure(Split.of(_rows(units, X, Y), joint, unseen), joint).run()
-    learned = _of_outputs(learned, units, joint)
+    learned = _of_outputs(learned, units)
     if not len(held_out):
         return learned
     standard = units[0].standard(calibration[0]), units[1].standard(calibration[1])
@@ -294,7 +294,48 @@ def _rows(units: tuple[Scaling, Scaling], X: AnyNDArray, Y: AnyNDArray) -> Regre
     return rows[seen], y[seen]
 
 
-def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling], settings: Settings) -> Learned:
+def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Learned:
+    """Return what is known of all outputs given new rows as well, some of their values missing.
+
+    :param learned: of `learn_jointly`.
+    :param X: the new inputs, [N, D].
+    :param Y: the observations there, [N, J], NaN where there is none.
+    :param num_inducing: how many inducing points are added at most.
+    """
+    X, Y = np.asarray(learned.inputs.validated(X)), with_nan("Y", Y)
+    units: Any = learned.inputs, learned.outputs
+    J = len(learned.outputs.shift)
+    if Y.shape != (len(X), J):
+        raise ValueError(
+            f"Y has shape {Y.shape}; it must be {(len(X), J)}, a row for each row of X and a "
+            "column for each output, NaN where there is no observation."
+        )
+
+    def stacked(process: GaussianProcess) -> GaussianProcess:
+        mean: Any = getattr(process.mean_function, "mean_function", Zero())
+        return GaussianProcess(mean, process.kernel.kernel)
+
+    P, model = learned.regulariser, learned.model
+    noise = Gaussian(NoiseOfOutput(P.likelihood.variance))
+    of_rows = PGVI(
+        stacked(model.regulariser),
+        stacked(model.variational),
+        noise,
+        num_data=int(model.num_data),
+        divergence_weight=float(model.divergence_weight),
+    )
+    fitted = P._replace(prior=stacked(P.prior), posterior=stacked(P.posterior), likelihood=noise)
+    new = Data.of(_rows(units, X, Y))
+    of_rows, fitted = update(of_rows, fitted, new, num_inducing)
+    updated = dataclasses.replace(
+        learned, model=of_rows, regulariser=fitted, history={}, calibration=None
+    )
+    updated = _of_outputs(updated, units)
+    updated.model.likelihood = deepcopy(model.likelihood)  # the noise, as tempering has left it
+    return updated
+
+
+def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling]) -> Learned:
     """Return what was learned of [x, j] as a model of x with J outputs."""
     J, D = len(units[1].shift), len(units[0].shift)
 
@@ -306,8 +347,6 @@ def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling], settings: Sett
     def noise(likelihood: Gaussian) -> Gaussian:
         one_of_each = at_output(tf.zeros([1, D], default_float()), tf.range(J))
         found = outputs.noise_variance_at(likelihood, one_of_each, 1)[:, 0]  # [J]
-        if isinstance(likelihood, HeavyTailed):
-            return HeavyTailed(found, likelihood.df)
         variance = Parameter(found, transform=positive(lower=0.0))
         return Gaussian(variance, variance_lower_bound=0.0)
 
@@ -317,7 +356,7 @@ def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling], settings: Sett
         process(learned.model.variational),
         noise(learned.model.likelihood),
         num_data=int(learned.model.num_data),
-        divergence_weight=settings.model.divergence_weight,
+        divergence_weight=float(learned.model.divergence_weight),
     )
     return dataclasses.replace(
         learned,

@@ -23,6 +23,7 @@ from .._core.row_blocks import by_blocks, tensors_by_blocks
 from ..calibration.conformal_prediction import Conformal, around, require_real_outputs
 from ..calibration.conformal_quantiles import ConformalQuantiles
 from ..calibration.conformal_sets import ConformalSets
+from ..kernels import OutputAsInput
 from ..likelihoods import HeavyTailed, law
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
@@ -239,10 +240,14 @@ class Learned:
         no conformal guarantee until they are calibrated anew.
 
         :param X: the new inputs, [N, D].
-        :param Y: the observations there.
+        :param Y: the observations there; of outputs that were learned together some may be NaN.
         :param num_inducing: how many inducing points are added at most, where the new rows are far
             from the old ones.
         """
+        if isinstance(self.model.variational.kernel, OutputAsInput):
+            from .joint_outputs import updated_jointly
+
+            return updated_jointly(self, X, Y, num_inducing)
         rows = (self.inputs.standard(X), self.standard_y(Y))
         data = Data.of(rows, self.likelihood)
         model, regulariser = update(self.model, self.regulariser, data, num_inducing)

@@ -55,6 +55,43 @@ def test_it_is_the_exact_process_of_what_was_observed(learned, data):
     np.testing.assert_allclose(of_p[1], np.reshape(variance, (7, J)), rtol=0.01, atol=1e-4)
 
 
+def test_new_rows_are_learned_as_the_exact_process_of_all_rows_has_them(learned, data):
+    """By linear algebra; of the new rows, too, some values are missing."""
+    X, Y = (np.asarray(part) for part in data)
+    rng = np.random.default_rng(4)
+    X_new = rng.uniform(-3.0, 3.0, (8, 1))
+    Y_new = _truth(X_new[:, 0]) + np.array([0.05, 2.0]) * rng.normal(size=(8, J))
+    Y_new[::3, 0] = np.nan
+    updated = learned.update(X_new, Y_new, num_inducing=16)
+    assert int(updated.model.num_data) == np.sum(~np.isnan(Y)) + np.sum(~np.isnan(Y_new))
+
+    units = learned.inputs, learned.outputs
+    x = np.asarray(units[0].standard(np.concatenate([X, X_new])))[:, 0]
+    rows = np.array([[value, j] for value in x for j in range(J)])
+    y = np.asarray(units[1].scaled(np.concatenate([Y, Y_new]))).reshape(-1, 1)
+    seen = ~np.isnan(y[:, 0])
+    kernel, noise = learned.regulariser.prior.kernel.kernel, learned.regulariser.likelihood.variance
+    K = kernel(rows[seen]).numpy() + np.diag(noise.numpy()[rows[seen][:, 1].astype(int)])
+    at = np.linspace(-2.0, 2.0, 5)[:, None]
+    pairs = np.array([[value, j] for value in at[:, 0] for j in range(J)])
+    cross = kernel(pairs, rows[seen]).numpy()
+    mean = (cross @ np.linalg.solve(K, y[seen])).reshape(5, J)
+    variance = kernel(pairs, full_cov=False) - np.sum(cross * np.linalg.solve(K, cross.T).T, axis=1)
+    of_p = updated.regulariser.posterior.predict(at)
+    np.testing.assert_allclose(of_p[0], mean, atol=1e-3)
+    np.testing.assert_allclose(of_p[1], np.reshape(variance, (5, J)), rtol=0.01, atol=1e-4)
+    of_q = updated.model.predict_f(at)
+    np.testing.assert_allclose(of_q[0], mean, atol=1e-3)
+    old = learned.regulariser.posterior.predict(at)
+    assert np.max(np.abs(old[0] - mean)) > 0.01  # the new rows say something
+    np.testing.assert_array_equal(updated.likelihood.variance, learned.likelihood.variance)
+
+
+def test_new_rows_of_another_number_of_outputs_are_refused(learned):
+    with pytest.raises(ValueError, match=r"Y has shape \(3, 1\); it must be \(3, 2\)"):
+        learned.update(np.zeros((3, 1)), np.zeros((3, 1)))
+
+
 def test_each_output_has_noise_of_its_own(learned):
     deviations = np.sqrt(learned.regulariser.likelihood.variance) * learned.outputs.scale
     np.testing.assert_allclose(deviations, [0.05, 2.0], rtol=0.5)
