@@ -129,13 +129,18 @@ def table(seed: int) -> Task:
     rows = np.genfromtxt(file.read_text("utf-8").splitlines(), delimiter=",", skip_header=1)
     X, x, Y, y = train_test_split(rows[:, :-1], rows[:, -1], test_size=0.3, random_state=seed)
     trees = HistGradientBoostingRegressor(random_state=seed)
+    learned = learn((X, Y), seed=seed)
     predicted = {
-        "learn": _moments(learn((X, Y), seed=seed).predict_y(x)),
+        "learn": _moments(learned.predict_y(x)),
         "boosted trees": _with_error_out_of_fold(trees, X, Y, x),
+    }
+    nll = {
+        "learn": -float(np.mean(learned.predict_log_density((x, y)))),
+        "boosted trees": metrics.nll(y[:, None], *_columns(predicted["boosted trees"])),
     }
     scores = {
         name: {
-            "NLL": metrics.nll(y[:, None], *_columns(of)),
+            "NLL": nll[name],
             "RMSE": metrics.rmse(y[:, None], of[0][:, None]),
             "coverage": _coverage(y, of),
         }
@@ -146,7 +151,10 @@ def table(seed: int) -> Task:
         from ..plots import QuantileDisplay
         from ..plots.display import legend_above
 
-        QuantileDisplay.from_predictions(y, *predicted[name], ax=ax)
+        if name == "learn":
+            QuantileDisplay.from_estimator(learned, x, y, ax=ax)
+        else:
+            QuantileDisplay.from_predictions(y, *predicted[name], ax=ax)
         legend_above(ax, ncols=1)
 
     return Task("a table (yachts)", scores, draw, ("learn", "boosted trees"), "RMSE")
