@@ -60,14 +60,6 @@ def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
     return np.array([df for df, _ in fits], dtype=errors.dtype)
 
 
-def gain(errors: AnyNDArray) -> float:
-    """Return what the mean log density of a row gains by heavy tails, if errors have them.
-
-    :param errors: squared, in any units, [N, J].
-    """
-    return sum(_fit(column)[1] for column in np.asarray(errors, dtype=float).T)
-
-
 def _fit(squares: AnyNDArray) -> tuple[float, float]:
     """Return ν, and the gain of a row by it, which is none unless it exceeds what ν costs: 1/N."""
     N, mean = len(squares), float(np.mean(squares))

@@ -26,7 +26,6 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy, parameter_dict
 
 from .._core import outputs, progress
-from ..calibration import tails
 from ..calibration.tempering import MAX_FACTOR
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
@@ -348,8 +347,6 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         errors = np.square(scored.responses - mean) / spread
         factor = np.maximum(np.mean(errors, axis=0), 1.0 / MAX_FACTOR)
         nll = 0.5 * float(np.sum(np.log(factor) + np.mean(np.log(spread), axis=0)))
-        if settings.noise == "auto":
-            nll -= tails.gain(errors)
         fitted = Regulariser(prior, prior, noise, Z, None, (Round(indices, loss, {}),), True)
         nll += penalty(fitted, len(first.X))
         progress.found(nll=nll + _density_constant(data), M=len(Z))

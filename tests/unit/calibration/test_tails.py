@@ -90,16 +90,12 @@ def test_degrees_of_freedom_are_those_of_the_errors(df):
     found = tails.degrees_of_freedom(7.0 * np.square(z))
     assert found is not None
     np.testing.assert_allclose(found, [df], rtol=0.2)
-    scaled = stats.t.logpdf(z / np.std(z), df, scale=np.sqrt((df - 2.0) / df))
-    gained = np.mean(scaled - stats.norm.logpdf(z / np.std(z)))
-    assert tails.gain(np.square(z)) == pytest.approx(gained, rel=0.1)
 
 
 def test_gaussian_errors_have_no_heavy_tails_and_each_output_its_own():
     rng = np.random.default_rng(2)
     gaussian, heavy = rng.standard_normal((3000, 1)), rng.standard_t(3.0, (3000, 1))
     assert tails.degrees_of_freedom(np.square(gaussian)) is None
-    assert tails.gain(np.square(gaussian)) == 0.0
     found = tails.degrees_of_freedom(np.square(np.hstack([gaussian, heavy])))
     assert found is not None
     assert found[0] == tails.MAX_DF
