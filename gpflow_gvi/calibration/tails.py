@@ -61,7 +61,10 @@ def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
 
 
 def _fit(squares: AnyNDArray) -> tuple[float, float]:
-    """Return ν, and the gain of a row by it, which is none unless it exceeds what ν costs: 1/N."""
+    """Return ν, and the gain of a row by it; none if N of them gain less than ½ log N.
+
+    That is what a parameter costs (Schwarz 1978): a few rows often seem to have heavy tails.
+    """
     N, mean = len(squares), float(np.mean(squares))
     if not (math.isfinite(mean) and mean > 0.0):
         return MAX_DF, 0.0
@@ -75,4 +78,5 @@ def _fit(squares: AnyNDArray) -> tuple[float, float]:
     bounds = math.log(MIN_DF - 2.0), math.log(MAX_DF - 2.0)
     found = minimize_scalar(loss, bounds=bounds, method="bounded")
     gained = -float(found.fun) - gaussian
-    return (2.0 + math.exp(found.x), gained) if gained > 1.0 / N else (MAX_DF, 0.0)
+    is_worth = N * gained > 0.5 * math.log(N)
+    return (2.0 + math.exp(found.x), gained) if is_worth else (MAX_DF, 0.0)
