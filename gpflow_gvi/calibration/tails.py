@@ -55,19 +55,20 @@ def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
     :param errors: squared, in units of the variance, [N, J].
     """
     fits = [_fit(column) for column in np.asarray(errors, dtype=float).T]
-    if all(gained == 0.0 for _, gained in fits):
+    if all(df is None for df in fits):
         return None
-    return np.array([df for df, _ in fits], dtype=errors.dtype)
+    return np.array([df or MAX_DF for df in fits], dtype=errors.dtype)
 
 
-def _fit(squares: AnyNDArray) -> tuple[float, float]:
-    """Return ν, and the gain of a row by it; none if N of them gain less than ½ log N.
+def _fit(squares: AnyNDArray) -> float | None:
+    """Return ν; None if the log density of all N rows gains less than ½ log N by it.
 
-    That is what a parameter costs (Schwarz 1978): a few rows often seem to have heavy tails.
+    That is what a parameter costs (Schwarz 1978, "Estimating the dimension of a model"): a few rows
+    often seem to have heavy tails.
     """
     N, mean = len(squares), float(np.mean(squares))
     if not (math.isfinite(mean) and mean > 0.0):
-        return MAX_DF, 0.0
+        return None
     z = np.sqrt(squares / mean)
     gaussian = float(np.mean(stats.norm.logpdf(z)))
 
@@ -78,5 +79,4 @@ def _fit(squares: AnyNDArray) -> tuple[float, float]:
     bounds = math.log(MIN_DF - 2.0), math.log(MAX_DF - 2.0)
     found = minimize_scalar(loss, bounds=bounds, method="bounded")
     gained = -float(found.fun) - gaussian
-    is_worth = N * gained > 0.5 * math.log(N)
-    return (2.0 + math.exp(found.x), gained) if is_worth else (MAX_DF, 0.0)
+    return 2.0 + math.exp(found.x) if N * gained > 0.5 * math.log(N) else None

@@ -305,7 +305,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         """Return a fitted candidate; `pattern` is that of the noise, if it varies."""
         settings, data = self.settings, self.data if starts_of is None else starts_of
         is_brief = starts_of is not None or means or pattern is not None or again
-        minimise = settings.minimise_briefly if is_brief else settings.minimise
+        minimise = settings.briefly(data.D) if is_brief else settings.minimise
         first = data.first(settings.max_rows)  # the rows are shuffled
         M = self.num_inducing
         if len(first.X) <= MAX_ROWS_OF_STARTS and data.D >= MIN_FEATURES_OF_EXACT:

@@ -249,8 +249,8 @@ class Procedure:
                 errors = tf.square(sites.Y - mean) / (factor * variance)
                 tempered = with_tails(tempered, errors.numpy())
             laws = (
-                predictive_law.around(model.likelihood, mean, variance),
-                predictive_law.around(tempered.likelihood, mean, factor * variance),
+                predictive_law.with_moments(model.likelihood, mean, variance),
+                predictive_law.with_moments(tempered.likelihood, mean, factor * variance),
             )
             self._tell_scores(*(tf.reduce_sum(law.log_prob(sites.Y), axis=1) for law in laws))
             return tempered
@@ -259,7 +259,8 @@ class Procedure:
         return tempered_by(model, factors(model.likelihood, at))
 
     def _may_have_tails(self, model: GVI) -> bool:
-        is_gaussian = isinstance(model.likelihood, Gaussian)
+        noise = model.likelihood
+        is_gaussian = isinstance(noise, Gaussian) and noise.variance is not None
         return is_gaussian and self.settings.regulariser.noise == "auto"
 
     def _tell_scores(self, before: Any, after: Any) -> None:

@@ -6,7 +6,6 @@ This module imports no TensorFlow, so that a configuration can be read without i
 from __future__ import annotations
 
 import dataclasses
-import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -87,16 +86,13 @@ class LBFGS:
     """L-BFGS for hyper-parameters."""
 
     max_iterations: int = 40
-    """The maximal number of iterations; of more features than these, their number."""
 
     def __call__(self, loss: Callable[[], Any], variables: Sequence[Any]) -> None:
         """Change the variables so that the loss is smaller."""
         from ..regulariser.lbfgs import lbfgs
 
         if self.max_iterations:
-            # L-BFGS learns a curvature of one direction at each iteration.
-            largest = max((math.prod(variable.shape) for variable in variables), default=0)
-            lbfgs(loss, variables, max_iterations=max(self.max_iterations, largest))
+            lbfgs(loss, variables, max_iterations=self.max_iterations)
 
 
 Noise = Literal["auto", "constant", "varying"]
@@ -147,6 +143,16 @@ class RegulariserSettings:
     """The same for starts to choose among, and from hyper-parameters that were fitted already."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
+
+    def briefly(self, num_features: int) -> Minimise:
+        """Return `minimise_briefly`, of L-BFGS with as many iterations as features at least.
+
+        It learns the curvature of one direction at each iteration.
+        """
+        brief = self.minimise_briefly
+        if not isinstance(brief, LBFGS) or not brief.max_iterations:
+            return brief
+        return LBFGS(max(brief.max_iterations, num_features))
 
     def count(self, num_rows: int) -> int:
         """Return M for this number of rows."""

@@ -123,7 +123,7 @@ def _first_whole(cdf: Any, level: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor)
     return upper
 
 
-def around(likelihood: Gaussian, mean: TensorType, variance: TensorType) -> Any:
+def with_moments(likelihood: Gaussian, mean: TensorType, variance: TensorType) -> Any:
     """Return the law of y with this mean and variance under Gaussian noise: [..., N, J]."""
     if isinstance(likelihood, HeavyTailed):
         return likelihood.at(mean, variance)
@@ -133,7 +133,7 @@ def around(likelihood: Gaussian, mean: TensorType, variance: TensorType) -> Any:
 def half_width(likelihood: Gaussian, coverage: float) -> AnyNDArray:
     """Return half the width of central intervals of y, in standard deviations: [J] or [1]."""
     zero = tf.zeros([1], default_float())
-    return np.asarray(around(likelihood, zero, zero + 1.0).quantile(0.5 + 0.5 * coverage))
+    return np.asarray(with_moments(likelihood, zero, zero + 1.0).quantile(0.5 + 0.5 * coverage))
 
 
 @check_shapes("X: [N, D...]", "f_mean: [N, J]", "f_variance: [N, J]")
@@ -151,7 +151,7 @@ def predictive_law(
     values, dtype = domain(likelihood), f_mean.dtype
     if isinstance(likelihood, Gaussian):
         variance = f_variance + likelihood.conditional_variance(X, f_mean)
-        of_y = around(likelihood, f_mean[None], variance[None])
+        of_y = with_moments(likelihood, f_mean[None], variance[None])
         return PredictiveLaw(of_y, tf.ones([1], dtype), values)
     if isinstance(likelihood, ScalarLikelihood):
         points = np.linspace(-5.0, 5.0, NUM_POINTS)[:, None, None]  # [S, 1, 1]

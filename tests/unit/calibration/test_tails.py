@@ -54,7 +54,7 @@ def test_mean_and_variance_are_those_under_gaussian_noise():
     mean, variance = HeavyTailed(NOISE, DF).predict_mean_and_var(X, MEAN, VARIANCE)
     np.testing.assert_allclose(mean, MEAN)
     np.testing.assert_allclose(variance, VARIANCE + NOISE)
-    of_law = predictive_law.around(HeavyTailed(NOISE, DF), mean, variance)
+    of_law = predictive_law.with_moments(HeavyTailed(NOISE, DF), mean, variance)
     np.testing.assert_allclose(of_law.variance(), variance, rtol=1e-12)
 
 

@@ -14,6 +14,7 @@ from gpflow_gvi.learning import recipe
 from gpflow_gvi.learning.candidates import Candidate, near_best
 from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
+from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings
 from gpflow_gvi.mean_functions import CrossFitted
 
 
@@ -290,6 +291,26 @@ def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
     Y = np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(400, 1))
     learned = gvi.learn((X, Y), kernel=_kernel())
     assert len(learned.regulariser.inducing_points) <= 200
+
+
+def test_iterations_that_are_asked_for_are_not_exceeded():
+    """Among the variables may be the weights of a network, or an inducing distribution."""
+    weights = tf.Variable(np.ones(60))
+    scales = np.geomspace(1.0, 1e6, 60)
+    evaluations = []
+
+    def loss():
+        evaluations.append(1)
+        return tf.reduce_sum(scales * tf.square(weights))
+
+    LBFGS(2)(loss, [weights])
+    assert len(evaluations) <= 2 * 2 + 2  # a line search has few evaluations
+
+
+@pytest.mark.parametrize(("given", "D", "expected"), [(20, 5, 20), (20, 50, 50), (0, 50, 0)])
+def test_brief_fits_have_as_many_iterations_as_features(given, D, expected):
+    settings = RegulariserSettings(minimise_briefly=LBFGS(given))
+    assert settings.briefly(D) == LBFGS(expected)
 
 
 def test_few_of_many_features_are_found():
