@@ -11,5 +11,4 @@ Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
 learned = gvi.learn((X, Y), verbose=1)
 
 x = np.linspace(-6.0, 6.0, 9)[:, None]
-lower, upper = learned.predict_interval(x, coverage=0.9)
-print(np.c_[x, np.sin(2.0 * x), lower, upper].round(2))
+print(np.hstack([x, np.sin(2.0 * x), *learned.predict_interval(x, coverage=0.9)]).round(2))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -197,17 +198,20 @@ def digits(seed: int) -> Task:
 
 
 def run(picture: Path, *, seed: int = 0, say: Callable[[str], None] | None = None) -> str:
-    """Do all tasks, write the picture if Matplotlib is there, and return the table.
+    """Do all tasks, two at a time, write the picture if Matplotlib is there, return the table.
 
     :param picture: where to.
     :param seed: of the data and of the fits.
     :param say: what receives a line in front of each task.
     """
-    tasks: list[Task] = []
-    for number, of in enumerate((curve_with_gap, outliers, table, digits), start=1):
+
+    def done(number: int, of: Callable[[int], Task]) -> Task:
         if say is not None:
             say(f"{number} of 4: {(of.__doc__ or '').splitlines()[0]}")
-        tasks.append(of(seed))
+        return of(seed)
+
+    with ThreadPoolExecutor(max_workers=2) as two:
+        tasks = list(two.map(done, range(1, 5), (curve_with_gap, outliers, table, digits)))
     lines = []
     for task in tasks:
         names = next(iter(task.scores.values()))

@@ -19,7 +19,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood, StudentT, SwitchedLikelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -249,6 +249,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
         """
         with _naming("X or y"):
             Y = with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
+            check_consistent_length(X, Y)
             mean, known = np.reshape(self.predict(X), Y.shape), ~np.isnan(Y)
             weights = np.broadcast_to(1.0 if sample_weight is None else sample_weight, len(Y))
             columns = [(known[:, j], j) for j in np.flatnonzero(known.any(axis=0))]

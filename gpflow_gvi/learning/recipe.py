@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 MIN_ROWS = 100
-"""Of fewer rows neither trees nor a pattern of the noise are learned by default."""
+"""Of fewer rows neither trees nor a pattern of the noise are learned by default. Of more rows of a
+single feature there is no kernel without frequencies: its forecasts, and those into gaps, are
+worse than its densities at the data say."""
 
 MAX_ROWS_OF_SHARED = 50
 """With more rows for each feature than these, no lengthscale is shared by all features: on ten
@@ -36,6 +38,11 @@ MIN_LENGTHSCALE = 1e-3
 """In standard units. A feature that names a group would drive its lengthscale to zero, and the
 rounding of (x / ℓ)² would make K indefinite."""
 
+SCALE_OF_ONE = 1.0
+"""The scale of the prior of log lengthscales of a single feature. In few rows noise looks like a
+function that varies within the distance of neighbours, and observations would be predicted as if
+they had none; of several features a function may vary along one as fast as that."""
+
 MAX_ROWS_OF_RELEVANCE = 1000
 """The relevance of features is estimated from not more rows than these."""
 
@@ -46,7 +53,8 @@ MAX_ROWS_OF_SMALL_TREES = 5000
 def kernels(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels to choose among.
 
-    For a single feature, that of smooth or quasi-periodic functions and a trend, from two starts.
+    For a single feature, that of smooth or quasi-periodic functions and a trend, from two starts;
+    or for few rows, which do not determine as much, that of one smooth function and a trend.
     For several features, that of a sum of such functions of each and of three functions of all,
     from two starts; or that of one function of all, with a lengthscale for each or, for few rows,
     one that they share. Variances and lengthscales have wide priors.
@@ -56,7 +64,8 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     """
     D = X.shape[-1]
     if D == 1:
-        return [Sum([each, *_trend()]) for each in _seasons(X, Y)]
+        smooth = [one_kernel(D)] if len(X) < MIN_ROWS else []
+        return [Sum([each, *_trend()]) for each in [*_seasons(X, Y), *smooth]]
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
     sums = [
         Sum(
@@ -90,13 +99,25 @@ def _seasons(X: Array, Y: Array) -> list[Kernel]:
 
 
 def one_kernel(D: int) -> SquaredExponential:
-    """Return a squared exponential with a lengthscale for each feature, and wide priors."""
-    return _squared_exponential(np.full(D, np.sqrt(D)))  # two standardised rows are √(2D) apart
+    """Return a squared exponential with a lengthscale for each feature."""
+    return _of_all(np.full(D, np.sqrt(D)), D)
 
 
 def shared_kernel(D: int) -> SquaredExponential:
     """Return a squared exponential with the same lengthscale for all features."""
-    return _squared_exponential(np.sqrt(D))
+    return _of_all(np.sqrt(D), D)
+
+
+def _of_all(lengthscales: Any, D: int) -> SquaredExponential:
+    """Return the kernel of one function of all features, of standardised rows √(2D) apart.
+
+    The mode of the prior is where lengthscales start: it lets those of features that do not matter
+    grow. Functions of several scales in a sum need the other prior, which keeps them short.
+    """
+    kernel = _squared_exponential(lengthscales)
+    one = around(lengthscales, SCALE_OF_ONE)
+    kernel.lengthscales.prior = one if D == 1 else with_mode(lengthscales)
+    return kernel
 
 
 def starts_of_one(X: Array, Y: Array) -> list[Kernel]:
@@ -260,7 +281,8 @@ def _main_effects(frequency: Array, variance: float) -> AdditiveSpectralMixture:
     kernel = AdditiveSpectralMixture(variances, lengthscales, frequency)
     kernel.lengthscales = _lengthscales(lengthscales)
     kernel.variances.prior = around(variances)
-    kernel.lengthscales.prior = around(lengthscales)
+    is_single = frequency.shape[-1] == 1
+    kernel.lengthscales.prior = around(lengthscales, SCALE_OF_ONE if is_single else 2.0)
     return kernel
 
 
@@ -307,9 +329,17 @@ def _lengthscales(values: Any) -> Parameter:
 
 
 def around(value: Any, scale: float = 2.0) -> tfp.distributions.Distribution:
-    """Return a log-normal prior; a scale of 2 lets a value move by orders of magnitude."""
+    """Return a log-normal prior by its median; a scale of 2 is orders of magnitude."""
     location = np.log(np.asarray(value, dtype=default_float()))
     return tfp.distributions.LogNormal(location, np.asarray(scale, dtype=default_float()))
+
+
+def with_mode(value: Any, scale: float = 2.0) -> tfp.distributions.Distribution:
+    """Return a log-normal prior whose density is greatest at a value.
+
+    With a median μ it is greatest at μ exp(-σ²), which for σ = 2 is μ/55.
+    """
+    return around(np.asarray(value) * np.exp(scale**2), scale)
 
 
 def network(D: int, J: int, *, units: int = 50, seed: int = 0) -> Any:

@@ -332,3 +332,37 @@ def test_a_linear_function_of_few_of_many_features_is_found(rng):
     rmse = np.sqrt(np.mean(np.square(Y[50:] - mean)))
     assert rmse < 0.8  # where the noise alone has 0.5, and the mean of Y 2.7
     assert np.mean(np.abs(Y[50:] - mean) < 1.96 * np.sqrt(variance)) > 0.85
+
+
+@pytest.mark.parametrize("seed", [2, 7])
+def test_noise_of_few_rows_is_not_taken_for_a_function(seed):
+    """A kernel with short lengthscales predicts them as if there were none."""
+    rng = np.random.default_rng(seed)
+    X, x = rng.uniform(-3.0, 3.0, (40, 1)), rng.uniform(-3.0, 3.0, (500, 1))
+    Y, y = (0.5 * rows + 0.2 * rng.normal(size=rows.shape) for rows in (X, x))
+    nll = -np.mean(gvi.learn((X, Y)).predict_log_density((x, y)))
+    of_truth = 0.5 * np.log(2.0 * np.pi * np.e * 0.2**2)
+    assert nll < of_truth + 0.3
+
+
+def test_features_that_do_not_matter_cost_little():
+    """A prior that keeps lengthscales short would leave all features in."""
+    rng = np.random.default_rng(2)
+    X, x = rng.normal(size=(100, 8)), rng.normal(size=(500, 8))
+    Y, y = (
+        np.sin(2.0 * rows[:, :1])
+        + 0.5 * rows[:, 1:2] ** 2
+        + 0.3 * rng.normal(size=(len(rows), 1))
+        for rows in (X, x)
+    )
+    learned = gvi.learn((X, Y), kernel=recipe.one_kernel(8))
+    exact = gpflow.models.GPR((X, Y), gpflow.kernels.SquaredExponential(lengthscales=[3.0] * 8))
+    loss = tf.autograph.experimental.do_not_convert(exact.training_loss)
+    gpflow.optimizers.Scipy().minimize(loss, exact.trainable_variables)
+    nlls = [-np.mean(model.predict_log_density((x, y))) for model in (learned, exact)]
+    assert nlls[0] < nlls[1] + 0.05
+
+
+def test_the_mode_of_a_prior_is_where_it_is_said_to_be():
+    values = np.array([0.1, 3.0])
+    np.testing.assert_allclose(recipe.with_mode(values, 1.5).mode(), values)
