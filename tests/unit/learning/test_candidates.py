@@ -350,9 +350,7 @@ def test_features_that_do_not_matter_cost_little():
     rng = np.random.default_rng(2)
     X, x = rng.normal(size=(100, 8)), rng.normal(size=(500, 8))
     Y, y = (
-        np.sin(2.0 * rows[:, :1])
-        + 0.5 * rows[:, 1:2] ** 2
-        + 0.3 * rng.normal(size=(len(rows), 1))
+        np.sin(2.0 * rows[:, :1]) + 0.5 * rows[:, 1:2] ** 2 + 0.3 * rng.normal(size=(len(rows), 1))
         for rows in (X, x)
     )
     learned = gvi.learn((X, Y), kernel=recipe.one_kernel(8))
