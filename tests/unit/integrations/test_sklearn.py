@@ -327,6 +327,8 @@ def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path,
     np.testing.assert_allclose(std**2, variance, rtol=1e-12)
     expected = [r2_score(Y[at, j], found[at, j]) for j, at in enumerate(~np.isnan(Y.T))]
     np.testing.assert_allclose(fitted.score(X, Y), np.mean(expected))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        fitted.score(X, Y.T)
     joblib.dump(fitted, tmp_path / "model")
     np.testing.assert_array_equal(joblib.load(tmp_path / "model").predict(X), found)
 
