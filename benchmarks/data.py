@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +44,39 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 UCI = ("yacht", "energy", "concrete", "naval", "protein")
 
 
+MADE_UP: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {
+    "line": (1, lambda x: 0.5 * x[:, 0]),
+    "wave": (1, lambda x: np.sin(3.0 * x[:, 0])),
+    "wave-on-line": (1, lambda x: 0.6 * np.sin(5.0 * x[:, 0]) + 0.5 * x[:, 0]),
+    "bump": (1, lambda x: 2.0 * np.exp(-3.0 * x[:, 0] ** 2)),
+    "step": (1, lambda x: np.tanh(8.0 * x[:, 0])),
+    "constant": (1, lambda x: 0.0 * x[:, 0]),
+    "plane": (5, lambda x: x @ np.linspace(0.7, 0.1, 5)),
+    "distance": (3, lambda x: np.linalg.norm(x, axis=1)),
+    "product": (4, lambda x: np.sin(1.5 * x[:, 0]) * x[:, 1]),
+    "sum-of-two": (8, lambda x: np.sin(2.0 * x[:, 0]) + 0.5 * x[:, 1] ** 2),
+    "one-of-six": (6, lambda x: np.sin(2.0 * x[:, 0])),
+}
+"""Functions by name, with the number of their features."""
+
+
+def made_up(name: str, seed: int) -> Split:
+    """Return few rows of a known function with Gaussian noise, and 1,000 for testing."""
+    D, f = MADE_UP[name]
+    rng = np.random.default_rng([*map(ord, name), seed])
+    N = rng.integers(15, 80) if D == 1 else rng.integers(30, 120)
+    X, noise = rng.uniform(-2.5, 2.5, (N + 1000, D)), rng.choice([0.05, 0.1, 0.3])
+    Y = f(X)[:, None] + noise * rng.normal(size=(len(X), 1))
+    return Split(X[:N], Y[:N], X[N:], Y[N:])
+
+
 def load_split(folder: Path, name: str, split: int) -> Split:
-    """Return one of the literature's splits of a regression data set, or a fold of a table."""
+    """Return one of the literature's splits of a regression data set, or a fold of a table.
+
+    Of made-up data the split is the seed, and the folder is not used.
+    """
+    if name in MADE_UP:
+        return made_up(name, split)
     if name not in UCI:
         with np.load(folder / "tables" / f"{name}.npz") as file:
             X, Y, test = file["x"], file["y"], file["test_mask"][split]

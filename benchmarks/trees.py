@@ -159,7 +159,7 @@ def run(
     rows: list[Row] = []
     for name in options.data:
         for split in options.splits:
-            part = standardised(load_split(Path(options.data_dir), name, split))
+            part = standardised(load_split(Path(options.data_dir or "."), name, split))
             for model in options.models:
                 rows.append(measured(name, split, model, part, models[model]))
                 line = "{:<14}{:>3}  {:<18} nll {:7.3f}  crps {:.4f}  rmse {:.4f}  {:.2f}  {:.1f} s"
