@@ -98,7 +98,7 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
     def __init__(self, data: TrainingData, settings: Settings) -> None:
         self.data = data
         self.settings = settings.regulariser
-        self.likelihood = Gaussian(0.1) if settings.likelihood is None else settings.likelihood
+        self.likelihood = settings.likelihood or recipe.noise(len(data.X))
         predictors = self.settings.predictors
         self.is_recipe = predictors is recipe_predictors
         self.num_inducing = self.settings.count(len(data.X))
@@ -190,7 +190,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         found = self._of_starts(kernels) if several else [self._fit(kernels[0], self.likelihood)]
         if self.data.D == 1 and self.settings.kernels is recipe_kernels:
             series = recipe.kernels_of_series(self.data.X, self.data.responses)
-            of_series = self._of_starts(series)
+            of_series = self._of_starts(series) if series else found
             if best_of(of_series).nll < best_of(found).nll - MIN_GAIN_OF_SERIES:
                 found = of_series
         found = self._with_enough_points(near_best(found))

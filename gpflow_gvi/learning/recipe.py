@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.kernels import Kernel, Linear, Matern32, Matern52, Product, SquaredExponential, Sum
+from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive, set_trainable
 
 from ..kernels.integrated_brownian_motion import IntegratedBrownianMotion
@@ -23,13 +24,17 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 MIN_ROWS = 100
-"""Of fewer rows neither trees nor a pattern of the noise are learned by default. Of more rows of a
-single feature there is no kernel without frequencies: its forecasts, and those into gaps, are
+"""Of fewer rows neither trees nor a pattern of the noise are learned by default. Of as many rows of
+a single feature there is no kernel without frequencies: its forecasts, and those into gaps, are
 worse than its densities at the data say."""
 
 MAX_ROWS_OF_SHARED = 50
 """With more rows for each feature than these, no lengthscale is shared by all features: on ten
 development splits of five such tables none was chosen."""
+
+MIN_ROWS_OF_SEASONS = 20
+"""Fewer rows do not determine frequencies: a function through all of them would be known without
+doubt."""
 
 MIN_ROWS_OF_LINEAR = 40
 """Of fewer rows no linear function of few features is learned by default."""
@@ -65,7 +70,8 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     D = X.shape[-1]
     if D == 1:
         smooth = [one_kernel(D)] if len(X) < MIN_ROWS else []
-        return [Sum([each, *_trend()]) for each in [*_seasons(X, Y), *smooth]]
+        seasons = _seasons(X, Y) if len(X) >= MIN_ROWS_OF_SEASONS else []
+        return [Sum([each, *_trend()]) for each in [*seasons, *smooth]]
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
     sums = [
         Sum(
@@ -87,7 +93,10 @@ def kernels_of_series(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels of one feature to choose among under Gaussian noise, beside `kernels`.
 
     The slope of their trend changes, and deviations last for a while, which outliers look like.
+    There are none of few rows.
     """
+    if len(X) < MIN_ROWS_OF_SEASONS:
+        return []
     return [Sum([each, *_changing_trend()]) for each in _seasons(X, Y)]
 
 
@@ -96,6 +105,17 @@ def _seasons(X: Array, Y: Array) -> list[Kernel]:
     high = frequencies(X[:, 0], Y[:, 0], 2)
     low = np.array([0.1, high[0]])
     return [_main_effects(f[:, None], 1.0) for f in (high, low)]
+
+
+def noise(num_rows: int) -> Gaussian:
+    """Return the noise to start from, a tenth of the variance of Y.
+
+    Of few rows it has a prior, as there may be an optimum of the evidence without noise.
+    """
+    gaussian = Gaussian(0.1)
+    if num_rows < MIN_ROWS:
+        gaussian.variance.prior = around(0.1, 1.0 if num_rows < MIN_ROWS_OF_SEASONS else 2.0)
+    return gaussian
 
 
 def one_kernel(D: int) -> SquaredExponential:

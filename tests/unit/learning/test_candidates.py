@@ -364,3 +364,25 @@ def test_features_that_do_not_matter_cost_little():
 def test_the_mode_of_a_prior_is_where_it_is_said_to_be():
     values = np.array([0.1, 3.0])
     np.testing.assert_allclose(recipe.with_mode(values, 1.5).mode(), values)
+
+
+@pytest.mark.parametrize(("seed", "slopes"), [(52, [0.5]), (54, [0.5, -0.5, 0.0])])
+def test_very_few_rows_leave_doubt(seed, slopes):
+    """A function through all of them would be known without doubt."""
+    rng, D = np.random.default_rng(seed), len(slopes)
+    X, x = rng.uniform(-3.0, 3.0, (8, D)), rng.uniform(-3.0, 3.0, (300, D))
+    Y, y = ((rows @ slopes)[:, None] + 0.1 * rng.normal(size=(len(rows), 1)) for rows in (X, x))
+    assert -np.mean(gvi.learn((X, Y)).predict_log_density((x, y))) < 2.0
+
+
+def test_noise_of_some_tens_of_rows_is_found():
+    """The evidence has an optimum without noise, too."""
+    rng = np.random.default_rng(6)
+    X, x = rng.uniform(-2.5, 2.5, (60, 4)), rng.uniform(-2.5, 2.5, (500, 4))
+    Y, y = (
+        np.sin(1.5 * rows[:, :1]) * rows[:, 1:2] + 0.1 * rng.normal(size=(len(rows), 1))
+        for rows in (X, x)
+    )
+    learned = gvi.learn((X, Y))
+    assert -np.mean(learned.predict_log_density((x, y))) < -0.4  # of the truth: -0.88
+    np.testing.assert_allclose(learned.likelihood.variance, 0.1**2 / np.var(Y), rtol=0.7)
