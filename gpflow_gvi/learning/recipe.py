@@ -114,7 +114,8 @@ def noise(num_rows: int) -> Gaussian:
     """
     gaussian = Gaussian(0.1)
     if num_rows < MIN_ROWS:
-        gaussian.variance.prior = around(0.1, 1.0 if num_rows < MIN_ROWS_OF_SEASONS else 2.0)
+        prior = around(0.1, 1.0 if num_rows < MIN_ROWS_OF_SEASONS else 2.0)
+        gaussian.parameters[0].prior = prior
     return gaussian
 
 
