@@ -113,9 +113,11 @@ def noise(num_rows: int) -> Gaussian:
     Of few rows it has a prior, as there may be an optimum of the evidence without noise.
     """
     gaussian = Gaussian(0.1)
-    if num_rows < MIN_ROWS:
-        prior = around(0.1, 1.0 if num_rows < MIN_ROWS_OF_SEASONS else 2.0)
-        gaussian.parameters[0].prior = prior
+    (variance,) = gaussian.parameters
+    if num_rows < MIN_ROWS_OF_SEASONS:
+        variance.prior = around(0.1, 1.0)
+    elif num_rows < MIN_ROWS:
+        variance.prior = with_mode(0.1)
     return gaussian
 
 
