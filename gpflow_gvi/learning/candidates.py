@@ -98,7 +98,9 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
     def __init__(self, data: TrainingData, settings: Settings) -> None:
         self.data = data
         self.settings = settings.regulariser
-        self.likelihood = settings.likelihood or recipe.noise(len(data.X))
+        # The prior of the noise is for standard units.
+        noise = recipe.noise(len(data.X)) if settings.standardise else Gaussian(0.1)
+        self.likelihood = settings.likelihood or noise
         predictors = self.settings.predictors
         self.is_recipe = predictors is recipe_predictors
         self.num_inducing = self.settings.count(len(data.X))

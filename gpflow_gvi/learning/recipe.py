@@ -134,12 +134,14 @@ def shared_kernel(D: int) -> SquaredExponential:
 def _of_all(lengthscales: Any, D: int) -> SquaredExponential:
     """Return the kernel of one function of all features, of standardised rows √(2D) apart.
 
-    The mode of the prior is where lengthscales start: it lets those of features that do not matter
-    grow. Functions of several scales in a sum need the other prior, which keeps them short.
+    Of several features the mode of the prior is where lengthscales start: it lets those of features
+    that do not matter grow. Functions of several scales in a sum need the other prior, which keeps
+    them short.
     """
     kernel = _squared_exponential(lengthscales)
-    one = around(lengthscales, SCALE_OF_ONE)
-    kernel.lengthscales.prior = one if D == 1 else with_mode(lengthscales)
+    kernel.lengthscales.prior = (
+        around(lengthscales, SCALE_OF_ONE) if D == 1 else with_mode(lengthscales)
+    )
     return kernel
 
 

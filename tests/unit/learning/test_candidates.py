@@ -386,3 +386,12 @@ def test_noise_of_some_tens_of_rows_is_found():
     learned = gvi.learn((X, Y))
     assert -np.mean(learned.predict_log_density((x, y))) < -0.4  # of the truth: -0.88
     np.testing.assert_allclose(learned.likelihood.variance, 0.1**2 / np.var(Y), rtol=0.7)
+
+
+@pytest.mark.parametrize("standardise", [True, False])
+def test_the_prior_of_the_noise_is_for_standard_units(standardise, rng):
+    """In others a tenth may be far from any noise."""
+    X = rng.uniform(-3.0, 3.0, (19, 1))
+    options = {"kernel": gpflow.kernels.SquaredExponential(), "standardise": standardise}
+    likelihood = gvi.learn((X, np.sin(X)), **options).regulariser.likelihood
+    assert (likelihood.variance.prior is not None) == standardise
