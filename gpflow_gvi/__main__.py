@@ -207,7 +207,7 @@ def _demo(options: argparse.Namespace) -> int:
         from . import demo as demonstration
 
     def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{line}\n")  # at once, as two tasks say theirs at a time
 
     print(demonstration.run(options.output, seed=options.seed, say=say))
     print(f"\n{time.perf_counter() - start:.0f} s. What to type next:\n{demonstration.NEXT}")
