@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from gpflow.kernels import Kernel, Linear
 
-from .recipe import MIN_ROWS_OF_LINEAR, around, one_kernel, shared_kernel
+from .recipe import (
+    MAX_ROWS_OF_SMALL_TREES,
+    MIN_ROWS,
+    MIN_ROWS_OF_LINEAR,
+    around,
+    one_kernel,
+    shared_kernel,
+)
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -14,11 +21,14 @@ if TYPE_CHECKING:
 MIN_ROWS_OF_LENGTHSCALES = 20
 """The number of rows for each feature from which on lengthscales are fitted for each."""
 
-MIN_ROWS_OF_TREES = 500
-"""Of fewer rows no trees are learned by default: they hardly know more than P does."""
-
 MAX_CLASSES_OF_BOOSTING = 5
 """Boosting fits a tree for each class at a time, so that it is left out for more."""
+
+MAX_LEAVES = 5000
+"""The maximal number of leaves of a randomised tree: with more rows a leaf has several."""
+
+MAX_ROWS_OF_RANDOMISED = 50_000
+"""Of more rows trees are boosted alone: it takes long to grow randomised ones."""
 
 
 def kernels(N: int, D: int) -> list[Kernel]:
@@ -42,26 +52,42 @@ def predictors(data: TrainingData) -> list[Any]:
     They are ensembles of trees, and of few rows where a kernel cannot find lengthscales a linear
     function of some features.
     """
+    N, D = data.X.shape
+    if D == 1:
+        return []
+    few = data.J == 1 and MIN_ROWS_OF_LINEAR <= N < MIN_ROWS_OF_LENGTHSCALES * D
+    return [*([_of_few_features()] if few else []), *(_trees(data) if N >= MIN_ROWS else [])]
+
+
+def _trees(data: TrainingData) -> list[Any]:
+    """Return ensembles of trees.
+
+    Randomised trees are grown until labels differ no more. The average over many of them is not
+    certain, and how certain P is is decided by its weight.
+    """
     from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
-    N, D = data.X.shape
-    if D == 1 or N < MIN_ROWS_OF_TREES:
-        few = MIN_ROWS_OF_LINEAR <= N < MIN_ROWS_OF_LENGTHSCALES * D
-        return [_of_few_features()] if few and D > 1 and data.J == 1 else []
-    trees = ExtraTreesClassifier(200, min_samples_leaf=3, random_state=data.seed)
+    N, seed = len(data.X), data.seed
+    leaf = max(1, N // MAX_LEAVES)
+    some = ExtraTreesClassifier(100, min_samples_leaf=leaf, random_state=seed)
     if data.J > MAX_CLASSES_OF_BOOSTING:
-        return [trees]
+        return [some.set_params(n_estimators=200)]
+    many = N > MAX_ROWS_OF_SMALL_TREES
     boosting = HistGradientBoostingClassifier(
-        learning_rate=0.06,
-        max_iter=100,
-        max_leaf_nodes=16,
-        min_samples_leaf=5,
+        learning_rate=0.1 if many else 0.06,
+        max_iter=300 if many else 100,
+        max_leaf_nodes=63 if many else 16,
+        min_samples_leaf=10 if many else 5,
         l2_regularization=1.0,
         max_features=0.5,
-        early_stopping=False,
-        random_state=data.seed,
+        early_stopping=many,
+        n_iter_no_change=20,
+        random_state=seed,
     )
-    return [boosting, trees]
+    if N > MAX_ROWS_OF_RANDOMISED:
+        return [boosting]
+    every = ExtraTreesClassifier(100, max_features=None, min_samples_leaf=leaf, random_state=seed)
+    return [boosting, some, every]
 
 
 def _of_few_features() -> Any:

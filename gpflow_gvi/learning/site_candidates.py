@@ -14,7 +14,6 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from gpflow.base import AnyNDArray, Module
 from gpflow.config import default_float
 from gpflow.functions import Function, MeanFunction
@@ -65,6 +64,10 @@ NUM_FOLDS = 5
 AMPLIFICATION = 2.0
 """What the variance of f is multiplied by where that predicts better."""
 
+SHARE_OF_KERNEL = 0.1
+"""Of the variance of f, where a fit around classifiers starts. From all of it f would explain the
+labels before the classifiers do, at an optimum of smaller evidence."""
+
 
 class SiteCandidates(Candidates[Candidate]):
     """The candidates for P under a likelihood that is not Gaussian."""
@@ -102,7 +105,8 @@ class SiteCandidates(Candidates[Candidate]):
         best = best_of(found)
         if self.means:
             P = best.regulariser
-            around = self._fit(P.prior.kernel, P.likelihood, means=True)
+            kernel = scaled(P.prior.kernel, SHARE_OF_KERNEL)
+            around = self._fit(kernel, P.likelihood, means=True)
             best = best_of([best, around]) if self.is_recipe else around
         return best.regulariser
 
@@ -140,7 +144,7 @@ class SiteCandidates(Candidates[Candidate]):
                 sites = first_sites(fit.mean(rows))
                 minimise = settings.minimise if starts_of is None else settings.minimise_briefly
                 loss, sites = fit.fit(minimise, Z, rows, sites, means=means)
-            weights = np.maximum(fit.weights.numpy(), 0.0)
+            weights = fit.weights.numpy()
             mean = self._mean(weights) if means else deepcopy(fit.prior.mean_function)
             if isinstance(self.likelihood, ALL_INFORMATIVE):
                 nll = _amplify(fit, mean, Z, rows, sites)
@@ -168,8 +172,7 @@ class SiteCandidates(Candidates[Candidate]):
         _assign_all(fit.prior.kernel, kernel)
         _assign_all(fit.prior.mean_function, prior_mean(likelihood, self.data.responses))
         _assign_all(fit.likelihood, likelihood)
-        weight = tf.constant(1.0 / len(self.means) if means else 0.0, default_float())
-        fit.weights.assign(tf.fill(fit.weights.shape, weight))
+        fit.weights = 1.0 / len(self.means) if means else 0.0
 
 
 def _amplify(fit: SiteFit, mean: MeanFunction, Z: AnyNDArray, rows: Rows, sites: Sites) -> float:

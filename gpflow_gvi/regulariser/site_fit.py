@@ -49,7 +49,7 @@ class SiteFit:
     def __init__(self, prior: GaussianProcess, likelihood: Likelihood, num_means: int = 0) -> None:
         self.prior = prior
         self.likelihood = likelihood
-        self.weights = tf.Variable(tf.zeros([num_means, 1], default_float()))
+        self._roots = tf.Variable(tf.zeros([num_means, 1], default_float()))
         self.lock = threading.Lock()
         self._parameters: Sequence[Parameter] = [
             *prior.trainable_parameters,
@@ -57,17 +57,26 @@ class SiteFit:
         ]
         self.variables: list[tf.Variable] = [
             *(parameter.unconstrained_variable for parameter in self._parameters),
-            self.weights,
+            self._roots,
         ]
         self._graph: Any = None
 
-    def mean(self, rows: Rows) -> tf.Tensor:
-        """Return m_P at the rows: [N, J].
+    @property
+    def weights(self) -> tf.Tensor:
+        """The weights of the means, [C, 1]: squares, so that none is below zero.
 
-        Weights below zero count as zero. The more observations of a fold are above average, the
-        lower are cross-fitted predictions of them, and a weight below zero would make use of that.
+        The more observations of a fold are above average, the lower are cross-fitted predictions of
+        them, and a weight below zero would make use of that.
         """
-        added = tf.reduce_sum(tf.nn.relu(self.weights) * rows.means, axis=1)
+        return tf.square(self._roots)
+
+    @weights.setter
+    def weights(self, weight: float) -> None:
+        self._roots.assign(tf.fill(self._roots.shape, tf.constant(weight**0.5, default_float())))
+
+    def mean(self, rows: Rows) -> tf.Tensor:
+        """Return m_P at the rows: [N, J]."""
+        added = tf.reduce_sum(self.weights * rows.means, axis=1)
         return self.prior.mean_function(rows.X) + added
 
     def fit(

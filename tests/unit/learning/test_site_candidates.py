@@ -225,3 +225,17 @@ def test_labels_by_few_of_many_features_are_learned(rng):
         for predictor in ("auto", None)
     }
     assert losses["auto"] < losses[None] - 0.1
+
+
+def test_labels_by_a_box_in_some_features_are_learned_from_few_rows(rng):
+    """Trees know that the rows inside a box have one label, a stationary kernel does not."""
+    X = rng.uniform(-1.0, 1.0, (1200, 6))
+    y = np.where(np.all(np.abs(X[:, :2] - 0.2) < 0.6, axis=1), "in", "out")
+    losses = {
+        predictor: log_loss(
+            y[200:],
+            gvi.learn((X[:200], y[:200]), predictor=predictor).predict_proba(X[200:])[:, 1],
+        )
+        for predictor in ("auto", None)
+    }
+    assert losses["auto"] < 0.7 * losses[None]

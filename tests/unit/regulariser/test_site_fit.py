@@ -8,6 +8,7 @@ import pytest
 from gpflow.functions import Zero
 
 import gpflow_gvi as gvi
+from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.site_fit import TOLERANCE, Rows, SiteFit
 from gpflow_gvi.regulariser.sites import first_sites
 
@@ -52,3 +53,32 @@ def test_rounds_go_on_while_the_bound_gains(rows):
     assert len(calls) == 4  # three that gain, and the one that does not
     np.testing.assert_allclose(calls, [-each for each in (*evidences, evidences[-1])], atol=1e-3)
     np.testing.assert_allclose(minus_bound, -evidences[-1], atol=1e-3)
+
+
+def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negative(rng):
+    """Of Y = 0.6 F - 0.4 G the weight of F is that at which GPR's evidence of Y - wF is greatest."""
+    X = np.linspace(-2.0, 2.0, 40)[:, None]
+    F, G = np.sin(3.0 * X), np.cos(5.0 * X)
+    Y = 0.6 * F - 0.4 * G + 0.1 * rng.normal(size=X.shape)
+    rows = Rows(X, Y, np.stack([F, G], axis=1))
+    kernel = gpflow.kernels.SquaredExponential(0.01)
+    likelihood = gpflow.likelihoods.Gaussian(0.01)
+    for part in (kernel, likelihood):
+        gpflow.set_trainable(part, False)
+
+    def minimise(loss, variables):
+        """Step across zero before the minimum is searched for, as a line search may."""
+        variables[-1].assign(-variables[-1])
+        lbfgs(loss, variables)
+
+    fit = SiteFit(gvi.GaussianProcess(Zero(), kernel), likelihood, 2)
+    fit.weights = 0.5
+    fit.fit(minimise, X, rows, first_sites(np.zeros_like(Y)), means=True)
+
+    def evidence(weight: float) -> float:
+        gpr = gpflow.models.GPR((X, Y - weight * F), kernel, likelihood=likelihood)
+        return float(gpr.log_marginal_likelihood())
+
+    grid = np.linspace(0.0, 1.0, 1001)
+    best = grid[np.argmax([evidence(weight) for weight in grid])]
+    np.testing.assert_allclose(np.ravel(fit.weights), [best, 0.0], atol=2e-3)
