@@ -31,11 +31,12 @@ from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..mean_functions.predictor import Predictor
 from ..regulariser.evidence import DataEvidence, InducingEvidence
-from ..regulariser.fit import Regulariser, Round
+from ..regulariser.fit import LeftOut, Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
 from . import recipe
 from .cross_fitting import cross_fit
 from .evidence_fit import Rows, assign, evidence_fit, structure_of
+from .few_rows import left_out_by_folds
 from .noise import MIN_RATIO, VaryingNoise, gain
 from .scaling import Scaling, exactly_original
 from .settings import Settings, recipe_kernels, recipe_predictors
@@ -99,7 +100,7 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         self.data = data
         self.settings = settings.regulariser
         # The prior of the noise is for standard units.
-        noise = recipe.noise(len(data.X)) if settings.standardise else Gaussian(0.1)
+        noise = recipe.noise(len(data.X), data.D) if settings.standardise else Gaussian(0.1)
         self.likelihood = settings.likelihood or noise
         predictors = self.settings.predictors
         self.is_recipe = predictors is recipe_predictors
@@ -136,10 +137,11 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
             start = self._fit(kernel, self.likelihood, starts_of=first)
             starts[structure_of(kernel) or id(kernel)].append(start)
         best = [best_of(of_structure) for of_structure in starts.values()]
-        return [
-            self._fit(start.regulariser.prior.kernel, start.regulariser.likelihood)
-            for start in near_best(best, MAX_GAP_OF_STARTS)
-        ]
+        return [self._from_start(start) for start in near_best(best, MAX_GAP_OF_STARTS)]
+
+    def _from_start(self, start: AnyCandidate) -> AnyCandidate:
+        """Return the fit to all rows."""
+        return self._fit(start.regulariser.prior.kernel, start.regulariser.likelihood)
 
     @abc.abstractmethod
     def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
@@ -180,6 +182,8 @@ class GaussianCandidate(Candidate):
     the noise has the share σ²: the squared errors that are noise, [N, J]."""
     is_around: bool
     """Whether P is around predictors."""
+    origin: Kernel
+    """The kernel that it was first fitted from."""
 
 
 class GaussianCandidates(Candidates[GaussianCandidate]):
@@ -204,6 +208,10 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             varying = [self._with_varying_noise(each) for each in found]
             found = varying if noise == "varying" else [*found, *varying]
         return best_of(found).regulariser
+
+    def _from_start(self, start: GaussianCandidate) -> GaussianCandidate:
+        P = start.regulariser
+        return self._fit(P.prior.kernel, P.likelihood, origin=start.origin, left_out=P.left_out)
 
     def _with_enough_points(self, found: list[GaussianCandidate]) -> list[GaussianCandidate]:
         """Return the best candidate fitted with more inducing points, or all if it misses little.
@@ -249,7 +257,8 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         error = float(np.mean(np.var(left, axis=0)))
         ratio = error / float(np.mean(np.var(data.responses, axis=0)))
         kernel = scaled(plain.regulariser.prior.kernel, ratio)
-        return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
+        origin = scaled(plain.origin, ratio)
+        return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True, origin=origin)
 
     def _with_varying_noise(self, constant: GaussianCandidate) -> GaussianCandidate:
         """Return a candidate with noise in the pattern of its errors; itself if they have none."""
@@ -257,7 +266,9 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         if pattern is None:
             return constant
         P = constant.regulariser
-        fit = functools.partial(self._fit, start=P.likelihood, means=constant.is_around)
+        fit = functools.partial(
+            self._fit, start=P.likelihood, means=constant.is_around, origin=constant.origin
+        )
         varying = fit(P.prior.kernel, pattern=pattern)
         if self.data.D > 1:
             return varying
@@ -303,8 +314,16 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         means: bool = False,
         pattern: Predictor | None = None,
         again: bool = False,
+        origin: Kernel | None = None,
+        left_out: LeftOut | None = None,
     ) -> GaussianCandidate:
-        """Return a fitted candidate; `pattern` is that of the noise, if it varies."""
+        """Return a fitted candidate.
+
+        :param pattern: that of the noise, if it varies.
+        :param again: whether a candidate is fitted once more, with more inducing points.
+        :param origin: the kernel that it was first fitted from, if not this one.
+        :param left_out: what is known of few rows left out, from that kernel.
+        """
         settings, data = self.settings, self.data if starts_of is None else starts_of
         is_brief = starts_of is not None or means or pattern is not None or again
         minimise = settings.briefly(data.D) if is_brief else settings.minimise
@@ -325,17 +344,22 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         is_exact = len(first.X) <= M and type(settings.evidence) is DataEvidence
         evidence = InducingEvidence() if is_exact else settings.evidence
         fit = evidence_fit(kernel, noise.variance, (C, data.D, J), evidence)
+        origin = kernel if origin is None else origin
+        rows, weight = self._rows(first, pattern), 1.0 / C if means else 0.0
+        exponent = 0.5 if pattern else 0.0
+        which = {"means": means and (self.is_recipe or C > 1), "pattern": pattern is not None}
+
+        def anew(part: Rows) -> None:
+            fit.start(origin, noise.variance, weight, exponent)
+            fit.minimise(settings.briefly(data.D), part.X, part, **which)
+
         with fit.lock:
-            fit.start(kernel, variance, 1.0 / C if means else 0.0, 0.5 if pattern else 0.0)
+            if left_out is None and is_exact and self._are_few:
+                left_out = left_out_by_folds(fit, rows, anew)
+            fit.start(kernel, variance, weight, exponent)
             for _ in range(settings.max_rounds):
                 Z, indices = settings.select(first.X, M, kernel=fit.kernel, seed=data.seed)
-                loss = fit.minimise(
-                    minimise,
-                    first.X if is_exact else Z,
-                    self._rows(first, pattern),
-                    means=means and (self.is_recipe or C > 1),
-                    pattern=pattern is not None,
-                )
+                loss = fit.minimise(minimise, first.X if is_exact else Z, rows, **which)
             kernel, weights = deepcopy(fit.kernel), fit.weights.numpy()
             assign(noise.variance, fit.variance)
             if pattern is not None:
@@ -344,15 +368,27 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         prior = GaussianProcess(self._mean(weights) if means else Zero(J), kernel)
         scored = data.first(MAX_ROWS_OF_SCORES)
         of_rows = outputs.noise_variance_at(noise, scored.X, J)
-        predicted = leave_one_out(prior, of_rows, Z, (scored.X, scored.responses))
+        predicted = left_out or leave_one_out(prior, of_rows, Z, (scored.X, scored.responses))
         mean, spread = (np.asarray(part) for part in predicted)
         errors = np.square(scored.responses - mean) / spread
-        factor = np.maximum(np.mean(errors, axis=0), 1.0 / MAX_FACTOR)
-        nll = 0.5 * float(np.sum(np.log(factor) + np.mean(np.log(spread), axis=0)))
-        fitted = Regulariser(prior, prior, noise, Z, None, (Round(indices, loss, {}),), True)
-        nll += penalty(fitted, len(first.X))
+        fitted = Regulariser(
+            prior, prior, noise, Z, None, (Round(indices, loss, {}),), True, left_out
+        )
+        logs, error = np.mean(np.log(spread), axis=0), np.mean(errors, axis=0)
+        if left_out is None:
+            factor = np.maximum(error, 1.0 / MAX_FACTOR)
+            nll = 0.5 * float(np.sum(np.log(factor) + logs)) + penalty(fitted, len(first.X))
+        else:  # the factor that mends certain errors is hardly known from few rows
+            nll = 0.5 * float(np.sum(error - 1.0 + logs))
         progress.found(nll=nll + _density_constant(data), M=len(Z))
-        return GaussianCandidate(fitted, nll, mean, np.asarray(of_rows) * errors, means)
+        noise_errors = np.asarray(of_rows) * errors
+        return GaussianCandidate(fitted, nll, mean, noise_errors, means, origin)
+
+    @property
+    def _are_few(self) -> bool:
+        """Whether rows are too few for hyper-parameters that have seen them to be judged by."""
+        N, D = self.data.X.shape
+        return 1 < N <= MAX_ROWS_OF_STARTS and N < recipe.MIN_ROWS_OF_SCORES * D
 
     def _rows(self, data: TrainingData, pattern: Predictor | None) -> Rows:
         ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpflow.kernels import Kernel, Linear
+from gpflow.kernels import Kernel
 
 from .recipe import (
     MAX_ROWS_OF_SMALL_TREES,
     MIN_ROWS,
     MIN_ROWS_OF_LINEAR,
-    around,
+    linear,
     one_kernel,
     shared_kernel,
 )
@@ -38,12 +38,12 @@ def kernels(N: int, D: int) -> list[Kernel]:
     where there are rows enough to find them.
     """
     of_each = D > 1 and N >= MIN_ROWS_OF_LENGTHSCALES * D
-    return [shared_scale(D), *([one_kernel(D) + _linear(D)] if of_each else [])]
+    return [shared_scale(D), *([one_kernel(D) + linear(D)] if of_each else [])]
 
 
 def shared_scale(D: int) -> Kernel:
     """Return the kernel of a linear function and one with the same scale for all features."""
-    return shared_kernel(D) + _linear(D)
+    return shared_kernel(D) + linear(D)
 
 
 def predictors(data: TrainingData) -> list[Any]:
@@ -100,9 +100,3 @@ def _of_few_features() -> Any:
     # Of coefficients that are all zero, each is as large as their mean, and all features remain.
     select = SelectFromModel(LassoCV(eps=1e-2, cv=5), threshold="mean")
     return make_pipeline(StandardScaler(), select, LogisticRegression())
-
-
-def _linear(D: int) -> Kernel:
-    kernel = Linear(variance=1.0 / D)
-    kernel.variance.prior = around(1.0 / D)
-    return kernel

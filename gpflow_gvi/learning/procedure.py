@@ -240,7 +240,10 @@ class Procedure:
         rows, Z = data.first(MAX_ROWS_OF_SCORES), regulariser.inducing_points
         progress.now(f"tempering with {len(rows.X)} rows, each given all the others")
         sites = self.sites(regulariser, Z, rows)
-        mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, (rows.X, sites.Y))
+        if regulariser.left_out is None:
+            mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, (rows.X, sites.Y))
+        else:
+            mean, variance = map(tf.convert_to_tensor, regulariser.left_out)
         if isinstance(model.likelihood, Gaussian):
             factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
             factor = tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR)

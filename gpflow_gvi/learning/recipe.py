@@ -36,6 +36,13 @@ MIN_ROWS_OF_SEASONS = 20
 """Fewer rows do not determine frequencies: a function through all of them would be known without
 doubt."""
 
+MIN_ROWS_OF_FEATURE = 10
+"""With less rows for each feature than these, the noise has a prior."""
+
+MIN_ROWS_OF_SCORES = 5
+"""With less rows for each feature than these, candidates are compared by predictions of rows that
+their hyper-parameters have not seen either."""
+
 MIN_ROWS_OF_LINEAR = 40
 """Of fewer rows no linear function of few features is learned by default."""
 
@@ -62,7 +69,7 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     or for few rows, which do not determine as much, that of one smooth function and a trend.
     For several features, that of a sum of such functions of each and of three functions of all,
     from two starts; or that of one function of all, with a lengthscale for each or, for few rows,
-    one that they share. Variances and lengthscales have wide priors.
+    one that they share beside a linear function. Variances and lengthscales have wide priors.
 
     :param X: standardised inputs, [N, D].
     :param Y: standardised outputs, [N, J].
@@ -85,7 +92,7 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         )
         for factor in (1.0, 2.0)
     ]
-    shared = [shared_kernel(D)] if len(X) < MAX_ROWS_OF_SHARED * D else []
+    shared = [shared_kernel(D) + linear(D)] if len(X) < MAX_ROWS_OF_SHARED * D else []
     return [*sums, *starts_of_one(X, Y), *shared]
 
 
@@ -107,16 +114,17 @@ def _seasons(X: Array, Y: Array) -> list[Kernel]:
     return [_main_effects(f[:, None], 1.0) for f in (high, low)]
 
 
-def noise(num_rows: int) -> Gaussian:
+def noise(num_rows: int, num_features: int) -> Gaussian:
     """Return the noise to start from, a tenth of the variance of Y.
 
-    Of few rows it has a prior, as there may be an optimum of the evidence without noise.
+    Of few rows it has a prior, as there may be an optimum of the evidence without noise: of many
+    features some explain what is left of few rows by chance.
     """
     gaussian = Gaussian(0.1)
     (variance,) = gaussian.parameters
     if num_rows < MIN_ROWS_OF_SEASONS:
         variance.prior = around(0.1, 1.0)
-    elif num_rows < MIN_ROWS:
+    elif num_rows < max(MIN_ROWS, MIN_ROWS_OF_FEATURE * num_features):
         variance.prior = with_mode(0.1)
     return gaussian
 
@@ -129,6 +137,13 @@ def one_kernel(D: int) -> SquaredExponential:
 def shared_kernel(D: int) -> SquaredExponential:
     """Return a squared exponential with the same lengthscale for all features."""
     return _of_all(np.sqrt(D), D)
+
+
+def linear(D: int) -> Linear:
+    """Return the kernel of a linear function of all features."""
+    kernel = Linear(variance=1.0 / D)
+    kernel.variance.prior = around(1.0 / D)
+    return kernel
 
 
 def _of_all(lengthscales: Any, D: int) -> SquaredExponential:

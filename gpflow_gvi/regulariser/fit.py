@@ -44,6 +44,13 @@ class Round(NamedTuple):
     """The values of kernel, mean function and likelihood after the fit, by their paths."""
 
 
+class LeftOut(NamedTuple):
+    """Predictions of observations, noise included, by what was fitted without them: [N, J]."""
+
+    mean: np.ndarray[Any, Any]
+    variance: np.ndarray[Any, Any]
+
+
 class Regulariser(NamedTuple):
     """A regulariser P, before and after it is conditioned, and how it was found."""
 
@@ -62,6 +69,9 @@ class Regulariser(NamedTuple):
     converged: bool
     """Whether the last choice of points was that of the round before, and not the maximal number of
     rounds reached or an earlier choice come back."""
+    left_out: LeftOut | None = None
+    """How the observations are predicted by hyper-parameters that have not seen them, if they are
+    too few for the posterior alone to tell."""
 
     @property
     def log_evidence(self) -> float:

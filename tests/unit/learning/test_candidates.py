@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
+from sklearn.datasets import make_regression
+from sklearn.linear_model import BayesianRidge
 from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
@@ -386,6 +388,16 @@ def test_noise_of_some_tens_of_rows_is_found():
     learned = gvi.learn((X, Y))
     assert -np.mean(learned.predict_log_density((x, y))) < -0.4  # of the truth: -0.88
     np.testing.assert_allclose(learned.likelihood.variance, 0.1**2 / np.var(Y), rtol=0.7)
+
+
+def test_a_linear_function_of_many_features_is_known_as_a_linear_model_knows_it():
+    """Hyper-parameters for each feature have an optimum of the evidence without noise, too."""
+    X, Y = make_regression(605, 20, n_informative=6, noise=20.0, random_state=0)
+    X, Y, x, y = X[:105], Y[:105, None], X[105:], Y[105:]
+    of_learned = -np.mean(gvi.learn((X, Y)).predict_log_density((x, y[:, None])))
+    mean, spread = BayesianRidge().fit(X, Y[:, 0]).predict(x, return_std=True)
+    of_linear_model = -np.mean(scipy.stats.norm(mean, spread).logpdf(y))
+    assert of_learned < of_linear_model + 0.05
 
 
 @pytest.mark.parametrize("standardise", [True, False])

@@ -56,7 +56,7 @@ def test_rounds_go_on_while_the_bound_gains(rows):
 
 
 def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negative(rng):
-    """Of Y = 0.6 F - 0.4 G the weight of F is that at which GPR's evidence of Y - wF is greatest."""
+    """Of 0.6 F - 0.4 G the weight of F is that at which GPR's evidence of Y - wF is greatest."""
     X = np.linspace(-2.0, 2.0, 40)[:, None]
     F, G = np.sin(3.0 * X), np.cos(5.0 * X)
     Y = 0.6 * F - 0.4 * G + 0.1 * rng.normal(size=X.shape)
