@@ -35,8 +35,8 @@ from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
 from . import targets
-from .candidates import MAX_ROWS_OF_SCORES, GaussianCandidates
 from .early_stopping import tempered_nll
+from .gaussian_candidates import MAX_ROWS_OF_SCORES, GaussianCandidates
 from .learned import Learned
 from .q_training import CompiledModel, TrainingResult
 from .settings import Schedule, Settings, recipe_predictors

@@ -1,0 +1,301 @@
+"""The candidates for the regulariser P under Gaussian noise.
+
+P is a Gaussian process with one of several kernels; the same around the cross-fitted predictions of
+other models, m_P = Σ w_c h_c with weights fitted by the evidence; and each of them with noise that
+varies with the input. Evidence alone can be misled: with many hyper-parameters there are optima of
+equal evidence that predict quite differently.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.functions import Zero
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.utilities import deepcopy
+
+from .._core import outputs, progress
+from ..calibration.tempering import MAX_FACTOR
+from ..covariances import gram
+from ..gaussian_process import GaussianProcess
+from ..mean_functions.predictor import Predictor
+from ..regulariser.evidence import DataEvidence, InducingEvidence
+from ..regulariser.fit import LeftOut, Regulariser, Round
+from ..regulariser.leave_one_out import leave_one_out
+from . import recipe
+from .candidates import (
+    MAX_ROWS_OF_STARTS,
+    Candidate,
+    Candidates,
+    best_of,
+    near_best,
+    penalty,
+    scaled,
+)
+from .evidence_fit import Rows, assign, evidence_fit
+from .few_rows import left_out_by_folds
+from .noise import MIN_RATIO, VaryingNoise, gain
+from .scaling import Scaling, exactly_original
+from .settings import recipe_kernels
+from .start import TrainingData
+from .summary import described
+
+MIN_FEATURES_OF_EXACT = 20
+"""With as many features starts have a point for each row: with fewer points than rows, which are
+all far from each other then, most of a function would be taken for noise."""
+
+MIN_GAIN_OF_SERIES = 0.05
+"""A trend whose slope changes is taken if it predicts better by this many nats: with few rows its
+deviations follow the noise, and the densities hardly differ."""
+
+MAX_MISSED = 0.01
+"""As many inducing points as there may be are taken if a fit misses more nats for each row."""
+
+MAX_ROWS_OF_SCORES = 30_000
+"""Densities are compared at not more rows than these."""
+
+MAX_ERROR_RATIO = 3.0
+"""Predictors of the recipe with more than this times P's own error are not considered."""
+
+MIN_NOISE = 1e-8
+"""The smallest variance of varying noise."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianCandidate(Candidate):
+    """A candidate under Gaussian noise, whose `nll` is that of tempered predictions."""
+
+    mean: AnyNDArray
+    """Of each observation given the others: [N, J]."""
+    errors: AnyNDArray
+    """σ² (y - mean)² / variance, with the variance of the observation given the others, of which
+    the noise has the share σ²: the squared errors that are noise, [N, J]."""
+    is_around: bool
+    """Whether P is around predictors."""
+    origin: Kernel
+    """The kernel that it was first fitted from."""
+
+
+class GaussianCandidates(Candidates[GaussianCandidate]):
+    """The candidates for P under Gaussian noise."""
+
+    def best(self) -> Regulariser:
+        """Return the one that predicts best."""
+        kernels = list(self.settings.kernels(self.data))
+        several = len(kernels) > 1
+        found = self._of_starts(kernels) if several else [self._fit(kernels[0], self.likelihood)]
+        if self.data.D == 1 and self.settings.kernels is recipe_kernels:
+            series = recipe.kernels_of_series(self.data.X, self.data.responses)
+            of_series = self._of_starts(series) if series else found
+            if best_of(of_series).nll < best_of(found).nll - MIN_GAIN_OF_SERIES:
+                found = of_series
+        found = self._with_enough_points(near_best(found))
+        if self.means and (self._are_promising(best_of(found)) or not self.is_recipe):
+            around = [self._around(each) for each in found]
+            found = near_best([*found, *around]) if self.is_recipe else around
+        noise = self.settings.noise
+        if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
+            varying = [self._with_varying_noise(each) for each in found]
+            found = varying if noise == "varying" else [*found, *varying]
+        return best_of(found).regulariser
+
+    def _from_start(self, start: GaussianCandidate) -> GaussianCandidate:
+        P = start.regulariser
+        return self._fit(P.prior.kernel, P.likelihood, origin=start.origin, left_out=P.left_out)
+
+    def _with_enough_points(self, found: list[GaussianCandidate]) -> list[GaussianCandidate]:
+        """Return the best candidate fitted with more inducing points, or all if it misses little.
+
+        What few points miss of a function that varies fast is taken for noise.
+        """
+        best, most = best_of(found), self.settings.most_inducing(len(self.data.X))
+        M = min(most, len(self.data.X))
+        if self.num_inducing >= M or self._missed(best) < MAX_MISSED:
+            return found
+        self.num_inducing = M
+        return [self._fit(best.regulariser.prior.kernel, best.regulariser.likelihood, again=True)]
+
+    def _missed(self, candidate: GaussianCandidate) -> float:
+        """Return tr (K - Q) / 2Nσ², the most that the bound is below the evidence for each row.
+
+        It bounds the divergence of the sparse posterior from that without inducing points (Burt,
+        Rasmussen and van der Wilk 2020, "Convergence of sparse variational inference in Gaussian
+        processes regression").
+        """
+        P, data = candidate.regulariser, self.data.first(self.settings.max_rows)
+        kernel, Z = P.prior.kernel, gram.as_inducing_variable(P.inducing_points)
+        A = gram.features(kernel, Z, data.X)  # [J, M, N]
+        left = outputs.variance(kernel, data.X) - tf.transpose(tf.reduce_sum(tf.square(A), axis=-2))
+        noise = outputs.noise_variance_at(P.likelihood, data.X, data.J)
+        return 0.5 * float(tf.reduce_mean(left / noise))
+
+    def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
+        data = self.data
+        targets = np.asarray(data.units[1].original(data.responses))
+        return self._cross_fit(estimators, data, targets)
+
+    def _are_promising(self, best: GaussianCandidate) -> bool:
+        """Return whether a predictor's errors are not much larger than those of P alone."""
+        Y = self.data.responses
+        largest = MAX_ERROR_RATIO * _rms(Y[: len(best.mean)] - best.mean)
+        return any(_rms(Y - values) < largest for values in self._means_at(self.data))
+
+    def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
+        """Return P around predictors, from the kernel that P has without them."""
+        data = self.data
+        left = data.responses - np.mean(self._means_at(data), axis=0)
+        error = float(np.mean(np.var(left, axis=0)))
+        ratio = error / float(np.mean(np.var(data.responses, axis=0)))
+        kernel = scaled(plain.regulariser.prior.kernel, ratio)
+        origin = scaled(plain.origin, ratio)
+        return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True, origin=origin)
+
+    def _with_varying_noise(self, constant: GaussianCandidate) -> GaussianCandidate:
+        """Return a candidate with noise in the pattern of its errors; itself if they have none."""
+        pattern = self._pattern(constant.errors)
+        if pattern is None:
+            return constant
+        P = constant.regulariser
+        fit = functools.partial(
+            self._fit, start=P.likelihood, means=constant.is_around, origin=constant.origin
+        )
+        varying = fit(P.prior.kernel, pattern=pattern)
+        if self.data.D > 1:
+            return varying
+        # Where little noise is found, f is known better, and so are the errors, and its kinks.
+        kernels = [varying.regulariser.prior.kernel]
+        if self.settings.kernels is recipe_kernels and varying.nll < constant.nll:
+            kernels.append(recipe.rough_kernel())
+        known = None
+        for kernel in kernels:
+            if varying is not known:
+                known, pattern = varying, self._pattern(varying.errors) or pattern
+            varying = best_of([varying, fit(kernel, pattern=pattern)])
+        return varying
+
+    def _pattern(self, errors: AnyNDArray) -> Predictor | None:
+        """Return the pattern of errors that predicts those left out best.
+
+        There is none if it gains less than its exponent costs, unless noise has to vary.
+
+        :param errors: squared, of the first rows: [N, J].
+        """
+        data = self.data.first(len(errors))
+        inputs, unscaled = data.units[0], Scaling.none(errors)
+        mean = np.maximum(np.mean(errors, axis=0), np.finfo(errors.dtype).tiny)
+        errors = np.maximum(errors / mean, 1e-6)
+        patterns = self._cross_fit(
+            recipe.noise_models(exactly_original(inputs, data.X), errors),
+            dataclasses.replace(data, units=(inputs, unscaled), seed=data.seed + 1),
+            errors,
+            what="the pattern of the noise",
+        )
+        gains = [gain(pattern.predict(data.X), errors) for pattern in patterns]
+        best = int(np.argmax(gains))
+        is_worth = gains[best] > 1.0 / len(errors) or self.settings.noise == "varying"
+        return patterns[best] if is_worth else None
+
+    def _fit(
+        self,
+        kernel: Kernel,
+        start: Likelihood,
+        *,
+        starts_of: TrainingData | None = None,
+        means: bool = False,
+        pattern: Predictor | None = None,
+        again: bool = False,
+        origin: Kernel | None = None,
+        left_out: LeftOut | None = None,
+    ) -> GaussianCandidate:
+        """Return a fitted candidate.
+
+        :param pattern: that of the noise, if it varies.
+        :param again: whether a candidate is fitted once more, with more inducing points.
+        :param origin: the kernel that it was first fitted from, if not this one.
+        :param left_out: what is known of few rows left out, from that kernel.
+        """
+        settings, data = self.settings, self.data if starts_of is None else starts_of
+        is_brief = starts_of is not None or means or pattern is not None or again
+        minimise = settings.briefly(data.D) if is_brief else settings.minimise
+        first = data.first(settings.max_rows)  # the rows are shuffled
+        M = self.num_inducing
+        if len(first.X) <= MAX_ROWS_OF_STARTS and data.D >= MIN_FEATURES_OF_EXACT:
+            M = max(M, min(len(first.X), settings.most_inducing(len(first.X))))
+        C, J = len(self.means), data.J
+        progress.now(
+            described(kernel, around=means, varying=pattern is not None)
+            + ("" if starts_of is None else ", a start")
+            + f", fitted to {len(first.X)} rows"
+        )
+        noise = deepcopy(self.likelihood)
+        variance = start.variance if noise.variance.trainable else noise.variance
+        gram.require_independent_outputs(kernel)
+        # With as many points as rows the bound is the evidence, which takes less time by itself.
+        is_exact = len(first.X) <= M and type(settings.evidence) is DataEvidence
+        evidence = InducingEvidence() if is_exact else settings.evidence
+        fit = evidence_fit(kernel, noise.variance, (C, data.D, J), evidence)
+        origin = kernel if origin is None else origin
+        rows, weight = self._rows(first, pattern), 1.0 / C if means else 0.0
+        exponent = 0.5 if pattern else 0.0
+        which = {"means": means and (self.is_recipe or C > 1), "pattern": pattern is not None}
+
+        def anew(part: Rows) -> None:
+            fit.start(origin, noise.variance, weight, exponent)
+            fit.minimise(settings.briefly(data.D), part.X, part, **which)
+
+        with fit.lock:
+            if left_out is None and is_exact and self._are_few:
+                left_out = left_out_by_folds(fit, rows, anew)
+            fit.start(kernel, variance, weight, exponent)
+            for _ in range(settings.max_rounds):
+                Z, indices = settings.select(first.X, M, kernel=fit.kernel, seed=data.seed)
+                loss = fit.minimise(minimise, first.X if is_exact else Z, rows, **which)
+            kernel, weights = deepcopy(fit.kernel), fit.weights.numpy()
+            assign(noise.variance, fit.variance)
+            if pattern is not None:
+                varying = VaryingNoise(pattern, noise.variance.numpy(), fit.exponent.numpy())
+                noise = Gaussian(varying, variance_lower_bound=MIN_NOISE)
+        prior = GaussianProcess(self._mean(weights) if means else Zero(J), kernel)
+        scored = data.first(MAX_ROWS_OF_SCORES)
+        of_rows = outputs.noise_variance_at(noise, scored.X, J)
+        predicted = left_out or leave_one_out(prior, of_rows, Z, (scored.X, scored.responses))
+        mean, spread = (np.asarray(part) for part in predicted)
+        errors = np.square(scored.responses - mean) / spread
+        fitted = Regulariser(
+            prior, prior, noise, Z, None, (Round(indices, loss, {}),), True, left_out
+        )
+        logs, error = np.mean(np.log(spread), axis=0), np.mean(errors, axis=0)
+        if left_out is None:
+            factor = np.maximum(error, 1.0 / MAX_FACTOR)
+            nll = 0.5 * float(np.sum(np.log(factor) + logs)) + penalty(fitted, len(first.X))
+        else:  # the factor that mends certain errors is hardly known from few rows
+            nll = 0.5 * float(np.sum(error - 1.0 + logs))
+        progress.found(nll=nll + _density_constant(data), M=len(Z))
+        noise_errors = np.asarray(of_rows) * errors
+        return GaussianCandidate(fitted, nll, mean, noise_errors, means, origin)
+
+    @property
+    def _are_few(self) -> bool:
+        """Whether rows are too few for hyper-parameters that have seen them to be judged by."""
+        N = len(self.data.X)
+        return 1 < N <= MAX_ROWS_OF_STARTS and N < recipe.MIN_ROWS_OF_SCORES * self.data.D
+
+    def _rows(self, data: TrainingData, pattern: Predictor | None) -> Rows:
+        ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)
+        return Rows(data.X, data.responses, self._means_at(data), np.maximum(ratio, MIN_RATIO))
+
+
+def _density_constant(data: TrainingData) -> float:
+    """Return what the `nll` of candidates leaves out, and the change to original units."""
+    return float(np.sum(0.5 + 0.5 * np.log(2.0 * np.pi) + np.log(data.units[1].scale)))
+
+
+def _rms(errors: AnyNDArray) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))
