@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from gpflow.kernels import Kernel
 
 from .recipe import (
+    MAX_LEAVES,
+    MAX_ROWS_OF_RANDOMISED,
     MAX_ROWS_OF_SMALL_TREES,
     MIN_ROWS,
     MIN_ROWS_OF_LINEAR,
@@ -23,12 +25,6 @@ MIN_ROWS_OF_LENGTHSCALES = 20
 
 MAX_CLASSES_OF_BOOSTING = 5
 """Boosting fits a tree for each class at a time, so that it is left out for more."""
-
-MAX_LEAVES = 5000
-"""The maximal number of leaves of a randomised tree: with more rows a leaf has several."""
-
-MAX_ROWS_OF_RANDOMISED = 50_000
-"""Of more rows trees are boosted alone: it takes long to grow randomised ones."""
 
 
 def kernels(N: int, D: int) -> list[Kernel]:

@@ -61,6 +61,12 @@ MAX_ROWS_OF_RELEVANCE = 1000
 MAX_ROWS_OF_SMALL_TREES = 5000
 """Up to this number of rows the trees are those for small data."""
 
+MAX_LEAVES = 5000
+"""About the maximal number of leaves of a randomised tree: of more rows a leaf has several."""
+
+MAX_ROWS_OF_RANDOMISED = 20_000
+"""Of more rows trees are boosted alone: it takes long to grow randomised ones."""
+
 
 def kernels(X: Array, Y: Array) -> list[Kernel]:
     """Return kernels to choose among.
@@ -243,30 +249,23 @@ def _trees(data: TrainingData) -> list[Any]:
     from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
     N, seed = len(data.X), data.seed
-    if N > MAX_ROWS_OF_SMALL_TREES:
-        boosting = HistGradientBoostingRegressor(
-            learning_rate=0.1,
-            max_iter=1000,
-            max_leaf_nodes=63,
-            min_samples_leaf=10,
-            l2_regularization=1.0,
-            max_features=0.5,
-            early_stopping=True,
-            n_iter_no_change=20,
-            random_state=seed,
-        )
-        return [_of_outputs(boosting, data.J)]
+    many = N > MAX_ROWS_OF_SMALL_TREES
     boosting = HistGradientBoostingRegressor(
-        learning_rate=0.06,
-        max_iter=300,
-        max_leaf_nodes=16,
-        min_samples_leaf=max(2, min(20, N // 50)),
+        learning_rate=0.1 if many else 0.06,
+        max_iter=1000 if many else 300,
+        max_leaf_nodes=63 if many else 16,
+        min_samples_leaf=10 if many else max(2, min(20, N // 50)),
         l2_regularization=1.0,
         max_features=0.5,
-        early_stopping=False,
+        early_stopping=many,
+        n_iter_no_change=20,
         random_state=seed,
     )
-    return [_of_outputs(boosting, data.J), ExtraTreesRegressor(100, random_state=seed)]
+    if N > MAX_ROWS_OF_RANDOMISED:
+        return [_of_outputs(boosting, data.J)]
+    leaf = max(1, N // MAX_LEAVES)
+    randomised = ExtraTreesRegressor(100, min_samples_leaf=leaf, random_state=seed)
+    return [_of_outputs(boosting, data.J), randomised]
 
 
 def noise_models(X: Array, errors: Array) -> list[Any]:

@@ -1,0 +1,38 @@
+"""The recipe's predictors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import is_classifier
+
+from gpflow_gvi.learning import class_recipe, recipe
+from gpflow_gvi.learning.recipe import MAX_LEAVES
+from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.start import TrainingData
+
+
+def _rows_of_noise(N: int, rng: np.random.Generator) -> TrainingData:
+    X, Y = rng.normal(size=(N, 2)), rng.integers(2, size=(N, 1)).astype(float)
+    return TrainingData(X, Y, Y, 0, (2,), False, (Scaling.none(X), Scaling.none(Y)))
+
+
+@pytest.mark.parametrize("module", [recipe, class_recipe])
+@pytest.mark.parametrize("N", [200, 4_000, 15_000])
+def test_randomised_trees_fit_noise_with_a_bounded_number_of_leaves(module, N, rng):
+    """They are kept for each fold, and saved; of few rows each leaf has one label."""
+    data = _rows_of_noise(N, rng)
+    found = [each for each in module.predictors(data) if hasattr(each, "n_estimators")]
+    assert found
+    for trees in found:
+        assert is_classifier(trees) == (module is class_recipe)
+        tree = trees.set_params(n_estimators=1).fit(data.X, data.Y[:, 0]).estimators_[0]
+        assert tree.get_n_leaves() <= 1.5 * MAX_LEAVES
+        if N <= MAX_LEAVES:
+            np.testing.assert_array_equal(tree.predict(data.X), data.Y[:, 0])
+
+
+def test_of_many_rows_trees_are_boosted_alone(rng):
+    for module in (recipe, class_recipe):
+        (boosting,) = module.predictors(_rows_of_noise(30_000, rng))
+        assert not hasattr(boosting, "n_estimators")
