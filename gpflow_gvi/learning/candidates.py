@@ -50,7 +50,8 @@ class Candidate:
     """The negative log density of an observation given the others, and a penalty.
 
     A kernel of many hyper-parameters is fitted to each row, too, so that the density flatters it:
-    by p/N for p parameters, as for Akaike's criterion (1974)."""
+    by p/N for p parameters, as for Akaike's criterion (1974). There is none where the parameters
+    have not seen the rows that are predicted."""
 
 
 AnyCandidate = TypeVar("AnyCandidate", bound=Candidate)

@@ -70,7 +70,10 @@ MIN_NOISE = 1e-8
 
 @dataclasses.dataclass(frozen=True)
 class GaussianCandidate(Candidate):
-    """A candidate under Gaussian noise, whose `nll` is that of tempered predictions."""
+    """A candidate under Gaussian noise.
+
+    Its `nll` is that of tempered predictions; of few rows it is of predictions as they are.
+    """
 
     mean: AnyNDArray
     """Of each observation given the others: [N, J]."""
@@ -120,7 +123,8 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         if self.num_inducing >= M or self._missed(best) < MAX_MISSED:
             return found
         self.num_inducing = M
-        return [self._fit(best.regulariser.prior.kernel, best.regulariser.likelihood, again=True)]
+        P = best.regulariser
+        return [self._fit(P.prior.kernel, P.likelihood, again=True, origin=best.origin)]
 
     def _missed(self, candidate: GaussianCandidate) -> float:
         """Return tr (K - Q) / 2Nσ², the most that the bound is below the evidence for each row.

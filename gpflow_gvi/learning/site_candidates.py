@@ -172,7 +172,7 @@ class SiteCandidates(Candidates[Candidate]):
         _assign_all(fit.prior.kernel, kernel)
         _assign_all(fit.prior.mean_function, prior_mean(likelihood, self.data.responses))
         _assign_all(fit.likelihood, likelihood)
-        fit.weights = 1.0 / len(self.means) if means else 0.0
+        fit.start_weights(1.0 / len(self.means) if means else 0.0)
 
 
 def _amplify(fit: SiteFit, mean: MeanFunction, Z: AnyNDArray, rows: Rows, sites: Sites) -> float:

@@ -70,8 +70,8 @@ class SiteFit:
         """
         return tf.square(self._roots)
 
-    @weights.setter
-    def weights(self, weight: float) -> None:
+    def start_weights(self, weight: float) -> None:
+        """Let all weights start at a value."""
         self._roots.assign(tf.fill(self._roots.shape, tf.constant(weight**0.5, default_float())))
 
     def mean(self, rows: Rows) -> tf.Tensor:

@@ -232,10 +232,12 @@ def _records() -> dict[str, Any]:
     from ..learning.network_rows import Inputs
     from ..learning.outliers import Outliers
     from ..learning.scaling import Scaling
-    from ..regulariser.fit import Regulariser, Round
+    from ..regulariser.fit import LeftOut, Regulariser, Round
     from ..tables.columns import Columns
 
-    return _by_name([Columns, Inputs, Outliers, Record, Regulariser, Round, Scaling, Stage])
+    return _by_name(
+        [Columns, Inputs, LeftOut, Outliers, Record, Regulariser, Round, Scaling, Stage]
+    )
 
 
 def _bijectors() -> dict[str, Any]:

@@ -47,3 +47,13 @@ def test_of_twenty_rows_in_ten_dimensions_it_is_not_certain(seed):
     learned = gvi.learn((X[:20], Y[:20]))
     nll = -np.mean(learned.predict_log_density((X[20:], Y[20:])))
     assert nll < scipy.stats.norm().entropy() + 0.5
+
+
+def test_of_few_rows_it_is_saved_and_loaded(tmp_path, rng):
+    X = rng.normal(size=(14, 4))
+    learned = gvi.learn((X, X[:, :1] + 0.1), kernel=gpflow.kernels.SquaredExponential())
+    assert learned.regulariser.left_out is not None
+    gvi.save(learned, tmp_path / "learned")
+    loaded = gvi.load(tmp_path / "learned")
+    for part, of_loaded in zip(learned.predict_y(X), loaded.predict_y(X), strict=True):
+        np.testing.assert_allclose(part, of_loaded, rtol=1e-8)

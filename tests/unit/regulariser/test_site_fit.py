@@ -72,7 +72,7 @@ def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negativ
         lbfgs(loss, variables)
 
     fit = SiteFit(gvi.GaussianProcess(Zero(), kernel), likelihood, 2)
-    fit.weights = 0.5
+    fit.start_weights(0.5)
     fit.fit(minimise, X, rows, first_sites(np.zeros_like(Y)), means=True)
 
     def evidence(weight: float) -> float:
