@@ -8,9 +8,11 @@ variable.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import tensorflow as tf
 from gpflow import covariances as gpflow_covariances
 from gpflow.base import AnyNDArray, TensorType
@@ -27,6 +29,7 @@ from gpflow.utilities import set_trainable
 
 from .._core import checks, linalg, outputs
 from .._core.memo import once
+from ..kernels.plain import covariance, plain
 from ..kernels.structure import by_structure
 
 
@@ -105,11 +108,29 @@ def whitened(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
 def features(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType) -> tf.Tensor:
     """Return A = L⁻¹ K_ZX as numbers, to which the kernel's parameters are constants: [J, M, N].
 
-    It takes a graph that kernels of one structure share, where they do.
+    NumPy evaluates kernels that it knows. Others take a graph that those of one structure share.
     """
-    if type(inducing_variable) is InducingPoints:
-        return _features(kernel, inducing_variable.Z, X)
-    return tf.stop_gradient(whitened(kernel, inducing_variable, X))
+    if type(inducing_variable) is not InducingPoints:
+        return tf.stop_gradient(whitened(kernel, inducing_variable, X))
+    Z = tf.convert_to_tensor(inducing_variable.Z)
+    if tf.executing_eagerly():
+        with contextlib.suppress(np.linalg.LinAlgError):  # the graph adds more jitter
+            found = _plain_features(kernel, Z.numpy(), np.asarray(X, Z.dtype.as_numpy_dtype))
+            if found is not None:
+                return tf.constant(found[None])
+    return _features(kernel, Z, X)
+
+
+def _plain_features(kernel: Kernel, Z: AnyNDArray, X: AnyNDArray) -> AnyNDArray | None:
+    """Return L⁻¹ K_ZX by NumPy: [M, N]; None if it does not know the kernel."""
+    of_points, of_rows = plain(kernel, Z), plain(kernel, Z, X)
+    if of_points is None or of_rows is None:
+        return None
+    Kzz = covariance(of_points, np.empty([len(Z), len(Z)], Z.dtype))
+    np.einsum("mm->m", Kzz)[:] += default_jitter()
+    Kzx = covariance(of_rows, np.empty([len(Z), len(X)], Z.dtype))
+    L = linalg.cholesky_of_array(Kzz)
+    return scipy.linalg.solve_triangular(L, Kzx, lower=True, check_finite=False)
 
 
 @by_structure

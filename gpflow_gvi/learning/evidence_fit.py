@@ -1,15 +1,17 @@
-"""Hyper-parameters of the greatest evidence, by a graph that is traced once for each structure.
+"""Hyper-parameters of the greatest evidence.
 
 The evidence is that of Y - Σ_c w_c F_c under a zero mean, with the noise v H^κ: F are predictions
-at the rows by models that have not seen them, H a pattern of the noise. What varies from one
-candidate, or one call of `learn`, to the next is an argument of the graph or a value of a variable,
-so that a kernel of the same structure, with data of any size, needs no new graph. Tracing takes as
-long as some hundred evaluations on small data, and leaves memory behind.
+at the rows by models that have not seen them, H a pattern of the noise. NumPy evaluates it where it
+knows the kernel, and a graph elsewhere. What varies from one candidate, or one call of `learn`, to
+the next is an argument of the graph or a value of a variable, so that a kernel of the same
+structure, with data of any size, needs no new graph. Tracing takes as long as some hundred
+evaluations on small data, and leaves memory behind.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
@@ -25,9 +27,11 @@ from gpflow.kernels import Kernel
 from gpflow.utilities import deepcopy, parameter_dict
 
 from ..gaussian_process import GaussianProcess
+from ..kernels.plain import PlainParameter, has_gradient, is_plain
 from ..kernels.structure import MAX_STRUCTURES, structure
 from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence
 from ..regulariser.lbfgs import Minimise
+from ..regulariser.plain_evidence import PLAIN_EVIDENCE, PlainEvidence
 
 Fit = TypeVar("Fit")
 
@@ -46,7 +50,7 @@ class Rows(NamedTuple):
 
 
 class EvidenceFit:
-    """The parameters of the evidence, and its graph.
+    """The parameters of the evidence, and its derivatives.
 
     :param kernel: k, with the hyper-parameters to start from.
     :param variance: v, the variance of the noise to start from.
@@ -70,15 +74,16 @@ class EvidenceFit:
         self.lock = threading.Lock()
         self._prior = GaussianProcess(Zero(J), self.kernel)
         self._evidence = evidence
-        self._parameters = [
+        self.parameters = [
             *self.kernel.trainable_parameters,
             *([self.variance] if self.variance.trainable else []),
             self.exponent,
         ]
         self.variables: list[tf.Variable] = [
-            *(parameter.unconstrained_variable for parameter in self._parameters),
+            *(parameter.unconstrained_variable for parameter in self.parameters),
             self.weights,
         ]
+        self._plain = self._of_numpy(D)
         inputs = tf.TensorSpec([None, D], default_float())
         columns = tf.TensorSpec([None, J], default_float())
         means = tf.TensorSpec([C, None, J], default_float())
@@ -111,10 +116,27 @@ class EvidenceFit:
         fixed = [] if pattern else [self.exponent.unconstrained_variable]
         fixed += [] if means else [self.weights]
         variables = [v for v in self.variables if not any(v is other for other in fixed)]
-        loss = _Loss(self, [tf.convert_to_tensor(part) for part in (Z, *rows)])
+        loss = _Loss(self, (Z, *rows))
         minimise(loss, variables)
         value = float(loss())
         return value if pattern else value + float(self.exponent.log_prior_density())
+
+    def value_and_gradients(self, *arrays: AnyNDArray) -> tuple[Any, Sequence[Any]]:
+        """Return minus the log evidence, and its gradients in all variables.
+
+        :param arrays: Z, and the parts of the rows.
+        """
+        if self._plain is not None:
+            # With more jitter the graph may have a value where NumPy has none.
+            with contextlib.suppress(np.linalg.LinAlgError):
+                return self._plain(*(np.asarray(part, np.float64) for part in arrays))
+        return self._graph(*map(tf.convert_to_tensor, arrays))
+
+    def _of_numpy(self, D: int) -> PlainFit | None:
+        """Return the evaluation by NumPy; None if it does not know the kernel."""
+        evidence = PLAIN_EVIDENCE.get(type(self._evidence))
+        is_known = has_gradient(self.kernel, D) and is_plain(self.variance)
+        return PlainFit(self, evidence) if evidence is not None and is_known else None
 
     def _value_and_gradients(
         self, Z: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, means: tf.Tensor, pattern: tf.Tensor
@@ -124,9 +146,53 @@ class EvidenceFit:
             residual = Y - tf.reduce_sum(self.weights[:, None, :] * means, axis=0)  # [N, J]
             noise = self.variance * tf.pow(pattern, self.exponent)  # [N, J]
             value = -self._evidence.log_density(self._prior, noise, (Z, residual), (X, residual))
-            value -= tf.add_n([parameter.log_prior_density() for parameter in self._parameters])
+            value -= tf.add_n([parameter.log_prior_density() for parameter in self.parameters])
         gradients = tape.gradient(value, self.variables, unconnected_gradients="zero")
         return value, gradients
+
+
+class PlainFit:
+    """Minus the log evidence and its gradients, by NumPy.
+
+    :param fit: what has the parameters, which are known to `kernels.plain`.
+    :param evidence: from a kernel, Z, X, noise and residual to the evidence.
+    """
+
+    def __init__(self, fit: EvidenceFit, evidence: Callable[..., PlainEvidence]) -> None:
+        self._fit = fit
+        self._evidence = evidence
+        # Those of the kernel that are fixed are read, too.
+        every = [*fit.kernel.parameters, *fit.parameters, fit.variance]
+        self._parameters = {id(each): PlainParameter(each) for each in every}
+
+    def __call__(
+        self, Z: AnyNDArray, X: AnyNDArray, Y: AnyNDArray, means: AnyNDArray, pattern: AnyNDArray
+    ) -> tuple[float, list[AnyNDArray]]:
+        """Return the value, and the gradients in the variables of the fit."""
+        fit = self._fit
+        values = {key: own.values() for key, own in self._parameters.items()}
+
+        def value(parameter: Parameter) -> AnyNDArray:
+            return values[id(parameter)][0]
+
+        variance, ratio = value(fit.variance), pattern ** value(fit.exponent)  # [N, J]
+        residual = Y - np.einsum("cj,cnj->nj", fit.weights.numpy(), means)
+        found = self._evidence(fit.kernel, Z, X, variance * ratio, residual, value=value)
+        by_ratio = found.by_noise * ratio
+        by_value: dict[int, Any] = collections.defaultdict(float)
+        for parameter, part in [
+            *found.by_kernel,
+            (fit.variance, np.sum(by_ratio)),
+            (fit.exponent, variance * np.sum(by_ratio * np.log(pattern))),
+        ]:
+            by_value[id(parameter)] += part
+        loss, gradients = -found.value, []
+        for parameter in fit.parameters:
+            theta, slope = values[id(parameter)]
+            log_prior, of_prior = self._parameters[id(parameter)].log_prior(theta)
+            loss -= log_prior
+            gradients.append(-(by_value[id(parameter)] + of_prior) * slope)
+        return loss, [*gradients, np.einsum("nj,cnj->cj", found.by_residual, means)]
 
 
 def assign(parameter: Parameter, value: Any) -> None:
@@ -143,17 +209,17 @@ def assign(parameter: Parameter, value: Any) -> None:
 class _Loss:
     """The loss for given rows, with the gradients of any of its variables."""
 
-    def __init__(self, fit: EvidenceFit, arguments: list[tf.Tensor]) -> None:
+    def __init__(self, fit: EvidenceFit, arguments: tuple[AnyNDArray, ...]) -> None:
         self._fit = fit
         self._arguments = arguments
 
     def __call__(self) -> tf.Tensor:
-        return self._fit._graph(*self._arguments)[0]
+        return self._fit.value_and_gradients(*self._arguments)[0]
 
     def value_and_gradients(
         self, variables: Sequence[tf.Variable]
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        value, gradients = self._fit._graph(*self._arguments)
+        value, gradients = self._fit.value_and_gradients(*self._arguments)
         of_variable = {id(v): g for v, g in zip(self._fit.variables, gradients, strict=True)}
         return value, [of_variable[id(variable)] for variable in variables]
 

@@ -87,7 +87,9 @@ class LogProcess(RegressorMixin, BaseEstimator):
         ratio = (errors / self.scale_).reshape(len(errors), -1)
         K = _covariance(self.X_, self.X_, self.hyperparameters_)
         _, self.weights_ = _mode(K, ratio, np.zeros_like(ratio))
-        values, vectors = eigh(K, subset_by_value=(MIN_EIGENVALUE, np.inf))
+        values, vectors = eigh(K, driver="evd")
+        is_large = values > MIN_EIGENVALUE
+        values, vectors = values[is_large], vectors[:, is_large]
         self.roots_ = vectors / np.sqrt(values + NOISE)  # [N, R], (K + 2I)⁻¹ ≈ R Rᵀ
         return self
 

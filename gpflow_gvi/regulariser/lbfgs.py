@@ -95,8 +95,8 @@ def _flat(tensors: Sequence[tf.Tensor]) -> Array:
     return np.concatenate([np.ravel(tensor).astype(np.float64) for tensor in map(_numpy, tensors)])
 
 
-def _numpy(tensor: tf.Tensor) -> Array:
-    return np.asarray(tf.convert_to_tensor(tensor))
+def _numpy(tensor: tf.Tensor | Array) -> Array:
+    return np.asarray(tensor if isinstance(tensor, np.ndarray) else tf.convert_to_tensor(tensor))
 
 
 def _assign(variables: Sequence[tf.Variable], x: Array) -> None:

@@ -10,8 +10,9 @@ import scipy.stats
 import tensorflow_probability as tfp
 
 from gpflow_gvi.kernels import AdditiveSpectralMixture
+from gpflow_gvi.learning import recipe
 from gpflow_gvi.learning.evidence_fit import EvidenceFit, Rows, evidence_fit, structure_of
-from gpflow_gvi.regulariser.evidence import DataEvidence
+from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
 
 
 def _noise(variance=0.1):
@@ -75,7 +76,9 @@ def test_gradients_are_those_of_what_is_fitted(means, pattern, rng):
 def test_a_graph_serves_kernels_of_one_structure_and_data_of_any_size(rng):
     def kernel(scale, *, active=None):
         first = gpflow.kernels.SquaredExponential(1.0, [scale, scale], active_dims=active)
-        return first + AdditiveSpectralMixture(*np.full((3, 1, 2), scale))
+        # NumPy evaluates sums of other kernels.
+        other = gpflow.kernels.RationalQuadratic(active_dims=active)
+        return first + AdditiveSpectralMixture(*np.full((3, 1, 2), scale)) + other
 
     def fit(kernel, noise=None):
         return evidence_fit(kernel, _noise() if noise is None else noise, (0, 2, 1), DataEvidence())
@@ -93,6 +96,37 @@ def test_a_graph_serves_kernels_of_one_structure_and_data_of_any_size(rng):
         one.start(kernel(1.0), 0.2, 0.0, 0.0)
         one.minimise(lambda loss, variables: loss(), rows.X[:3], rows, means=False, pattern=False)
     assert one._graph.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("evidence", [DataEvidence(), InducingEvidence()])
+@pytest.mark.parametrize("J", [1, 2])
+def test_numpy_and_the_graph_have_the_same_value_and_gradients(evidence, J, rng):
+    X, Y = rng.normal(size=(40, 3)), rng.normal(size=(40, J))
+    kernel = recipe.kernels(X, Y)[0]
+    gpflow.set_trainable(kernel.kernels[1].variance, False)
+    kernel.kernels[1].lengthscales = kernel.kernels[0].lengthscales  # shared
+    fit = EvidenceFit(kernel, recipe.noise(40, 3).variance, (2, 3, J), evidence)
+    fit.start(kernel, 0.3, 0.4, 0.7)
+    Z = X if isinstance(evidence, InducingEvidence) else X[:7]
+    arrays = Z, X, Y, rng.normal(size=(2, 40, J)), rng.gamma(2.0, size=(40, J))
+    value, gradients = fit._plain(*arrays)
+    expected, of_graph = fit._graph(*arrays)
+    assert value == pytest.approx(float(expected), rel=1e-9)
+    assert len(gradients) == len(of_graph) == len(fit.variables)
+    for found, by_graph in zip(gradients, of_graph, strict=True):
+        np.testing.assert_allclose(found, by_graph, rtol=1e-6, atol=1e-7)
+
+
+def test_where_numpy_finds_no_factor_the_graph_adds_jitter(rng):
+    X = np.repeat(rng.normal(size=(6, 2)), 2, axis=0)  # K is singular
+    kernel = gpflow.kernels.SquaredExponential()
+    fit = EvidenceFit(kernel, gpflow.Parameter(0.0), (0, 2, 1), InducingEvidence())
+    arrays = X, X, np.zeros((12, 1)), np.zeros((0, 12, 1)), np.ones((12, 1))
+    with pytest.raises(np.linalg.LinAlgError):
+        fit._plain(*arrays)
+    value, gradients = fit.value_and_gradients(*arrays)
+    assert np.isfinite(value)
+    assert all(np.all(np.isfinite(part)) for part in gradients)
 
 
 def test_a_kernel_that_is_not_known_has_a_graph_of_its_own():

@@ -1,0 +1,91 @@
+"""Parameters of kernels as arrays of NumPy: values, prior densities, and their derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, PriorOn
+
+Value = Callable[[Parameter], AnyNDArray]
+"""From a parameter to its value."""
+
+_SOFTPLUS = tfp.bijectors.Softplus()
+
+
+def value_of(parameter: Parameter) -> AnyNDArray:
+    """Return the value of a parameter; of GPflow's usual ones without TensorFlow's operations."""
+    lower = _lower(parameter)
+    if lower is None:
+        return parameter.numpy()
+    return lower + np.logaddexp(0.0, parameter.unconstrained_variable.numpy())
+
+
+def is_plain(parameter: Parameter) -> bool:
+    """Return whether transform and prior are such that a `PlainParameter` has them."""
+    is_free = isinstance(parameter.transform, tfp.bijectors.Identity | None)
+    has_transform = is_free or _lower(parameter) is not None
+    return has_transform and (parameter.prior is None or _has_plain_prior(parameter))
+
+
+def _has_plain_prior(parameter: Parameter) -> bool:
+    prior: Any = parameter.prior
+    shape = parameter.shape
+    return (
+        type(prior) in (tfp.distributions.LogNormal, tfp.distributions.Normal)
+        and parameter.prior_on is PriorOn.CONSTRAINED
+        and tf.broadcast_static_shape(prior.batch_shape, shape) == shape
+    )
+
+
+def _lower(parameter: Parameter) -> float | None:
+    """Return l where the parameter is l + log (1 + exp u) of its variable u; None elsewhere."""
+    transform: Any = parameter.transform
+    if transform == _SOFTPLUS:
+        return 0.0
+    if type(transform) is tfp.bijectors.Chain and len(transform.bijectors) == 2:
+        shift, softplus = transform.bijectors
+        if type(shift) is tfp.bijectors.Shift and softplus == _SOFTPLUS:
+            return float(shift.shift)
+    return None
+
+
+class PlainParameter:
+    """A parameter θ of its variable u: θ = l + log (1 + exp u), or u itself.
+
+    :param parameter: one of which `is_plain` is true.
+    """
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.variable = parameter.unconstrained_variable
+        self._lower = _lower(parameter)
+        self._prior = parameter.prior
+        if self._prior is not None:
+            self._location, self._scale = (
+                np.asarray(part) for part in (self._prior.loc, self._prior.scale)
+            )
+
+    def values(self) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return θ and dθ/du."""
+        u = self.variable.numpy()
+        if self._lower is None:
+            return u, np.ones_like(u)
+        return self._lower + np.logaddexp(0.0, u), scipy.special.expit(u)
+
+    def log_prior(self, theta: AnyNDArray) -> tuple[float, AnyNDArray]:
+        """Return log p(θ), as `gpflow.Parameter.log_prior_density`, and its derivative in θ."""
+        if self._prior is None:
+            return 0.0, np.zeros_like(theta)
+        is_log = type(self._prior) is tfp.distributions.LogNormal
+        argument = np.log(theta) if is_log else theta
+        z = (argument - self._location) / self._scale
+        density = -0.5 * np.square(z) - np.log(self._scale) - 0.5 * math.log(2.0 * math.pi)
+        if is_log:  # the density of a normal law of log θ, over θ
+            return float(np.sum(density - argument)), -(z / self._scale + 1.0) / theta
+        return float(np.sum(density)), -z / self._scale

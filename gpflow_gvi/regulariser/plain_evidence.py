@@ -1,0 +1,191 @@
+"""The evidence of a kernel on arrays of NumPy, with its derivatives in closed form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from gpflow import Parameter
+from gpflow.base import AnyNDArray
+from gpflow.config import default_jitter
+from gpflow.kernels import Kernel
+from scipy.linalg import blas, lapack
+
+from .._core import linalg
+from ..kernels.plain import (
+    Plain,
+    Value,
+    covariance,
+    gradient,
+    lower_covariance,
+    plain,
+    value_of,
+)
+from .evidence import DataEvidence, Evidence, InducingEvidence
+
+
+class PlainEvidence(NamedTuple):
+    """The log evidence, or a bound of it, and its derivatives."""
+
+    value: float
+    by_kernel: list[tuple[Parameter, AnyNDArray]]
+    """In the parameters of the kernel; one that parts of it share is there more than once."""
+    by_noise: AnyNDArray
+    """In σ²: [N, J]."""
+    by_residual: AnyNDArray
+    """In Y - m(X): [N, J]."""
+
+
+def exact_evidence(
+    kernel: Kernel,
+    X: AnyNDArray,
+    noise: AnyNDArray,
+    residual: AnyNDArray,
+    *,
+    value: Value = value_of,
+) -> PlainEvidence:
+    """Return Σ_j log N(r_j; 0, S_j), S_j = K + diag σ_j², by K's lower triangle alone.
+
+    With α = S⁻¹r its derivative in K is ½(ααᵀ - S⁻¹) (Rasmussen and Williams 2006, eq. 5.9). A
+    factor serves all outputs that have the same noise. `numpy.linalg.LinAlgError` is raised if S is
+    not positive definite to working precision.
+
+    :param kernel: k, the same for all outputs.
+    :param X: [N, D].
+    :param noise: σ², [N, J].
+    :param residual: r, [N, J].
+    :param value: the values of parameters, if not those that they have.
+    """
+    covariances = _plain(kernel, X, value=value)
+    N, J = residual.shape
+    K = lower_covariance(covariances, np.zeros([N, N]))
+    density, by_noise, alpha = 0.0, np.empty([N, J]), np.empty([N, J])
+    by_K: AnyNDArray | None = None
+    groups = _of_equal_noise(noise)
+    for i, outputs in enumerate(groups, start=1):
+        S = K if i == len(groups) else K.copy()
+        _diagonal(S)[:] += noise[:, outputs[0]]
+        # LAPACK's matrices have the other order: its upper triangle is the lower one here.
+        factor, info = lapack.dpotrf(S.T, lower=0, clean=0, overwrite_a=1)
+        if info:
+            raise np.linalg.LinAlgError(f"K + diag σ² is not positive definite in row {info - 1}.")
+        r = residual[:, outputs]
+        alpha[:, outputs], _ = lapack.dpotrs(factor, r, lower=0)
+        log_determinant = 2.0 * np.sum(np.log(np.diagonal(factor)))
+        density -= 0.5 * float(np.sum(r * alpha[:, outputs]))
+        density -= 0.5 * len(outputs) * (log_determinant + N * math.log(2.0 * math.pi))
+        inverse, _ = lapack.dpotri(factor, lower=0, overwrite_c=1)
+        by_noise[:, outputs] = 0.5 * (np.square(alpha[:, outputs]) - np.diagonal(inverse)[:, None])
+        twice = blas.dsyrk(
+            1.0, alpha[:, outputs], -len(outputs), inverse, lower=0, overwrite_c=1
+        ).T  # Σ ααᵀ - S⁻¹, which is what each pair below the diagonal has for both of its orders
+        by_K = twice if by_K is None else np.add(by_K, twice, out=by_K)
+    _diagonal(by_K)[:] *= 0.5
+    parts = gradient(covariances, by_K, lower=True)
+    by_kernel = list(zip(covariances.parameters, parts, strict=True))
+    return PlainEvidence(density, by_kernel, by_noise, -alpha)
+
+
+def collapsed_evidence(
+    kernel: Kernel,
+    Z: AnyNDArray,
+    X: AnyNDArray,
+    noise: AnyNDArray,
+    residual: AnyNDArray,
+    *,
+    value: Value = value_of,
+) -> PlainEvidence:
+    """Return Titsias's bound, as `evidence._collapsed_bound` does, which has the formulas.
+
+    `numpy.linalg.LinAlgError` is raised where K_ZZ needs more jitter than is usual.
+
+    :param kernel: k, the same for all outputs.
+    :param Z: the inducing points, [M, D].
+    :param X: [N, D].
+    :param noise: σ², [N, J].
+    :param residual: Y - m(X), [N, J].
+    :param value: the values of parameters, if not those that they have.
+    """
+    of_points, of_rows = _plain(kernel, Z, value=value), _plain(kernel, Z, X, value=value)
+    at_rows = _plain(kernel, X, value=value)
+    M, (N, J) = len(Z), residual.shape
+    Kzz = covariance(of_points, np.empty([M, M]))
+    L = linalg.cholesky_of_array(Kzz, jitter=default_jitter())
+    projected = covariance(of_rows, np.empty([M, N]))
+    # L⁻¹ K_ZX, by matrices in LAPACK's order, which are transposed here.
+    projected = blas.dtrsm(1.0, L.T, projected.T, side=1, lower=0, overwrite_b=1).T
+    k = at_rows.variance()
+    density, by_noise, by_residual = 0.0, np.empty([N, J]), np.empty([N, J])
+    by_Kzz, by_Kzx, by_k = np.zeros([M, M]), np.zeros([M, N]), np.zeros(N)
+    for outputs in _of_equal_noise(noise):
+        J_same, variance = len(outputs), noise[:, outputs[0]]
+        sigma = np.sqrt(variance)
+        A, r = projected / sigma, residual[:, outputs] / sigma[:, None]  # [M, N], [N, J]
+        AA = A @ A.T
+        C = scipy.linalg.cholesky(AA + np.eye(M), lower=True, check_finite=False)
+        c = scipy.linalg.solve_triangular(C, A @ r, lower=True, check_finite=False)  # [M, J]
+        missing = float(np.sum(k / variance) - np.trace(AA))  # tr (K - Q)/σ²
+        some = float(missing > 0.0)
+        constants = 2.0 * np.sum(np.log(np.diagonal(C))) + np.sum(np.log(2.0 * np.pi * variance))
+        density -= 0.5 * float(np.sum(np.square(r)) - np.sum(np.square(c)))
+        density -= 0.5 * J_same * (some * missing + float(constants))
+
+        inverse = scipy.linalg.cho_solve((C, True), np.eye(M), check_finite=False)
+        gamma = scipy.linalg.solve_triangular(C.T, c, check_finite=False)  # [M, J]
+        e = r - A.T @ gamma  # [N, J]
+        V = some * A - inverse @ A  # [M, N]
+        own = np.einsum("mn,mn->n", A, V)
+        by_Kzz -= 0.5 * (gamma @ gamma.T + J_same * (inverse - np.eye(M) + some * AA))
+        by_Kzx += (gamma @ e.T + J_same * V) / sigma
+        by_k -= 0.5 * J_same * some / variance
+        by_noise[:, outputs] = 0.5 * (
+            (np.square(e) - 1.0 + (some * k / variance - own)[:, None]) / variance[:, None]
+        )
+        by_residual[:, outputs] = -e / sigma[:, None]
+    by_Kzx = scipy.linalg.solve_triangular(L.T, by_Kzx, check_finite=False)
+    half = scipy.linalg.solve_triangular(L.T, by_Kzz, check_finite=False)
+    by_Kzz = scipy.linalg.solve_triangular(L.T, half.T, check_finite=False)
+    by_kernel = [
+        *zip(of_points.parameters, gradient(of_points, by_Kzz), strict=True),
+        *zip(of_rows.parameters, gradient(of_rows, by_Kzx), strict=True),
+        *zip(at_rows.parameters, at_rows.variance_gradient(by_k), strict=True),
+    ]
+    return PlainEvidence(density, by_kernel, by_noise, by_residual)
+
+
+def _of_all_rows(
+    kernel: Kernel, Z: AnyNDArray, X: AnyNDArray, *others: AnyNDArray, value: Value = value_of
+) -> PlainEvidence:
+    """Return the exact evidence, as the inducing points are all rows."""
+    return exact_evidence(kernel, X, *others, value=value)
+
+
+PLAIN_EVIDENCE: dict[type[Evidence], Callable[..., PlainEvidence]] = {
+    InducingEvidence: _of_all_rows,
+    DataEvidence: collapsed_evidence,
+}
+"""What NumPy evaluates of the evidence, from a kernel, Z, X, σ² and the residual."""
+
+
+def _of_equal_noise(noise: AnyNDArray) -> list[list[int]]:
+    """Return the outputs, those of the same noise together: a factor serves all of them."""
+    same: dict[bytes, list[int]] = {}
+    for j in range(noise.shape[1]):
+        same.setdefault(noise[:, j].tobytes(), []).append(j)
+    return list(same.values())
+
+
+def _diagonal(S: AnyNDArray) -> AnyNDArray:
+    """Return the diagonal of a square matrix, which may be changed: [N]."""
+    return np.einsum("nn->n", S)
+
+
+def _plain(kernel: Kernel, X: AnyNDArray, X2: AnyNDArray | None = None, *, value: Value) -> Plain:
+    """Return the plain kernel, of one that has gradients."""
+    found = plain(kernel, X, X2, value=value)
+    if found is None:
+        raise ValueError(f"{kernel} and rows of shape {X.shape} have no plain kernel.")
+    return found

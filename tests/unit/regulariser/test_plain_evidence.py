@@ -1,0 +1,84 @@
+"""The evidence by NumPy: against densities of SciPy and the derivatives of TensorFlow."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+from gpflow.functions import Zero
+
+from gpflow_gvi import GaussianProcess
+from gpflow_gvi.kernels.plain import PlainParameter
+from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
+from gpflow_gvi.regulariser.plain_evidence import collapsed_evidence, exact_evidence
+
+N, J = 9, 3
+
+
+@pytest.fixture
+def kernel():
+    return gpflow.kernels.Matern52(0.9, [0.8, 1.3]) + gpflow.kernels.Linear(0.2)
+
+
+@pytest.fixture(params=["equal", "some equal", "different"])
+def rows(request, rng):
+    noise = rng.gamma(2.0, size=(N, J))
+    if request.param != "different":
+        noise[:, [0, 2]] = noise[:, :1]
+    if request.param == "equal":
+        noise[:, 1] = noise[:, 0]
+    return rng.normal(size=(N, 2)), noise, rng.normal(size=(N, J))
+
+
+def _check_derivatives(found, kernel, evidence, Z, X, noise, residual):
+    noise, residual = tf.constant(noise), tf.constant(residual)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([noise, residual])
+        prior, at_points = GaussianProcess(Zero(J), kernel), residual[: len(Z)]
+        value = evidence.log_density(prior, noise, (Z, at_points), (X, residual))
+    assert found.value == pytest.approx(float(value), rel=1e-10)
+    np.testing.assert_allclose(found.by_noise, tape.gradient(value, noise), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found.by_residual, tape.gradient(value, residual), atol=1e-9)
+    for parameter in kernel.parameters:
+        part = sum(part for of, part in found.by_kernel if of is parameter)
+        expected = tape.gradient(value, parameter.unconstrained_variable)
+        np.testing.assert_allclose(
+            part * PlainParameter(parameter).values()[1], expected, rtol=1e-6
+        )
+
+
+def test_exact_evidence_is_the_density_of_normal_laws(kernel, rows):
+    X, noise, residual = rows
+    found = exact_evidence(kernel, X, noise, residual)
+    laws = [scipy.stats.multivariate_normal(cov=kernel(X) + np.diag(noise[:, j])) for j in range(J)]
+    expected = sum(law.logpdf(residual[:, j]) for j, law in enumerate(laws))
+    assert found.value == pytest.approx(expected, rel=1e-10)
+    _check_derivatives(found, kernel, InducingEvidence(), X, X, noise, residual)
+
+
+def test_the_bound_has_the_derivatives_of_tensorflow(kernel, rows):
+    X, noise, residual = rows
+    found = collapsed_evidence(kernel, X[:4], X, noise, residual)
+    _check_derivatives(found, kernel, DataEvidence(), X[:4], X, noise, residual)
+
+
+def test_at_all_rows_the_bound_is_the_evidence(kernel, rows):
+    X, noise, residual = rows
+    bound = collapsed_evidence(kernel, X, X, noise, residual)
+    exact = exact_evidence(kernel, X, noise, residual)
+    assert bound.value == pytest.approx(exact.value, abs=1e-3)
+    assert bound.value < exact.value
+
+
+def test_a_matrix_without_a_factor_is_refused(kernel, rng):
+    X = rng.normal(size=(N, 2))
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite in row 0"):
+        exact_evidence(kernel, X, -10.0 * np.ones((N, 1)), np.ones((N, 1)))
+
+
+def test_a_kernel_of_another_kind_is_refused(rng):
+    X = rng.normal(size=(N, 2))
+    with pytest.raises(ValueError, match="no plain kernel"):
+        exact_evidence(gpflow.kernels.Cosine(), X, np.ones((N, 1)), np.ones((N, 1)))
