@@ -27,7 +27,7 @@ from gpflow.kernels import Kernel
 from gpflow.utilities import deepcopy, parameter_dict
 
 from ..gaussian_process import GaussianProcess
-from ..kernels.plain import PlainParameter, has_gradient, is_plain
+from ..kernels.plain import PlainParameter, PlainParameters, has_gradient, is_plain
 from ..kernels.structure import MAX_STRUCTURES, structure
 from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence
 from ..regulariser.lbfgs import Minimise
@@ -162,37 +162,27 @@ class PlainFit:
         self._fit = fit
         self._evidence = evidence
         # Those of the kernel that are fixed are read, too.
-        every = [*fit.kernel.parameters, *fit.parameters, fit.variance]
-        self._parameters = {id(each): PlainParameter(each) for each in every}
+        every = {id(each): each for each in (*fit.kernel.parameters, fit.variance, fit.exponent)}
+        self._parameters = [PlainParameter(each) for each in every.values()]
 
     def __call__(
         self, Z: AnyNDArray, X: AnyNDArray, Y: AnyNDArray, means: AnyNDArray, pattern: AnyNDArray
     ) -> tuple[float, list[AnyNDArray]]:
         """Return the value, and the gradients in the variables of the fit."""
-        fit = self._fit
-        values = {key: own.values() for key, own in self._parameters.items()}
-
-        def value(parameter: Parameter) -> AnyNDArray:
-            return values[id(parameter)][0]
-
-        variance, ratio = value(fit.variance), pattern ** value(fit.exponent)  # [N, J]
+        fit, read = self._fit, PlainParameters(self._parameters)
+        variance, ratio = read.value(fit.variance), pattern ** read.value(fit.exponent)  # [N, J]
         residual = Y - np.einsum("cj,cnj->nj", fit.weights.numpy(), means)
-        found = self._evidence(fit.kernel, Z, X, variance * ratio, residual, value=value)
+        found = self._evidence(fit.kernel, Z, X, variance * ratio, residual, value=read.value)
         by_ratio = found.by_noise * ratio
-        by_value: dict[int, Any] = collections.defaultdict(float)
-        for parameter, part in [
+        derivatives = [
             *found.by_kernel,
             (fit.variance, np.sum(by_ratio)),
             (fit.exponent, variance * np.sum(by_ratio * np.log(pattern))),
-        ]:
-            by_value[id(parameter)] += part
-        loss, gradients = -found.value, []
-        for parameter in fit.parameters:
-            theta, slope = values[id(parameter)]
-            log_prior, of_prior = self._parameters[id(parameter)].log_prior(theta)
-            loss -= log_prior
-            gradients.append(-(by_value[id(parameter)] + of_prior) * slope)
-        return loss, [*gradients, np.einsum("nj,cnj->cj", found.by_residual, means)]
+        ]
+        log_prior, by_variable = read.with_priors(fit.parameters, derivatives)
+        gradients = [-part for part in by_variable]
+        gradients.append(np.einsum("nj,cnj->cj", found.by_residual, means))
+        return -found.value - log_prior, gradients
 
 
 def assign(parameter: Parameter, value: Any) -> None:

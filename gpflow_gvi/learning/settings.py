@@ -109,6 +109,11 @@ MAX_ROWS_OF_MORE_POINTS = 3000
 predicted takes too long."""
 
 
+MAX_ITERATIONS_OF_ROUND = 8
+"""The maximal number of iterations for given sites. More of them come close to an optimum that
+moves with the sites."""
+
+
 @dataclasses.dataclass(frozen=True)
 class RegulariserSettings:
     """How the regulariser P is fitted."""
@@ -153,6 +158,13 @@ class RegulariserSettings:
         if not isinstance(brief, LBFGS) or not brief.max_iterations:
             return brief
         return LBFGS(max(brief.max_iterations, num_features))
+
+    def of_a_round(self) -> Minimise:
+        """Return `minimise`, of L-BFGS with few iterations: sites are updated after these."""
+        full = self.minimise
+        if not isinstance(full, LBFGS):
+            return full
+        return LBFGS(min(full.max_iterations, MAX_ITERATIONS_OF_ROUND))
 
     def count(self, num_rows: int) -> int:
         """Return M for this number of rows."""

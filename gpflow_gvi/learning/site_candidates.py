@@ -142,7 +142,8 @@ class SiteCandidates(Candidates[Candidate]):
                 M = min(settings.count(len(data.X)), MAX_POINTS_OF_FITS)
                 Z, indices = settings.select(X, M, kernel=fit.prior.kernel, seed=data.seed)
                 sites = first_sites(fit.mean(rows))
-                minimise = settings.minimise if starts_of is None else settings.minimise_briefly
+                is_start = starts_of is not None
+                minimise = settings.minimise_briefly if is_start else settings.of_a_round()
                 loss, sites = fit.fit(minimise, Z, rows, sites, means=means)
             weights = fit.weights.numpy()
             mean = self._mean(weights) if means else deepcopy(fit.prior.mean_function)

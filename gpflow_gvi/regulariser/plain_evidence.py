@@ -16,9 +16,8 @@ from scipy.linalg import blas, lapack
 
 from .._core import linalg
 from ..kernels.plain import (
-    Plain,
+    PlainCovariances,
     Value,
-    covariance,
     gradient,
     lower_covariance,
     plain,
@@ -59,7 +58,9 @@ def exact_evidence(
     :param residual: r, [N, J].
     :param value: the values of parameters, if not those that they have.
     """
-    covariances = _plain(kernel, X, value=value)
+    covariances = plain(kernel, X, value=value)
+    if covariances is None:
+        raise ValueError(f"{kernel} and rows of shape {X.shape} have no plain kernel.")
     N, J = residual.shape
     K = lower_covariance(covariances, np.zeros([N, N]))
     density, by_noise, alpha = 0.0, np.empty([N, J]), np.empty([N, J])
@@ -109,15 +110,10 @@ def collapsed_evidence(
     :param residual: Y - m(X), [N, J].
     :param value: the values of parameters, if not those that they have.
     """
-    of_points, of_rows = _plain(kernel, Z, value=value), _plain(kernel, Z, X, value=value)
-    at_rows = _plain(kernel, X, value=value)
-    M, (N, J) = len(Z), residual.shape
-    Kzz = covariance(of_points, np.empty([M, M]))
-    L = linalg.cholesky_of_array(Kzz, jitter=default_jitter())
-    projected = covariance(of_rows, np.empty([M, N]))
+    at, M, (N, J) = PlainCovariances(kernel, Z, X, value=value), len(Z), residual.shape
+    L = linalg.cholesky_of_array(at.Kzz, jitter=default_jitter())
     # L⁻¹ K_ZX, by matrices in LAPACK's order, which are transposed here.
-    projected = blas.dtrsm(1.0, L.T, projected.T, side=1, lower=0, overwrite_b=1).T
-    k = at_rows.variance()
+    projected = blas.dtrsm(1.0, L.T, at.Kzx.T, side=1, lower=0, overwrite_b=1).T
     density, by_noise, by_residual = 0.0, np.empty([N, J]), np.empty([N, J])
     by_Kzz, by_Kzx, by_k = np.zeros([M, M]), np.zeros([M, N]), np.zeros(N)
     for outputs in _of_equal_noise(noise):
@@ -127,7 +123,7 @@ def collapsed_evidence(
         AA = A @ A.T
         C = scipy.linalg.cholesky(AA + np.eye(M), lower=True, check_finite=False)
         c = scipy.linalg.solve_triangular(C, A @ r, lower=True, check_finite=False)  # [M, J]
-        missing = float(np.sum(k / variance) - np.trace(AA))  # tr (K - Q)/σ²
+        missing = float(np.sum(at.k / variance) - np.trace(AA))  # tr (K - Q)/σ²
         some = float(missing > 0.0)
         constants = 2.0 * np.sum(np.log(np.diagonal(C))) + np.sum(np.log(2.0 * np.pi * variance))
         density -= 0.5 * float(np.sum(np.square(r)) - np.sum(np.square(c)))
@@ -142,17 +138,13 @@ def collapsed_evidence(
         by_Kzx += (gamma @ e.T + J_same * V) / sigma
         by_k -= 0.5 * J_same * some / variance
         by_noise[:, outputs] = 0.5 * (
-            (np.square(e) - 1.0 + (some * k / variance - own)[:, None]) / variance[:, None]
+            (np.square(e) - 1.0 + (some * at.k / variance - own)[:, None]) / variance[:, None]
         )
         by_residual[:, outputs] = -e / sigma[:, None]
     by_Kzx = scipy.linalg.solve_triangular(L.T, by_Kzx, check_finite=False)
     half = scipy.linalg.solve_triangular(L.T, by_Kzz, check_finite=False)
     by_Kzz = scipy.linalg.solve_triangular(L.T, half.T, check_finite=False)
-    by_kernel = [
-        *zip(of_points.parameters, gradient(of_points, by_Kzz), strict=True),
-        *zip(of_rows.parameters, gradient(of_rows, by_Kzx), strict=True),
-        *zip(at_rows.parameters, at_rows.variance_gradient(by_k), strict=True),
-    ]
+    by_kernel = at.gradient(by_Kzz, by_Kzx, by_k)
     return PlainEvidence(density, by_kernel, by_noise, by_residual)
 
 
@@ -181,11 +173,3 @@ def _of_equal_noise(noise: AnyNDArray) -> list[list[int]]:
 def _diagonal(S: AnyNDArray) -> AnyNDArray:
     """Return the diagonal of a square matrix, which may be changed: [N]."""
     return np.einsum("nn->n", S)
-
-
-def _plain(kernel: Kernel, X: AnyNDArray, X2: AnyNDArray | None = None, *, value: Value) -> Plain:
-    """Return the plain kernel, of one that has gradients."""
-    found = plain(kernel, X, X2, value=value)
-    if found is None:
-        raise ValueError(f"{kernel} and rows of shape {X.shape} have no plain kernel.")
-    return found

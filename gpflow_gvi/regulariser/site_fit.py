@@ -6,6 +6,7 @@ kernel and the likelihood, the sites are updated for these, and so on until the 
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,8 +18,18 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
 from ..gaussian_process import GaussianProcess
+from ..kernels.plain import (
+    PlainCovariances,
+    PlainParameter,
+    PlainParameters,
+    Value,
+    has_gradient,
+    is_plain,
+    value_of,
+)
 from .lbfgs import Minimise
-from .sites import Sites, Step, converged, rows_of, step
+from .sites import Covariances, Sites, Step, converged, covariances, rows_of, step
+from .sites import Rows as AtRows
 
 MAX_ROUNDS = 20
 """The maximal number of rounds."""
@@ -38,8 +49,20 @@ class Rows(NamedTuple):
     """F, what is added to m_P, with weights, at the rows: [N, C, J]."""
 
 
+class _Inputs(NamedTuple):
+    """What covariances are of."""
+
+    Z: TensorType
+    """[M, D]."""
+    X: TensorType
+    """[N, D]."""
+
+
 class SiteFit:
-    """The parameters of the bound, and its graph, which is traced once.
+    """The parameters of the bound, and its graphs, which are traced once.
+
+    NumPy evaluates covariances where it knows the kernel, so that graphs serve kernels of any
+    structure; else they have the kernel in them.
 
     :param prior: P before it is conditioned; it is fitted in place.
     :param likelihood: p(y | f); what is trainable of it is fitted in place.
@@ -51,15 +74,17 @@ class SiteFit:
         self.likelihood = likelihood
         self._roots = tf.Variable(tf.zeros([num_means, 1], default_float()))
         self.lock = threading.Lock()
-        self._parameters: Sequence[Parameter] = [
-            *prior.trainable_parameters,
+        self._of_kernel: Sequence[Parameter] = prior.kernel.trainable_parameters
+        self._others: Sequence[Parameter] = [
+            *prior.mean_function.trainable_parameters,
             *likelihood.trainable_parameters,
         ]
         self.variables: list[tf.Variable] = [
-            *(parameter.unconstrained_variable for parameter in self._parameters),
+            *(each.unconstrained_variable for each in (*self._of_kernel, *self._others)),
             self._roots,
         ]
-        self._graph: Any = None
+        self._plain = [PlainParameter(each) for each in prior.kernel.parameters if is_plain(each)]
+        self._graphs: dict[str, Any] = {}
 
     @property
     def weights(self) -> tf.Tensor:
@@ -90,13 +115,11 @@ class SiteFit:
         :param sites: the sites to start from.
         :param means: whether the weights of the means are fitted.
         """
-        Z, rows = tf.convert_to_tensor(Z), Rows(*map(tf.convert_to_tensor, rows))
         variables = self.variables if means else self.variables[:-1]
-        update = self._update(Z, rows, sites)
-        sites, bound = converged(update, sites)
+        sites, bound = self._converged(Z, rows, sites)
         for _ in range(MAX_ROUNDS):
             minimise(_Loss(self, (Z, rows, sites)), variables)
-            sites, after = converged(update, sites)
+            sites, after = self._converged(Z, rows, sites)
             gain, bound = after - bound, after
             if gain < TOLERANCE * len(rows.X):
                 break
@@ -109,48 +132,129 @@ class SiteFit:
         :param rows: the rows.
         :param sites: the sites to start from.
         """
-        Z, rows = tf.convert_to_tensor(Z), Rows(*map(tf.convert_to_tensor, rows))
-        return converged(self._update(Z, rows, sites), sites)[0]
+        return self._converged(Z, rows, sites)[0]
 
-    def _update(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> Callable[[Sites], Step]:
-        """Return a step as a function of sites, by a graph that takes any number of rows."""
-        if self._graph is None:
-            of_any_length = tf.nest.map_structure(
-                lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), (Z, rows, sites)
-            )
-            self._graph = tf.function(
-                self._evaluate, autograph=False, input_signature=of_any_length
-            )
-        return lambda sites: self._graph(Z, rows, sites)[0]
+    def value_and_gradients(
+        self, Z: AnyNDArray, rows: Rows, sites: Sites
+    ) -> tuple[Any, Sequence[Any]]:
+        """Return the bound for given sites, and its gradients in all variables.
 
-    def _evaluate(self, Z: tf.Tensor, rows: Rows, sites: Sites) -> tuple[Step, list[tf.Tensor]]:
-        """Return the bound, an update, and gradients of the variables.
-
-        The bound includes the log density of the hyper-parameters under their own priors.
+        The bound includes the log density of the parameters under their own priors.
         """
+        inputs, rows = _tensors(Z, rows)
+        if not self._is_plain(inputs):
+            return self._run(self._bound_of_kernel, inputs, rows, sites)
+        read = PlainParameters(self._plain)
+        plain = self._plain_covariances(inputs, read.value)
+        bound, by_at, by_others = self._run(
+            self._bound_of_covariances, _of_one_output(plain), rows, sites
+        )
+        by_Kzz, by_Kzx, by_k = (part.numpy() for part in by_at)
+        parts = plain.gradient(by_Kzz[0], by_Kzx[0], by_k[:, 0])
+        log_prior, by_kernel = read.with_priors(self._of_kernel, parts)
+        return float(bound) + log_prior, [*by_kernel, *by_others]
+
+    def _converged(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tuple[Sites, float]:
+        """Return the sites for the parameters as they are, and the bound."""
+        inputs, rows = _tensors(Z, rows)
+        if self._is_plain(inputs):
+            at = _of_one_output(self._plain_covariances(inputs, value_of))
+        else:
+            at = self._run(self._covariances, inputs)
+        at_rows = self._run(self._rows, at, rows)
+        found, bound = converged(functools.partial(self._run, self._step, at_rows), sites)
+        parameters = (*self._of_kernel, *self._others)
+        return found, bound + sum(float(each.log_prior_density()) for each in parameters)
+
+    def _is_plain(self, inputs: _Inputs) -> bool:
+        """Return whether NumPy evaluates the kernel."""
+        X = inputs.X
+        is_table = X.dtype == tf.float64 and X.shape.rank == 2
+        return is_table and has_gradient(self.prior.kernel, int(X.shape[1]))
+
+    def _plain_covariances(self, inputs: _Inputs, value: Value) -> PlainCovariances:
+        Z, X = (rows.numpy() for rows in inputs)
+        return PlainCovariances(self.prior.kernel, Z, X, value=value)
+
+    def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the value of a function, by a graph that takes any number of rows."""
+        name = function.__name__
+        if name not in self._graphs:
+            self._graphs[name] = tf.function(
+                function, autograph=False, input_signature=list(map(_specs, arguments))
+            )
+        return self._graphs[name](*arguments)
+
+    def _covariances(self, inputs: _Inputs) -> Covariances:
+        return covariances(self.prior.kernel, *inputs)
+
+    def _rows(self, at: Covariances, rows: Rows) -> AtRows:
+        return rows_of(at, rows.X, rows.Y, self.mean(rows))
+
+    def _step(self, at_rows: AtRows, sites: Sites) -> Step:
+        return step(at_rows, self.likelihood, sites)
+
+    def _bound(
+        self, at: Covariances, rows: Rows, sites: Sites, parameters: Sequence[Parameter]
+    ) -> tf.Tensor:
+        """Return the bound, with the log prior density of parameters."""
+        priors = [each.log_prior_density() for each in parameters]
+        return self._step(self._rows(at, rows), sites).bound + sum(priors)
+
+    def _bound_of_kernel(
+        self, inputs: _Inputs, rows: Rows, sites: Sites
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Return the bound, and its gradients in all variables."""
+        parameters = (*self._of_kernel, *self._others)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.variables)
-            at_rows = rows_of(self.prior.kernel, Z, rows.X, rows.Y, self.mean(rows))
-            bound, updated = step(at_rows, self.likelihood, sites)
-            if self._parameters:
-                bound += tf.add_n([each.log_prior_density() for each in self._parameters])
-        gradients = tape.gradient(bound, self.variables, unconnected_gradients="zero")
-        return Step(bound, updated), gradients
+            bound = self._bound(self._covariances(inputs), rows, sites, parameters)
+        return bound, tape.gradient(bound, self.variables, unconnected_gradients="zero")
+
+    def _bound_of_covariances(
+        self, at: Covariances, rows: Rows, sites: Sites
+    ) -> tuple[tf.Tensor, Covariances, list[tf.Tensor]]:
+        """Return the bound, its gradients in covariances, and those in the other variables."""
+        others = self.variables[len(self._of_kernel) :]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([*at, *others])
+            bound = self._bound(at, rows, sites, self._others)
+        return bound, *tape.gradient(bound, (at, others), unconnected_gradients="zero")
+
+
+def _tensors(Z: AnyNDArray, rows: Rows) -> tuple[_Inputs, Rows]:
+    rows = Rows(*map(tf.convert_to_tensor, rows))
+    return _Inputs(tf.convert_to_tensor(Z), rows.X), rows
+
+
+def _of_one_output(plain: PlainCovariances) -> Covariances:
+    return Covariances(*map(tf.constant, (plain.Kzz[None], plain.Kzx[None], plain.k[:, None])))
+
+
+def _specs(parts: Any) -> Any:
+    """Return the types of named tensors with other numbers of rows and of inducing points."""
+    return type(parts)(*(_spec(name, part) for name, part in parts._asdict().items()))
+
+
+def _spec(name: str, part: tf.Tensor) -> tf.TensorSpec:
+    is_matrix = name in ("Kzz", "Kzx", "A")  # [J, M, N]; other tensors are [N, ...]
+    shape = [part.shape[0], None, None] if is_matrix else [None, *part.shape[1:]]
+    return tf.TensorSpec(shape, part.dtype)
 
 
 class _Loss:
     """Minus the bound for given rows and sites, with the gradients of any of its variables."""
 
-    def __init__(self, fit: SiteFit, arguments: tuple[tf.Tensor, Rows, Sites]) -> None:
+    def __init__(self, fit: SiteFit, arguments: tuple[AnyNDArray, Rows, Sites]) -> None:
         self._fit = fit
         self._arguments = arguments
 
     def __call__(self) -> tf.Tensor:
-        return -self._fit._graph(*self._arguments)[0].bound
+        return -self._fit.value_and_gradients(*self._arguments)[0]
 
     def value_and_gradients(
         self, variables: Sequence[tf.Variable]
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        step, gradients = self._fit._graph(*self._arguments)
+        bound, gradients = self._fit.value_and_gradients(*self._arguments)
         of_variable = {id(v): g for v, g in zip(self._fit.variables, gradients, strict=True)}
-        return -step.bound, [-of_variable[id(variable)] for variable in variables]
+        return -bound, [-of_variable[id(variable)] for variable in variables]

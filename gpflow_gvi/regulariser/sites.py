@@ -107,19 +107,40 @@ class Posterior(NamedTuple):
         return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace) + logs
 
 
-def rows_of(kernel: Kernel, Z: TensorType, X: TensorType, Y: TensorType, m: TensorType) -> Rows:
-    """Return rows with what of P the sites need there.
+class Covariances(NamedTuple):
+    """The covariances of P that the sites need: of J outputs, or one that they share."""
+
+    Kzz: TensorType
+    """[J, M, M]."""
+    Kzx: TensorType
+    """[J, M, N]."""
+    k: TensorType
+    """The diagonal of K_XX, [N, J]."""
+
+
+def covariances(kernel: Kernel, Z: TensorType, X: TensorType) -> Covariances:
+    """Return the covariances of inducing points and rows.
 
     :param kernel: k of P.
     :param Z: the inducing points, [M, D].
     :param X: [N, D].
+    """
+    of_points, of_pairs = outputs.covariance(kernel, Z), outputs.covariance(kernel, Z, X)
+    return Covariances(of_points, of_pairs, outputs.variance(kernel, X))
+
+
+def rows_of(at: Covariances, X: TensorType, Y: TensorType, m: TensorType) -> Rows:
+    """Return rows with what of P the sites need there.
+
+    :param at: the covariances of the inducing points and the rows.
+    :param X: [N, D].
     :param Y: observations, as the likelihood takes them.
     :param m: m_P(X), [N, J].
     """
-    L = linalg.cholesky(outputs.covariance(kernel, Z), jitter=default_jitter(), name="K_ZZ")
-    A = tf.linalg.triangular_solve(L, outputs.covariance(kernel, Z, X))  # [J, M, N]
+    L = linalg.cholesky(at.Kzz, jitter=default_jitter(), name="K_ZZ")
+    A = tf.linalg.triangular_solve(L, at.Kzx)  # [J, M, N]
     explained = tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(A), axis=-2))  # [N, J]
-    return Rows(X, Y, m, A, tf.nn.relu(outputs.variance(kernel, X) - explained))
+    return Rows(X, Y, m, A, tf.nn.relu(at.k - explained))
 
 
 def step(rows: Rows, likelihood: Likelihood, sites: Sites) -> Step:
@@ -231,10 +252,11 @@ def sites_of(
     """
     X, Y = map(tf.convert_to_tensor, data)
     m = tf.broadcast_to(prior.mean_function(X), [len(X), labels.num_latents(likelihood, Y)])
-    blocks = [
-        rows_of(prior.kernel, Z, *(part[i : i + MAX_ROWS_AT_ONCE] for part in (X, Y, m)))
+    parts = [
+        [part[i : i + MAX_ROWS_AT_ONCE] for part in (X, Y, m)]
         for i in range(0, len(X), MAX_ROWS_AT_ONCE)
     ]
+    blocks = [rows_of(covariances(prior.kernel, Z, part[0]), *part) for part in parts]
     return converged(functools.partial(step_by_blocks, blocks, likelihood), first_sites(m))[0]
 
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 from .base import Plain
 from .blocks import covariance, gradient, lower_covariance
 from .dispatch import has_gradient, plain
-from .parameters import PlainParameter, Value, is_plain, value_of
+from .parameters import PlainParameter, PlainParameters, Value, is_plain, value_of
+from .sparse import PlainCovariances
 
 __all__ = [
     "Plain",
+    "PlainCovariances",
     "PlainParameter",
+    "PlainParameters",
     "Value",
     "covariance",
     "gradient",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class PlainParameter:
     """
 
     def __init__(self, parameter: Parameter) -> None:
-        self.variable = parameter.unconstrained_variable
+        self.parameter = parameter
         self._lower = _lower(parameter)
         self._prior = parameter.prior
         if self._prior is not None:
@@ -73,7 +74,7 @@ class PlainParameter:
 
     def values(self) -> tuple[AnyNDArray, AnyNDArray]:
         """Return θ and dθ/du."""
-        u = self.variable.numpy()
+        u = self.parameter.unconstrained_variable.numpy()
         if self._lower is None:
             return u, np.ones_like(u)
         return self._lower + np.logaddexp(0.0, u), scipy.special.expit(u)
@@ -89,3 +90,36 @@ class PlainParameter:
         if is_log:  # the density of a normal law of log θ, over θ
             return float(np.sum(density - argument)), -(z / self._scale + 1.0) / theta
         return float(np.sum(density)), -z / self._scale
+
+
+class PlainParameters:
+    """The values of several parameters at one time, and what a function of them is by variables.
+
+    :param parameters: those of which `is_plain` is true.
+    """
+
+    def __init__(self, parameters: Sequence[PlainParameter]) -> None:
+        self._of = {id(each.parameter): (each, *each.values()) for each in parameters}
+
+    def value(self, parameter: Parameter) -> AnyNDArray:
+        """Return the value of a parameter."""
+        return self._of[id(parameter)][1]
+
+    def with_priors(
+        self, parameters: Sequence[Parameter], derivatives: Iterable[tuple[Parameter, AnyNDArray]]
+    ) -> tuple[float, list[AnyNDArray]]:
+        """Return the log prior density of parameters, and derivatives of it and of a function.
+
+        :param parameters: those whose variables the derivatives are in.
+        :param derivatives: those of the function in parameters, to be added up.
+        """
+        by_value: dict[int, Any] = collections.defaultdict(float)
+        for parameter, part in derivatives:
+            by_value[id(parameter)] += part
+        log_prior, by_variable = 0.0, []
+        for parameter in parameters:
+            plain, theta, slope = self._of[id(parameter)]
+            density, by_theta = plain.log_prior(theta)
+            log_prior += density
+            by_variable.append((by_value[id(parameter)] + by_theta) * slope)
+        return log_prior, by_variable

@@ -20,7 +20,15 @@ from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import uniform
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.leave_one_out import leave_one_out
-from gpflow_gvi.regulariser.sites import converged, first_sites, left_out, rows_of, sites_of, step
+from gpflow_gvi.regulariser.sites import (
+    converged,
+    covariances,
+    first_sites,
+    left_out,
+    rows_of,
+    sites_of,
+    step,
+)
 
 N, M = 60, 12
 
@@ -55,7 +63,7 @@ def _prior(J=1):
 
 
 def _bound(likelihood, data, sites, Z, prior):
-    rows = rows_of(prior.kernel, Z, *data, tf.zeros([N, 1], tf.float64))
+    rows = rows_of(covariances(prior.kernel, Z, data[0]), *data, tf.zeros([N, 1], tf.float64))
     return float(step(rows, likelihood, sites).bound)
 
 
@@ -216,7 +224,7 @@ def test_a_step_that_is_too_long_is_shortened():
     bounds = []
 
     def take_step(sites):
-        rows = rows_of(prior.kernel, Z, _x(), Y, tf.zeros([N, 1], tf.float64))
+        rows = rows_of(covariances(prior.kernel, Z, _x()), _x(), Y, tf.zeros([N, 1], tf.float64))
         result = step(rows, likelihood, sites)
         bounds.append(float(result.bound))
         return result
