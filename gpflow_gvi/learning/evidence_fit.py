@@ -87,7 +87,7 @@ class EvidenceFit:
         inputs = tf.TensorSpec([None, D], default_float())
         columns = tf.TensorSpec([None, J], default_float())
         means = tf.TensorSpec([C, None, J], default_float())
-        self._graph = tf.function(
+        self.graph = tf.function(
             self._value_and_gradients,
             autograph=False,
             input_signature=[inputs, inputs, columns, means, columns],
@@ -116,9 +116,8 @@ class EvidenceFit:
         fixed = [] if pattern else [self.exponent.unconstrained_variable]
         fixed += [] if means else [self.weights]
         variables = [v for v in self.variables if not any(v is other for other in fixed)]
-        loss = _Loss(self, (Z, *rows))
-        minimise(loss, variables)
-        value = float(loss())
+        minimise(_Loss(self, (Z, *rows)), variables)
+        value = float(self.value_and_gradients(Z, *rows)[0])
         return value if pattern else value + float(self.exponent.log_prior_density())
 
     def value_and_gradients(self, *arrays: AnyNDArray) -> tuple[Any, Sequence[Any]]:
@@ -130,7 +129,7 @@ class EvidenceFit:
             # With more jitter the graph may have a value where NumPy has none.
             with contextlib.suppress(np.linalg.LinAlgError):
                 return self._plain(*(np.asarray(part, np.float64) for part in arrays))
-        return self._graph(*map(tf.convert_to_tensor, arrays))
+        return self.graph(*map(tf.convert_to_tensor, arrays))
 
     def _of_numpy(self, D: int) -> PlainFit | None:
         """Return the evaluation by NumPy; None if it does not know the kernel."""
@@ -197,14 +196,17 @@ def assign(parameter: Parameter, value: Any) -> None:
 
 
 class _Loss:
-    """The loss for given rows, with the gradients of any of its variables."""
+    """The loss for given rows, with the gradients of any of its variables.
+
+    As a function it is for minimisers that take derivatives by a tape: its value is of the graph.
+    """
 
     def __init__(self, fit: EvidenceFit, arguments: tuple[AnyNDArray, ...]) -> None:
         self._fit = fit
         self._arguments = arguments
 
     def __call__(self) -> tf.Tensor:
-        return self._fit.value_and_gradients(*self._arguments)[0]
+        return self._fit.graph(*map(tf.convert_to_tensor, self._arguments))[0]
 
     def value_and_gradients(
         self, variables: Sequence[tf.Variable]

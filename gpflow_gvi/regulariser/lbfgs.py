@@ -47,9 +47,7 @@ def lbfgs(
     if not variables:
         return
     start = _flat(variables)
-    value_and_gradients = getattr(
-        loss, "value_and_gradients", functools.partial(_value_and_gradients, loss)
-    )
+    value_and_gradients = getattr(loss, "value_and_gradients", functools.partial(by_tape, loss))
     best = np.inf
 
     def evaluate(x: Array) -> tuple[float, Array]:
@@ -82,9 +80,8 @@ def lbfgs(
     _assign(variables, found.x)  # the last evaluation was elsewhere where a line search has failed
 
 
-def _value_and_gradients(
-    loss: Loss, variables: Sequence[tf.Variable]
-) -> tuple[tf.Tensor, list[tf.Tensor]]:
+def by_tape(loss: Loss, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Return a loss and its gradients by automatic differentiation."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value = loss()

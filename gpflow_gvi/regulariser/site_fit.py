@@ -143,7 +143,7 @@ class SiteFit:
         """
         inputs, rows = _tensors(Z, rows)
         if not self._is_plain(inputs):
-            return self._run(self._bound_of_kernel, inputs, rows, sites)
+            return self.by_graph(Z, rows, sites)
         read = PlainParameters(self._plain)
         plain = self._plain_covariances(inputs, read.value)
         bound, by_at, by_others = self._run(
@@ -153,6 +153,13 @@ class SiteFit:
         parts = plain.gradient(by_Kzz[0], by_Kzx[0], by_k[:, 0])
         log_prior, by_kernel = read.with_priors(self._of_kernel, parts)
         return float(bound) + log_prior, [*by_kernel, *by_others]
+
+    def by_graph(
+        self, Z: AnyNDArray, rows: Rows, sites: Sites
+    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+        """Return `value_and_gradients` by a graph that has the kernel in it."""
+        inputs, rows = _tensors(Z, rows)
+        return self._run(self._bound_of_kernel, inputs, rows, sites)
 
     def _converged(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tuple[Sites, float]:
         """Return the sites for the parameters as they are, and the bound."""
@@ -243,14 +250,17 @@ def _spec(name: str, part: tf.Tensor) -> tf.TensorSpec:
 
 
 class _Loss:
-    """Minus the bound for given rows and sites, with the gradients of any of its variables."""
+    """Minus the bound for given rows and sites, with the gradients of any of its variables.
+
+    As a function it is for minimisers that take derivatives by a tape: its value is of a graph.
+    """
 
     def __init__(self, fit: SiteFit, arguments: tuple[AnyNDArray, Rows, Sites]) -> None:
         self._fit = fit
         self._arguments = arguments
 
     def __call__(self) -> tf.Tensor:
-        return -self._fit.value_and_gradients(*self._arguments)[0]
+        return -self._fit.by_graph(*self._arguments)[0]
 
     def value_and_gradients(
         self, variables: Sequence[tf.Variable]

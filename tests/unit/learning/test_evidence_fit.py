@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
+import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_gvi.kernels import AdditiveSpectralMixture
@@ -95,7 +96,7 @@ def test_a_graph_serves_kernels_of_one_structure_and_data_of_any_size(rng):
         rows = _rows(rng, N)._replace(means=np.zeros((0, N, 1)))
         one.start(kernel(1.0), 0.2, 0.0, 0.0)
         one.minimise(lambda loss, variables: loss(), rows.X[:3], rows, means=False, pattern=False)
-    assert one._graph.experimental_get_tracing_count() == 1
+    assert one.graph.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.parametrize("evidence", [DataEvidence(), InducingEvidence()])
@@ -110,11 +111,26 @@ def test_numpy_and_the_graph_have_the_same_value_and_gradients(evidence, J, rng)
     Z = X if isinstance(evidence, InducingEvidence) else X[:7]
     arrays = Z, X, Y, rng.normal(size=(2, 40, J)), rng.gamma(2.0, size=(40, J))
     value, gradients = fit._plain(*arrays)
-    expected, of_graph = fit._graph(*arrays)
+    expected, of_graph = fit.graph(*arrays)
     assert value == pytest.approx(float(expected), rel=1e-9)
     assert len(gradients) == len(of_graph) == len(fit.variables)
     for found, by_graph in zip(gradients, of_graph, strict=True):
         np.testing.assert_allclose(found, by_graph, rtol=1e-6, atol=1e-7)
+
+
+def test_a_minimiser_may_take_derivatives_by_a_tape(rng):
+    rows, kernel = _rows(rng), gpflow.kernels.Matern32(0.9, [0.8, 1.3])
+
+    def minimise(loss, variables):
+        with tf.GradientTape() as tape:
+            value = loss()
+        by_tape = tape.gradient(value, variables)
+        found, gradients = loss.value_and_gradients(variables)
+        assert found == pytest.approx(float(value), rel=1e-9)
+        for one, other in zip(gradients, by_tape, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+
+    _started(kernel).minimise(minimise, rows.X[:4], rows, means=True, pattern=True)
 
 
 def test_where_numpy_finds_no_factor_the_graph_adds_jitter(rng):

@@ -11,7 +11,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_gvi.regulariser.evidence import DataEvidence
+from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
 from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import Selection, kmeans, uniform
 from gpflow_gvi.regulariser.lbfgs import lbfgs
@@ -55,6 +55,31 @@ def test_with_all_points_it_is_gpr(data):
     x = np.linspace(-4.0, 4.0, 9)[:, None]
     for ours, theirs in zip(regulariser.posterior.predict(x), gpr.predict_f(x), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-2)
+
+
+@pytest.mark.parametrize("evidence", [InducingEvidence(), DataEvidence()])
+def test_derivatives_by_numpy_are_those_by_a_tape(evidence, data):
+    X, Y = data
+    kernel = gpflow.kernels.Matern52() + gpflow.kernels.Linear(0.1)
+    kernel.kernels[0].lengthscales.prior = tfp.distributions.LogNormal(np.float64(0), np.float64(1))
+    kernel.kernels[1].variance.prior = tfp.distributions.Normal(np.float64(0), np.float64(1))
+    compared = []
+
+    def minimise(loss, variables):
+        with tf.GradientTape() as tape:
+            value = loss()
+        by_tape = tape.gradient(value, variables)
+        found, by_numpy = loss.value_and_gradients(variables)
+        assert found == pytest.approx(float(value), rel=1e-9)
+        np.testing.assert_allclose(by_numpy, by_tape, rtol=1e-6)
+        compared.append(len(variables))
+
+    several = X, np.hstack([Y, np.cos(Y)])
+    mean = gpflow.functions.Linear(np.ones((1, 2)))
+    gpflow.set_trainable(mean, False)
+    fit_regulariser(several, kernel, 9, mean_function=mean, evidence=evidence, minimise=minimise)
+    assert compared == [4] * len(compared)
+    assert compared
 
 
 def test_the_prior_keeps_no_memory_of_the_data(fitted):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.functions import Zero
 
 import gpflow_gvi as gvi
@@ -82,3 +83,35 @@ def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negativ
     grid = np.linspace(0.0, 1.0, 1001)
     best = grid[np.argmax([evidence(weight) for weight in grid])]
     np.testing.assert_allclose(np.ravel(fit.weights), [best, 0.0], atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "likelihood", [gpflow.likelihoods.StudentT(), gpflow.likelihoods.Softmax(3)]
+)
+def test_derivatives_by_numpy_are_those_by_a_tape(likelihood, rng):
+    """Also those of a trainable mean function, of the likelihood, and of the weights."""
+    X, labels = rng.normal(size=(20, 2)), rng.integers(3, size=(20, 1))
+    J = 3 if isinstance(likelihood, gpflow.likelihoods.Softmax) else 1
+    Y = labels if J == 3 else labels.astype(float)
+    kernel = gpflow.kernels.SquaredExponential(2.0, [0.6, 1.1]) + gpflow.kernels.Linear(0.3)
+    prior = gvi.GaussianProcess(gpflow.functions.Constant(np.linspace(-1.0, 1.0, J)), kernel)
+    fit = SiteFit(prior, likelihood, 1)
+    fit.start_weights(0.4)
+    rows = Rows(X, Y, rng.normal(size=(20, 1, J)))
+    compared = []
+
+    def minimise(loss, variables):
+        with tf.GradientTape() as tape:
+            value = loss()
+        by_tape = tape.gradient(value, variables)
+        found, gradients = loss.value_and_gradients(variables)
+        assert found == pytest.approx(float(value), rel=1e-9)
+        for one, other in zip(gradients, by_tape, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+        compared.append(value)
+
+    minus_bound, sites = fit.fit(minimise, X[::3], rows, first_sites(np.zeros((20, J))), means=True)
+    assert compared
+    # At the sites of these parameters the bound is what `fit` returns.
+    bound, _ = fit.value_and_gradients(X[::3], rows, sites)
+    np.testing.assert_allclose(minus_bound, -bound, rtol=1e-9)
