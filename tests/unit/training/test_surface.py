@@ -109,7 +109,9 @@ def test_evaluate_returns_the_loss_its_terms_and_the_metrics(measured: gvi.model
     model.fit(X, Y, verbose=0)
     before = model.get_weights()
     logs = model.evaluate(X, Y, batch_size=7, verbose=0, return_dict=True)
-    assert list(logs) == ["loss", "expected_loss", "divergence", "rmse", "mae", "r2_score"]
+    # Keras 3.12, the last one for Python 3.10, has metrics in alphabetical order.
+    assert list(logs)[:3] == ["loss", "expected_loss", "divergence"]
+    assert set(list(logs)[3:]) == {"rmse", "mae", "r2_score"}
     assert model.evaluate((X, Y), batch_size=7, verbose=0) == list(logs.values())
     assert logs["loss"] == pytest.approx(float(model.training_loss((X, Y))), rel=1e-9)
     terms = model.loss_terms((X, Y))
