@@ -53,7 +53,8 @@ def lbfgs(
     def evaluate(x: Array) -> tuple[float, Array]:
         nonlocal best
         _assign(variables, x)
-        value, gradients = value_and_gradients(variables)
+        with np.errstate(all="ignore"):  # a step may lead to where a loss by NumPy is not finite
+            value, gradients = value_and_gradients(variables)
         value, gradient = float(value), _flat(gradients)
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             if best == np.inf:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
-import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_gvi.kernels import AdditiveSpectralMixture
 from gpflow_gvi.learning import recipe
 from gpflow_gvi.learning.evidence_fit import EvidenceFit, Rows, evidence_fit, structure_of
 from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
+from tests.minimisers import comparing_with_a_tape
 
 
 def _noise(variance=0.1):
@@ -121,16 +121,10 @@ def test_numpy_and_the_graph_have_the_same_value_and_gradients(evidence, J, rng)
 def test_a_minimiser_may_take_derivatives_by_a_tape(rng):
     rows, kernel = _rows(rng), gpflow.kernels.Matern32(0.9, [0.8, 1.3])
 
-    def minimise(loss, variables):
-        with tf.GradientTape() as tape:
-            value = loss()
-        by_tape = tape.gradient(value, variables)
-        found, gradients = loss.value_and_gradients(variables)
-        assert found == pytest.approx(float(value), rel=1e-9)
-        for one, other in zip(gradients, by_tape, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6)
-
+    compared = []
+    minimise = comparing_with_a_tape(compared)
     _started(kernel).minimise(minimise, rows.X[:4], rows, means=True, pattern=True)
+    assert compared == [5]  # two of the kernel, noise, exponent, weights
 
 
 def test_where_numpy_finds_no_factor_the_graph_adds_jitter(rng):

@@ -15,6 +15,7 @@ from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
 from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import Selection, kmeans, uniform
 from gpflow_gvi.regulariser.lbfgs import lbfgs
+from tests.minimisers import comparing_with_a_tape
 
 few_iterations = partial(lbfgs, max_iterations=30)
 
@@ -64,22 +65,12 @@ def test_derivatives_by_numpy_are_those_by_a_tape(evidence, data):
     kernel.kernels[0].lengthscales.prior = tfp.distributions.LogNormal(np.float64(0), np.float64(1))
     kernel.kernels[1].variance.prior = tfp.distributions.Normal(np.float64(0), np.float64(1))
     compared = []
-
-    def minimise(loss, variables):
-        with tf.GradientTape() as tape:
-            value = loss()
-        by_tape = tape.gradient(value, variables)
-        found, by_numpy = loss.value_and_gradients(variables)
-        assert found == pytest.approx(float(value), rel=1e-9)
-        np.testing.assert_allclose(by_numpy, by_tape, rtol=1e-6)
-        compared.append(len(variables))
-
+    minimise = comparing_with_a_tape(compared)
     several = X, np.hstack([Y, np.cos(Y)])
     mean = gpflow.functions.Linear(np.ones((1, 2)))
     gpflow.set_trainable(mean, False)
     fit_regulariser(several, kernel, 9, mean_function=mean, evidence=evidence, minimise=minimise)
-    assert compared == [4] * len(compared)
-    assert compared
+    assert set(compared) == {4}
 
 
 def test_the_prior_keeps_no_memory_of_the_data(fitted):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -31,6 +33,25 @@ def test_steps_back_from_where_the_loss_is_not_finite():
     lbfgs(lambda: 50.0 * (x - 1.0) ** 2 - 0.01 * tf.math.log(x), [x])
     derivative = 100.0 * (float(x) - 1.0) - 0.01 / float(x)
     assert abs(derivative) < 1e-3
+
+
+def test_a_step_to_where_numpy_has_no_value_is_no_warning():
+    tried = []
+
+    class Loss:
+        """x - 0.01 log x and its derivative, by NumPy. The first step has the length one."""
+
+        def value_and_gradients(self, variables):
+            x = variables[0].numpy()
+            tried.append(float(x))
+            return x - 0.01 * np.log(x), [1.0 - 0.01 / x]
+
+    x = tf.Variable(0.5, dtype=tf.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lbfgs(Loss(), [x])
+    assert min(tried) < 0.0
+    assert float(x) == pytest.approx(0.01, rel=1e-2)
 
 
 def test_refuses_to_start_where_the_loss_is_not_finite():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 from gpflow.functions import Zero
 
 import gpflow_gvi as gvi
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.site_fit import TOLERANCE, Rows, SiteFit
 from gpflow_gvi.regulariser.sites import first_sites
+from tests.minimisers import comparing_with_a_tape
 
 
 @pytest.fixture(name="rows")
@@ -99,17 +99,7 @@ def test_derivatives_by_numpy_are_those_by_a_tape(likelihood, rng):
     fit.start_weights(0.4)
     rows = Rows(X, Y, rng.normal(size=(20, 1, J)))
     compared = []
-
-    def minimise(loss, variables):
-        with tf.GradientTape() as tape:
-            value = loss()
-        by_tape = tape.gradient(value, variables)
-        found, gradients = loss.value_and_gradients(variables)
-        assert found == pytest.approx(float(value), rel=1e-9)
-        for one, other in zip(gradients, by_tape, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
-        compared.append(value)
-
+    minimise = comparing_with_a_tape(compared)
     minus_bound, sites = fit.fit(minimise, X[::3], rows, first_sites(np.zeros((20, J))), means=True)
     assert compared
     # At the sites of these parameters the bound is what `fit` returns.
