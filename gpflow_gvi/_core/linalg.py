@@ -276,6 +276,24 @@ def positive_part(M: tf.Tensor) -> tf.Tensor:
     return M + tf.cond(is_positive, lambda: tf.zeros_like(constant), negative_part)
 
 
+@check_shapes(
+    "M: [batch..., M, M]",
+    "return[0]: [batch..., M, M]",
+    "return[1]: [batch..., M]",
+)
+def signed_root(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return A and signs s with M = A diag(s) Aᵀ, for any symmetric M: s = 1 if M is positive."""
+
+    def by_eigenvalues() -> tuple[tf.Tensor, tf.Tensor]:
+        eigenvalues, vectors = tf.linalg.eigh(M)
+        return vectors * tf.sqrt(tf.abs(eigenvalues))[..., None, :], tf.sign(eigenvalues)
+
+    factor = tf.linalg.cholesky(M)
+    diagonal = tf.linalg.diag_part(factor)
+    is_positive = tf.reduce_all(tf.math.is_finite(diagonal))
+    return tf.cond(is_positive, lambda: (factor, tf.ones_like(diagonal)), by_eigenvalues)
+
+
 def _root_spectrum(M: tf.Tensor, lost: TensorType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return √λ, λ^(-½), damped where λ is lost in rounding, and V, from M's lower triangle.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
@@ -36,6 +37,10 @@ class Memo:
         self._values: dict[tuple[tf.Graph | None, Key], Any] = {}
         # A key holds ids; the objects behind them must live as long as the key.
         self._alive: list[Any] = []
+
+    def is_given(self, function: Callable[..., Any], part: Any) -> bool:
+        """Return whether the value of a method of a part of the model is known beforehand."""
+        return (function, id(part)) in self._given
 
     def by_key(self) -> dict[Key, Any]:
         """Return the values that were computed. Keep the memo as long as the keys are used."""
@@ -88,6 +93,16 @@ def once(function: Callable[_P, _T]) -> Callable[_P, _T]:
         return value
 
     return wrapper
+
+
+def is_given(method: Callable[[Any], Any], part: Any) -> bool:
+    """Return whether the value of a method marked `@once` is given to this block.
+
+    :param method: the method, of the class.
+    :param part: the object whose method it is.
+    """
+    memo = _current.get()
+    return memo is not None and memo.is_given(inspect.unwrap(method), part)
 
 
 def prepare(module: tf.Module) -> None:

@@ -24,7 +24,7 @@ from gpflow.kernels import Kernel
 from gpflow.utilities import positive, triangular
 
 from .._core import checks, images, linalg, outputs
-from .._core.memo import once
+from .._core.memo import is_given, once
 from . import gram
 from .base import SparseCovariance
 
@@ -77,9 +77,40 @@ class SVGPCovariance(OnRegulariser):
         """Return a triangular T with T Tᵀ = Lᵀ Σ L, the covariance of L⁻¹u under Q: [J, M, M]."""
 
     def prepare(self) -> None:
-        """Factorise K_ZZ and compute the root of Σ."""
+        """Factorise K_ZZ, and compute the root of Σ and the difference that predictions take."""
         super().prepare()
-        self.whitened_sqrt()
+        root = self.whitened_sqrt()
+        if gram.has_digits_for_inverse(root.dtype):
+            self.difference()
+
+    def output_variance(self, X: TensorType) -> tf.Tensor:
+        """Return k(x, x) - Q_Z(x, x) + K_xZ Σ K_Zx: [N, J].
+
+        A prediction takes one product with rows of K_ZX in place of a solve and a product.
+        """
+        if not is_given(SVGPCovariance.difference, self):
+            return super().output_variance(X)
+        X = images.as_rows(X, self)
+        W, signs = self.difference()
+        Kzx = gram.cross_covariance(self.kernel, self.inducing_variable, X)
+        squares = tf.square(tf.matmul(W, Kzx))
+        removed = tf.matmul(squares, signs[..., None], transpose_a=True)[..., 0]  # [J, N]
+        base = outputs.variance(self.kernel, X)
+        variance = self._floored(base - tf.linalg.matrix_transpose(removed), base)
+        return tf.broadcast_to(variance, [tf.shape(variance)[0], self.num_outputs])
+
+    @once
+    def difference(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return W and signs s with K_ZZ⁻¹ - Σ = L⁻ᵀ(I - T Tᵀ)L⁻¹ = Wᵀ diag(s) W.
+
+        They are [J, M, M] and [J, M]. All signs are positive where Q is nowhere less certain than
+        P.
+        """
+        T = self.whitened_sqrt()
+        identity = tf.eye(tf.shape(T)[-1], dtype=T.dtype)
+        root, signs = linalg.signed_root(identity - tf.matmul(T, T, transpose_b=True))
+        L = gram.cholesky(self.kernel, self.inducing_variable)
+        return tf.linalg.matrix_transpose(tf.linalg.triangular_solve(L, root, adjoint=True)), signs
 
 
 class CholeskySVGP(SVGPCovariance):

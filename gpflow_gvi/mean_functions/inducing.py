@@ -15,7 +15,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from .._core import images, linalg, outputs
-from .._core.memo import once, prepare
+from .._core.memo import is_given, once, prepare
 from ..covariances import gram
 
 
@@ -107,8 +107,11 @@ class Inducing(MeanFunction):
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return m_P(x) + (L⁻¹ K_Zx)ᵀ L⁻¹(μ - m_P(Z)): [N, J]."""
         X = images.as_rows(X, self)
-        A = gram.whitened(self.kernel, self.inducing_variable, X)  # [J, M, N]
-        shift = tf.matmul(A, self.whitened_mu(), transpose_a=True)[..., 0]  # [J, N]
+        by_weights = is_given(Inducing.weights, self)
+        rows = gram.cross_covariance if by_weights else gram.whitened
+        A = rows(self.kernel, self.inducing_variable, X)  # [J, M, N]
+        of_rows = self.weights() if by_weights else self.whitened_mu()
+        shift = tf.matmul(A, of_rows, transpose_a=True)[..., 0]  # [J, N]
         return self.mean_function(X) + tf.linalg.matrix_transpose(shift)
 
     @once
@@ -119,8 +122,16 @@ class Inducing(MeanFunction):
             return q_mu
         return tf.linalg.triangular_solve(gram.cholesky(self.kernel, self.inducing_variable), q_mu)
 
+    @once
+    def weights(self) -> tf.Tensor:
+        """Return K_ZZ⁻¹(μ - m_P(Z)), which K_xZ is multiplied by: [J, M, 1]."""
+        L = gram.cholesky(self.kernel, self.inducing_variable)
+        return tf.linalg.triangular_solve(L, self.whitened_mu(), adjoint=True)
+
     def prepare(self) -> None:
-        """Factorise K_ZZ and whiten q_mu, for a posterior to keep."""
+        """Factorise K_ZZ and compute the weights, for a posterior to keep."""
         prepare(self.mean_function)
         self.whitened_mu()
         gram.cholesky(self.kernel, self.inducing_variable)
+        if gram.has_digits_for_inverse(self.q_mu.dtype):
+            self.weights()

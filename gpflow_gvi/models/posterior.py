@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
@@ -41,16 +42,16 @@ class GVIPosterior(AbstractPosterior):
         # Q's mean is part of the prediction; there are no inducing data that all Qs have.
         super().__init__(process.kernel, tf.zeros([0, 1]), mean_function=None)
         self.process = process
-        self._keys: tuple[Key, ...] = ()
+        self._known: dict[Key, Any] = {}
         kind = PrecomputeCacheType.NOCACHE if precompute_cache is None else precompute_cache
         self.update_cache(PrecomputeCacheType(kind))
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         self._memo = self._prepared()  # the keys hold ids of objects that must not die
-        values = self._memo.by_key()
-        self._keys = tuple(values)
+        self._known = self._memo.by_key()  # numbers, or pairs of them
         return tuple(
-            PrecomputedValue(value, (False,) * value.shape.rank) for value in values.values()
+            PrecomputedValue(value, (False,) * value.shape.rank)
+            for value in tf.nest.flatten(list(self._known.values()))
         )
 
     def _prepared(self) -> Memo:
@@ -107,8 +108,9 @@ class GVIPosterior(AbstractPosterior):
         full_cov: bool = False,
         full_output_cov: bool = False,
     ) -> MeanAndVariance:
-        known = zip(self._keys, map(tf.convert_to_tensor, cache), strict=True)
-        with memoised(given=dict(known)), inference():
+        tensors = list(map(tf.convert_to_tensor, cache))
+        values = tf.nest.pack_sequence_as(list(self._known.values()), tensors)
+        with memoised(given=dict(zip(self._known, values, strict=True))), inference():
             return self.process.predict(Xnew, full_cov, full_output_cov)
 
     def _conditional_fused(

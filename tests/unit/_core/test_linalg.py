@@ -352,6 +352,16 @@ def test_positive_part_has_no_negative_eigenvalue(rng):
     np.testing.assert_array_equal(tape.gradient(parts, batch), np.ones((3, 5, 5)))
 
 
+@pytest.mark.parametrize("eigenvalues", [[0.5, 1.0, 3.0], [-2.0, 0.1, 3.0]])
+def test_signed_root_of_positive_and_of_other_matrices(rng, eigenvalues):
+    vectors = scipy.stats.ortho_group.rvs(3, size=2, random_state=rng)
+    M = vectors * np.array(eigenvalues) @ np.swapaxes(vectors, -1, -2)
+    root, signs = linalg.signed_root(tf.constant(M))
+    scaled = root * signs[:, None, :]
+    np.testing.assert_allclose(tf.matmul(scaled, root, transpose_b=True), M, atol=1e-12)
+    np.testing.assert_array_equal(np.sort(signs), np.sort(np.sign([eigenvalues] * 2)))
+
+
 @DTYPES
 def test_floor_raises_to_a_part_of_the_reference_and_logs_what_is_no_rounding(caplog, dtype):
     reference = np.array([1.0, 100.0, 1.0, 1.0], dtype=dtype)

@@ -175,6 +175,35 @@ def test_posterior_predicts_what_the_model_does(model: str) -> None:
             assert_equal(posterior.predict_f(XNEW, *flags), direct[flags])
 
 
+@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
+def test_posterior_is_that_of_gpflow_where_points_are_close(whiten: bool, scale: float) -> None:
+    """With more and less certainty than P's in some directions, and K_ZZ nearly singular."""
+    rng = np.random.default_rng(0)
+    N, J = 30, 2
+    points = np.linspace(-1.0, 1.0, N)[:, None]
+    k = gpflow.kernels.SquaredExponential(variance=2.0, lengthscales=0.7)
+    q_mu, q_sqrt = rng.normal(size=(N, J)), np.tril(rng.normal(size=(J, N, N))) / N**0.5
+    q_sqrt *= np.linspace(0.0, scale, N)
+    svgp = gpflow.models.SVGP(
+        k,
+        gpflow.likelihoods.Gaussian(),
+        points,
+        q_mu=q_mu,
+        q_sqrt=q_sqrt,
+        whiten=whiten,
+        num_latent_gps=J,
+    )
+    mean = gvi.mean_functions.Inducing(k, points, q_mu=q_mu, whiten=whiten)
+    covariance = gvi.covariances.CholeskySVGP(k, points, q_sqrt=q_sqrt, whiten=whiten)
+    Q = gvi.GaussianProcess(mean, covariance)
+    model = gvi.models.PGVI(prior(), Q, gpflow.likelihoods.Gaussian(), num_data=40)
+    X = rng.uniform(-3.0, 3.0, size=(20, 1))
+    expected = svgp.predict_f(X)
+    for ours, theirs in zip(model.posterior().predict_f(X), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
 def test_posterior_without_a_cache() -> None:
     model = MODELS["conditioned P"]()
     for kind in (None, "nocache", PrecomputeCacheType.NOCACHE):
