@@ -23,9 +23,9 @@ import tensorflow as tf
 from gpflow_gvi.regulariser.inducing_points import greedy_variance, uniform
 
 if __package__:
-    from .timing import Row, table, timed
+    from .timing import Row, medians, table, timed
 else:
-    from timing import Row, table, timed
+    from timing import Row, medians, table, timed
 
 CASES = [
     # N, D, M, lengthscale
@@ -97,17 +97,16 @@ def compare(N: int, D: int, M: int, lengthscale: float, repeats: int) -> Row:
     if (N, D, M, lengthscale) in WITH_TEXTBOOK:  # once, as it takes long
         loop = timed(lambda: textbook(shuffled, M, lengthscale))(1)
     first_call = timed(ours)(1)
-    mine, theirs = (timed(function) for function in (ours, reference))
-    times = np.median([(mine(1), theirs(1)) for _ in range(repeats)], axis=0)
+    mine, theirs = medians({"ours": timed(ours), "NumPy": timed(reference)}, repeats).values()
     return {
         "N": N,
         "D": D,
         "M": M,
         "lengthscale": lengthscale,
         "first call (s)": first_call,
-        "gpflow-gvi (s)": float(times[0]),
-        "NumPy (s)": float(times[1]),
-        "ratio": float(times[0] / times[1]),
+        "gpflow-gvi (s)": mine,
+        "NumPy (s)": theirs,
+        "ratio": mine / theirs,
         "textbook (s)": loop,
         "same points": float(np.mean(ours() == reference())),
     }

@@ -186,7 +186,7 @@ def _without_network(kernel: Kernel, X: AnyNDArray) -> tuple[Kernel, AnyNDArray]
     if isinstance(kernel, SharedIndependent):  # the sum of equal variances is largest where one is
         return _without_network(kernel.kernel, X)
     if not isinstance(kernel, FeatureMap):
-        return kernel, np.asarray(images.data_rows(tf.constant(X), kernel))
+        return kernel, X if X.ndim == 2 else np.asarray(images.data_rows(tf.constant(X), kernel))
     starts = range(0, len(X), NETWORK_BATCH_SIZE)
     features = [
         kernel.features(images.as_rows(X[i : i + NETWORK_BATCH_SIZE], kernel)) for i in starts

@@ -265,21 +265,36 @@ def _chosen(
     :param tolerated: no pivot is chosen where no more than this is left in all.
     """
     pivots: list[Any] = []
+    lost = rounding.sum(axis=0).max()
+    remaining = variance.sum()
     for i in range(m, L.shape[1]):
-        total = variance[0] if len(variance) == 1 else variance.sum(axis=0)
+        total = _of_rows(variance)
         p = total.argmax()
+        if not total[p] > lost:  # rows of which rounding alone is left could be chosen
+            # NaN is not below anything: it stays, and raises at the end.
+            np.multiply(variance, variance > rounding, out=variance)
+            total = _of_rows(variance)
+            p = total.argmax()
+        if not remaining > tolerated:  # up to the rounding of many differences
+            remaining = total.sum()
         largest = total[p]
-        if not (largest > 0.0 and largest >= min_variance and total.sum() > tolerated):
+        if not (largest > 0.0 and largest >= min_variance and remaining > tolerated):
             break
         for j, covariance in enumerate(row(p)):
             factor, left = L[j], variance[j]
-            root = math.sqrt(left[p])
+            root = math.sqrt(left[p]) if left[p] > rounding[j, p] else 0.0
             covariance -= factor[:i, p] @ factor[:i]
             found = np.multiply(covariance, 1.0 / root if root > 0.0 else 0.0, out=factor[i])
             found[p] = root  # the covariance of p and p, of which more is known
             left -= np.square(found, out=covariance)
-            # NaN is not below anything: it stays, and raises at the end.
-            np.multiply(left, left > rounding[j], out=left)
             left[p] = 0.0
+            remaining -= found @ found
         pivots.append(p)
+    np.multiply(variance, variance > rounding, out=variance)
     return np.array(pivots, np.int64)
+
+
+def _of_rows(variance: AnyNDArray) -> AnyNDArray:
+    """Return the variance of each row, that of all outputs: [C]."""
+    total: AnyNDArray = variance[0] if len(variance) == 1 else variance.sum(axis=0)
+    return total
