@@ -28,7 +28,7 @@ from ..gaussian_process import GaussianProcess
 from ..mean_functions.predictor import Predictor
 from ..regulariser.evidence import DataEvidence, InducingEvidence
 from ..regulariser.fit import LeftOut, Regulariser, Round
-from ..regulariser.leave_one_out import leave_one_out
+from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 from . import recipe
 from .candidates import (
     MAX_ROWS_OF_STARTS,
@@ -269,7 +269,12 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         prior = GaussianProcess(self._mean(weights) if means else Zero(J), kernel)
         scored = data.first(MAX_ROWS_OF_SCORES)
         of_rows = outputs.noise_variance_at(noise, scored.X, J)
-        predicted = left_out or leave_one_out(prior, of_rows, Z, (scored.X, scored.responses))
+        observed = scored.X, scored.responses
+        predicted: Any = left_out
+        if predicted is None and is_exact and len(scored.X) == len(first.X):
+            predicted = leave_one_out_of_all(prior, of_rows, observed)
+        if predicted is None:
+            predicted = leave_one_out(prior, of_rows, Z, observed)
         mean, spread = (np.asarray(part) for part in predicted)
         errors = np.square(scored.responses - mean) / spread
         fitted = Regulariser(

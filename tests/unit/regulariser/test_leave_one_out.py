@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpflow_gvi as gvi
-from gpflow_gvi.regulariser.leave_one_out import leave_one_out
+from gpflow_gvi.regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 
 
 @pytest.mark.parametrize("noise", ["one", "of_outputs", "of_rows"])
@@ -21,15 +21,26 @@ def test_it_is_the_regression_on_the_others(noise, rng):
     given = {"one": 0.3, "of_outputs": sigma2[0], "of_rows": sigma2}[noise]
     kernel, m = gpflow.kernels.Matern32(1.5, 0.7), 0.4
     prior = gvi.GaussianProcess(gpflow.functions.Constant(m), kernel)
-    mean, variance = leave_one_out(prior, given, X, (X, Y))
+    expected = np.empty([2, 9, 2])
     K = kernel(X).numpy()
     for i in range(9):
         rest = np.arange(9) != i
         for j in range(2):
             weights = np.linalg.solve(K[np.ix_(rest, rest)] + np.diag(sigma2[rest, j]), K[rest, i])
-            np.testing.assert_allclose(mean[i, j], m + weights @ (Y[rest, j] - m), rtol=1e-4)
-            expected = K[i, i] - weights @ K[rest, i] + sigma2[i, j]
-            np.testing.assert_allclose(variance[i, j], expected, rtol=1e-4)
+            left = K[i, i] - weights @ K[rest, i] + sigma2[i, j]
+            expected[:, i, j] = m + weights @ (Y[rest, j] - m), left
+    found = leave_one_out(prior, given, X, (X, Y))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)  # K_ZZ has jitter
+    exactly = leave_one_out_of_all(prior, given, (X, Y))
+    np.testing.assert_allclose(exactly, expected, rtol=1e-8)
+
+
+def test_without_inducing_points_numpy_has_to_know_the_kernel(rng):
+    X = rng.normal(size=(4, 1))
+    noise, data = np.full((4, 1), 0.1), (X, np.sin(X))
+    for kernel in (gpflow.kernels.Cosine(), gpflow.kernels.Linear(1e300)):
+        prior = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
+        assert leave_one_out_of_all(prior, noise, data) is None
 
 
 def test_with_few_inducing_points_it_is_the_sparse_regression_on_the_others(rng):
