@@ -30,7 +30,6 @@ from gpflow.utilities import set_trainable
 from .._core import checks, linalg, outputs
 from .._core.memo import once
 from ..kernels.plain import covariance, plain
-from ..kernels.structure import by_structure
 
 
 def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
@@ -117,17 +116,15 @@ def has_digits_for_inverse(dtype: tf.DType) -> bool:
 def features(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType) -> tf.Tensor:
     """Return A = L⁻¹ K_ZX as numbers, to which the kernel's parameters are constants: [J, M, N].
 
-    NumPy evaluates kernels that it knows. Others take a graph that those of one structure share.
+    NumPy evaluates kernels that it knows.
     """
-    if type(inducing_variable) is not InducingPoints:
-        return tf.stop_gradient(whitened(kernel, inducing_variable, X))
-    Z = tf.convert_to_tensor(inducing_variable.Z)
-    if tf.executing_eagerly():
-        with contextlib.suppress(np.linalg.LinAlgError):  # the graph adds more jitter
-            found = _plain_features(kernel, Z.numpy(), np.asarray(X, Z.dtype.as_numpy_dtype))
+    if type(inducing_variable) is InducingPoints and tf.executing_eagerly():
+        Z = inducing_variable.Z.numpy()
+        with contextlib.suppress(np.linalg.LinAlgError):  # TensorFlow's way adds more jitter
+            found = _plain_features(kernel, Z, np.asarray(X, Z.dtype))
             if found is not None:
                 return tf.constant(found[None])
-    return _features(kernel, Z, X)
+    return tf.stop_gradient(whitened(kernel, inducing_variable, X))
 
 
 def _plain_features(kernel: Kernel, Z: AnyNDArray, X: AnyNDArray) -> AnyNDArray | None:
@@ -140,13 +137,6 @@ def _plain_features(kernel: Kernel, Z: AnyNDArray, X: AnyNDArray) -> AnyNDArray 
     Kzx = covariance(of_rows, np.empty([len(Z), len(X)], Z.dtype))
     L = linalg.cholesky_of_array(Kzz)
     return scipy.linalg.solve_triangular(L, Kzx, lower=True, check_finite=False)
-
-
-@by_structure
-def _features(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-    Kzz = linalg.add_to_diagonal(outputs.covariance(kernel, Z), default_jitter())
-    L = linalg.cholesky(Kzz, name="K_ZZ")
-    return tf.linalg.triangular_solve(L, outputs.covariance(kernel, Z, X))
 
 
 def optimal_precision(A: tf.Tensor, noise_variance: TensorType) -> tf.Tensor:

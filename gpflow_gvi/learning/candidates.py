@@ -22,11 +22,11 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import deepcopy, parameter_dict
 
+from ..kernels.structure import structure_of
 from ..mean_functions.predictor import Predictor
 from ..regulariser.fit import Regulariser
 from . import recipe
 from .cross_fitting import cross_fit
-from .evidence_fit import structure_of
 from .settings import Settings, recipe_predictors
 from .start import TrainingData
 

@@ -28,12 +28,15 @@ from gpflow.utilities import deepcopy, parameter_dict
 
 from ..gaussian_process import GaussianProcess
 from ..kernels.plain import PlainParameter, PlainParameters, has_gradient, is_plain
-from ..kernels.structure import MAX_STRUCTURES, structure
+from ..kernels.structure import structure_of, structure_of_parameter
 from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence
 from ..regulariser.lbfgs import Minimise
 from ..regulariser.plain_evidence import PLAIN_EVIDENCE, PlainEvidence
 
 Fit = TypeVar("Fit")
+
+MAX_STRUCTURES = 8
+"""The number of structures whose fits are kept."""
 
 
 class Rows(NamedTuple):
@@ -241,33 +244,3 @@ def kept(key: Hashable, make: Callable[[], Fit]) -> Fit:
                 _kept.popitem(last=False)
         _kept.move_to_end(key)
         return cast(Fit, _kept[key])
-
-
-def structure_of(kernel: Kernel) -> Hashable | None:
-    """Return what kernels of one graph have in common; None if unknown."""
-    return structure(kernel, structure_of_parameter)
-
-
-def structure_of_parameter(parameter: Parameter) -> Hashable:
-    """Return shape, transform and prior."""
-    return (
-        tuple(parameter.shape),
-        parameter.trainable,
-        _value(parameter.transform),
-        _value(parameter.prior),
-        parameter.prior_on,
-    )
-
-
-def _value(value: Any) -> Hashable:
-    """Return what a transform, a prior or an argument of one is, down to its numbers."""
-    if isinstance(value, tfp.bijectors.Bijector | tfp.distributions.Distribution):
-        arguments = sorted(value.parameters.items())
-        return type(value), tuple((name, _value(each)) for name, each in arguments)
-    if isinstance(value, list | tuple):
-        return tuple(map(_value, value))
-    if isinstance(value, str | bool | None):
-        return value
-    array: AnyNDArray = np.asarray(value)
-    # Numbers as bytes, as the text of a long array leaves out most of it.
-    return array.tobytes() if array.dtype.kind in "fiub" else str(value)

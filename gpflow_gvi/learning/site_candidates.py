@@ -36,6 +36,7 @@ from .._core import labels, outputs, progress
 from .._core.data import Data
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
+from ..kernels.structure import structure_of, structure_of_parameter
 from ..likelihoods import usable
 from ..mean_functions.predictor import Predictor
 from ..regulariser.conditioning import conditioned
@@ -46,7 +47,7 @@ from ..regulariser.site_fit import Rows, SiteFit
 from ..regulariser.sites import Sites, first_sites, left_out
 from .candidates import Candidate, Candidates, best_of, penalty, scaled
 from .class_predictors import LogProbabilities
-from .evidence_fit import assign, kept, structure_of, structure_of_parameter
+from .evidence_fit import assign, kept
 from .settings import Settings, recipe_predictors
 from .start import TrainingData
 from .summary import described

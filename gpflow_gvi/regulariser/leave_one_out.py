@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
+from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
 from .._core import linalg, outputs
 from ..covariances import gram

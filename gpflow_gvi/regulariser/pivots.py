@@ -20,7 +20,6 @@ from gpflow.kernels import Kernel, SharedIndependent
 from .._core import outputs
 from ..kernels.feature_map import FeatureMap
 from ..kernels.plain import Plain, plain
-from ..kernels.structure import graphs_of
 
 MAX_BLOCK = 64
 """The maximal number of pivots between two passes over the data; it bounds the memory."""
@@ -64,18 +63,10 @@ def greedy_pivots(kernel: Kernel, X: tf.Tensor, num_points: int, tolerance: floa
 def numeric_pivots(
     kernel: Kernel, X: AnyNDArray, num_points: int, tolerance: float
 ) -> tuple[AnyNDArray, float]:
-    """Return up to M pivots of k(X, X), and how much variance they leave in all.
-
-    The graphs are those of all kernels of one structure, or the kernel's own.
-    """
-    covariances = plain(kernel, X)
-    if covariances is not None:
-        return _pivots(_InNumpy(covariances), num_points, tolerance)
-    graphs = graphs_of(kernel)
-    if graphs is None:
-        return _pivots(_InGraphs(_own_graphs(kernel), X), num_points, tolerance)
-    with graphs.with_values_of(kernel) as evaluate:
-        return _pivots(_InGraphs(evaluate, X), num_points, tolerance)
+    """Return up to M pivots of k(X, X), and how much variance they leave in all."""
+    known = plain(kernel, X)
+    covariances = _InGraphs(_graphs_of(kernel), X) if known is None else _InNumpy(known)
+    return _pivots(covariances, num_points, tolerance)
 
 
 class _Graphs(NamedTuple):
@@ -88,8 +79,8 @@ class _Graphs(NamedTuple):
 _graphs: weakref.WeakKeyDictionary[Kernel, _Graphs] = weakref.WeakKeyDictionary()
 
 
-def _own_graphs(kernel: Kernel) -> Evaluate:
-    """Return an evaluation by graphs of this kernel, traced again if it has new variables."""
+def _graphs_of(kernel: Kernel) -> Evaluate:
+    """Return an evaluation by graphs of the kernel, traced again if it has new variables."""
     variables = [variable.ref() for variable in kernel.variables]
     graphs = _graphs.get(kernel)
     if graphs is None or graphs.variables != variables:

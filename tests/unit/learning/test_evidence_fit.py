@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 
 from gpflow_gvi.kernels import AdditiveSpectralMixture
 from gpflow_gvi.learning import recipe
-from gpflow_gvi.learning.evidence_fit import EvidenceFit, Rows, evidence_fit, structure_of
+from gpflow_gvi.learning.evidence_fit import EvidenceFit, Rows, evidence_fit
 from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
 from tests.minimisers import comparing_with_a_tape
 
@@ -143,26 +143,8 @@ def test_a_kernel_that_is_not_known_has_a_graph_of_its_own():
     class Own(gpflow.kernels.SquaredExponential):
         """It may have more than its parameters."""
 
-    assert structure_of(Own()) is None
-    assert structure_of(gpflow.kernels.Matern52() * Own()) is None
     fits = [evidence_fit(Own(), _noise(), (0, 2, 1), DataEvidence()) for _ in range(2)]
     assert fits[0] is not fits[1]
-
-
-def test_long_priors_that_differ_in_one_number_have_graphs_of_their_own():
-    def kernel(last):
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(2000))
-        location = np.append(np.zeros(1999), last)
-        kernel.lengthscales.prior = tfp.distributions.LogNormal(location, np.float64(1.0))
-        return kernel
-
-    assert structure_of(kernel(0.0)) == structure_of(kernel(0.0))
-    assert structure_of(kernel(0.0)) != structure_of(kernel(1e-12))
-    middle = kernel(0.0)
-    location = np.zeros(2000)
-    location[1000] = 1.0
-    middle.lengthscales.prior = tfp.distributions.LogNormal(location, np.float64(1.0))
-    assert structure_of(kernel(0.0)) != structure_of(middle)
 
 
 def test_without_a_pattern_its_prior_is_no_part_of_the_evidence(rng):
