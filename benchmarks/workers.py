@@ -1,4 +1,4 @@
-"""Training by several processes of this machine: rows per second of each, beside those of one alone.
+"""Training by several processes of one machine: rows per second of each, beside one alone.
 
     python -m benchmarks.workers --workers 1 2
 
