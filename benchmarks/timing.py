@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import threadpoolctl
+
 Timed = Callable[[int], float]
 """From a number of calls to the seconds of processor time that they took."""
 
@@ -65,7 +67,11 @@ def medians(cases: Mapping[str, Timed], rounds: int, at_least: float = 0.05) -> 
 
 
 def one_core() -> None:
-    """Restrict this process and its children to one core, where the system can."""
+    """Restrict this process and its children to one core, where the system can.
+
+    Threads of NumPy's BLAS would wait for each other there, and the waiting count as work.
+    """
+    threadpoolctl.threadpool_limits(1)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 

@@ -27,11 +27,10 @@ from gpflow.kernels import Kernel
 from gpflow.utilities import deepcopy, parameter_dict
 
 from ..gaussian_process import GaussianProcess
-from ..kernels.plain import PlainParameter, PlainParameters, has_gradient, is_plain
 from ..kernels.structure import structure_of, structure_of_parameter
 from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence
 from ..regulariser.lbfgs import Minimise
-from ..regulariser.plain_evidence import PLAIN_EVIDENCE, PlainEvidence
+from ..regulariser.plain_evidence import PlainLoss, has_plain_loss
 
 Fit = TypeVar("Fit")
 
@@ -86,7 +85,9 @@ class EvidenceFit:
             *(parameter.unconstrained_variable for parameter in self.parameters),
             self.weights,
         ]
-        self._plain = self._of_numpy(D)
+        is_plain = has_plain_loss(self.kernel, self.variance, evidence, D)
+        arguments = self.kernel, evidence, self.variance, self.exponent
+        self._plain = PlainLoss(*arguments) if is_plain else None
         inputs = tf.TensorSpec([None, D], default_float())
         columns = tf.TensorSpec([None, J], default_float())
         means = tf.TensorSpec([C, None, J], default_float())
@@ -131,14 +132,22 @@ class EvidenceFit:
         if self._plain is not None:
             # With more jitter the graph may have a value where NumPy has none.
             with contextlib.suppress(np.linalg.LinAlgError):
-                return self._plain(*(np.asarray(part, np.float64) for part in arrays))
+                return self._of_numpy(self._plain, *(np.asarray(a, np.float64) for a in arrays))
         return self.graph(*map(tf.convert_to_tensor, arrays))
 
-    def _of_numpy(self, D: int) -> PlainFit | None:
-        """Return the evaluation by NumPy; None if it does not know the kernel."""
-        evidence = PLAIN_EVIDENCE.get(type(self._evidence))
-        is_known = has_gradient(self.kernel, D) and is_plain(self.variance)
-        return PlainFit(self, evidence) if evidence is not None and is_known else None
+    def _of_numpy(
+        self,
+        loss: PlainLoss,
+        Z: AnyNDArray,
+        X: AnyNDArray,
+        Y: AnyNDArray,
+        means: AnyNDArray,
+        pattern: AnyNDArray,
+    ) -> tuple[float, list[AnyNDArray]]:
+        residual = Y - np.einsum("cj,cnj->nj", self.weights.numpy(), means)
+        value, gradients, by_residual = loss(Z, X, residual, pattern)
+        of_weights = -np.einsum("nj,cnj->cj", by_residual, means)
+        return value, [*(gradients[id(each)] for each in self.variables[:-1]), of_weights]
 
     def _value_and_gradients(
         self, Z: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, means: tf.Tensor, pattern: tf.Tensor
@@ -151,40 +160,6 @@ class EvidenceFit:
             value -= tf.add_n([parameter.log_prior_density() for parameter in self.parameters])
         gradients = tape.gradient(value, self.variables, unconnected_gradients="zero")
         return value, gradients
-
-
-class PlainFit:
-    """Minus the log evidence and its gradients, by NumPy.
-
-    :param fit: what has the parameters, which are known to `kernels.plain`.
-    :param evidence: from a kernel, Z, X, noise and residual to the evidence.
-    """
-
-    def __init__(self, fit: EvidenceFit, evidence: Callable[..., PlainEvidence]) -> None:
-        self._fit = fit
-        self._evidence = evidence
-        # Those of the kernel that are fixed are read, too.
-        every = {id(each): each for each in (*fit.kernel.parameters, fit.variance, fit.exponent)}
-        self._parameters = [PlainParameter(each) for each in every.values()]
-
-    def __call__(
-        self, Z: AnyNDArray, X: AnyNDArray, Y: AnyNDArray, means: AnyNDArray, pattern: AnyNDArray
-    ) -> tuple[float, list[AnyNDArray]]:
-        """Return the value, and the gradients in the variables of the fit."""
-        fit, read = self._fit, PlainParameters(self._parameters)
-        variance, ratio = read.value(fit.variance), pattern ** read.value(fit.exponent)  # [N, J]
-        residual = Y - np.einsum("cj,cnj->nj", fit.weights.numpy(), means)
-        found = self._evidence(fit.kernel, Z, X, variance * ratio, residual, value=read.value)
-        by_ratio = found.by_noise * ratio
-        derivatives = [
-            *found.by_kernel,
-            (fit.variance, np.sum(by_ratio)),
-            (fit.exponent, variance * np.sum(by_ratio * np.log(pattern))),
-        ]
-        log_prior, by_variable = read.with_priors(fit.parameters, derivatives)
-        gradients = [-part for part in by_variable]
-        gradients.append(np.einsum("nj,cnj->cj", found.by_residual, means))
-        return -found.value - log_prior, gradients
 
 
 def assign(parameter: Parameter, value: Any) -> None:

@@ -26,12 +26,11 @@ from .._core.names import kernel_name
 from .._core.notices import logger
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from ..kernels.plain import PlainParameter, PlainParameters, has_gradient, is_plain
 from ..likelihoods import usable
 from .evidence import DataEvidence, Evidence, InducingEvidence
 from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, by_tape, lbfgs
-from .plain_evidence import PLAIN_EVIDENCE
+from .plain_evidence import PlainLoss, has_plain_loss
 from .site_fit import Rows, SiteFit
 from .sites import Sites, first_sites
 
@@ -217,27 +216,24 @@ class _UnderGaussianNoise:
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
         """Fit the hyper-parameters, and return minus the log evidence."""
         variables = self._parts.trainable_variables
+        loss = functools.partial(self._loss, Z, U)
         if not self._is_plain():
-            loss = functools.partial(self._loss, Z, U)
             minimise(loss, variables)
             return float(loss())
-        X, Y = (Z, U) if self._evidence.needs_inducing_outputs else self._data
-        plain = _PlainLoss(self._parts, self._evidence, Z, (X, Y), lambda: self._loss(Z, U))
+        data = (Z, U) if self._evidence.needs_inducing_outputs else self._data
+        plain = _PlainLoss(self._parts, self._evidence, Z, data, loss)
         minimise(plain, variables)
         return float(plain.value_and_gradients(variables)[0])
 
     def _is_plain(self) -> bool:
         """Return whether NumPy has the evidence and its derivatives."""
         (X, _), parts = self._data, self._parts
-        is_table = X.dtype == tf.float64 and X.shape.rank == 2
-        noise = parts.likelihood.variance
         return (
-            type(self._evidence) in PLAIN_EVIDENCE
-            and is_table
-            and has_gradient(parts.kernel, int(X.shape[1]))
-            and isinstance(noise, Parameter)
-            and noise.shape.rank == 0
-            and is_plain(noise)
+            X.dtype == tf.float64
+            and X.shape.rank == 2
+            and has_plain_loss(
+                parts.kernel, parts.likelihood.variance, self._evidence, int(X.shape[1])
+            )
             and not parts.mean_function.trainable_parameters
         )
 
@@ -266,40 +262,21 @@ class _PlainLoss:
         loss: Callable[[], tf.Tensor],
     ) -> None:
         X, Y = data
-        self._parts = parts
-        self._evidence = PLAIN_EVIDENCE[type(evidence)]
-        self._rows = Z.numpy(), X.numpy()
-        self._residual = (Y - parts.mean_function(X)).numpy()
+        self._arguments = Z.numpy(), X.numpy(), (Y - parts.mean_function(X)).numpy()
+        self._plain = PlainLoss(parts.kernel, evidence, parts.likelihood.variance)
         self._loss = loss
-        noise = parts.likelihood.variance
-        self._parameters = [PlainParameter(each) for each in (*parts.kernel.parameters, noise)]
 
     def __call__(self) -> tf.Tensor:
         """Return the loss, for minimisers that take derivatives by a tape."""
         return self._loss()
 
     def value_and_gradients(self, variables: Sequence[tf.Variable]) -> tuple[Any, Sequence[Any]]:
-        """Return the loss, and its gradients in all variables of the parts."""
-        parts, noise = self._parts, self._parts.likelihood.variance
-        read, residual = PlainParameters(self._parameters), self._residual
+        """Return the loss, and its gradients."""
         try:
-            found = self._evidence(
-                parts.kernel,
-                *self._rows,
-                np.full_like(residual, read.value(noise)),
-                residual,
-                value=read.value,
-            )
+            value, gradients, _ = self._plain(*self._arguments)
         except np.linalg.LinAlgError:  # the graph adds more jitter
             return by_tape(self._loss, variables)
-        derivatives = [*found.by_kernel, (noise, np.sum(found.by_noise))]
-        parameters = parts.trainable_parameters
-        log_prior, by_variable = read.with_priors(parameters, derivatives)
-        of_variable = {
-            id(each.unconstrained_variable): -part
-            for each, part in zip(parameters, by_variable, strict=True)
-        }
-        return -found.value - log_prior, [of_variable[id(variable)] for variable in variables]
+        return value, [gradients[id(variable)] for variable in variables]
 
 
 class _BySites:

@@ -17,8 +17,12 @@ from scipy.linalg import blas, lapack
 from .._core import linalg
 from ..kernels.plain import (
     PlainCovariances,
+    PlainParameter,
+    PlainParameters,
     Value,
     gradient,
+    has_gradient,
+    is_plain,
     lower_covariance,
     plain,
     value_of,
@@ -155,11 +159,76 @@ def _of_all_rows(
     return exact_evidence(kernel, X, *others, value=value)
 
 
-PLAIN_EVIDENCE: dict[type[Evidence], Callable[..., PlainEvidence]] = {
+_EVIDENCE: dict[type[Evidence], Callable[..., PlainEvidence]] = {
     InducingEvidence: _of_all_rows,
     DataEvidence: collapsed_evidence,
 }
 """What NumPy evaluates of the evidence, from a kernel, Z, X, σ² and the residual."""
+
+
+def has_plain_loss(kernel: Kernel, variance: object, evidence: Evidence, D: int) -> bool:
+    """Return whether there is a `PlainLoss`.
+
+    :param kernel: the kernel.
+    :param variance: that of the noise.
+    :param evidence: the evidence.
+    :param D: the number of columns of X.
+    """
+    if not isinstance(variance, Parameter) or variance.shape.rank != 0:  # a function of x
+        return False
+    return type(evidence) in _EVIDENCE and has_gradient(kernel, D) and is_plain(variance)
+
+
+class PlainLoss:
+    """Minus the log density of observations and parameters, with the noise v or v H^κ of rows.
+
+    :param kernel: k.
+    :param evidence: the evidence, or a bound.
+    :param variance: v.
+    :param exponent: κ, where rows have a pattern H.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        evidence: Evidence,
+        variance: Parameter,
+        exponent: Parameter | None = None,
+    ) -> None:
+        self._kernel, self._variance, self._exponent = kernel, variance, exponent
+        self._evidence = _EVIDENCE[type(evidence)]
+        own = [variance] if exponent is None else [variance, exponent]
+        # Those of the kernel that are fixed are read, too.
+        self._every = {id(each): PlainParameter(each) for each in (*kernel.parameters, *own)}
+        self._trainable = [
+            each.parameter for each in self._every.values() if each.parameter.trainable
+        ]
+
+    def __call__(
+        self, Z: AnyNDArray, X: AnyNDArray, residual: AnyNDArray, pattern: AnyNDArray | float = 1.0
+    ) -> tuple[float, dict[int, AnyNDArray], AnyNDArray]:
+        """Return the loss, its gradients by the ids of variables, and its derivatives in residuals.
+
+        :param Z: the inducing points, [M, D].
+        :param X: [N, D].
+        :param residual: Y - m(X), [N, J].
+        :param pattern: H, [N, J].
+        """
+        read = PlainParameters(list(self._every.values()))
+        variance = read.value(self._variance)
+        ratio = 1.0 if self._exponent is None else pattern ** read.value(self._exponent)
+        noise = np.broadcast_to(variance * ratio, residual.shape)
+        found = self._evidence(self._kernel, Z, X, noise, residual, value=read.value)
+        by_ratio = found.by_noise * ratio
+        derivatives = [*found.by_kernel, (self._variance, np.sum(by_ratio))]
+        if self._exponent is not None:
+            derivatives.append((self._exponent, variance * np.sum(by_ratio * np.log(pattern))))
+        log_prior, by_variable = read.with_priors(self._trainable, derivatives)
+        gradients = {
+            id(each.unconstrained_variable): -part
+            for each, part in zip(self._trainable, by_variable, strict=True)
+        }
+        return -found.value - log_prior, gradients, -found.by_residual
 
 
 def _of_equal_noise(noise: AnyNDArray) -> list[list[int]]:
