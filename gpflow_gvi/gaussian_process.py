@@ -20,6 +20,7 @@ from gpflow.kernels import Kernel
 from ._core import checks, images, outputs
 from ._core.data import Data, inputs
 from ._core.errors import shown
+from ._core.memo import memoised
 from .covariances.conditional import observe
 from .mean_functions.conditional_mean import ConditionalMean
 
@@ -268,7 +269,8 @@ def common_outputs(
     :param input_shape: the shape of one input.
     """
     X = images.as_rows(_example(input_shape), variational, regulariser)
-    J, of_regulariser = variational.at(X).num_outputs, regulariser.at(X).num_outputs
+    with memoised():  # P and Q often have a factor of K_ZZ in common
+        J, of_regulariser = variational.at(X).num_outputs, regulariser.at(X).num_outputs
     if of_regulariser not in (1, J):
         raise ValueError(
             f"regulariser has {of_regulariser} outputs and variational has {J}; they must be the "
