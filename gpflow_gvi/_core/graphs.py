@@ -69,7 +69,7 @@ class Compiled:
         return tensors_by_blocks(self._of_block, X, size=BLOCK)
 
     def _of_block(self, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        key = X.dtype, *X.shape[1:]
+        key = X.dtype, *tuple(X.shape)[1:]
         if record.could_possibly_record():
             return self._function(X)
         graph = self._graphs.get(key)

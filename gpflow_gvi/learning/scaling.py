@@ -64,13 +64,12 @@ class Scaling(NamedTuple):
         if tf.is_symbolic_tensor(values):
             return tf.convert_to_tensor(values, dtype=default_float())
         values = inputs("X", values)
-        shape = self.shift.shape
-        as_rows = values.shape.rank > 2 and len(shape) == 1
-        if as_rows and math.prod(values.shape[1:]) == shape[0]:
-            values = tf.reshape(values, [-1, *shape])  # images as rows
-        if tuple(values.shape)[-len(shape) :] != shape:
+        given, shape = tuple(values.shape), self.shift.shape
+        if len(given) > 2 and len(shape) == 1 and math.prod(given[1:]) == shape[0]:
+            return tf.reshape(values, [-1, *shape])  # images as rows
+        if given[-len(shape) :] != shape:
             raise ValueError(
-                f"X (or Y) has shape {tuple(values.shape)}, but what was learned from has rows "
+                f"X (or Y) has shape {given}, but what was learned from has rows "
                 f"of shape {shape}; pass the same columns."
             )
         return values
