@@ -10,21 +10,21 @@ each split; the NLL is that of the test part, on standardised targets.
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from pathlib import Path
+
+import numpy as np
 
 if __package__:
     from . import regression, timing
     from .data import add_argument, load_split, standardised
     from .timing import Row
+    from .trees import measured
 else:
     import regression
     import timing
     from data import add_argument, load_split, standardised
     from timing import Row
-
-from gpflow_gvi import metrics
+    from trees import measured
 
 MODELS = {"learn": regression.default, "GPflow SGPR": regression.sgpr}
 
@@ -33,25 +33,22 @@ def end_to_end(folder: Path, data: list[str], splits: int) -> list[Row]:
     """Return the medians over splits for each model and data set."""
     rows = []
     for name in data:
-        found: dict[str, list[tuple[float, float, float]]] = {model: [] for model in MODELS}
+        found: dict[str, list[tuple[float, float]]] = {model: [] for model in MODELS}
         for split in range(splits):
             part = standardised(load_split(folder, name, split))
             for model, fit in MODELS.items():
-                start = time.process_time(), time.perf_counter()
-                mean, variance = fit(part, split)
-                spent = time.process_time() - start[0], time.perf_counter() - start[1]
-                found[model].append((*spent, metrics.nll(part.Y_test, mean, variance)))
-        middle = {key: list(map(statistics.median, zip(*own))) for key, own in found.items()}  # noqa: B905
+                row = measured(name, split, model, part, fit)
+                found[model].append((row.seconds, row.nll))
+        middle = {model: np.median(figures, axis=0) for model, figures in found.items()}
         rows += [
             {
                 "data": name,
                 "model": model,
-                "processor s": spent,
-                "ratio": spent / middle["GPflow SGPR"][0],
-                "s": seconds,
-                "NLL": nll,
+                "processor s": float(seconds),
+                "ratio": float(seconds / middle["GPflow SGPR"][0]),
+                "NLL": float(nll),
             }
-            for model, (spent, seconds, nll) in middle.items()
+            for model, (seconds, nll) in middle.items()
         ]
     return rows
 

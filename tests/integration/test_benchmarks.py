@@ -15,7 +15,18 @@ import pytest
 
 # `__main__` and what it calls.
 from benchmarks import __main__ as suite
-from benchmarks import device, growth, peers, steps, target_data, target_rivals, targets, timing
+from benchmarks import (
+    device,
+    end_to_end,
+    growth,
+    peers,
+    regression,
+    steps,
+    target_data,
+    target_rivals,
+    targets,
+    timing,
+)
 from benchmarks.against_peers import comparisons
 from gpflow_gvi.__main__ import main
 
@@ -185,6 +196,19 @@ def test_streaming():
     rows = growth.stream(3000, M=5)
     assert {row["N"] for row in rows} == {3000}
     assert {row["of"] for row in rows} >= {"learn, memory-mapped", "an epoch of fit"}
+
+
+def test_learn_is_measured_beside_sgpr(monkeypatch):
+    def learned(part, seed):
+        mean, variance = regression.sgpr(part, seed)
+        return mean, variance, np.full(len(mean), -1.5)  # its law is not Gaussian
+
+    monkeypatch.setitem(end_to_end.MODELS, "learn", learned)
+    rows = end_to_end.end_to_end(Path(), ["line"], 1)
+    assert [row["model"] for row in rows] == ["learn", "GPflow SGPR"]
+    assert rows[0]["NLL"] == 1.5
+    assert np.isfinite(rows[1]["NLL"])
+    assert rows[1]["ratio"] == 1.0
 
 
 def test_the_command_needs_a_copy_of_the_repository(tmp_path, monkeypatch, capsys):
