@@ -26,7 +26,11 @@ else:
     from timing import Row
     from trees import measured
 
-MODELS = {"learn": regression.default, "GPflow SGPR": regression.sgpr}
+MODELS = {
+    "learn": regression.default,
+    "learn, fast": regression.fast,
+    "GPflow SGPR": regression.sgpr,
+}
 
 
 def end_to_end(folder: Path, data: list[str], splits: int) -> list[Row]:
