@@ -132,7 +132,7 @@ def test_learned_model_is_that_of_learn(regressor, curve):
     X, y = curve
     seed = np.random.RandomState(0).randint(2**31 - 1)
     learned = gvi.learn((X, y), num_inducing=8, effort="fast", seed=seed)
-    np.testing.assert_allclose(regressor.predict(X), learned.predict_y(X)[0][:, 0], rtol=1e-12)
+    np.testing.assert_allclose(regressor.predict(X), learned.predict_y(X)[0][:, 0], rtol=1e-9)
 
 
 def test_several_outputs_one_of_them_constant(several, regressor, curve):
@@ -233,9 +233,12 @@ def test_saved_by_joblib_it_predicts_the_same(which, request, tmp_path):
     joblib.dump(fitted, tmp_path / "model")
     loaded = joblib.load(tmp_path / "model")
     X = np.linspace(-1.0, 107.0, 7 * fitted.n_features_in_).reshape(7, -1)
-    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+    # From the second call on predictions have factors that were computed in advance.
     if which == "classifier":
-        np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+        np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+        np.testing.assert_allclose(loaded.predict_proba(X), fitted.predict_proba(X), rtol=1e-9)
+    else:
+        np.testing.assert_allclose(loaded.predict(X), fitted.predict(X), rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -323,14 +326,14 @@ def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path,
     learned = fitted.learned_
     mean, variance = learned.predict_y(X)
     found, std = fitted.predict(X, return_std=True)
-    np.testing.assert_allclose(found, mean, rtol=1e-12)
-    np.testing.assert_allclose(std**2, variance, rtol=1e-12)
+    np.testing.assert_allclose(found, mean, rtol=1e-9)
+    np.testing.assert_allclose(std**2, variance, rtol=1e-9)
     expected = [r2_score(Y[at, j], found[at, j]) for j, at in enumerate(~np.isnan(Y.T))]
     np.testing.assert_allclose(fitted.score(X, Y), np.mean(expected))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.score(X, Y.T)
     joblib.dump(fitted, tmp_path / "model")
-    np.testing.assert_array_equal(joblib.load(tmp_path / "model").predict(X), found)
+    np.testing.assert_allclose(joblib.load(tmp_path / "model").predict(X), found, rtol=1e-9)
 
 
 def test_columns_with_gaps_may_be_constant(with_gaps):
@@ -345,7 +348,7 @@ def test_columns_with_gaps_may_be_constant(with_gaps):
     np.testing.assert_allclose(mean[:, 0], alone.predict(X), rtol=1e-10)
     known = ~np.isnan(Y[:, 0])  # of a single column the rows with gaps are left out
     without = gvi.GVIRegressor(**QUICK).fit(X[known], Y[known, 0])
-    np.testing.assert_allclose(alone.predict(X), without.predict(X), rtol=1e-12)
+    np.testing.assert_allclose(alone.predict(X), without.predict(X), rtol=1e-9)
     assert alone.score(X, Y[:, 0]) == pytest.approx(without.score(X[known], Y[known, 0]))
 
 
