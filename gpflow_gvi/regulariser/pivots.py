@@ -73,7 +73,7 @@ class _Graphs(NamedTuple):
     """Compiled functions of a kernel and the variables that they read."""
 
     variables: list[Any]
-    functions: dict[Callable[..., Any], Any]
+    functions: dict[Any, Any]
 
 
 _graphs: weakref.WeakKeyDictionary[Kernel, _Graphs] = weakref.WeakKeyDictionary()
@@ -85,16 +85,19 @@ def _graphs_of(kernel: Kernel) -> Evaluate:
     graphs = _graphs.get(kernel)
     if graphs is None or graphs.variables != variables:
         graphs = _graphs[kernel] = _Graphs(variables, {})
+    alive = weakref.ref(kernel)  # a graph of the kernel itself would keep it
 
     def evaluate(function: Callable[..., Any], *arrays: Any) -> Any:
-        if function not in graphs.functions:
-            # Its own function does not keep the kernel alive.
-            graphs.functions[function] = tf.function(
-                lambda kernel, *arrays: function(kernel, *arrays),
-                reduce_retracing=True,
+        tensors = [tf.convert_to_tensor(array) for array in arrays]
+        specs = tuple(tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in tensors)
+        key = function, specs
+        if key not in graphs.functions:
+            graphs.functions[key] = tf.function(
+                lambda *arrays: function(alive(), *arrays),
+                input_signature=specs,
                 autograph=False,
-            )
-        return graphs.functions[function](kernel, *map(tf.convert_to_tensor, arrays))
+            ).get_concrete_function()
+        return graphs.functions[key](*tensors)
 
     return evaluate
 
