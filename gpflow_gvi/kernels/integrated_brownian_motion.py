@@ -14,10 +14,12 @@ from gpflow.utilities.ops import broadcasting_elementwise
 
 
 class IntegratedBrownianMotion(Kernel):
-    """k(x, x') = v (|x - x'|³ - |x|³ - |x'|³ + 3 x x' (|x| + |x'|)) / 12, for x of one column.
+    """The integral of a Brownian motion, for x of one column.
+
+    ``k(x, x') = v (|x - x'|³ - |x|³ - |x'|³ + 3 x x' (|x| + |x'|)) / 12``
 
     The slope is a Brownian motion on both sides of x = 0, where it is zero, and so is the function;
-    its variance v |x|³/3 grows without bound. With a constant and a line of large variances the
+    its variance ``v |x|³/3`` grows without bound. With a constant and a line of large variances the
     posterior mean is a cubic smoothing spline (Wahba 1978, "Improper priors, spline smoothing and
     the problem of guarding against model errors in regression"), and the origin does not matter.
 
@@ -52,5 +54,5 @@ class IntegratedBrownianMotion(Kernel):
         "return: [batch..., N]",
     )
     def K_diag(self, X: TensorType) -> tf.Tensor:
-        """Return v |x|³/3 for each row of X."""
+        """Return ``v |x|³/3`` for each row of X."""
         return self.variance * tf.abs(tf.convert_to_tensor(X)[..., 0]) ** 3 / 3.0
