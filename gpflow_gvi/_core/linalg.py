@@ -259,7 +259,7 @@ def inverse_of_triangular(L: tf.Tensor) -> tf.Tensor:
     "return: [batch..., M, M]",
 )
 def positive_part(M: tf.Tensor) -> tf.Tensor:
-    """Return a symmetric matrix without its negative eigenvalues, which come of rounding or noise.
+    """Return a symmetric matrix without the negative eigenvalues that rounding or noise makes.
 
     The gradient passes, as that of `not_negative`.
     """
@@ -271,8 +271,7 @@ def positive_part(M: tf.Tensor) -> tf.Tensor:
         return tf.matmul(scaled, vectors, transpose_b=True)
 
     # A factorisation takes a tenth of the time, and only what is positive has one.
-    factor = tf.linalg.cholesky(constant)
-    is_positive = tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(factor)))
+    is_positive = tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(constant)))
     return M + tf.cond(is_positive, lambda: tf.zeros_like(constant), negative_part)
 
 
@@ -285,13 +284,13 @@ def signed_root(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return A and signs s with M = A diag(s) Aᵀ, for any symmetric M: s = 1 if M is positive."""
 
     def by_eigenvalues() -> tuple[tf.Tensor, tf.Tensor]:
-        eigenvalues, vectors = tf.linalg.eigh(M)
-        return vectors * tf.sqrt(tf.abs(eigenvalues))[..., None, :], tf.sign(eigenvalues)
+        values, vectors = tf.linalg.eigh(M)
+        return vectors * tf.sqrt(tf.abs(values))[..., None, :], tf.sign(values)
 
-    factor = tf.linalg.cholesky(M)
-    diagonal = tf.linalg.diag_part(factor)
-    is_positive = tf.reduce_all(tf.math.is_finite(diagonal))
-    return tf.cond(is_positive, lambda: (factor, tf.ones_like(diagonal)), by_eigenvalues)
+    factor = tf.linalg.cholesky(M)  # NaN if M is not positive
+    signs = tf.ones_like(tf.linalg.diag_part(factor))
+    is_positive = tf.reduce_all(tf.math.is_finite(factor))
+    return tf.cond(is_positive, lambda: (factor, signs), by_eigenvalues)
 
 
 def _root_spectrum(M: tf.Tensor, lost: TensorType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
