@@ -225,13 +225,28 @@ def _svgp(task: Task, rows: Callable[[np.ndarray], np.ndarray]) -> Prediction:
     return _gaussian_process(task, model, rows)
 
 
-def around(features: Any) -> Callable[..., Prediction]:
-    """A Gaussian process around the first network, which is not trained any further."""
+def mirrored(members: list[keras.Model]) -> list[keras.Model]:
+    """Return what networks return for the mirror image."""
+    x = keras.Input((28, 28, 1))
+    return [keras.Model(x, net(keras.ops.flip(x, axis=2))) for net in members]
+
+
+def mirrored_ensemble(task: Task, members: list[keras.Model]) -> Prediction:
+    """The average of all networks, for an image and for its mirror image."""
+    return _ensemble(task, [*members, *mirrored(members)])
+
+
+def around(features: Any, count: int = 1, *, mirror: bool = False) -> Callable[..., Prediction]:
+    """A Gaussian process around the first networks, which are not trained any further.
+
+    :param mirror: whether an image is predicted together with its mirror image.
+    """
 
     def predict(task: Task, members: list[keras.Model]) -> Prediction:
+        networks = members[:count]
         learned = gvi.learn(
             task.train,
-            network=members[0],
+            network=[*networks, *mirrored(networks)] if mirror else networks,
             train_network=False,
             features=features,
             validation_data=task.held_out,
@@ -415,7 +430,12 @@ def main() -> None:
         "network, temperature": (maximum_likelihood, seconds),
         "MC dropout": (dropout, seconds),
         "ensemble": (ensemble, all_seconds),
+        "ensemble, mirrored": (mirrored_ensemble, all_seconds),
         "learn": (around("layers"), seconds),
+        "learn, mirrored": (around("layers", mirror=True), seconds),
+        "learn, three networks": (around("layers", 3), 3 * seconds),
+        "learn, three networks, mirrored": (around("layers", 3, mirror=True), 3 * seconds),
+        "learn, four networks, mirrored": (around("layers", 4, mirror=True), 4 * seconds),
         "learn, penultimate": (around("penultimate"), seconds),
         "learn, penultimate and inputs": (around(["penultimate", "inputs"]), seconds),
         "SVGP on features": (svgp_on_features, seconds),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .errors import shown
+from .network_function import as_function
 from .network_variables import is_keras, keras_of
 
 PENULTIMATE = "penultimate"
@@ -42,7 +44,53 @@ def _layers(network: Any) -> Iterator[Any]:
         yield from _layers(layer)
 
 
-def with_features(network: Any, features: Sequence[str]) -> tuple[Any, list[int]]:
+def members(network: Any) -> list[Any]:
+    """Return the networks of a list, of which an `ensemble` can be made, or the one that is given.
+
+    Several must be Sequential or functional models of Keras 3, or all of tf_keras.
+    """
+    if not isinstance(network, list | tuple):
+        return [network]
+    if not network:
+        raise ValueError("network is an empty list; pass one network or more.")
+    for i, each in enumerate(network, start=1):
+        if not _has_known_layers(each) or keras_of(type(each)) != keras_of(type(network[0])):
+            raise TypeError(
+                f"network is a list, whose network {i} is {shown(each)}. Pass Sequential or "
+                "functional models of one Keras that know the shape of their inputs."
+            )
+    return list(network)
+
+
+def ensemble(networks: Sequence[Any], kind: str | None) -> Any:
+    """Return a model of the average of networks: of what they predict, or of their probabilities.
+
+    It consists of the layers of the first, so that `with_features` finds these, and of the others.
+
+    :param networks: `members`.
+    :param kind: "logits", of which probabilities are made first; "probabilities"; or None.
+    """
+    first, *others = networks
+    if not others:
+        return first
+    keras = importlib.import_module(str(keras_of(type(first))))
+    layers, dtype = keras.layers, _widest(first.outputs[0].dtype)
+    # Copies of one model have the same name, which the layers of a model must not have; and what
+    # networks share Keras would save in one of them alone.
+    copies = [copy.deepcopy(as_function(each)).network for each in others]
+    named = [keras.Sequential([each], name=f"network_{i}") for i, each in enumerate(copies, 2)]
+    outputs = [first.outputs[0], *(each(first.inputs[0]) for each in named)]
+    if kind == "logits":
+        link = "sigmoid" if outputs[0].shape[-1] == 1 else "softmax"
+        outputs = [layers.Activation(link, dtype=dtype)(each) for each in outputs]
+    return keras.Model(first.inputs, layers.Average(dtype=dtype)(outputs))
+
+
+def _has_known_layers(network: Any) -> bool:
+    return is_keras(network) and bool(getattr(network, "inputs", None))
+
+
+def with_features(network: Any, features: Sequence[str], of: Any) -> tuple[Any, list[int]]:
     """Return a model whose outputs are followed by features, and the number of columns of each.
 
     It has the layers of the network, and is evaluated in one pass. Features that a layer has at
@@ -51,10 +99,11 @@ def with_features(network: Any, features: Sequence[str]) -> tuple[Any, list[int]
     :param network: a Sequential or functional model of Keras 3 or tf_keras.
     :param features: each "penultimate", what the last layer with weights receives; the name of a
         layer; or "layers", `_resolutions`, and what the last layer receives.
+    :param of: the model whose layers these are: the network, or the first of an `ensemble`.
     """
-    if not is_keras(network) or not getattr(network, "inputs", None):
+    if not _has_known_layers(of):
         raise TypeError(
-            f"features is {features[0]!r}, but network is {shown(network)}, whose layers are not "
+            f"features is {features[0]!r}, but network is {shown(of)}, whose layers are not "
             "known. Pass a Sequential or functional model of Keras that knows the shape of its "
             'inputs, or features="inputs", or a model of the features.'
         )
@@ -62,11 +111,11 @@ def with_features(network: Any, features: Sequence[str]) -> tuple[Any, list[int]
     tensors = []
     for name in features:
         if name == LAYERS:
-            tensors += [*_resolutions(keras, network), _penultimate(network)]
+            tensors += [*_resolutions(keras, of), _penultimate(of)]
         elif name == PENULTIMATE:
-            tensors.append(_penultimate(network))
+            tensors.append(_penultimate(of))
         else:
-            tensors.append(_output_of(network, name))
+            tensors.append(_output_of(of, name))
     tensors = [_averaged(keras, tensor) for tensor in tensors]
     outputs = network.outputs[0]
     joined = keras.layers.Concatenate(dtype=_widest(outputs.dtype))([outputs, *tensors])

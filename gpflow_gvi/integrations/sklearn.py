@@ -53,8 +53,8 @@ class _Estimator(BaseEstimator):
     :param outputs: of several columns of real-valued y: "correlated" to learn them together.
     :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
     :param network: what is added to the mean of Q, as of `learn`, or the number of units in
-        both hidden layers of `recipe.network`; or a model of Keras to put a Gaussian process
-        around. With one, X may be images.
+        both hidden layers of `recipe.network`; or a model of Keras, or a list of such, to put a
+        Gaussian process around. With one, X may be images.
     :param train_network: False to leave a network as it is.
     :param features: of a network, what the kernel is on, as of `learn`.
     :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have

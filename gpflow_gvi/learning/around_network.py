@@ -59,7 +59,7 @@ def is_meant(network: Any, features: Any, train_network: bool, data: Any) -> boo
     """Return whether a process is put around a network, and not a network into Q's mean.
 
     It is for inputs that are no rows of numbers, such as images or numbers of words; where the
-    network is not to be trained; and where features are asked for.
+    network is not to be trained; where features are asked for; and for several networks.
     """
     if network is None:
         if features is not None or not train_network:
@@ -67,7 +67,7 @@ def is_meant(network: Any, features: Any, train_network: bool, data: Any) -> boo
         return False
     X = data[0] if isinstance(data, tuple | list) and len(data) == 2 else data
     is_of_images = len(getattr(X, "shape", ())) > 2
-    asked = features is not None or not train_network
+    asked = features is not None or not train_network or isinstance(network, list | tuple)
     return asked or is_of_images or network_layers.embeds(network)
 
 
@@ -96,7 +96,7 @@ def learn_around(
     Its outputs and features are computed once.
 
     :param data: (X, Y), in any units.
-    :param network: h, from inputs [N, D...] to [N, J].
+    :param network: h, from inputs [N, D...] to [N, J]; or a list of networks, whose average h is.
     :param settings: the split, the likelihood, and the choice of inducing points.
     :param features: what the kernel is on, as `network_rows` takes it.
     :param kernel: k on the features; `feature_kernel` if not given.
@@ -106,12 +106,13 @@ def learn_around(
     if not (kernel is None or isinstance(kernel, Kernel)):
         raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
     X, Y = _pair("data", data)
-    inputs = Inputs.of(network, X)
+    networks = network_layers.members(network)
+    inputs = Inputs.of(networks[0], X)
     X = inputs.validated("X", X)
     if inputs.scales_pixels and X.dtype == np.uint8:
         logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
-    outputs = Outputs.of(network, inputs, X)
-    likelihood = _likelihood(settings.likelihood, network, outputs, Y)
+    outputs = Outputs.of_all(networks, inputs, X)
+    likelihood = _likelihood(settings.likelihood, networks[0], outputs, Y)
     settings = dataclasses.replace(settings, likelihood=likelihood)
     if not settings.of_classes:
         outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
@@ -125,15 +126,14 @@ def learn_around(
     history: dict[str, list[float]] = {}
     units = Scaling(np.zeros(outputs.columns), np.ones(outputs.columns))
     if training is not None:
-        progress.now(f"training the network on {len(split.train[0])} rows")
-        network, history = training(network, inputs, split, outputs.kind)
+        networks, history = training.of_all(networks, inputs, split, outputs.kind)
     else:
         units = units if settings.of_classes else split.outputs
         if split.holds_out:
             _warn_of_seen_rows()
     features = network_layers.LAYERS if features is None else features
     progress.now("outputs and features of all rows")
-    rows = network_rows(network, features, inputs, outputs)
+    rows = network_rows(networks, features, inputs, outputs)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     split = dataclasses.replace(split, inputs=rows.scaling(split.train[0], units))
     progress.now(f"P around the network, {len(split.train[0])} rows")
@@ -151,7 +151,7 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     Z, _ = settings.regulariser.select(X, M, kernel=k, seed=settings.seed)
     h = NetworkOutputs(rows.num_outputs)
     likelihood = _with_noise(settings.likelihood, h, (X, Y) if held_out is None else held_out)
-    r = _posterior(k, Z, X, likelihood)
+    r = _posterior(k, Z, X, likelihood, rows.num_outputs)
     prior, posterior = GaussianProcess(h, k), GaussianProcess(h, r)
     model = PGVI(posterior, GaussianProcess(h, r), likelihood, num_data=len(X))
     if held_out is not None:
@@ -174,11 +174,13 @@ def _with_noise(
     return Gaussian(variance, variance_lower_bound=0.0)
 
 
-def _posterior(k: Kernel, Z: AnyNDArray, X: AnyNDArray, likelihood: Likelihood) -> CholeskySVGP:
+def _posterior(
+    k: Kernel, Z: AnyNDArray, X: AnyNDArray, likelihood: Likelihood, J: int
+) -> CholeskySVGP:
     """Return r: of one output for all classes, or one for each column of numbers."""
     if isinstance(likelihood, Gaussian):
-        noise = likelihood.conditional_variance(X[:1], X[:1, :1])[0]  # [J]
-        return CholeskySVGP.from_data(k, Z, X, noise, num_latent_gps=len(noise))
+        noise = likelihood.conditional_variance(X[:1], np.zeros((1, J), X.dtype))[0]  # [J]
+        return CholeskySVGP.from_data(k, Z, X, noise, num_latent_gps=J)
     W = 0.25 if isinstance(likelihood, Bernoulli) else 0.5
     return CholeskySVGP.from_data(k, Z, X, 1.0 / W)
 

@@ -169,6 +169,23 @@ class Outputs(NamedTuple):
     """"probabilities", "logits", or None where they are numbers of which it cannot be said."""
 
     @classmethod
+    def of_all(cls, networks: list[Any], inputs: Inputs, X: AnyNDArray) -> Outputs:
+        """Return what networks return, which has to be the same."""
+        first, *others = (cls.of(network, inputs, X) for network in networks)
+        for i, outputs in enumerate(others, start=2):
+            if outputs != first:
+                raise ValueError(
+                    f"network is a list, whose first returns {first.shown} and network {i} "
+                    f"{outputs.shown}; all must return the same."
+                )
+        return first
+
+    @property
+    def shown(self) -> str:
+        """What a network returns, for messages."""
+        return f"{self.columns} columns of {self.kind or 'numbers'}"
+
+    @classmethod
     def of(cls, network: Any, inputs: Inputs, X: AnyNDArray) -> Outputs:
         """Return what a network returns, by its last activation or by what it returns at X."""
         function = as_function(network)
@@ -186,15 +203,19 @@ class Outputs(NamedTuple):
         return cls(J, "probabilities" if J > 1 and sums_to_one else None)
 
 
-def network_rows(network: Any, features: Any, inputs: Inputs, outputs: Outputs) -> NetworkRows:
+def network_rows(
+    networks: list[Any], features: Any, inputs: Inputs, outputs: Outputs
+) -> NetworkRows:
     """Return how inputs become rows, by copies of the networks.
 
-    :param network: h, from inputs to [N, J].
+    :param networks: those whose average is h, from inputs to [N, J]; or the one that is.
     :param features: φ: "penultimate", "layers", the name of a layer, "inputs", a model or function,
         or several of these. Each is a group of columns of its own, "layers" one for each layer.
+        Layers are those of the first network.
     :param inputs: what the network takes.
-    :param outputs: what it returns.
+    :param outputs: what each returns.
     """
+    network = network_layers.ensemble(networks, outputs.kind)
     several = list(features) if isinstance(features, list | tuple) else [features]
     if not several:
         raise ValueError('features is empty; pass "penultimate", "inputs", or a model of them.')
@@ -206,7 +227,9 @@ def network_rows(network: Any, features: Any, inputs: Inputs, outputs: Outputs) 
                 f'features is {shown(model)}; it must be "penultimate", "layers", the name '
                 'of a layer, "inputs", a model or a function.'
             )
-    first, sizes = network_layers.with_features(network, names) if names else (network, [])
+    first, sizes = network, list[int]()
+    if names:
+        first, sizes = network_layers.with_features(network, names, of=networks[0])
     parts = tuple(copy.deepcopy(as_function(part)) for part in (first, *models))
     example = tf.zeros([1, *inputs.shape], default_float())
     sizes += [int(part(example).shape[-1]) for part in parts[1:]]
@@ -217,7 +240,7 @@ def network_rows(network: Any, features: Any, inputs: Inputs, outputs: Outputs) 
         outputs.columns,
         (*sizes, math.prod(inputs.shape)) if with_inputs else tuple(sizes),
         with_inputs,
-        outputs.kind == "probabilities",
+        outputs.kind == "probabilities" or (outputs.kind is not None and len(networks) > 1),
     )
 
 

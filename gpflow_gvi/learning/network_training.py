@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
+from .._core import progress
 from .._core.errors import shown
 from .._core.network_function import as_function
 from .._core.network_variables import is_keras, keras_of
@@ -31,6 +32,24 @@ class NetworkTraining:
     learning_rate: float
     early_stopping: EarlyStopping
     seed: int
+
+    def of_all(
+        self, networks: list[Any], inputs: Inputs, split: Split, loss: str | None
+    ) -> tuple[list[Any], dict[str, list[float]]]:
+        """Return trained copies of networks, and the history of Keras; one after the other.
+
+        The batches of each are in another order. The history of the second is "loss of network 2".
+        """
+        trained, history = [], {}
+        for i, network in enumerate(networks):
+            which = f" {i + 1} of {len(networks)}" if len(networks) > 1 else ""
+            progress.now(f"training the network{which} on {len(split.train[0])} rows")
+            training = dataclasses.replace(self, seed=self.seed + i)
+            result, of_network = training(network, inputs, split, loss)
+            trained.append(result)
+            named = f" of network {i + 1}" if i else ""
+            history.update({f"{key}{named}": values for key, values in of_network.items()})
+        return trained, history
 
     def __call__(
         self, network: Any, inputs: Inputs, split: Split, loss: str | None

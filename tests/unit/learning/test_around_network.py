@@ -217,6 +217,56 @@ def test_a_compiled_network_is_trained_as_it_was_compiled():
         gvi.learn(images(100), network=net, epochs=1)
 
 
+@pytest.fixture(scope="module")
+def members(net):
+    copy = keras.models.clone_model(net)  # with the same names
+    rng = np.random.default_rng(3)
+    copy.set_weights([w + 0.3 * rng.normal(size=w.shape) for w in net.get_weights()])
+    deeper = keras.Sequential([*network(J=5).layers, keras.layers.Dense(3)])
+    x = keras.Input(SHAPE)
+    mirrored = [keras.Model(x, each(keras.ops.flip(x, axis=2))) for each in (net, copy)]
+    return [net, copy, deeper, *mirrored]  # with weights that they share
+
+
+def test_mean_of_several_networks_is_that_of_their_probabilities(members, tmp_path):
+    logits = [member.predict(NEW[0], verbose=0) for member in members]
+    p = np.mean(scipy.special.softmax(logits, axis=-1), axis=0)
+    learned = around(members)
+    mean, _ = learned.predict_f(NEW[0])
+    factor = learned.model.variational.mean_function.factor
+    np.testing.assert_allclose(mean, factor * np.log(p), rtol=1e-4, atol=1e-4)
+    probabilities = learned.predict_proba(NEW[0])
+    np.testing.assert_array_equal(probabilities.argmax(axis=1), p.argmax(axis=1))
+    (kernel,) = [learned.regulariser.prior.kernel]
+    assert kernel.active_dims.stop - kernel.active_dims.start == 6  # those of the first alone
+    learned.save(tmp_path / "model")
+    loaded = gvi.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.predict_proba(NEW[0]), probabilities, rtol=1e-10)
+
+
+@pytest.mark.parametrize("K", [keras, tf_keras], ids=["keras", "tf_keras"])
+def test_mean_of_several_networks_of_numbers_is_their_average(K):
+    members = [network(K, J=2), network(K, J=2)]
+    members[1].set_weights([1.5 * weight for weight in members[1].get_weights()])
+    X, Y = images(80)[0], RNG.normal(scale=[1.0, 4.0], size=(80, 2))
+    learned = around(members, (X, Y), validation_data=(X, Y))
+    expected = np.mean([member.predict(X, verbose=0) for member in members], axis=0)
+    np.testing.assert_allclose(learned.predict_f(X)[0], expected, rtol=1e-4, atol=1e-5)
+    noise = learned.predict_y(X)[1] - learned.predict_f(X)[1]  # of each column its own
+    np.testing.assert_allclose(noise[0], noise[-1])
+    assert noise[0, 0] < 0.5 * noise[0, 1]
+
+
+def test_several_networks_are_trained_one_after_the_other():
+    options = {"num_inducing": 20, "epochs": 4, "learning_rate": 1e-2}
+    learned = gvi.learn(images(250), network=[network(), network()], **options)
+    assert {"loss", "val_loss", "loss of network 2"} <= set(learned.history)
+    assert learned.history["loss"] != learned.history["loss of network 2"]  # of other batches
+    alone = gvi.learn(images(250), network=network(), **options)
+    np.testing.assert_allclose(learned.history["loss"], alone.history["loss"], rtol=1e-5)
+    assert gvi.metrics.accuracy(NEW[1], learned.predict_proba(NEW[0])) > 0.9
+
+
 def test_rows_that_the_network_may_have_seen_and_pixels_in_bytes_are_told_of(net, caplog):
     X, labels = images(60)
     pixels = np.round(255 * X).astype(np.uint8)
@@ -292,6 +342,10 @@ DEAD.layers[1].set_weights([np.zeros((36, 8)), np.zeros(8)])
         ({"network": network(activation="relu")}, "it is not clear whether they are probabilities"),
         ({"network": network(activation="sigmoid")}, "it is not clear whether"),
         ({"network": NAN}, "network returns NaN"),
+        ({"network": []}, "network is an empty list"),
+        ({"network": [network(), network(J=2)]}, "first returns 3 columns.*network 2 2 columns"),
+        ({"network": [network(), network(tf_keras)]}, "whose network 2 is .* of one Keras"),
+        ({"network": [network(), network(shape=(7, 7, 1))]}, r"takes rows of shape \(7, 7, 1\)"),
         ({"network": DEAD}, "features are the same for all rows"),
         ({"Y": np.ones(60)}, "Y has examples of class 1 alone"),
         ({"Y": np.eye(3)[np.zeros(60, int)], "network": network(activation="softmax")}, "one-hot"),
