@@ -16,13 +16,16 @@ from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.likelihoods import (
+    Bernoulli,
     Beta,
     Exponential,
     Gamma,
     Gaussian,
     Likelihood,
+    MultiClass,
     Poisson,
     ScalarLikelihood,
+    Softmax,
     StudentT,
 )
 from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
@@ -187,6 +190,26 @@ def _(likelihood: gpflow.likelihoods.Ordinal, X: TensorType, F: TensorType) -> A
     shape = tf.concat([tf.shape(F), [likelihood.num_bins]], axis=0)
     probabilities = tf.reshape(probabilities, shape)
     return tfd.Categorical(probs=probabilities, dtype=F.dtype)
+
+
+@law.register
+def _(likelihood: Bernoulli, X: TensorType, F: TensorType) -> Any:
+    return tfd.Bernoulli(probs=likelihood.conditional_mean(X, F), dtype=F.dtype)
+
+
+@law.register
+def _(likelihood: Softmax, X: TensorType, F: TensorType) -> Any:
+    return tfd.Categorical(F[..., None, :], dtype=F.dtype)
+
+
+@law.register
+def _(likelihood: MultiClass, X: TensorType, F: TensorType) -> Any:
+    link = likelihood.invlink
+    largest = tf.argmax(F, axis=-1)[..., None]
+    high, low = (in_dtype(part, F.dtype) for part in (1.0 - link.epsilon, link.eps_k1))
+    return tfd.Categorical(
+        probs=tf.one_hot(largest, likelihood.num_classes, high, low), dtype=F.dtype
+    )
 
 
 @law.register

@@ -88,6 +88,17 @@ def _graphs_as_they_are_traced(request: pytest.FixtureRequest) -> None:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
+@pytest.fixture
+def graphs_of_users(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Graphs as TensorFlow optimises them, for a test of what that changes."""
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    yield
+    slow = request.config.getoption("--runslow")
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not slow})
+
+
 def _read_parameters_by_one_operation(patch: pytest.MonkeyPatch) -> None:
     """Let a parameter be read by one operation, not by a dozen.
 

@@ -67,6 +67,8 @@ def cross_fit(
         `InOriginalUnits` if not given.
     :param what: what is fitted, in words; the names of the estimators if not given.
     """
+    if not estimators:
+        return []
     inputs, outputs = data.units
     X, J = exactly_original(inputs, data.X), data.J
     fold = folds_of(data.X, num_folds, data.seed)

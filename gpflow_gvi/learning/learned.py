@@ -124,7 +124,8 @@ class Learned:
     ) -> Array:
         """Return samples of observations y at X: [num_samples, N, J], each with its noise.
 
-        f is drawn from its joint law, in O(N³) time, and y from p(y | f).
+        f is drawn from its joint law, in O(N³) time, and y from p(y | f). Of labels they are
+        [num_samples, N], as `predict` returns them.
 
         :param seed: a whole number for the same samples in each call.
         """
@@ -139,6 +140,8 @@ class Learned:
             Y = likelihood.stretched(Y, self.model.predict_f(rows)[0], seeds[1])
         else:
             Y = law(likelihood, rows, F).sample(seed=seeds[0])
+        if self.classes_ is not None:
+            return np.asarray(self.classes_[np.asarray(Y[..., 0], dtype=int)])
         return np.asarray(units_of_predictions(self.likelihood, self.outputs).original(Y))
 
     def predict_proba(self, X: TensorType) -> Array:

@@ -16,7 +16,7 @@ from gpflow.utilities import deepcopy
 
 from .._core import checks, progress
 from .._core.data import Data
-from ..divergences import Divergence
+from ..divergences import Divergence, InducingKL
 from ..losses import Loss
 from ..models import GVI, PGVI
 from ..regulariser.inducing_points import Select, greedy_variance
@@ -125,7 +125,8 @@ def learn(
         For images [N, H, W, C] and other inputs that are no such rows: a model of Keras that is the
         mean of Q. It is trained first, as it is compiled or by Adam and cross entropy or squared
         errors in standard units, until held-out rows are predicted no better. The covariance of Q
-        is then learned on its features (`around_network`).
+        is then learned on its features (`around_network`). Or a list of such models, an ensemble:
+        the mean of Q is that of their probabilities or numbers, on the features of the first.
     :param train_network: False to leave the network as it is: it then is the mean of Q for rows of
         numbers, too, in original units, and `validation_data` should be rows unseen by it.
     :param features: what the kernel is on, around a network: "penultimate", what its last layer
@@ -180,6 +181,14 @@ def learn(
     elif jointly:  # nothing may be missing
         X, Y = Data.of(data)
         data = np.asarray(X), np.asarray(Y)
+    if model is GVI and divergence is None:
+        raise TypeError("model is GVI, which has no divergence of its own: pass divergence=....")
+    is_svgp = isinstance(divergence, InducingKL)  # finite for a prior P, and no network beside u
+    if is_svgp and network is not None:
+        raise TypeError(
+            "divergence is InducingKL(), which is infinite where a network is added to the mean of "
+            "Q. Leave out the network, or take a projected divergence or GaussianWasserstein()."
+        )
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
     chosen = chosen or model is not PGVI or isinstance(loss, Loss)
     by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
@@ -199,9 +208,12 @@ def learn(
             predictors=predictors,
             noise=noise or ("auto" if by_recipe else "constant"),
             select=select,
+            process=(lambda fitted: fitted.prior) if is_svgp else regulariser.process,
             n_jobs=n_jobs,
         ),
-        variational=VariationalSettings(InducingPlusNetwork(network) if chosen else inducing_mean),
+        variational=VariationalSettings(
+            InducingPlusNetwork(network) if chosen and not is_svgp else inducing_mean
+        ),
         model=ModelSettings(
             kind=model,
             # Each training starts from the same state of its context.

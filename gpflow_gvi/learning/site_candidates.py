@@ -212,9 +212,10 @@ def _held_out_nll(fit: SiteFit, prior: GaussianProcess, Z: AnyNDArray, rows: Row
     the more f varies. Here sites are those that the other folds have by themselves.
     """
     X, Y = np.asarray(rows.X), np.asarray(rows.Y)
-    fold = np.arange(len(X)) % NUM_FOLDS  # the rows are shuffled
+    num_folds = min(NUM_FOLDS, len(X))
+    fold = np.arange(len(X)) % num_folds  # the rows are shuffled
     densities = []
-    for k in range(NUM_FOLDS):
+    for k in range(num_folds):
         given, held = fold != k, fold == k
         others = Rows(X[given], Y[given], rows.means[given])
         sites = fit.sites(Z, others, first_sites(fit.mean(others)))

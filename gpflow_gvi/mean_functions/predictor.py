@@ -13,9 +13,13 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.functions import MeanFunction
+from scipy.spatial import cKDTree
 
 MAX_ROWS_AT_ONCE = 10_000
 """Predictions of more rows are made in blocks, so that memory stays bounded."""
+
+ROUNDINGS = 100
+"""Rows that differ by less than so many rounding errors are the same."""
 
 _MAX_KEPT = 8
 """The number of arrays of rows whose predictions are kept for when they are asked for again."""
@@ -88,7 +92,8 @@ class CrossFitted(Predictor):
     """The mean of K predictors, each fitted without one part of the rows.
 
     At a row that they were fitted to it is the prediction of the one that has not seen that row, so
-    that residuals there are as large as elsewhere; at any other row it is the average of all.
+    that residuals there are as large as elsewhere; at any other row it is the average of all. Rows
+    are the same up to rounding, as a graph scales inputs with other rounding errors than NumPy.
 
     :param models: h_1, ..., h_K.
     :param X: the rows that they were fitted to: [N, D].
@@ -107,9 +112,8 @@ class CrossFitted(Predictor):
             return self.out_of_fold.astype(X.dtype)
         memory = self._memory()
         if memory.rows is None:
-            memory.rows = {row: i for i, row in enumerate(_as_bytes(self.X))}
-        known = memory.rows
-        found = np.array([known.get(row, -1) for row in _as_bytes(X.astype(self.X.dtype))], int)
+            memory.rows = _Rows(self.X)
+        found = memory.rows.places(X)
         values = np.empty((len(X), self.num_outputs), X.dtype)
         values[found >= 0] = self.out_of_fold[found[found >= 0]]
         if np.any(found < 0):
@@ -117,11 +121,28 @@ class CrossFitted(Predictor):
         return values
 
 
+class _Rows:
+    """Rows that are found again up to rounding: [N, D]."""
+
+    def __init__(self, X: AnyNDArray) -> None:
+        largest = np.max(np.abs(X), axis=0)
+        self._size = np.where(largest == 0.0, 1.0, largest)  # [D]
+        self._tree = cKDTree(X / self._size)
+        self._rounding = float(ROUNDINGS * np.finfo(X.dtype).eps)
+
+    def places(self, X: AnyNDArray) -> AnyNDArray:
+        """Return the number of the row that each of X is, or -1: [N]."""
+        nearest = {"p": np.inf, "distance_upper_bound": self._rounding}
+        inside = np.clip(X, -2.0 * self._size, 2.0 * self._size)  # what is farther off is no row
+        distance, place = self._tree.query(inside / self._size, **nearest)
+        return np.where(np.isfinite(distance), place, -1)
+
+
 class _Kept:
     """Predictions for the arrays of rows that were asked for last."""
 
     def __init__(self) -> None:
-        self.rows: dict[bytes, int] | None = None
+        self.rows: _Rows | None = None
         self._lock = threading.Lock()
         self._values: collections.OrderedDict[tuple[Any, ...], AnyNDArray] = (
             collections.OrderedDict()
@@ -169,9 +190,3 @@ def require_predictor(model: Any) -> None:
             f"predictor is {model!r:.200}; it must be a fitted object with a method predict, as an "
             "estimator of scikit-learn, or a function of arrays."
         )
-
-
-def _as_bytes(X: AnyNDArray) -> list[bytes]:
-    """Return each row as bytes, by which equal rows are found; -0 is 0."""
-    X = np.ascontiguousarray(X + 0.0)
-    return [row.tobytes() for row in X]

@@ -96,5 +96,27 @@ def test_laws_of_other_likelihoods_can_be_registered():
         pass
 
     assert law(Shifted(), X, tf.constant(F)).batch_shape == (8, 1)
-    with pytest.raises(TypeError, match=r"Bernoulli; the law .* is known for .*law\.register"):
-        law(likelihoods.Bernoulli(), X, F)
+    switched = likelihoods.SwitchedLikelihood([likelihoods.Gaussian()])
+    with pytest.raises(TypeError, match=r"Switched.*; the law .* is known for .*law\.register"):
+        law(switched, X, F)
+
+
+CLASSES = {
+    "bernoulli": likelihoods.Bernoulli(),
+    "softmax": likelihoods.Softmax(3),
+    "multi_class": likelihoods.MultiClass(3),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_laws_of_labels_have_their_probabilities(name, rng):
+    likelihood = CLASSES[name]
+    J = 1 if name == "bernoulli" else 3
+    X, f = np.zeros((8, 1)), rng.normal(size=(5, 8, J))
+    found = law(likelihood, np.broadcast_to(X, (5, 8, 1)), f)
+    assert found.batch_shape == (5, 8, 1)
+    for label in range(2 if name == "bernoulli" else 3):
+        Y = np.full((8, 1), label, np.int64 if name == "softmax" else float)
+        expected = np.stack([likelihood.log_prob(X, part, Y) for part in f])
+        logs = found.log_prob(np.full((5, 8, 1), float(label)))[..., 0]
+        np.testing.assert_allclose(logs, expected, rtol=1e-6)

@@ -115,6 +115,21 @@ def test_around_a_predictor_residuals_are_those_of_new_rows(steps):
     assert error < 1.2 * np.sqrt(np.mean(np.square(of_tree - Y[200:])))
 
 
+@pytest.mark.usefixtures("graphs_of_users")
+def test_rows_of_the_data_are_predicted_the_same_in_each_call(steps):
+    """The first call is without a graph, others are by one, which scales by the reciprocal."""
+    X, Y = (part[:50] for part in steps)
+    tree = DecisionTreeRegressor(random_state=0)
+    learned = gvi.learn((X, Y), kernel=_kernel(), predictor=tree, num_inducing=20)
+    m_P = learned.regulariser.prior.mean_function
+    found = np.asarray(m_P(learned.inputs.standard(X)))
+    np.testing.assert_allclose(np.sort(found, axis=0), np.sort(m_P.out_of_fold, axis=0))
+    expected = learned.model.predict_f(learned.inputs.standard(X))[0]
+    for _ in range(3):
+        mean = learned.outputs.standard(learned.predict_y(X)[0])
+        np.testing.assert_allclose(mean, expected, rtol=1e-9, atol=1e-9)
+
+
 def test_a_fitted_predictor_is_judged_by_rows_that_it_has_not_seen(steps):
     X, Y = steps
     tree = DecisionTreeRegressor(random_state=0).fit(X[:150], Y[:150])

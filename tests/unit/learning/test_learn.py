@@ -231,6 +231,31 @@ def test_network_divergence_and_model_of_the_callers_choice():
     np.testing.assert_allclose(learned.model.divergence(Q, P, x), expected / 5)
 
 
+def test_the_divergence_of_inducing_variables_makes_it_a_gpflow_svgp():
+    learned = gvi.learn(
+        _curve(60),
+        kernel=_kernel(),
+        divergence=gvi.divergences.InducingKL(),
+        divergence_weight=1.0,
+        validation_fraction=None,
+        **QUICK,
+    )
+    mean, tempered = learned.model.variational.mean_function, learned.model.variational.kernel
+    peer = gpflow.models.SVGP(
+        learned.model.regulariser.kernel,
+        learned.likelihood,
+        mean.inducing_variable,
+        q_mu=mean.q_mu.numpy(),
+        q_sqrt=tempered.kernel.q_sqrt.numpy(),
+        whiten=mean.whiten,
+    )
+    X = np.linspace(-2.0, 2.0, 7)[:, None]
+    f_mean, f_variance = peer.predict_f(X)
+    found = learned.model.predict_f(X)
+    np.testing.assert_allclose(found[0], f_mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found[1], tempered.factor * f_variance, rtol=1e-4)
+
+
 @pytest.mark.slow
 def test_several_outputs():
     X, Y = _curve(60)
@@ -293,6 +318,21 @@ def test_constant_targets_are_refused_with_a_reason():
 def test_bad_options(change, words):
     with pytest.raises(ValueError, match=words):
         gvi.learn(_curve(60), kernel=_kernel(), **{**QUICK, **change})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model": gvi.models.GVI}, "GVI, which has no divergence of its own"),
+        (
+            {"divergence": gvi.divergences.InducingKL(), "network": lambda X: 0.0 * X},
+            "infinite where a network is added",
+        ),
+    ],
+)
+def test_models_that_cannot_be_are_refused_before_anything_is_fitted(options, words):
+    with pytest.raises(TypeError, match=words):
+        gvi.learn(_curve(60), **options)
 
 
 def test_bad_data():

@@ -52,6 +52,25 @@ def learned(request):
     return gvi.learn((X, NAMES[y]), kernel=gpflow.kernels.SquaredExponential(), **options)
 
 
+def test_samples_of_labels_are_as_frequent_as_probable(learned):
+    X, _ = _draw(6, 3)
+    samples = learned.predict_y_samples(X, 20_000, seed=0)
+    assert samples.shape == (20_000, 6)
+    assert set(np.unique(samples)) == {"no", "yes"}
+    expected = learned.predict_proba(X)[:, 1]
+    error = np.sqrt(expected * (1.0 - expected) / 20_000)
+    # Probabilities of a Softmax are averages over samples of f themselves.
+    assert np.all(np.abs(np.mean(samples == "yes", axis=0) - expected) < 5.0 * error + 0.005)
+
+
+@pytest.mark.parametrize("N", [1, 3])
+@pytest.mark.parametrize("likelihood", [StudentT(), Softmax(2)], ids=["student", "softmax"])
+def test_fewer_rows_than_folds(N, likelihood, rng):
+    X = rng.normal(size=(N, 1))
+    learned = gvi.learn((X, np.arange(N) % 2), likelihood=likelihood, num_inducing=3)
+    assert np.all(np.isfinite(learned.predict_y(X)[0]))
+
+
 def test_labels_come_back_with_calibrated_probabilities(learned):
     X, y = _draw(2000, 2)
     p = learned.predict_proba(X)

@@ -81,6 +81,19 @@ def test_rows_of_the_fit_are_predicted_by_the_model_that_has_not_seen_them(X):
     np.testing.assert_array_equal(mean(mixed)[:, 0], [5.0, 6.0, 2.0, 2.0])
 
 
+def test_rows_of_the_fit_are_known_up_to_rounding(X):
+    """A compiled graph scales inputs with other rounding errors than NumPy."""
+    X = np.column_stack([X, np.zeros(len(X)), 1e6 + X[:, 0]])
+    out_of_fold = np.arange(12.0)[:, None]
+    mean = CrossFitted([lambda X: np.full(len(X), -1.0)], X, out_of_fold)
+    nearby = np.nextafter(np.nextafter(X, np.inf), np.inf)
+    nearby[:, -2] = 1e-16
+    np.testing.assert_array_equal(mean(nearby[3:]), out_of_fold[3:])
+    other = X.copy()
+    other[:, -2] = [*10.0 ** np.arange(-10.0, 1.0), 1e300]
+    np.testing.assert_array_equal(mean(other), -1.0)
+
+
 def test_zero_of_either_sign_is_one_row():
     mean = CrossFitted([lambda X: np.zeros(len(X))], np.array([[0.0, 1.0]]), np.array([[4.0]]))
     assert float(mean(np.array([[-0.0, 1.0], [1.0, 1.0]]))[0, 0]) == 4.0
