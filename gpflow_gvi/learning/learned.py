@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Gaussian, Likelihood, Softmax
 
 from .. import saving
 from .._core import labels
@@ -104,7 +104,10 @@ class Learned:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
-        """Return the log density of each observed y: [N]."""
+        """Return the log density of each observed y, or of its label the log probability: [N]."""
+        if self.classes_ is not None and isinstance(self.likelihood, Softmax):
+            places = labels.encoded("Y", data[1], self.classes_)
+            return tf.math.log(tf.gather(self.predict_proba(data[0]), places, batch_dims=1))
         X, Y = self.inputs.standard(data[0]), self.standard_y(data[1])
         return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
 

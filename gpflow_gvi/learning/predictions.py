@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance
+from gpflow.likelihoods import Softmax
 from gpflow.posteriors import PrecomputeCacheType
 
 from .._core.graphs import Compiled
@@ -79,7 +80,13 @@ class Predictions:
         return self._of_f.original(mean), variance * self._of_f.scale**2
 
     def y_given(self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
-        """Return mean and variance of y: [N, P] each."""
+        """Return mean and variance of y: [N, P] each; of classes, probabilities p and p(1 - p).
+
+        GPflow's `Softmax` draws its samples anew in each call.
+        """
+        if isinstance(self._model.likelihood, Softmax):
+            (p,) = self.probabilities_given(X, mean, variance)
+            return p, p * (1.0 - p)
         mean, variance = self._model.likelihood.predict_mean_and_var(X, mean, variance)
         return self._of_y.original(mean), variance * self._of_y.scale**2
 

@@ -63,6 +63,21 @@ def test_samples_of_labels_are_as_frequent_as_probable(learned):
     assert np.all(np.abs(np.mean(samples == "yes", axis=0) - expected) < 5.0 * error + 0.005)
 
 
+def test_all_predictions_of_labels_are_of_the_same_probabilities(learned):
+    X, y = _draw(50, 4)
+    p = learned.predict_proba(X)
+    for _ in range(2):
+        mean, variance = (np.asarray(part) for part in learned.predict_y(X))
+        columns = p[:, -mean.shape[1] :]
+        # Probabilities under RobustMax are normalised, as its quadrature is not exact.
+        np.testing.assert_allclose(mean, columns, atol=1e-3)
+        np.testing.assert_allclose(variance, columns * (1.0 - columns), atol=1e-3)
+        logs = learned.predict_log_density((X, NAMES[y]))
+        np.testing.assert_allclose(logs, np.log(p[np.arange(50), y]), atol=1e-3)
+    with pytest.raises(ValueError, match="none of the 2 classes"):
+        learned.predict_log_density((X, np.full(50, "maybe")))
+
+
 @pytest.mark.parametrize("N", [1, 3])
 @pytest.mark.parametrize("likelihood", [StudentT(), Softmax(2)], ids=["student", "softmax"])
 def test_fewer_rows_than_folds(N, likelihood, rng):
