@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
@@ -208,7 +209,7 @@ def learn(
             predictors=predictors,
             noise=noise or ("auto" if by_recipe else "constant"),
             select=select,
-            process=(lambda fitted: fitted.prior) if is_svgp else regulariser.process,
+            process=operator.attrgetter("prior") if is_svgp else regulariser.process,
             n_jobs=n_jobs,
         ),
         variational=VariationalSettings(
