@@ -40,7 +40,7 @@ def layer_of(net, name, inputs=X):
 
 def rows_of(net, features="penultimate", inputs=X):
     taken = Inputs.of(net, inputs)
-    return network_rows(net, features, taken, Outputs.of(net, taken, inputs))
+    return network_rows([net], features, taken, Outputs.of(net, taken, inputs))
 
 
 @pytest.mark.parametrize(
