@@ -29,6 +29,7 @@ from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import Entropies, entropies, require_classes
 from ..prediction.predictive_law import central_interval, half_width
+from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser
 from .network_rows import NetworkInputs
 from .outliers import Outliers
@@ -105,10 +106,11 @@ class Learned:
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y, or of its label the log probability: [N]."""
-        if self.classes_ is not None and isinstance(self.likelihood, Softmax):
-            places = labels.encoded("Y", data[1], self.classes_)
-            return tf.math.log(tf.gather(self.predict_proba(data[0]), places, batch_dims=1))
         X, Y = self.inputs.standard(data[0]), self.standard_y(data[1])
+        if isinstance(self.likelihood, Softmax):  # GPflow's own samples are others in each call
+            Y = labels.observed(self.likelihood, Y)
+            found = log_predictive_densities(self.likelihood, X, *self.model.predict_f(X), Y)
+            return tf.convert_to_tensor(found)
         return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
 
     def standard_y(self, Y: TensorType) -> tf.Tensor:

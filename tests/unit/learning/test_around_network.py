@@ -237,7 +237,7 @@ def test_mean_of_several_networks_is_that_of_their_probabilities(members, tmp_pa
     np.testing.assert_allclose(mean, factor * np.log(p), rtol=1e-4, atol=1e-4)
     probabilities = learned.predict_proba(NEW[0])
     np.testing.assert_array_equal(probabilities.argmax(axis=1), p.argmax(axis=1))
-    (kernel,) = [learned.regulariser.prior.kernel]
+    kernel = learned.regulariser.prior.kernel
     assert kernel.active_dims.stop - kernel.active_dims.start == 6  # those of the first alone
     learned.save(tmp_path / "model")
     loaded = gvi.load(tmp_path / "model")

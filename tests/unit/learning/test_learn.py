@@ -330,7 +330,7 @@ def test_bad_options(change, words):
         ),
     ],
 )
-def test_models_that_cannot_be_are_refused_before_anything_is_fitted(options, words):
+def test_models_that_cannot_be_are_refused(options, words):
     with pytest.raises(TypeError, match=words):
         gvi.learn(_curve(60), **options)
 
