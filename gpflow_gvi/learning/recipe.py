@@ -58,6 +58,10 @@ they had none; of several features a function may vary along one as fast as that
 MAX_ROWS_OF_RELEVANCE = 1000
 """The relevance of features is estimated from not more rows than these."""
 
+MAX_ROWS_OF_FEW_LEAVES = 500
+"""Up to this number of rows fewer boosted trees, of half as many leaves, predict as well or better,
+in a third of the time."""
+
 MAX_ROWS_OF_SMALL_TREES = 5000
 """Up to this number of rows the trees are those for small data."""
 
@@ -249,11 +253,11 @@ def _trees(data: TrainingData) -> list[Any]:
     from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
     N, seed = len(data.X), data.seed
-    many = N > MAX_ROWS_OF_SMALL_TREES
+    few, many = N <= MAX_ROWS_OF_FEW_LEAVES, N > MAX_ROWS_OF_SMALL_TREES
     boosting = HistGradientBoostingRegressor(
-        learning_rate=0.1 if many else 0.06,
-        max_iter=1000 if many else 300,
-        max_leaf_nodes=63 if many else 16,
+        learning_rate=0.1 if few or many else 0.06,
+        max_iter=150 if few else 1000 if many else 300,
+        max_leaf_nodes=8 if few else 63 if many else 16,
         min_samples_leaf=10 if many else max(2, min(20, N // 50)),
         l2_regularization=1.0,
         max_features=0.5,
