@@ -20,7 +20,7 @@ from .parameters import Value, is_plain, value_of
 from .stationary import SHAPES, PlainStationary
 from .trends import PlainBrownianMotion, PlainLinear
 
-MAX_COLUMNS = 50
+MAX_COLUMNS = 100
 """The number of columns above which copies of X are too large, and products take longest anyway."""
 
 _KINDS: dict[type[Kernel], Callable[..., PlainOfRows]] = {

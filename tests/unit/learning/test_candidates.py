@@ -341,6 +341,7 @@ def test_few_of_many_features_are_found():
     assert np.std(learned.predict_y(X[300:])[0] - truth[300:]) < 0.3 * np.std(truth)
 
 
+@pytest.mark.slow  # kernels of eighty features
 def test_a_linear_function_of_few_of_many_features_is_found(rng):
     X = rng.normal(size=(300, 80))
     Y = X[:, :3] @ np.array([[1.0], [-2.0], [1.5]]) + 0.5 * rng.normal(size=(300, 1))

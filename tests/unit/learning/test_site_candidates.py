@@ -247,6 +247,7 @@ def test_one_class_alone_is_refused(rng):
     assert Settings().classes is None
 
 
+@pytest.mark.slow  # `learn` twice, with all its candidates
 def test_labels_by_few_of_many_features_are_learned(rng):
     X = rng.normal(size=(400, 150))
     p = expit(3.0 * (X[:, 0] - X[:, 1] + X[:, 2]))
@@ -261,6 +262,7 @@ def test_labels_by_few_of_many_features_are_learned(rng):
     assert losses["auto"] < losses[None] - 0.1
 
 
+@pytest.mark.slow  # `learn` twice, with all its candidates
 def test_labels_by_a_box_in_some_features_are_learned_from_few_rows(rng):
     """Trees know that the rows inside a box have one label, a stationary kernel does not."""
     X = rng.uniform(-1.0, 1.0, (1200, 6))
