@@ -148,10 +148,14 @@ def _naming(names: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error) in (TypeError, ValueError) and re.search(r"\b[Xy]\b", str(error)):
+        if type(error) in (TypeError, ValueError) and re.search(r"(?<!')\b[Xy]\b", str(error)):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{names} cannot be taken: {error}") from error
+        raise kind(
+            f"{names} cannot be taken: {error}. They must be numbers: encode columns of text, "
+            "categories or dates, for example by scikit-learn's OneHotEncoder in a pipeline; "
+            "names of classes are for GVIClassifier."
+        ) from error
 
 
 class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):

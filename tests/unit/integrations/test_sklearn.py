@@ -433,8 +433,9 @@ def test_inputs_that_scikit_learn_takes_for_numbers_are_refused(regressor):
         regressor.predict(np.ma.MaskedArray(X, mask=X == 3.0))
     with pytest.raises(TypeError, match="X has dtype datetime64"):
         regressor.predict(X.astype("datetime64[D]"))
-    with pytest.raises(ValueError, match=r"X or y cannot be taken: .*abc"):
-        regressor.fit(np.full((12, 1), "abc"), X[:, 0])
+    for text in ("abc", "y"):
+        with pytest.raises(ValueError, match=f"X or y cannot be taken: .*'{text}'.*OneHotEncoder"):
+            regressor.fit(np.full((12, 1), text), X[:, 0])
     with pytest.raises(ValueError, match="y is masked"):
         regressor.score(X, np.ma.MaskedArray(X, mask=X == 3.0))
 
