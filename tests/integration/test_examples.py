@@ -44,7 +44,8 @@ def test_the_readme_links_to_files_that_are_there():
 def test_demo_prints_its_table_and_writes_its_picture(tmp_path):
     picture = tmp_path / "demo.png"
     command = [sys.executable, "-m", "gpflow_gvi", "demo", "--output", str(picture)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     for word in ("exact GP", "learn, robust", "boosted trees", "AUROC 8 and 9", str(picture)):
         assert word in done.stdout
     assert "gpflow-gvi learn" in done.stdout.split("What to type next")[1]
