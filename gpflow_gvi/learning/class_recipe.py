@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpflow.kernels import Kernel
 
-from .recipe import (
-    MAX_LEAVES,
-    MAX_ROWS_OF_RANDOMISED,
-    MAX_ROWS_OF_SMALL_TREES,
-    MIN_ROWS,
-    MIN_ROWS_OF_LINEAR,
-    linear,
-    one_kernel,
-    shared_kernel,
-)
+from .estimators import MAX_LEAVES, MAX_ROWS_OF_RANDOMISED, MAX_ROWS_OF_SMALL_TREES
+from .recipe import MIN_ROWS, MIN_ROWS_OF_LINEAR, linear, one_kernel, shared_kernel
 
 if TYPE_CHECKING:
     from .start import TrainingData

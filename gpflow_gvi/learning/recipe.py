@@ -17,6 +17,7 @@ from gpflow.utilities import positive, set_trainable
 
 from ..kernels.integrated_brownian_motion import IntegratedBrownianMotion
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
+from . import estimators
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -57,19 +58,6 @@ they had none; of several features a function may vary along one as fast as that
 
 MAX_ROWS_OF_RELEVANCE = 1000
 """The relevance of features is estimated from not more rows than these."""
-
-MAX_ROWS_OF_FEW_LEAVES = 500
-"""Up to this number of rows fewer boosted trees, of half as many leaves, predict as well or better,
-in a third of the time."""
-
-MAX_ROWS_OF_SMALL_TREES = 5000
-"""Up to this number of rows the trees are those for small data."""
-
-MAX_LEAVES = 5000
-"""About the maximal number of leaves of a randomised tree: of more rows a leaf has several."""
-
-MAX_ROWS_OF_RANDOMISED = 20_000
-"""Of more rows trees are boosted alone: it takes long to grow randomised ones."""
 
 
 def kernels(X: Array, Y: Array) -> list[Kernel]:
@@ -233,43 +221,9 @@ def predictors(data: TrainingData) -> list[Any]:
     N, D = data.X.shape
     if D == 1:
         return []
-    trees = _trees(data) if N >= MIN_ROWS else []
+    trees = estimators.trees(data) if N >= MIN_ROWS else []
     few = MIN_ROWS_OF_LINEAR <= N < MAX_ROWS_OF_SHARED * D
-    return [*trees, *([_linear(data.J)] if few else [])]
-
-
-def _linear(J: int) -> Any:
-    """Return an estimator of a linear function of few features."""
-    from sklearn.linear_model import LassoCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    # Smaller penalties than a hundredth of the largest one take many more iterations.
-    return _of_outputs(make_pipeline(StandardScaler(), LassoCV(eps=1e-2, cv=5)), J)
-
-
-def _trees(data: TrainingData) -> list[Any]:
-    """Return ensembles of trees."""
-    from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
-
-    N, seed = len(data.X), data.seed
-    few, many = N <= MAX_ROWS_OF_FEW_LEAVES, N > MAX_ROWS_OF_SMALL_TREES
-    boosting = HistGradientBoostingRegressor(
-        learning_rate=0.1 if few or many else 0.06,
-        max_iter=150 if few else 1000 if many else 300,
-        max_leaf_nodes=8 if few else 63 if many else 16,
-        min_samples_leaf=10 if many else max(2, min(20, N // 50)),
-        l2_regularization=1.0,
-        max_features=0.5,
-        early_stopping=many,
-        n_iter_no_change=20,
-        random_state=seed,
-    )
-    if N > MAX_ROWS_OF_RANDOMISED:
-        return [_of_outputs(boosting, data.J)]
-    leaf = max(1, N // MAX_LEAVES)
-    randomised = ExtraTreesRegressor(100, min_samples_leaf=leaf, random_state=seed)
-    return [_of_outputs(boosting, data.J), randomised]
+    return [*trees, *([estimators.linear_of_few(data.J)] if few else [])]
 
 
 def noise_models(X: Array, errors: Array) -> list[Any]:
@@ -299,7 +253,7 @@ def noise_models(X: Array, errors: Array) -> list[Any]:
         early_stopping=False,
         random_state=0,
     )
-    return [_of_outputs(boosting, errors.shape[-1]), process]
+    return [estimators.of_outputs(boosting, errors.shape[-1]), process]
 
 
 def rough_kernel() -> Kernel:
@@ -309,13 +263,6 @@ def rough_kernel() -> Kernel:
     rough.variance.prior = around(1.0)
     rough.lengthscales.prior = around(0.5)
     return Sum([rough, *_trend()])
-
-
-def _of_outputs(estimator: Any, J: int) -> Any:
-    """Return an estimator of one output as one of J."""
-    from sklearn.multioutput import MultiOutputRegressor
-
-    return estimator if J == 1 else MultiOutputRegressor(estimator)
 
 
 def _main_effects(frequency: Array, variance: float) -> AdditiveSpectralMixture:
