@@ -7,6 +7,7 @@ quantiles, its distribution function.
 from __future__ import annotations
 
 import functools
+from copy import deepcopy
 from typing import Any
 
 import gpflow
@@ -29,7 +30,7 @@ from gpflow.likelihoods import (
     StudentT,
 )
 from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
-from gpflow.utilities import deepcopy, positive, to_default_int
+from gpflow.utilities import positive, to_default_int
 
 from ._core.constants import in_dtype
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 import tensorflow as tf
+from gpflow.utilities import reset_cache_bijectors
 from tensorflow.python.eager import record
 from tensorflow.python.framework.ops import gradient_registry
 
@@ -19,6 +20,9 @@ Rows = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 BLOCK = 2_000
 """The number of rows of a block: what is computed for them stays in the cache of a processor."""
 
+
+MAX_ATTEMPTS = 20
+"""About one attempt in twenty fails while two other threads do nothing but use bijectors."""
 
 _WITH_BRANCHES = ("If", "StatelessIf", "While", "StatelessWhile")
 """The types of operations that have graphs of their own."""
@@ -104,6 +108,19 @@ class Compiled:
         graph = tf.function(run, input_signature=[spec], autograph=False).get_concrete_function()
         forget_gradients(graph.graph)
         return graph
+
+
+def forget_tensors(module: tf.Module) -> None:
+    """Let the bijectors of a module forget the tensors of a graph, which would keep the graph.
+
+    TensorFlow Probability has the tensors of all bijectors of a process in one dictionary, without
+    a lock: what is to be deleted may have been deleted by another thread, and then the rest is
+    left. After the last attempt it stays in memory until the tensors are gone.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        with contextlib.suppress(KeyError):
+            reset_cache_bijectors(module)
+            return
 
 
 def forget_gradients(graph: tf.Graph) -> None:

@@ -9,11 +9,11 @@ of their square, and where errors are Gaussian, nothing changes.
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 
 import numpy as np
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.likelihoods import Likelihood
-from gpflow.utilities import deepcopy
 from scipy import stats
 from scipy.optimize import minimize_scalar
 

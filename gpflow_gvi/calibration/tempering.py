@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.functions import Function
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.utilities import deepcopy, positive
+from gpflow.utilities import positive
 from scipy.optimize import minimize_scalar
 
 from .._core import checks, images

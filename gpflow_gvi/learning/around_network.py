@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.kernels import Combination, Kernel, SquaredExponential, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
-from gpflow.utilities import deepcopy, set_trainable
+from gpflow.utilities import set_trainable
 from scipy.spatial.distance import pdist
 
 from .._core import labels, network_layers, progress

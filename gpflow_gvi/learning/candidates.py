@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Hashable, Sequence
+from copy import deepcopy
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from gpflow.base import AnyNDArray
 from gpflow.functions import Constant, MeanFunction
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.utilities import deepcopy, parameter_dict
+from gpflow.utilities import parameter_dict
 
 from ..kernels.structure import structure_of
 from ..mean_functions.predictor import Predictor

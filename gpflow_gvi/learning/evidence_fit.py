@@ -13,7 +13,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import deepcopy
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -24,12 +26,12 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.functions import Zero
 from gpflow.kernels import Kernel
-from gpflow.utilities import deepcopy, parameter_dict
+from gpflow.utilities import parameter_dict
 
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of, structure_of_parameter
 from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence
-from ..regulariser.lbfgs import Minimise
+from ..regulariser.lbfgs import Arrays, Minimise, Variables, by_id
 from ..regulariser.plain_evidence import PlainLoss, has_plain_loss
 
 Fit = TypeVar("Fit")
@@ -124,28 +126,36 @@ class EvidenceFit:
         value = float(self.value_and_gradients(Z, *rows)[0])
         return value if pattern else value + float(self.exponent.log_prior_density())
 
-    def value_and_gradients(self, *arrays: AnyNDArray) -> tuple[Any, Sequence[Any]]:
+    def value_and_gradients(
+        self, *arrays: AnyNDArray, at: Mapping[int, AnyNDArray] = MappingProxyType({})
+    ) -> tuple[Any, Sequence[Any]]:
         """Return minus the log evidence, and its gradients in all variables.
 
         :param arrays: Z, and the parts of the rows.
+        :param at: values of variables by their ids; those that are not among them have their own.
         """
         if self._plain is not None:
             # With more jitter the graph may have a value where NumPy has none.
             with contextlib.suppress(np.linalg.LinAlgError):
-                return self._of_numpy(self._plain, *(np.asarray(a, np.float64) for a in arrays))
+                return self._of_numpy(self._plain, at, *(np.asarray(a, np.float64) for a in arrays))
+        for variable in self.variables:
+            if id(variable) in at:
+                variable.assign(at[id(variable)])
         return self.graph(*map(tf.convert_to_tensor, arrays))
 
     def _of_numpy(
         self,
         loss: PlainLoss,
+        at: Mapping[int, AnyNDArray],
         Z: AnyNDArray,
         X: AnyNDArray,
         Y: AnyNDArray,
         means: AnyNDArray,
         pattern: AnyNDArray,
     ) -> tuple[float, list[AnyNDArray]]:
-        residual = Y - np.einsum("cj,cnj->nj", self.weights.numpy(), means)
-        value, gradients, by_residual = loss(Z, X, residual, pattern)
+        weights = at[id(self.weights)] if id(self.weights) in at else self.weights.numpy()
+        residual = Y - np.einsum("cj,cnj->nj", weights, means)
+        value, gradients, by_residual = loss(Z, X, residual, pattern, at=at)
         of_weights = -np.einsum("nj,cnj->cj", by_residual, means)
         return value, [*(gradients[id(each)] for each in self.variables[:-1]), of_weights]
 
@@ -187,9 +197,10 @@ class _Loss:
         return self._fit.graph(*map(tf.convert_to_tensor, self._arguments))[0]
 
     def value_and_gradients(
-        self, variables: Sequence[tf.Variable]
+        self, variables: Variables, values: Arrays | None = None
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        value, gradients = self._fit.value_and_gradients(*self._arguments)
+        at = by_id(variables, values)
+        value, gradients = self._fit.value_and_gradients(*self._arguments, at=at)
         of_variable = {id(v): g for v, g in zip(self._fit.variables, gradients, strict=True)}
         return value, [of_variable[id(variable)] for variable in variables]
 

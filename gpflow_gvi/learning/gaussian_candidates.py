@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from gpflow.base import AnyNDArray
 from gpflow.functions import Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.utilities import deepcopy
 
 from .._core import outputs, progress
 from ..calibration.tempering import MAX_FACTOR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import singledispatch
 
 import numpy as np
@@ -9,7 +10,7 @@ import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.utilities import deepcopy, positive, set_trainable
+from gpflow.utilities import positive, set_trainable
 
 from .._core.data import Data
 from .._core.row_blocks import by_blocks

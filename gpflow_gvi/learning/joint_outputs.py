@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from gpflow.config import default_float
 from gpflow.functions import Function, Zero
 from gpflow.kernels import Combination, Coregion, Kernel, Sum
 from gpflow.likelihoods import Gaussian
-from gpflow.utilities import deepcopy, positive, set_trainable
+from gpflow.utilities import positive, set_trainable
 
 from .._core import outputs
 from .._core.data import Data, as_floats, inputs

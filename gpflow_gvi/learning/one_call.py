@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,7 +14,6 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.utilities import deepcopy
 
 from .._core import checks, progress
 from .._core.data import Data

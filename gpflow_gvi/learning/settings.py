@@ -40,8 +40,9 @@ def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
 
 def _of_latents(kernels: Sequence[Kernel], data: TrainingData) -> Sequence[Kernel]:
     """Return kernels of several latent functions, if one observation has them: each its own."""
+    from copy import deepcopy
+
     from gpflow.kernels import SeparateIndependent
-    from gpflow.utilities import deepcopy
 
     if data.Y.shape[-1] >= data.J:
         return kernels
@@ -228,7 +229,9 @@ class ModelSettings:
         self, P: GaussianProcess, Q: GaussianProcess, likelihood: Likelihood, data: TrainingData
     ) -> GVI:
         """Return the model."""
-        from gpflow.utilities import deepcopy, set_trainable
+        from copy import deepcopy
+
+        from gpflow.utilities import set_trainable
 
         options: dict[str, Any] = {}
         if self.divergence is not None:

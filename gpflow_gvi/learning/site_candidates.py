@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Hashable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from gpflow.likelihoods import (
     Softmax,
     StudentT,
 )
-from gpflow.utilities import deepcopy, parameter_dict
+from gpflow.utilities import parameter_dict
 
 from .._core import labels, outputs, progress
 from .._core.data import Data

@@ -13,6 +13,7 @@ points: given these, new coordinates of v have their prior N(0, I). Bui, Nguyen 
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from gpflow.functions import Additive, MeanFunction
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.utilities import deepcopy
 
 from .._core import checks, outputs
 from .._core.data import Data

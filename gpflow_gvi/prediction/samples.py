@@ -9,12 +9,12 @@ conditioning of Gaussian processes"). `joint_samples` draws the exact joint law 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import operator
 from collections.abc import Callable
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -72,7 +72,7 @@ class FunctionSamples:
 
     def __init__(self, process: GaussianProcess, draw: Draw) -> None:
         # The coefficients of a draw fit one state of the parameters only: keep that state.
-        self._process = gpflow.utilities.deepcopy(process)
+        self._process = copy.deepcopy(process)
         self._input_dim = draw.input_dim
         with memoised() as self._memo, inference():
             prepare(self._process)

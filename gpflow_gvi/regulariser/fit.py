@@ -29,7 +29,7 @@ from ..gaussian_process import GaussianProcess
 from ..likelihoods import usable
 from .evidence import DataEvidence, Evidence, InducingEvidence
 from .inducing_points import Select, greedy_variance
-from .lbfgs import Minimise, by_tape, lbfgs
+from .lbfgs import Arrays, Minimise, Variables, by_id, by_tape, lbfgs
 from .plain_evidence import PlainLoss, has_plain_loss
 from .site_fit import Rows, SiteFit
 from .sites import Sites, first_sites
@@ -270,12 +270,14 @@ class _PlainLoss:
         """Return the loss, for minimisers that take derivatives by a tape."""
         return self._loss()
 
-    def value_and_gradients(self, variables: Sequence[tf.Variable]) -> tuple[Any, Sequence[Any]]:
+    def value_and_gradients(
+        self, variables: Variables, values: Arrays | None = None
+    ) -> tuple[Any, Sequence[Any]]:
         """Return the loss, and its gradients."""
         try:
-            value, gradients, _ = self._plain(*self._arguments)
+            value, gradients, _ = self._plain(*self._arguments, at=by_id(variables, values))
         except np.linalg.LinAlgError:  # the graph adds more jitter
-            return by_tape(self._loss, variables)
+            return by_tape(self._loss, variables, values)
         return value, [gradients[id(variable)] for variable in variables]
 
 

@@ -15,18 +15,20 @@ from .._core.errors import NonFiniteLossError
 
 Array = np.ndarray[Any, Any]
 Loss = Callable[[], tf.Tensor]
+Variables = Sequence[tf.Variable]
+Arrays = Sequence[Array]
 
 
 class Minimise(Protocol):
     """Anything that lowers a loss by changing variables."""
 
-    def __call__(self, loss: Loss, variables: Sequence[tf.Variable]) -> None:
+    def __call__(self, loss: Loss, variables: Variables) -> None:
         """Change the variables so that the loss is smaller."""
 
 
 def lbfgs(
     loss: Loss,
-    variables: Sequence[tf.Variable],
+    variables: Variables,
     *,
     max_iterations: int = 500,
     tolerance: float = 1e-9,
@@ -38,7 +40,8 @@ def lbfgs(
     an error. The variables end at the smallest loss that was found.
 
     :param loss: the loss; a `tf.function` if it is to be fast. One with a method
-        `value_and_gradients(variables)` computes its gradients itself.
+        `value_and_gradients(variables, values)` computes its gradients itself, where the variables
+        have other values than those that are assigned to them.
     :param variables: what may change.
     :param max_iterations: the maximal number of iterations.
     :param tolerance: stop when an iteration lowers the loss by less than this part of it.
@@ -52,9 +55,8 @@ def lbfgs(
 
     def evaluate(x: Array) -> tuple[float, Array]:
         nonlocal best
-        _assign(variables, x)
         with np.errstate(all="ignore"):  # a step may lead to where a loss by NumPy is not finite
-            value, gradients = value_and_gradients(variables)
+            value, gradients = value_and_gradients(variables, _parts(variables, x))
         value, gradient = float(value), _flat(gradients)
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             if best == np.inf:
@@ -78,11 +80,19 @@ def lbfgs(
         found = scipy.optimize.minimize(
             evaluate, start, jac=True, method="L-BFGS-B", options=options
         )
-    _assign(variables, found.x)  # the last evaluation was elsewhere where a line search has failed
+    assign(variables, _parts(variables, found.x))
 
 
-def by_tape(loss: Loss, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Return a loss and its gradients by automatic differentiation."""
+def by_tape(
+    loss: Loss, variables: Variables, values: Arrays | None = None
+) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Return a loss and its gradients by automatic differentiation.
+
+    :param loss: the loss.
+    :param variables: what the gradients are in.
+    :param values: assigned to the variables, if they are given.
+    """
+    assign(variables, values)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value = loss()
@@ -97,7 +107,22 @@ def _numpy(tensor: tf.Tensor | Array) -> Array:
     return np.asarray(tensor if isinstance(tensor, np.ndarray) else tf.convert_to_tensor(tensor))
 
 
-def _assign(variables: Sequence[tf.Variable], x: Array) -> None:
+def assign(variables: Variables, values: Arrays | None) -> None:
+    """Give variables their values, if there are any."""
+    if values is not None:
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+
+
+def by_id(variables: Variables, values: Arrays | None) -> dict[int, Array]:
+    """Return the values of variables, if there are any, by the ids of these."""
+    return {} if values is None else dict(zip(map(id, variables), values, strict=True))
+
+
+def _parts(variables: Variables, x: Array) -> list[Array]:
+    """Return a vector as arrays of the shapes and dtypes of variables."""
     ends = np.cumsum([variable.shape.num_elements() for variable in variables])
-    for variable, part in zip(variables, np.split(x, ends[:-1]), strict=True):
-        variable.assign(part.reshape(variable.shape).astype(variable.dtype.as_numpy_dtype))
+    return [
+        part.reshape(variable.shape).astype(variable.dtype.as_numpy_dtype)
+        for variable, part in zip(variables, np.split(x, ends[:-1]), strict=True)
+    ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -205,7 +206,13 @@ class PlainLoss:
         ]
 
     def __call__(
-        self, Z: AnyNDArray, X: AnyNDArray, residual: AnyNDArray, pattern: AnyNDArray | float = 1.0
+        self,
+        Z: AnyNDArray,
+        X: AnyNDArray,
+        residual: AnyNDArray,
+        pattern: AnyNDArray | float = 1.0,
+        *,
+        at: Mapping[int, AnyNDArray] = MappingProxyType({}),
     ) -> tuple[float, dict[int, AnyNDArray], AnyNDArray]:
         """Return the loss, its gradients by the ids of variables, and its derivatives in residuals.
 
@@ -213,8 +220,9 @@ class PlainLoss:
         :param X: [N, D].
         :param residual: Y - m(X), [N, J].
         :param pattern: H, [N, J].
+        :param at: values of variables by their ids; those that are not among them have their own.
         """
-        read = PlainParameters(list(self._every.values()))
+        read = PlainParameters(list(self._every.values()), at)
         variance = read.value(self._variance)
         ratio = 1.0 if self._exponent is None else pattern ** read.value(self._exponent)
         noise = np.broadcast_to(variance * ratio, residual.shape)

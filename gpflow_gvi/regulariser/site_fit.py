@@ -27,7 +27,7 @@ from ..kernels.plain import (
     is_plain,
     value_of,
 )
-from .lbfgs import Minimise
+from .lbfgs import Arrays, Minimise, Variables, assign
 from .sites import Covariances, Sites, Step, converged, covariances, rows_of, step
 from .sites import Rows as AtRows
 
@@ -263,8 +263,9 @@ class _Loss:
         return -self._fit.by_graph(*self._arguments)[0]
 
     def value_and_gradients(
-        self, variables: Sequence[tf.Variable]
+        self, variables: Variables, values: Arrays | None = None
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        assign(variables, values)
         bound, gradients = self._fit.value_and_gradients(*self._arguments)
         of_variable = {id(v): g for v, g in zip(self._fit.variables, gradients, strict=True)}
         return -bound, [-of_variable[id(variable)] for variable in variables]

@@ -9,9 +9,10 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from gpflow.utilities import parameter_dict, reset_cache_bijectors
+from gpflow.utilities import parameter_dict
 
 from .._core.errors import NonFiniteLossError
+from .._core.graphs import forget_tensors
 from .._core.memo import memoised
 from .._core.mode import training as training_mode
 from .._core.notices import collected
@@ -111,8 +112,7 @@ class Trainer(keras.Model):
             self._parts = parts
             self.state = state_of(self.model)
             self.messages: dict[str, list[str]] = {}
-            # What bijectors keep of a graph would keep the graph, for good.
-            forget = functools.partial(reset_cache_bijectors, self.model)
+            forget = functools.partial(forget_tensors, self.model)
             self.loops = {
                 name: Loop(step, jit_compile=self.jit_compile, after_tracing=forget)
                 for name, step in (("train", self.train_step), ("test", self.test_step))

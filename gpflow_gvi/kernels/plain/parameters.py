@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,12 @@ class PlainParameter:
                 np.asarray(part) for part in (self._prior.loc, self._prior.scale)
             )
 
-    def values(self) -> tuple[AnyNDArray, AnyNDArray]:
-        """Return θ and dθ/du."""
-        u = self.parameter.unconstrained_variable.numpy()
+    def values(self, u: AnyNDArray | None = None) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return θ and dθ/du.
+
+        :param u: the value of the variable, if not that which it has.
+        """
+        u = self.parameter.unconstrained_variable.numpy() if u is None else u
         if self._lower is None:
             return u, np.ones_like(u)
         return self._lower + np.logaddexp(0.0, u), scipy.special.expit(u)
@@ -96,10 +100,21 @@ class PlainParameters:
     """The values of several parameters at one time, and what a function of them is by variables.
 
     :param parameters: those of which `is_plain` is true.
+    :param at: values of variables by their ids; those that are not among them have their own.
     """
 
-    def __init__(self, parameters: Sequence[PlainParameter]) -> None:
-        self._of = {id(each.parameter): (each, *each.values()) for each in parameters}
+    def __init__(
+        self,
+        parameters: Sequence[PlainParameter],
+        at: Mapping[int, AnyNDArray] = MappingProxyType({}),
+    ) -> None:
+        self._of = {
+            id(each.parameter): (
+                each,
+                *each.values(at.get(id(each.parameter.unconstrained_variable))),
+            )
+            for each in parameters
+        }
 
     def value(self, parameter: Parameter) -> AnyNDArray:
         """Return the value of a parameter."""

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.utilities import positive
+from tensorflow_probability.python.internal.cache_util import BijectorCache
 
-from gpflow_gvi._core.graphs import BLOCK, Compiled
+from gpflow_gvi._core.graphs import BLOCK, Compiled, forget_tensors
+from gpflow_gvi.learning.evidence_fit import EvidenceFit
+from gpflow_gvi.regulariser.evidence import DataEvidence
 
 
 class Counted:
@@ -137,3 +144,31 @@ def test_a_copy_has_the_function_and_no_graph():
     for _ in range(2):
         compiled(tf.constant(rows(3)))
     require_right(copy.deepcopy(compiled), rows(3))
+
+
+@pytest.fixture
+def transform(transforms_of_tfp, monkeypatch) -> tfp.bijectors.Bijector:
+    """Return a bijector, a tensor of which another thread releases while they are forgotten."""
+    transform, kept = positive(lower=1e-6), [tf.constant(1.0, tf.float64)]
+    kept.append(transform.forward(kept[0]))
+    keys_of = BijectorCache.weak_keys
+
+    def keys_before_the_release(cache: BijectorCache, *arguments: Any) -> list[Any]:
+        keys = keys_of(cache, *arguments)
+        kept.clear()
+        return keys
+
+    monkeypatch.setattr(BijectorCache, "weak_keys", keys_before_the_release)
+    return transform
+
+
+def test_bijectors_forget_tensors_that_are_released_meanwhile(transform):
+    other = transform.forward(tf.constant(2.0, tf.float64))
+    forget_tensors(gpflow.Parameter(1.0, transform=transform))
+    assert len(transform._cache.weak_keys()) == 0
+    assert float(other) == pytest.approx(np.log1p(np.exp(2.0)) + 1e-6)
+
+
+def test_a_fit_is_prepared_while_tensors_are_released(transform):
+    noise = gpflow.Parameter(0.1, transform=transform)
+    EvidenceFit(gpflow.kernels.Linear(), noise, (0, 1, 1), DataEvidence())

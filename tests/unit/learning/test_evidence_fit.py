@@ -59,9 +59,13 @@ def test_gradients_are_those_of_what_is_fitted(means, pattern, rng):
                 variable.assign(part.reshape(variable.shape))
             return float(loss())
 
-        x = [np.ravel(variable) for variable in variables]
+        values = [2.0 * variable.numpy() + 0.1 for variable in variables]
+        before = [variable.numpy() for variable in variables]
+        x = [np.ravel(value) for value in values]
         ends = np.cumsum([len(part) for part in x])[:-1]
-        _, gradients = loss.value_and_gradients(variables)
+        _, gradients = loss.value_and_gradients(variables, values)
+        for variable, own in zip(variables, before, strict=True):
+            np.testing.assert_array_equal(variable, own)  # it is evaluated without an assignment
         seen["size"] = sum(len(part) for part in x)
         np.testing.assert_allclose(
             np.concatenate([np.ravel(gradient) for gradient in gradients]),
@@ -110,7 +114,7 @@ def test_numpy_and_the_graph_have_the_same_value_and_gradients(evidence, J, rng)
     fit.start(kernel, 0.3, 0.4, 0.7)
     Z = X if isinstance(evidence, InducingEvidence) else X[:7]
     arrays = Z, X, Y, rng.normal(size=(2, 40, J)), rng.gamma(2.0, size=(40, J))
-    value, gradients = fit._of_numpy(fit._plain, *arrays)
+    value, gradients = fit._of_numpy(fit._plain, {}, *arrays)
     expected, of_graph = fit.graph(*arrays)
     assert value == pytest.approx(float(expected), rel=1e-9)
     assert len(gradients) == len(of_graph) == len(fit.variables)
@@ -133,7 +137,7 @@ def test_where_numpy_finds_no_factor_the_graph_adds_jitter(rng):
     fit = EvidenceFit(kernel, gpflow.Parameter(0.0), (0, 2, 1), InducingEvidence())
     arrays = X, X, np.zeros((12, 1)), np.zeros((0, 12, 1)), np.ones((12, 1))
     with pytest.raises(np.linalg.LinAlgError):
-        fit._of_numpy(fit._plain, *arrays)
+        fit._of_numpy(fit._plain, {}, *arrays)
     value, gradients = fit.value_and_gradients(*arrays)
     assert np.isfinite(value)
     assert all(np.all(np.isfinite(part)) for part in gradients)
