@@ -40,8 +40,8 @@ def lbfgs(
     an error. The variables end at the smallest loss that was found.
 
     :param loss: the loss; a `tf.function` if it is to be fast. One with a method
-        `value_and_gradients(variables, values)` computes its gradients itself, where the variables
-        have other values than those that are assigned to them.
+        `value_and_gradients(variables, values)` computes its gradients itself, at values that
+        are not assigned to the variables before.
     :param variables: what may change.
     :param max_iterations: the maximal number of iterations.
     :param tolerance: stop when an iteration lowers the loss by less than this part of it.

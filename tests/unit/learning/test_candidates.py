@@ -384,7 +384,10 @@ def test_the_mode_of_a_prior_is_where_it_is_said_to_be():
     np.testing.assert_allclose(recipe.with_mode(values, 1.5).mode(), values)
 
 
-@pytest.mark.parametrize(("seed", "slopes"), [(52, [0.5]), (54, [0.5, -0.5, 0.0])])
+@pytest.mark.parametrize(
+    ("seed", "slopes"),
+    [(52, [0.5]), pytest.param(54, [0.5, -0.5, 0.0], marks=pytest.mark.slow)],
+)
 def test_very_few_rows_leave_doubt(seed, slopes):
     """A function through all of them would be known without doubt."""
     rng, D = np.random.default_rng(seed), len(slopes)
