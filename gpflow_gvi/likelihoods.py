@@ -7,7 +7,6 @@ quantiles, its distribution function.
 from __future__ import annotations
 
 import functools
-from copy import deepcopy
 from typing import Any
 
 import gpflow
@@ -33,6 +32,7 @@ from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
 from gpflow.utilities import positive, to_default_int
 
 from ._core.constants import in_dtype
+from ._core.graphs import deepcopy
 
 tfd = tfp.distributions
 

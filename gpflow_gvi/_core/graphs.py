@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
 from gpflow.utilities import reset_cache_bijectors
@@ -20,6 +21,8 @@ Rows = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 BLOCK = 2_000
 """The number of rows of a block: what is computed for them stays in the cache of a processor."""
 
+
+Module = TypeVar("Module")
 
 MAX_ATTEMPTS = 20
 """About one attempt in twenty fails while two other threads do nothing but use bijectors."""
@@ -110,7 +113,7 @@ class Compiled:
         return graph
 
 
-def forget_tensors(module: tf.Module) -> None:
+def forget_tensors(module: Any) -> None:
     """Let the bijectors of a module forget the tensors of a graph, which would keep the graph.
 
     TensorFlow Probability has the tensors of all bijectors of a process in one dictionary, without
@@ -121,6 +124,12 @@ def forget_tensors(module: tf.Module) -> None:
         with contextlib.suppress(KeyError):
             reset_cache_bijectors(module)
             return
+
+
+def deepcopy(module: Module) -> Module:
+    """Return a deep copy, as `gpflow.utilities.deepcopy` does, also beside other threads."""
+    forget_tensors(module)
+    return copy.deepcopy(module)
 
 
 def forget_gradients(graph: tf.Graph) -> None:

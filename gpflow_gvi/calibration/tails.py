@@ -9,7 +9,6 @@ of their square, and where errors are Gaussian, nothing changes.
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 
 import numpy as np
 from gpflow.base import AnyNDArray, TensorType
@@ -17,6 +16,7 @@ from gpflow.likelihoods import Likelihood
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
+from .._core.graphs import deepcopy
 from ..likelihoods import HeavyTailed
 from .tempering import Model
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from copy import deepcopy
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from scipy.optimize import minimize_scalar
 from .._core import checks, images
 from .._core.data import Data
 from .._core.errors import NumericsWarning, shown
+from .._core.graphs import deepcopy
 from .._core.row_blocks import by_blocks
 from ..covariances import Tempered
 from ..gaussian_process import GaussianProcess

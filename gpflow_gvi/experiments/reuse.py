@@ -12,13 +12,13 @@ import functools
 import json
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from copy import deepcopy
 from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from .._core.graphs import deepcopy
 from ..learning.q_training import CompiledModel
 from ..learning.settings import Schedule
 from ..models import GVI

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from scipy.spatial.distance import pdist
 
 from .._core import labels, network_layers, progress
 from .._core.errors import NumericsWarning, shown
+from .._core.graphs import deepcopy
 from .._core.notices import logger
 from ..calibration.conformal_prediction import conformal
 from ..covariances import CholeskySVGP

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Hashable, Sequence
-from copy import deepcopy
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import parameter_dict
 
+from .._core.graphs import deepcopy
 from ..kernels.structure import structure_of
 from ..mean_functions.predictor import Predictor
 from ..regulariser.fit import Regulariser

@@ -14,7 +14,6 @@ import collections
 import contextlib
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -28,6 +27,7 @@ from gpflow.functions import Zero
 from gpflow.kernels import Kernel
 from gpflow.utilities import parameter_dict
 
+from .._core.graphs import deepcopy
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of, structure_of_parameter
 from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 
 from .._core import outputs, progress
+from .._core.graphs import deepcopy
 from ..calibration.tempering import MAX_FACTOR
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess

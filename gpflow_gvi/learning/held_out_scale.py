@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from functools import singledispatch
 
 import numpy as np
@@ -13,6 +12,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import positive, set_trainable
 
 from .._core.data import Data
+from .._core.graphs import deepcopy
 from .._core.row_blocks import by_blocks
 from ..covariances import Tempered
 from ..gaussian_process import GaussianProcess

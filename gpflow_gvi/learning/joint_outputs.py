@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from gpflow.utilities import positive, set_trainable
 from .._core import outputs
 from .._core.data import Data, as_floats, inputs
 from .._core.errors import shown
+from .._core.graphs import deepcopy
 from ..calibration.conformal_prediction import conformal
 from ..gaussian_process import GaussianProcess
 from ..kernels import OutputAsInput

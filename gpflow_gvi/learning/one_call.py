@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,6 +16,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 
 from .._core import checks, progress
 from .._core.data import Data
+from .._core.graphs import deepcopy
 from ..divergences import Divergence, InducingKL
 from ..losses import Loss
 from ..models import GVI, PGVI

@@ -40,9 +40,9 @@ def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
 
 def _of_latents(kernels: Sequence[Kernel], data: TrainingData) -> Sequence[Kernel]:
     """Return kernels of several latent functions, if one observation has them: each its own."""
-    from copy import deepcopy
-
     from gpflow.kernels import SeparateIndependent
+
+    from .._core.graphs import deepcopy
 
     if data.Y.shape[-1] >= data.J:
         return kernels
@@ -229,9 +229,9 @@ class ModelSettings:
         self, P: GaussianProcess, Q: GaussianProcess, likelihood: Likelihood, data: TrainingData
     ) -> GVI:
         """Return the model."""
-        from copy import deepcopy
-
         from gpflow.utilities import set_trainable
+
+        from .._core.graphs import deepcopy
 
         options: dict[str, Any] = {}
         if self.divergence is not None:

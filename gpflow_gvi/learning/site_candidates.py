@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Hashable, Sequence
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from gpflow.utilities import parameter_dict
 
 from .._core import labels, outputs, progress
 from .._core.data import Data
+from .._core.graphs import deepcopy
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of, structure_of_parameter

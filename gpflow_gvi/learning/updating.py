@@ -13,7 +13,6 @@ points: given these, new coordinates of v have their prior N(0, I). Bui, Nguyen 
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from .._core import checks, outputs
 from .._core.data import Data
 from .._core.errors import shown
+from .._core.graphs import deepcopy
 from ..covariances import CholeskySVGP, SparsePosterior, Tempered, gram
 from ..covariances.svgp import SVGPCovariance
 from ..gaussian_process import GaussianProcess

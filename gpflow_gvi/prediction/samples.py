@@ -9,7 +9,6 @@ conditioning of Gaussian processes"). `joint_samples` draws the exact joint law 
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import operator
@@ -26,6 +25,7 @@ from gpflow.kernels import Kernel
 
 from .._core.data import inputs
 from .._core.errors import shown
+from .._core.graphs import deepcopy
 from .._core.memo import memoised, prepare
 from .._core.mode import inference
 from ..covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior, Tempered, gram
@@ -72,7 +72,7 @@ class FunctionSamples:
 
     def __init__(self, process: GaussianProcess, draw: Draw) -> None:
         # The coefficients of a draw fit one state of the parameters only: keep that state.
-        self._process = copy.deepcopy(process)
+        self._process = deepcopy(process)
         self._input_dim = draw.input_dim
         with memoised() as self._memo, inference():
             prepare(self._process)

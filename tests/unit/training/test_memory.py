@@ -57,6 +57,23 @@ def test_no_graph_is_left_of_a_fit_and_of_predictions(rng):
     assert len(_graphs(before)) == kept <= 1
 
 
+@pytest.mark.usefixtures("transforms_of_tfp")
+def test_no_graph_is_left_of_learning_again(rng):
+    """But for those of the last predictions, which TFP keeps until then."""
+    X, kernel = rng.normal(size=(30, 2)), gpflow.kernels.Matern52()
+
+    def use():
+        learned = gvi.learn((X, np.sin(X[:, :1])), kernel=kernel)
+        for _ in range(2):
+            learned.predict_y(X)
+
+    numbers = []
+    for _ in range(3):
+        use()
+        numbers.append(len(_graphs()))
+    assert numbers[1] == numbers[2]
+
+
 def test_gradients_of_functions_that_are_called_are_kept(rng):
     """A function of a user, with a gradient of its own, that two graphs call."""
 
