@@ -108,9 +108,18 @@ class Compiled:
             is_current = tf.constant(True) if factors is None else factors.is_current()
             return is_current, self._traced(X)
 
-        graph = tf.function(run, input_signature=[spec], autograph=False).get_concrete_function()
-        forget_gradients(graph.graph)
-        return graph
+        return without_gradients(run, spec)
+
+
+def without_gradients(function: Callable[..., Any], *specs: Any) -> Any:
+    """Return a function as a graph that no tape of gradients will see.
+
+    :param function: a function of tensors, or of tuples of them.
+    :param specs: their types.
+    """
+    graph = tf.function(function, autograph=False).get_concrete_function(*specs)
+    forget_gradients(graph.graph)
+    return graph
 
 
 def forget_tensors(module: Any) -> None:

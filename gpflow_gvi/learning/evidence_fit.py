@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
@@ -27,7 +28,7 @@ from gpflow.functions import Zero
 from gpflow.kernels import Kernel
 from gpflow.utilities import parameter_dict
 
-from .._core.graphs import deepcopy
+from .._core.graphs import deepcopy, without_gradients
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of, structure_of_parameter
 from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence
@@ -93,11 +94,8 @@ class EvidenceFit:
         inputs = tf.TensorSpec([None, D], default_float())
         columns = tf.TensorSpec([None, J], default_float())
         means = tf.TensorSpec([C, None, J], default_float())
-        self.graph = tf.function(
-            self._value_and_gradients,
-            autograph=False,
-            input_signature=[inputs, inputs, columns, means, columns],
-        )
+        self._specs = inputs, inputs, columns, means, columns
+        self.value = tf.function(self._value, autograph=False, input_signature=self._specs)
 
     def start(self, kernel: Kernel, variance: Any, weight: float, exponent: float) -> None:
         """Take the values to start from."""
@@ -143,6 +141,11 @@ class EvidenceFit:
                 variable.assign(at[id(variable)])
         return self.graph(*map(tf.convert_to_tensor, arrays))
 
+    @functools.cached_property
+    def graph(self) -> Any:
+        """Minus the log evidence, and its gradients in all variables."""
+        return without_gradients(self._value_and_gradients, *self._specs)
+
     def _of_numpy(
         self,
         loss: PlainLoss,
@@ -164,12 +167,17 @@ class EvidenceFit:
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.variables)
-            residual = Y - tf.reduce_sum(self.weights[:, None, :] * means, axis=0)  # [N, J]
-            noise = self.variance * tf.pow(pattern, self.exponent)  # [N, J]
-            value = -self._evidence.log_density(self._prior, noise, (Z, residual), (X, residual))
-            value -= tf.add_n([parameter.log_prior_density() for parameter in self.parameters])
+            value = self._value(Z, X, Y, means, pattern)
         gradients = tape.gradient(value, self.variables, unconnected_gradients="zero")
         return value, gradients
+
+    def _value(
+        self, Z: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, means: tf.Tensor, pattern: tf.Tensor
+    ) -> tf.Tensor:
+        residual = Y - tf.reduce_sum(self.weights[:, None, :] * means, axis=0)  # [N, J]
+        noise = self.variance * tf.pow(pattern, self.exponent)  # [N, J]
+        value = -self._evidence.log_density(self._prior, noise, (Z, residual), (X, residual))
+        return value - tf.add_n([parameter.log_prior_density() for parameter in self.parameters])
 
 
 def assign(parameter: Parameter, value: Any) -> None:
@@ -194,7 +202,7 @@ class _Loss:
         self._arguments = arguments
 
     def __call__(self) -> tf.Tensor:
-        return self._fit.graph(*map(tf.convert_to_tensor, self._arguments))[0]
+        return self._fit.value(*map(tf.convert_to_tensor, self._arguments))
 
     def value_and_gradients(
         self, variables: Variables, values: Arrays | None = None

@@ -15,7 +15,7 @@ from gpflow.posteriors import (
 
 from .._core import images
 from .._core.data import inputs
-from .._core.graphs import Compiled, forget_gradients
+from .._core.graphs import Compiled, without_gradients
 from .._core.memo import Key, Memo, memoised, prepare
 from .._core.mode import inference
 from .._core.state import Snapshot
@@ -77,10 +77,8 @@ class GVIPosterior(AbstractPosterior):
     @functools.cached_property
     def _snapshot(self) -> Snapshot:
         with tf.init_scope():
-            graph = tf.function(lambda: list(self._prepared().by_key().values()), autograph=False)
-            traced = graph.get_concrete_function()
-            forget_gradients(traced.graph)
-            return Snapshot(traced.variables)
+            graph = without_gradients(lambda: list(self._prepared().by_key().values()))
+            return Snapshot(graph.variables)
 
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False

@@ -18,6 +18,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
 from .._core import outputs
+from .._core.graphs import without_gradients
 from ..kernels.feature_map import FeatureMap
 from ..kernels.plain import Plain, plain
 
@@ -92,11 +93,9 @@ def _graphs_of(kernel: Kernel) -> Evaluate:
         specs = tuple(tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in tensors)
         key = function, specs
         if key not in graphs.functions:
-            graphs.functions[key] = tf.function(
-                lambda *arrays: function(alive(), *arrays),
-                input_signature=specs,
-                autograph=False,
-            ).get_concrete_function()
+            graphs.functions[key] = without_gradients(
+                lambda *arrays: function(alive(), *arrays), *specs
+            )
         return graphs.functions[key](*tensors)
 
     return evaluate

@@ -17,6 +17,7 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
+from .._core.graphs import without_gradients
 from ..gaussian_process import GaussianProcess
 from ..kernels.plain import (
     PlainCovariances,
@@ -30,6 +31,9 @@ from ..kernels.plain import (
 from .lbfgs import Arrays, Minimise, Variables, assign
 from .sites import Covariances, Sites, Step, converged, covariances, rows_of, step
 from .sites import Rows as AtRows
+
+Trace = Callable[..., Any]
+"""From a function and the types of its arguments to a graph of it."""
 
 MAX_ROUNDS = 20
 """The maximal number of rounds."""
@@ -183,13 +187,17 @@ class SiteFit:
         Z, X = (rows.numpy() for rows in inputs)
         return PlainCovariances(self.prior.kernel, Z, X, value=value)
 
-    def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def value(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tf.Tensor:
+        """Return the bound for given sites, by a graph that a tape of gradients can see."""
+        return self._run(self._value, *_tensors(Z, rows), sites, trace=_with_gradients)
+
+    def _run(
+        self, function: Callable[..., Any], *arguments: Any, trace: Trace = without_gradients
+    ) -> Any:
         """Return the value of a function, by a graph that takes any number of rows."""
         name = function.__name__
         if name not in self._graphs:
-            self._graphs[name] = tf.function(
-                function, autograph=False, input_signature=list(map(_specs, arguments))
-            )
+            self._graphs[name] = trace(function, *map(_specs, arguments))
         return self._graphs[name](*arguments)
 
     def _covariances(self, inputs: _Inputs) -> Covariances:
@@ -208,14 +216,17 @@ class SiteFit:
         priors = [each.log_prior_density() for each in parameters]
         return self._step(self._rows(at, rows), sites).bound + sum(priors)
 
+    def _value(self, inputs: _Inputs, rows: Rows, sites: Sites) -> tf.Tensor:
+        parameters = (*self._of_kernel, *self._others)
+        return self._bound(self._covariances(inputs), rows, sites, parameters)
+
     def _bound_of_kernel(
         self, inputs: _Inputs, rows: Rows, sites: Sites
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the bound, and its gradients in all variables."""
-        parameters = (*self._of_kernel, *self._others)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.variables)
-            bound = self._bound(self._covariances(inputs), rows, sites, parameters)
+            bound = self._value(inputs, rows, sites)
         return bound, tape.gradient(bound, self.variables, unconnected_gradients="zero")
 
     def _bound_of_covariances(
@@ -227,6 +238,10 @@ class SiteFit:
             tape.watch([*at, *others])
             bound = self._bound(at, rows, sites, self._others)
         return bound, *tape.gradient(bound, (at, others), unconnected_gradients="zero")
+
+
+def _with_gradients(function: Callable[..., Any], *specs: Any) -> Any:
+    return tf.function(function, autograph=False, input_signature=specs)
 
 
 def _tensors(Z: AnyNDArray, rows: Rows) -> tuple[_Inputs, Rows]:
@@ -260,7 +275,7 @@ class _Loss:
         self._arguments = arguments
 
     def __call__(self) -> tf.Tensor:
-        return -self._fit.by_graph(*self._arguments)[0]
+        return -self._fit.value(*self._arguments)
 
     def value_and_gradients(
         self, variables: Variables, values: Arrays | None = None

@@ -100,7 +100,7 @@ def test_a_graph_serves_kernels_of_one_structure_and_data_of_any_size(rng):
         rows = _rows(rng, N)._replace(means=np.zeros((0, N, 1)))
         one.start(kernel(1.0), 0.2, 0.0, 0.0)
         one.minimise(lambda loss, variables: loss(), rows.X[:3], rows, means=False, pattern=False)
-    assert one.graph.experimental_get_tracing_count() == 1
+    assert one.value.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.parametrize("evidence", [DataEvidence(), InducingEvidence()])

@@ -14,6 +14,10 @@ import gpflow_gvi as gvi
 from gpflow_gvi._core.graphs import Compiled, forget_gradients
 
 
+class _OwnKernel(gpflow.kernels.SquaredExponential):
+    """A kernel of which neither NumPy nor the graphs that are kept know anything."""
+
+
 def _model(rng):
     X, kernel = rng.normal(size=(12, 2)), gpflow.kernels.SquaredExponential()
     Z = X[:4]
@@ -60,12 +64,13 @@ def test_no_graph_is_left_of_a_fit_and_of_predictions(rng):
 @pytest.mark.usefixtures("transforms_of_tfp")
 def test_no_graph_is_left_of_learning_again(rng):
     """But for those of the last predictions, which TFP keeps until then."""
-    X, kernel = rng.normal(size=(30, 2)), gpflow.kernels.Matern52()
+    X, kernels = rng.normal(size=(30, 2)), [gpflow.kernels.Matern52(), _OwnKernel()]
 
     def use():
-        learned = gvi.learn((X, np.sin(X[:, :1])), kernel=kernel)
-        for _ in range(2):
-            learned.predict_y(X)
+        for kernel in kernels:
+            learned = gvi.learn((X, np.sin(X[:, :1])), kernel=kernel)
+            for _ in range(2):
+                learned.predict_y(X)
 
     numbers = []
     for _ in range(3):
