@@ -60,18 +60,21 @@ class CompiledModel:
     """
 
     def __init__(self, model: GVI, optimizer: Any, steps: int) -> None:
-        import tensorflow as tf
-
         self.model = model
         model.compile(optimizer, steps_per_execution=steps)
-        # Partial functions have no code, by which TensorFlow would count traces to warn of many.
-        self._score = tf.function(functools.partial(_score, model), autograph=False)
+        self._score: Any = None  # a graph
 
     def score(self, data: RegressionData) -> float:
         """Return the negative log density of held-out data that tempering would reach."""
         import tensorflow as tf
 
-        return float(self._score(*map(tf.convert_to_tensor, data)))
+        from .._core.graphs import without_gradients
+
+        tensors = list(map(tf.convert_to_tensor, data))
+        if self._score is None:
+            specs = (tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in tensors)
+            self._score = without_gradients(functools.partial(_score, self.model), *specs)
+        return float(self._score(*tensors))
 
     def copy_to(self, model: GVI) -> None:
         """Give another model the values of this one."""
