@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ def kernel_name(kernel: Any) -> str:
         of_latents = _counted([kernel_name(latent) for latent in kernel.latent_kernels])
         return f"{type(kernel).__name__}({of_latents})"
     if not isinstance(kernel, Sum | Product):
-        is_ard = isinstance(kernel, Stationary) and np.size(getattr(kernel, "lengthscales", ())) > 1
+        scales = getattr(kernel, "lengthscales", ())  # their values take long to compute
+        is_ard = isinstance(kernel, Stationary) and math.prod(np.shape(scales)) > 1
         return "ARD " * is_ard + type(kernel).__name__
     names = [kernel_name(part) for part in kernel.kernels]
     if isinstance(kernel, Product):

@@ -268,7 +268,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
                 noise = Gaussian(varying, variance_lower_bound=MIN_NOISE)
         prior = GaussianProcess(self._mean(weights) if means else Zero(J), kernel)
         scored = data.first(MAX_ROWS_OF_SCORES)
-        of_rows = outputs.noise_variance_at(noise, scored.X, J)
+        of_rows = np.asarray(outputs.noise_variance_at(noise, scored.X, J))
         observed = scored.X, scored.responses
         predicted: Any = left_out
         if predicted is None and is_exact and len(scored.X) == len(first.X):
@@ -287,8 +287,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         else:  # the factor that mends certain errors is hardly known from few rows
             nll = 0.5 * float(np.sum(error - 1.0 + logs))
         progress.found(nll=nll + _density_constant(data), M=len(Z))
-        noise_errors = np.asarray(of_rows) * errors
-        return GaussianCandidate(fitted, nll, mean, noise_errors, means, origin)
+        return GaussianCandidate(fitted, nll, mean, of_rows * errors, means, origin)
 
     @property
     def _are_few(self) -> bool:

@@ -15,6 +15,7 @@ from gpflow.kernels import Kernel, Linear, Matern32, Matern52, Product, SquaredE
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive, set_trainable
 
+from .._core.graphs import deepcopy
 from ..kernels.integrated_brownian_motion import IntegratedBrownianMotion
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
 from . import estimators
@@ -78,18 +79,15 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         seasons = _seasons(X, Y) if len(X) >= MIN_ROWS_OF_SEASONS else []
         return [Sum([each, *_trend()]) for each in [*seasons, *smooth]]
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
-    sums = [
-        Sum(
-            [
-                *(
-                    _squared_exponential(np.full(D, scale * np.sqrt(D)), factor, variance)
-                    for scale, variance in zip(scales, variances, strict=True)
-                ),
-                _main_effects(np.full((1, D), 0.05), 0.3),
-            ]
-        )
-        for factor in (1.0, 2.0)
+    functions = [
+        _squared_exponential(np.full(D, scale * np.sqrt(D)), variance)
+        for scale, variance in zip(scales, variances, strict=True)
     ]
+    short = Sum([*functions, _main_effects(np.full((1, D), 0.05), 0.3)])
+    long = deepcopy(short)
+    for function in long.kernels[: len(functions)]:
+        function.lengthscales.assign(2.0 * function.lengthscales)
+    sums = [short, long]
     shared = [shared_kernel(D) + linear(D)] if len(X) < MAX_ROWS_OF_SHARED * D else []
     return [*sums, *starts_of_one(X, Y), *shared]
 
@@ -170,10 +168,11 @@ def starts_of_one(X: Array, Y: Array) -> list[Kernel]:
     D = X.shape[-1]
     if D == 1 or len(X) < MIN_ROWS:
         return [one_kernel(D)]
-    relevant = one_kernel(D)
+    equal = one_kernel(D)
+    relevant = deepcopy(equal)
     r = relevance(X[:MAX_ROWS_OF_RELEVANCE], Y[:MAX_ROWS_OF_RELEVANCE])
     relevant.lengthscales.assign(np.linalg.norm(r) / r)  # Σ_d ℓ_d⁻² = 1, as for equal ones
-    return [one_kernel(D), relevant]
+    return [equal, relevant]
 
 
 def relevance(X: Array, Y: Array) -> Array:
@@ -303,12 +302,10 @@ def _changing_trend() -> list[Kernel]:
     return [Linear(), change, deviation]
 
 
-def _squared_exponential(
-    scale: Any, factor: float = 1.0, variance: float = 1.0
-) -> SquaredExponential:
-    """Return a kernel with a prior around a scale, which starts at a multiple of it."""
+def _squared_exponential(scale: Any, variance: float = 1.0) -> SquaredExponential:
+    """Return a kernel with priors around a scale and a variance, where it starts."""
     kernel = SquaredExponential(variance=variance)
-    kernel.lengthscales = _lengthscales(factor * scale)
+    kernel.lengthscales = _lengthscales(scale)
     kernel.variance.prior = around(variance)
     kernel.lengthscales.prior = around(scale)
     return kernel
