@@ -108,7 +108,10 @@ OPTIMISERS: dict[str, Callable[[Problem], None]] = {
             catalogue.COVARIANCES, ["Renyi(0.3)", "GaussianWasserstein(exact)"], OPTIMISERS
         ),
         # A covariance whose marginals do not depend on all of its parameters, with each optimiser.
-        *(("KernelisedSVGP", "Renyi(0.3)", optimiser) for optimiser in OPTIMISERS),
+        *(
+            pytest.param("KernelisedSVGP", "Renyi(0.3)", optimiser, marks=pytest.mark.slow)
+            for optimiser in OPTIMISERS
+        ),
     ],
 )
 def test_loss_decreases(covariance: str, divergence: str, optimiser: str) -> None:

@@ -356,6 +356,7 @@ def test_the_number_of_outputs_is_known_where_a_part_declares_it(X, data):
         _ = disagreeing.num_outputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise_variance", [0.2, gpflow.Parameter(0.2)])
 def test_conditioning_inside_a_function_converted_by_autograph(noise_variance, data, X):
     process = gvi.GaussianProcess(sloped(J), KERNELS["separate"])

@@ -25,7 +25,7 @@ QUICK = [
         peer("svgp", inducing=10, full_batch=1, steps=30, batch_size=20), marks=pytest.mark.slow
     ),
     peer("exact_gp", iterations=20),
-    peer("network", epochs=3, members=2),
+    pytest.param(peer("network", epochs=3, members=2), marks=pytest.mark.slow),
 ]
 
 

@@ -257,6 +257,7 @@ def test_mean_of_several_networks_of_numbers_is_their_average(K):
     assert noise[0, 0] < 0.5 * noise[0, 1]
 
 
+@pytest.mark.slow
 def test_several_networks_are_trained_one_after_the_other():
     options = {"num_inducing": 20, "epochs": 4, "learning_rate": 1e-2}
     learned = gvi.learn(images(250), network=[network(), network()], **options)

@@ -409,6 +409,7 @@ def test_noise_of_some_tens_of_rows_is_found():
     np.testing.assert_allclose(learned.likelihood.variance, 0.1**2 / np.var(Y), rtol=0.7)
 
 
+@pytest.mark.slow
 def test_a_linear_function_of_many_features_is_known_as_a_linear_model_knows_it():
     """Hyper-parameters for each feature have an optimum of the evidence without noise, too."""
     X, Y = make_regression(605, 20, n_informative=6, noise=20.0, random_state=0)

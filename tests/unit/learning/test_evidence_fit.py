@@ -103,8 +103,7 @@ def test_a_graph_serves_kernels_of_one_structure_and_data_of_any_size(rng):
     assert one.value.experimental_get_tracing_count() == 1
 
 
-@pytest.mark.parametrize("evidence", [DataEvidence(), InducingEvidence()])
-@pytest.mark.parametrize("J", [1, 2])
+@pytest.mark.parametrize(("evidence", "J"), [(DataEvidence(), 1), (InducingEvidence(), 2)])
 def test_numpy_and_the_graph_have_the_same_value_and_gradients(evidence, J, rng):
     X, Y = rng.normal(size=(40, 3)), rng.normal(size=(40, J))
     kernel = recipe.kernels(X, Y)[0]

@@ -39,7 +39,8 @@ def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
         np.testing.assert_allclose(variance[held], of_exact[1], rtol=1e-4)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 3])
 def test_of_twenty_rows_in_ten_dimensions_it_is_not_certain(seed):
     """It is hardly worse than the distribution of Y, by which a row is predicted without inputs."""
     X, Y = make_friedman1(520, 10, noise=1.0, random_state=seed)

@@ -38,13 +38,16 @@ def _p(X):
     return expit(2.0 * np.sin(1.5 * X[:, 0]) + 0.5 * X[:, 0])
 
 
+SLOWLY = pytest.param("MultiClass", marks=pytest.mark.slow)
+
+
 def _draw(N, seed):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3.0, 3.0, size=(N, 1))
     return X, (rng.random(N) < _p(X)).astype(int)
 
 
-@pytest.fixture(scope="module", params=["Bernoulli", "Softmax", "MultiClass"])
+@pytest.fixture(scope="module", params=["Bernoulli", "Softmax", SLOWLY])
 def learned(request):
     X, y = _draw(200, 1)
     likelihood = {"Bernoulli": None, "Softmax": Softmax(2), "MultiClass": MultiClass(2)}
@@ -78,8 +81,7 @@ def test_all_predictions_of_labels_are_of_the_same_probabilities(learned):
         learned.predict_log_density((X, np.full(50, "maybe")))
 
 
-@pytest.mark.parametrize("N", [1, 3])
-@pytest.mark.parametrize("likelihood", [StudentT(), Softmax(2)], ids=["student", "softmax"])
+@pytest.mark.parametrize(("N", "likelihood"), [(1, StudentT()), (3, Softmax(2))])
 def test_fewer_rows_than_folds(N, likelihood, rng):
     X = rng.normal(size=(N, 1))
     learned = gvi.learn((X, np.arange(N) % 2), likelihood=likelihood, num_inducing=3)
@@ -183,6 +185,7 @@ def _counts(N, seed):
     return X, rng.poisson(np.exp(1.0 + np.sin(X)))
 
 
+@pytest.mark.slow
 def test_of_counts_the_kernel_that_predicts_better_is_taken():
     X, Y = _counts(60, 10)
     rough = gpflow.kernels.SquaredExponential(lengthscales=1e-3)
