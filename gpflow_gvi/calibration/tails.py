@@ -3,7 +3,7 @@
 The variance of a tempered model is right on average, but not in each row: errors where a function
 changes at different speeds, or a few values are wrong, have heavier tails than a Gaussian. With
 Student's t of the same variance a row that is many deviations off costs a logarithm of them instead
-of their square, and where errors are Gaussian, nothing changes.
+of their square, and where errors are Gaussian, next to nothing changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_DF = 100.0
 
 
 def with_tails(model: Model, errors: AnyNDArray) -> Model:
-    """Return the model with predictions of the tails that errors have; itself if they have none.
+    """Return the model with predictions of the tails that errors have; itself if all are zero.
 
     :param model: a tempered model with Gaussian noise; it is not changed.
     :param errors: (y - m)² / v, squared errors of rows that the model has not seen in units of the
@@ -50,7 +50,7 @@ def _replaced(model: Model, df: TensorType) -> Model:
 
 
 def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
-    """Return ν of each output with the greatest density: [J]. None if all errors are Gaussian.
+    """Return ν of each output with the greatest posterior density: [J]. None if all are zero.
 
     :param errors: squared, in units of the variance, [N, J].
     """
@@ -61,22 +61,21 @@ def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
 
 
 def _fit(squares: AnyNDArray) -> float | None:
-    """Return ν; None if the log density of all N rows gains less than ½ log N by it.
+    """Return ν of the greatest posterior density; None if there are no errors.
 
-    That is what a parameter costs (Schwarz 1978, "Estimating the dimension of a model"): a few rows
-    often seem to have heavy tails.
+    The prior is Gamma(2, 0.1) (Juárez and Steel 2010, "Model-based clustering of non-Gaussian panel
+    data based on skew-t distributions"). N rows without a far one do not tell that of N more none
+    will be far: of Gaussian errors ν is 10 to 60, by which they are predicted worse by 0.75/ν².
     """
-    N, mean = len(squares), float(np.mean(squares))
+    mean = float(np.mean(squares))
     if not (math.isfinite(mean) and mean > 0.0):
         return None
     z = np.sqrt(squares / mean)
-    gaussian = float(np.mean(stats.norm.logpdf(z)))
 
     def loss(log_excess: float) -> float:
         df = 2.0 + math.exp(log_excess)
-        return -float(np.mean(stats.t.logpdf(z, df, scale=math.sqrt((df - 2.0) / df))))
+        logs = stats.t.logpdf(z, df, scale=math.sqrt((df - 2.0) / df))
+        return -float(np.sum(logs) + stats.gamma.logpdf(df, 2.0, scale=10.0))
 
     bounds = math.log(MIN_DF - 2.0), math.log(MAX_DF - 2.0)
-    found = minimize_scalar(loss, bounds=bounds, method="bounded")
-    gained = -float(found.fun) - gaussian
-    return 2.0 + math.exp(found.x) if N * gained > 0.5 * math.log(N) else None
+    return 2.0 + math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)

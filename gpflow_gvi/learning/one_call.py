@@ -113,9 +113,9 @@ def learn(
         `recipe.predictors` if neither a kernel nor anything of Q is chosen, where they predict
         better; None is none.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
-        predicts best, and gives predictions the tails of Student's t where rows left out are
-        farther off at times than a Gaussian's (`likelihoods.HeavyTailed`). By default it is "auto"
-        where `predictor` is or would be, else "constant".
+        predicts best, and gives predictions the tails of Student's t that errors of rows left out
+        have (`likelihoods.HeavyTailed`). By default it is "auto" where `predictor` is or would be,
+        else "constant".
     :param outputs: "correlated" learns the columns of Y together (`joint_outputs`), so that each
         says something of the others; by default each is a function of its own with one kernel for
         all. Both are for real-valued Y and constant noise, which each column has its own of.

@@ -92,14 +92,29 @@ def test_degrees_of_freedom_are_those_of_the_errors(df):
     np.testing.assert_allclose(found, [df], rtol=0.2)
 
 
-def test_gaussian_errors_have_no_heavy_tails_and_each_output_its_own():
+def test_degrees_of_freedom_have_the_greatest_posterior_density():
+    """On a grid, with the prior Gamma(2, 0.1)."""
+    z = np.random.default_rng(3).standard_t(8.0, 150)
+    grid = np.geomspace(tails.MIN_DF, tails.MAX_DF, 400)
+    of_unit_variance = z / np.sqrt(np.mean(np.square(z)))
+    logs = [np.sum(stats.t(v, scale=np.sqrt(1.0 - 2.0 / v)).logpdf(of_unit_variance)) for v in grid]
+    best = grid[np.argmax(np.array(logs) + np.log(grid) - 0.1 * grid)]
+    np.testing.assert_allclose(tails.degrees_of_freedom(np.square(z[:, None])), [best], rtol=0.02)
+
+
+def test_of_gaussian_errors_nearly_nothing_is_lost_and_a_far_one_is_not_excluded():
     rng = np.random.default_rng(2)
-    gaussian, heavy = rng.standard_normal((3000, 1)), rng.standard_t(3.0, (3000, 1))
-    assert tails.degrees_of_freedom(np.square(gaussian)) is None
-    found = tails.degrees_of_freedom(np.square(np.hstack([gaussian, heavy])))
+    z, heavy = rng.standard_normal((500, 1)), rng.standard_t(3.0, (500, 1))
+    found = tails.degrees_of_freedom(np.square(np.hstack([z, heavy])))
     assert found is not None
-    assert found[0] == tails.MAX_DF
-    assert found[1] == pytest.approx(3.0, rel=0.2)
+    law = stats.t(found[0], scale=np.sqrt(1.0 - 2.0 / found[0]))
+    assert np.mean(law.logpdf(z)) > np.mean(stats.norm.logpdf(z)) - 0.005
+    assert law.logpdf(20.0) > -60.0  # a Gaussian's is -201
+    assert found[1] == pytest.approx(3.0, rel=0.3)  # each output has its own
+
+
+def test_errors_of_zero_have_no_tails():
+    assert tails.degrees_of_freedom(np.zeros((30, 1))) is None
 
 
 def test_learn_finds_heavy_tails_where_new_rows_have_them():
