@@ -53,6 +53,11 @@ class Rows(NamedTuple):
     pattern: AnyNDArray
     """H: [N, J]."""
 
+    def first(self, count: int) -> Rows:
+        """Return the first rows."""
+        X, Y, means, pattern = self
+        return Rows(X[:count], Y[:count], means[:, :count], pattern[:count])
+
 
 class EvidenceFit:
     """The parameters of the evidence, and its derivatives.

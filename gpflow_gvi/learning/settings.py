@@ -87,14 +87,24 @@ class LBFGS:
     """L-BFGS for hyper-parameters."""
 
     max_iterations: int = 40
+    tolerance: float = 1e-9
+    """Stop when an iteration lowers the loss by less than this part of it."""
 
     def __call__(self, loss: Callable[[], Any], variables: Sequence[Any]) -> None:
         """Change the variables so that the loss is smaller."""
         from ..regulariser.lbfgs import lbfgs
 
         if self.max_iterations:
-            lbfgs(loss, variables, max_iterations=self.max_iterations)
+            lbfgs(
+                loss,
+                variables,
+                max_iterations=self.max_iterations,
+                tolerance=self.tolerance,
+            )
 
+
+TOLERANCE = 1e-5
+"""That of the minimisation of minus the log evidence: less of it changes no prediction."""
 
 Noise = Literal["auto", "constant", "varying"]
 Effort = Literal["fast", "default", "best"]
@@ -143,9 +153,9 @@ class RegulariserSettings:
     """How inducing points are chosen."""
     max_rounds: int = 1
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
-    minimise: Minimise = LBFGS()
+    minimise: Minimise = LBFGS(40, TOLERANCE)
     """How hyper-parameters are fitted."""
-    minimise_briefly: Minimise = LBFGS(20)
+    minimise_briefly: Minimise = LBFGS(20, TOLERANCE)
     """The same for starts to choose among, and from hyper-parameters that were fitted already."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
@@ -158,14 +168,26 @@ class RegulariserSettings:
         brief = self.minimise_briefly
         if not isinstance(brief, LBFGS) or not brief.max_iterations:
             return brief
-        return LBFGS(max(brief.max_iterations, num_features))
+        return dataclasses.replace(brief, max_iterations=max(brief.max_iterations, num_features))
+
+    def after_half(self) -> Minimise | None:
+        """Return `minimise` with a third of the iterations, from a fit to half of the rows.
+
+        It is None if it is another minimiser than L-BFGS.
+        """
+        full = self.minimise
+        if not isinstance(full, LBFGS):
+            return None
+        return dataclasses.replace(full, max_iterations=full.max_iterations // 3)
 
     def of_a_round(self) -> Minimise:
         """Return `minimise`, of L-BFGS with few iterations: sites are updated after these."""
         full = self.minimise
         if not isinstance(full, LBFGS):
             return full
-        return LBFGS(min(full.max_iterations, MAX_ITERATIONS_OF_ROUND))
+        return dataclasses.replace(
+            full, max_iterations=min(full.max_iterations, MAX_ITERATIONS_OF_ROUND)
+        )
 
     def count(self, num_rows: int) -> int:
         """Return M for this number of rows."""
@@ -196,8 +218,8 @@ def of_effort(effort: Effort) -> RegulariserSettings:
             num_folds=10,
             num_inducing=2 * NUM_INDUCING,
             max_rows=3000,
-            minimise=LBFGS(200),
-            minimise_briefly=LBFGS(100),
+            minimise=LBFGS(200, 1e-7),
+            minimise_briefly=LBFGS(100, 1e-7),
         )
     return RegulariserSettings()
 

@@ -72,9 +72,13 @@ Evidence = Annotated[Any, OneOf("Evidence", EVIDENCE)]
 # How hyper-parameters are fitted
 
 
-def lbfgs(run: None, max_iterations: Count = settings.LBFGS.max_iterations) -> GVIMinimise:
+def lbfgs(
+    run: None,
+    max_iterations: Count = settings.LBFGS.max_iterations,
+    tolerance: Positive = settings.TOLERANCE,
+) -> GVIMinimise:
     """L-BFGS, for hyper-parameters."""
-    return settings.LBFGS(max_iterations)
+    return settings.LBFGS(max_iterations, tolerance)
 
 
 def adam(run: None, learning_rate: Positive = 0.01, steps: Count = 1000) -> GVIMinimise:
