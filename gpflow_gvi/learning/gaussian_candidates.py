@@ -146,13 +146,19 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         :param exactly: whether they are taken only if a fit to as many is one to all rows, so that
             it takes not much longer.
         """
-        most = self.settings.most_inducing(len(self.data.X))
-        N = len(self.data.first(self.settings.max_rows).X)
-        M = min(most, len(self.data.X))
-        if self.num_inducing >= M or (exactly and M < N) or self._missed(P) < MAX_MISSED:
+        M = min(self.settings.most_inducing(len(self.data.X)), len(self.data.X))
+        if self.num_inducing >= M or (exactly and not self._may_be_exact):
+            return False
+        if self._missed(P) < MAX_MISSED:
             return False
         self.num_inducing = M
         return True
+
+    @property
+    def _may_be_exact(self) -> bool:
+        """Whether there may be a point for each row that hyper-parameters are fitted to."""
+        N = len(self.data.X)
+        return self.settings.most_inducing(N) >= min(N, self.settings.max_rows or N)
 
     def _missed(self, P: Regulariser) -> float:
         """Return tr (K - Q) / 2Nσ², the most that the bound is below the evidence for each row.
@@ -258,9 +264,9 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         minimise = settings.briefly(data.D) if is_brief else settings.minimise
         first = data.first(settings.max_rows)  # the rows are shuffled
         M = self.num_inducing
-        # Of a part of the rows the evidence takes less time than its bound.
-        is_cheap = len(first.X) < len(self.data.X) or data.D >= MIN_FEATURES_OF_EXACT
-        if len(first.X) <= MAX_ROWS_OF_STARTS and is_cheap:
+        # A start has the evidence if the fit from it may have it, too, as it takes less time.
+        is_start = len(first.X) < len(self.data.X) and self._may_be_exact
+        if len(first.X) <= MAX_ROWS_OF_STARTS and (is_start or data.D >= MIN_FEATURES_OF_EXACT):
             M = max(M, min(len(first.X), settings.most_inducing(len(first.X))))
         C, J = len(self.means), data.J
         progress.now(
