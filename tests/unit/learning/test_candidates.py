@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import gpflow
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from sklearn.linear_model import BayesianRidge
 from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
-from gpflow_gvi.learning import recipe
+from gpflow_gvi.learning import gaussian_candidates, recipe
 from gpflow_gvi.learning.candidates import Candidate, near_best
+from gpflow_gvi.learning.evidence_fit import EvidenceFit
 from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
 from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings
@@ -301,6 +304,37 @@ def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng
     rmse = {M: np.sqrt(np.mean(np.square(e))) for M, e in errors.items()}
     assert rmse[None] < 1.15 * np.sqrt(np.mean(np.square(of_exact)))
     assert rmse[None] < 0.9 * rmse[200]
+
+
+def test_a_fit_that_begins_with_half_of_the_rows_has_the_evidence_of_all(monkeypatch, rng):
+    """That of GPflow's GPR."""
+    monkeypatch.setattr(gaussian_candidates, "MIN_ROWS_OF_HALF", 100)
+    fits = mock.Mock(wraps=EvidenceFit.minimise)
+    monkeypatch.setattr(EvidenceFit, "minimise", lambda *args, **which: fits(*args, **which))
+    X = rng.uniform(-3.0, 3.0, size=(120, 1))
+    rows = X, np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
+    kernel = gpflow.kernels.SquaredExponential()
+    learned = gvi.learn(rows, kernel=kernel, standardise=False)
+    assert [len(call.args[3].X) for call in fits.call_args_list] == [60, 120]
+    exact = gpflow.models.GPR(rows, kernel, noise_variance=0.1)
+    loss = tf.autograph.experimental.do_not_convert(exact.training_loss)
+    gpflow.optimizers.Scipy().minimize(loss, exact.trainable_variables)
+    best = float(exact.log_marginal_likelihood())
+    assert best - 0.05 < learned.regulariser.log_evidence < best + 1e-3
+    Z = learned.regulariser.inducing_points
+    assert len(Z) < 60  # chosen for this kernel
+    assert set(Z[:, 0]) <= set(X[:, 0])
+
+
+def test_starts_have_the_exact_evidence_where_that_of_all_rows_may_be_taken(monkeypatch, rng):
+    fits = mock.Mock(wraps=EvidenceFit.minimise)
+    monkeypatch.setattr(EvidenceFit, "minimise", lambda *args, **which: fits(*args, **which))
+    X = rng.normal(size=(310, 2))
+    Y = np.sin(X[:, :1]) + 0.1 * rng.normal(size=(310, 1))
+    gvi.learn((X, Y), kernel=[gpflow.kernels.SquaredExponential(), gpflow.kernels.Matern52()])
+    starts = [call.args[2:4] for call in fits.call_args_list if len(call.args[3].X) == 300]
+    assert starts
+    assert all(len(Z) == 300 for Z, _ in starts)
 
 
 def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
