@@ -62,6 +62,10 @@ deviations follow the noise, and the densities hardly differ."""
 MAX_MISSED = 0.01
 """As many inducing points as there may be are taken if a fit misses more nats for each row."""
 
+MAX_RATIO_OF_ALL = 2.0
+"""Up to this many times the rows of an exact fit, each row is predicted by all the others without
+inducing points: to choose these takes longer, and rows that are no points are predicted worse."""
+
 MAX_ROWS_OF_SCORES = 30_000
 """Densities are compared at not more rows than these."""
 
@@ -118,12 +122,13 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         first = self.data.first(self.settings.max_rows)
         if len(P.inducing_points) < len(first.X):
             return P
-        Z, indices = self._chosen_points(P.prior.kernel, len(first.X))
+        Z, indices = self._chosen_points(P.prior.kernel, len(first.X), first)
         return P._replace(inducing_points=Z, history=(P.history[-1]._replace(indices=indices),))
 
-    def _chosen_points(self, kernel: Kernel, M: int) -> tuple[AnyNDArray, AnyNDArray | None]:
-        X = self.data.first(self.settings.max_rows).X
-        return self.settings.select(X, M, kernel=kernel, seed=self.data.seed)
+    def _chosen_points(
+        self, kernel: Kernel, M: int, data: TrainingData
+    ) -> tuple[AnyNDArray, AnyNDArray | None]:
+        return self.settings.select(data.X, M, kernel=kernel, seed=data.seed)
 
     def _from_start(self, start: GaussianCandidate) -> GaussianCandidate:
         P = start.regulariser
@@ -168,7 +173,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         processes regression").
         """
         data, kernel = self.data.first(self.settings.max_rows), P.prior.kernel
-        Z = gram.as_inducing_variable(self._chosen_points(kernel, self.num_inducing)[0])
+        Z = gram.as_inducing_variable(self._chosen_points(kernel, self.num_inducing, data)[0])
         A = gram.features(kernel, Z, data.X)  # [J, M, N]
         left = outputs.variance(kernel, data.X) - tf.transpose(tf.reduce_sum(tf.square(A), axis=-2))
         noise = outputs.noise_variance_at(P.likelihood, data.X, data.J)
@@ -317,11 +322,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         of_rows = np.asarray(outputs.noise_variance_at(noise, scored.X, J))
         observed = scored.X, scored.responses
         predicted: Any = left_out
-        if predicted is None and is_exact and len(scored.X) == len(first.X):
+        if predicted is None and is_exact and len(scored.X) <= MAX_RATIO_OF_ALL * len(first.X):
             predicted = leave_one_out_of_all(prior, of_rows, observed)
         if predicted is None:
-            if is_exact:
-                Z, indices = self._chosen_points(kernel, M)
+            if is_exact:  # of all rows, as in the end
+                Z, indices = self._chosen_points(kernel, M, scored)
             predicted = leave_one_out(prior, of_rows, Z, observed)
         mean, spread = (np.asarray(part) for part in predicted)
         errors = np.square(scored.responses - mean) / spread

@@ -20,7 +20,7 @@ from gpflow.kernels import Kernel, SharedIndependent
 from .._core import outputs
 from .._core.graphs import without_gradients
 from ..kernels.feature_map import FeatureMap
-from ..kernels.plain import Plain, plain
+from ..kernels.plain import EVERY, Plain, plain
 
 MAX_BLOCK = 64
 """The maximal number of pivots between two passes over the data; it bounds the memory."""
@@ -28,8 +28,11 @@ MAX_BLOCK = 64
 FEW_ROWS = 1_000
 """The number of rows up to which all are candidates, where NumPy evaluates the kernel."""
 
-MAX_EVERY = 300
-"""The number of rows up to which NumPy evaluates all covariances among them."""
+MAX_ROWS_OF_LAPACK = 300
+"""The number of rows up to which LAPACK factorises all of K in less time than M rows of it take."""
+
+MIN_TOLERANCE_OF_LAPACK = 1e-10
+"""A smaller part of the variance is not told from the rounding of LAPACK's differences."""
 
 Row = Callable[[Any], AnyNDArray]
 """From a number i to covariances of row i: [J, C]."""
@@ -66,8 +69,30 @@ def numeric_pivots(
 ) -> tuple[AnyNDArray, float]:
     """Return up to M pivots of k(X, X), and how much variance they leave in all."""
     known = plain(kernel, X)
-    covariances = _InGraphs(_graphs_of(kernel), X) if known is None else _InNumpy(known)
-    return _pivots(covariances, num_points, tolerance)
+    if known is None:
+        return _pivots(_InGraphs(_graphs_of(kernel), X), num_points, tolerance)
+    is_told_from_rounding = X.dtype == np.float64 and tolerance >= MIN_TOLERANCE_OF_LAPACK
+    if len(X) <= MAX_ROWS_OF_LAPACK and is_told_from_rounding:
+        S = known.covariance(EVERY, np.empty([len(X), len(X)]))
+        np.fill_diagonal(S, known.variance())  # without rounding, so that equal ones are equal
+        return _of_all_rows(S, num_points, tolerance)
+    return _pivots(_InNumpy(known), num_points, tolerance)
+
+
+def _of_all_rows(S: AnyNDArray, M: int, tolerance: float) -> tuple[AnyNDArray, float]:
+    """Return up to M pivots of a matrix by LAPACK, and what they leave of its trace.
+
+    It stops where no variance is above `smallest`: all of them are no more than may be left then.
+
+    :param S: [N, N]; it is overwritten.
+    """
+    total, N = np.trace(S), len(S)
+    smallest = tolerance * total / N
+    L, order, rank, _ = scipy.linalg.lapack.dpstrf(S.T, tol=smallest, lower=1, overwrite_a=1)
+    explained = np.square(np.tril(L)[:, : min(M, rank)]).sum(axis=0)
+    left = total - np.append(0.0, explained.cumsum())
+    needed = np.count_nonzero(~(left[:-1] <= tolerance * total))  # NaN stays, and raises at the end
+    return order[:needed].astype(np.int64) - 1, float(left[needed])
 
 
 class _Graphs(NamedTuple):
@@ -128,12 +153,8 @@ class _InNumpy:
         return self._covariances.variance()[None]
 
     def among(self, rows: AnyNDArray) -> Row:
-        some, C = self._covariances.of_rows(rows), len(rows)
-        every = C <= MAX_EVERY  # is faster than one by one
-        out: AnyNDArray = np.empty([C if every else 1, C], self.variance().dtype)
-        if every:
-            S = some.covariance(slice(None), out)
-            return lambda i: S[None, i]
+        some = self._covariances.of_rows(rows)
+        out: AnyNDArray = np.empty([1, len(rows)], self.variance().dtype)
         return lambda i: some.covariance(slice(i, i + 1), out)
 
     def with_all(self, rows: AnyNDArray, out: AnyNDArray) -> None:

@@ -17,9 +17,12 @@ import gpflow_gvi as gvi
 from gpflow_gvi.learning import gaussian_candidates, recipe
 from gpflow_gvi.learning.candidates import Candidate, near_best
 from gpflow_gvi.learning.evidence_fit import EvidenceFit
+from gpflow_gvi.learning.gaussian_candidates import GaussianCandidates
 from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
-from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings
+from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings, Settings
+from gpflow_gvi.learning.start import TrainingData
 from gpflow_gvi.mean_functions import CrossFitted
 
 
@@ -335,6 +338,26 @@ def test_starts_have_the_exact_evidence_where_that_of_all_rows_may_be_taken(monk
     starts = [call.args[2:4] for call in fits.call_args_list if len(call.args[3].X) == 300]
     assert starts
     assert all(len(Z) == 300 for Z, _ in starts)
+
+
+@pytest.mark.parametrize("num_rows", [90, 150])
+def test_an_exact_fit_to_some_rows_is_judged_by_all_of_them(num_rows, rng):
+    """By predictions of rows left out from all the others, as GPflow's GPR has them."""
+    fitted, others = rng.uniform(-3.0, 2.0, [60, 1]), rng.uniform(2.0, 3.0, [num_rows - 60, 1])
+    X = np.concatenate([fitted, others])
+    Y = np.sin(9.0 * X) + 0.1 * rng.normal(size=X.shape)
+    unscaled = Scaling.none(X), Scaling.none(Y)
+    data = TrainingData(X, Y, Y, seed=0, input_shape=(1,), of_classes=False, units=unscaled)
+    regulariser = RegulariserSettings(max_rows=60, num_inducing=60, predictors=None)
+    settings = Settings(regulariser, standardise=False)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.2)
+    found = GaussianCandidates(data, settings)._fit(kernel, gpflow.likelihoods.Gaussian(0.01))
+    prior, noise = found.regulariser.prior, found.regulariser.likelihood
+    for n in (0, 30, 60, 80):
+        rest = np.arange(num_rows) != n
+        exact = gpflow.models.GPR((X[rest], Y[rest]), prior.kernel, likelihood=noise)
+        expected = exact.predict_f(X[n : n + 1])[0]
+        np.testing.assert_allclose(found.mean[n : n + 1], expected, atol=1e-3)
 
 
 def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
