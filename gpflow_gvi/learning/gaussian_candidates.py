@@ -69,8 +69,10 @@ inducing points: to choose these takes longer, and rows that are no points are p
 MAX_ROWS_OF_SCORES = 30_000
 """Densities are compared at not more rows than these."""
 
-MAX_ERROR_RATIO = 3.0
-"""Predictors of the recipe with more than this times P's own error are not considered."""
+MAX_ERROR_RATIO = 1.2
+"""Predictors of the recipe with more than this times P's own error are not considered: a weighted
+sum gains by one with r times the error only if errors have a correlation below 1/r, but both have
+the noise in common."""
 
 MIN_NOISE = 1e-8
 """The smallest variance of varying noise."""

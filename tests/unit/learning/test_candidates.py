@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 from sklearn.datasets import make_regression
-from sklearn.linear_model import BayesianRidge
+from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
@@ -358,6 +358,17 @@ def test_an_exact_fit_to_some_rows_is_judged_by_all_of_them(num_rows, rng):
         exact = gpflow.models.GPR((X[rest], Y[rest]), prior.kernel, likelihood=noise)
         expected = exact.predict_f(X[n : n + 1])[0]
         np.testing.assert_allclose(found.mean[n : n + 1], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("slope", "is_tried"), [(2.0, True), (0.2, False)])
+def test_predictors_with_much_larger_errors_than_a_process_are_not_tried(
+    slope, is_tried, monkeypatch, rng
+):
+    monkeypatch.setattr(recipe, "predictors", lambda data: [LinearRegression()])
+    X = rng.uniform(-2.0, 2.0, size=(60, 2))
+    curve = 0.0 if is_tried else np.sin(2.0 * X[:, :1])
+    learned = gvi.learn((X, slope * X[:, 1:] + curve + 0.1 * rng.normal(size=(60, 1))))
+    assert any("around" in stage.what for stage in learned.record.stages) == is_tried
 
 
 def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
