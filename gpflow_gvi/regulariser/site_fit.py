@@ -157,7 +157,7 @@ class SiteFit:
         """
         inputs, rows = _tensors(Z, rows)
         if not self._is_plain(inputs):
-            return self.by_graph(Z, rows, sites)
+            return self._run(self._bound_of_kernel, inputs, rows, sites)
         read = PlainParameters(self._plain)
         plain = self._plain_covariances(inputs, read.value)
         bound, by_at, by_others = self._run(
@@ -167,13 +167,6 @@ class SiteFit:
         parts = plain.gradient(by_Kzz[0], by_Kzx[0], by_k[:, 0])
         log_prior, by_kernel = read.with_priors(self._of_kernel, parts)
         return float(bound) + log_prior, [*by_kernel, *by_others]
-
-    def by_graph(
-        self, Z: AnyNDArray, rows: Rows, sites: Sites
-    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
-        """Return `value_and_gradients` by a graph that has the kernel in it."""
-        inputs, rows = _tensors(Z, rows)
-        return self._run(self._bound_of_kernel, inputs, rows, sites)
 
     def _converged(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tuple[Sites, float]:
         """Return the sites for the parameters as they are, and the bound."""
