@@ -149,9 +149,18 @@ def optimal_precision(A: tf.Tensor, noise_variance: TensorType) -> tf.Tensor:
     :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
     """
     checks.positive("noise_variance", noise_variance)
-    scaled = A / tf.sqrt(outputs.noise_of_rows(noise_variance))[:, None, :]
-    inner = tf.matmul(scaled, scaled, transpose_b=True)
+    inner = information(A, outputs.noise_of_rows(noise_variance))
     return linalg.add_to_diagonal(inner, tf.ones([], dtype=A.dtype))
+
+
+def information(A: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
+    """Return A diag(1/σ²) Aᵀ, which is a sum over rows: [J, M, M].
+
+    :param A: the features of the rows, [J, M, N].
+    :param noise: σ², [J, N].
+    """
+    scaled = A / tf.sqrt(noise)[:, None, :]
+    return tf.matmul(scaled, scaled, transpose_b=True)
 
 
 def _dispatchable(

@@ -8,6 +8,7 @@ from gpflow.base import Module
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.utilities import read_values
+from tensorflow_probability import distributions as tfd
 
 from .._core import checks, linalg
 from ..covariances import SVGPCovariance, gram
@@ -49,7 +50,8 @@ def inducing_kl(q: GaussianProcess, p: GaussianProcess) -> tf.Tensor:
     spread = tf.reduce_sum(tf.square(root), (-2, -1))
     shift = tf.reduce_sum(tf.square(mu), (-2, -1))
     M = tf.cast(tf.shape(root)[-1], root.dtype)
-    return tf.reduce_sum(0.5 * (spread + shift - M) - _sum_log_diagonal(root))
+    logs = tf.math.log(tf.abs(tf.linalg.diag_part(root)))  # [J, M]
+    return tf.reduce_sum(0.5 * (spread + shift - M) - tf.reduce_sum(logs, axis=-1))
 
 
 def require_inducing_distribution(q: GaussianProcess, p: GaussianProcess) -> None:
@@ -97,22 +99,14 @@ class RegularisedKL(Divergence):
 
     def _divergence(self, q: GaussianVector, p: GaussianVector, num_data: tf.Tensor) -> tf.Tensor:
         B = tf.cast(tf.shape(q.X)[0], q.mean.dtype)
-        # [J, B, B] each; J = 1 on one side broadcasts against the other.
-        root_p, root_q = (
-            linalg.cholesky(
-                linalg.add_to_diagonal(vector.covariance, self.gamma * B), name="R or K + γB·I"
-            )
-            for vector in (p, q)
-        )
-        delta = tf.linalg.matrix_transpose(q.mean - p.mean)[..., None]  # [J, B, 1]
-        spread = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(root_p, root_q)), (-2, -1))
-        shift = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(root_p, delta)), (-2, -1))
-        logs = 2.0 * (_sum_log_diagonal(root_p) - _sum_log_diagonal(root_q))
-        return linalg.not_negative(tf.reduce_sum(0.5 * (spread + shift - B + logs)) / B)
 
+        def law(vector: GaussianVector) -> tfd.Distribution:
+            """Return that of each output, [J]; J = 1 broadcasts."""
+            regularised = linalg.add_to_diagonal(vector.covariance, self.gamma * B)
+            root = linalg.cholesky(regularised, name="R or K + γB·I")
+            return tfd.MultivariateNormalTriL(tf.linalg.matrix_transpose(vector.mean), root)
 
-def _sum_log_diagonal(factor: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(factor))), axis=-1)
+        return linalg.not_negative(tf.reduce_sum(tfd.kl_divergence(law(q), law(p))) / B)
 
 
 def _same_points(first: InducingVariables, second: InducingVariables) -> bool:

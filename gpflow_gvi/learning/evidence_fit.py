@@ -32,7 +32,7 @@ from .._core.graphs import deepcopy, without_gradients
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of, structure_of_parameter
 from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence
-from ..regulariser.lbfgs import Arrays, Minimise, Variables, by_id
+from ..regulariser.lbfgs import LossWithGradients, Minimise, assign_by_id
 from ..regulariser.plain_evidence import PlainLoss, has_plain_loss
 
 Fit = TypeVar("Fit")
@@ -125,7 +125,12 @@ class EvidenceFit:
         fixed = [] if pattern else [self.exponent.unconstrained_variable]
         fixed += [] if means else [self.weights]
         variables = [v for v in self.variables if not any(v is other for other in fixed)]
-        minimise(_Loss(self, (Z, *rows)), variables)
+        loss = LossWithGradients(
+            lambda: self.value(*map(tf.convert_to_tensor, (Z, *rows))),
+            lambda at: self.value_and_gradients(Z, *rows, at=at),
+            self.variables,
+        )
+        minimise(loss, variables)
         value = float(self.value_and_gradients(Z, *rows)[0])
         return value if pattern else value + float(self.exponent.log_prior_density())
 
@@ -141,9 +146,7 @@ class EvidenceFit:
             # With more jitter the graph may have a value where NumPy has none.
             with contextlib.suppress(np.linalg.LinAlgError):
                 return self._of_numpy(self._plain, at, *(np.asarray(a, np.float64) for a in arrays))
-        for variable in self.variables:
-            if id(variable) in at:
-                variable.assign(at[id(variable)])
+        assign_by_id(self.variables, at)
         return self.graph(*map(tf.convert_to_tensor, arrays))
 
     @functools.cached_property
@@ -194,28 +197,6 @@ def assign(parameter: Parameter, value: Any) -> None:
         parameter.unconstrained_variable.assign(value.unconstrained_variable)
     else:
         parameter.assign(value)
-
-
-class _Loss:
-    """The loss for given rows, with the gradients of any of its variables.
-
-    As a function it is for minimisers that take derivatives by a tape: its value is of the graph.
-    """
-
-    def __init__(self, fit: EvidenceFit, arguments: tuple[AnyNDArray, ...]) -> None:
-        self._fit = fit
-        self._arguments = arguments
-
-    def __call__(self) -> tf.Tensor:
-        return self._fit.value(*map(tf.convert_to_tensor, self._arguments))
-
-    def value_and_gradients(
-        self, variables: Variables, values: Arrays | None = None
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        at = by_id(variables, values)
-        value, gradients = self._fit.value_and_gradients(*self._arguments, at=at)
-        of_variable = {id(v): g for v, g in zip(self._fit.variables, gradients, strict=True)}
-        return value, [of_variable[id(variable)] for variable in variables]
 
 
 _kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()

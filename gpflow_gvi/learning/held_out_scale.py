@@ -58,13 +58,13 @@ Scales = tuple[TensorType, TensorType, Likelihood]
 @singledispatch
 def _scales(likelihood: Likelihood, at: Marginals) -> Scales:
     """Return the scales under a likelihood of classes."""
-    log_density = log_predictive_density(likelihood)
     logs = tf.Variable(tf.zeros([2], at.f_mean.dtype))  # of τ and α
 
     @tf.function(autograph=False)
     def loss() -> tf.Tensor:
         factor, alpha = tf.unstack(tf.exp(logs))
-        density = log_density(at.X, factor * at.f_mean, factor**2 * alpha * at.f_variance, at.Y)
+        variance = factor**2 * alpha * at.f_variance
+        density = log_predictive_density(likelihood, at.X, factor * at.f_mean, variance, at.Y)
         return -tf.reduce_mean(density) + 0.5 * tf.reduce_sum(tf.square(logs)) / len(at.Y)
 
     lbfgs(loss, [logs])

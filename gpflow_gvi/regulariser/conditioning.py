@@ -39,8 +39,7 @@ def conditioned(
         noise = outputs.noise_of_rows(noise_variance)  # [J, N]
         residual = tf.linalg.matrix_transpose(Y - prior.mean_function(X)) / noise  # [J, N]
         A = gram.features(kernel, Z, X)  # [J, M, N]
-        scaled = A / tf.sqrt(noise)[:, None, :]
-        precision += tf.matmul(scaled, scaled, transpose_b=True)  # [J, M, M]
+        precision += gram.information(A, noise)  # [J, M, M]
         projection += tf.matmul(A, residual[..., None])  # [J, M, 1]
     B = linalg.add_to_diagonal(precision, tf.ones([], precision.dtype))
     q_mu = tf.linalg.cholesky_solve(linalg.cholesky(B), projection)[..., 0]

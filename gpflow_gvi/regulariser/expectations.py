@@ -6,9 +6,7 @@ samples, as `Softmax`, are evaluated at points that are the same for all rows an
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 
 import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
@@ -26,46 +24,35 @@ NUM_SAMPLES_OF_DENSITIES = 256
 MAX_ROWS_AT_ONCE = 2_000
 """The points of more rows are not in memory at once."""
 
-Expectations = Callable[..., tf.Tensor]
 
-
-@functools.singledispatch
-def expected_log_density(likelihood: Likelihood) -> Expectations:
-    """Return E log p(y | f) as a function of X, mean and variance of f, and Y."""
-    return likelihood.variational_expectations
-
-
-@expected_log_density.register
-def _(likelihood: MonteCarloLikelihood) -> Expectations:
-    def expected(*rows: TensorType) -> tf.Tensor:
-        return tf.reduce_mean(_log_densities(likelihood, NUM_SAMPLES, *rows), axis=0)
-
-    return expected
-
-
-@functools.singledispatch
-def log_predictive_density(likelihood: Likelihood) -> Expectations:
-    """Return log E p(y | f) as a function of X, mean and variance of f, and Y."""
-    return likelihood.predict_log_density
-
-
-@log_predictive_density.register
-def _(likelihood: MonteCarloLikelihood) -> Expectations:
-    S = NUM_SAMPLES_OF_DENSITIES
-
-    def density(*rows: TensorType) -> tf.Tensor:
-        return tf.reduce_logsumexp(_log_densities(likelihood, S, *rows), axis=0) - math.log(S)
-
-    return density
-
-
-def log_predictive_densities(likelihood: Likelihood, *rows: TensorType) -> AnyNDArray:
-    """Return log E p(y | f) of each row, in blocks of rows: [N].
+def expected_log_density(likelihood: Likelihood, *rows: TensorType) -> tf.Tensor:
+    """Return E log p(y | f) of each row: [N].
 
     :param rows: X, mean and variance of f, and Y.
     """
-    density = log_predictive_density(likelihood)
-    return by_blocks(lambda *block: (density(*block),), *rows, size=MAX_ROWS_AT_ONCE)[0]
+    if not isinstance(likelihood, MonteCarloLikelihood):
+        return likelihood.variational_expectations(*rows)
+    return tf.reduce_mean(_log_densities(likelihood, NUM_SAMPLES, *rows), axis=0)
+
+
+def log_predictive_density(likelihood: Likelihood, *rows: TensorType) -> tf.Tensor:
+    """Return log E p(y | f) of each row: [N].
+
+    :param rows: X, mean and variance of f, and Y.
+    """
+    if not isinstance(likelihood, MonteCarloLikelihood):
+        return likelihood.predict_log_density(*rows)
+    S = NUM_SAMPLES_OF_DENSITIES
+    return tf.reduce_logsumexp(_log_densities(likelihood, S, *rows), axis=0) - math.log(S)
+
+
+def log_predictive_densities(likelihood: Likelihood, *rows: TensorType) -> AnyNDArray:
+    """Return `log_predictive_density`, a block of rows after the other: [N]."""
+
+    def of_block(*block: TensorType) -> tuple[tf.Tensor]:
+        return (log_predictive_density(likelihood, *block),)
+
+    return by_blocks(of_block, *rows, size=MAX_ROWS_AT_ONCE)[0]
 
 
 def _log_densities(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from ..gaussian_process import GaussianProcess
 from ..likelihoods import usable
 from .evidence import DataEvidence, Evidence, InducingEvidence
 from .inducing_points import Select, greedy_variance
-from .lbfgs import Arrays, Minimise, Variables, by_id, by_tape, lbfgs
+from .lbfgs import Array, LossWithGradients, Minimise, assign_by_id, by_tape, lbfgs
 from .plain_evidence import PlainLoss, has_plain_loss
 from .site_fit import Rows, SiteFit
 from .sites import Sites, first_sites
@@ -215,15 +215,13 @@ class _UnderGaussianNoise:
 
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
         """Fit the hyper-parameters, and return minus the log evidence."""
-        variables = self._parts.trainable_variables
-        loss = functools.partial(self._loss, Z, U)
-        if not self._is_plain():
-            minimise(loss, variables)
-            return float(loss())
-        data = (Z, U) if self._evidence.needs_inducing_outputs else self._data
-        plain = _PlainLoss(self._parts, self._evidence, Z, data, loss)
-        minimise(plain, variables)
-        return float(plain.value_and_gradients(variables)[0])
+        if self._is_plain():
+            loss = self._plain_loss(Z, U)
+            minimise(loss, self._parts.trainable_variables)
+            return float(loss.value_and_gradients([])[0])
+        of_points = functools.partial(self._loss, Z, U)
+        minimise(of_points, self._parts.trainable_variables)
+        return float(of_points())
 
     def _is_plain(self) -> bool:
         """Return whether NumPy has the evidence and its derivatives."""
@@ -237,48 +235,28 @@ class _UnderGaussianNoise:
             and not parts.mean_function.trainable_parameters
         )
 
+    def _plain_loss(self, Z: tf.Tensor, U: tf.Tensor) -> LossWithGradients:
+        """Return the loss with its value and gradients by NumPy."""
+        parts, by_graph = self._parts, functools.partial(self._loss, Z, U)
+        variables = parts.trainable_variables
+        X, Y = (Z, U) if self._evidence.needs_inducing_outputs else self._data
+        arrays = Z.numpy(), X.numpy(), (Y - parts.mean_function(X)).numpy()
+        plain = PlainLoss(parts.kernel, self._evidence, parts.likelihood.variance)
+
+        def evaluate(at: Mapping[int, Array]) -> tuple[Any, list[Any]]:
+            try:
+                value, gradients, _ = plain(*arrays, at=at)
+            except np.linalg.LinAlgError:  # the graph adds more jitter
+                assign_by_id(variables, at)
+                return by_tape(by_graph, variables)
+            return value, [gradients[id(variable)] for variable in variables]
+
+        return LossWithGradients(by_graph, evaluate, variables)
+
     def posterior(self, Z: tf.Tensor, U: tf.Tensor) -> GaussianProcess:
         """Return P given the observations."""
         noise_variance = self._noise_variance()
         return self._evidence.posterior(self._parts.prior, noise_variance, (Z, U), self._data)
-
-
-class _PlainLoss:
-    """Minus the log density of parameters and observations, with derivatives by NumPy.
-
-    :param parts: what has the parameters.
-    :param evidence: the evidence.
-    :param Z: the inducing points, [M, D].
-    :param data: (X, Y), the observations that the evidence is of.
-    :param loss: the same by a graph.
-    """
-
-    def __init__(
-        self,
-        parts: _Parts,
-        evidence: Evidence,
-        Z: tf.Tensor,
-        data: RegressionData,
-        loss: Callable[[], tf.Tensor],
-    ) -> None:
-        X, Y = data
-        self._arguments = Z.numpy(), X.numpy(), (Y - parts.mean_function(X)).numpy()
-        self._plain = PlainLoss(parts.kernel, evidence, parts.likelihood.variance)
-        self._loss = loss
-
-    def __call__(self) -> tf.Tensor:
-        """Return the loss, for minimisers that take derivatives by a tape."""
-        return self._loss()
-
-    def value_and_gradients(
-        self, variables: Variables, values: Arrays | None = None
-    ) -> tuple[Any, Sequence[Any]]:
-        """Return the loss, and its gradients."""
-        try:
-            value, gradients, _ = self._plain(*self._arguments, at=by_id(variables, values))
-        except np.linalg.LinAlgError:  # the graph adds more jitter
-            return by_tape(self._loss, variables, values)
-        return value, [gradients[id(variable)] for variable in variables]
 
 
 class _BySites:

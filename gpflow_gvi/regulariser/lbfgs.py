@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +24,38 @@ class Minimise(Protocol):
 
     def __call__(self, loss: Loss, variables: Variables) -> None:
         """Change the variables so that the loss is smaller."""
+
+
+class LossWithGradients:
+    """A loss that computes its gradients itself; called, it is one for minimisers with a tape.
+
+    :param loss: the loss, of which a tape has the gradients.
+    :param evaluate: the loss and its gradients, from values of variables by their ids. Variables
+        that are not among them have their own.
+    :param variables: what these gradients are in.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        evaluate: Callable[[Mapping[int, Array]], tuple[Any, Sequence[Any]]],
+        variables: Variables,
+    ) -> None:
+        self._loss = loss
+        self._evaluate = evaluate
+        self._variables = variables
+
+    def __call__(self) -> tf.Tensor:
+        """Return the loss."""
+        return self._loss()
+
+    def value_and_gradients(
+        self, variables: Variables, values: Arrays | None = None
+    ) -> tuple[Any, list[Any]]:
+        """Return the loss, and its gradients in some of the variables."""
+        value, gradients = self._evaluate(_by_id(variables, values))
+        of_variable = {id(v): g for v, g in zip(self._variables, gradients, strict=True)}
+        return value, [of_variable[id(variable)] for variable in variables]
 
 
 def lbfgs(
@@ -80,7 +112,7 @@ def lbfgs(
         found = scipy.optimize.minimize(
             evaluate, start, jac=True, method="L-BFGS-B", options=options
         )
-    assign(variables, _parts(variables, found.x))
+    assign_by_id(variables, _by_id(variables, _parts(variables, found.x)))
 
 
 def by_tape(
@@ -92,7 +124,7 @@ def by_tape(
     :param variables: what the gradients are in.
     :param values: assigned to the variables, if they are given.
     """
-    assign(variables, values)
+    assign_by_id(variables, _by_id(variables, values))
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value = loss()
@@ -107,14 +139,14 @@ def _numpy(tensor: tf.Tensor | Array) -> Array:
     return np.asarray(tensor if isinstance(tensor, np.ndarray) else tf.convert_to_tensor(tensor))
 
 
-def assign(variables: Variables, values: Arrays | None) -> None:
-    """Give variables their values, if there are any."""
-    if values is not None:
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
+def assign_by_id(variables: Variables, at: Mapping[int, Array]) -> None:
+    """Give variables the values that there are by their ids."""
+    for variable in variables:
+        if id(variable) in at:
+            variable.assign(at[id(variable)])
 
 
-def by_id(variables: Variables, values: Arrays | None) -> dict[int, Array]:
+def _by_id(variables: Variables, values: Arrays | None) -> dict[int, Array]:
     """Return the values of variables, if there are any, by the ids of these."""
     return {} if values is None else dict(zip(map(id, variables), values, strict=True))
 

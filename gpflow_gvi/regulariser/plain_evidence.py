@@ -153,18 +153,11 @@ def collapsed_evidence(
     return PlainEvidence(density, by_kernel, by_noise, by_residual)
 
 
-def _of_all_rows(
-    kernel: Kernel, Z: AnyNDArray, X: AnyNDArray, *others: AnyNDArray, value: Value = value_of
-) -> PlainEvidence:
-    """Return the exact evidence, as the inducing points are all rows."""
-    return exact_evidence(kernel, X, *others, value=value)
-
-
 _EVIDENCE: dict[type[Evidence], Callable[..., PlainEvidence]] = {
-    InducingEvidence: _of_all_rows,
+    InducingEvidence: exact_evidence,
     DataEvidence: collapsed_evidence,
 }
-"""What NumPy evaluates of the evidence, from a kernel, Z, X, σ² and the residual."""
+"""What NumPy evaluates of the evidence."""
 
 
 def has_plain_loss(kernel: Kernel, variance: object, evidence: Evidence, D: int) -> bool:
@@ -216,7 +209,7 @@ class PlainLoss:
     ) -> tuple[float, dict[int, AnyNDArray], AnyNDArray]:
         """Return the loss, its gradients by the ids of variables, and its derivatives in residuals.
 
-        :param Z: the inducing points, [M, D].
+        :param Z: the inducing points, [M, D]; for the exact evidence they are X.
         :param X: [N, D].
         :param residual: Y - m(X), [N, J].
         :param pattern: H, [N, J].
@@ -226,7 +219,8 @@ class PlainLoss:
         variance = read.value(self._variance)
         ratio = 1.0 if self._exponent is None else pattern ** read.value(self._exponent)
         noise = np.broadcast_to(variance * ratio, residual.shape)
-        found = self._evidence(self._kernel, Z, X, noise, residual, value=read.value)
+        points = () if self._evidence is exact_evidence else (Z,)
+        found = self._evidence(self._kernel, *points, X, noise, residual, value=read.value)
         by_ratio = found.by_noise * ratio
         derivatives = [*found.by_kernel, (self._variance, np.sum(by_ratio))]
         if self._exponent is not None:

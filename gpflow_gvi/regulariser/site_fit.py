@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -28,7 +28,7 @@ from ..kernels.plain import (
     is_plain,
     value_of,
 )
-from .lbfgs import Arrays, Minimise, Variables, assign
+from .lbfgs import Array, LossWithGradients, Minimise, assign_by_id
 from .sites import Covariances, Sites, Step, converged, covariances, rows_of, step
 from .sites import Rows as AtRows
 
@@ -122,12 +122,22 @@ class SiteFit:
         variables = self.variables if means else self.variables[:-1]
         sites, bound = self._converged(Z, rows, sites)
         for _ in range(MAX_ROUNDS):
-            minimise(_Loss(self, (Z, rows, sites)), variables)
+            minimise(self._loss(Z, rows, sites), variables)
             sites, after = self._converged(Z, rows, sites)
             gain, bound = after - bound, after
             if gain < TOLERANCE * len(rows.X):
                 break
         return -bound, sites
+
+    def _loss(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> LossWithGradients:
+        """Return minus the bound for given sites."""
+
+        def evaluate(at: Mapping[int, Array]) -> tuple[Any, list[Any]]:
+            assign_by_id(self.variables, at)
+            bound, gradients = self.value_and_gradients(Z, rows, sites)
+            return -bound, [-gradient for gradient in gradients]
+
+        return LossWithGradients(lambda: -self.value(Z, rows, sites), evaluate, self.variables)
 
     def sites(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> Sites:
         """Return the sites for the parameters as they are.
@@ -147,7 +157,7 @@ class SiteFit:
         """
         inputs, rows = _tensors(Z, rows)
         if not self._is_plain(inputs):
-            return self.by_graph(Z, rows, sites)
+            return self._run(self._bound_of_kernel, inputs, rows, sites)
         read = PlainParameters(self._plain)
         plain = self._plain_covariances(inputs, read.value)
         bound, by_at, by_others = self._run(
@@ -157,13 +167,6 @@ class SiteFit:
         parts = plain.gradient(by_Kzz[0], by_Kzx[0], by_k[:, 0])
         log_prior, by_kernel = read.with_priors(self._of_kernel, parts)
         return float(bound) + log_prior, [*by_kernel, *by_others]
-
-    def by_graph(
-        self, Z: AnyNDArray, rows: Rows, sites: Sites
-    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
-        """Return `value_and_gradients` by a graph that has the kernel in it."""
-        inputs, rows = _tensors(Z, rows)
-        return self._run(self._bound_of_kernel, inputs, rows, sites)
 
     def _converged(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tuple[Sites, float]:
         """Return the sites for the parameters as they are, and the bound."""
@@ -262,25 +265,3 @@ def _spec(name: str, part: tf.Tensor) -> tf.TensorSpec:
     is_matrix = name in ("Kzz", "Kzx", "A")  # [J, M, N]; other tensors are [N, ...]
     shape = [part.shape[0], None, None] if is_matrix else [None, *part.shape[1:]]
     return tf.TensorSpec(shape, part.dtype)
-
-
-class _Loss:
-    """Minus the bound for given rows and sites, with the gradients of any of its variables.
-
-    As a function it is for minimisers that take derivatives by a tape: its value is of a graph.
-    """
-
-    def __init__(self, fit: SiteFit, arguments: tuple[AnyNDArray, Rows, Sites]) -> None:
-        self._fit = fit
-        self._arguments = arguments
-
-    def __call__(self) -> tf.Tensor:
-        return -self._fit.value(*self._arguments)
-
-    def value_and_gradients(
-        self, variables: Variables, values: Arrays | None = None
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        assign(variables, values)
-        bound, gradients = self._fit.value_and_gradients(*self._arguments)
-        of_variable = {id(v): g for v, g in zip(self._fit.variables, gradients, strict=True)}
-        return -bound, [-of_variable[id(variable)] for variable in variables]

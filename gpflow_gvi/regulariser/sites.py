@@ -30,6 +30,7 @@ from gpflow.likelihoods import Likelihood
 
 from .._core import labels, linalg, outputs
 from .._core.errors import NonFiniteLossError
+from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from .expectations import expected_log_density
 
@@ -167,9 +168,8 @@ def step_by_blocks(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites)
 def _statistics(rows: Rows, sites: Sites) -> tuple[tf.Tensor, tf.Tensor]:
     """Return A diag(1/s²) Aᵀ, [J, M, M], and A (ỹ - m)/s², [J, M]: sums over rows."""
     noise = tf.linalg.matrix_transpose(sites.variance)  # [J, N]
-    scaled = rows.A / tf.sqrt(noise)[:, None, :]
     residual = tf.linalg.matrix_transpose(sites.Y - rows.m) / noise
-    return tf.matmul(scaled, scaled, transpose_b=True), tf.linalg.matvec(rows.A, residual)
+    return gram.information(rows.A, noise), tf.linalg.matvec(rows.A, residual)
 
 
 def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[tf.Tensor, Sites]:
@@ -179,10 +179,10 @@ def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[
     variance = rows.beyond + tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(S), axis=-2))
     # Derivatives by a variance of zero are infinite.
     f_variance = tf.maximum(variance, tf.constant(1e-12, variance.dtype))
-    expectations = expected_log_density(likelihood)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch((f_mean, f_variance))
-        expected = tf.reduce_sum(expectations(rows.X, f_mean, f_variance, rows.Y))
+        expectations = expected_log_density(likelihood, rows.X, f_mean, f_variance, rows.Y)
+        expected = tf.reduce_sum(expectations)
     by_mean, by_variance = tape.gradient(expected, (f_mean, f_variance))
     precision = tf.maximum(-2.0 * by_variance, tf.constant(MIN_PRECISION, f_mean.dtype))
     updated = Sites(f_mean + by_mean / precision, 1.0 / precision)

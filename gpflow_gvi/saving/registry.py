@@ -202,7 +202,7 @@ def _objects() -> dict[str, Any]:
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
     homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
-    bases = (Module, losses.Loss, divergences.wasserstein.base.CovarianceDistance)
+    bases = (Module, losses.Loss, divergences.wasserstein.CovarianceDistance)
     ours = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, homes)]
     theirs = [
         cls

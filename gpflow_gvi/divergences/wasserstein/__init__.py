@@ -4,13 +4,9 @@ What depends on covariances is estimated in ways that differ in cost; each is a 
 that can be made with its options and given to `GaussianWasserstein`.
 """
 
-from .base import CovarianceDistance
-from .block_average import Blocks
 from .divergence import ESTIMATORS, GaussianWasserstein
-from .exact import Exact
-from .landmark import Landmark
+from .estimators import Blocks, CovarianceDistance, Exact, Landmark, Marginal
 from .low_rank import LowRank
-from .marginal import Marginal
 from .newton_schulz import NewtonSchulz
 
 __all__ = [

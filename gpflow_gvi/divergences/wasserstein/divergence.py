@@ -9,12 +9,8 @@ from gpflow.base import TensorType
 from ...gaussian_process import GaussianProcess, GaussianVector
 from ..base import Divergence
 from ..contexts import Context
-from .base import CovarianceDistance
-from .block_average import Blocks
-from .exact import Exact
-from .landmark import Landmark
+from .estimators import Blocks, CovarianceDistance, Exact, Landmark, Marginal
 from .low_rank import LowRank
-from .marginal import Marginal
 from .newton_schulz import NewtonSchulz
 
 ESTIMATORS: dict[str, type[CovarianceDistance]] = {

@@ -18,7 +18,7 @@ from ...covariances.svgp import OnRegulariser, SVGPCovariance
 from ...gaussian_process import GaussianVector
 from ...kernels import finite_features
 from ...regulariser import pivots
-from .base import CovarianceDistance, among_rows, spread_rows, variances
+from .estimators import CovarianceDistance, among_rows, spread_rows, variances
 
 PIVOTS = 64
 """The number of points where nothing else is asked for."""

@@ -11,7 +11,7 @@ from check_shapes import check_shapes
 from ..._core import checks, linalg
 from ..._core.notices import notice
 from ...gaussian_process import GaussianVector
-from .base import CovarianceDistance, blocks
+from .estimators import CovarianceDistance, blocks
 
 CONVERGED = 1e-3
 """A last step that changes the fidelity by more than this fraction gives a notice."""
@@ -58,14 +58,10 @@ def fidelity_by_products(K: tf.Tensor, R: tf.Tensor, iterations: int | None = No
     :param iterations: the number of steps; as many as the precision bears if not given.
     """
     K, R = tf.convert_to_tensor(K), tf.convert_to_tensor(R)
-    shape = tf.broadcast_dynamic_shape(tf.shape(K), tf.shape(R))
     if iterations is None:
         # Rounding grows by 1.5² in each step; to a tenth is far enough.
         iterations = int(math.log(0.1 / linalg.epsilon(K.dtype)) / (2.0 * math.log(1.5)))
-    return _fidelity(tf.broadcast_to(K, shape), tf.broadcast_to(R, shape), iterations)
 
-
-def _fidelity(K: tf.Tensor, R: tf.Tensor, iterations: int) -> tf.Tensor:
     @tf.custom_gradient
     def fidelity(
         K: tf.Tensor, R: tf.Tensor
@@ -81,7 +77,8 @@ def _fidelity(K: tf.Tensor, R: tf.Tensor, iterations: int) -> tf.Tensor:
 
         return tf.linalg.trace(root), gradient
 
-    return fidelity(K, R)
+    shape = tf.broadcast_dynamic_shape(tf.shape(K), tf.shape(R))
+    return fidelity(tf.broadcast_to(K, shape), tf.broadcast_to(R, shape))
 
 
 def _roots(A: tf.Tensor, iterations: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -8,10 +8,9 @@ block of rows, is computed within the processor's cache.
 from __future__ import annotations
 
 from .base import EVERY, Plain
-from .blocks import covariance, gradient, lower_covariance
+from .blocks import PlainCovariances, covariance, gradient, lower_covariance
 from .dispatch import has_gradient, plain
 from .parameters import PlainParameter, PlainParameters, Value, is_plain, value_of
-from .sparse import PlainCovariances
 
 __all__ = [
     "EVERY",

@@ -22,7 +22,7 @@ from gpflow_gvi.divergences.wasserstein import (
     NewtonSchulz,
     low_rank,
 )
-from gpflow_gvi.divergences.wasserstein.landmark import _sum_of_roots
+from gpflow_gvi.divergences.wasserstein.estimators import _sum_of_roots
 from gpflow_gvi.divergences.wasserstein.newton_schulz import fidelity_by_products
 from gpflow_gvi.regulariser import pivots
 from tests import catalogue, references

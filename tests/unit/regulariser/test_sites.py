@@ -167,8 +167,8 @@ def test_expected_log_density_of_softmax_is_that_of_many_samples(rng):
     likelihood = likelihoods.Softmax(3)
     mean, variance = rng.normal(size=(4, 3)), rng.uniform(0.1, 2.0, size=(4, 3))
     Y = np.array([[0], [1], [2], [1]])
-    ours = expected_log_density(likelihood)(
-        np.zeros((4, 1)), *map(tf.constant, (mean, variance)), Y
+    ours = expected_log_density(
+        likelihood, np.zeros((4, 1)), *map(tf.constant, (mean, variance)), Y
     )
     f = mean + np.sqrt(variance) * rng.normal(size=(200_000, 4, 3))
     logs = f - np.log(np.sum(np.exp(f), axis=-1, keepdims=True))

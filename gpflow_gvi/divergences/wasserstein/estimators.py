@@ -1,0 +1,181 @@
+"""What an estimator of the distance between two covariances is, and those of one formula each."""
+
+from __future__ import annotations
+
+import abc
+import itertools
+from collections.abc import Callable
+from typing import ClassVar
+
+import tensorflow as tf
+from gpflow.kernels import Kernel
+
+from ..._core import checks, linalg, outputs
+from ...gaussian_process import GaussianVector
+
+
+class CovarianceDistance(abc.ABC):
+    """An estimator of tr K + tr R - 2 F, what W₂² is apart from the means.
+
+    Of outputs that share both kernels one stands for all: J is then 1.
+    """
+
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return the estimate for each output: [J] or [1]."""
+
+    def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return what the error of the estimate cannot exceed, for each output: [J] or [1]."""
+        raise NotImplementedError(
+            f"no bound is known for the error of the estimator {self.name!r}. Compare it with "
+            "'exact' on some hundred inputs, or take 'low_rank'."
+        )
+
+
+class Exact(CovarianceDistance):
+    """F from an eigendecomposition: O(B³), no approximation beyond that of ρ by the batch."""
+
+    name = "exact"
+
+    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return tr K + tr R - 2 F: [J]."""
+        K, R = blocks(p), blocks(q)
+        traces = tf.linalg.trace(K) + tf.linalg.trace(R)
+        return linalg.not_negative(traces - 2.0 * linalg.fidelity(K, R))
+
+    def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return zeros: [J]."""
+        return tf.zeros([q.num_outputs], dtype=q.X.dtype)
+
+
+class Marginal(CovarianceDistance):
+    """F left out, which gives an upper bound in O(B)."""
+
+    name = "marginal"
+
+    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return tr K + tr R: [J]."""
+        return tf.reduce_sum(variances(p) + variances(q), axis=-1)
+
+    def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return 2 Σ_b √(k_b r_b), which 2 F cannot exceed: [J].
+
+        Measuring in a basis, here reading the diagonals, does not lower a fidelity (Nielsen and
+        Chuang 2010, section 9.2.2).
+        """
+        return 2.0 * tf.reduce_sum(tf.sqrt(variances(p) * variances(q)), axis=-1)
+
+
+class Blocks(CovarianceDistance):
+    """The sum of another estimate over blocks of the batch: O(B³ / G²) for G exact ones.
+
+    Each block is a batch of its own, so this averages several minibatches in one graph. What blocks
+    leave out is the covariance between them. As leaving it out does not lower a fidelity (Nielsen
+    and Chuang 2010, section 9.2.2), G `Exact` blocks give a lower bound of `Exact`; with one row in
+    each it is the distance between the marginals.
+
+    :param num_blocks: G; each block has B / G successive rows, up to one. In a batch with fewer
+        rows each is a block of its own.
+    :param estimator: what each block is estimated by.
+    """
+
+    name = "blocks"
+
+    def __init__(self, num_blocks: int = 10, estimator: CovarianceDistance | None = None) -> None:
+        checks.count("num_blocks", num_blocks)
+        self.num_blocks = num_blocks
+        self.estimator = Exact() if estimator is None else estimator
+
+    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return tr K + tr R - 2 F: [J]."""
+        B = tf.shape(q.X)[0]
+        ends = [B * i // self.num_blocks for i in range(self.num_blocks + 1)]
+        parts = [q.X[a:b] for a, b in itertools.pairwise(ends)]
+        return tf.add_n([self.estimator(q.process.at(X), p.process.at(X)) for X in parts])
+
+
+class Landmark(CovarianceDistance):
+    """F from the eigenvalues at N_S landmarks: O(B N_S² + N_S³).
+
+    F ≈ √(B / N_S) Σ_i √λ_i( r(X_S, X_B) k(X_B, X_S) ): the eigenvalues of the product of the two
+    covariance operators, which Nyström's method takes from the landmarks X_S (Wild et al. 2022).
+    The landmarks are rows of the batch at even distances. With all rows it is `Exact`, otherwise
+    its error is that of an average over N_S inputs: it does not vanish for smooth kernels, as that
+    of `LowRank` does, and the estimate can fall below the distance.
+
+    :param num_landmarks: N_S; all rows of a batch that has no more.
+    """
+
+    name = "landmark"
+
+    def __init__(self, num_landmarks: int = 100) -> None:
+        checks.count("num_landmarks", num_landmarks)
+        self.num_landmarks = num_landmarks
+
+    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return tr K + tr R - 2 F: [J]."""
+        B = tf.shape(q.X)[0]
+        rows = spread_rows(B, self.num_landmarks)
+        every = tf.range(tf.cast(B, rows.dtype))
+        R, K = (among_rows(v.process.kernel, v.X, rows, every) for v in (q, p))  # [J, S, B]
+        roots = _sum_of_roots(tf.matmul(R, K, transpose_b=True))
+        fidelity = tf.sqrt(tf.cast(B / tf.size(rows), roots.dtype)) * roots
+        traces = tf.reduce_sum(variances(p) + variances(q), axis=-1)
+        return linalg.not_negative(traces - 2.0 * fidelity)
+
+
+@tf.custom_gradient
+def _sum_of_roots(H: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """Return Re Σ_i √λ_i of a matrix that is not symmetric, [..., S, S] to [...].
+
+    Its gradient is ½ Re H^(-½)ᵀ, damped where λ is lost in rounding.
+    """
+    eigenvalues, vectors = tf.linalg.eig(H)
+    roots = tf.sqrt(eigenvalues)
+
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        sizes = tf.abs(eigenvalues)
+        rounding = linalg.epsilon(H.dtype) * tf.cast(tf.shape(H)[-1], H.dtype)
+        tiny = rounding * tf.reduce_max(sizes, axis=-1, keepdims=True)
+        inverse_roots = tf.math.conj(roots) / tf.cast(
+            sizes + tiny + tf.constant(1e-30, dtype=H.dtype), roots.dtype
+        )
+        # The eigenvectors of a matrix that is nearly singular may be dependent, up to rounding.
+        identity = tf.eye(tf.shape(H)[-1], batch_shape=tf.shape(H)[:-2], dtype=vectors.dtype)
+        inverse = tf.linalg.lstsq(vectors, identity, fast=False)
+        inner = tf.matmul(vectors * inverse_roots[..., None, :], inverse)
+        return 0.5 * upstream[..., None, None] * tf.linalg.matrix_transpose(tf.math.real(inner))
+
+    return tf.reduce_sum(tf.math.real(roots), axis=-1), gradient
+
+
+def blocks(vector: GaussianVector) -> tf.Tensor:
+    """Return the covariance at the inputs, once for outputs that share a kernel: [J, N, N]."""
+    return outputs.covariance(vector.process.kernel, vector.X)
+
+
+def variances(vector: GaussianVector) -> tf.Tensor:
+    """Return the variances at the inputs, once for outputs that share a kernel: [J, N]."""
+    J = outputs.num_outputs(vector.process.kernel)
+    return tf.linalg.matrix_transpose(vector.variance[:, :J])
+
+
+def among_rows(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+    """Return the covariance between some rows of X and others of X: [J, rows, others].
+
+    A row is no other than itself: what a `White` kernel adds to it is in both.
+    """
+    some = tf.gather(X, rows)
+    covariance = outputs.covariance(kernel, some, tf.gather(X, others))
+    variance = tf.linalg.matrix_transpose(outputs.variance(kernel, some))[..., None]  # [J, rows, 1]
+    return tf.where(rows[:, None] == others, variance, covariance)
+
+
+def spread_rows(B: tf.Tensor, count: int) -> tf.Tensor:
+    """Return `count` of B rows at even distances, or all B rows if there are fewer: [count]."""
+    count = tf.minimum(count, B)
+    return tf.cast(tf.range(count, dtype=tf.int64) * tf.cast(B, tf.int64), tf.int64) // tf.cast(
+        count, tf.int64
+    )
