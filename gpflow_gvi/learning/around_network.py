@@ -72,16 +72,6 @@ def is_meant(network: Any, features: Any, train_network: bool, data: Any) -> boo
     return asked or is_of_images or network_layers.embeds(network)
 
 
-def require_no_choice_of_q(**arguments: Any) -> None:
-    """Raise if arguments of `learn` are given that have no effect around a network."""
-    for name, value in arguments.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} is {shown(value)}, which has no effect here: Q has the predictions of the "
-                "network for its mean and the covariance of P, and is not trained. Leave it out."
-            )
-
-
 def learn_around(
     data: RegressionData,
     network: Any,
