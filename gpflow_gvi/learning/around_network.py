@@ -24,27 +24,34 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.kernels import Combination, Kernel, SquaredExponential, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
-from gpflow.utilities import set_trainable
+from gpflow.utilities import positive, set_trainable
 from scipy.spatial.distance import pdist
 
 from .._core import labels, network_layers, progress
+from .._core.data import Data
 from .._core.errors import NumericsWarning, shown
 from .._core.graphs import deepcopy
 from .._core.notices import logger
+from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
-from ..covariances import CholeskySVGP
+from ..covariances import CholeskySVGP, Tempered
 from ..gaussian_process import GaussianProcess
+from ..losses import Marginals
 from ..mean_functions import NetworkOutputs
-from ..models import PGVI
+from ..models import GVI, PGVI
+from ..prediction.class_probabilities import BLOCK
+from ..regulariser.expectations import log_predictive_density
 from ..regulariser.fit import Regulariser
-from .held_out_scale import scaled_by
+from ..regulariser.lbfgs import lbfgs
 from .learned import Learned
 from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
 from .network_training import NetworkTraining
@@ -54,6 +61,9 @@ from .split import Split
 
 MAX_ROWS_OF_DISTANCES = 1000
 """The median distance is that of not more rows than these."""
+
+MAX_ROWS_OF_SCALES = 5000
+"""The scales are fitted to not more rows than these."""
 
 
 def is_meant(network: Any, features: Any, train_network: bool, data: Any) -> bool:
@@ -70,16 +80,6 @@ def is_meant(network: Any, features: Any, train_network: bool, data: Any) -> boo
     is_of_images = len(getattr(X, "shape", ())) > 2
     asked = features is not None or not train_network or isinstance(network, list | tuple)
     return asked or is_of_images or network_layers.embeds(network)
-
-
-def require_no_choice_of_q(**arguments: Any) -> None:
-    """Raise if arguments of `learn` are given that have no effect around a network."""
-    for name, value in arguments.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} is {shown(value)}, which has no effect here: Q has the predictions of the "
-                "network for its mean and the covariance of P, and is not trained. Leave it out."
-            )
 
 
 def learn_around(
@@ -156,7 +156,7 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     prior, posterior = GaussianProcess(h, k), GaussianProcess(h, r)
     model = PGVI(posterior, GaussianProcess(h, r), likelihood, num_data=len(X))
     if held_out is not None:
-        model = scaled_by(model, held_out)
+        model = _scaled_by(model, held_out)
     calibration = None
     if split.calibration is not None:
         calibration = conformal(model, split.standard(split.calibration))
@@ -173,6 +173,70 @@ def _with_noise(
     errors = np.mean(np.square(rows[1] - np.asarray(h(rows[0]))), axis=0)  # [J]
     variance = np.maximum(errors, np.finfo(errors.dtype).eps)
     return Gaussian(variance, variance_lower_bound=0.0)
+
+
+def _scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
+    """Return a model whose mean is a network's with its scales fitted to held-out rows.
+
+    Of labels they are τ and α in f ~ GP(τ h, τ² α r), for all classes; of numbers α_j and the
+    variance of the noise in y_j ~ N(h_j, α_j r_j + σ_j²). They maximise the predictive density of
+    the rows with the prior log τ, log α ~ N(0, 1), so that a few rows leave them as they are.
+
+    :param model: with `NetworkOutputs` for its mean; it is not changed.
+    :param validation_data: rows that the network has not seen.
+    """
+    X, Y = Data.of([part[:MAX_ROWS_OF_SCALES] for part in validation_data], model.likelihood)
+    mean, variance = by_blocks(model.predict_f, X, size=BLOCK)
+    at = Marginals(X, tf.constant(mean), tf.constant(variance), Y)
+    factor, alpha, likelihood = _scales(model.likelihood, at)
+    scaled = deepcopy(model)
+    Q = scaled.variational
+    alpha = Parameter(alpha, transform=positive(lower=0.0), trainable=False)
+    scaled.variational = GaussianProcess(
+        NetworkOutputs(mean.shape[-1], factor), Tempered(Q.kernel, alpha)
+    )
+    scaled.likelihood = likelihood
+    return scaled
+
+
+Scales = tuple[TensorType, TensorType, Likelihood]
+"""What the mean and the variance of f are multiplied by, and the likelihood."""
+
+
+@singledispatch
+def _scales(likelihood: Likelihood, at: Marginals) -> Scales:
+    """Return the scales under a likelihood of classes."""
+    logs = tf.Variable(tf.zeros([2], at.f_mean.dtype))  # of τ and α
+
+    @tf.function(autograph=False)
+    def loss() -> tf.Tensor:
+        factor, alpha = tf.unstack(tf.exp(logs))
+        variance = factor**2 * alpha * at.f_variance
+        density = log_predictive_density(likelihood, at.X, factor * at.f_mean, variance, at.Y)
+        return -tf.reduce_mean(density) + 0.5 * tf.reduce_sum(tf.square(logs)) / len(at.Y)
+
+    lbfgs(loss, [logs])
+    factor, alpha = np.exp(logs.numpy())
+    return factor, factor**2 * alpha, likelihood
+
+
+@_scales.register
+def _(likelihood: Gaussian, at: Marginals) -> Scales:
+    errors = tf.square(at.Y - at.f_mean)  # [N, J]
+    alpha = tf.Variable(tf.zeros_like(errors[0]))  # its logarithm, [J]
+    fixed = likelihood.conditional_variance(at.X[:1], at.f_mean[:1])[0]
+    noise = tf.Variable(tf.math.log(fixed + tf.zeros_like(alpha)))  # its logarithm, [J]
+
+    @tf.function(autograph=False)
+    def loss() -> tf.Tensor:
+        variance = tf.exp(alpha) * at.f_variance + tf.exp(noise)
+        density = tf.math.log(variance) + errors / variance
+        return 0.5 * tf.reduce_sum(tf.reduce_mean(density, 0) + tf.square(alpha) / len(at.Y))
+
+    lbfgs(loss, [alpha, noise] if likelihood.trainable_variables else [alpha])
+    variance = Parameter(np.exp(noise.numpy()), transform=positive(lower=0.0))
+    set_trainable(variance, bool(likelihood.trainable_variables))
+    return 1.0, np.exp(alpha.numpy()), Gaussian(variance, variance_lower_bound=0.0)
 
 
 def _posterior(

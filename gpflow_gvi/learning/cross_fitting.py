@@ -75,16 +75,17 @@ def cross_fit(
     y = targets[:, 0] if targets.shape[1] == 1 else targets
     if wrap is None:
         wrap = functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
-    parts = [(estimator, k) for estimator in estimators for k in range(num_folds)]
-    parts = [(estimator, k) for estimator, k in parts if hasattr(estimator, "fit")]
-    if parts:
-        names = dict.fromkeys(type(estimator).__name__ for estimator, _ in parts)
+    unfitted = [estimator for estimator in estimators if hasattr(estimator, "fit")]
+    if unfitted:
+        names = dict.fromkeys(type(estimator).__name__ for estimator in unfitted)
         progress.now(f"cross-fitting {what or ', '.join(names)}, {num_folds} folds")
     means: list[Predictor] = []
     with _threads(len(X)):
         fits = iter(
             Parallel(n_jobs=n_jobs)(
-                delayed(_fitted)(estimator, X[fold != k], y[fold != k]) for estimator, k in parts
+                delayed(_fitted)(estimator, X[fold != k], y[fold != k])
+                for estimator in unfitted
+                for k in range(num_folds)
             )
         )
         for estimator in estimators:

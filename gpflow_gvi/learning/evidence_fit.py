@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, Module
 from gpflow.config import default_float
 from gpflow.functions import Zero
 from gpflow.kernels import Kernel
@@ -104,9 +104,7 @@ class EvidenceFit:
 
     def start(self, kernel: Kernel, variance: Any, weight: float, exponent: float) -> None:
         """Take the values to start from."""
-        values = parameter_dict(kernel)
-        for path, parameter in parameter_dict(self.kernel).items():
-            assign(parameter, values[path])
+        assign_all(self.kernel, kernel)
         assign(self.variance, variance)
         self.weights.assign(tf.fill(self.weights.shape, tf.constant(weight, default_float())))
         self.exponent.assign(exponent)
@@ -197,6 +195,13 @@ def assign(parameter: Parameter, value: Any) -> None:
         parameter.unconstrained_variable.assign(value.unconstrained_variable)
     else:
         parameter.assign(value)
+
+
+def assign_all(ours: Module, theirs: Module) -> None:
+    """Give parameters the values of others with the same paths."""
+    values = parameter_dict(theirs)
+    for path, parameter in parameter_dict(ours).items():
+        assign(parameter, values[path])
 
 
 _kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,20 +31,19 @@ from gpflow.utilities import positive, set_trainable
 
 from .._core import outputs
 from .._core.data import Data, as_floats, inputs
-from .._core.errors import shown
 from .._core.graphs import deepcopy
 from ..calibration.conformal_prediction import conformal
 from ..gaussian_process import GaussianProcess
 from ..kernels import OutputAsInput
 from ..kernels.output_as_input import at_output
 from ..mean_functions import MeanOfOutputs
-from ..models import PGVI
+from ..models import GVI, PGVI
 from . import recipe
 from .learned import Learned
 from .procedure import Procedure
 from .scaling import Scaling
 from .settings import Settings
-from .split import Split, hold_out
+from .split import Split, hold_out, require_variation
 from .updating import update
 
 MAX_INDUCING_FACTOR = 3
@@ -116,20 +115,6 @@ def with_nan(name: str, Y: Any) -> AnyNDArray:
     return values[:, None] if values.ndim == 1 else values
 
 
-def require_joint(settings: Settings, **arguments: Any) -> None:
-    """Raise if arguments of `learn` are given that have no effect on outputs learned together."""
-    likelihood = settings.likelihood
-    constant = isinstance(likelihood, Gaussian) and isinstance(likelihood.variance, Parameter)
-    if likelihood is not None and not constant:
-        arguments["likelihood"] = likelihood
-    for name, value in arguments.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} is {shown(value)}, which is not for several outputs that are learned "
-                "together, as correlated ones and those with missing values are. Leave it out."
-            )
-
-
 def learn_jointly(
     data: RegressionData,
     kernels: Sequence[Kernel] | None,
@@ -151,7 +136,10 @@ def learn_jointly(
     _, held_out = hold_out("calibration_fraction", settings, order)
     calibration = X[held_out], Y[held_out]
     X, Y = np.delete(X, held_out, axis=0), np.delete(Y, held_out, axis=0)
-    units = _units(X, Y) if settings.standardise else (Scaling.none(X), Scaling.none(Y))
+    units = Scaling.none(X), Scaling.none(Y)
+    if settings.standardise:
+        require_variation(Y)
+        units = Scaling.of(X), Scaling.of(Y)
     count = settings.regulariser.count(len(X))
     joint = dataclasses.replace(
         settings,
@@ -273,19 +261,6 @@ def _alone(j: int, J: int, D: int) -> Coregion:
     return kernel
 
 
-def _units(X: AnyNDArray, Y: AnyNDArray) -> tuple[Scaling, Scaling]:
-    """Return standard units of X, and of what is observed of Y."""
-    units = Scaling.of(Y)
-    spread = np.nanstd(units.scaled(Y), axis=0)
-    if len(constant := np.flatnonzero(spread < 0.5)):
-        value = Y[~np.isnan(Y[:, constant[0]]), constant[0]][0]
-        raise ValueError(
-            f"Y is constant in column {constant[0]} (it is {value}): there is nothing to learn, "
-            "and no scale for errors. Leave such columns out."
-        )
-    return Scaling.of(X), units
-
-
 def _rows(units: tuple[Scaling, Scaling], X: AnyNDArray, Y: AnyNDArray) -> RegressionData:
     """Return observations in the units of the model, one a row: [N', D + 1] and [N', 1]."""
     J = units[1].shift.shape[0]
@@ -318,13 +293,7 @@ def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Lear
 
     P, model = learned.regulariser, learned.model
     noise = Gaussian(NoiseOfOutput(P.likelihood.variance))
-    of_rows = PGVI(
-        stacked(model.regulariser),
-        stacked(model.variational),
-        noise,
-        num_data=int(model.num_data),
-        divergence_weight=float(model.divergence_weight),
-    )
+    of_rows = _of_processes(stacked, model, noise)
     fitted = P._replace(prior=stacked(P.prior), posterior=stacked(P.posterior), likelihood=noise)
     new = Data.of(_rows(units, X, Y))
     of_rows, fitted = update(of_rows, fitted, new, num_inducing)
@@ -352,16 +321,9 @@ def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling]) -> Learned:
         return Gaussian(variance, variance_lower_bound=0.0)
 
     P = learned.regulariser
-    model = PGVI(
-        process(learned.model.regulariser),
-        process(learned.model.variational),
-        noise(learned.model.likelihood),
-        num_data=int(learned.model.num_data),
-        divergence_weight=float(learned.model.divergence_weight),
-    )
     return dataclasses.replace(
         learned,
-        model=model,
+        model=_of_processes(process, learned.model, noise(learned.model.likelihood)),
         regulariser=P._replace(
             prior=process(P.prior),
             posterior=process(P.posterior),
@@ -371,4 +333,17 @@ def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling]) -> Learned:
         ),
         inputs=units[0],
         outputs=units[1],
+    )
+
+
+def _of_processes(
+    change: Callable[[GaussianProcess], GaussianProcess], model: GVI, likelihood: Gaussian
+) -> PGVI:
+    """Return a model with the same objective, of a change of P and Q."""
+    return PGVI(
+        change(model.regulariser),
+        change(model.variational),
+        likelihood,
+        num_data=int(model.num_data),
+        divergence_weight=float(model.divergence_weight),
     )

@@ -16,7 +16,7 @@ from gpflow.likelihoods import Gaussian, Likelihood, Softmax
 
 from .. import saving
 from .._core import labels
-from .._core.data import Data
+from .._core.data import Data, observations
 from .._core.mode import inference
 from .._core.progress import Record
 from .._core.row_blocks import by_blocks, tensors_by_blocks
@@ -35,7 +35,6 @@ from .network_rows import NetworkInputs
 from .outliers import Outliers
 from .predictions import Predictions
 from .scaling import Scaling
-from .split import column
 from .summary import Summary
 from .targets import units_of_f, units_of_predictions
 from .updating import update
@@ -117,7 +116,7 @@ class Learned:
         """Return observations in standard units, [N, P], and labels as numbers of classes."""
         if self.classes_ is not None:
             Y = labels.encoded("Y", Y, self.classes_)
-        return self.outputs.standard(column(Y))
+        return self.outputs.standard(observations("Y", Y))
 
     def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
         """Return joint samples of f at X: [num_samples, N, J]."""

@@ -10,21 +10,23 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
+from gpflow import Parameter
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 
 from .._core import checks, progress
 from .._core.data import Data
+from .._core.errors import shown
 from .._core.graphs import deepcopy
 from ..divergences import Divergence, InducingKL
 from ..losses import Loss
 from ..models import GVI, PGVI
 from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers
-from .around_network import is_meant, learn_around, require_no_choice_of_q
+from .around_network import is_meant, learn_around
 from .cross_fitting import of_argument
-from .joint_outputs import learn_jointly, observed, require_joint
+from .joint_outputs import learn_jointly, observed
 from .learned import Learned
 from .network_training import NetworkTraining
 from .parquet import ParquetRows
@@ -44,6 +46,15 @@ from .settings import (
 )
 from .split import Split, of_labels
 from .start import InducingPlusNetwork, inducing_mean
+
+NO_CHOICE_OF_Q = (
+    "has no effect here: Q has the predictions of the network for its mean and the covariance of "
+    "P, and is not trained"
+)
+NOT_JOINT = (
+    "is not for several outputs that are learned together, as correlated ones and those with "
+    "missing values are"
+)
 
 
 def learn(
@@ -234,16 +245,21 @@ def learn(
     )
     with progress.spoken(verbose):
         if jointly:
-            require_joint(
-                settings,
+            has_constant_noise = isinstance(likelihood, Gaussian) and isinstance(
+                likelihood.variance, Parameter
+            )
+            _refuse(
+                NOT_JOINT,
                 loss=loss,
                 noise=None if noise == "constant" else noise,
                 predictor=None if isinstance(predictor, str) else predictor,
                 **({"network, model, divergence or epochs": "chosen"} if chosen else {}),
+                likelihood=None if has_constant_noise else likelihood,
             )
             return learn_jointly(rows, kernels, settings, validation_data)
         if is_around:
-            require_no_choice_of_q(
+            _refuse(
+                NO_CHOICE_OF_Q,
                 model=None if model is PGVI else model,
                 divergence=divergence,
                 divergence_weight=divergence_weight,
@@ -264,13 +280,19 @@ def learn(
                 validation_data=validation_data,
             )
             return dataclasses.replace(recorded(of_network), classes_=classes)
-        if loss is None or isinstance(loss, Loss):
-            return Procedure(Split.of(rows, settings, validation_data), settings).run()
-        found = _outliers(rows, settings, loss)
-        keep = np.delete(np.arange(len(rows[0])), found.rows)
-        rows = tuple(np.asarray(part)[keep] for part in rows)
+        found = None
+        if not (loss is None or isinstance(loss, Loss)):
+            found = _outliers(rows, settings, loss)
+            rows = tuple(np.delete(np.asarray(part), found.rows, axis=0) for part in rows)
         learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
         return dataclasses.replace(learned, outliers=found)
+
+
+def _refuse(why: str, **arguments: Any) -> None:
+    """Raise if arguments of `learn` are given that have no effect, and say why."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(f"{name} is {shown(value)}, which {why}. Leave it out.")
 
 
 def _outliers(rows: RegressionData, settings: Settings, loss: str) -> outliers.Outliers:

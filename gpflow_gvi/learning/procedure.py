@@ -163,12 +163,12 @@ class Procedure:
         if stream := self._stream(regulariser, data):
             noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
             posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in stream.blocks()))
-        elif isinstance(regulariser.likelihood, Gaussian):
-            Y, variance = self.sites(regulariser, Z, data)
-            posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
         else:
             Y, variance = self.sites(regulariser, Z, data)
-            posterior = conditioned(prior, Z, [(data.X, Y, variance)])
+            if isinstance(regulariser.likelihood, Gaussian):
+                posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
+            else:
+                posterior = conditioned(prior, Z, [(data.X, Y, variance)])
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
 
     def _stream(self, regulariser: Regulariser, data: TrainingData) -> Stream | None:

@@ -103,6 +103,13 @@ class LBFGS:
             )
 
 
+def _with_iterations(minimise: Minimise, change: Callable[[int], int]) -> Minimise:
+    """Return a minimiser, of L-BFGS with another maximal number of iterations."""
+    if not isinstance(minimise, LBFGS):
+        return minimise
+    return dataclasses.replace(minimise, max_iterations=change(minimise.max_iterations))
+
+
 TOLERANCE = 1e-5
 """That of the minimisation of minus the log evidence: less of it changes no prediction."""
 
@@ -165,10 +172,7 @@ class RegulariserSettings:
 
         It learns the curvature of one direction at each iteration.
         """
-        brief = self.minimise_briefly
-        if not isinstance(brief, LBFGS) or not brief.max_iterations:
-            return brief
-        return dataclasses.replace(brief, max_iterations=max(brief.max_iterations, num_features))
+        return _with_iterations(self.minimise_briefly, lambda n: max(n, num_features) if n else n)
 
     def after_half(self) -> Minimise | None:
         """Return `minimise` with a third of the iterations, from a fit to half of the rows.
@@ -176,18 +180,11 @@ class RegulariserSettings:
         It is None if it is another minimiser than L-BFGS.
         """
         full = self.minimise
-        if not isinstance(full, LBFGS):
-            return None
-        return dataclasses.replace(full, max_iterations=full.max_iterations // 3)
+        return _with_iterations(full, lambda n: n // 3) if isinstance(full, LBFGS) else None
 
     def of_a_round(self) -> Minimise:
         """Return `minimise`, of L-BFGS with few iterations: sites are updated after these."""
-        full = self.minimise
-        if not isinstance(full, LBFGS):
-            return full
-        return dataclasses.replace(
-            full, max_iterations=min(full.max_iterations, MAX_ITERATIONS_OF_ROUND)
-        )
+        return _with_iterations(self.minimise, lambda n: min(n, MAX_ITERATIONS_OF_ROUND))
 
     def count(self, num_rows: int) -> int:
         """Return M for this number of rows."""

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray, Module
+from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.functions import Function, MeanFunction
 from gpflow.kernels import Kernel
@@ -48,7 +48,7 @@ from ..regulariser.site_fit import Rows, SiteFit
 from ..regulariser.sites import Sites, first_sites, left_out
 from .candidates import Candidate, Candidates, best_of, penalty, scaled
 from .class_predictors import LogProbabilities
-from .evidence_fit import assign, kept
+from .evidence_fit import assign_all, kept
 from .settings import Settings, recipe_predictors
 from .start import TrainingData
 from .summary import described
@@ -172,9 +172,9 @@ class SiteCandidates(Candidates[Candidate]):
 
     def _start(self, fit: SiteFit, kernel: Kernel, likelihood: Likelihood, *, means: bool) -> None:
         """Let a fit start from given hyper-parameters."""
-        _assign_all(fit.prior.kernel, kernel)
-        _assign_all(fit.prior.mean_function, prior_mean(likelihood, self.data.responses))
-        _assign_all(fit.likelihood, likelihood)
+        assign_all(fit.prior.kernel, kernel)
+        assign_all(fit.prior.mean_function, prior_mean(likelihood, self.data.responses))
+        assign_all(fit.likelihood, likelihood)
         fit.start_weights(1.0 / len(self.means) if means else 0.0)
 
 
@@ -187,12 +187,12 @@ def _amplify(fit: SiteFit, mean: MeanFunction, Z: AnyNDArray, rows: Rows, sites:
     kernels = [deepcopy(fit.prior.kernel), scaled(fit.prior.kernel, AMPLIFICATION)]
     nlls = []
     for kernel in kernels:
-        _assign_all(fit.prior.kernel, kernel)
+        assign_all(fit.prior.kernel, kernel)
         sites = fit.sites(Z, rows, sites)
         prior = GaussianProcess(mean, kernel)
         nlls.append(_left_out_nll(fit.likelihood, prior, Z, rows, sites))
     amplified = nlls[1] < nlls[0]
-    _assign_all(fit.prior.kernel, kernels[amplified])
+    assign_all(fit.prior.kernel, kernels[amplified])
     return nlls[amplified]
 
 
@@ -225,13 +225,6 @@ def _held_out_nll(fit: SiteFit, prior: GaussianProcess, Z: AnyNDArray, rows: Row
         variance = outputs.variance(posterior.kernel, X[held])
         densities.append(log_predictive_densities(fit.likelihood, X[held], mean, variance, Y[held]))
     return -float(np.mean(np.concatenate(densities)))
-
-
-def _assign_all(ours: Module, theirs: Module) -> None:
-    """Give parameters the values of others with the same paths."""
-    values = parameter_dict(theirs)
-    for path, parameter in parameter_dict(ours).items():
-        assign(parameter, values[path])
 
 
 def site_fit(kernel: Kernel, likelihood: Likelihood, shape: tuple[int, int, int]) -> SiteFit:

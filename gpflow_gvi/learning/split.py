@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gpflow.base import RegressionData, TensorType
+from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
 from .._core import checks, domains, labels
-from .._core.data import Data, observations
+from .._core.data import Data
 from .._core.errors import NumericsWarning
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from .scaling import Scaling
@@ -73,8 +73,8 @@ class Split:
         if likelihood is None:
             _warn_of_two_values(Y)
         scaled = settings.standardise and domains.has_scale(likelihood)
-        if scaled:
-            _require_variation(Y)
+        if scaled and len(Y) > 1:
+            require_variation(Y)
         order = np.random.default_rng(settings.seed).permutation(len(X))
         if settings.of_classes and Y.shape[1] == 1:
             order = _by_strata(order, Y[:, 0])
@@ -147,11 +147,6 @@ def of_labels(
     return data, validation_data, likelihood, classes
 
 
-def column(Y: TensorType) -> TensorType:
-    """Return observations, validated, with a vector as one column."""
-    return observations("Y", Y)
-
-
 def _arrays(
     name: str, names: tuple[str, str], data: RegressionData, likelihood: Likelihood | None
 ) -> Rows:
@@ -165,13 +160,15 @@ def _as_rows(X: Array, settings: Settings) -> Array:
     return X.reshape(len(X), -1) if settings.input_shape is None else X
 
 
-def _require_variation(Y: Array) -> None:
+def require_variation(Y: Array) -> None:
+    """Raise if a column of Y, in which values may be missing, has no scale for errors."""
     units = Scaling.of(Y)
-    constant = np.flatnonzero(units.standard(Y).numpy().std(axis=0) < 0.5)
-    if len(Y) > 1 and len(constant):
+    constant = np.flatnonzero(np.nanstd(units.scaled(Y), axis=0) < 0.5)
+    if len(constant):
+        values = Y[:, constant[0]]
         raise ValueError(
-            f"Y is constant in column {constant[0]} (it is {Y[0, constant[0]]}): there is nothing "
-            "to learn, and no scale for errors. Leave such columns out."
+            f"Y is constant in column {constant[0]} (it is {values[~np.isnan(values)][0]}): there "
+            "is nothing to learn, and no scale for errors. Leave such columns out."
         )
     tiny = np.flatnonzero(np.square(units.scale) < np.finfo(Y.dtype).tiny)
     if len(tiny):

@@ -57,16 +57,8 @@ class TrainingData:
 
     def first(self, max_rows: int | None) -> TrainingData:
         """Return the first rows, not more than `max_rows`."""
-        return self._rows(slice(max_rows))
-
-    def last(self, start: int) -> TrainingData:
-        """Return the rows from number `start` on."""
-        return self._rows(slice(start, None))
-
-    def _rows(self, rows: slice) -> TrainingData:
-        return dataclasses.replace(
-            self, X=self.X[rows], Y=self.Y[rows], responses=self.responses[rows], stream=None
-        )
+        X, Y, responses = (part[:max_rows] for part in (self.X, self.Y, self.responses))
+        return dataclasses.replace(self, X=X, Y=Y, responses=responses, stream=None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData, TensorType
-from scipy.stats import bootstrap, rankdata
+from scipy.stats import bootstrap, mannwhitneyu
 
 from .._core import checks, labels
 from .._core.data import Data
@@ -73,8 +73,7 @@ def ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> float:
 
     Bins are weighted by their numbers of predictions (Guo, Pleiss, Sun and Weinberger 2017, eq. 3).
     """
-    of_bins = reliability(Y, probabilities, bins=bins)
-    return _gap(of_bins)
+    return _gap(reliability(Y, probabilities, bins=bins))
 
 
 def ece_interval(
@@ -150,8 +149,7 @@ def auroc(negative: TensorType, positive: TensorType) -> float:
     :param positive: scores of the second kind, [N2].
     """
     low, high = _scores(negative, positive)
-    ranks = rankdata(np.concatenate([low, high]))[len(low) :]
-    above = np.sum(ranks) - 0.5 * len(high) * (len(high) + 1)
+    above = mannwhitneyu(high, low, method="asymptotic").statistic
     return float(above / (len(low) * len(high)))
 
 
@@ -182,16 +180,6 @@ def _scores(negative: TensorType, positive: TensorType) -> list[AnyNDArray]:
     return both
 
 
-class ClassPredictions(NamedTuple):
-    """Labels and their predicted probabilities: the argument of a metric of classes."""
-
-    Y: AnyNDArray
-    """Labels, [N]."""
-
-    probabilities: AnyNDArray
-    """Probabilities of the classes, [N, J]."""
-
-
 CLASS_METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -201,7 +189,7 @@ CLASS_METRICS: dict[str, Metric] = {
         Metric("ece", lambda at: ece(*at), "lower"),
     )
 }
-"""All metrics of `evaluate` for a classifier, by name."""
+"""All metrics of `evaluate` for a classifier, by name: functions of a pair (Y, probabilities)."""
 
 
 def evaluate_classes(model: Any, data: RegressionData) -> dict[str, float]:
@@ -211,7 +199,7 @@ def evaluate_classes(model: Any, data: RegressionData) -> dict[str, float]:
         data = data[0], labels.encoded("Y", data[1], classes)
     X, Y = Data.of(data, model.likelihood)
     Y = labels.one_hot(Y, labels.num_classes(model.likelihood) or 0).argmax(axis=1)
-    at = ClassPredictions(Y, class_probabilities(model, X))
+    at = Y, class_probabilities(model, X)
     return {name: metric.function(at) for name, metric in CLASS_METRICS.items()}
 
 

@@ -70,7 +70,7 @@ class CurveDisplay(Display):
         mean, variance = (np.asarray(part)[:, output] for part in predict(x))
         lower, upper = (np.asarray(end)[:, output] for end in learned.predict_interval(x, coverage))
         half = deviations(coverage) * np.sqrt(variance)
-        display = cls(
+        return cls(
             x[:, 0],
             mean,
             (mean - half, mean + half) if view.shows_f else None,
@@ -79,9 +79,7 @@ class CurveDisplay(Display):
             None if y is None else (rows[:, 0], view.numbers(y, output)),
             None if view.is_of_network else view.rows(None)[:, 0],
             (view.names[0], view.target),
-        )
-        display.plot(ax)
-        return display
+        ).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -112,9 +110,7 @@ class CurveDisplay(Display):
         if data is not None:
             data = np.ravel(data[0]), np.ravel(data[1])
         ends = {of: (mean - half, mean + half)}
-        display = cls(x, mean, ends.get("f"), ends.get("y"), coverage, data, names=names)
-        display.plot(ax)
-        return display
+        return cls(x, mean, ends.get("f"), ends.get("y"), coverage, data, names=names).plot(ax)
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes

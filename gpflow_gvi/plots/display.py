@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray
+from typing_extensions import Self
 
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, YELLOW = COLOURS = (
     "#0072B2",
@@ -27,7 +28,7 @@ class Display(abc.ABC):
     ax_: Any
     """The Axes, or an array of them, of the last drawing."""
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Any = None) -> Self:
         """Draw on Axes, or on those of a new figure, and return the display.
 
         :param ax: Axes; those of several panels take the place of a single one.

@@ -35,9 +35,7 @@ class HistoryDisplay(Display):
                 "the history is empty: Q was not trained. Pass epochs=20 or a network to learn, or "
                 "draw what was compared instead by CandidatesDisplay."
             )
-        display = cls(history)
-        display.plot(ax)
-        return display
+        return cls(history).plot(ax)
 
     @property
     def num_panels(self) -> int:
@@ -70,14 +68,12 @@ class CandidatesDisplay(Display):
             raise ValueError(
                 "nothing was compared and Q was not trained, so that there is no history to draw."
             )
-        display = cls(
+        return cls(
             [
                 (stage.what[3:], float(stage.facts["nll"]), stage is summary.taken)
                 for stage in summary.candidates
             ]
-        )
-        display.plot(ax)
-        return display
+        ).plot(ax)
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes

@@ -74,7 +74,7 @@ class MapDisplay(Display):
             mean = view.learned.predict_proba(at)
             sd = entr(mean).sum(axis=-1)
         observed = None if y is None else view.numbers(y, output)
-        display = cls(
+        return cls(
             (grid[0], grid[1]),
             mean.reshape(resolution, resolution, *mean.shape[1:]),
             sd.reshape(resolution, resolution),
@@ -82,9 +82,7 @@ class MapDisplay(Display):
             None if X is None else (rows, observed),
             (*view.names, view.target),  # type: ignore[arg-type]
             view.shows_f,
-        )
-        display.plot(ax)
-        return display
+        ).plot(ax)
 
     @property
     def num_panels(self) -> int:

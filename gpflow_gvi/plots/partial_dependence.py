@@ -88,7 +88,7 @@ class PartialDependenceDisplay(Display):
             grids.append(grid)
             means.append(mean)
             half_widths.append(deviations(coverage) * sd)
-        display = cls(
+        return cls(
             grids,
             means,
             half_widths if view.classes is None and view.shows_f else None,
@@ -97,9 +97,7 @@ class PartialDependenceDisplay(Display):
             view.classes,
             coverage,
             [np.quantile(every[:, d], np.linspace(0.05, 0.95, 10)) for d in chosen],
-        )
-        display.plot(ax)
-        return display
+        ).plot(ax)
 
     @property
     def num_panels(self) -> int:

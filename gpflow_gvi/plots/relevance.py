@@ -62,13 +62,11 @@ class RelevanceDisplay(Display):
             raise ValueError("X and y belong together: give both, or neither.")
         if y is None:
             moved = f"change of {view.target if view.classes is None else 'f'} under P"
-            display = cls(changes(view), None, view.names, f"{moved} by one sd of the feature")
-        else:
-            found = _importances(view, view.rows(X), np.asarray(y), repeats, seed)
-            label = "growth of the NLL when shuffled"
-            display = cls(found.mean(axis=1), found.std(axis=1), view.names, label)
-        display.plot(ax)
-        return display
+            label = f"{moved} by one sd of the feature"
+            return cls(changes(view), None, view.names, label).plot(ax)
+        found = _importances(view, view.rows(X), np.asarray(y), repeats, seed)
+        label = "growth of the NLL when shuffled"
+        return cls(found.mean(axis=1), found.std(axis=1), view.names, label).plot(ax)
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes

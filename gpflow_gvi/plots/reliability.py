@@ -62,9 +62,7 @@ class QuantileDisplay(Display):
     @classmethod
     def _drawn(cls, u: AnyNDArray, ax: Any) -> QuantileDisplay:
         """Draw probability integral transforms u: [N]."""
-        display = cls(np.mean(u <= LEVELS[:, None], axis=1), len(u))
-        display.plot(ax)
-        return display
+        return cls(np.mean(u <= LEVELS[:, None], axis=1), len(u)).plot(ax)
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes
@@ -117,9 +115,7 @@ class ReliabilityDisplay(Display):
         :param ax: Axes to draw on.
         """
         of_bins = reliability(y, probabilities, bins=bins)
-        display = cls(of_bins, ece(y, probabilities, bins=bins))
-        display.plot(ax)
-        return display
+        return cls(of_bins, ece(y, probabilities, bins=bins)).plot(ax)
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes
