@@ -11,7 +11,6 @@ convention holds.
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,19 +75,7 @@ def data_rows(X: TensorType, kernel: Kernel, *parts: tf.Module) -> TensorType:
 
 def input_shape(*parts: tf.Module) -> tuple[int, ...] | None:
     """Return the shape of one input, as the parts say it; that of an image before that of a row."""
-    shapes = (_shape_of(part) for part in parts)
-    return max((shape for shape in shapes if shape is not None), key=len, default=None)
-
-
-_shapes: weakref.WeakKeyDictionary[tf.Module, tuple[int, ...]] = weakref.WeakKeyDictionary()
-
-
-def _shape_of(part: tf.Module) -> tuple[int, ...] | None:
-    """Return the shape of one input of a part, which is looked for until it is known."""
-    shape = _shapes.get(part) or max(_declared(part, set()), key=len, default=None)
-    if shape is not None and len(shape) > 1:  # a network not built yet may add that of an image
-        _shapes[part] = shape
-    return shape
+    return max(_declared(parts, set()), key=len, default=None)
 
 
 def _takes(kernel: Kernel, X: TensorType) -> bool:

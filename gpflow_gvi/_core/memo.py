@@ -33,14 +33,10 @@ class Memo:
     """
 
     def __init__(self, given: Mapping[Key, Any] | None = None) -> None:
-        self._given = dict(given or {})
+        self.given = dict(given or {})
         self._values: dict[tuple[tf.Graph | None, Key], Any] = {}
         # A key holds ids; the objects behind them must live as long as the key.
         self._alive: list[Any] = []
-
-    def is_given(self, function: Callable[..., Any], part: Any) -> bool:
-        """Return whether the value of a method of a part of the model is known beforehand."""
-        return (function, id(part)) in self._given
 
     def by_key(self) -> dict[Key, Any]:
         """Return the values that were computed. Keep the memo as long as the keys are used."""
@@ -52,8 +48,8 @@ class Memo:
         """Return the function's value, computed at most once in each graph."""
         named = ((name, id(value)) for name, value in sorted(kwargs.items()))
         key: Key = (function, *map(id, args), *named)
-        if key in self._given:
-            return self._given[key]
+        if key in self.given:
+            return self.given[key]
         # A tensor of an inner graph (a loop, a branch) must not leak into the outer one.
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         if (graph, key) not in self._values:
@@ -102,7 +98,7 @@ def is_given(method: Callable[[Any], Any], part: Any) -> bool:
     :param part: the object whose method it is.
     """
     memo = _current.get()
-    return memo is not None and memo.is_given(inspect.unwrap(method), part)
+    return memo is not None and (inspect.unwrap(method), id(part)) in memo.given
 
 
 def prepare(module: tf.Module) -> None:

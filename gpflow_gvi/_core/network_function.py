@@ -64,8 +64,7 @@ class NetworkFunction(Stateful):
         if not callable(network):
             raise TypeError(
                 f"network is {shown(network)}; it must be a Keras model, a tf.Module with "
-                "__call__, or "
-                "a function."
+                "__call__, or a function."
             )
         self.network = network
         self._take(trainable_weights(network))
@@ -234,8 +233,7 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
     if not is_keras(network) or shape is None:
         raise TypeError(
             f"network is {shown(network)}; in_precision takes a Keras model that knows its "
-            "input_shape. "
-            "Other networks have to be made in the precision that is wanted."
+            "input_shape. Other networks have to be made in the precision that is wanted."
         )
     name = tf.as_dtype(default_float() if dtype is None else dtype).name
 

@@ -97,8 +97,7 @@ def _require_model(model: Any) -> None:
     if not isinstance(model, GVI):
         raise TypeError(
             f"model is {shown(model)}; it must be a GVI, GWI or PGVI. Intervals of other models "
-            "are "
-            "calibrated by conformal(model, calibration_data)."
+            "are calibrated by conformal(model, calibration_data)."
         )
 
 

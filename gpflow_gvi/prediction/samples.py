@@ -261,8 +261,7 @@ def _at_inducing_points(functions: Functions, inducing_variable: InducingVariabl
     if not all(type(part) is InducingPoints for part in parts):
         raise TypeError(
             f"inducing_variable is {shown(inducing_variable)}; functions are drawn given their "
-            "values "
-            "at InducingPoints."
+            "values at InducingPoints."
         )
     values = [functions(tf.convert_to_tensor(part.Z)) for part in parts]
     return values[0] if len(values) == 1 else tf.stack([u[j] for j, u in enumerate(values)])

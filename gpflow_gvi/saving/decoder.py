@@ -16,7 +16,7 @@ from gpflow.likelihoods import HeteroskedasticTFPConditional
 from .._core.network_function import restored
 from . import estimator_files, keras_files
 from .encoder import Node
-from .registry import Registry, is_known
+from .registry import find, is_known
 
 _ARGUMENTS = (
     *(bool, int, float, str, type(None), np.ndarray, np.generic, np.dtype, tf.DType),
@@ -64,7 +64,6 @@ class Decoder:
         self.values = values
         self.contents = contents
         self.custom_objects = custom_objects
-        self._registry = Registry(custom_objects)
         self._things: dict[int, Any] = {}
         self._sizes: dict[int, int] = {}
         self._size = self._repeated = 0
@@ -96,6 +95,9 @@ class Decoder:
             self._things[node["id"]] = thing
         return thing
 
+    def _find(self, place: str, name: str) -> Any:
+        return find(place, name, self.custom_objects)
+
     def _named(self, nodes: Mapping[str, Any]) -> dict[str, Any]:
         return {name: self.decode(node) for name, node in nodes.items()}
 
@@ -109,7 +111,7 @@ class Decoder:
     # Objects.
 
     def _read_object(self, node: Node) -> Any:
-        cls = self._registry.find("object", node["class"])
+        cls = self._find("object", node["class"])
         thing = self._known(node, cls.__new__(cls))  # its own attributes may refer to it
         if isinstance(thing, tf.Module):
             tf.Module.__init__(thing, name=node.get("attributes", {}).get("_name"))
@@ -120,10 +122,10 @@ class Decoder:
         return thing
 
     def _read_heteroskedastic(self, node: Node) -> Any:
-        cls = self._registry.find("object", node["class"])
+        cls = self._find("object", node["class"])
         if not issubclass(cls, HeteroskedasticTFPConditional):
             raise ValueError(f"{node['class']} may not be used: it takes no distribution_class.")
-        distribution = self._registry.find("distribution", node["distribution_class"])
+        distribution = self._find("distribution", node["distribution_class"])
         thing = self._known(node, cls(distribution))
         self._set_attributes(thing, node)
         return thing
@@ -137,7 +139,7 @@ class Decoder:
             put(thing, name, self.decode(value))
 
     def _read_constructed(self, node: Node) -> Any:
-        cls = self._registry.find("constructed", node["class"])
+        cls = self._find("constructed", node["class"])
         arguments = self._named(node["arguments"])
         if is_known(node["class"]):  # a class of the caller's takes what it likes
             for name, value in arguments.items():
@@ -145,7 +147,7 @@ class Decoder:
         return cls(**arguments)
 
     def _read_network_function(self, node: Node) -> Any:
-        kind = self._registry.find("network_function", node["class"])
+        kind = self._find("network_function", node["class"])
         arguments = self._named(node["arguments"])
         return restored(kind, **arguments)
 
@@ -173,7 +175,7 @@ class Decoder:
             raise ValueError(f"the variable of {node['name']} may not be a {type(variable)}.")
         transform = self._part_of_parameter(node, "transform", tfp.bijectors.Bijector)
         prior = self._part_of_parameter(node, "prior", tfp.distributions.Distribution)
-        parameter = self._registry.find("parameter", node["class"])(
+        parameter = self._find("parameter", node["class"])(
             transform.forward(tf.zeros_like(variable)),
             transform=transform,
             prior=prior,
@@ -228,15 +230,15 @@ class Decoder:
         return things
 
     def _read_record(self, node: Node) -> Any:
-        return self._registry.find("record", node["class"])(**self._named(node["fields"]))
+        return self._find("record", node["class"])(**self._named(node["fields"]))
 
     # Names.
 
     def _read_named(self, node: Node) -> Any:
-        return self._registry.find("value", node["name"])
+        return self._find("value", node["name"])
 
     def _read_enum(self, node: Node) -> Any:
-        return self._registry.find("enum", node["class"])[node["name"]]
+        return self._find("enum", node["class"])[node["name"]]
 
     def _read_shape(self, node: Node) -> Any:
         return tf.TensorShape(node["sizes"])

@@ -127,9 +127,8 @@ class _Creator:
         value = options.get("initial_value")
         shape = options.get("shape")
         if shape is None and callable(value):
-            with contextlib.suppress(
-                Exception
-            ):  # an initialiser of the caller's need not be traced
+            # An initialiser of the caller's need not be traced.
+            with contextlib.suppress(Exception):
                 shape = tf.function(value, autograph=False).get_concrete_function().output_shapes
         count = tf.TensorShape(shape).num_elements()
         self._left -= count or 0

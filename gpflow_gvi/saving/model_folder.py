@@ -21,10 +21,9 @@ import gpflow_gvi
 
 from .._core import files
 from .._core.errors import NumericsWarning
-from . import archive
+from . import archive, registry
 from .decoder import Decoder
 from .encoder import Encoder
-from .registry import Registry
 
 FORMAT = 1
 """The version of the format that is written, and the only one that is read."""
@@ -77,9 +76,8 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
     _validate_settings(structure, folder)
     custom_objects = custom_objects or {}
     try:
-        registry = Registry(custom_objects)
         for name in structure["custom_objects"]:
-            registry.find("value", name)
+            registry.find("value", name, custom_objects)
         values = archive.arrays(contents.pop("values.npz"))
         return Decoder(folder, values, contents, custom_objects).decode(structure["root"])
     except Exception as error:  # a damaged folder can raise any, in TensorFlow or Keras

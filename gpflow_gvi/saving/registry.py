@@ -53,8 +53,7 @@ _BIJECTORS = _words(
 _DISTRIBUTIONS = _words(
     "Bernoulli Beta Binomial Categorical Cauchy Chi Chi2 Dirichlet Exponential Gamma "
     "GammaGamma GeneralizedNormal Gumbel HalfCauchy HalfNormal HalfStudentT Independent "
-    "InverseGamma "
-    "InverseGaussian Kumaraswamy Laplace Logistic LogLogistic LogNormal LogitNormal "
+    "InverseGamma InverseGaussian Kumaraswamy Laplace Logistic LogLogistic LogNormal LogitNormal "
     "MixtureSameFamily MultivariateNormalDiag MultivariateNormalTriL NegativeBinomial Normal "
     "Pareto Poisson StudentT TransformedDistribution Triangular TruncatedCauchy TruncatedNormal "
     "Uniform VonMises Weibull "
@@ -76,49 +75,39 @@ _FUNCTIONS = {
     },
 }
 
-
 _MORE_THAN_ATTRIBUTES = ("builtins", "keras", "tensorflow", "tf_keras")
 """Packages whose objects are more than their attributes."""
 
 
-class Registry:
-    """The classes and functions that may be named, by `module:name`, for each place of a name.
+def find(place: str, name: str, custom_objects: Mapping[str, Any]) -> Any:
+    """Return the class or function that a name stands for.
 
+    :param place: a key of `places`: where it is named.
+    :param name: `module:name`.
     :param custom_objects: the caller's own, by name or by `module:name`; they may be named in any
         place that takes their type.
     """
+    table, bases = places()[place]
+    found = table[name] if name in table else _custom(name, custom_objects)
+    if bases and not (isinstance(found, type) and issubclass(found, bases)):
+        wanted = " or ".join(base.__name__ for base in bases)
+        raise ValueError(f"{name} may not be used: it is not a class of {wanted}.")
+    return found
 
-    def __init__(self, custom_objects: Mapping[str, Any] | None = None) -> None:
-        self._custom_objects = dict(custom_objects or {})
 
-    def find(self, place: str, name: str) -> Any:
-        """Return the class or function that a name stands for.
-
-        :param place: a key of `places`: where it is named.
-        :param name: the name.
-        """
-        table, bases = places()[place]
-        found = self._find(name, table)
-        if bases and not (isinstance(found, type) and issubclass(found, bases)):
-            wanted = " or ".join(base.__name__ for base in bases)
-            raise ValueError(f"{name} may not be used: it is not a class of {wanted}.")
-        return found
-
-    def _find(self, name: str, table: Mapping[str, Any]) -> Any:
-        """Return what a table or the caller has under a name."""
-        if name in table:
-            return table[name]
-        last = name.rpartition(":")[2].rpartition(".")[2]
-        for key in (name, last):
-            # What the package knows by its full name is never replaced by a shorter one.
-            if key in self._custom_objects and (key == name or not is_known(name)):
-                return self._custom_objects[key]
-        last = last[:100]
-        raise ValueError(
-            f"{name:.200} may not be used here: it is not among the parts of models that load "
-            f"builds by itself. If you know it, pass it, load(folder, custom_objects={{{last!r}: "
-            f"{last}}}); if the package that has it is older than the one that saved, update that."
-        )
+def _custom(name: str, custom_objects: Mapping[str, Any]) -> Any:
+    """Return what the caller has under a name."""
+    last = name.rpartition(":")[2].rpartition(".")[2]
+    for key in (name, last):
+        # What the package knows by its full name is never replaced by a shorter one.
+        if key in custom_objects and (key == name or not is_known(name)):
+            return custom_objects[key]
+    last = last[:100]
+    raise ValueError(
+        f"{name:.200} may not be used here: it is not among the parts of models that load "
+        f"builds by itself. If you know it, pass it, load(folder, custom_objects={{{last!r}: "
+        f"{last}}}); if the package that has it is older than the one that saved, update that."
+    )
 
 
 @functools.cache

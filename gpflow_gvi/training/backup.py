@@ -52,14 +52,14 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
     return arrays
 
 
-def numbered(values: Iterable[Any]) -> dict[str, Any]:
-    """Return arrays, or the values of variables of TensorFlow or Keras 3, by their numbers."""
+def numbered(group: str, values: Iterable[Any]) -> dict[str, Any]:
+    """Return arrays, or the values of variables of TensorFlow or Keras 3, by `group/number`."""
     arrays = (value.numpy() if hasattr(value, "numpy") else value for value in values)
-    return {f"{i:05d}": array for i, array in enumerate(arrays)}
+    return {f"{group}/{i:05d}": array for i, array in enumerate(arrays)}
 
 
 def below(group: str, arrays: Mapping[str, Any]) -> list[Any]:
-    """Return in order what `numbered` had numbered, from where it was put."""
+    """Return in order what `numbered` has put below a group."""
     return [arrays[name] for name in sorted(arrays) if name.startswith(f"{group}/")]
 
 
@@ -101,12 +101,11 @@ class Backup:
 
     def save(self, **progress: Any) -> None:
         """Write everything down, with the progress of the loop itself."""
-        arrays = {f"variables/{key}": value for key, value in numbered(self.variables).items()}
+        arrays = numbered("variables", self.variables)
         callbacks = []
         for i, callback in enumerate(self.callbacks):
             known = {name: vars(callback)[name] for name in PROGRESS if name in vars(callback)}
-            weights = known.pop("best_weights", None) or []
-            arrays |= {f"best_weights/{i}/{key}": v for key, v in numbered(weights).items()}
+            arrays |= numbered(f"best_weights/{i}", known.pop("best_weights", None) or [])
             callbacks.append([type(callback).__name__, known])
         text = json.dumps({**progress, "callbacks": callbacks}, default=float)
         write_arrays(self.path, {**arrays, "progress": text})

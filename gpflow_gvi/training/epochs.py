@@ -10,7 +10,7 @@ import numpy as np
 from .._core.errors import NumericsWarning
 from .backup import Backup
 from .batches import Batches
-from .loop import Averages
+from .loop import NAMES
 from .replicas import require_same_epoch
 
 
@@ -77,19 +77,24 @@ def process(
     """
     begin = getattr(callbacks, f"on_{mode}_batch_begin")
     end = getattr(callbacks, f"on_{mode}_batch_end")
-    averages = Averages()
+    steps, rows, sums = 0, 0, np.zeros(len(NAMES))
+    logs: dict[str, float] = {}
     trainer.reset_metrics()
     for chunk in batches.epoch(epoch, trainer.steps_per_execution):
-        begin(averages.steps)
+        begin(steps)
         tally = trainer.run(mode, chunk)
-        averages.add(tally)
         if tally.steps > 0:
-            end(averages.steps - 1, averages.logs() | trainer.metric_logs())
+            steps += int(tally.steps)
+            rows += int(tally.rows)
+            sums += tally.sums
+            averages = dict(zip(NAMES, map(float, sums / rows), strict=True))
+            logs = averages | trainer.metric_logs()
+            end(steps - 1, dict(logs))
         ended = tally.steps < chunk.steps
         if ended or (trainer.stop_training and mode == "train"):
             break
-    if averages.rows == 0:
+    if rows == 0:
         raise ValueError(
             f"There was no batch in epoch {epoch + 1} of {mode}; the Dataset is empty."
         )
-    return averages.logs() | trainer.metric_logs()
+    return logs

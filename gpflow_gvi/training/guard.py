@@ -13,7 +13,7 @@ import tensorflow as tf
 from .._core.errors import NonFiniteLossError
 from .._core.memo import memoised
 from .._core.mode import training
-from .._core.notices import Notice, collected, logger
+from .._core.notices import collected, logger
 
 
 class LossTerms(NamedTuple):
@@ -73,41 +73,6 @@ def _behind(operation: tf.Operation, total: tf.Tensor) -> tf.Tensor:
     return ordered(total)
 
 
-class LastGood:
-    """Remembers the variables of the last finite loss and gives them back after one that is not.
-
-    The copies live in `tf.Variable`s and are written inside the graph of the step, so that the
-    guard holds as well in a step that the caller has compiled around it.
-
-    :param variables: the variables to remember.
-    """
-
-    def __init__(self, variables: Sequence[tf.Variable]) -> None:
-        self.variables = tuple(variables)
-        with tf.init_scope():
-            self.copies = tuple(
-                tf.Variable(variable, trainable=False) for variable in self.variables
-            )
-
-    def keep_if(self, good: tf.Tensor) -> tf.Tensor:
-        """Keep the variables as they are if `good`, and otherwise restore what was kept.
-
-        Return `good`, for others to wait for.
-        """
-
-        def keep() -> tf.Tensor:
-            for copy, variable in zip(self.copies, self.variables, strict=True):
-                copy.assign(variable, read_value=False)
-            return tf.constant(True)
-
-        def restore() -> tf.Tensor:
-            for copy, variable in zip(self.copies, self.variables, strict=True):
-                variable.assign(copy, read_value=False)
-            return tf.constant(False)
-
-        return tf.cond(good, keep, restore)
-
-
 class NoticeLog:
     """Logs a notice the 1st, 10th, 100th ... time that its amount is positive: steps are many."""
 
@@ -133,6 +98,10 @@ class NoticeLog:
 class GuardedStep:
     """The training loss on one batch, evaluated with its guard.
 
+    It remembers the variables of the last finite loss, and gives them back after one that is not.
+    The copies live in `tf.Variable`s and are written inside the graph of the step, so that the
+    guard holds as well in a step that the caller has compiled around it.
+
     Called eagerly it raises `NonFiniteLossError` itself. Called while a graph is traced (as
     `gpflow.optimizers.Scipy` and a user's own `tf.function` do) the guard becomes part of that
     graph and TensorFlow raises `InvalidArgumentError` with the same words when the graph runs.
@@ -151,36 +120,46 @@ class GuardedStep:
     ) -> None:
         self.evaluate = evaluate
         self.names = names
-        self.last_good = LastGood(variables)
+        self.variables = tuple(variables)
+        with tf.init_scope():
+            self.copies = tuple(
+                tf.Variable(variable, trainable=False) for variable in self.variables
+            )
         self.notice_log = NoticeLog()
-        self._notices: list[Notice] = []
+        self._notices: list[tuple[str, bool]] = []
 
     def run(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms, list[tf.Tensor]]:
         """Return the loss, its terms, and the amounts of the notices."""
         with memoised(), training(), collected() as notices:
             total, terms = self.evaluate(X, Y)
-        good = self.last_good.keep_if(tf.math.is_finite(total))
-        with tf.control_dependencies([good]):
+        done = tf.cond(tf.math.is_finite(total), self._keep, self._restore)
+        with tf.control_dependencies([done]):
             total = tf.identity(total)
-        self._notices = [note._replace(amount=None) for note in notices]
+        self._notices = [(note.message, note.urgent) for note in notices]
         return total, terms, [note.amount for note in notices]
+
+    def _keep(self) -> tf.Tensor:
+        for copy, variable in zip(self.copies, self.variables, strict=True):
+            copy.assign(variable, read_value=False)
+        return tf.constant(True)
+
+    def _restore(self) -> tf.Tensor:
+        for copy, variable in zip(self.copies, self.variables, strict=True):
+            variable.assign(copy, read_value=False)
+        return tf.constant(False)
 
     def conclude(self, total: tf.Tensor, terms: LossTerms, amounts: list[tf.Tensor]) -> tf.Tensor:
         """Return the loss of a step that was run, or raise if it is not finite; log its notices."""
         total = require_finite(total, terms, self.names, consequence=RESTORED)
-        notices = [
-            note._replace(amount=amount)
-            for note, amount in zip(self._notices, amounts, strict=True)
-        ]
-        for note in notices:
+        for (message, is_urgent), amount in zip(self._notices, amounts, strict=True):
             if tf.executing_eagerly():
-                self.notice_log.add(note.message, float(note.amount))
-            elif note.urgent:
-                self._log_from_graph(note)
+                self.notice_log.add(message, float(amount))
+            elif is_urgent:
+                self._log_from_graph(message, amount)
         return total
 
-    def _log_from_graph(self, note: Notice) -> None:
+    def _log_from_graph(self, message: str, amount: tf.Tensor) -> None:
         def log(amount: np.ndarray[Any, Any]) -> None:
-            self.notice_log.add(note.message, float(amount))
+            self.notice_log.add(message, float(amount))
 
-        tf.numpy_function(log, [tf.cast(note.amount, tf.float64)], [])
+        tf.numpy_function(log, [tf.cast(amount, tf.float64)], [])

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from .._core.graphs import forget_gradients
@@ -72,25 +71,6 @@ class Tally(NamedTuple):
             amounts=tf.maximum(self.amounts, outcome.amounts),
             last=outcome,
         )
-
-
-class Averages:
-    """Averages of the values of steps over the rows of their batches."""
-
-    def __init__(self) -> None:
-        self.steps, self.rows, self.sums = 0, 0, np.zeros(len(NAMES))
-
-    def add(self, tally: Tally) -> None:
-        """Include what one compiled call computed."""
-        self.steps += int(tally.steps)
-        self.rows += int(tally.rows)
-        self.sums += tally.sums
-
-    def logs(self) -> dict[str, float]:
-        """Return the averages by their names."""
-        return {
-            name: float(total / self.rows) for name, total in zip(NAMES, self.sums, strict=True)
-        }
 
 
 class Loop:

@@ -297,7 +297,7 @@ class Trainable(Module, abc.ABC):
         """Write the values of the weights to an HDF5 file, whole or not at all."""
         if os.path.exists(filepath) and not overwrite:
             raise FileExistsError(f"filepath {filepath} exists; pass overwrite=True to replace it.")
-        write_arrays(filepath, {f"weights/{k}": v for k, v in numbered(self.weights).items()})
+        write_arrays(filepath, numbered("weights", self.weights))
 
     def load_weights(self, filepath: str | os.PathLike[str], **_: Any) -> None:
         """Assign what `save_weights` wrote, from a model that was built in the same way."""
