@@ -76,7 +76,7 @@ def numeric_pivots(
         S = known.covariance(EVERY, np.empty([len(X), len(X)]))
         np.fill_diagonal(S, known.variance())  # without rounding, so that equal ones are equal
         return _of_all_rows(S, num_points, tolerance)
-    return _pivots(_InNumpy(known), num_points, tolerance)
+    return _pivots(_InNumpy(known, lambda rows: plain(kernel, X[rows])), num_points, tolerance)
 
 
 def _of_all_rows(S: AnyNDArray, M: int, tolerance: float) -> tuple[AnyNDArray, float]:
@@ -143,8 +143,9 @@ class _Covariances(Protocol):
 
 
 class _InNumpy:
-    def __init__(self, covariances: Plain) -> None:
+    def __init__(self, covariances: Plain, of_rows: Callable[[AnyNDArray], Any]) -> None:
         self._covariances = covariances
+        self._of_rows = of_rows
 
     def num_candidates(self, N: int) -> int:
         return max(FEW_ROWS, 4 * math.isqrt(N))
@@ -153,7 +154,7 @@ class _InNumpy:
         return self._covariances.variance()[None]
 
     def among(self, rows: AnyNDArray) -> Row:
-        some = self._covariances.of_rows(rows)
+        some = self._of_rows(rows)
         out: AnyNDArray = np.empty([1, len(rows)], self.variance().dtype)
         return lambda i: some.covariance(slice(i, i + 1), out)
 

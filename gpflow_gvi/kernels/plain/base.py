@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import abc
-import copy
 from collections.abc import Sequence
 
 import numpy as np
 from gpflow import Parameter
 from gpflow.base import AnyNDArray
-from typing_extensions import Self, override
 
 EVERY = slice(None)
 
@@ -32,10 +30,6 @@ class Plain(abc.ABC):
         """Write k(X[rows], X2[columns]) into an array, and return it: [B, C]."""
 
     @abc.abstractmethod
-    def of_rows(self, rows: AnyNDArray) -> Plain:
-        """Return the covariances between some of the rows, of X and of X2."""
-
-    @abc.abstractmethod
     def gradient(self, rows: Rows, G: AnyNDArray, columns: Rows = EVERY) -> list[AnyNDArray]:
         """Return the derivatives of Σ G ∘ k(X[rows], X2[columns]) in the parameters.
 
@@ -50,26 +44,6 @@ class Plain(abc.ABC):
 
         :param g: [N].
         """
-
-
-class PlainOfRows(Plain):
-    """A kernel that keeps rows of X and of X2.
-
-    :param X: [N, D].
-    :param X2: [N2, D].
-    """
-
-    def __init__(self, X: AnyNDArray, X2: AnyNDArray) -> None:
-        self._take(X, X2)
-
-    def _take(self, X: AnyNDArray, X2: AnyNDArray) -> None:
-        self._X, self._X2 = X, X2
-
-    @override
-    def of_rows(self, rows: AnyNDArray) -> Self:
-        some = copy.copy(self)
-        some._take(self._X[rows], self._X2[rows])
-        return some
 
 
 def exponential(exponent: AnyNDArray) -> AnyNDArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 from collections.abc import Callable, Sequence
@@ -10,11 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, Linear, Product, Sum
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from ..integrated_brownian_motion import IntegratedBrownianMotion
 from ..spectral_mixture import AdditiveSpectralMixture
-from .base import EVERY, Plain, PlainOfRows, Rows
+from .base import EVERY, Plain, Rows
 from .mixture import PlainSpectralMixture
 from .parameters import Value, is_plain, value_of
 from .stationary import SHAPES, PlainStationary
@@ -23,7 +22,7 @@ from .trends import PlainBrownianMotion, PlainLinear
 MAX_COLUMNS = 100
 """The number of columns above which copies of X are too large, and products take longest anyway."""
 
-_KINDS: dict[type[Kernel], Callable[..., PlainOfRows]] = {
+_KINDS: dict[type[Kernel], Callable[..., Plain]] = {
     **dict.fromkeys(SHAPES, PlainStationary),
     AdditiveSpectralMixture: PlainSpectralMixture,
     IntegratedBrownianMotion: PlainBrownianMotion,
@@ -92,12 +91,6 @@ class _Combination(Plain):
         for part in others:
             found = self.combine(found, part.covariance(rows, other, columns))
         return found
-
-    @override
-    def of_rows(self, rows: AnyNDArray) -> Self:
-        some = copy.copy(self)
-        some.parts = [part.of_rows(rows) for part in self.parts]
-        return some
 
 
 class PlainSum(_Combination):

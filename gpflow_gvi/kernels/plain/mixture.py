@@ -7,11 +7,11 @@ from gpflow.base import AnyNDArray
 from typing_extensions import override
 
 from ..spectral_mixture import AdditiveSpectralMixture
-from .base import EVERY, PlainOfRows, Rows, exponential
+from .base import EVERY, Plain, Rows, exponential
 from .parameters import Value
 
 
-class PlainSpectralMixture(PlainOfRows):
+class PlainSpectralMixture(Plain):
     """Σ_c v exp(-½ r² / ℓ²) cos(2πf r), r = x - x', over the components c of single features.
 
     :param kernel: the kernel.
@@ -25,15 +25,9 @@ class PlainSpectralMixture(PlainOfRows):
     ) -> None:
         self.parameters = (kernel.variances, kernel.lengthscales, kernel.frequencies)
         self._values = [value(part).astype(X.dtype) for part in self.parameters]  # [Q, D]
-        super().__init__(X, X2)
-
-    def _take(self, X: AnyNDArray, X2: AnyNDArray) -> None:
-        """Take rows.
-
-        For each component the exponent is a product of rows of three numbers, and the wave one of
-        rows of two.
-        """
-        super()._take(X, X2)
+        self._X = X
+        # For each component the exponent is a product of rows of three numbers, and the wave one of
+        # rows of two.
         Q = len(self._values[0])
         x, x2 = (np.tile(rows, Q).T for rows in (X, X2))  # [Q D, N]
         v, scale, f = (part.reshape(-1, 1) for part in self._values)  # [Q D, 1]

@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, Stationary
 from typing_extensions import override
 
-from .base import EVERY, PlainOfRows, Rows, exponential
+from .base import EVERY, Plain, Rows, exponential
 from .parameters import Value
 
 
@@ -26,7 +26,7 @@ class _Shape(NamedTuple):
     """h and its derivative, which may be the same array; None if it has no slope at zero."""
 
 
-class PlainStationary(PlainOfRows):
+class PlainStationary(Plain):
     """A stationary kernel.
 
     :param kernel: the kernel.
@@ -41,14 +41,8 @@ class PlainStationary(PlainOfRows):
         self._variance, self._lengthscales = (
             value(parameter).astype(X.dtype) for parameter in self.parameters
         )
-        super().__init__(X / self._lengthscales, X2 / self._lengthscales)
-
-    def _take(self, X: AnyNDArray, X2: AnyNDArray) -> None:
-        """Take rows over the lengthscales.
-
-        A row of `_left` times a column of `_right` is the multiple of s.
-        """
-        super()._take(X, X2)
+        self._X, self._X2 = X, X2 = X / self._lengthscales, X2 / self._lengthscales
+        # A row of `_left` times a column of `_right` is the multiple of s.
         squares, squares2 = (np.square(rows).sum(axis=1, keepdims=True) for rows in (X, X2))
         ones, self._ones2 = np.ones_like(squares), np.ones_like(squares2)
         self._left = self._shape.factor * np.concatenate([-2.0 * X, squares, ones], axis=1)

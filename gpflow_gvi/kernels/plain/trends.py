@@ -8,11 +8,11 @@ from gpflow.kernels import Linear
 from typing_extensions import override
 
 from ..integrated_brownian_motion import IntegratedBrownianMotion
-from .base import EVERY, PlainOfRows, Rows
+from .base import EVERY, Plain, Rows
 from .parameters import Value
 
 
-class PlainLinear(PlainOfRows):
+class PlainLinear(Plain):
     """Σ_d v_d x_d x'_d.
 
     :param kernel: the kernel.
@@ -24,7 +24,7 @@ class PlainLinear(PlainOfRows):
     def __init__(self, kernel: Linear, X: AnyNDArray, X2: AnyNDArray, value: Value) -> None:
         self.parameters = (kernel.variance,)
         self._variance = value(kernel.variance).astype(X.dtype)
-        super().__init__(X, X2)
+        self._X, self._X2 = X, X2
 
     @override
     def variance(self) -> AnyNDArray:
@@ -46,7 +46,7 @@ class PlainLinear(PlainOfRows):
         return of_features if self._variance.ndim else np.sum(of_features)
 
 
-class PlainBrownianMotion(PlainOfRows):
+class PlainBrownianMotion(Plain):
     """v (|x - x'|³ - |x|³ - |x'|³ + 3 x x' (|x| + |x'|)) / 12.
 
     :param kernel: the kernel.
@@ -60,7 +60,7 @@ class PlainBrownianMotion(PlainOfRows):
     ) -> None:
         self.parameters = (kernel.variance,)
         self._variance = value(kernel.variance).astype(X.dtype)
-        super().__init__(X, X2)
+        self._X, self._X2 = X, X2
 
     @override
     def variance(self) -> AnyNDArray:

@@ -67,11 +67,10 @@ def test_they_are_those_of_gpflow(name, rng):
     covariances = plain(kernel, X)
     np.testing.assert_allclose(covariances.variance(), kernel(X, full_cov=False), rtol=1e-12)
     rows = np.array([3, 3, 29, 0])
-    for of, others in ((covariances, X), (covariances.of_rows(np.arange(30)[::-2]), X[::-2])):
-        out = np.full((2, len(others)), np.nan)
-        found = of.covariance(rows[[0, 3]], out)
-        assert found is out
-        np.testing.assert_allclose(found, kernel(others[[3, 0]], others), rtol=1e-7, atol=1e-12)
+    out = np.full((2, 30), np.nan)
+    found = covariances.covariance(rows[[0, 3]], out)
+    assert found is out
+    np.testing.assert_allclose(found, kernel(X[[3, 0]], X), rtol=1e-7, atol=1e-12)
     found = covariances.covariance(rows, np.empty((4, 30)))
     np.testing.assert_allclose(found, kernel(X[rows], X), rtol=1e-7, atol=1e-7)
 
