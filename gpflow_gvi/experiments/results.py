@@ -81,14 +81,11 @@ def done(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     seconds = json.loads((folder / COMPLETE).read_text("utf-8"))["seconds"]
     total = round(sum(seconds.values()), 3)
-    return _record(folder.name, data, axes, "done", **metrics, seconds=total)
+    record = {"name": folder.name, "data": data, "axes": dict(axes), "status": "done"}
+    return record | metrics | {"seconds": total}
 
 
 def failed(run: PlannedRun, error: str, *, disk_full: bool = False) -> Record:
     """Return the record of a run that failed; it is executed again if the disk was full."""
-    more = {"disk_full": True} if disk_full else {}
-    return _record(run.name, run.data, run.axes, "failed", error=error, **more)
-
-
-def _record(name: str, data: str, axes: Mapping[str, Any], status: str, **others: Any) -> Record:
-    return {"name": name, "data": data, "axes": dict(axes), "status": status, **others}
+    record = {"name": run.name, "data": run.data, "axes": run.axes, "status": "failed"}
+    return record | {"error": error} | ({"disk_full": True} if disk_full else {})

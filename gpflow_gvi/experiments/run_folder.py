@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,9 @@ def name_of(experiment: Experiment) -> str:
     return "-".join((experiment.data.label, *kinds, f"seed{experiment.seed}", digest(experiment)))
 
 
-def digest(experiment: Experiment, *, of: Collection[str] | None = None) -> str:
+def digest(experiment: Experiment, *, of: set[str] | None = None) -> str:
     """Return a short text that other settings, or data, do not have; `of` are parts of them."""
-    include = None if of is None else set(of)
-    settings = json.dumps(experiment.model_dump(mode="json", include=include), sort_keys=True)
+    settings = json.dumps(experiment.model_dump(mode="json", include=of), sort_keys=True)
     return hashlib.sha256(f"{settings}{experiment.data.fingerprint}".encode()).hexdigest()[:10]
 
 

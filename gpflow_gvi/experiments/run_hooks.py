@@ -19,13 +19,11 @@ from ..learning.settings import Schedule
 from ..learning.start import TrainingData
 from ..models import GVI
 from ..regulariser.fit import Regulariser
-from .config import Experiment
+from .config import OF_REGULARISER, Experiment
 from .reuse import RunCache
 from .run_folder import digest, held
 
-SETTINGS_OF_FIT = (
-    *("data", "split", "standardise", "likelihood", "regulariser", "calibration", "seed"),
-)
+SETTINGS_OF_FIT = {*OF_REGULARISER, "calibration", "seed"}
 """The parts of an experiment that the fit of its regulariser depends on."""
 
 

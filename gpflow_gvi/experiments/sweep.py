@@ -1,26 +1,7 @@
 """A sweep: a base experiment, and axes along which it varies.
 
-    base: experiment.yaml                  # or the experiment itself
-    axes:                                  # each is crossed with all the others
-      data.number: [0, 1, 2]               # the path of a key, and its values,
-      regulariser.inducing:                # or values with names
-        root: {power: 2}
-        cube root: {power: 3}
-    variants:                              # axes of which a level sets several keys
-      method:
-        linear in N: {divergence: projected_renyi, training.batch_size: 200}
-        exact: {divergence: gaussian_wasserstein, training.batch_size: 100}
-    zip:                                   # keys that change together are one axis
-      - optimiser.learning_rate: [0.001, 0.01]
-        training.epochs: [40, 10]
-    random:                                # so are settings that are drawn
-      runs: 20
-      draw:
-        mean.layers.0.units: {kind: integer, low: 5, high: 100, log: true}
-    exclude:                               # combinations that are left out, by the names of levels
-      - {data.number: [1, 2], method: exact}
-
 The settings of each combination replace those of the base; the result must be a valid experiment.
+`docs/experiments.md` shows a file with everything that `SweepFile` describes.
 """
 
 from __future__ import annotations
@@ -38,7 +19,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from .._core.errors import shown
 from .config import Experiment, read
-from .parts.base import BY_KIND, Count, Flag, Part, Whole
+from .parts.base import Count, Flag, Part, Whole
 from .reading import ConfigError, Document
 from .run_folder import name_of
 
@@ -106,7 +87,10 @@ class RandomDraws(Part):
 
     runs: Annotated[Count, Field(le=MAX_RUNS)]
     seed: Whole = 0
-    draw: Annotated[dict[str, Annotated[Uniform | Choice, BY_KIND]], Field(min_length=1)]
+    draw: Annotated[
+        dict[str, Annotated[Uniform | Choice, Field(discriminator="kind")]], Field(min_length=1)
+    ]
+    """How each is drawn, by the paths of keys."""
 
 
 class SweepFile(Part):
@@ -115,12 +99,17 @@ class SweepFile(Part):
     base: str | dict[str, Any]
     """The path of an experiment's file, from here, or an experiment."""
     axes: dict[str, Values] = Field(default_factory=dict)
+    """Values by the paths of keys; each axis is crossed with all the others."""
     variants: dict[str, Annotated[dict[str, dict[str, Any]], Field(min_length=1)]] = Field(
         default_factory=dict
     )
+    """Axes of which a level sets several keys: by axis and level the values of these."""
     zip: tuple[Annotated[dict[str, Values], Field(min_length=1)], ...] = ()
+    """Keys that change together, which are one axis."""
     random: RandomDraws | None = None
+    """So are settings that are drawn."""
     exclude: tuple[dict[str, Any], ...] = ()
+    """Combinations that are left out: by axis the name of a level, or of several."""
 
     @model_validator(mode="after")
     def _names_agree(self) -> SweepFile:
@@ -249,7 +238,8 @@ def _planned(file: SweepFile, base: dict[str, Any], source: str) -> Iterator[Pla
             yield PlannedRun(axes, _with_shared_parts(Experiment.model_validate(values), kept))
         except ValidationError:
             text = json.dumps(values)  # which is YAML, on one line
-            where = f"{source}, where {_sentence(axes)}" if axes else f"{source}, base"
+            levels = ", ".join(f"{name} is {level}" for name, level in axes.items())
+            where = f"{source}, where {levels}" if axes else f"{source}, base"
             Document(text, where).validated(Experiment)
 
 
@@ -263,10 +253,6 @@ def _with_shared_parts(experiment: Experiment, kept: dict[Part, Part]) -> Experi
         for name, value in experiment
     }
     return Experiment.model_construct(experiment.model_fields_set, **values)
-
-
-def _sentence(axes: Mapping[str, Level]) -> str:
-    return ", ".join(f"{name} is {level}" for name, level in axes.items())
 
 
 def _set(values: Any, path: str, value: Any, source: str) -> None:

@@ -8,22 +8,15 @@ lists the differences between the thesis's code and this package.
 
 from __future__ import annotations
 
-import json
 import logging
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
 from .parts.base import Count, Part, Positive, Whole
-
-if TYPE_CHECKING:
-    from .reading import Document
+from .reading import ConfigError, Document
 
 logger = logging.getLogger("gpflow_gvi")
-
-OF_REGULARISER = ("data", "split", "standardise", "likelihood", "regulariser")
-"""What an approximate Gaussian process takes from the file of its regulariser."""
 
 
 def _part(name: str, keys: dict[str, Any]) -> type[Part]:
@@ -199,18 +192,13 @@ def recognises(document: Document) -> bool:
     return bool({"data_name", "reference_name"} & set(document.value))
 
 
-def translated(
-    document: Document, *, data: Any = None, regulariser: str | Path | None = None
-) -> dict[str, Any]:
+def translated(document: Document, given: dict[str, Any]) -> dict[str, Any]:
     """Return the values of an experiment.
 
     :param document: a file of the thesis's.
-    :param data: the part `data` of the experiment, which `data_name` does not tell.
-    :param regulariser: the file of the regulariser, which `reference_name` does not tell.
+    :param given: those that the file does not tell: of a regulariser `data`, as `data_name` is a
+        hash; of an approximate process those of its regulariser, as `reference_name` is one.
     """
-    from .config import read
-    from .reading import ConfigError
-
     logger.warning(
         "%s is in the thesis's format: jitter, checkpoints, break conditions and the seeds of "
         "networks are handled by this package.",
@@ -218,18 +206,16 @@ def translated(
     )
     if "data_name" in document.value:
         values = _of_regulariser(document.validated(RegulariserFile).model_dump())
-        if data is None:
+        if "data" not in given:
             raise ConfigError(
                 f"{document.source}: data_name is {document.value['data_name']!r}, a file of the "
                 "thesis's. Say which data these are, as --data '{kind: curve, number: 0}'."
             )
-        return {"data": data, **values}
+        return {"data": given["data"], **values}
     approximate = document.validated(ApproximateFile).model_dump()
-    if regulariser is None:
+    if "regulariser" not in given:
         raise ConfigError(
             f"{document.source}: reference_name is {approximate['reference_name']!r}, a file of "
             "the thesis's. Give the file of its regulariser, as --regulariser regulariser.yaml."
         )
-    text = None if data is None else json.dumps(data)  # which is YAML
-    other = read(regulariser, data=text).model_dump(mode="json")
-    return _of_approximate(approximate, {name: other[name] for name in OF_REGULARISER})
+    return _of_approximate(approximate, given)

@@ -109,19 +109,15 @@ class _OfMarginals(Acquisition):
 
 
 class ExpectedImprovement(_OfMarginals):
-    """E[max(η - f(x), 0)], `expected_improvement`."""
+    """E[max(η - f(x), 0)]."""
 
-    def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
-        """Return it: [N]."""
-        return expected_improvement(mean, variance, best)
+    of_marginals = staticmethod(expected_improvement)
 
 
 class ProbabilityOfImprovement(_OfMarginals):
-    """P[f(x) < η], `probability_of_improvement`."""
+    """P[f(x) < η]."""
 
-    def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
-        """Return it: [N]."""
-        return probability_of_improvement(mean, variance, best)
+    of_marginals = staticmethod(probability_of_improvement)
 
 
 class LowerConfidenceBound(_OfMarginals):
@@ -191,7 +187,7 @@ def maximise(
     checks.count("num_starts", num_starts)
     D = len(lower)
     evaluate = tf.function(
-        functools.partial(_value_and_gradient, function),
+        functools.partial(tfp.math.value_and_gradient, function, use_gradient_tape=True),
         input_signature=[tf.TensorSpec([None, D], default_float())],
         autograph=False,
     )
@@ -225,13 +221,6 @@ def maximise(
         if -found.fun * scale > best_value:
             best, best_value = found.x, -found.fun * scale
     return lower + width * best
-
-
-def _value_and_gradient(function: Function, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    with tf.GradientTape() as tape:
-        tape.watch(X)
-        values = function(X)
-    return values, tape.gradient(values, X)
 
 
 def fit_pgvi(data: RegressionData, *, seed: int = 0, iterations: int = 20) -> GVI:

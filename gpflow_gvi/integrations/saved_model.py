@@ -49,12 +49,14 @@ def export(
     :param overwrite: whether to replace an earlier export.
     """
     if isinstance(model, Learned):
-        fitted, outputs = model.model, model.outputs
+        fitted = model.model
         units: Scaling | NetworkInputs = model.inputs
+        predictions = Predictions.of(fitted, units, model.outputs)
         shape: Sequence[int] | None = units.input_shape
     elif isinstance(model, GVI):
         fitted = model
-        units = outputs = Scaling.none(np.zeros([1, 1], default_float()))
+        units = none = Scaling.none(np.zeros([1, 1], default_float()))
+        predictions = Predictions(fitted, none, none, none)
         shape = declared_shape(model.variational, model.regulariser)
     else:
         raise TypeError(
@@ -68,10 +70,6 @@ def export(
             "input_shape is None, and the model has neither inducing points nor networks that "
             "declare the shape of one input: pass input_shape=(D,)."
         )
-    if isinstance(model, Learned):
-        predictions = Predictions.of(fitted, units, outputs)
-    else:
-        predictions = Predictions(fitted, units, outputs, outputs)
 
     def predict(X: tf.Tensor) -> dict[str, tf.Tensor]:
         of_f = predictions.latent(units.validated(X))

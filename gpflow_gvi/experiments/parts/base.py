@@ -102,15 +102,19 @@ class Omitted(Part):
     kind: Literal["none"] = "none"
 
 
-class Named:
-    """An annotation: a name stands for the part of that kind, with all its defaults."""
+class ByKind:
+    """An annotation of a union of parts: `kind` decides which one it is.
+
+    A name stands for the part of that kind, with all its defaults.
+    """
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
         """Put the name's translation in front of the validation."""
+        union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
         return core_schema.no_info_before_validator_function(
-            lambda value: {"kind": value} if isinstance(value, str) else value, handler(source)
+            lambda value: {"kind": value} if isinstance(value, str) else value, union
         )
 
     def __get_pydantic_json_schema__(
@@ -119,11 +123,6 @@ class Named:
         """Offer the names beside the parts."""
         parts = handler(schema)
         return {"anyOf": [{"enum": sorted(parts["discriminator"]["mapping"])}, parts]}
-
-
-BY_KIND = Field(discriminator="kind")
-OR_NAME = Named()
-"""What makes a union of parts one that `kind` decides: `Annotated[A | B, BY_KIND, OR_NAME]`."""
 
 
 class Derived(Part):
@@ -202,7 +201,7 @@ class OneOf:
     ) -> core_schema.CoreSchema:
         """Return the schema of the union that `kind` decides."""
         union: Any = functools.reduce(operator.or_, self.parts.values())
-        return handler.generate_schema(Annotated[union, BY_KIND, OR_NAME])
+        return handler.generate_schema(Annotated[union, ByKind()])
 
     def _part(self, kind: str, entry: Entry) -> type[Part]:
         target, given = entry if isinstance(entry, tuple) else (entry, {})

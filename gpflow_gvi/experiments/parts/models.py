@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-RowsByRole = dict[str, tuple[Array, Array]]
-"""Rows in standard units, by what they are for."""
-
 Moments: TypeAlias = "Callable[[TensorType], MeanAndVariance]"
 """From inputs to means and variances of y."""
 
@@ -35,7 +32,8 @@ Moments: TypeAlias = "Callable[[TensorType], MeanAndVariance]"
 class PeerRun(NamedTuple):
     """What a run supplies to a model."""
 
-    rows: RowsByRole
+    rows: dict[str, tuple[Array, Array]]
+    """In standard units, by what they are for."""
     seed: int
 
 

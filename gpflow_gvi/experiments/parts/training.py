@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ...learning.q_training import BatchTraining
 from ...learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
-from .base import BY_KIND, OR_NAME, Count, Omitted, OneOf, Part, Positive, keras, tf
+from .base import ByKind, Count, Omitted, OneOf, Part, Positive, keras, tf
 
 MAX_MERGED_STEPS = 50
 """Where an epoch is one pass over the data, several passes are merged to epochs of at most these
@@ -105,7 +105,7 @@ class Training(Part):
     """null for all rows."""
     steps_per_epoch: Count | PassesPerEpoch | None = PassesPerEpoch()
     """null for one pass over the data."""
-    early_stopping: Annotated[Omitted | HeldOutStopping, BY_KIND, OR_NAME] = HeldOutStopping()
+    early_stopping: Annotated[Omitted | HeldOutStopping, ByKind()] = HeldOutStopping()
 
     def schedule(self, num_rows: int) -> Schedule:
         """Return the epochs for this number of rows; short passes are merged."""
@@ -134,7 +134,7 @@ class HeldOutTempering(Part):
     kind: Literal["held_out"] = "held_out"
 
 
-Tempering = Annotated[Omitted | HeldOutTempering, BY_KIND, OR_NAME]
+Tempering = Annotated[Omitted | HeldOutTempering, ByKind()]
 
 
 class Conformal(Part):
@@ -146,4 +146,4 @@ class Conformal(Part):
     coverage: Annotated[float, Field(strict=True, gt=0.0, lt=1.0)] = 0.95
 
 
-Calibration = Annotated[Omitted | Conformal, BY_KIND, OR_NAME]
+Calibration = Annotated[Omitted | Conformal, ByKind()]
