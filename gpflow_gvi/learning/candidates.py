@@ -24,10 +24,9 @@ from gpflow.utilities import parameter_dict
 
 from .._core.graphs import deepcopy
 from ..kernels.structure import structure_of
-from ..mean_functions.predictor import Predictor
 from ..regulariser.fit import Regulariser
 from . import recipe
-from .cross_fitting import cross_fit
+from .cross_fitting import CrossFits
 from .settings import Settings, recipe_predictors
 from .start import TrainingData
 
@@ -74,8 +73,10 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         predictors = self.settings.predictors
         self.is_recipe = predictors is recipe_predictors
         self.num_inducing = self.settings.count(len(data.X))
-        self.means = [] if predictors is None else self._predictors(predictors(data))
+        self.predictors = self._of_estimators([] if predictors is None else predictors(data))
         """What P may be around."""
+        if not self.is_recipe:  # what is wrong with those of the user is said before all else
+            self._means_at(data.first(1))
 
     @abc.abstractmethod
     def best(self) -> Regulariser:
@@ -113,8 +114,8 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         return self._fit(start.regulariser.prior.kernel, start.regulariser.likelihood)
 
     @abc.abstractmethod
-    def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
-        """Return cross-fitted estimators of the observations."""
+    def _of_estimators(self, estimators: Sequence[Any]) -> CrossFits:
+        """Return cross-fits of estimators of the observations."""
 
     def _cross_fit(
         self,
@@ -122,20 +123,20 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         data: TrainingData,
         targets: AnyNDArray,
         **options: Any,
-    ) -> list[Predictor]:
+    ) -> CrossFits:
         folds, n_jobs = self.settings.num_folds, self.settings.n_jobs
-        return cross_fit(estimators, data, targets, num_folds=folds, n_jobs=n_jobs, **options)
+        return CrossFits(estimators, data, targets, num_folds=folds, n_jobs=n_jobs, **options)
 
     def _means_at(self, data: TrainingData) -> AnyNDArray:
         """Return the predictions by models that have not seen the rows: [C, N, J]."""
-        values = [mean.predict(data.X) for mean in self.means]
+        values = [mean.predict(data.X) for mean in self.predictors.means]
         return np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)
 
     def _mean(self, weights: AnyNDArray) -> MeanFunction:
         """Return Σ_c w_c h_c."""
         terms = [
             mean if np.all(weight == 1.0) else Constant(weight) * mean
-            for weight, mean in zip(weights, self.means, strict=True)
+            for weight, mean in zip(weights, self.predictors.means, strict=True)
         ]
         return functools.reduce(operator.add, terms)
 

@@ -43,19 +43,11 @@ def folds_of(X: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
     return np.asarray(fold[group.reshape(-1)])
 
 
-def cross_fit(
-    estimators: Sequence[Any],
-    data: TrainingData,
-    targets: AnyNDArray,
-    *,
-    num_folds: int,
-    n_jobs: int | None = None,
-    wrap: Callable[[Any], Any] | None = None,
-    what: str | None = None,
-) -> list[Predictor]:
-    """Return each estimator, fitted K times, each time without one fold of the rows.
+class CrossFits:
+    """Estimators, each fitted K times, each time without one fold of the rows.
 
-    Estimators work in original units. What has no `fit` is taken as it is.
+    A fit is made when it is needed first. Estimators work in original units. What has no `fit` is
+    taken as it is.
 
     :param estimators: estimators of scikit-learn, or with their `fit` and `predict`; clones are
         fitted. Or predictors that have not seen the data.
@@ -67,34 +59,83 @@ def cross_fit(
         `InOriginalUnits` if not given.
     :param what: what is fitted, in words; the names of the estimators if not given.
     """
-    if not estimators:
-        return []
-    inputs, outputs = data.units
-    X, J = exactly_original(inputs, data.X), data.J
-    fold = folds_of(data.X, num_folds, data.seed)
-    y = targets[:, 0] if targets.shape[1] == 1 else targets
-    if wrap is None:
-        wrap = functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
-    unfitted = [estimator for estimator in estimators if hasattr(estimator, "fit")]
-    if unfitted:
-        names = dict.fromkeys(type(estimator).__name__ for estimator in unfitted)
-        progress.now(f"cross-fitting {what or ', '.join(names)}, {num_folds} folds")
-    means: list[Predictor] = []
-    with _threads(len(X)):
-        fits = iter(
-            Parallel(n_jobs=n_jobs)(
-                delayed(_fitted)(estimator, X[fold != k], y[fold != k])
-                for estimator in unfitted
-                for k in range(num_folds)
+
+    def __init__(
+        self,
+        estimators: Sequence[Any],
+        data: TrainingData,
+        targets: AnyNDArray,
+        *,
+        num_folds: int,
+        n_jobs: int | None = None,
+        wrap: Callable[[Any], Any] | None = None,
+        what: str | None = None,
+    ) -> None:
+        inputs, outputs = data.units
+        self.num_means = len(estimators)
+        self._estimators = estimators
+        self._data = data
+        self._y = targets[:, 0] if targets.shape[1] == 1 else targets
+        self._num_folds = num_folds
+        self._n_jobs = n_jobs
+        self._wrap = wrap or functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
+        self._what = what
+        self._models: dict[tuple[int, int], Any] = {}
+
+    @functools.cached_property
+    def _fold(self) -> AnyNDArray:
+        return folds_of(self._data.X, self._num_folds, self._data.seed)
+
+    @functools.cached_property
+    def means(self) -> list[Predictor]:
+        """Each estimator: the average of its fits, and at rows of the data the one without them."""
+        if not self.num_means:
+            return []
+        self._fit(range(self._num_folds))
+        X, J = self._data.X, self._data.J
+        found: list[Predictor] = []
+        for c, estimator in enumerate(self._estimators):
+            if hasattr(estimator, "fit"):
+                models = [self._models[c, k] for k in range(self._num_folds)]
+                found.append(_joined(models, X, self._fold, J))
+            else:
+                found.append(Predictor(self._wrap(estimator), num_outputs=J))
+        return found
+
+    def of_fold(self, k: int) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return the rows of a fold, [B], and what each estimator predicts there: [C, B, J].
+
+        Only the fits without that fold are needed.
+        """
+        self._fit([k])
+        rows = np.flatnonzero(self._fold == k)
+        X, J = self._data.X[rows], self._data.J
+        found = [
+            predictions(self._models.get((c, k)) or self._wrap(estimator), X, J)
+            for c, estimator in enumerate(self._estimators)
+        ]
+        return rows, np.array(found)
+
+    def _fit(self, folds: Sequence[int]) -> None:
+        """Fit the estimators without each of these folds, if they are not fitted yet."""
+        missing = [
+            (c, k)
+            for c, estimator in enumerate(self._estimators)
+            for k in folds
+            if hasattr(estimator, "fit") and (c, k) not in self._models
+        ]
+        if not missing:
+            return
+        names = dict.fromkeys(type(self._estimators[c]).__name__ for c, _ in missing)
+        what = self._what or ", ".join(names)
+        progress.now(f"cross-fitting {what}, {len({k for _, k in missing})} folds")
+        X = exactly_original(self._data.units[0], self._data.X)
+        with _threads(len(X)):
+            fits = Parallel(n_jobs=self._n_jobs)(
+                delayed(_fitted)(self._estimators[c], X[self._fold != k], self._y[self._fold != k])
+                for c, k in missing
             )
-        )
-        for estimator in estimators:
-            if not hasattr(estimator, "fit"):
-                means.append(Predictor(wrap(estimator), num_outputs=J))
-                continue
-            models = [wrap(next(fits)) for _ in range(num_folds)]
-            means.append(_joined(models, data.X, fold, J))
-    return means
+        self._models |= {key: self._wrap(fit) for key, fit in zip(missing, fits, strict=True)}
 
 
 def _threads(num_rows: int) -> contextlib.AbstractContextManager[Any]:

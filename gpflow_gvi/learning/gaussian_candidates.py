@@ -39,6 +39,7 @@ from .candidates import (
     penalty,
     scaled,
 )
+from .cross_fitting import CrossFits
 from .evidence_fit import Rows, assign, evidence_fit
 from .few_rows import left_out_by_folds
 from .noise import MIN_RATIO, VaryingNoise, gain
@@ -69,10 +70,13 @@ inducing points: to choose these takes longer, and rows that are no points are p
 MAX_ROWS_OF_SCORES = 30_000
 """Densities are compared at not more rows than these."""
 
-MAX_ERROR_RATIO = 1.2
+MAX_ERROR_RATIO = 1.1
 """Predictors of the recipe with more than this times P's own error are not considered: a weighted
 sum gains by one with r times the error only if errors have a correlation below 1/r, but both have
 the noise in common."""
+
+MIN_ROWS_OF_ONE_FOLD = 500
+"""Of as many rows predictors are judged by one fold first; of fewer they are fitted in no time."""
 
 MIN_NOISE = 1e-8
 """The smallest variance of varying noise."""
@@ -110,7 +114,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             if best_of(of_series).nll < best_of(found).nll - MIN_GAIN_OF_SERIES:
                 found = of_series
         found = self._with_enough_points(near_best(found))
-        if self.means and (self._are_promising(best_of(found)) or not self.is_recipe):
+        if self._are_promising(best_of(found)):
             around = [self._around(each) for each in found]
             found = near_best([*found, *around]) if self.is_recipe else around
         noise = self.settings.noise
@@ -181,16 +185,28 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         noise = outputs.noise_variance_at(P.likelihood, data.X, data.J)
         return 0.5 * float(tf.reduce_mean(left / noise))
 
-    def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
+    def _of_estimators(self, estimators: Sequence[Any]) -> CrossFits:
         data = self.data
         targets = np.asarray(data.units[1].original(data.responses))
         return self._cross_fit(estimators, data, targets)
 
     def _are_promising(self, best: GaussianCandidate) -> bool:
-        """Return whether a predictor's errors are not much larger than those of P alone."""
-        Y = self.data.responses
-        largest = MAX_ERROR_RATIO * _rms(Y[: len(best.mean)] - best.mean)
-        return any(_rms(Y - values) < largest for values in self._means_at(self.data))
+        """Return whether P is to be fitted around predictors.
+
+        Those of the recipe have errors that are not much larger than P's alone, at first in one
+        fold, so that most fits are saved where they are.
+        """
+        if not (self.is_recipe and self.predictors.num_means):
+            return self.predictors.num_means > 0
+        data = self.data.first(len(best.mean))
+        errors = data.responses - best.mean
+        if len(data.X) >= MIN_ROWS_OF_ONE_FOLD:
+            rows, values = self.predictors.of_fold(0)
+            has_error = rows < len(errors)
+            rows, values = rows[has_error], values[:, has_error]
+            if not _have_small_errors(data.responses[rows] - values, errors[rows]):
+                return False
+        return _have_small_errors(data.responses - self._means_at(data), errors)
 
     def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
         """Return P around predictors, from the kernel that P has without them."""
@@ -241,7 +257,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             dataclasses.replace(data, units=(inputs, unscaled), seed=data.seed + 1),
             errors,
             what="the pattern of the noise",
-        )
+        ).means
         gains = [gain(pattern.predict(data.X), errors) for pattern in patterns]
         best = int(np.argmax(gains))
         is_worth = gains[best] > 1.0 / len(errors) or self.settings.noise == "varying"
@@ -275,7 +291,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         is_start = len(first.X) < len(self.data.X) and self._may_be_exact
         if len(first.X) <= MAX_ROWS_OF_STARTS and (is_start or data.D >= MIN_FEATURES_OF_EXACT):
             M = max(M, min(len(first.X), settings.most_inducing(len(first.X))))
-        C, J = len(self.means), data.J
+        C, J = self.predictors.num_means, data.J
         progress.now(
             described(kernel, around=means, varying=pattern is not None)
             + ("" if starts_of is None else ", a start")
@@ -289,7 +305,8 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         evidence = InducingEvidence() if is_exact else settings.evidence
         fit = evidence_fit(kernel, noise.variance, (C, data.D, J), evidence)
         origin = kernel if origin is None else origin
-        rows, weight = self._rows(first, pattern), 1.0 / C if means else 0.0
+        values = self._means_at(first) if means else np.zeros([C, *first.responses.shape])
+        rows, weight = self._rows(first, values, pattern), 1.0 / C if means else 0.0
         exponent = 0.5 if pattern else 0.0
         which = {"means": means and (self.is_recipe or C > 1), "pattern": pattern is not None}
 
@@ -350,14 +367,25 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         N = len(self.data.X)
         return 1 < N <= MAX_ROWS_OF_STARTS and N < recipe.MIN_ROWS_OF_SCORES * self.data.D
 
-    def _rows(self, data: TrainingData, pattern: Predictor | None) -> Rows:
+    def _rows(self, data: TrainingData, means: AnyNDArray, pattern: Predictor | None) -> Rows:
         ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)
-        return Rows(data.X, data.responses, self._means_at(data), np.maximum(ratio, MIN_RATIO))
+        means = means.astype(data.X.dtype)
+        return Rows(data.X, data.responses, means, np.maximum(ratio, MIN_RATIO))
 
 
 def _density_constant(data: TrainingData) -> float:
     """Return what the `nll` of candidates leaves out, and the change to original units."""
     return float(np.sum(0.5 + 0.5 * np.log(2.0 * np.pi) + np.log(data.units[1].scale)))
+
+
+def _have_small_errors(of_predictors: AnyNDArray, of_process: AnyNDArray) -> bool:
+    """Return whether one of the predictors has errors not much larger than those of a process.
+
+    :param of_predictors: [C, N, J].
+    :param of_process: [N, J].
+    """
+    largest = MAX_ERROR_RATIO * _rms(of_process)
+    return any(_rms(errors) < largest for errors in of_predictors)
 
 
 def _rms(errors: AnyNDArray) -> float:

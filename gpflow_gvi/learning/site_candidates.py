@@ -39,7 +39,6 @@ from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of, structure_of_parameter
 from ..likelihoods import usable
-from ..mean_functions.predictor import Predictor
 from ..regulariser.conditioning import conditioned
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser, Round
@@ -48,6 +47,7 @@ from ..regulariser.site_fit import Rows, SiteFit
 from ..regulariser.sites import Sites, first_sites, left_out
 from .candidates import Candidate, Candidates, best_of, penalty, scaled
 from .class_predictors import LogProbabilities
+from .cross_fitting import CrossFits
 from .evidence_fit import assign_all, kept
 from .settings import Settings, recipe_predictors
 from .start import TrainingData
@@ -105,15 +105,15 @@ class SiteCandidates(Candidates[Candidate]):
             else [self._fit(kernel, self.likelihood) for kernel in kernels]
         )
         best = best_of(found)
-        if self.means:
+        if self.predictors.num_means:
             P = best.regulariser
             kernel = scaled(P.prior.kernel, SHARE_OF_KERNEL)
             around = self._fit(kernel, P.likelihood, means=True)
             best = best_of([best, around]) if self.is_recipe else around
         return best.regulariser
 
-    def _predictors(self, estimators: Sequence[Any]) -> list[Predictor]:
-        """Return cross-fitted classifiers."""
+    def _of_estimators(self, estimators: Sequence[Any]) -> CrossFits:
+        """Return cross-fits of classifiers."""
         data = self.data
         wrap = functools.partial(
             LogProbabilities, inputs=data.units[0], classes=self.classes, num_latents=data.J
@@ -162,7 +162,7 @@ class SiteCandidates(Candidates[Candidate]):
 
     def _site_fit(self, kernel: Kernel) -> SiteFit:
         """Return the fit of kernels like this one, whose graph is traced once."""
-        shape = len(self.means), self.data.D, self.data.J
+        shape = self.predictors.num_means, self.data.D, self.data.J
         key = structure_of(kernel)
         if key is None or structure_of_likelihood(self.likelihood) is not None:
             return site_fit(kernel, self.likelihood, shape)
@@ -175,7 +175,7 @@ class SiteCandidates(Candidates[Candidate]):
         assign_all(fit.prior.kernel, kernel)
         assign_all(fit.prior.mean_function, prior_mean(likelihood, self.data.responses))
         assign_all(fit.likelihood, likelihood)
-        fit.start_weights(1.0 / len(self.means) if means else 0.0)
+        fit.start_weights(1.0 / self.predictors.num_means if means else 0.0)
 
 
 def _amplify(fit: SiteFit, mean: MeanFunction, Z: AnyNDArray, rows: Rows, sites: Sites) -> float:

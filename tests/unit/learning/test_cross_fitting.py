@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -11,7 +13,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from gpflow_gvi.learning.cross_fitting import Fitted, cross_fit, folds_of, of_argument
+from gpflow_gvi.learning.cross_fitting import CrossFits, Fitted, folds_of, of_argument
 from gpflow_gvi.learning.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
 
@@ -42,14 +44,28 @@ def test_folds_have_one_size_and_equal_rows_are_in_one_of_them(rng):
 def test_no_row_is_predicted_by_a_model_that_has_seen_it(data):
     Y = np.arange(30.0)[:, None]
     unscaled = TrainingData(**vars(data) | {"units": (data.units[0], Scaling.none(Y))})
-    (mean,) = cross_fit([KNeighborsRegressor(1)], unscaled, Y, num_folds=5)
+    (mean,) = CrossFits([KNeighborsRegressor(1)], unscaled, Y, num_folds=5).means
     assert not np.any(mean(data.X).numpy() == Y)  # the nearest neighbour of a row is itself
     np.testing.assert_array_equal(np.unique(mean(data.X) % 1.0), 0.0)
 
 
+def test_a_fold_is_predicted_by_the_fit_without_it_alone(data, monkeypatch):
+    Y = data.units[1].original(data.Y)
+    fits = mock.Mock(wraps=LinearRegression.fit)
+    monkeypatch.setattr(LinearRegression, "fit", lambda *arguments: fits(*arguments))
+    found = CrossFits([LinearRegression(), lambda X: X[:, 0]], data, Y, num_folds=5)
+    rows, (of_fit, of_function) = found.of_fold(2)
+    np.testing.assert_array_equal(rows, np.flatnonzero(folds_of(data.X, 5, seed=0) == 2))
+    assert fits.call_count == 1
+    of_all, _ = found.means
+    assert fits.call_count == 5
+    np.testing.assert_array_equal(of_fit, of_all(data.X).numpy()[rows])
+    np.testing.assert_array_equal(of_function, found.means[1](data.X[rows]))
+
+
 def test_elsewhere_it_is_the_average_of_the_models(data):
     X, Y = data.units[0].original(data.X), data.units[1].original(data.Y)
-    (mean,) = cross_fit([LinearRegression()], data, Y, num_folds=5)
+    (mean,) = CrossFits([LinearRegression()], data, Y, num_folds=5).means
     fold = folds_of(data.X, 5, seed=0)
     new = data.X[:4] + 0.1
     fits = [LinearRegression().fit(X[fold != k], Y[fold != k]) for k in range(5)]
@@ -63,14 +79,14 @@ def test_estimators_see_original_units_to_the_last_digit():
     Y = X.sum(axis=1, keepdims=True)
     data = _data(X, Y)
     pipeline = make_pipeline(OneHotEncoder(handle_unknown="error"), LinearRegression())
-    (mean,) = cross_fit([pipeline], data, Y, num_folds=3)
+    (mean,) = CrossFits([pipeline], data, Y, num_folds=3).means
     values = data.units[1].original(mean(data.X[::-1] + 0.0))
     np.testing.assert_allclose(values, Y[::-1], atol=1e-5)
 
 
 def test_what_cannot_be_fitted_is_taken_as_it_is(data):
     Y = data.units[1].original(data.Y)
-    (mean,) = cross_fit([lambda X: X[:, 0]], data, Y, num_folds=5)
+    (mean,) = CrossFits([lambda X: X[:, 0]], data, Y, num_folds=5).means
     first = data.units[0].original(data.X)[:, :1]
     np.testing.assert_allclose(data.units[1].original(mean(data.X)), first, rtol=1e-10)
 
