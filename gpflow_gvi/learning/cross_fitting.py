@@ -110,11 +110,11 @@ class CrossFits:
         self._fit([k])
         rows = np.flatnonzero(self._fold == k)
         X, J = self._data.X[rows], self._data.J
-        found = [
-            predictions(self._models.get((c, k)) or self._wrap(estimator), X, J)
+        models = [
+            self._models[c, k] if hasattr(estimator, "fit") else self._wrap(estimator)
             for c, estimator in enumerate(self._estimators)
         ]
-        return rows, np.array(found)
+        return rows, np.array([predictions(model, X, J) for model in models])
 
     def _fit(self, folds: Sequence[int]) -> None:
         """Fit the estimators without each of these folds, if they are not fitted yet."""

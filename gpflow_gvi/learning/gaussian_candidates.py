@@ -72,8 +72,8 @@ MAX_ROWS_OF_SCORES = 30_000
 
 MAX_ERROR_RATIO = 1.1
 """Predictors of the recipe with more than this times P's own error are not considered: a weighted
-sum gains by one with r times the error only if errors have a correlation below 1/r, but both have
-the noise in common."""
+sum gains by one with r times the error only if errors have a correlation below 1/r (Bates and
+Granger 1969, "The combination of forecasts"), but both have the noise in common."""
 
 MIN_ROWS_OF_ONE_FOLD = 500
 """Of as many rows predictors are judged by one fold first; of fewer they are fitted in no time."""

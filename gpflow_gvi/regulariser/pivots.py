@@ -82,7 +82,8 @@ def numeric_pivots(
 def _of_all_rows(S: AnyNDArray, M: int, tolerance: float) -> tuple[AnyNDArray, float]:
     """Return up to M pivots of a matrix by LAPACK, and what they leave of its trace.
 
-    It stops where no variance is above `smallest`: all of them are no more than may be left then.
+    The factorisation (Lucas 2004, LAPACK Working Note 161) stops where no variance is above
+    `smallest`: all of them are no more than may be left then.
 
     :param S: [N, N]; it is overwritten.
     """

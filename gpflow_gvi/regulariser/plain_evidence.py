@@ -154,10 +154,10 @@ def collapsed_evidence(
 
 
 _EVIDENCE: dict[type[Evidence], Callable[..., PlainEvidence]] = {
-    InducingEvidence: exact_evidence,
+    InducingEvidence: lambda kernel, Z, *rows, value: exact_evidence(kernel, *rows, value=value),
     DataEvidence: collapsed_evidence,
 }
-"""What NumPy evaluates of the evidence."""
+"""What NumPy evaluates of the evidence, from a kernel, Z, X, σ² and the residual."""
 
 
 def has_plain_loss(kernel: Kernel, variance: object, evidence: Evidence, D: int) -> bool:
@@ -219,8 +219,7 @@ class PlainLoss:
         variance = read.value(self._variance)
         ratio = 1.0 if self._exponent is None else pattern ** read.value(self._exponent)
         noise = np.broadcast_to(variance * ratio, residual.shape)
-        points = () if self._evidence is exact_evidence else (Z,)
-        found = self._evidence(self._kernel, *points, X, noise, residual, value=read.value)
+        found = self._evidence(self._kernel, Z, X, noise, residual, value=read.value)
         by_ratio = found.by_noise * ratio
         derivatives = [*found.by_kernel, (self._variance, np.sum(by_ratio))]
         if self._exponent is not None:
