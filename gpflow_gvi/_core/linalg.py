@@ -28,6 +28,15 @@ MAXIMAL_JITTER = 1e-3
 """A matrix that needs more than this, relative to its mean diagonal, is no covariance."""
 
 
+def jitter_of_evidence() -> float:
+    """Return the part of the mean diagonal that is added to K_ZZ in a bound of the evidence.
+
+    It is noise of the values at Z that the bound takes for noise of Y. GPflow's default is more
+    than the noise of nearly exact observations, as the variance of a smooth k is many times Y's.
+    """
+    return 0.01 * default_jitter()
+
+
 def epsilon(dtype: tf.DType) -> float:
     """Return the spacing of floating point numbers at one."""
     return float(np.finfo(dtype.as_numpy_dtype).eps)

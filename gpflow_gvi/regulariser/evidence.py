@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import tensorflow as tf
 from gpflow.base import RegressionData, TensorType
-from gpflow.config import default_jitter
 
 from .._core import linalg, outputs
 from ..gaussian_process import GaussianProcess
@@ -163,7 +162,7 @@ def _collapsed_bound(
     """
     M, sigma = tf.shape(Kzz)[-1], tf.sqrt(noise)
     identity = tf.eye(M, dtype=Kzz.dtype)
-    L = linalg.cholesky(Kzz, jitter=default_jitter(), name="K_ZZ")
+    L = linalg.cholesky(Kzz, jitter=linalg.jitter_of_evidence(), name="K_ZZ")
     A = tf.linalg.triangular_solve(L, Kzx) / sigma[:, None]  # [J, M, N]
     r = residual / sigma  # [J, N]
     AA = tf.matmul(A, A, transpose_b=True)  # [J, M, M]

@@ -11,7 +11,6 @@ import numpy as np
 import scipy.linalg
 from gpflow import Parameter
 from gpflow.base import AnyNDArray
-from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from scipy.linalg import blas, lapack
 
@@ -116,7 +115,7 @@ def collapsed_evidence(
     :param value: the values of parameters, if not those that they have.
     """
     at, M, (N, J) = PlainCovariances(kernel, Z, X, value=value), len(Z), residual.shape
-    L = linalg.cholesky_of_array(at.Kzz, jitter=default_jitter())
+    L = linalg.cholesky_of_array(at.Kzz, jitter=linalg.jitter_of_evidence())
     # L⁻¹ K_ZX, by matrices in LAPACK's order, which are transposed here.
     projected = blas.dtrsm(1.0, L.T, at.Kzx.T, side=1, lower=0, overwrite_b=1).T
     density, by_noise, by_residual = 0.0, np.empty([N, J]), np.empty([N, J])
