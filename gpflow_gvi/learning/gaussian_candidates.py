@@ -308,7 +308,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         values = self._means_at(first) if means else np.zeros([C, *first.responses.shape])
         rows, weight = self._rows(first, values, pattern), 1.0 / C if means else 0.0
         exponent = 0.5 if pattern else 0.0
-        which = {"means": means and (self.is_recipe or C > 1), "pattern": pattern is not None}
+        which = {"means": means and self._fits_weights, "pattern": pattern is not None}
 
         def anew(part: Rows) -> None:
             fit.start(origin, noise.variance, weight, exponent)
@@ -360,6 +360,16 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             nll = 0.5 * float(np.sum(error - 1.0 + logs))
         progress.found(nll=nll + _density_constant(data), M=len(Z))
         return GaussianCandidate(fitted, nll, mean, of_rows * errors, means, origin)
+
+    @property
+    def _fits_weights(self) -> bool:
+        """Whether predictors have weights: P with a given kernel is around the only one as it is.
+
+        A predictor with large errors is mended by a weight below one (Kennedy and O'Hagan 2001,
+        "Bayesian calibration of computer models", section 4.2).
+        """
+        chooses = self.is_recipe or self.settings.kernels is recipe_kernels
+        return chooses or self.predictors.num_means > 1
 
     @property
     def _are_few(self) -> bool:

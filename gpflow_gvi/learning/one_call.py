@@ -118,15 +118,16 @@ def learn(
     :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
         `predict`, or a list of such. K clones of it are fitted, each without one fold of the rows;
         m_P is the average of their predictions, and at a row of the data that of the clone which
-        has not seen the row. Or a function of arrays that has seen none of the data. Or an
-        estimator that is fitted already: P is then learned from `validation_data` alone, rows that
-        the estimator has not been fitted to; whether that is so cannot be found out here. "auto" is
-        `recipe.predictors` if neither a kernel nor anything of Q is chosen, where they predict
-        better; None is none.
+        has not seen the row, times a weight that is fitted with the hyper-parameters; the only
+        predictor has the weight one if a kernel is given or effort is "fast". Or a function of
+        arrays that has seen none of the data. Or an estimator that is fitted already: P is then
+        learned from `validation_data` alone, rows that the estimator has not been fitted to;
+        whether that is so cannot be found out here. "auto" is `recipe.predictors` if neither a
+        kernel nor anything of Q is chosen, where they predict better; None is none.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best, and gives predictions the tails of Student's t that errors of rows left out
-        have (`likelihoods.HeavyTailed`). By default it is "auto" where `predictor` is or would be,
-        else "constant".
+        have (`likelihoods.HeavyTailed`). By default it is "auto" if neither a kernel nor anything
+        of Q is chosen, else "constant".
     :param outputs: "correlated" learns the columns of Y together (`joint_outputs`), so that each
         says something of the others; by default each is a function of its own with one kernel for
         all. Both are for real-valued Y and constant noise, which each column has its own of.
@@ -203,7 +204,7 @@ def learn(
         )
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
     chosen = chosen or model is not PGVI or isinstance(loss, Loss)
-    by_recipe = isinstance(predictor, str) and kernel is None and not chosen and effort != "fast"
+    by_recipe = kernel is None and not chosen and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
     is_around = is_meant(network, features, train_network, data)
     rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)

@@ -11,6 +11,7 @@ import scipy.stats
 import tensorflow as tf
 from sklearn.datasets import make_regression
 from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
@@ -119,6 +120,27 @@ def test_around_a_predictor_residuals_are_those_of_new_rows(steps):
     error = np.sqrt(np.mean(np.square(predicted - Y[200:])))
     of_tree = tree.fit(X[:200], Y[:200]).predict(X[200:])[:, None]
     assert error < 1.2 * np.sqrt(np.mean(np.square(of_tree - Y[200:])))
+
+
+def test_a_predictor_of_another_scale_has_the_weight_that_mends_it(rng):
+    X = rng.uniform(-2.0, 2.0, size=(300, 1))
+    jumps = np.sign(np.sin(40.0 * X))  # too fast for a process that sees noise as well
+    Y = jumps + 0.1 * rng.normal(size=X.shape)
+    data = X[:200], Y[:200]
+    learned = gvi.learn(data, predictor=lambda X: 3.0 * np.sign(np.sin(40.0 * X)))
+    error = np.sqrt(np.mean(np.square(learned.predict(X[200:]) - jumps[200:])))
+    assert error < 0.05
+
+
+def test_a_predictor_that_says_nothing_does_no_harm(rng):
+    X = rng.uniform(-2.0, 2.0, size=(300, 2))
+    f = np.sin(2.0 * X[:, :1]) + X[:, 1:]
+    data = X[:200], f[:200] + 0.1 * rng.normal(size=(200, 1))
+    memory = KNeighborsRegressor(1)  # of Y in another order
+    memory.fit(X, rng.normal(size=len(X)))
+    learned = gvi.learn(data, predictor=memory.predict)
+    error = np.sqrt(np.mean(np.square(learned.predict(X[200:]) - f[200:])))
+    assert error < 0.05
 
 
 @pytest.mark.usefixtures("graphs_of_users")
