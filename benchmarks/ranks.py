@@ -22,7 +22,7 @@ from scipy import stats
 
 ROW = re.compile(r"\| ([\w ]+) \| ([\w ,-]+) \| (-?\d+\.\d+)(?: ± (\d+\.\d+|nan))? \| \d")
 OURS = "learn"
-VARIANTS = ("learn, fast", "learn, network")
+VARIANTS = ("learn, fast", "learn, network", "learn, CatBoost")
 
 
 class Compared(NamedTuple):
