@@ -19,6 +19,8 @@ from .errors import NumericsWarning, shown
 
 def array_of_any(name: str, value: Any) -> AnyNDArray:
     """Return what a user hands in as an array of whatever type, or raise saying why it is none."""
+    if type(value) is np.ndarray:  # the most frequent, and predictions of one row are fast
+        return value
     if issparse(value):
         raise TypeError(f"{name} is a sparse {type(value).__name__}; pass {name}.toarray().")
     if isinstance(value, tf.SparseTensor | tf.IndexedSlices):

@@ -141,10 +141,16 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
 
     A tensor stays differentiable; one of a graph, whose values are not known, is returned as it is.
     """
+    return as_tensor(rows(name, value, first_row))
+
+
+def rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Tensor:
+    """Return the same, but an array as an array, of which more can be asked in little time."""
     value = _known(name, value)
-    if tf.is_symbolic_tensor(value):
+    is_array = isinstance(value, np.ndarray)
+    if not is_array and tf.is_symbolic_tensor(value):
         return value
-    array = np.asarray(value)
+    array = value if is_array else np.asarray(value)
     numbers = as_floats(name, array)
     if numbers.ndim < 2:
         raise ValueError(
@@ -154,15 +160,21 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
     if numbers.size == 0:
         what = "columns" if len(numbers) else "data points"
         raise ValueError(f"{name} has shape {numbers.shape}: there are no {what}.")
-    most = largest(numbers.dtype)
-    if not (numbers.max() <= most and numbers.min() >= -most):  # nor does NaN compare
+    most, flat = largest(numbers.dtype), numbers.reshape(-1)
+    if not flat.dot(flat) <= most * most:  # nor does NaN compare
         with np.errstate(invalid="ignore"):
             bad = ~(np.abs(numbers) <= most)
-        raise _not_finite(name, numbers, bad, first_row)
+        if bad.any():
+            raise _not_finite(name, numbers, bad, first_row)
     warn_of_unscaled_images(name, numbers)
-    if isinstance(value, tf.Tensor):
-        return value if numbers is array else tf.cast(value, numbers.dtype)
-    return tf.convert_to_tensor(numbers)
+    if is_array:
+        return numbers
+    return value if numbers is array else tf.cast(value, numbers.dtype)
+
+
+def as_tensor(value: AnyNDArray | tf.Tensor) -> tf.Tensor:
+    """Return a tensor; `tf.convert_to_tensor` takes longer to find out that an array is one."""
+    return tf.constant(value) if isinstance(value, np.ndarray) else value
 
 
 @functools.cache
@@ -221,6 +233,8 @@ def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
 
 def _known(name: str, value: Any) -> Any:
     """Return a tensor or an array."""
+    if isinstance(value, np.ndarray):
+        return checks.array(name, value)
     if isinstance(value, tf.Variable | Parameter):
         return tf.convert_to_tensor(value)
     return value if isinstance(value, tf.Tensor) else checks.array(name, value)

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 from gpflow.base import Module
 
+MAX_SMALL = 2_000
+"""The number of elements up to which values are copied to be compared with others."""
+
 
 class Stateful(Module, abc.ABC):
     """A module with such variables: where a failed step is undone, theirs are undone as well."""
@@ -32,29 +35,33 @@ def state(module: tf.Module) -> tuple[tf.Variable, ...]:
 class Snapshot:
     """Values that variables had, and whether they have them still.
 
-    Those of one type are kept together, as to compare them one by one takes longer.
+    Small ones of one type are kept together, as to compare them one by one takes longer.
 
     :param variables: the variables.
     """
 
     def __init__(self, variables: Iterable[tf.Variable]) -> None:
-        by_type: dict[tf.DType, list[tf.Variable]] = {}
+        together: dict[object, list[tf.Variable]] = {}
         for variable in variables:
-            by_type.setdefault(variable.dtype, []).append(variable)
+            is_small = variable.shape.num_elements() <= MAX_SMALL
+            key = variable.dtype if is_small else id(variable)
+            together.setdefault(key, []).append(variable)
         self._kept = [
-            (each, tf.Variable(_flat(each), trainable=False)) for each in by_type.values()
+            (each, tf.Variable(_joined(each), trainable=False)) for each in together.values()
         ]
 
     def is_current(self) -> tf.Tensor:
         """Return whether all variables have the values that are kept: []."""
-        same = (tf.reduce_all(tf.equal(_flat(each), kept)) for each, kept in self._kept)
+        same = (tf.reduce_all(tf.equal(_joined(each), kept)) for each, kept in self._kept)
         return functools.reduce(tf.logical_and, same, tf.constant(True))
 
     def renew(self) -> None:
         """Keep the values of now."""
         for each, kept in self._kept:
-            kept.assign(_flat(each))
+            kept.assign(_joined(each))
 
 
-def _flat(variables: list[tf.Variable]) -> tf.Tensor:
+def _joined(variables: list[tf.Variable]) -> tf.Tensor:
+    if len(variables) == 1:
+        return tf.convert_to_tensor(variables[0])
     return tf.concat([tf.reshape(variable, [-1]) for variable in variables], 0)

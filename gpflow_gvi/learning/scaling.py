@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
-from .._core.data import inputs
+from .._core.data import as_tensor, rows
 
 Array = np.ndarray[Any, Any]
 
@@ -61,9 +61,9 @@ class Scaling(NamedTuple):
 
         What users hand in to predict at comes here first.
         """
-        if tf.is_symbolic_tensor(values):
+        if not isinstance(values, np.ndarray) and tf.is_symbolic_tensor(values):
             return tf.convert_to_tensor(values, dtype=default_float())
-        values = inputs("X", values)
+        values = rows("X", values)
         given, shape = tuple(values.shape), self.shift.shape
         if len(given) > 2 and len(shape) == 1 and math.prod(given[1:]) == shape[0]:
             return tf.reshape(values, [-1, *shape])  # images as rows
@@ -72,7 +72,7 @@ class Scaling(NamedTuple):
                 f"X (or Y) has shape {given}, but what was learned from has rows "
                 f"of shape {shape}; pass the same columns."
             )
-        return values
+        return as_tensor(values)
 
     def scaled(self, values: tf.Tensor) -> tf.Tensor:
         """Return validated values in standard units."""
