@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from .._core.graphs import deepcopy
+from .._core.lru_cache import LRUCache
 from ..learning.q_training import CompiledModel
 from ..learning.settings import Schedule
 from ..models import GVI
@@ -30,25 +31,6 @@ Value = TypeVar("Value")
 
 TOLERANCE = 1e-8
 """The maximal relative difference between the loss of a model and of the one it was copied to."""
-
-
-class LRUCache(dict[Hashable, Any]):
-    """A few values; the least recently used one is removed where there are more.
-
-    :param max_size: the maximal number of values.
-    """
-
-    def __init__(self, max_size: int) -> None:
-        super().__init__()
-        self.max_size = max_size
-
-    def get_or_make(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of a key, made if it is not there."""
-        value: Value = self.pop(key) if key in self else make()
-        self[key] = value
-        while len(self) > self.max_size:
-            del self[next(iter(self))]
-        return value
 
 
 class TracedModel(CompiledModel):

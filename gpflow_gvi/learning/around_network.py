@@ -31,7 +31,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, RegressionData, TensorType
-from gpflow.kernels import Combination, Kernel, SquaredExponential, Sum
+from gpflow.kernels import Kernel, SquaredExponential, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
 from gpflow.utilities import positive, set_trainable
 from scipy.spatial.distance import pdist
@@ -45,6 +45,7 @@ from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
 from ..covariances import CholeskySVGP, Tempered
 from ..gaussian_process import GaussianProcess
+from ..kernels.columns import on_columns
 from ..losses import Marginals
 from ..mean_functions import NetworkOutputs
 from ..models import GVI, PGVI
@@ -146,7 +147,8 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     """Return what is learned of rows [h(x), φ(x)]."""
     X, Y = split.standard(split.train)
     held_out = None if split.validation is None else split.standard(split.validation)
-    k = feature_kernel(X, rows) if kernel is None else _on_features(kernel, rows)
+    features = range(rows.num_outputs, rows.num_outputs + sum(rows.num_features))
+    k = feature_kernel(X, rows) if kernel is None else on_columns(kernel, features)
     progress.now("the covariance of P, and its scales")
     M = settings.regulariser.count(len(X))
     Z, _ = settings.regulariser.select(X, M, kernel=k, seed=settings.seed)
@@ -351,15 +353,4 @@ def feature_kernel(rows: AnyNDArray, of: NetworkRows) -> Kernel:
         start += size
     kernel = kernels[0] if len(kernels) == 1 else Sum(kernels)
     set_trainable(kernel, False)
-    return kernel
-
-
-def _on_features(kernel: Kernel, rows: NetworkRows) -> Kernel:
-    """Return a copy of a kernel whose columns are counted from the first of the features on."""
-    kernel = deepcopy(kernel)
-    for part in [kernel] if not isinstance(kernel, Combination) else kernel.submodules:
-        if isinstance(part, Kernel) and not isinstance(part, Combination):
-            dims, J = part.active_dims, rows.num_outputs
-            F = sum(rows.num_features)
-            part.active_dims = (J + np.arange(F)[dims]).tolist()
     return kernel

@@ -10,13 +10,12 @@ evaluations on small data, and leaves memory behind.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -29,13 +28,12 @@ from gpflow.kernels import Kernel
 from gpflow.utilities import parameter_dict
 
 from .._core.graphs import deepcopy, without_gradients
+from .._core.lru_cache import LRUCache
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of, structure_of_parameter
 from ..regulariser.evidence import DataEvidence, Evidence, InducingEvidence
 from ..regulariser.lbfgs import LossWithGradients, Minimise, assign_by_id
 from ..regulariser.plain_evidence import PlainLoss, has_plain_loss
-
-Fit = TypeVar("Fit")
 
 MAX_STRUCTURES = 8
 """The number of structures whose fits are kept."""
@@ -204,8 +202,8 @@ def assign_all(ours: Module, theirs: Module) -> None:
         assign(parameter, values[path])
 
 
-_kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
-_lock = threading.Lock()
+fits = LRUCache(MAX_STRUCTURES)
+"""The fits of structures."""
 
 
 def evidence_fit(
@@ -217,15 +215,4 @@ def evidence_fit(
         return EvidenceFit(kernel, variance, shape, evidence)
     of_noise = structure_of_parameter(variance)
     key = (of_kernel, of_noise, shape, type(evidence), default_float())
-    return kept(key, lambda: EvidenceFit(kernel, variance, shape, evidence))
-
-
-def kept(key: Hashable, make: Callable[[], Fit]) -> Fit:
-    """Return the fit that was kept for a key, or one that is made and kept."""
-    with _lock:
-        if key not in _kept:
-            _kept[key] = make()
-            while len(_kept) > MAX_STRUCTURES:
-                _kept.popitem(last=False)
-        _kept.move_to_end(key)
-        return cast(Fit, _kept[key])
+    return fits.get_or_make(key, lambda: EvidenceFit(kernel, variance, shape, evidence))

@@ -25,7 +25,7 @@ from gpflow import Parameter
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.functions import Function, Zero
-from gpflow.kernels import Combination, Coregion, Kernel, Sum
+from gpflow.kernels import Coregion, Kernel, Sum
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive, set_trainable
 
@@ -35,6 +35,7 @@ from .._core.graphs import deepcopy
 from ..calibration.conformal_prediction import conformal
 from ..gaussian_process import GaussianProcess
 from ..kernels import OutputAsInput
+from ..kernels.columns import on_columns
 from ..kernels.output_as_input import at_output
 from ..mean_functions import MeanOfOutputs
 from ..models import GVI, PGVI
@@ -180,13 +181,13 @@ def joint_kernels(
     else:
         terms = list(given)
     if J == 1:
-        return [_on_inputs(kernel, D) for kernel in given]
+        return [on_columns(kernel, range(D)) for kernel in given]
     loadings = _loadings(rows, y, J)
     mixed = [_of_unit_variance(kernel, D) * _coregion(loadings, D) for kernel in given]
     if len(terms) > 1:
         share = loadings / np.sqrt(len(terms))
         mixed.append(Sum([_of_unit_variance(kernel, D) * _coregion(share, D) for kernel in terms]))
-    return [*mixed, Sum([_on_inputs(given[0], D) * _alone(j, J, D) for j in range(J)])]
+    return [*mixed, Sum([on_columns(given[0], range(D)) * _alone(j, J, D) for j in range(J)])]
 
 
 def _shorter(kernel: Kernel) -> Kernel:
@@ -195,28 +196,13 @@ def _shorter(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _on_inputs(kernel: Kernel, D: int) -> Kernel:
-    """Return a copy of a kernel of x as one of [x, j] that leaves out the last column."""
-    kernel = deepcopy(kernel)
-    _leave_out_last(kernel, D)
-    return kernel
-
-
 def _of_unit_variance(kernel: Kernel, D: int) -> Kernel:
     """Return a kernel of [x, j] whose variance is left to that of the outputs."""
-    kernel = _on_inputs(kernel, D)
+    kernel = on_columns(kernel, range(D))
     if isinstance(getattr(kernel, "variance", None), Parameter):
         kernel.variance.assign(1.0)
         set_trainable(kernel.variance, False)
     return kernel
-
-
-def _leave_out_last(kernel: Kernel, D: int) -> None:
-    if isinstance(kernel, Combination):
-        for part in kernel.kernels:
-            _leave_out_last(part, D)
-    elif isinstance(kernel.active_dims, slice):
-        kernel.active_dims = list(range(D))[kernel.active_dims]
 
 
 def _loadings(rows: AnyNDArray, y: AnyNDArray, J: int) -> AnyNDArray:

@@ -48,7 +48,7 @@ from ..regulariser.sites import Sites, first_sites, left_out
 from .candidates import Candidate, Candidates, best_of, penalty, scaled
 from .class_predictors import LogProbabilities
 from .cross_fitting import CrossFits
-from .evidence_fit import assign_all, kept
+from .evidence_fit import assign_all, fits
 from .settings import Settings, recipe_predictors
 from .start import TrainingData
 from .summary import described
@@ -244,7 +244,7 @@ def site_fit(kernel: Kernel, likelihood: Likelihood, shape: tuple[int, int, int]
     of_kernel, of_likelihood = structure_of(kernel), structure_of_likelihood(likelihood)
     if of_kernel is None or of_likelihood is None:
         return make()
-    return kept((of_kernel, of_likelihood, shape, default_float()), make)
+    return fits.get_or_make((of_kernel, of_likelihood, shape, default_float()), make)
 
 
 ALL_INFORMATIVE = (Bernoulli, Beta, Exponential, Gamma, MultiClass, Ordinal, Poisson, Softmax)

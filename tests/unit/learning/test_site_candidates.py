@@ -170,7 +170,7 @@ def test_the_kernel_that_predicts_better_is_taken():
 
 
 def test_a_structure_is_traced_once():
-    evidence_fit._kept.clear()
+    evidence_fit.fits.clear()
     kernel, other = (gpflow.kernels.Matern32(lengthscales=scale) for scale in (1.0, 2.0))
     fit = site_fit(kernel, Bernoulli(), (0, 1, 1))
     assert site_fit(other, Bernoulli(), (0, 1, 1)) is fit

@@ -1,0 +1,30 @@
+"""Values that are kept for a while."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+
+
+class LRUCache(dict[Hashable, Any]):
+    """A few values; the least recently used one is removed where there are more.
+
+    :param max_size: the maximal number of values.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        super().__init__()
+        self.max_size = max_size
+        self._lock = threading.RLock()
+
+    def get_or_make(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the value of a key, made if it is not there."""
+        with self._lock:
+            value: Value = self.pop(key) if key in self else make()
+            self[key] = value
+            while len(self) > self.max_size:
+                del self[next(iter(self))]
+            return value
