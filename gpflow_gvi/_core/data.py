@@ -141,10 +141,10 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
 
     A tensor stays differentiable; one of a graph, whose values are not known, is returned as it is.
     """
-    return as_tensor(rows(name, value, first_row))
+    return as_tensor(finite_rows(name, value, first_row))
 
 
-def rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Tensor:
+def finite_rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Tensor:
     """Return the same, but an array as an array, of which more can be asked in little time."""
     value = _known(name, value)
     is_array = isinstance(value, np.ndarray)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import default_float
 
-from .._core.data import as_tensor, rows
+from .._core.data import as_tensor, finite_rows
 
 Array = np.ndarray[Any, Any]
 
@@ -63,7 +63,7 @@ class Scaling(NamedTuple):
         """
         if not isinstance(values, np.ndarray) and tf.is_symbolic_tensor(values):
             return tf.convert_to_tensor(values, dtype=default_float())
-        values = rows("X", values)
+        values = finite_rows("X", values)
         given, shape = tuple(values.shape), self.shift.shape
         if len(given) > 2 and len(shape) == 1 and math.prod(given[1:]) == shape[0]:
             return tf.reshape(values, [-1, *shape])  # images as rows

@@ -16,7 +16,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
 from .._core import checks, images
-from .._core.data import inputs
+from .._core.data import finite_rows
 from .._core.errors import shown
 from .._core.notices import logger
 from ..kernels.feature_map import FeatureMap
@@ -142,7 +142,7 @@ def uniform(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int 
 
 def _arguments(X: Any, num_points: int) -> tuple[AnyNDArray, int]:
     checks.count("num_points", num_points)
-    return np.asarray(inputs("X", X)), int(num_points)
+    return np.asarray(finite_rows("X", X)), int(num_points)
 
 
 def _distinct_rows(X: AnyNDArray, seed: int) -> AnyNDArray:
