@@ -43,11 +43,14 @@ MAX_ROWS_OF_GPR = 2000
 """An exact Gaussian process is left out on more rows."""
 
 
-def default(part: Split, seed: int) -> Prediction:
-    """`learn` with its defaults."""
-    learned = gvi.learn((part.X, part.Y), seed=seed)
+def _predicted(learned: gvi.Learned, part: Split) -> Prediction:
     log_density = learned.predict_log_density((part.X_test, part.Y_test))
     return (*learned.predict_y(part.X_test), log_density)
+
+
+def default(part: Split, seed: int) -> Prediction:
+    """`learn` with its defaults."""
+    return _predicted(gvi.learn((part.X, part.Y), seed=seed), part)
 
 
 def around_catboost(part: Split, seed: int) -> Prediction:
@@ -56,14 +59,12 @@ def around_catboost(part: Split, seed: int) -> Prediction:
 
     options = {"random_seed": seed, "verbose": False, "thread_count": 1}
     trees = CatBoostRegressor(**options, allow_writing_files=False)
-    learned = gvi.learn((part.X, part.Y), predictor=trees, seed=seed)
-    log_density = learned.predict_log_density((part.X_test, part.Y_test))
-    return (*learned.predict_y(part.X_test), log_density)
+    return _predicted(gvi.learn((part.X, part.Y), predictor=trees, seed=seed), part)
 
 
 def fast(part: Split, seed: int) -> Prediction:
     """`learn` with the least effort."""
-    return gvi.learn((part.X, part.Y), effort="fast", seed=seed).predict_y(part.X_test)
+    return _predicted(gvi.learn((part.X, part.Y), effort="fast", seed=seed), part)
 
 
 def trained(part: Split, seed: int) -> Prediction:

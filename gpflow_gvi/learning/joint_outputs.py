@@ -149,6 +149,7 @@ def learn_jointly(
             kernels=lambda data: joint_kernels(data.X, data.responses[:, 0], J, kernels),
             predictors=None,
             noise="constant",
+            heavy_tails=False,
             num_inducing=min(J, MAX_INDUCING_FACTOR) * count,
         ),
         likelihood=Gaussian(NoiseOfOutput(np.full(J, 0.1, default_float()))),

@@ -127,7 +127,7 @@ def learn(
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best, and gives predictions the tails of Student's t that errors of rows left out
         have (`likelihoods.HeavyTailed`). By default it is "auto" if neither a kernel nor anything
-        of Q is chosen, else "constant".
+        of Q is chosen, else "constant"; if effort is "fast", it is constant, and there are tails.
     :param outputs: "correlated" learns the columns of Y together (`joint_outputs`), so that each
         says something of the others; by default each is a function of its own with one kernel for
         all. Both are for real-valued Y and constant noise, which each column has its own of.
@@ -169,8 +169,9 @@ def learn(
         Q is trained.
     :param batch_size: rows of a batch.
     :param learning_rate: Adam's at the start; it falls along a cosine.
-    :param effort: "fast" fits one squared exponential, without trees; "default" is described
-        above; "best" fits hyper-parameters to more rows and for longer, and takes more folds.
+    :param effort: "fast" fits one squared exponential, without trees or noise that varies;
+        "default" is described above; "best" fits hyper-parameters to more rows and for longer, and
+        takes more folds.
     :param n_jobs: how many predictors are fitted at once, as joblib has it.
     :param seed: of the split, the selection, the folds, the network and the order of batches.
     :param verbose: 1 to print what is done now and how long it took; 0 for nothing. `summary()` of
@@ -204,7 +205,8 @@ def learn(
         )
     chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
     chosen = chosen or model is not PGVI or isinstance(loss, Loss)
-    by_recipe = kernel is None and not chosen and effort != "fast"
+    of_recipe = kernel is None and not chosen
+    by_recipe = of_recipe and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
     is_around = is_meant(network, features, train_network, data)
     rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
@@ -219,7 +221,8 @@ def learn(
             num_inducing=regulariser.num_inducing if num_inducing is None else num_inducing,
             max_inducing=None if num_inducing or chosen or effort == "fast" else MAX_INDUCING,
             predictors=predictors,
-            noise=noise or ("auto" if by_recipe else "constant"),
+            noise=noise or (regulariser.noise if of_recipe else "constant"),
+            heavy_tails=regulariser.heavy_tails if of_recipe and noise is None else None,
             select=select,
             process=operator.attrgetter("prior") if is_svgp else regulariser.process,
             n_jobs=n_jobs,

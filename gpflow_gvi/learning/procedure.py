@@ -264,7 +264,7 @@ class Procedure:
     def _may_have_tails(self, model: GVI) -> bool:
         noise = model.likelihood
         is_gaussian = isinstance(noise, Gaussian) and noise.variance is not None
-        return is_gaussian and self.settings.regulariser.noise == "auto"
+        return is_gaussian and self.settings.regulariser.has_heavy_tails
 
     def _tell_scores(self, before: Any, after: Any) -> None:
         """Say what tempering has gained, as negative log densities in original units."""

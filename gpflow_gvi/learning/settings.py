@@ -143,6 +143,9 @@ class RegulariserSettings:
     the recipe. None for none. They are for real-valued Y."""
     noise: Noise = "auto"
     """Whether the variance of the noise depends on the input, where Y is real-valued."""
+    heavy_tails: bool | None = None
+    """Whether real-valued Y are predicted with the tails that errors of rows left out have; by
+    default where `noise` is "auto"."""
     num_folds: int = 5
     """K, for predictors and for the pattern of the noise."""
     n_jobs: int | None = None
@@ -166,6 +169,11 @@ class RegulariserSettings:
     """The same for starts to choose among, and from hyper-parameters that were fitted already."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
+
+    @property
+    def has_heavy_tails(self) -> bool:
+        """Whether real-valued Y are predicted with tails."""
+        return self.noise == "auto" if self.heavy_tails is None else self.heavy_tails
 
     def briefly(self, num_features: int) -> Minimise:
         """Return `minimise_briefly`, of L-BFGS with as many iterations as features at least.
@@ -209,7 +217,7 @@ def one_kernel(data: TrainingData) -> Sequence[Kernel]:
 def of_effort(effort: Effort) -> RegulariserSettings:
     """Return how P is fitted, by the effort to spend on it."""
     if effort == "fast":
-        return RegulariserSettings(one_kernel, predictors=None, noise="constant")
+        return RegulariserSettings(one_kernel, predictors=None, noise="constant", heavy_tails=True)
     if effort == "best":
         return RegulariserSettings(
             num_folds=10,

@@ -382,3 +382,17 @@ def test_a_trend_and_a_season_go_on_where_the_data_end(rng):
     assert np.sqrt(np.mean(np.square(mean - f[96:]))) < 0.5  # without a trend it is above 3
     assert np.mean(np.abs(mean - f[96:]) < 3.0 * np.sqrt(variance)) > 0.9
     assert variance[-1, 0] > variance[0, 0]
+
+
+def test_the_least_effort_has_tails_as_well(rng):
+    X = rng.uniform(-2.0, 2.0, size=(400, 1))
+    Y = np.sin(2.0 * X) + 0.1 * rng.standard_t(2.0, size=X.shape)
+    fits = [
+        gvi.learn((X[:200], Y[:200]), effort="fast", num_inducing=20, noise=noise)
+        for noise in (None, "constant")
+    ]
+    densities = [np.mean(fit.predict_log_density((X[200:], Y[200:]))) for fit in fits]
+    assert densities[0] > densities[1] + 0.1
+    mean, variance = fits[1].predict_y(X[200:])
+    gaussian = scipy.stats.norm.logpdf(Y[200:], mean, np.sqrt(variance))
+    np.testing.assert_allclose(densities[1], np.mean(gaussian))

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import scipy.special
 import tf_keras
-from gpflow.kernels import Linear, SquaredExponential
 
 from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.learning.around_network import _on_features, feature_kernel
+from gpflow_gvi.learning.around_network import feature_kernel
 from gpflow_gvi.learning.network_rows import Inputs, Outputs, network_rows
 from gpflow_gvi.learning.scaling import Scaling
 
@@ -185,15 +184,6 @@ def test_kernel_is_a_sum_of_one_for_each_group_by_median_distances():
         expected += 0.5 * np.mean(about_mean**2) * np.exp(-0.5 * np.square(distances / ell))
     np.testing.assert_allclose(kernel(values), expected, rtol=1e-6, atol=1e-9)
     assert not kernel.trainable_variables
-
-
-def test_columns_of_a_kernel_that_is_given_are_counted_from_the_first_feature():
-    rows = rows_of(network())
-    values = rows(X).numpy()
-    kernel = SquaredExponential(lengthscales=np.arange(1.0, 6.0)) * Linear(active_dims=[1, 4])
-    np.testing.assert_allclose(_on_features(kernel, rows)(values), kernel(values[:, 3:]))
-    one = SquaredExponential()
-    np.testing.assert_allclose(_on_features(one, rows)(values), one(values[:, 3:]))
 
 
 def test_layers_that_give_no_rows_are_refused():
