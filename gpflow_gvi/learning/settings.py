@@ -216,8 +216,10 @@ def one_kernel(data: TrainingData) -> Sequence[Kernel]:
 
 def of_effort(effort: Effort) -> RegulariserSettings:
     """Return how P is fitted, by the effort to spend on it."""
-    if effort == "fast":
-        return RegulariserSettings(one_kernel, predictors=None, noise="constant", heavy_tails=True)
+    if effort == "fast":  # one kernel leaves time for more rows
+        return RegulariserSettings(
+            one_kernel, predictors=None, noise="constant", heavy_tails=True, max_rows=2000
+        )
     if effort == "best":
         return RegulariserSettings(
             num_folds=10,
