@@ -160,7 +160,7 @@ def finite_rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Te
     if numbers.size == 0:
         what = "columns" if len(numbers) else "data points"
         raise ValueError(f"{name} has shape {numbers.shape}: there are no {what}.")
-    most, flat = largest(numbers.dtype), numbers.reshape(-1)
+    most, flat = largest(numbers.dtype), numbers.ravel("K")  # mostly a view
     if not flat.dot(flat) <= most * most:  # nor does NaN compare
         with np.errstate(invalid="ignore"):
             bad = ~(np.abs(numbers) <= most)
