@@ -363,13 +363,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
 
     @property
     def _fits_weights(self) -> bool:
-        """Whether predictors have weights: P with a given kernel is around the only one as it is.
+        """Whether predictors have weights (Kennedy and O'Hagan 2001), as they may err much.
 
-        A predictor with large errors is mended by a weight below one (Kennedy and O'Hagan 2001,
-        "Bayesian calibration of computer models", section 4.2).
-        """
-        chooses = self.is_recipe or self.settings.kernels is recipe_kernels
-        return chooses or self.predictors.num_means > 1
+        P with a given kernel is around the only one as it is."""
+        several = self.is_recipe or self.predictors.num_means > 1
+        return several or self.settings.kernels is recipe_kernels
 
     @property
     def _are_few(self) -> bool:

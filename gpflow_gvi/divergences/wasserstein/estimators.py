@@ -12,6 +12,7 @@ from gpflow.kernels import Kernel
 
 from ..._core import checks, linalg, outputs
 from ...gaussian_process import GaussianVector
+from .fidelity import fidelity
 
 
 class CovarianceDistance(abc.ABC):
@@ -43,7 +44,7 @@ class Exact(CovarianceDistance):
         """Return tr K + tr R - 2 F: [J]."""
         K, R = blocks(p), blocks(q)
         traces = tf.linalg.trace(K) + tf.linalg.trace(R)
-        return linalg.not_negative(traces - 2.0 * linalg.fidelity(K, R))
+        return linalg.not_negative(traces - 2.0 * fidelity(K, R))
 
     def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return zeros: [J]."""

@@ -19,6 +19,7 @@ from ...gaussian_process import GaussianVector
 from ...kernels import finite_features
 from ...regulariser import pivots
 from .estimators import CovarianceDistance, among_rows, spread_rows, variances
+from .fidelity import fidelity
 
 PIVOTS = 64
 """The number of points where nothing else is asked for."""
@@ -265,8 +266,8 @@ class LowRank(CovarianceDistance):
         span, K, R = self._parts(q, p)
         estimate = _fidelity(K, R)
         K, R = span.without_sampling(p, K), span.without_sampling(q, R)
-        most = linalg.fidelity(K.inside, R.inside) + tf.sqrt(K.outside * R.outside)
-        least = linalg.fidelity(K.low_rank, R.inside)
+        most = fidelity(K.inside, R.inside) + tf.sqrt(K.outside * R.outside)
+        least = fidelity(K.low_rank, R.inside)
         return 2.0 * tf.nn.relu(tf.maximum(most - estimate, estimate - least))
 
     def _parts(self, q: GaussianVector, p: GaussianVector) -> tuple[_Span, _Parts, _Parts]:
@@ -321,7 +322,7 @@ def _fidelity(K: _Parts, R: _Parts) -> tf.Tensor:
     """Return the estimate of F: [J]."""
     norms = tf.reduce_sum(K.rest, axis=-1) * tf.reduce_sum(R.rest, axis=-1)
     cosine = tf.reduce_sum(tf.sqrt(K.rest * R.rest), axis=-1) / tf.sqrt(norms)
-    return linalg.fidelity(K.inside, R.inside) + cosine * tf.sqrt(K.outside * R.outside)
+    return fidelity(K.inside, R.inside) + cosine * tf.sqrt(K.outside * R.outside)
 
 
 def _num_features(p: GaussianVector) -> int:
