@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
@@ -56,7 +57,10 @@ def test_the_model_knows_its_columns(written):
     assert list(predicted) == ["y_mean", "y_sd", "y_lower", "y_upper"]
     assert predicted["y_mean"][0] == pytest.approx(70.0, abs=6.0)
     assert predicted["y_mean"][1] == pytest.approx(20.0, abs=6.0)
-    width = 2.0 * 1.959964 * predicted["y_sd"]
+    df = float(
+        np.squeeze(model.learned_.likelihood.df)
+    )  # of Student's t, in units of its deviation
+    width = 2.0 * scipy.stats.t.ppf(0.975, df) * np.sqrt((df - 2.0) / df) * predicted["y_sd"]
     np.testing.assert_allclose(predicted["y_upper"] - predicted["y_lower"], width, rtol=1e-6)
 
 
