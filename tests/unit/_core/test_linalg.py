@@ -14,15 +14,10 @@ import tensorflow as tf
 
 from gpflow_gvi._core import linalg
 from gpflow_gvi._core.errors import NotPositiveDefiniteError
+from tests.matrices import covariance, gradients, slope
 
 Array = np.ndarray
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
-
-
-def covariance(rng: np.random.Generator, *shape: int, rank: int | None = None) -> Array:
-    """A random covariance [*shape, shape[-1]] of the given rank, of unit scale."""
-    root = rng.normal(size=(*shape, rank or 2 * shape[-1]))
-    return root @ np.swapaxes(root, -1, -2) / root.shape[-1]
 
 
 def with_smallest_eigenvalue(rng: np.random.Generator, M: int, value: float) -> Array:
@@ -43,20 +38,6 @@ def scalar(factor: tf.Tensor) -> tf.Tensor:
     weights = np.random.default_rng(1).normal(size=factor.shape)
     weights = tf.constant(weights, dtype=factor.dtype)
     return tf.reduce_sum(weights * factor) + tf.reduce_sum(tf.square(factor) * weights**2)
-
-
-def gradients(function: Callable[..., tf.Tensor], *matrices: Array) -> list[Array]:
-    tensors = [tf.constant(matrix) for matrix in matrices]
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        value = function(*tensors)
-    return [gradient.numpy() for gradient in tape.gradient(value, tensors)]
-
-
-def slope(function: Callable[[Array], float], at: Array, direction: Array) -> float:
-    """The directional derivative by central differences."""
-    h = 1e-5
-    return (float(function(at + h * direction)) - float(function(at - h * direction))) / (2 * h)
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:

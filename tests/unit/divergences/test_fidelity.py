@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,29 +11,10 @@ import tensorflow as tf
 
 from gpflow_gvi.divergences.wasserstein.fidelity import fidelity
 from tests import references
+from tests.matrices import covariance, gradients, slope
 
 Array = np.ndarray
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
-
-
-def covariance(rng: np.random.Generator, *shape: int, rank: int | None = None) -> Array:
-    """A random covariance [*shape, shape[-1]] of the given rank, of unit scale."""
-    root = rng.normal(size=(*shape, rank or 2 * shape[-1]))
-    return root @ np.swapaxes(root, -1, -2) / root.shape[-1]
-
-
-def gradients(function: Callable[..., tf.Tensor], *matrices: Array) -> list[Array]:
-    tensors = [tf.constant(matrix) for matrix in matrices]
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        value = function(*tensors)
-    return [gradient.numpy() for gradient in tape.gradient(value, tensors)]
-
-
-def slope(function: Callable[[Array], float], at: Array, direction: Array) -> float:
-    """The directional derivative by central differences."""
-    h = 1e-5
-    return (float(function(at + h * direction)) - float(function(at - h * direction))) / (2 * h)
 
 
 def roots(rng: np.random.Generator) -> dict[str, tuple[Array, Array]]:
