@@ -8,6 +8,7 @@ from collections.abc import Callable
 import gpflow
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.spatial
 import scipy.stats
 import tensorflow as tf
@@ -186,6 +187,61 @@ def test_add_to_diagonal(rng):
     for amount in (0.5, np.array([0.5, -2.0]), np.array([3.0])):
         expected = K + np.reshape(amount, (-1, 1, 1)) * np.eye(3)
         np.testing.assert_allclose(linalg.add_to_diagonal(tf.constant(K), amount), expected)
+
+
+# --- eigh ---------------------------------------------------------------------------------------
+
+
+def all_of_eigh(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return linalg.eigh(M)
+
+
+def unknown(M: Array) -> list[tf.TensorSpec]:
+    return [tf.TensorSpec([None] * M.ndim, M.dtype)]
+
+
+@DTYPES
+@pytest.mark.parametrize("size", [5, linalg.MIN_LAPACK], ids=["small", "large"])
+@pytest.mark.parametrize("how", ["eager", "graph", "unknown shape", "xla"])
+def test_eigh_against_scipy(rng, dtype, size, how):
+    M = covariance(rng, 2, size).astype(dtype)
+    function = {
+        "eager": linalg.eigh,
+        "graph": tf.function(all_of_eigh),
+        "unknown shape": tf.function(all_of_eigh, input_signature=unknown(M)),
+        "xla": tf.function(all_of_eigh, jit_compile=True),
+    }[how]
+    lower = np.tril(M) + np.triu(rng.normal(size=M.shape), 1).astype(dtype)
+    values, vectors = function(tf.constant(lower))
+    assert values.dtype == dtype
+    # XLA's own method, by rotations, is no more accurate in double precision.
+    accuracy = 1e-12 if dtype == np.float64 and how != "xla" else 1e-4
+    expected = np.stack([scipy.linalg.eigvalsh(each) for each in M])
+    np.testing.assert_allclose(values, expected, atol=accuracy * expected.max())
+    rebuilt = np.einsum("bij,bj,bkj->bik", vectors, values, vectors)
+    np.testing.assert_allclose(rebuilt, M, atol=accuracy * expected.max())
+
+
+def test_eigh_of_what_is_not_finite_is_not_finite():
+    M = np.stack([np.eye(linalg.MIN_LAPACK)] * 2)
+    M[1, 3, 2] = np.nan
+    values, vectors = linalg.eigh(tf.constant(M))
+    np.testing.assert_array_equal(values[0], 1.0)
+    assert not np.any(np.isfinite(values[1]))
+    assert not np.any(np.isfinite(vectors[1]))
+
+
+@DTYPES
+@pytest.mark.parametrize("size", [5, linalg.MIN_LAPACK], ids=["small", "large"])
+@pytest.mark.parametrize("transposed", [{}, {"transpose_a": True}, {"transpose_b": True}], ids=str)
+def test_product_of_a_batch_and_of_one_matrix(rng, dtype, size, transposed):
+    A, B = rng.normal(size=(3, size, size)), rng.normal(size=(1, size, size))
+    left = A.swapaxes(1, 2) if "transpose_a" in transposed else A
+    right = B.swapaxes(1, 2) if "transpose_b" in transposed else B
+    expected = np.einsum("bij,bjk->bik", left, np.repeat(right, 3, axis=0))
+    value = linalg.product(tf.constant(A, dtype), tf.constant(B, dtype), **transposed)
+    assert value.shape == (3, size, size)
+    np.testing.assert_allclose(value, expected, atol=100 * size * np.finfo(dtype).eps)
 
 
 # --- floor --------------------------------------------------------------------------------------

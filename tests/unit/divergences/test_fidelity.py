@@ -172,3 +172,21 @@ def test_gradient_of_fidelity_at_repeated_eigenvalues(dtype):
     np.testing.assert_allclose(
         d_R, 0.5 * np.diag(np.diag(R) ** -0.5), atol=50 * np.finfo(dtype).eps
     )
+
+
+@pytest.mark.parametrize("argument", [0, 1], ids=["K", "R"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_fidelity_says_that_it_has_no_second_derivatives(rng, argument, compiled):
+    matrices = [tf.constant(matrix) for matrix in pair(rng, "regular")]
+
+    def second() -> tf.Tensor:
+        with tf.GradientTape() as outer:
+            outer.watch(matrices[argument])
+            with tf.GradientTape() as inner:
+                inner.watch(matrices[argument])
+                value = fidelity(*matrices)
+            first = inner.gradient(value, matrices[argument])
+        return outer.gradient(first, matrices[argument])
+
+    with pytest.raises(NotImplementedError, match="first derivatives alone"):
+        (tf.function(second) if compiled else second)()
