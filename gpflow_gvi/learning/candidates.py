@@ -128,9 +128,10 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         return CrossFits(estimators, data, targets, num_folds=folds, n_jobs=n_jobs, **options)
 
     def _means_at(self, data: TrainingData) -> AnyNDArray:
-        """Return the predictions by models that have not seen the rows: [C, N, J]."""
+        """Return the predictions by models that have not seen the rows: [N, C, J]."""
         values = [mean.predict(data.X) for mean in self.predictors.means]
-        return np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)
+        means = np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)
+        return np.moveaxis(means, 0, 1)
 
     def _mean(self, weights: AnyNDArray) -> MeanFunction:
         """Return Σ_c w_c h_c."""

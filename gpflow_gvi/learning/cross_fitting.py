@@ -103,7 +103,7 @@ class CrossFits:
         return found
 
     def of_fold(self, k: int) -> tuple[AnyNDArray, AnyNDArray]:
-        """Return the rows of a fold, [B], and what each estimator predicts there: [C, B, J].
+        """Return the rows of a fold, [B], and what each estimator predicts there: [B, C, J].
 
         Only the fits without that fold are needed.
         """
@@ -114,7 +114,7 @@ class CrossFits:
             self._models[c, k] if hasattr(estimator, "fit") else self._wrap(estimator)
             for c, estimator in enumerate(self._estimators)
         ]
-        return rows, np.array([predictions(model, X, J) for model in models])
+        return rows, np.stack([predictions(model, X, J) for model in models], axis=1)
 
     def _fit(self, folds: Sequence[int]) -> None:
         """Fit the estimators without each of these folds, if they are not fitted yet."""

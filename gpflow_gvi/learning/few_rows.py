@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from gpflow.functions import Zero
 
-from ..gaussian_process import GaussianProcess
 from ..regulariser.conditioning import conditioned
+from ..regulariser.evidence_fit import EvidenceFit, Rows
 from ..regulariser.fit import LeftOut
-from .evidence_fit import EvidenceFit, Rows
 
 NUM_FOLDS = 5
 """Into which the rows are parted."""
@@ -32,13 +30,12 @@ def left_out_by_folds(fit: EvidenceFit, rows: Rows, anew: Callable[[Rows], None]
     mean, variance = np.empty_like(rows.Y), np.empty_like(rows.Y)
     for k in np.unique(fold):
         given, held = fold != k, fold == k
-        part = Rows(rows.X[given], rows.Y[given], rows.means[:, given], rows.pattern[given])
+        part = rows.some(given)
         anew(part)
-        of_means = np.sum(fit.weights.numpy()[:, None] * rows.means, axis=0)  # [N, J]
+        of_means = np.sum(fit.weights.numpy() * rows.means, axis=1)  # [N, J]
         noise = fit.variance.numpy() * rows.pattern ** fit.exponent.numpy()  # [N, J]
         observed = part.X, part.Y - of_means[given], noise[given]
-        prior = GaussianProcess(Zero(rows.Y.shape[-1]), fit.kernel)
-        posterior = conditioned(prior, part.X, [observed])
+        posterior = conditioned(fit.prior, part.X, [observed])
         mean[held] = posterior.mean(rows.X[held]) + of_means[held]
         variance[held] = posterior.variance(rows.X[held]) + noise[held]
     return LeftOut(mean, variance)

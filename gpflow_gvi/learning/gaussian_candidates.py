@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,26 +22,25 @@ from gpflow.likelihoods import Gaussian, Likelihood
 
 from .._core import outputs, progress
 from .._core.graphs import deepcopy
-from ..calibration.tempering import MAX_FACTOR
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..mean_functions.predictor import Predictor
 from ..regulariser.evidence import DataEvidence, InducingEvidence
+from ..regulariser.evidence_fit import EvidenceFit, Rows, assign
 from ..regulariser.fit import LeftOut, Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 from . import recipe
 from .candidates import (
     MAX_ROWS_OF_STARTS,
-    Candidate,
     Candidates,
     best_of,
     near_best,
-    penalty,
     scaled,
 )
 from .cross_fitting import CrossFits
-from .evidence_fit import Rows, assign, evidence_fit
 from .few_rows import left_out_by_folds
+from .gaussian_candidate import GaussianCandidate, density_constant
+from .kept_fits import evidence_fit
 from .noise import MIN_RATIO, VaryingNoise, gain
 from .scaling import Scaling, exactly_original
 from .settings import recipe_kernels
@@ -80,24 +79,6 @@ MIN_ROWS_OF_ONE_FOLD = 500
 
 MIN_NOISE = 1e-8
 """The smallest variance of varying noise."""
-
-
-@dataclasses.dataclass(frozen=True)
-class GaussianCandidate(Candidate):
-    """A candidate under Gaussian noise.
-
-    Its `nll` is that of tempered predictions; of few rows it is of predictions as they are.
-    """
-
-    mean: AnyNDArray
-    """Of each observation given the others: [N, J]."""
-    errors: AnyNDArray
-    """σ² (y - mean)² / variance, with the variance of the observation given the others, of which
-    the noise has the share σ²: the squared errors that are noise, [N, J]."""
-    is_around: bool
-    """Whether P is around predictors."""
-    origin: Kernel
-    """The kernel that it was first fitted from."""
 
 
 class GaussianCandidates(Candidates[GaussianCandidate]):
@@ -203,15 +184,15 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         if len(data.X) >= MIN_ROWS_OF_ONE_FOLD:
             rows, values = self.predictors.of_fold(0)
             has_error = rows < len(errors)
-            rows, values = rows[has_error], values[:, has_error]
-            if not _have_small_errors(data.responses[rows] - values, errors[rows]):
+            rows, values = rows[has_error], values[has_error]
+            if not _have_small_errors(data.responses[rows, None] - values, errors[rows]):
                 return False
-        return _have_small_errors(data.responses - self._means_at(data), errors)
+        return _have_small_errors(data.responses[:, None] - self._means_at(data), errors)
 
     def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
         """Return P around predictors, from the kernel that P has without them."""
         data = self.data
-        left = data.responses - np.mean(self._means_at(data), axis=0)
+        left = data.responses - np.mean(self._means_at(data), axis=1)
         error = float(np.mean(np.var(left, axis=0)))
         ratio = error / float(np.mean(np.var(data.responses, axis=0)))
         kernel = scaled(plain.regulariser.prior.kernel, ratio)
@@ -284,14 +265,8 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         """
         settings, data = self.settings, self.data if starts_of is None else starts_of
         is_brief = starts_of is not None or means or pattern is not None or again
-        minimise = settings.briefly(data.D) if is_brief else settings.minimise
-        first = data.first(settings.max_rows)  # the rows are shuffled
-        M = self.num_inducing
-        # A start has the evidence if the fit from it may have it, too, as it takes less time.
-        is_start = len(first.X) < len(self.data.X) and self._may_be_exact
-        if len(first.X) <= MAX_ROWS_OF_STARTS and (is_start or data.D >= MIN_FEATURES_OF_EXACT):
-            M = max(M, min(len(first.X), settings.most_inducing(len(first.X))))
-        C, J = self.predictors.num_means, data.J
+        first, C, J = data.first(settings.max_rows), self.predictors.num_means, data.J
+        M = self._num_points(first)
         progress.now(
             described(kernel, around=means, varying=pattern is not None)
             + ("" if starts_of is None else ", a start")
@@ -303,35 +278,24 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         # With as many points as rows the bound is the evidence, which takes less time by itself.
         is_exact = len(first.X) <= M and type(settings.evidence) is DataEvidence
         evidence = InducingEvidence() if is_exact else settings.evidence
-        fit = evidence_fit(kernel, noise.variance, (C, data.D, J), evidence)
+        fit = evidence_fit(kernel, noise, (C, data.D, J), evidence)
         origin = kernel if origin is None else origin
-        values = self._means_at(first) if means else np.zeros([C, *first.responses.shape])
-        rows, weight = self._rows(first, values, pattern), 1.0 / C if means else 0.0
-        exponent = 0.5 if pattern else 0.0
+        values = self._means_at(first) if means else np.zeros([len(first.X), C, J])
+        rows = self._rows(first, values, pattern)
+        weights_and_exponent = 1.0 / C if means else 0.0, 0.5 if pattern else 0.0
         which = {"means": means and self._fits_weights, "pattern": pattern is not None}
 
         def anew(part: Rows) -> None:
-            fit.start(origin, noise.variance, weight, exponent)
+            fit.start(origin, noise.variance, *weights_and_exponent)
             fit.minimise(settings.briefly(data.D), part.X, part, **which)
 
         with fit.lock:
             if left_out is None and is_exact and self._are_few:
                 left_out = left_out_by_folds(fit, rows, anew)
-            fit.start(kernel, variance, weight, exponent)
-            Z: AnyNDArray = first.X
-            indices: AnyNDArray | None = np.arange(len(Z))
-            if is_exact:
-                then = None if is_brief else settings.after_half()
-                if then is not None and len(Z) >= MIN_ROWS_OF_HALF:
-                    half = rows.first(len(Z) // 2)
-                    fit.minimise(minimise, half.X, half, **which)
-                    minimise = then
-                loss = fit.minimise(minimise, Z, rows, **which)
-            else:
-                for _ in range(settings.max_rounds):
-                    Z, indices = settings.select(first.X, M, kernel=fit.kernel, seed=data.seed)
-                    loss = fit.minimise(minimise, Z, rows, **which)
-            kernel, weights = deepcopy(fit.kernel), fit.weights.numpy()
+            fit.start(kernel, variance, *weights_and_exponent)
+            points = None if is_exact else M
+            Z, last = self._maximise(fit, rows, points, which, is_brief=is_brief)
+            kernel, weights = deepcopy(fit.prior.kernel), fit.weights.numpy()
             assign(noise.variance, fit.variance)
             if pattern is not None:
                 varying = VaryingNoise(pattern, noise.variance.numpy(), fit.exponent.numpy())
@@ -346,20 +310,54 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         if predicted is None:
             if is_exact:  # of all rows, as in the end
                 Z, indices = self._chosen_points(kernel, M, scored)
+                last = last._replace(indices=indices)
             predicted = leave_one_out(prior, of_rows, Z, observed)
-        mean, spread = (np.asarray(part) for part in predicted)
-        errors = np.square(scored.responses - mean) / spread
-        fitted = Regulariser(
-            prior, prior, noise, Z, None, (Round(indices, loss, {}),), True, left_out
+        P = Regulariser(prior, prior, noise, Z, None, (last,), True, left_out)
+        found = GaussianCandidate.judged(
+            P, len(first.X), scored, predicted, of_rows, is_around=means, origin=origin
         )
-        logs, error = np.mean(np.log(spread), axis=0), np.mean(errors, axis=0)
-        if left_out is None:
-            factor = np.maximum(error, 1.0 / MAX_FACTOR)
-            nll = 0.5 * float(np.sum(np.log(factor) + logs)) + penalty(fitted, len(first.X))
-        else:  # the factor that mends certain errors is hardly known from few rows
-            nll = 0.5 * float(np.sum(error - 1.0 + logs))
-        progress.found(nll=nll + _density_constant(data), M=len(Z))
-        return GaussianCandidate(fitted, nll, mean, of_rows * errors, means, origin)
+        progress.found(nll=found.nll + density_constant(data), M=len(Z))
+        return found
+
+    def _num_points(self, first: TrainingData) -> int:
+        """Return M of a fit to these rows."""
+        N = len(first.X)
+        # A start has the evidence if the fit from it may have it, too, as it takes less time.
+        is_start = len(self.data.X) > N and self._may_be_exact
+        if N <= MAX_ROWS_OF_STARTS and (is_start or first.D >= MIN_FEATURES_OF_EXACT):
+            return max(self.num_inducing, min(N, self.settings.most_inducing(N)))
+        return self.num_inducing
+
+    def _maximise(
+        self,
+        fit: EvidenceFit,
+        rows: Rows,
+        M: int | None,
+        which: Mapping[str, bool],
+        *,
+        is_brief: bool,
+    ) -> tuple[AnyNDArray, Round]:
+        """Fit the hyper-parameters, and return the inducing points and how they were fitted.
+
+        :param M: the number of points, chosen anew in each round; None for one at each row.
+        :param which: what is fitted besides kernel and noise.
+        :param is_brief: whether few iterations suffice.
+        """
+        settings, data = self.settings, self.data
+        minimise = settings.briefly(data.D) if is_brief else settings.minimise
+        if M is not None:
+            for _ in range(settings.max_rounds):
+                Z, indices = settings.select(rows.X, M, kernel=fit.prior.kernel, seed=data.seed)
+                loss = fit.minimise(minimise, Z, rows, **which)
+            return Z, Round(indices, loss, {})
+        N = len(rows.X)
+        then = None if is_brief else settings.after_half()
+        if then is not None and N >= MIN_ROWS_OF_HALF:
+            half = rows.some(slice(N // 2))
+            fit.minimise(minimise, half.X, half, **which)
+            minimise = then
+        loss = fit.minimise(minimise, rows.X, rows, **which)
+        return np.asarray(rows.X), Round(np.arange(N), loss, {})
 
     @property
     def _fits_weights(self) -> bool:
@@ -381,19 +379,14 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         return Rows(data.X, data.responses, means, np.maximum(ratio, MIN_RATIO))
 
 
-def _density_constant(data: TrainingData) -> float:
-    """Return what the `nll` of candidates leaves out, and the change to original units."""
-    return float(np.sum(0.5 + 0.5 * np.log(2.0 * np.pi) + np.log(data.units[1].scale)))
-
-
 def _have_small_errors(of_predictors: AnyNDArray, of_process: AnyNDArray) -> bool:
     """Return whether one of the predictors has errors not much larger than those of a process.
 
-    :param of_predictors: [C, N, J].
+    :param of_predictors: [N, C, J].
     :param of_process: [N, J].
     """
     largest = MAX_ERROR_RATIO * _rms(of_process)
-    return any(_rms(errors) < largest for errors in of_predictors)
+    return any(_rms(errors) < largest for errors in np.moveaxis(of_predictors, 1, 0))
 
 
 def _rms(errors: AnyNDArray) -> float:

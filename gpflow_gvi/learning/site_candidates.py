@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray
-from gpflow.config import default_float
-from gpflow.functions import Function, MeanFunction
+from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import (
     Bernoulli,
@@ -28,18 +27,17 @@ from gpflow.likelihoods import (
     Ordinal,
     Poisson,
     Softmax,
-    StudentT,
 )
-from gpflow.utilities import parameter_dict
 
 from .._core import labels, outputs, progress
 from .._core.data import Data
 from .._core.graphs import deepcopy
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from ..kernels.structure import structure_of, structure_of_parameter
+from ..kernels.structure import structure_of
 from ..likelihoods import usable
 from ..regulariser.conditioning import conditioned
+from ..regulariser.evidence_fit import assign_all
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser, Round
 from ..regulariser.leave_one_out import leave_one_out
@@ -48,7 +46,7 @@ from ..regulariser.sites import Sites, first_sites, left_out
 from .candidates import Candidate, Candidates, best_of, penalty, scaled
 from .class_predictors import LogProbabilities
 from .cross_fitting import CrossFits
-from .evidence_fit import assign_all, fits
+from .kept_fits import site_fit, structure_of_likelihood
 from .settings import Settings, recipe_predictors
 from .start import TrainingData
 from .summary import described
@@ -65,6 +63,9 @@ NUM_FOLDS = 5
 
 AMPLIFICATION = 2.0
 """What the variance of f is multiplied by where that predicts better."""
+
+ALL_INFORMATIVE = (Bernoulli, Beta, Exponential, Gamma, MultiClass, Ordinal, Poisson, Softmax)
+"""Likelihoods under which no observation comes to say nothing of f because of the others."""
 
 SHARE_OF_KERNEL = 0.1
 """Of the variance of f, where a fit around classifiers starts. From all of it f would explain the
@@ -133,7 +134,7 @@ class SiteCandidates(Candidates[Candidate]):
         first = data.first(settings.max_rows).first(MAX_VALUES_OF_FITS // data.J)  # at random
         gram.require_independent_outputs(kernel)
         X, Y = Data.of((first.X, first.Y), self.likelihood)
-        rows = Rows(X, Y, np.moveaxis(self._means_at(first), 0, 1))
+        rows = Rows(X, Y, self._means_at(first))
         what = described(kernel, around=means, varying=False)
         start_of = "" if starts_of is None else ", a start"
         progress.now(f"{what}{start_of}, fitted to {len(X)} rows")
@@ -225,53 +226,3 @@ def _held_out_nll(fit: SiteFit, prior: GaussianProcess, Z: AnyNDArray, rows: Row
         variance = outputs.variance(posterior.kernel, X[held])
         densities.append(log_predictive_densities(fit.likelihood, X[held], mean, variance, Y[held]))
     return -float(np.mean(np.concatenate(densities)))
-
-
-def site_fit(kernel: Kernel, likelihood: Likelihood, shape: tuple[int, int, int]) -> SiteFit:
-    """Return a `SiteFit` for a kernel, one that has its graph already if there is one.
-
-    :param kernel: k.
-    :param likelihood: p(y | f).
-    :param shape: C, the number of means, D and J.
-    """
-
-    J = shape[-1]
-
-    def make() -> SiteFit:
-        mean = prior_mean(likelihood, np.zeros([1, J], default_float()))
-        return SiteFit(GaussianProcess(mean, deepcopy(kernel)), deepcopy(likelihood), shape[0])
-
-    of_kernel, of_likelihood = structure_of(kernel), structure_of_likelihood(likelihood)
-    if of_kernel is None or of_likelihood is None:
-        return make()
-    return fits.get_or_make((of_kernel, of_likelihood, shape, default_float()), make)
-
-
-ALL_INFORMATIVE = (Bernoulli, Beta, Exponential, Gamma, MultiClass, Ordinal, Poisson, Softmax)
-"""Likelihoods under which no observation comes to say nothing of f because of the others."""
-
-CONSTANTS: dict[type[Likelihood], tuple[str, ...]] = {
-    Bernoulli: ("invlink",),
-    MultiClass: ("num_classes",),
-    Softmax: ("num_classes",),
-    Poisson: ("invlink", "binsize"),
-    Exponential: ("invlink",),
-    Gamma: ("invlink",),
-    Beta: ("invlink",),
-    StudentT: ("df",),
-}
-"""Likelihoods that are known to be their parameters and these attributes."""
-
-
-def structure_of_likelihood(likelihood: Likelihood) -> Hashable | None:
-    """Return what is equal for likelihoods that differ in the values of parameters, if known."""
-    kind = type(likelihood)
-    if kind not in CONSTANTS or any(isinstance(part, Function) for part in likelihood.submodules):
-        return None
-    parameters = tuple(
-        (path, structure_of_parameter(parameter))
-        for path, parameter in sorted(parameter_dict(likelihood).items())
-    )
-    values = (getattr(likelihood, name) for name in CONSTANTS[kind])
-    constants = tuple(each if callable(each) else np.asarray(each).tobytes() for each in values)
-    return kind, constants, parameters

@@ -23,7 +23,7 @@ class Evidence(abc.ABC):
     """The log density of observations, as a function of hyper-parameters."""
 
     needs_inducing_outputs: bool = False
-    """Whether the inducing points must be rows of the data."""
+    """Whether it is of the observations at the inducing points alone, rows of the data then."""
 
     @abc.abstractmethod
     def log_density(
@@ -37,8 +37,9 @@ class Evidence(abc.ABC):
 
         :param prior: P before it is conditioned.
         :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
-        :param inducing_data: (Z, U), inducing points and the observations there.
-        :param data: (X, Y).
+        :param inducing_data: (Z, U), inducing points, and the observations there if these are what
+            it is of.
+        :param data: (X, Y), what it is of.
         """
 
     def posterior(

@@ -7,13 +7,11 @@ observations at them; the one depends on the other, so the two alternate until t
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import Module, Parameter, RegressionData, TensorType
+from gpflow.base import Module, Parameter, RegressionData
 from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
@@ -27,11 +25,12 @@ from .._core.notices import logger
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import usable
+from . import evidence_fit, site_fit
 from .evidence import DataEvidence, Evidence, InducingEvidence
+from .evidence_fit import EvidenceFit
 from .inducing_points import Select, greedy_variance
-from .lbfgs import Array, LossWithGradients, Minimise, assign_by_id, by_tape, lbfgs
-from .plain_evidence import PlainLoss, has_plain_loss
-from .site_fit import Rows, SiteFit
+from .lbfgs import Minimise, lbfgs
+from .site_fit import SiteFit
 from .sites import Sites, first_sites
 
 
@@ -134,7 +133,7 @@ def fit_regulariser(
         else copy.deepcopy(mean_function),
         _noise_of(Y) if likelihood is None else usable(copy.deepcopy(likelihood)),
     )
-    of_parts = _UnderGaussianNoise if isinstance(parts.likelihood, Gaussian) else _BySites
+    of_parts = _ByEvidence if isinstance(parts.likelihood, Gaussian) else _BySites
     fit = of_parts(parts, evidence, (X, Y))
     start = parts.values()
     history: list[Round] = []
@@ -192,70 +191,28 @@ class _Parts(Module):
         return {path: np.array(value) for path, value in read_values(self).items()}
 
 
-class _UnderGaussianNoise:
-    """The fit where the evidence has a closed form."""
+class _ByEvidence:
+    """The fit under Gaussian noise, where the evidence has a closed form."""
 
     def __init__(self, parts: _Parts, evidence: Evidence, data: RegressionData) -> None:
-        self._parts = parts
-        self._evidence = evidence
-        self._data = data
-        # One graph for all rounds: the points of a round are its arguments.
-        self._loss = tf.function(self._minus_log_density, reduce_retracing=True, autograph=False)
-
-    def _noise_variance(self) -> TensorType:
-        """Return σ², one for all outputs or [J], or that of each row, [N, J]."""
-        X, Y = self._data
-        return outputs.noise_variance_at(self._parts.likelihood, X, Y.shape[-1])
-
-    def _minus_log_density(self, Z: tf.Tensor, U: tf.Tensor) -> tf.Tensor:
-        arguments = self._parts.prior, self._noise_variance(), (Z, U), self._data
-        parameters = self._parts.trainable_parameters
-        logs = [parameter.log_prior_density() for parameter in parameters]
-        return tf.add_n([-self._evidence.log_density(*arguments), *(-log for log in logs)])
+        self._parts, self._evidence, self._data = parts, evidence, data
+        features, J = data[0].shape[1:], data[1].shape[-1]
+        # NumPy has derivatives for a mean of zero: one that is not fitted is subtracted before.
+        self._of_residuals = not parts.mean_function.trainable_variables
+        prior = GaussianProcess(Zero(J), parts.kernel) if self._of_residuals else parts.prior
+        self._fit = EvidenceFit(prior, parts.likelihood, evidence, features=features, num_outputs=J)
 
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
         """Fit the hyper-parameters, and return minus the log evidence."""
-        if self._is_plain():
-            loss = self._plain_loss(Z, U)
-            minimise(loss, self._parts.trainable_variables)
-            return float(loss.value_and_gradients([])[0])
-        of_points = functools.partial(self._loss, Z, U)
-        minimise(of_points, self._parts.trainable_variables)
-        return float(of_points())
-
-    def _is_plain(self) -> bool:
-        """Return whether NumPy has the evidence and its derivatives."""
-        (X, _), parts = self._data, self._parts
-        return (
-            X.dtype == tf.float64
-            and X.shape.rank == 2
-            and has_plain_loss(
-                parts.kernel, parts.likelihood.variance, self._evidence, int(X.shape[1])
-            )
-            and not parts.mean_function.trainable_parameters
-        )
-
-    def _plain_loss(self, Z: tf.Tensor, U: tf.Tensor) -> LossWithGradients:
-        """Return the loss with its value and gradients by NumPy."""
-        parts, by_graph = self._parts, functools.partial(self._loss, Z, U)
-        variables = parts.trainable_variables
         X, Y = (Z, U) if self._evidence.needs_inducing_outputs else self._data
-        arrays = Z.numpy(), X.numpy(), (Y - parts.mean_function(X)).numpy()
-        plain = PlainLoss(parts.kernel, self._evidence, parts.likelihood.variance)
-
-        def evaluate(at: Mapping[int, Array]) -> tuple[Any, list[Any]]:
-            try:
-                value, gradients, _ = plain(*arrays, at=at)
-            except np.linalg.LinAlgError:  # the graph adds more jitter
-                assign_by_id(variables, at)
-                return by_tape(by_graph, variables)
-            return value, [gradients[id(variable)] for variable in variables]
-
-        return LossWithGradients(by_graph, evaluate, variables)
+        if self._of_residuals:
+            Y = Y - self._parts.mean_function(X)
+        return self._fit.minimise(minimise, Z, evidence_fit.Rows.of(X, Y))
 
     def posterior(self, Z: tf.Tensor, U: tf.Tensor) -> GaussianProcess:
         """Return P given the observations."""
-        noise_variance = self._noise_variance()
+        X, Y = self._data
+        noise_variance = outputs.noise_variance_at(self._parts.likelihood, X, Y.shape[-1])
         return self._evidence.posterior(self._parts.prior, noise_variance, (Z, U), self._data)
 
 
@@ -276,7 +233,7 @@ class _BySites:
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
         """Fit the hyper-parameters, and return minus the bound of the log evidence."""
         X, Y = self._observed(Z, U)
-        rows = Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype))
+        rows = site_fit.Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype))
         sites = first_sites(self._fit.mean(rows))
         loss, self._sites = self._fit.fit(minimise, Z, rows, sites, means=False)
         return loss

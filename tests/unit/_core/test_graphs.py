@@ -15,7 +15,7 @@ from gpflow.utilities import positive
 from tensorflow_probability.python.internal.cache_util import BijectorCache
 
 from gpflow_gvi._core.graphs import BLOCK, Compiled, forget_tensors
-from gpflow_gvi.learning.evidence_fit import EvidenceFit
+from gpflow_gvi.learning.kept_fits import evidence_fit
 from gpflow_gvi.regulariser.evidence import DataEvidence
 
 
@@ -170,5 +170,6 @@ def test_bijectors_forget_tensors_that_are_released_meanwhile(transform):
 
 
 def test_a_fit_is_prepared_while_tensors_are_released(transform):
-    noise = gpflow.Parameter(0.1, transform=transform)
-    EvidenceFit(gpflow.kernels.Linear(), noise, (0, 1, 1), DataEvidence())
+    noise = gpflow.likelihoods.Gaussian(0.1)
+    noise.variance = gpflow.Parameter(0.1, transform=transform)
+    evidence_fit(gpflow.kernels.Linear(), noise, (0, 1, 1), DataEvidence())

@@ -17,7 +17,6 @@ from sklearn.tree import DecisionTreeRegressor
 import gpflow_gvi as gvi
 from gpflow_gvi.learning import gaussian_candidates, recipe
 from gpflow_gvi.learning.candidates import Candidate, near_best
-from gpflow_gvi.learning.evidence_fit import EvidenceFit
 from gpflow_gvi.learning.gaussian_candidates import GaussianCandidates
 from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
@@ -25,6 +24,7 @@ from gpflow_gvi.learning.scaling import Scaling
 from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
 from gpflow_gvi.mean_functions import CrossFitted
+from gpflow_gvi.regulariser.evidence_fit import EvidenceFit
 
 
 def _kernel():

@@ -54,7 +54,8 @@ def test_a_fold_is_predicted_by_the_fit_without_it_alone(data, monkeypatch):
     fits = mock.Mock(wraps=LinearRegression.fit)
     monkeypatch.setattr(LinearRegression, "fit", lambda *arguments: fits(*arguments))
     found = CrossFits([LinearRegression(), lambda X: X[:, 0]], data, Y, num_folds=5)
-    rows, (of_fit, of_function) = found.of_fold(2)
+    rows, values = found.of_fold(2)
+    of_fit, of_function = values.swapaxes(0, 1)
     np.testing.assert_array_equal(rows, np.flatnonzero(folds_of(data.X, 5, seed=0) == 2))
     assert fits.call_count == 1
     of_all, _ = found.means

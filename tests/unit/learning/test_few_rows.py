@@ -9,9 +9,10 @@ import scipy.stats
 from sklearn.datasets import make_friedman1
 
 import gpflow_gvi as gvi
-from gpflow_gvi.learning.evidence_fit import EvidenceFit, Rows
 from gpflow_gvi.learning.few_rows import NUM_FOLDS, left_out_by_folds
+from gpflow_gvi.learning.kept_fits import evidence_fit
 from gpflow_gvi.regulariser.evidence import InducingEvidence
+from gpflow_gvi.regulariser.evidence_fit import Rows
 
 
 def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
@@ -19,8 +20,7 @@ def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
     X, F = rng.normal(size=(N, 2)), rng.normal(size=(N, 1))
     Y = np.sin(X[:, :1]) + 0.5 * F
     kernel = gpflow.kernels.Matern32(lengthscales=[0.7, 1.5])
-    variance = gpflow.likelihoods.Gaussian(0.1).variance
-    fit = EvidenceFit(kernel, variance, (1, 2, 1), InducingEvidence())
+    fit = evidence_fit(kernel, gpflow.likelihoods.Gaussian(0.1), (1, 2, 1), InducingEvidence())
     seen = []
 
     def anew(part: Rows) -> None:
@@ -28,7 +28,7 @@ def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
         fit.start(kernel, noise, 0.5, 0.0)
         seen.append(part.X)
 
-    rows = Rows(X, Y, F[None], np.ones_like(Y))
+    rows = Rows(X, Y, F[:, None], np.ones_like(Y))
     mean, variance = left_out_by_folds(fit, rows, anew)
     for k, given in enumerate(seen):
         held = np.arange(N) % NUM_FOLDS == k

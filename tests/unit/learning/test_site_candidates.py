@@ -6,7 +6,6 @@ import gpflow
 import numpy as np
 import pytest
 from gpflow.likelihoods import (
-    Bernoulli,
     Gamma,
     HeteroskedasticTFPConditional,
     MultiClass,
@@ -21,7 +20,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 import gpflow_gvi as gvi
 from gpflow_gvi.gaussian_process import GaussianProcess
-from gpflow_gvi.learning import evidence_fit
 from gpflow_gvi.learning.settings import Settings
 from gpflow_gvi.learning.site_candidates import (
     NUM_FOLDS,
@@ -167,16 +165,6 @@ def test_the_kernel_that_predicts_better_is_taken():
     smooth = gpflow.kernels.Matern52()
     learned = gvi.learn((X, NAMES[y]), kernel=[rough, smooth], num_inducing=15)
     assert isinstance(learned.regulariser.prior.kernel, gpflow.kernels.Matern52)
-
-
-def test_a_structure_is_traced_once():
-    evidence_fit.fits.clear()
-    kernel, other = (gpflow.kernels.Matern32(lengthscales=scale) for scale in (1.0, 2.0))
-    fit = site_fit(kernel, Bernoulli(), (0, 1, 1))
-    assert site_fit(other, Bernoulli(), (0, 1, 1)) is fit
-    assert site_fit(other, Softmax(2), (0, 1, 2)) is not fit
-    assert site_fit(other, Bernoulli(), (1, 1, 1)) is not fit
-    assert site_fit(gpflow.kernels.Matern52(), Bernoulli(), (0, 1, 1)) is not fit
 
 
 def _counts(N, seed):

@@ -1,0 +1,215 @@
+"""Hyper-parameters of P under Gaussian noise: those of the greatest evidence.
+
+The evidence is that of Y - Σ_c w_c F_c under P, with the noise σ² H^κ: F are predictions at the
+rows by models that have not seen them, H a pattern of the noise. NumPy evaluates it where it knows
+the kernel, and a graph elsewhere. What varies from one fit to the next is an argument of the graph
+or a value of a variable, so that a kernel of the same structure, with data of any size, needs no
+new graph. Tracing takes as long as some hundred evaluations on small data, and leaves memory
+behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, Module, TensorType
+from gpflow.config import default_float
+from gpflow.functions import Zero
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.utilities import parameter_dict
+
+from .._core import outputs
+from .._core.graphs import without_gradients
+from ..gaussian_process import GaussianProcess
+from .evidence import Evidence
+from .lbfgs import LossWithGradients, Minimise, assign_by_id
+from .plain_evidence import PlainLoss, has_plain_loss
+
+
+class Rows(NamedTuple):
+    """The rows that the evidence is of, and what is known of them."""
+
+    X: TensorType
+    """[N, D...]."""
+    Y: TensorType
+    """[N, J]."""
+    means: TensorType
+    """F: [N, C, J]."""
+    pattern: TensorType
+    """H: [N, J]."""
+
+    @classmethod
+    def of(cls, X: TensorType, Y: TensorType) -> Rows:
+        """Return rows without predictions and with equal noise."""
+        (N, J), dtype = Y.shape, default_float()
+        return cls(X, Y, np.zeros([N, 0, J], dtype), np.ones([N, J], dtype))
+
+    def some(self, which: Any) -> Rows:
+        """Return the rows of a slice or of a mask."""
+        return Rows(*(part[which] for part in self))
+
+
+class EvidenceFit:
+    """The parameters of the evidence, and its derivatives.
+
+    :param prior: P before it is conditioned; it is fitted in place.
+    :param likelihood: Gaussian noise, of variance σ²; it is fitted in place.
+    :param evidence: what is maximised.
+    :param features: the shape of a row of X.
+    :param num_outputs: J.
+    :param num_means: C, the number of predictions, with a weight for each output.
+    """
+
+    def __init__(
+        self,
+        prior: GaussianProcess,
+        likelihood: Gaussian,
+        evidence: Evidence,
+        *,
+        features: Sequence[int],
+        num_outputs: int,
+        num_means: int = 0,
+    ) -> None:
+        C, J, dtype = num_means, num_outputs, default_float()
+        self.prior = prior
+        self.likelihood = likelihood
+        self.variance = cast(Any, likelihood.variance)
+        """σ², where it is one number."""
+        self.weights = tf.Variable(tf.zeros([C, J], dtype))
+        half: AnyNDArray = np.asarray(0.5, dtype)
+        self.exponent = Parameter(0.0, prior=tfp.distributions.Normal(half, half))
+        self.lock = threading.Lock()
+        self._evidence = evidence
+        self._parameters = _Parameters(prior, likelihood, self.exponent)
+        self.variables: list[tf.Variable] = [*self._parameters.trainable_variables, self.weights]
+        is_plain = (
+            len(features) == 1
+            and isinstance(prior.mean_function, Zero)
+            and has_plain_loss(prior.kernel, self.variance, evidence, features[0])
+        )
+        arguments = prior.kernel, evidence, self.variance, self.exponent
+        self._plain = PlainLoss(*arguments) if is_plain else None
+        inputs, columns = tf.TensorSpec([None, *features], dtype), tf.TensorSpec([None, J], dtype)
+        self._specs = inputs, inputs, columns, tf.TensorSpec([None, C, J], dtype), columns
+        self.value = tf.function(self._value, autograph=False, input_signature=self._specs)
+
+    def start(self, kernel: Kernel, variance: Any, weight: float, exponent: float) -> None:
+        """Take the values to start from: of k, σ², all weights and κ."""
+        assign_all(self.prior.kernel, kernel)
+        assign(self.variance, variance)
+        self.weights.assign(tf.fill(self.weights.shape, tf.constant(weight, default_float())))
+        self.exponent.assign(exponent)
+
+    def minimise(
+        self,
+        minimise: Minimise,
+        Z: TensorType,
+        rows: Rows,
+        *,
+        means: bool = False,
+        pattern: bool = False,
+    ) -> float:
+        """Fit the parameters, and return minus the log evidence.
+
+        :param minimise: how.
+        :param Z: the inducing points, [M, D...].
+        :param rows: the rows.
+        :param means: whether the weights are fitted.
+        :param pattern: whether the exponent of the pattern is fitted.
+        """
+        fixed = [] if pattern else [self.exponent.unconstrained_variable]
+        fixed += [] if means else [self.weights]
+        variables = [v for v in self.variables if not any(v is other for other in fixed)]
+        loss = LossWithGradients(
+            lambda: self.value(*map(tf.convert_to_tensor, (Z, *rows))),
+            lambda at: self.value_and_gradients(Z, rows, at=at),
+            self.variables,
+        )
+        minimise(loss, variables)
+        value = float(self.value_and_gradients(Z, rows)[0])
+        return value if pattern else value + float(self.exponent.log_prior_density())
+
+    def value_and_gradients(
+        self, Z: TensorType, rows: Rows, *, at: Mapping[int, AnyNDArray] = MappingProxyType({})
+    ) -> tuple[Any, Sequence[Any]]:
+        """Return minus the log evidence, and its gradients in all variables.
+
+        :param Z: the inducing points, [M, D...].
+        :param rows: the rows.
+        :param at: values of variables by their ids; those that are not among them have their own.
+        """
+        if self._plain is not None:
+            # With more jitter the graph may have a value where NumPy has none.
+            with contextlib.suppress(np.linalg.LinAlgError):
+                return self._of_numpy(self._plain, Z, rows, at)
+        assign_by_id(self.variables, at)
+        return self.graph(*map(tf.convert_to_tensor, (Z, *rows)))
+
+    @functools.cached_property
+    def graph(self) -> Any:
+        """Minus the log evidence, and its gradients in all variables."""
+        return without_gradients(self._value_and_gradients, *self._specs)
+
+    def _of_numpy(
+        self, loss: PlainLoss, Z: TensorType, rows: Rows, at: Mapping[int, AnyNDArray]
+    ) -> tuple[float, list[AnyNDArray]]:
+        Z, X, Y, means, pattern = (np.asarray(each, np.float64) for each in (Z, *rows))
+        weights = at[id(self.weights)] if id(self.weights) in at else self.weights.numpy()
+        residual = Y - np.einsum("cj,ncj->nj", weights, means)
+        value, gradients, by_residual = loss(Z, X, residual, pattern, at=at)
+        of_weights = -np.einsum("nj,ncj->cj", by_residual, means)
+        return value, [*(gradients[id(each)] for each in self.variables[:-1]), of_weights]
+
+    def _value_and_gradients(self, *tensors: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.variables)
+            value = self._value(*tensors)
+        gradients = tape.gradient(value, self.variables, unconnected_gradients="zero")
+        return value, gradients
+
+    def _value(
+        self, Z: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, means: tf.Tensor, pattern: tf.Tensor
+    ) -> tf.Tensor:
+        residual = Y - tf.reduce_sum(self.weights * means, axis=1)  # [N, J]
+        variance = outputs.noise_variance_at(self.likelihood, X, pattern.shape[-1])
+        noise = variance * tf.pow(pattern, self.exponent)  # [N, J]
+        at_points = Z, residual if self._evidence.needs_inducing_outputs else None
+        value = -self._evidence.log_density(self.prior, noise, at_points, (X, residual))
+        parameters = self._parameters.trainable_parameters
+        return value - tf.add_n([parameter.log_prior_density() for parameter in parameters])
+
+
+class _Parameters(Module):
+    """The parts that have parameters, each of which counts once."""
+
+    def __init__(self, *parts: Module) -> None:
+        super().__init__()
+        self.parts = parts
+
+
+def assign(parameter: Parameter, value: Any) -> None:
+    """Give a parameter the value of another one with the same transform, or a number.
+
+    A value that has come to its bound has no inverse, so that it is copied as it is stored.
+    """
+    if isinstance(value, Parameter):
+        parameter.unconstrained_variable.assign(value.unconstrained_variable)
+    else:
+        parameter.assign(value)
+
+
+def assign_all(ours: Module, theirs: Module) -> None:
+    """Give parameters the values of others with the same paths."""
+    values = parameter_dict(theirs)
+    for path, parameter in parameter_dict(ours).items():
+        assign(parameter, values[path])
