@@ -39,7 +39,7 @@ from scipy.special import softmax
 import gpflow_gvi as gvi
 from gpflow_gvi import metrics
 from gpflow_gvi.divergences import contexts
-from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.prediction.class_probabilities import Entropies, class_probabilities, entropies
 
 if __package__:

@@ -23,8 +23,8 @@ import gpflow_gvi as gvi
 from .._core import labels
 from ..learning.learned import Learned
 from ..learning.procedure import Procedure
+from ..learning.rows.split import Split
 from ..learning.settings import ModelSettings, Settings, VariationalSettings
-from ..learning.split import Split
 from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load

@@ -34,7 +34,8 @@ from .._core.data import Data
 from ..gaussian_process import GaussianProcess
 from ..learning.procedure import Procedure
 from ..learning.q_training import FullTraining
-from ..learning.scaling import Scaling
+from ..learning.rows.scaling import Scaling
+from ..learning.rows.split import Split
 from ..learning.settings import (
     LBFGS,
     ModelSettings,
@@ -42,7 +43,6 @@ from ..learning.settings import (
     Settings,
     VariationalSettings,
 )
-from ..learning.split import Split
 from ..learning.start import TrainingData, inducing_mean
 from ..models import GVI
 from ..prediction.acquisition import (

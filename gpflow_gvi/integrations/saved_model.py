@@ -15,10 +15,10 @@ from gpflow.config import default_float
 from .._core import files
 from .._core.errors import shown
 from .._core.images import input_shape as declared_shape
+from ..learning.around_network.network_rows import NetworkInputs
 from ..learning.learned import Learned
-from ..learning.network_rows import NetworkInputs
 from ..learning.predictions import Predictions
-from ..learning.scaling import Scaling
+from ..learning.rows.scaling import Scaling
 from ..mean_functions.predictor import Predictor
 from ..models import GVI
 from ..prediction.class_probabilities import is_of_classes

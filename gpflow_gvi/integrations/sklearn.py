@@ -29,11 +29,11 @@ from .._core.errors import NumericsWarning
 from .._core.row_blocks import by_blocks
 from ..divergences import Divergence
 from ..learning import recipe
-from ..learning.around_network import is_meant
+from ..learning.around_network.learn_around import is_meant
 from ..learning.joint_outputs import observed, with_nan
 from ..learning.learned import Learned
 from ..learning.one_call import learn
-from ..learning.scaling import Scaling
+from ..learning.rows.scaling import Scaling
 from ..learning.settings import CosineAdam, Effort, Noise, Passes, Settings
 from ..losses import Loss
 from ..models import GVI, PGVI

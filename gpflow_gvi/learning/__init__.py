@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .learned import Learned
     from .one_call import learn
-    from .parquet import ParquetRows
+    from .rows.parquet import ParquetRows
     from .settings import Settings
 
 __all__ = ["Learned", "ParquetRows", "Settings", "learn"]
 
 _MODULES = {
     "Learned": "learned",
-    "ParquetRows": "parquet",
+    "ParquetRows": "rows.parquet",
     "Settings": "settings",
     "learn": "one_call",
 }

@@ -42,9 +42,9 @@ from ..models import GVI, PGVI
 from . import recipe
 from .learned import Learned
 from .procedure import Procedure
-from .scaling import Scaling
+from .rows.scaling import Scaling
+from .rows.split import Split, hold_out, require_variation
 from .settings import Settings
-from .split import Split, hold_out, require_variation
 from .updating import update
 
 MAX_INDUCING_FACTOR = 3

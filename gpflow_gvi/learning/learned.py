@@ -31,12 +31,12 @@ from ..prediction.class_probabilities import Entropies, entropies, require_class
 from ..prediction.predictive_law import central_interval, half_width
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser
-from .network_rows import NetworkInputs
+from .around_network.network_rows import NetworkInputs
 from .outliers import Outliers
 from .predictions import Predictions
-from .scaling import Scaling
+from .rows.scaling import Scaling
+from .rows.targets import units_of_f, units_of_predictions
 from .summary import Summary
-from .targets import units_of_f, units_of_predictions
 from .updating import update
 
 Array = np.ndarray[Any, Any]

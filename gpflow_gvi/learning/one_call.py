@@ -24,14 +24,15 @@ from ..losses import Loss
 from ..models import GVI, PGVI
 from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers
-from .around_network import is_meant, learn_around
-from .cross_fitting import of_argument
+from .around_network.learn_around import is_meant, learn_around
+from .around_network.network_training import NetworkTraining
+from .candidates.cross_fitting import of_argument
 from .joint_outputs import learn_jointly, observed
 from .learned import Learned
-from .network_training import NetworkTraining
-from .parquet import ParquetRows
 from .procedure import Procedure, recorded
 from .q_training import BatchTraining
+from .rows.parquet import ParquetRows
+from .rows.split import Split, of_labels
 from .settings import (
     MAX_INDUCING,
     CosineAdam,
@@ -44,7 +45,6 @@ from .settings import (
     VariationalSettings,
     of_effort,
 )
-from .split import Split, of_labels
 from .start import InducingPlusNetwork, inducing_mean
 
 NO_CHOICE_OF_Q = (

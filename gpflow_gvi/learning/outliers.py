@@ -34,7 +34,7 @@ from ..regulariser.fit import fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import left_out, sites_of
 from . import recipe
-from .scaling import Scaling
+from .rows.scaling import Scaling
 from .settings import RegulariserSettings
 
 MAX_FRACTION = 0.5

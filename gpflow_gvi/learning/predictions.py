@@ -20,9 +20,9 @@ from .._core.images import as_rows
 from ..models import GVI
 from ..models.posterior import GVIPosterior
 from ..prediction.class_probabilities import probabilities_given
-from .network_rows import NetworkInputs
-from .scaling import Scaling
-from .targets import units_of_f, units_of_predictions
+from .around_network.network_rows import NetworkInputs
+from .rows.scaling import Scaling
+from .rows.targets import units_of_f, units_of_predictions
 
 
 class Predictions:

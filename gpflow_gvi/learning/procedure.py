@@ -34,16 +34,16 @@ from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Regulariser, fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
-from . import targets
+from .candidates.by_sites import SiteCandidates
+from .candidates.gaussian import MAX_ROWS_OF_SCORES, GaussianCandidates
 from .early_stopping import tempered_nll
-from .gaussian_candidates import MAX_ROWS_OF_SCORES, GaussianCandidates
 from .learned import Learned
 from .q_training import CompiledModel, TrainingResult
+from .rows import targets
+from .rows.split import Rows, Split
+from .rows.streams import Stream
 from .settings import Schedule, Settings, recipe_predictors
-from .site_candidates import SiteCandidates
-from .split import Rows, Split
 from .start import Start, TrainingData
-from .streams import Stream
 
 
 class Hooks:

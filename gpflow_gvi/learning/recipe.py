@@ -236,7 +236,7 @@ def noise_models(X: Array, errors: Array) -> list[Any]:
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    from .log_process import LogProcess, fitted_hyperparameters
+    from .candidates.log_process import LogProcess, fitted_hyperparameters
 
     # Few hyper-parameters of all rows hardly flatter predictions of one fold, and save time.
     process = LogProcess(fitted_hyperparameters(X, errors))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from gpflow.kernels import Kernel
 
     from ..gaussian_process import GaussianProcess
-    from .scaling import Scaling
-    from .streams import Stream
+    from .rows.scaling import Scaling
+    from .rows.streams import Stream
 
 Array = np.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from .._core import domains, labels
 from ..learning.learned import Learned
-from ..learning.scaling import Scaling
+from ..learning.rows.scaling import Scaling
 from ..prediction.predictive_law import pit
 
 

@@ -184,10 +184,10 @@ def _objects() -> dict[str, Any]:
         models,
         tables,
     )
-    from ..learning.class_predictors import LogProbabilities
-    from ..learning.cross_fitting import Fitted, InOriginalUnits
-    from ..learning.network_rows import NetworkInputs, NetworkRows
-    from ..learning.noise import VaryingNoise
+    from ..learning.around_network.network_rows import NetworkInputs, NetworkRows
+    from ..learning.candidates.class_predictors import LogProbabilities
+    from ..learning.candidates.cross_fitting import Fitted, InOriginalUnits
+    from ..learning.candidates.varying_noise import VaryingNoise
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
     homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
@@ -218,9 +218,9 @@ def _objects() -> dict[str, Any]:
 def _records() -> dict[str, Any]:
     """Return the named tuples."""
     from .._core.progress import Record, Stage
-    from ..learning.network_rows import Inputs
+    from ..learning.around_network.network_rows import Inputs
     from ..learning.outliers import Outliers
-    from ..learning.scaling import Scaling
+    from ..learning.rows.scaling import Scaling
     from ..regulariser.fit import LeftOut, Regulariser, Round
     from ..tables.columns import Columns
 

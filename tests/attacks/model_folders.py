@@ -30,7 +30,7 @@ import tensorflow_probability as tfp
 import tf_keras
 
 import gpflow_gvi as gvi
-from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.saving import load, save
 from tests import networks
 

@@ -23,7 +23,7 @@ from gpflow.kernels import SquaredExponential
 import gpflow_gvi as gvi
 from gpflow_gvi.kernels import nngp
 from gpflow_gvi.learning import Learned
-from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.rows.scaling import Scaling
 from tests import networks
 
 N, M, D = 20, 5, 2

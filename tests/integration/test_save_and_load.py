@@ -20,7 +20,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi.calibration.conformal_prediction import Conformal
 from gpflow_gvi.kernels import NNGP, FeatureMap, nngp
 from gpflow_gvi.learning import Learned
-from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.regulariser.fit import Regulariser, Round
 from gpflow_gvi.saving import load, save
 from tests import catalogue, networks

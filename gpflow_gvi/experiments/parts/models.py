@@ -21,7 +21,7 @@ from .training import descend
 if TYPE_CHECKING:
     from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
-    from ...learning.scaling import Scaling
+    from ...learning.rows.scaling import Scaling
 
 Array = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ from gpflow.utilities import positive
 from tensorflow_probability.python.internal.cache_util import BijectorCache
 
 from gpflow_gvi._core.graphs import BLOCK, Compiled, forget_tensors
-from gpflow_gvi.learning.kept_fits import evidence_fit
+from gpflow_gvi.learning.candidates.kept_fits import evidence_fit
 from gpflow_gvi.regulariser.evidence import DataEvidence
 
 

@@ -22,9 +22,9 @@ from gpflow_gvi.experiments.parts.base import OneOf
 from gpflow_gvi.experiments.parts.objective import RunInputs
 from gpflow_gvi.experiments.parts.signatures import of_class
 from gpflow_gvi.learning.procedure import Procedure
-from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.rows.scaling import Scaling
+from gpflow_gvi.learning.rows.split import Split
 from gpflow_gvi.learning.settings import Settings
-from gpflow_gvi.learning.split import Split
 from gpflow_gvi.learning.start import Start, TrainingData
 from gpflow_gvi.mean_functions.network import NetworkOutputs
 

@@ -10,7 +10,7 @@ from scipy import stats
 from gpflow_gvi.experiments.config import Experiment
 from gpflow_gvi.experiments.parts.models import Fitted, Model, PeerRun
 from gpflow_gvi.experiments.reading import ConfigError, Document
-from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.rows.scaling import Scaling
 
 
 def peer(kind, **keys):

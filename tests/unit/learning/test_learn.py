@@ -15,8 +15,8 @@ from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.learning import Learned, Settings
 from gpflow_gvi.learning.procedure import Hooks, Procedure
 from gpflow_gvi.learning.q_training import BatchTraining
+from gpflow_gvi.learning.rows.split import Split
 from gpflow_gvi.learning.settings import LBFGS, CosineAdam, Passes, RegulariserSettings
-from gpflow_gvi.learning.split import Split
 
 QUICK = {"num_inducing": 8, "epochs": 1}
 

@@ -8,7 +8,7 @@ from sklearn.base import is_classifier
 
 from gpflow_gvi.learning import class_recipe, recipe
 from gpflow_gvi.learning.estimators import MAX_LEAVES
-from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import gpflow_gvi as gvi
-from gpflow_gvi.learning.scaling import Scaling
+from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.saving import load, registry, save
 
 SLOTS = {

@@ -1,0 +1,252 @@
+"""Inputs of any shape as rows: what a network returns for them, and features of them.
+
+A network that is not trained any further turns images, sequences or embeddings into rows
+[h(x), φ(x)] once. The procedure works on these rows; what it has learned predicts at new inputs by
+way of the same network.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float
+
+from ..._core import checks, network_layers
+from ..._core.data import as_floats, warn_of_unscaled_images
+from ..._core.errors import shown
+from ..._core.network_function import NetworkFunction, as_function
+from ..._core.row_blocks import by_blocks
+from ..rows.scaling import Scaling
+
+BLOCK = 500
+"""The number of inputs that the network takes at a time."""
+
+INPUTS = "inputs"
+
+MIN_PROBABILITY = 1e-30
+"""Probabilities that round to zero have a finite logarithm."""
+
+
+class Inputs(NamedTuple):
+    """What a network takes."""
+
+    shape: tuple[int, ...]
+    """The shape of one input."""
+    scales_pixels: bool
+    """Whether pixels in bytes are divided by 255, as the network does not scale them itself."""
+
+    @classmethod
+    def of(cls, network: Any, X: Any) -> Inputs:
+        """Return what a network takes, where that is like X, [N, D...]."""
+        shape = as_function(network).input_shape or tuple(np.shape(X)[1:])
+        return cls(shape, len(shape) > 1 and not network_layers.rescales(network))
+
+    def validated(self, name: str, X: Any) -> AnyNDArray:
+        """Return inputs as an array of finite numbers, of the shape that the network takes."""
+        array = checks.array(name, X)
+        as_floats(name, array[:1])
+        if array.ndim < 2 or not len(array) or math.prod(array.shape[1:]) != math.prod(self.shape):
+            raise ValueError(
+                f"{name} has shape {array.shape}, but the network takes inputs of shape "
+                f"{('N', *self.shape)}. Resize images, and pad sequences, to that shape."
+            )
+        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+            bad = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
+            raise ValueError(
+                f"{name} has NaN or infinite values in {len(bad)} of {len(array)} rows (the first "
+                f"is row {bad[0]}). Drop those rows or fill them in."
+            )
+        if self.scales_pixels and array.dtype != np.uint8:
+            warn_of_unscaled_images(name, array)
+        return array
+
+    def floats(self, X: AnyNDArray) -> AnyNDArray:
+        """Return validated inputs as floats; pixels in bytes become numbers from 0 to 1."""
+        in_bytes = self.scales_pixels and X.dtype == np.uint8
+        return as_floats("X", X) / 255.0 if in_bytes else as_floats("X", X)
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkRows:
+    """x ↦ [h(x), φ(x)], the outputs of a network followed by features of x."""
+
+    parts: tuple[NetworkFunction, ...]
+    """Functions whose columns, side by side, are outputs and features; the first has h."""
+    inputs: Inputs
+    num_outputs: int
+    """J, the number of columns of h."""
+    num_features: tuple[int, ...]
+    """The number of columns of each group of features."""
+    with_inputs: bool
+    """Whether the inputs themselves are the last group of features."""
+    of_probabilities: bool
+    """Whether the network returns probabilities, of which h is the logarithm or the logit."""
+
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return the rows of inputs [N, D...]: [N, J + F]."""
+        if tf.is_symbolic_tensor(X):
+            return self._rows(X)
+        X = self.inputs.validated("X", X)
+        (rows,) = by_blocks(lambda block: (self._rows(self.inputs.floats(block)),), X, size=BLOCK)
+        bad = np.flatnonzero(~np.all(np.isfinite(rows), axis=1))
+        if len(bad):
+            raise ValueError(
+                f"network returns NaN or infinite outputs or features for {len(bad)} of "
+                f"{len(rows)} rows (the first is row {bad[0]}). Check its weights; where it was "
+                "trained here, train it with a smaller learning_rate."
+            )
+        return tf.convert_to_tensor(rows)
+
+    def scaling(self, rows: AnyNDArray, of_outputs: Scaling) -> Scaling:
+        """Return standard units of the rows: those of each feature, and one for all pixels.
+
+        :param rows: those to train with, [N, J + F].
+        :param of_outputs: the units of h.
+        """
+        features = Scaling.of(rows[:, self.num_outputs :])
+        scale = features.scale
+        if np.all(np.ptp(rows[:, self.num_outputs :], axis=0) == 0.0):
+            raise ValueError(
+                "features are the same for all rows, so that nothing tells inputs apart. Check "
+                "the weights of the network, or name another layer, features=...."
+            )
+        if self.with_inputs:  # some pixels hardly vary, and are not to count most
+            columns = rows[:, -self.num_features[-1] :]
+            scale[-self.num_features[-1] :] = np.sqrt(np.mean(np.var(columns, axis=0))) or 1.0
+        return Scaling(
+            np.concatenate([of_outputs.shift, features.shift]),
+            np.concatenate([of_outputs.scale, scale]),
+        )
+
+    def _rows(self, X: TensorType) -> tf.Tensor:
+        X = tf.cast(X, default_float())
+        first, *others = (part(X) for part in self.parts)
+        h, features = first[:, : self.num_outputs], first[:, self.num_outputs :]
+        columns = [_logits(h) if self.of_probabilities else h, features, *others]
+        if self.with_inputs:
+            columns.append(tf.reshape(X, [-1, math.prod(self.inputs.shape)]))
+        return tf.concat(columns, axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkInputs:
+    """The units of inputs that a network turns into rows, in place of a `Scaling`."""
+
+    rows: NetworkRows
+    scaling: Scaling
+    """Standard units of the rows."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self.rows.inputs.shape
+
+    def standard(self, values: TensorType) -> tf.Tensor:
+        """Return what the model takes for inputs [N, D...]: [N, J + F]."""
+        return self.scaled(self.validated(values))
+
+    def validated(self, values: TensorType) -> tf.Tensor:
+        """Return the rows of inputs [N, D...], in the units of the network: [N, J + F]."""
+        return self.rows(values)
+
+    def scaled(self, rows: tf.Tensor) -> tf.Tensor:
+        """Return rows of the network in standard units."""
+        return self.scaling.scaled(rows)
+
+
+class Outputs(NamedTuple):
+    """What a network returns."""
+
+    columns: int
+    """J."""
+    kind: str | None
+    """"probabilities", "logits", or None where they are numbers of which it cannot be said."""
+
+    @classmethod
+    def of_all(cls, networks: list[Any], inputs: Inputs, X: AnyNDArray) -> Outputs:
+        """Return what networks return, which has to be the same."""
+        first, *others = (cls.of(network, inputs, X) for network in networks)
+        for i, outputs in enumerate(others, start=2):
+            if outputs != first:
+                raise ValueError(
+                    f"network is a list, whose first returns {first.shown} and network {i} "
+                    f"{outputs.shown}; all must return the same."
+                )
+        return first
+
+    @property
+    def shown(self) -> str:
+        """What a network returns, for messages."""
+        return f"{self.columns} columns of {self.kind or 'numbers'}"
+
+    @classmethod
+    def of(cls, network: Any, inputs: Inputs, X: AnyNDArray) -> Outputs:
+        """Return what a network returns, by its last activation or by what it returns at X."""
+        function = as_function(network)
+        values = np.asarray(function(tf.cast(inputs.floats(X[:BLOCK]), default_float())))
+        J = values.shape[-1]
+        activation = network_layers.output_activation(function.network)
+        if activation in ("linear", "log_softmax"):
+            return cls(J, "logits")
+        if activation is not None:
+            known = activation == ("sigmoid" if J == 1 else "softmax")
+            return cls(J, "probabilities" if known else None)
+        if np.any((values < 0.0) | (values > 1.0)):
+            return cls(J, "logits")
+        sums_to_one = np.all(np.abs(values.sum(axis=-1) - 1.0) < 1e-3)
+        return cls(J, "probabilities" if J > 1 and sums_to_one else None)
+
+
+def network_rows(
+    networks: list[Any], features: Any, inputs: Inputs, outputs: Outputs
+) -> NetworkRows:
+    """Return how inputs become rows, by copies of the networks.
+
+    :param networks: those whose average is h, from inputs to [N, J]; or the one that is.
+    :param features: φ: "penultimate", "layers", the name of a layer, "inputs", a model or function,
+        or several of these. Each is a group of columns of its own, "layers" one for each layer.
+        Layers are those of the first network.
+    :param inputs: what the network takes.
+    :param outputs: what each returns.
+    """
+    network = network_layers.ensemble(networks, outputs.kind)
+    several = list(features) if isinstance(features, list | tuple) else [features]
+    if not several:
+        raise ValueError('features is empty; pass "penultimate", "inputs", or a model of them.')
+    names = [each for each in several if isinstance(each, str) and each != INPUTS]
+    models = [each for each in several if not isinstance(each, str)]
+    for model in models:
+        if not callable(model):
+            raise TypeError(
+                f'features is {shown(model)}; it must be "penultimate", "layers", the name '
+                'of a layer, "inputs", a model or a function.'
+            )
+    first, sizes = network, list[int]()
+    if names:
+        first, sizes = network_layers.with_features(network, names, of=networks[0])
+    parts = tuple(copy.deepcopy(as_function(part)) for part in (first, *models))
+    example = tf.zeros([1, *inputs.shape], default_float())
+    sizes += [int(part(example).shape[-1]) for part in parts[1:]]
+    with_inputs = INPUTS in several
+    return NetworkRows(
+        parts,
+        inputs,
+        outputs.columns,
+        (*sizes, math.prod(inputs.shape)) if with_inputs else tuple(sizes),
+        with_inputs,
+        outputs.kind == "probabilities" or (outputs.kind is not None and len(networks) > 1),
+    )
+
+
+def _logits(p: tf.Tensor) -> tf.Tensor:
+    """Return log p for several classes, and log p/(1 - p) for the second of two: [N, J]."""
+    p = tf.maximum(p, MIN_PROBABILITY)
+    if p.shape[-1] > 1:
+        return tf.math.log(p)
+    return tf.math.log(p) - tf.math.log(tf.maximum(1.0 - p, MIN_PROBABILITY))

@@ -1,0 +1,246 @@
+"""Cross-fitting: predictors that are fitted to the data, and predictions of rows unseen by them.
+
+The residuals of a predictor at the rows that it was fitted to are smaller than elsewhere. K fits,
+each without one part of the rows, give residuals that are those of new rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from ..._core import progress
+from ...mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
+from ..rows.scaling import Scaling, exactly_original
+from ..settings import recipe_predictors
+from ..start import TrainingData
+
+MAX_ROWS_OF_ONE_THREAD = 5000
+"""Up to this number of rows trees are grown by one thread: several wait for one another longer."""
+
+
+def folds_of(X: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
+    """Return the fold of each row, 0, ..., K - 1, at random; equal rows are in one fold: [N]."""
+    _, group = np.unique(X, axis=0, return_inverse=True)
+    num_groups = int(np.max(group)) + 1
+    if num_groups < num_folds:
+        raise ValueError(
+            f"X has {num_groups} distinct rows, but a predictor is fitted to {num_folds} folds of "
+            f"them. Give more rows, fewer folds, or predictor=None."
+        )
+    fold = np.random.default_rng(seed).permutation(np.arange(num_groups) % num_folds)
+    return np.asarray(fold[group.reshape(-1)])
+
+
+class CrossFits:
+    """Estimators, each fitted K times, each time without one fold of the rows.
+
+    A fit is made when it is needed first. Estimators work in original units. What has no `fit` is
+    taken as it is.
+
+    :param estimators: estimators of scikit-learn, or with their `fit` and `predict`; clones are
+        fitted. Or predictors that have not seen the data.
+    :param data: the rows, in the units of the model.
+    :param targets: what to predict there, in original units: [N, J].
+    :param num_folds: K.
+    :param n_jobs: how many fits run at once, as joblib has it.
+    :param wrap: what takes a fitted model to one that predicts in the units of the model:
+        `InOriginalUnits` if not given.
+    :param what: what is fitted, in words; the names of the estimators if not given.
+    """
+
+    def __init__(
+        self,
+        estimators: Sequence[Any],
+        data: TrainingData,
+        targets: AnyNDArray,
+        *,
+        num_folds: int,
+        n_jobs: int | None = None,
+        wrap: Callable[[Any], Any] | None = None,
+        what: str | None = None,
+    ) -> None:
+        inputs, outputs = data.units
+        self.num_means = len(estimators)
+        self._estimators = estimators
+        self._data = data
+        self._y = targets[:, 0] if targets.shape[1] == 1 else targets
+        self._num_folds = num_folds
+        self._n_jobs = n_jobs
+        self._wrap = wrap or functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
+        self._what = what
+        self._models: dict[tuple[int, int], Any] = {}
+
+    @functools.cached_property
+    def _fold(self) -> AnyNDArray:
+        return folds_of(self._data.X, self._num_folds, self._data.seed)
+
+    @functools.cached_property
+    def means(self) -> list[Predictor]:
+        """Each estimator: the average of its fits, and at rows of the data the one without them."""
+        if not self.num_means:
+            return []
+        self._fit(range(self._num_folds))
+        X, J = self._data.X, self._data.J
+        found: list[Predictor] = []
+        for c, estimator in enumerate(self._estimators):
+            if hasattr(estimator, "fit"):
+                models = [self._models[c, k] for k in range(self._num_folds)]
+                found.append(_joined(models, X, self._fold, J))
+            else:
+                found.append(Predictor(self._wrap(estimator), num_outputs=J))
+        return found
+
+    def of_fold(self, k: int) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return the rows of a fold, [B], and what each estimator predicts there: [B, C, J].
+
+        Only the fits without that fold are needed.
+        """
+        self._fit([k])
+        rows = np.flatnonzero(self._fold == k)
+        X, J = self._data.X[rows], self._data.J
+        models = [
+            self._models[c, k] if hasattr(estimator, "fit") else self._wrap(estimator)
+            for c, estimator in enumerate(self._estimators)
+        ]
+        return rows, np.stack([predictions(model, X, J) for model in models], axis=1)
+
+    def _fit(self, folds: Sequence[int]) -> None:
+        """Fit the estimators without each of these folds, if they are not fitted yet."""
+        missing = [
+            (c, k)
+            for c, estimator in enumerate(self._estimators)
+            for k in folds
+            if hasattr(estimator, "fit") and (c, k) not in self._models
+        ]
+        if not missing:
+            return
+        names = dict.fromkeys(type(self._estimators[c]).__name__ for c, _ in missing)
+        what = self._what or ", ".join(names)
+        progress.now(f"cross-fitting {what}, {len({k for _, k in missing})} folds")
+        X = exactly_original(self._data.units[0], self._data.X)
+        with _threads(len(X)):
+            fits = Parallel(n_jobs=self._n_jobs)(
+                delayed(_fitted)(self._estimators[c], X[self._fold != k], self._y[self._fold != k])
+                for c, k in missing
+            )
+        self._models |= {key: self._wrap(fit) for key, fit in zip(missing, fits, strict=True)}
+
+
+def _threads(num_rows: int) -> contextlib.AbstractContextManager[Any]:
+    few = num_rows <= MAX_ROWS_OF_ONE_THREAD
+    return threadpool_limits(1, user_api="openmp") if few else contextlib.nullcontext()
+
+
+@dataclasses.dataclass(frozen=True)
+class InOriginalUnits:
+    """A predictor that works in original units, as one that works in those of the model."""
+
+    model: Any
+    inputs: Scaling
+    outputs: Scaling
+
+    def predict(self, X: AnyNDArray) -> AnyNDArray:
+        """Return the predictions at X: [N] or [N, J]."""
+        rows = exactly_original(self.inputs, X)
+        values = np.asarray(self.model.predict(rows) if _predicts(self.model) else self.model(rows))
+        J = len(self.outputs.shift)
+        if values.dtype.kind not in "fiub" or values.shape not in ((len(X),), (len(X), J)):
+            return values  # to be refused
+        scaled = (values.reshape(-1, J) - self.outputs.shift) / self.outputs.scale
+        return scaled.astype(X.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """A predictor that is not fitted again, as it has no `fit`."""
+
+    model: Any
+
+    def predict(self, X: AnyNDArray) -> Any:
+        """Return the predictions at X."""
+        return self.model.predict(X)
+
+
+def of_argument(
+    predictor: Any, by_recipe: bool, data: Any, validation_data: Any
+) -> tuple[Callable[[TrainingData], Sequence[Any]] | None, Any, Any]:
+    """Return what `learn`'s argument `predictor` stands for, and the rows to learn from.
+
+    :param predictor: the argument.
+    :param by_recipe: whether "auto" stands for the recipe's predictors, and not for none.
+    :param data: the rows that were given.
+    :param validation_data: those for validation, from which P is learned if the predictor is
+        fitted already.
+    """
+    if isinstance(predictor, str):
+        if predictor != "auto":
+            raise ValueError(
+                f'predictor is {predictor!r}; it must be "auto", None, an estimator or a function.'
+            )
+        return recipe_predictors if by_recipe else None, data, validation_data
+    if predictor is None:
+        return None, data, validation_data
+    estimators = list(predictor) if isinstance(predictor, list | tuple) else [predictor]
+    for estimator in estimators:
+        require_predictor(estimator)
+    fitted = [_is_fitted(estimator) for estimator in estimators if hasattr(estimator, "fit")]
+    if not any(fitted):
+        return lambda _: estimators, data, validation_data
+    if not all(fitted):
+        raise ValueError(
+            "predictor has estimators that are fitted and others that are not. Give clones of the "
+            "former (sklearn.base.clone), which are cross-fitted, or fit the latter."
+        )
+    if validation_data is None:
+        raise ValueError(
+            f"predictor is a {type(estimators[0]).__name__} that is fitted already. If it was "
+            "fitted to data, its errors there are smaller than elsewhere, and so would be the "
+            "uncertainty: give rows that it has not seen as validation_data, or an estimator that "
+            "is not fitted (sklearn.base.clone), which is cross-fitted."
+        )
+    predictors = [Fitted(e) if _predicts(e) else e for e in estimators]
+    return lambda _: predictors, validation_data, None
+
+
+def _predicts(model: Any) -> bool:
+    return hasattr(model, "predict")
+
+
+def _is_fitted(estimator: Any) -> bool:
+    from sklearn.pipeline import Pipeline
+
+    if callable(getattr(estimator, "is_fitted", None)):  # CatBoost
+        return bool(estimator.is_fitted())
+    if isinstance(estimator, Pipeline):
+        return _is_fitted(estimator[-1])
+    try:
+        check_is_fitted(estimator)
+    except (NotFittedError, TypeError):
+        return False
+    # A Gaussian process predicts before it is fitted, too, and passes the check.
+    return hasattr(estimator, "__sklearn_is_fitted__") or any(
+        name.endswith("_") for name in vars(estimator)
+    )
+
+
+def _fitted(estimator: Any, X: AnyNDArray, Y: AnyNDArray) -> Any:
+    return clone(estimator).fit(X, Y)
+
+
+def _joined(models: Sequence[Any], X: AnyNDArray, fold: AnyNDArray, J: int) -> CrossFitted:
+    out_of_fold = np.empty((len(X), J))
+    for k, model in enumerate(models):
+        out_of_fold[fold == k] = predictions(model, X[fold == k], J)
+    return CrossFitted(models, X, out_of_fold)

@@ -1,0 +1,387 @@
+"""The candidates for the regulariser P under Gaussian noise.
+
+P is a Gaussian process with one of several kernels; the same around the cross-fitted predictions of
+other models, m_P = Σ w_c h_c with weights fitted by the evidence; and each of them with noise that
+varies with the input. Evidence alone can be misled: with many hyper-parameters there are optima of
+equal evidence that predict quite differently.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.functions import Zero
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian, Likelihood
+
+from ..._core import outputs, progress
+from ..._core.graphs import deepcopy
+from ...covariances import gram
+from ...gaussian_process import GaussianProcess
+from ...mean_functions.predictor import Predictor
+from ...regulariser.evidence import DataEvidence, InducingEvidence
+from ...regulariser.evidence_fit import EvidenceFit, Rows, assign
+from ...regulariser.fit import LeftOut, Regulariser, Round
+from ...regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
+from .. import recipe
+from ..rows.scaling import Scaling, exactly_original
+from ..settings import recipe_kernels
+from ..start import TrainingData
+from ..summary import described
+from .candidate import MAX_ROWS_OF_STARTS, Candidates, best_of, near_best, scaled
+from .cross_fitting import CrossFits
+from .few_rows import left_out_by_folds
+from .gaussian_candidate import GaussianCandidate, density_constant
+from .kept_fits import evidence_fit
+from .varying_noise import MIN_RATIO, VaryingNoise, gain
+
+MIN_FEATURES_OF_EXACT = 20
+"""With as many features few rows have a point each: with fewer points than rows, which are all far
+from each other then, most of a function would be taken for noise."""
+
+MIN_ROWS_OF_HALF = 700
+"""The exact evidence of as many rows is first maximised for half of them, which takes a fifth of
+the time for each iteration."""
+
+MIN_GAIN_OF_SERIES = 0.05
+"""A trend whose slope changes is taken if it predicts better by this many nats: with few rows its
+deviations follow the noise, and the densities hardly differ."""
+
+MAX_MISSED = 0.01
+"""As many inducing points as there may be are taken if a fit misses more nats for each row."""
+
+MAX_RATIO_OF_ALL = 2.0
+"""Up to this many times the rows of an exact fit, each row is predicted by all the others without
+inducing points: to choose these takes longer, and rows that are no points are predicted worse."""
+
+MAX_ROWS_OF_SCORES = 30_000
+"""Densities are compared at not more rows than these."""
+
+MAX_ERROR_RATIO = 1.1
+"""Predictors of the recipe with more than this times P's own error are not considered: a weighted
+sum gains by one with r times the error only if errors have a correlation below 1/r (Bates and
+Granger 1969, "The combination of forecasts"), but both have the noise in common."""
+
+MIN_ROWS_OF_ONE_FOLD = 500
+"""Of as many rows predictors are judged by one fold first; of fewer they are fitted in no time."""
+
+MIN_NOISE = 1e-8
+"""The smallest variance of varying noise."""
+
+
+class GaussianCandidates(Candidates[GaussianCandidate]):
+    """The candidates for P under Gaussian noise."""
+
+    def best(self) -> Regulariser:
+        """Return the one that predicts best."""
+        kernels = list(self.settings.kernels(self.data))
+        several = len(kernels) > 1
+        found = self._of_starts(kernels) if several else [self._fit(kernels[0], self.likelihood)]
+        if self.data.D == 1 and self.settings.kernels is recipe_kernels:
+            series = recipe.kernels_of_series(self.data.X, self.data.responses)
+            of_series = self._of_starts(series) if series else found
+            if best_of(of_series).nll < best_of(found).nll - MIN_GAIN_OF_SERIES:
+                found = of_series
+        found = self._with_enough_points(near_best(found))
+        if self._are_promising(best_of(found)):
+            around = [self._around(each) for each in found]
+            found = near_best([*found, *around]) if self.is_recipe else around
+        noise = self.settings.noise
+        if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
+            varying = [self._with_varying_noise(each) for each in found]
+            found = varying if noise == "varying" else [*found, *varying]
+        return self._with_inducing_points(best_of(found).regulariser)
+
+    def _with_inducing_points(self, P: Regulariser) -> Regulariser:
+        """Return P with inducing points chosen for its kernel, where all rows had been these."""
+        first = self.data.first(self.settings.max_rows)
+        if len(P.inducing_points) < len(first.X):
+            return P
+        Z, indices = self._chosen_points(P.prior.kernel, len(first.X), first)
+        return P._replace(inducing_points=Z, history=(P.history[-1]._replace(indices=indices),))
+
+    def _chosen_points(
+        self, kernel: Kernel, M: int, data: TrainingData
+    ) -> tuple[AnyNDArray, AnyNDArray | None]:
+        return self.settings.select(data.X, M, kernel=kernel, seed=data.seed)
+
+    def _from_start(self, start: GaussianCandidate) -> GaussianCandidate:
+        P = start.regulariser
+        self._take_points(P, exactly=True)
+        return self._fit(P.prior.kernel, P.likelihood, origin=start.origin, left_out=P.left_out)
+
+    def _with_enough_points(self, found: list[GaussianCandidate]) -> list[GaussianCandidate]:
+        """Return the best candidate with more inducing points, or all if it misses little."""
+        best = best_of(found)
+        P = best.regulariser
+        if not self._take_points(P):
+            return found
+        return [self._fit(P.prior.kernel, P.likelihood, again=True, origin=best.origin)]
+
+    def _take_points(self, P: Regulariser, *, exactly: bool = False) -> bool:
+        """Take more inducing points for the next fits, if P misses much; return whether it does.
+
+        What few points miss of a function that varies fast is taken for noise.
+
+        :param exactly: whether they are taken only if a fit to as many is one to all rows, so that
+            it takes not much longer.
+        """
+        M = min(self.settings.most_inducing(len(self.data.X)), len(self.data.X))
+        if self.num_inducing >= M or (exactly and not self._may_be_exact):
+            return False
+        if self._missed(P) < MAX_MISSED:
+            return False
+        self.num_inducing = M
+        return True
+
+    @property
+    def _may_be_exact(self) -> bool:
+        """Whether there may be a point for each row that hyper-parameters are fitted to."""
+        N = len(self.data.X)
+        return self.settings.most_inducing(N) >= min(N, self.settings.max_rows or N)
+
+    def _missed(self, P: Regulariser) -> float:
+        """Return tr (K - Q) / 2Nσ², the most that the bound is below the evidence for each row.
+
+        It bounds the divergence of the sparse posterior from that without inducing points (Burt,
+        Rasmussen and van der Wilk 2020, "Convergence of sparse variational inference in Gaussian
+        processes regression").
+        """
+        data, kernel = self.data.first(self.settings.max_rows), P.prior.kernel
+        Z = gram.as_inducing_variable(self._chosen_points(kernel, self.num_inducing, data)[0])
+        A = gram.features(kernel, Z, data.X)  # [J, M, N]
+        left = outputs.variance(kernel, data.X) - tf.transpose(tf.reduce_sum(tf.square(A), axis=-2))
+        noise = outputs.noise_variance_at(P.likelihood, data.X, data.J)
+        return 0.5 * float(tf.reduce_mean(left / noise))
+
+    def _of_estimators(self, estimators: Sequence[Any]) -> CrossFits:
+        data = self.data
+        targets = np.asarray(data.units[1].original(data.responses))
+        return self._cross_fit(estimators, data, targets)
+
+    def _are_promising(self, best: GaussianCandidate) -> bool:
+        """Return whether P is to be fitted around predictors.
+
+        Those of the recipe have errors that are not much larger than P's alone, at first in one
+        fold, so that most fits are saved where they are.
+        """
+        if not (self.is_recipe and self.predictors.num_means):
+            return self.predictors.num_means > 0
+        data = self.data.first(len(best.mean))
+        errors = data.responses - best.mean
+        if len(data.X) >= MIN_ROWS_OF_ONE_FOLD:
+            rows, values = self.predictors.of_fold(0)
+            has_error = rows < len(errors)
+            rows, values = rows[has_error], values[has_error]
+            if not _have_small_errors(data.responses[rows, None] - values, errors[rows]):
+                return False
+        return _have_small_errors(data.responses[:, None] - self._means_at(data), errors)
+
+    def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
+        """Return P around predictors, from the kernel that P has without them."""
+        data = self.data
+        left = data.responses - np.mean(self._means_at(data), axis=1)
+        error = float(np.mean(np.var(left, axis=0)))
+        ratio = error / float(np.mean(np.var(data.responses, axis=0)))
+        kernel = scaled(plain.regulariser.prior.kernel, ratio)
+        origin = scaled(plain.origin, ratio)
+        return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True, origin=origin)
+
+    def _with_varying_noise(self, constant: GaussianCandidate) -> GaussianCandidate:
+        """Return a candidate with noise in the pattern of its errors; itself if they have none."""
+        pattern = self._pattern(constant.errors)
+        if pattern is None:
+            return constant
+        P = constant.regulariser
+        fit = functools.partial(
+            self._fit, start=P.likelihood, means=constant.is_around, origin=constant.origin
+        )
+        varying = fit(P.prior.kernel, pattern=pattern)
+        if self.data.D > 1:
+            return varying
+        # Where little noise is found, f is known better, and so are the errors, and its kinks.
+        kernels = [varying.regulariser.prior.kernel]
+        if self.settings.kernels is recipe_kernels and varying.nll < constant.nll:
+            kernels.append(recipe.rough_kernel())
+        known = None
+        for kernel in kernels:
+            if varying is not known:
+                known, pattern = varying, self._pattern(varying.errors) or pattern
+            varying = best_of([varying, fit(kernel, pattern=pattern)])
+        return varying
+
+    def _pattern(self, errors: AnyNDArray) -> Predictor | None:
+        """Return the pattern of errors that predicts those left out best.
+
+        There is none if it gains less than its exponent costs, unless noise has to vary.
+
+        :param errors: squared, of the first rows: [N, J].
+        """
+        data = self.data.first(len(errors))
+        inputs, unscaled = data.units[0], Scaling.none(errors)
+        mean = np.maximum(np.mean(errors, axis=0), np.finfo(errors.dtype).tiny)
+        errors = np.maximum(errors / mean, 1e-6)
+        patterns = self._cross_fit(
+            recipe.noise_models(exactly_original(inputs, data.X), errors),
+            dataclasses.replace(data, units=(inputs, unscaled), seed=data.seed + 1),
+            errors,
+            what="the pattern of the noise",
+        ).means
+        gains = [gain(pattern.predict(data.X), errors) for pattern in patterns]
+        best = int(np.argmax(gains))
+        is_worth = gains[best] > 1.0 / len(errors) or self.settings.noise == "varying"
+        return patterns[best] if is_worth else None
+
+    def _fit(
+        self,
+        kernel: Kernel,
+        start: Likelihood,
+        *,
+        starts_of: TrainingData | None = None,
+        means: bool = False,
+        pattern: Predictor | None = None,
+        again: bool = False,
+        origin: Kernel | None = None,
+        left_out: LeftOut | None = None,
+    ) -> GaussianCandidate:
+        """Return a fitted candidate.
+
+        :param pattern: that of the noise, if it varies.
+        :param again: whether a candidate is fitted once more, with more inducing points.
+        :param origin: the kernel that it was first fitted from, if not this one.
+        :param left_out: what is known of few rows left out, from that kernel.
+        """
+        settings, data = self.settings, self.data if starts_of is None else starts_of
+        is_brief = starts_of is not None or means or pattern is not None or again
+        first, C, J = data.first(settings.max_rows), self.predictors.num_means, data.J
+        M = self._num_points(first)
+        progress.now(
+            described(kernel, around=means, varying=pattern is not None)
+            + ("" if starts_of is None else ", a start")
+            + f", fitted to {len(first.X)} rows"
+        )
+        noise = deepcopy(self.likelihood)
+        variance = start.variance if noise.variance.trainable else noise.variance
+        gram.require_independent_outputs(kernel)
+        # With as many points as rows the bound is the evidence, which takes less time by itself.
+        is_exact = len(first.X) <= M and type(settings.evidence) is DataEvidence
+        evidence = InducingEvidence() if is_exact else settings.evidence
+        fit = evidence_fit(kernel, noise, (C, data.D, J), evidence)
+        origin = kernel if origin is None else origin
+        values = self._means_at(first) if means else np.zeros([len(first.X), C, J])
+        rows = self._rows(first, values, pattern)
+        weights_and_exponent = 1.0 / C if means else 0.0, 0.5 if pattern else 0.0
+        which = {"means": means and self._fits_weights, "pattern": pattern is not None}
+
+        def anew(part: Rows) -> None:
+            fit.start(origin, noise.variance, *weights_and_exponent)
+            fit.minimise(settings.briefly(data.D), part.X, part, **which)
+
+        with fit.lock:
+            if left_out is None and is_exact and self._are_few:
+                left_out = left_out_by_folds(fit, rows, anew)
+            fit.start(kernel, variance, *weights_and_exponent)
+            points = None if is_exact else M
+            Z, last = self._maximise(fit, rows, points, which, is_brief=is_brief)
+            kernel, weights = deepcopy(fit.prior.kernel), fit.weights.numpy()
+            assign(noise.variance, fit.variance)
+            if pattern is not None:
+                varying = VaryingNoise(pattern, noise.variance.numpy(), fit.exponent.numpy())
+                noise = Gaussian(varying, variance_lower_bound=MIN_NOISE)
+        prior = GaussianProcess(self._mean(weights) if means else Zero(J), kernel)
+        scored = data.first(MAX_ROWS_OF_SCORES)
+        of_rows = np.asarray(outputs.noise_variance_at(noise, scored.X, J))
+        observed = scored.X, scored.responses
+        predicted: Any = left_out
+        if predicted is None and is_exact and len(scored.X) <= MAX_RATIO_OF_ALL * len(first.X):
+            predicted = leave_one_out_of_all(prior, of_rows, observed)
+        if predicted is None:
+            if is_exact:  # of all rows, as in the end
+                Z, indices = self._chosen_points(kernel, M, scored)
+                last = last._replace(indices=indices)
+            predicted = leave_one_out(prior, of_rows, Z, observed)
+        P = Regulariser(prior, prior, noise, Z, None, (last,), True, left_out)
+        found = GaussianCandidate.judged(
+            P, len(first.X), scored, predicted, of_rows, is_around=means, origin=origin
+        )
+        progress.found(nll=found.nll + density_constant(data), M=len(Z))
+        return found
+
+    def _num_points(self, first: TrainingData) -> int:
+        """Return M of a fit to these rows."""
+        N = len(first.X)
+        # A start has the evidence if the fit from it may have it, too, as it takes less time.
+        is_start = len(self.data.X) > N and self._may_be_exact
+        if N <= MAX_ROWS_OF_STARTS and (is_start or first.D >= MIN_FEATURES_OF_EXACT):
+            return max(self.num_inducing, min(N, self.settings.most_inducing(N)))
+        return self.num_inducing
+
+    def _maximise(
+        self,
+        fit: EvidenceFit,
+        rows: Rows,
+        M: int | None,
+        which: Mapping[str, bool],
+        *,
+        is_brief: bool,
+    ) -> tuple[AnyNDArray, Round]:
+        """Fit the hyper-parameters, and return the inducing points and how they were fitted.
+
+        :param M: the number of points, chosen anew in each round; None for one at each row.
+        :param which: what is fitted besides kernel and noise.
+        :param is_brief: whether few iterations suffice.
+        """
+        settings, data = self.settings, self.data
+        minimise = settings.briefly(data.D) if is_brief else settings.minimise
+        if M is not None:
+            for _ in range(settings.max_rounds):
+                Z, indices = settings.select(rows.X, M, kernel=fit.prior.kernel, seed=data.seed)
+                loss = fit.minimise(minimise, Z, rows, **which)
+            return Z, Round(indices, loss, {})
+        N = len(rows.X)
+        then = None if is_brief else settings.after_half()
+        if then is not None and N >= MIN_ROWS_OF_HALF:
+            half = rows.some(slice(N // 2))
+            fit.minimise(minimise, half.X, half, **which)
+            minimise = then
+        loss = fit.minimise(minimise, rows.X, rows, **which)
+        return np.asarray(rows.X), Round(np.arange(N), loss, {})
+
+    @property
+    def _fits_weights(self) -> bool:
+        """Whether predictors have weights (Kennedy and O'Hagan 2001), as they may err much.
+
+        P with a given kernel is around the only one as it is."""
+        several = self.is_recipe or self.predictors.num_means > 1
+        return several or self.settings.kernels is recipe_kernels
+
+    @property
+    def _are_few(self) -> bool:
+        """Whether rows are too few for hyper-parameters that have seen them to be judged by."""
+        N = len(self.data.X)
+        return 1 < N <= MAX_ROWS_OF_STARTS and N < recipe.MIN_ROWS_OF_SCORES * self.data.D
+
+    def _rows(self, data: TrainingData, means: AnyNDArray, pattern: Predictor | None) -> Rows:
+        ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)
+        means = means.astype(data.X.dtype)
+        return Rows(data.X, data.responses, means, np.maximum(ratio, MIN_RATIO))
+
+
+def _have_small_errors(of_predictors: AnyNDArray, of_process: AnyNDArray) -> bool:
+    """Return whether one of the predictors has errors not much larger than those of a process.
+
+    :param of_predictors: [N, C, J].
+    :param of_process: [N, J].
+    """
+    largest = MAX_ERROR_RATIO * _rms(of_process)
+    return any(_rms(errors) < largest for errors in np.moveaxis(of_predictors, 1, 0))
+
+
+def _rms(errors: AnyNDArray) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))

@@ -1,0 +1,254 @@
+"""The rows by what they are for, and their units."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gpflow.base import RegressionData
+from gpflow.config import default_float
+from gpflow.likelihoods import Likelihood
+
+from ..._core import checks, domains, labels
+from ..._core.data import Data
+from ..._core.errors import NumericsWarning
+from ...calibration.tempering import MIN_VALIDATION_POINTS
+from ..settings import one_kernel, recipe_kernels
+from .scaling import Scaling
+from .streams import Stream, survey
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+
+Array = np.ndarray[Any, Any]
+Rows = tuple[Array, Array]
+"""(X, Y): [N, D] and [N, J], or labels [N, 1]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """The rows to train, to validate and to calibrate with, in original units."""
+
+    train: Rows
+    validation: Rows | None
+    calibration: Rows | None
+    holds_out: bool
+    """Whether the rows for validation join the others in the end: they were held out of the data,
+    and not given beside them. Those of a sample are too few to read all rows again for."""
+    inputs: Scaling
+    """Standard units of X."""
+    outputs: Scaling
+    """Standard units of Y."""
+    stream: Stream | None = None
+    """All rows but those held out, where `train` is a sample of them."""
+
+    @classmethod
+    def of(
+        cls, data: Any, settings: Settings, validation_data: RegressionData | None = None
+    ) -> Split:
+        """Return the split of data, at random by the seed of the settings.
+
+        Of data that come in blocks, and are not few, the parts are those of a sample.
+
+        :param data: (X, Y), in any units; or a Dataset or `ParquetRows`.
+        :param settings: the fractions, the seed, the units and the likelihood.
+        :param validation_data: (X, Y) to validate with; by default a part of the data.
+        """
+        likelihood = settings.likelihood
+        seen = survey(data, likelihood, settings.seed)
+        X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
+        shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
+        if len(shape) > 1 and settings.regulariser.kernels in (recipe_kernels, one_kernel):
+            raise ValueError(
+                f"X has shape {X.shape}: the default kernels are for tables of features, take "
+                "very long for as many columns as images have, and predict badly. Pass a network, "
+                "or a kernel on pixels; X.reshape(len(X), -1) makes rows of features."
+            )
+        X = _as_rows(X, settings)
+        if settings.standardise:
+            _warn_of_lost_columns(X)
+        if likelihood is None:
+            _warn_of_two_values(Y)
+        scaled = settings.standardise and domains.has_scale(likelihood)
+        if scaled and len(Y) > 1:
+            require_variation(Y)
+        order = np.random.default_rng(settings.seed).permutation(len(X))
+        if settings.of_classes and Y.shape[1] == 1:
+            order = _by_strata(order, Y[:, 0])
+        order, calibration = hold_out("calibration_fraction", settings, order)
+        if validation_data is None:
+            order, held_out = hold_out("validation_fraction", settings, order)
+            validation = (X[held_out], Y[held_out]) if len(held_out) else None
+        else:
+            names = ("validation_data[0]", "validation_data[1]")
+            Xv, Yv = _arrays("validation_data", names, validation_data, likelihood)
+            validation = _as_rows(Xv, settings), Yv
+        whole = None if seen is None or seen.stream.num_rows == len(X) else seen
+        units = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
+        units = Scaling(*(part.reshape(X.shape[1:]) for part in units[0])), units[1]
+        held_out = np.setdiff1d(np.arange(len(X)), order)
+        return cls(
+            (X[order], Y[order]),
+            validation,
+            (X[calibration], Y[calibration]) if len(calibration) else None,
+            validation is not None and validation_data is None and whole is None,
+            units[0] if settings.standardise else Scaling.none(X),
+            units[1] if scaled else Scaling.none(Y),
+            None if whole is None else whole.all_but(held_out),
+        )
+
+    @property
+    def fitting(self) -> Rows:
+        """The rows for training and those that were held out for validation."""
+        if not self.holds_out or self.validation is None:
+            return self.train
+        X, Y = (np.concatenate(parts) for parts in zip(self.train, self.validation, strict=True))
+        return X, Y
+
+    def with_inputs(self, function: Callable[[Array], Array]) -> Split:
+        """Return the same split of other inputs: those that a function of X makes of each part."""
+
+        def changed(rows: Rows | None) -> Rows | None:
+            return None if rows is None else (function(rows[0]), rows[1])
+
+        return dataclasses.replace(
+            self,
+            train=(function(self.train[0]), self.train[1]),
+            validation=changed(self.validation),
+            calibration=changed(self.calibration),
+        )
+
+    def standard(self, rows: RegressionData) -> Rows:
+        """Return rows in standard units."""
+        return self.inputs.standard(rows[0]).numpy(), self.outputs.standard(rows[1]).numpy()
+
+
+def of_labels(
+    data: Any, validation_data: Any, likelihood: Likelihood | None
+) -> tuple[Any, Any, Likelihood | None, Array | None]:
+    """Return data with labels as numbers of classes, their likelihood, and the classes.
+
+    What are no labels is returned as it is.
+    """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return data, validation_data, likelihood, None
+    classes = labels.classes_of(data[1], likelihood)
+    if classes is None:
+        return data, validation_data, likelihood, None
+    if labels.num_classes(likelihood) is None:
+        likelihood = labels.likelihood_of(classes)
+    data = data[0], labels.encoded("Y", data[1], classes)
+    if isinstance(validation_data, tuple | list) and len(validation_data) == 2:
+        X, Y = validation_data
+        validation_data = X, labels.encoded("validation_data[1]", Y, classes)
+    return data, validation_data, likelihood, classes
+
+
+def _arrays(
+    name: str, names: tuple[str, str], data: RegressionData, likelihood: Likelihood | None
+) -> Rows:
+    """Return inputs and outputs as arrays of the default float; a vector Y is one column."""
+    X, Y = Data.of(data, likelihood, name=name, names=names)
+    return np.asarray(X), np.asarray(Y, dtype=default_float())
+
+
+def _as_rows(X: Array, settings: Settings) -> Array:
+    """Return images as rows of pixels, unless their shape is declared."""
+    return X.reshape(len(X), -1) if settings.input_shape is None else X
+
+
+def require_variation(Y: Array) -> None:
+    """Raise if a column of Y, in which values may be missing, has no scale for errors."""
+    units = Scaling.of(Y)
+    constant = np.flatnonzero(np.nanstd(units.scaled(Y), axis=0) < 0.5)
+    if len(constant):
+        values = Y[:, constant[0]]
+        raise ValueError(
+            f"Y is constant in column {constant[0]} (it is {values[~np.isnan(values)][0]}): there "
+            "is nothing to learn, and no scale for errors. Leave such columns out."
+        )
+    tiny = np.flatnonzero(np.square(units.scale) < np.finfo(Y.dtype).tiny)
+    if len(tiny):
+        raise ValueError(
+            f"Y has in column {tiny[0]} the standard deviation {units.scale[tiny[0]]:.3g}, the "
+            f"square of which is zero in {Y.dtype.name}. Give it in another unit."
+        )
+
+
+def _warn_of_two_values(Y: Array) -> None:
+    """Warn of what looks like labels of two classes, where nothing says that it is."""
+    if Y.shape[1] == 1 and np.array_equal(np.unique(Y), [0.0, 1.0]):
+        warnings.warn(
+            "Y is 0 or 1 in every row and is regressed, as real numbers are. If these are classes "
+            "pass likelihood=gpflow.likelihoods.MultiClass(2), or take GVIClassifier.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+
+
+CROWDED = 1e-3
+"""Where half of a column lies within this part of its standard deviation, few values make it up."""
+
+
+def _warn_of_lost_columns(X: Array) -> None:
+    """Warn of columns whose values are hardly told apart in standard units."""
+    rows = X.reshape(len(X), -1)
+    units = Scaling.of(rows)
+    Z = units.standard(rows).numpy()
+    from_median = np.abs(Z - np.median(Z, axis=0))
+    half = np.median(from_median, axis=0)
+    lost = (units.scale == 1.0) & (np.ptp(rows, axis=0) > 0.0) & (Z.std(axis=0) < 0.5)
+    for d in np.flatnonzero((half > 0.0) & (half < CROWDED) & ~lost):
+        extreme = rows[np.argmax(from_median[:, d]), d]
+        warnings.warn(
+            f"X has in column {d} values as {extreme:.3g}, beside which the others are as good as "
+            f"equal: half of them lie within {half[d]:.1g} of its standard deviation. Leave such "
+            "rows out, or give the column as logarithms or ranks.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+    for d in np.flatnonzero(lost):
+        warnings.warn(
+            f"X has in column {d} the values {rows[0, d]:.6g} and others so near to it that they "
+            f"are as good as equal in {X.dtype.name}. Subtract an offset before it is rounded, or "
+            "give the column in another unit.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+
+
+def _by_strata(order: Array, Y: Array) -> Array:
+    """Return rows in an order in which each class is spread evenly over all places.
+
+    Any part of successive rows then has the shares of the classes that all rows have. Within its
+    class a row's place is random.
+    """
+    place = np.empty(len(order))
+    for label in np.unique(Y):
+        members = np.flatnonzero(Y[order] == label)
+        place[members] = (np.arange(len(members)) + 0.5) / len(members)
+    return order[np.argsort(place, kind="stable")]
+
+
+def hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]:
+    """Return the rows in two parts, the second of which has the given fraction, or is empty."""
+    fraction = settings.held_out if name == "validation_fraction" else settings.calibration_fraction
+    checks.fraction(name, fraction)
+    count = max(round(fraction * len(rows)), MIN_VALIDATION_POINTS) if fraction else 0
+    most = len(rows) // 3
+    if count > most:
+        at_most = (
+            f"; it may be {most / len(rows):.2g} here" if most >= MIN_VALIDATION_POINTS else ""
+        )
+        warnings.warn(
+            f"{name}={fraction:.6g}: {len(rows)} rows are too few to hold out {count}, where a "
+            f"third is the most{at_most}. So none are, and predictions are neither stopped, "
+            "tempered nor calibrated by unseen data.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+        count = 0
+    return rows[: len(rows) - count], rows[len(rows) - count :]

@@ -1,0 +1,256 @@
+"""Rows that come in blocks: of files that are too large for memory, and of Datasets.
+
+What is fitted to some rows is fitted to a uniform sample of them; what is a sum over all rows is
+summed up block by block.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+from gpflow.likelihoods import Likelihood
+
+from ..._core.data import Data
+from .parquet import ParquetRows
+from .scaling import Scaling
+
+Block = tuple[AnyNDArray, ...]
+"""(X, Y), or other arrays of as many rows."""
+
+MAX_ROWS_OF_SAMPLE = 50_000
+"""Of more rows than these a sample of this size is what kernels and trees are fitted to."""
+
+ROWS_OF_BLOCK = 10_000
+"""The matrices K_ZX of a block have a row for each of these."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """Rows in blocks, of which none is kept.
+
+    :param read: (X, Y) in blocks, the same rows in the same order at each call.
+    :param num_rows: N, once it is known.
+    :param prepare: what is done with rows before they are used.
+    """
+
+    read: Callable[[], Iterator[Block]]
+    num_rows: int = 0
+    prepare: Callable[[Block], Block] = lambda block: block
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield all rows in blocks, prepared."""
+        return map(self.prepare, self.read())
+
+    def sample(self, count: int, seed: Any) -> tuple[Block, AnyNDArray]:
+        """Return a uniform sample without replacement, prepared, and which rows it is.
+
+        Each row draws a number, and the rows of the smallest ones are the sample (Fan, Muller and
+        Rezucha 1962): one pass, whatever the order of the rows. They keep their order.
+        """
+        random = np.random.default_rng(seed)
+        kept: list[Block] = []
+        start, largest = 0, np.inf
+        for block in self.read():
+            drawn = random.random(len(block[0]))
+            few = np.flatnonzero(drawn < largest)
+            kept.append((drawn[few], few + start, *(part[few] for part in block)))
+            if sum(len(part[0]) for part in kept) > 2 * count:
+                kept = [_smallest(kept, count)]
+                largest = np.max(kept[0][0])
+            start += len(drawn)
+        _, indices, *rows = _smallest(kept, count)
+        order = np.argsort(indices)
+        return self.prepare(tuple(part[order] for part in rows)), indices[order]
+
+    def batches(self, num_rows: int, batch_size: int, seed: int) -> tf.data.Dataset:
+        """Return batches without end of X and Y, prepared: a new sample for each `num_rows` rows.
+
+        A batch is made of rows from all over the data, also where these are sorted.
+        """
+
+        def samples() -> Iterator[Block]:
+            for number in itertools.count():
+                (X, Y), _ = self.sample(num_rows, (seed, number))
+                order = np.random.default_rng((seed, number)).permutation(len(X))
+                yield X[order], Y[order]
+
+        first = next(self.blocks())
+        spec = tuple(tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in first)
+        dataset = tf.data.Dataset.from_generator(samples, output_signature=spec)
+        return dataset.unbatch().batch(batch_size, drop_remainder=True)
+
+
+def _smallest(blocks: list[Block], count: int) -> Block:
+    """Return the rows with the smallest numbers in the first array."""
+    joined = tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    if len(joined[0]) <= count:
+        return joined
+    first = np.argpartition(joined[0], count - 1)[:count]
+    return tuple(part[first] for part in joined)
+
+
+class Survey(NamedTuple):
+    """What a first pass over all rows finds out."""
+
+    stream: Stream
+    """All rows."""
+    rows: Block
+    """A sample of (X, Y), or all of them if they are not more."""
+    indices: AnyNDArray
+    """Which rows the sample is."""
+    units: tuple[Scaling, Scaling]
+    """The standard units of X and Y by all rows."""
+
+    def all_but(self, sampled: AnyNDArray) -> Stream:
+        """Return all rows but some of the sample, given by where they stand in it.
+
+        Raise while they are read if the rows are not those of the first pass.
+        """
+        order = np.sort(sampled)  # as the indices are
+        indices, expected = self.indices[order], self.rows[0][order]
+        N = self.stream.num_rows
+
+        def read() -> Iterator[Block]:
+            start = 0
+            for block in self.stream.read():
+                end = start + len(block[0])
+                first, last = np.searchsorted(indices, (start, end))
+                here = indices[first:last] - start
+                found = np.asarray(block[0][here], expected.dtype)
+                if not np.array_equal(found, expected[first:last]):
+                    raise ValueError(
+                        "data come in another order each time they are read, so that rows cannot "
+                        "be held out. Pass reshuffle_each_iteration=False to shuffle, or leave it "
+                        "out: the order does not matter."
+                    )
+                yield tuple(np.delete(part, here, axis=0) for part in block)
+                start = end
+            if start != N:
+                raise ValueError(
+                    f"data had {N} rows when they were first read, and have {start} now. They are "
+                    "read several times: a Dataset's generator must start anew each time."
+                )
+
+        return Stream(read, N - len(indices))
+
+
+def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None:
+    """Return what one pass over the rows finds out; None for arrays, which are in memory.
+
+    :param data: (X, Y), where X is memory-mapped; a Dataset of rows or batches (X, Y);
+        `ParquetRows`; or anything else.
+    :param likelihood: says whether Y are labels.
+    :param seed: of the sample.
+    """
+    from sklearn.preprocessing import StandardScaler
+
+    read = _reader(data)
+    if read is None:
+        return None
+    stream = Stream(lambda: ((X, Y[:, None] if Y.ndim == 1 else Y) for X, Y in read()))
+    scalers = StandardScaler(), StandardScaler()
+    count, shapes = 0, None
+
+    def validated() -> Iterator[Block]:
+        nonlocal count, shapes
+        for block in stream.read():
+            rows = tuple(np.asarray(part) for part in Data.of(block, likelihood, first_row=count))
+            shapes = shapes or [part.shape[1:] for part in rows]
+            for name, part, shape, scaler in zip("XY", rows, shapes, scalers, strict=True):
+                if part.shape[1:] != shape:
+                    raise ValueError(
+                        f"{name} of data has rows of shape {shape} at first, and from row {count} "
+                        f"on of {part.shape[1:]}. Give all rows the same columns."
+                    )
+                scaler.partial_fit(part.reshape(len(part), -1))
+            count += len(rows[0])
+            yield rows
+        if not count:
+            raise ValueError("data has no rows. Check what they are read from.")
+
+    rows, indices = Stream(validated).sample(MAX_ROWS_OF_SAMPLE, seed)
+    units = _units(scalers[0], rows[0]), _units(scalers[1], rows[1])
+    return Survey(Stream(stream.read, count), rows, indices, units)
+
+
+def _units(scaler: Any, rows: AnyNDArray) -> Scaling:
+    moments = scaler.mean_, np.sqrt(scaler.var_)
+    return Scaling.of_moments(
+        *(moment.reshape(rows.shape[1:]).astype(default_float()) for moment in moments)
+    )
+
+
+def _reader(data: Any) -> Callable[[], Iterator[Block]] | None:
+    """Return what yields the blocks of data that are not in memory, as they are."""
+    if isinstance(data, str | os.PathLike):
+        raise TypeError(
+            f"data is the path {os.fspath(data)!r}. Say which columns of a Parquet file are Y: "
+            "ParquetRows(path, target='y'); or read the file to arrays (X, Y)."
+        )
+    if isinstance(data, ParquetRows):
+        return functools.partial(data.blocks, ROWS_OF_BLOCK)
+    if isinstance(data, tf.data.Dataset):
+        return functools.partial(_blocks_of_dataset, _validated(data))
+    if not isinstance(data, tuple | list) or len(data) != 2 or not isinstance(data[0], np.memmap):
+        return None
+    X, Y = data[0], data[1] if isinstance(data[1], np.ndarray) else np.asarray(data[1])
+    if X.ndim < 2 or Y.ndim not in (1, 2) or len(X) != len(Y):
+        return None  # to be refused as arrays are
+    return functools.partial(_blocks_of_arrays, X, Y)
+
+
+def _blocks_of_arrays(*arrays: AnyNDArray) -> Iterator[Block]:
+    for start in range(0, len(arrays[0]), ROWS_OF_BLOCK):
+        yield tuple(np.array(array[start : start + ROWS_OF_BLOCK]) for array in arrays)
+        for array in arrays:
+            _release(array)
+
+
+def _release(array: Any) -> None:
+    """Let pages of a file go that were read, which else count as memory of this process."""
+    private = getattr(array, "mode", "c") == "c"  # its changes are nowhere else
+    while isinstance(array, np.ndarray):
+        array = array.base
+    if isinstance(array, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and not private:
+        array.madvise(mmap.MADV_DONTNEED)
+
+
+def _validated(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Return a Dataset in blocks."""
+    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError("data is a Dataset without an end. Leave out .repeat().")
+    spec = dataset.element_spec
+    pair = isinstance(spec, tuple) and len(spec) == 2
+    if not pair or not all(isinstance(part, tf.TensorSpec) for part in spec):
+        raise TypeError(
+            f"data is a Dataset with the elements {spec}; each must be a row or a batch (X, Y), as "
+            "dataset.map(lambda element: (element['x'], element['y'])) makes them."
+        )
+    ranks = tuple(part.shape.rank for part in spec)
+    if ranks not in ((1, 0), (1, 1), (2, 1), (2, 2)):
+        raise ValueError(
+            f"X and Y of data have the shapes {spec[0].shape} and {spec[1].shape} in each element "
+            "of the Dataset. Give rows, X [D] with Y [] or [J], or batches, X [B, D] with Y [B] or "
+            "[B, J], and declare the shapes if they are not known."
+        )
+    return dataset.batch(ROWS_OF_BLOCK) if ranks[0] == 1 else dataset.rebatch(ROWS_OF_BLOCK)
+
+
+def _blocks_of_dataset(dataset: tf.data.Dataset) -> Iterator[Block]:
+    try:
+        yield from dataset.as_numpy_iterator()
+    except (tf.errors.InvalidArgumentError, tf.errors.FailedPreconditionError) as error:
+        raise ValueError(
+            f"data is a Dataset whose elements cannot be joined ({error.message:.200}). Give all "
+            "rows the same columns."
+        ) from error

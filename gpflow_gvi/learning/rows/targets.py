@@ -1,0 +1,98 @@
+"""Observations and latent functions: what a constant f would be, and what f could be at each row.
+
+Under Gaussian noise f is the mean of y, and P's prior mean is zero in standard units. Under other
+likelihoods, where Y keep their units, P starts from the constant that fits best.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+from gpflow.functions import Constant, MeanFunction, Zero
+from gpflow.likelihoods import Gaussian, Likelihood, SwitchedLikelihood
+from gpflow.likelihoods.multilatent import MultiLatentLikelihood
+
+from ..._core import labels
+from ..._core.data import Data
+from ...likelihoods import usable
+from ...regulariser.lbfgs import lbfgs
+from .scaling import Scaling
+
+WIDE = 10.0
+"""The standard deviation of a prior of the constant: counts that are all zero have no other."""
+
+
+def has_level(likelihood: Likelihood | None) -> bool:
+    """Return whether f is neither the mean of y nor one of classes."""
+    of_classes = labels.num_classes(likelihood) is not None
+    return not (of_classes or likelihood is None or isinstance(likelihood, Gaussian))
+
+
+def level(likelihood: Likelihood, data: Data) -> AnyNDArray:
+    """Return the constant f of the greatest density of all observations: [J]."""
+    constant = tf.Variable(tf.zeros([labels.num_latents(likelihood, data.Y)], default_float()))
+
+    def loss() -> tf.Tensor:
+        average = -tf.reduce_mean(likelihood.log_prob(data.X, _everywhere(constant, data), data.Y))
+        return average + 0.5 * tf.reduce_sum(tf.square(constant / WIDE)) / len(data.Y)
+
+    lbfgs(loss, [constant])
+    return np.asarray(constant)
+
+
+def responses(likelihood: Likelihood | None, data: Data) -> AnyNDArray:
+    """Return values that latent functions could have at the observations: [N, J].
+
+    With s_n = ∂/∂f log p(y_n | f) at the constant c of the greatest density they are
+    c + s_n / mean(s²), a step of Fisher's scoring for each row.
+    """
+    if likelihood is None or not has_level(likelihood):
+        return np.asarray(labels.responses(likelihood, data.Y))
+    likelihood = usable(likelihood)
+    constant = level(likelihood, data)
+    F = tf.constant(_everywhere(tf.constant(constant), data))
+    with tf.GradientTape() as tape:
+        tape.watch(F)
+        total = tf.reduce_sum(likelihood.log_prob(data.X, F, data.Y))
+    scores = tape.gradient(total, F).numpy()  # [N, J]
+    tiny = np.finfo(scores.dtype).tiny
+    return constant + scores / np.maximum(np.mean(np.square(scores), axis=0), tiny)
+
+
+def _everywhere(constant: tf.Tensor, data: Data) -> tf.Tensor:
+    return tf.zeros([len(data.Y), 1], constant.dtype) + constant
+
+
+def prior_mean(likelihood: Likelihood | None, responses: AnyNDArray) -> MeanFunction:
+    """Return m_P to start from: zero, or the constant that fits best.
+
+    :param responses: those of `responses`, whose average this constant is but for its prior.
+    """
+    J = responses.shape[-1]
+    return Constant(np.mean(responses, axis=0)) if has_level(likelihood) else Zero(J)
+
+
+def units_of_f(likelihood: Likelihood | None, outputs: Scaling) -> Scaling:
+    """Return the units of f: those of y where f is its location, else none.
+
+    :param outputs: the units of Y.
+    """
+    if isinstance(likelihood, MultiLatentLikelihood):  # the first one may be a location
+        others = (likelihood.latent_dim or 1) - 1
+        return Scaling(
+            np.pad(outputs.shift, (0, others)),
+            np.pad(outputs.scale, (0, others), constant_values=1.0),
+        )
+    if isinstance(likelihood, SwitchedLikelihood):
+        return Scaling(outputs.shift[:-1], outputs.scale[:-1])
+    return outputs
+
+
+def units_of_predictions(likelihood: Likelihood | None, outputs: Scaling) -> Scaling:
+    """Return the units of the columns of `predict_y`: under switched likelihoods, those of each."""
+    if isinstance(likelihood, SwitchedLikelihood):
+        count = len(likelihood.likelihoods)
+        return Scaling(*(np.tile(part[:-1], count) for part in outputs))
+    return outputs

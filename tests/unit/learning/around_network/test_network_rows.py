@@ -1,0 +1,209 @@
+"""Inputs as rows of outputs and features: against the layers of the network, evaluated by hand."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import scipy.special
+import tf_keras
+
+from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.learning.around_network.learn_around import feature_kernel
+from gpflow_gvi.learning.around_network.network_rows import Inputs, Outputs, network_rows
+from gpflow_gvi.learning.rows.scaling import Scaling
+
+N, SHAPE = 30, (6, 6, 2)
+X = np.random.default_rng(0).uniform(size=(N, *SHAPE)).astype(np.float32)
+PACKAGES = pytest.mark.parametrize("K", [keras, tf_keras], ids=["keras", "tf_keras"])
+
+
+def network(K=keras, activation=None, J=3, first=()):
+    K.utils.set_random_seed(0)
+    return K.Sequential(
+        [
+            K.Input(SHAPE),
+            *first,
+            K.layers.Conv2D(4, 3, activation="relu", name="conv"),
+            K.layers.GlobalAveragePooling2D(name="pooled"),
+            K.layers.Dense(5, "tanh", name="hidden"),
+            K.layers.Dense(J, activation, name="last"),
+        ]
+    )
+
+
+def layer_of(net, name, inputs=X):
+    K = keras if isinstance(net, keras.Model) else tf_keras
+    return K.Model(net.inputs, net.get_layer(name).output).predict(inputs, verbose=0)
+
+
+def rows_of(net, features="penultimate", inputs=X):
+    taken = Inputs.of(net, inputs)
+    return network_rows([net], features, taken, Outputs.of(net, taken, inputs))
+
+
+@pytest.mark.parametrize(
+    ("K", "features", "names"),
+    [
+        (keras, "penultimate", ["hidden"]),
+        (keras, "pooled", ["pooled"]),
+        (tf_keras, ["penultimate", "pooled"], ["hidden", "pooled"]),
+    ],
+)
+def test_columns_are_the_outputs_and_the_layers(K, features, names):
+    net = network(K)
+    expected = [net.predict(X, verbose=0), *(layer_of(net, name) for name in names)]
+    rows = rows_of(net, features)
+    assert rows.num_features == tuple(part.shape[1] for part in expected[1:])
+    np.testing.assert_allclose(rows(X), np.concatenate(expected, axis=1), rtol=1e-5, atol=1e-6)
+
+
+@PACKAGES
+def test_layers_are_averaged_over_positions(K):
+    """Of each number of positions the last layer, unless the last layer receives its average."""
+    K.utils.set_random_seed(0)
+    flatten = K.Sequential(
+        [
+            K.Input(SHAPE),
+            K.layers.Rescaling(2.0),
+            K.layers.Conv2D(4, 3, name="first"),
+            K.layers.ReLU(name="second"),
+            K.layers.Conv2D(3, 3, name="third"),
+            K.layers.Flatten(),
+            K.layers.Dense(5, name="hidden"),
+            K.layers.Dense(3),
+        ]
+    )
+    rows = rows_of(flatten, "layers")
+    parts = [layer_of(flatten, name).mean(axis=(1, 2)) for name in ("second", "third")]
+    expected = [flatten.predict(X, verbose=0), *parts, layer_of(flatten, "hidden")]
+    assert rows.num_features == (4, 3, 5)
+    np.testing.assert_allclose(rows(X), np.concatenate(expected, axis=1), rtol=1e-5, atol=1e-5)
+    assert rows_of(network(K), "layers").num_features == (5,)
+    inner = K.Sequential([K.Input(SHAPE), K.layers.Conv2D(4, 3, name="inner")])
+    nested = K.Sequential([K.Input(SHAPE), inner, K.layers.Flatten(), K.layers.Dense(3)])
+    np.testing.assert_allclose(
+        rows_of(nested, "layers")(X)[:, 3:7],
+        inner.predict(X, verbose=0).mean(axis=(1, 2)),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+def test_what_a_layer_returns_elsewhere_is_left_out():
+    shared = keras.layers.Conv2D(2, 3, padding="same")
+    elsewhere = keras.Input(SHAPE)
+    keras.Model(elsewhere, keras.layers.ReLU()(shared(elsewhere)))
+    here = keras.Input(SHAPE)
+    hidden = keras.layers.Conv2D(2, 3, padding="same")(here)
+    outputs = keras.layers.Dense(3)(keras.layers.Flatten()(shared(hidden)))
+    rows = rows_of(keras.Model(here, outputs), "layers")
+    assert rows.num_features == (2, 72)  # of here, averaged and flattened
+    averaged = shared(keras.Model(here, hidden)(X)).numpy().mean(axis=(1, 2))
+    np.testing.assert_allclose(rows(X)[:, 3:5], averaged, rtol=1e-5, atol=1e-6)
+
+
+def test_features_of_a_function_and_of_the_inputs():
+    net = network()
+    rows = rows_of(net, [lambda images: images[:, 0, 0], "inputs"])
+    assert rows.num_features == (2, 72)
+    found = rows(X).numpy()[:, 3:]
+    np.testing.assert_allclose(found, np.hstack([X[:, 0, 0], X.reshape(N, -1)]), rtol=1e-6)
+
+
+@PACKAGES
+def test_outputs_that_are_probabilities_become_logits(K):
+    net = network(K, "softmax")
+    h = rows_of(net)(X).numpy()[:, :3]
+    np.testing.assert_allclose(scipy.special.softmax(h, axis=1), net.predict(X, verbose=0), 1e-5)
+    net = network(K, "sigmoid", J=1)
+    h = rows_of(net)(X).numpy()[:, :1]
+    np.testing.assert_allclose(scipy.special.expit(h), net.predict(X, verbose=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda X: X[:, 0, :3, 0] - 5.0, "logits"),
+        (lambda X: X[:, 0, :3, 0] / np.sum(X[:, 0, :3, 0], 1, keepdims=True), "probabilities"),
+        (lambda X: X[:, 0, :3, 0], None),
+        (network(activation="softmax"), "probabilities"),
+        (network(), "logits"),
+        (network(activation="log_softmax"), "logits"),
+        (network(activation="tanh"), None),
+        (keras.Sequential([network(), keras.layers.Softmax()]), "probabilities"),
+        (keras.Sequential([network(), keras.layers.Activation("softmax")]), "probabilities"),
+    ],
+)
+def test_kind_of_the_outputs(function, kind):
+    assert Outputs.of(function, Inputs.of(function, X), X) == (3, kind)
+
+
+def test_a_copy_is_taken_of_the_network():
+    net = network()
+    rows = rows_of(net)
+    before = rows(X).numpy()
+    net.set_weights([2.0 * weight for weight in net.get_weights()])
+    np.testing.assert_array_equal(rows(X), before)
+
+
+def test_pixels_in_bytes_are_scaled_once():
+    pixels = np.round(255 * X).astype(np.uint8)
+    net = network()
+    np.testing.assert_allclose(
+        rows_of(net, inputs=pixels)(pixels), rows_of(net)(pixels / 255.0), rtol=1e-6
+    )
+    scaling = network(first=[keras.layers.Rescaling(1.0 / 255.0)])
+    np.testing.assert_allclose(
+        rows_of(scaling, inputs=pixels)(pixels), rows_of(net)(pixels / 255.0), rtol=1e-5, atol=1e-6
+    )
+    with pytest.warns(NumericsWarning, match="looks like images that were not scaled"):
+        rows_of(net)(pixels.astype(float))
+
+
+def test_each_feature_has_its_own_unit_and_pixels_have_one():
+    rows = rows_of(network(), ["penultimate", "inputs"])
+    values = rows(X).numpy()
+    values[:, -1] *= 1e-9  # a pixel that hardly varies
+    units = rows.scaling(values, Scaling(np.full(3, 7.0), np.full(3, 2.0)))
+    standard = units.standard(values).numpy()
+    np.testing.assert_allclose(standard[:, :3], (values[:, :3] - 7.0) / 2.0)
+    np.testing.assert_allclose(standard[:, 3:8].std(axis=0), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(standard[:, 8:].var(axis=0).mean(), 1.0, rtol=1e-6)
+    assert standard[:, -1].std() < 1e-6
+
+
+def test_kernel_is_a_sum_of_one_for_each_group_by_median_distances():
+    rows = rows_of(network(), ["penultimate", "inputs"])
+    values = rows(X).numpy()
+    kernel, expected = feature_kernel(values, rows), np.zeros((N, N))
+    about_mean = values[:, :3] - values[:, :3].mean(axis=1, keepdims=True)
+    for group in (values[:, 3:8], values[:, 8:]):
+        distances = np.linalg.norm(group[:, None] - group[None], axis=-1)
+        ell = 0.5 * np.median(distances[np.triu_indices(N, 1)])
+        expected += 0.5 * np.mean(about_mean**2) * np.exp(-0.5 * np.square(distances / ell))
+    np.testing.assert_allclose(kernel(values), expected, rtol=1e-6, atol=1e-9)
+    assert not kernel.trainable_variables
+
+
+def test_layers_that_give_no_rows_are_refused():
+    split = keras.Sequential(
+        [
+            keras.Input(SHAPE),
+            keras.layers.Reshape((3, 2, 3, 2, 2), name="split"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3),
+        ]
+    )
+    with pytest.raises(ValueError, match=r"have shape \(None, 3, 2, 3, 2, 2\); they must be"):
+        rows_of(split, "split")
+    whole = keras.Sequential([keras.Input(SHAPE), network()])
+    with pytest.raises(ValueError, match="no last layer with weights of its own"):
+        rows_of(whole)
+    with pytest.raises(TypeError, match="features is 3"):
+        rows_of(network(), 3)
+
+
+def test_text_is_no_image():
+    with pytest.raises(TypeError, match="X has dtype <U1"):
+        Inputs.of(network(), X).validated("X", np.full((4, *SHAPE), "a"))

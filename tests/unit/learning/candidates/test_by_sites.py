@@ -1,0 +1,268 @@
+"""Labels in `learn`: against probabilities that are known, and what it chooses among."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.likelihoods import (
+    Gamma,
+    HeteroskedasticTFPConditional,
+    MultiClass,
+    Poisson,
+    Softmax,
+    StudentT,
+)
+from scipy import stats
+from scipy.special import expit
+from sklearn.metrics import log_loss
+from sklearn.tree import DecisionTreeClassifier
+
+import gpflow_gvi as gvi
+from gpflow_gvi.gaussian_process import GaussianProcess
+from gpflow_gvi.learning.candidates.by_sites import (
+    NUM_FOLDS,
+    _held_out_nll,
+    site_fit,
+    structure_of_likelihood,
+)
+from gpflow_gvi.learning.settings import Settings
+from gpflow_gvi.regulariser.site_fit import Rows
+
+NAMES = np.array(["no", "yes"])
+
+
+def _p(X):
+    return expit(2.0 * np.sin(1.5 * X[:, 0]) + 0.5 * X[:, 0])
+
+
+SLOWLY = pytest.param("MultiClass", marks=pytest.mark.slow)
+
+
+def _draw(N, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(N, 1))
+    return X, (rng.random(N) < _p(X)).astype(int)
+
+
+@pytest.fixture(scope="module", params=["Bernoulli", "Softmax", SLOWLY])
+def learned(request):
+    X, y = _draw(200, 1)
+    likelihood = {"Bernoulli": None, "Softmax": Softmax(2), "MultiClass": MultiClass(2)}
+    options = {"likelihood": likelihood[request.param], "num_inducing": 10}
+    return gvi.learn((X, NAMES[y]), kernel=gpflow.kernels.SquaredExponential(), **options)
+
+
+def test_samples_of_labels_are_as_frequent_as_probable(learned):
+    X, _ = _draw(6, 3)
+    samples = learned.predict_y_samples(X, 20_000, seed=0)
+    assert samples.shape == (20_000, 6)
+    assert set(np.unique(samples)) == {"no", "yes"}
+    expected = learned.predict_proba(X)[:, 1]
+    error = np.sqrt(expected * (1.0 - expected) / 20_000)
+    # Probabilities of a Softmax are averages over samples of f themselves.
+    assert np.all(np.abs(np.mean(samples == "yes", axis=0) - expected) < 5.0 * error + 0.005)
+
+
+def test_all_predictions_of_labels_are_of_the_same_probabilities(learned):
+    X, y = _draw(50, 4)
+    p = learned.predict_proba(X)
+    for _ in range(2):
+        mean, variance = (np.asarray(part) for part in learned.predict_y(X))
+        columns = p[:, -mean.shape[1] :]
+        # Probabilities under RobustMax are normalised, as its quadrature is not exact.
+        np.testing.assert_allclose(mean, columns, atol=1e-3)
+        np.testing.assert_allclose(variance, columns * (1.0 - columns), atol=1e-3)
+        logs = learned.predict_log_density((X, NAMES[y]))
+        np.testing.assert_allclose(logs, np.log(p[np.arange(50), y]), atol=1e-3)
+    with pytest.raises(ValueError, match="none of the 2 classes"):
+        learned.predict_log_density((X, np.full(50, "maybe")))
+
+
+@pytest.mark.parametrize(("N", "likelihood"), [(1, StudentT()), (3, Softmax(2))])
+def test_fewer_rows_than_folds(N, likelihood, rng):
+    X = rng.normal(size=(N, 1))
+    learned = gvi.learn((X, np.arange(N) % 2), likelihood=likelihood, num_inducing=3)
+    assert np.all(np.isfinite(learned.predict_y(X)[0]))
+
+
+def test_labels_come_back_with_calibrated_probabilities(learned):
+    X, y = _draw(2000, 2)
+    p = learned.predict_proba(X)
+    assert learned.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_array_equal(learned.predict(X), NAMES[p.argmax(axis=1)])
+    # 200 labels tell so much; one half everywhere is wrong by 0.28.
+    assert np.mean(np.abs(p[:, 1] - _p(X))) < 0.14
+    truth, ignorance = log_loss(y, _p(X)), np.log(2.0)
+    assert log_loss(y, p) < truth + 0.5 * (ignorance - truth)
+    figures = gvi.metrics.evaluate(learned, (X, NAMES[y]))
+    assert figures["nll"] == pytest.approx(log_loss(y, p), rel=1e-6)
+    assert figures["ece"] < 0.1
+    densities = learned.predict_log_density((X, NAMES[y]))
+    assert -np.mean(densities) == pytest.approx(figures["nll"], abs=0.01)
+
+
+def test_far_away_it_knows_that_it_does_not_know(learned):
+    at_data = gvi.classification.entropies(learned, np.linspace(-3.0, 3.0, 31)[:, None])
+    far_away = gvi.classification.entropies(learned, np.array([[-40.0], [40.0]]))
+    assert np.min(far_away.total) > np.median(at_data.total)
+    # Under RobustMax the aleatoric entropy is a constant, next to zero, and all else is epistemic.
+    times = 1.2 if isinstance(learned.likelihood, MultiClass) else 3.0
+    assert np.min(far_away.epistemic) > times * np.median(at_data.epistemic)
+
+
+def test_saved_it_predicts_the_same_labels(tmp_path):
+    X, y = _draw(60, 3)
+    learned = gvi.learn((X, y == 1), num_inducing=10, kernel=gpflow.kernels.SquaredExponential())
+    learned.save(tmp_path / "model")
+    loaded = gvi.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X), learned.predict(X))
+    assert loaded.predict(X).dtype == bool
+
+
+def _steps(N, seed):
+    """Labels that a tree knows and a smooth function does not, and 5 % of errors."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(N, 2))
+    y = (np.floor(5.0 * X[:, 0]) + np.floor(2.0 * X[:, 1])) % 2
+    return X, np.where(rng.random(N) < 0.05, 1.0 - y, y).astype(int)
+
+
+def test_around_a_classifier_that_is_cross_fitted():
+    X, y = _steps(200, 4)
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)
+    options = {"kernel": gpflow.kernels.SquaredExponential(), "num_inducing": 20}
+    around, alone = (
+        gvi.learn((X, NAMES[y]), predictor=predictor, **options) for predictor in (tree, None)
+    )
+    X, y = _steps(1000, 5)
+    losses = [log_loss(y, each.predict_proba(X)) for each in (around, alone)]
+    assert losses[0] < losses[1] - 0.05
+    # A tree is too sure of its leaves; the weight of its log odds mends that.
+    whole = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(*_steps(200, 4))
+    assert losses[0] < log_loss(y, np.clip(whole.predict_proba(X), 1e-3, 1.0 - 1e-3))
+
+
+def test_around_a_classifier_that_was_fitted_to_names():
+    X, y = _steps(300, 6)
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(X, NAMES[y])
+    others = _steps(100, 7)
+    learned = gvi.learn(
+        (X, NAMES[y]),
+        predictor=tree,
+        kernel=gpflow.kernels.SquaredExponential(),
+        validation_data=(others[0], NAMES[others[1]]),
+        num_inducing=20,
+    )
+    X, y = _steps(1000, 8)
+    assert gvi.metrics.evaluate(learned, (X, NAMES[y]))["accuracy"] > 0.8
+
+
+def test_the_kernel_that_predicts_better_is_taken():
+    X, y = _draw(100, 9)
+    rough = gpflow.kernels.SquaredExponential(lengthscales=1e-3)
+    gpflow.set_trainable(rough, False)
+    smooth = gpflow.kernels.Matern52()
+    learned = gvi.learn((X, NAMES[y]), kernel=[rough, smooth], num_inducing=15)
+    assert isinstance(learned.regulariser.prior.kernel, gpflow.kernels.Matern52)
+
+
+def _counts(N, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(N, 1))
+    return X, rng.poisson(np.exp(1.0 + np.sin(X)))
+
+
+@pytest.mark.slow
+def test_of_counts_the_kernel_that_predicts_better_is_taken():
+    X, Y = _counts(60, 10)
+    rough = gpflow.kernels.SquaredExponential(lengthscales=1e-3)
+    gpflow.set_trainable(rough, False)
+    smooth = gpflow.kernels.Matern52()
+    options = {"likelihood": Poisson(), "num_inducing": 15}
+    learned = gvi.learn((X, Y), kernel=[rough, smooth], **options)
+    assert isinstance(learned.regulariser.prior.kernel, gpflow.kernels.Matern52)
+    candidates = learned.summary().candidates
+    assert "Matern52" in candidates[0].what
+    # The score is the density of counts that were left out, which other counts have, too.
+    x, y = _counts(2000, 11)
+    density = np.mean(learned.predict_log_density((x, y)))
+    assert -density == pytest.approx(candidates[0].facts["nll"], abs=0.2)
+    assert density < np.mean(stats.poisson(np.exp(1.0 + np.sin(x))).logpmf(y))
+
+
+def test_with_tails_that_are_not_heavy_folds_are_predicted_as_by_an_exact_process(rng):
+    X = rng.uniform(-3.0, 3.0, size=(40, 1))
+    Y = np.sin(X) + 0.5 * rng.normal(size=X.shape)
+    kernel, likelihood = gpflow.kernels.Matern52(), StudentT(0.5, df=1e6)
+    fit = site_fit(kernel, likelihood, (0, 1, 1))
+    prior = GaussianProcess(gpflow.functions.Zero(1), kernel)
+    found = _held_out_nll(fit, prior, X, Rows(X, Y, np.zeros((40, 0, 1))))
+    fold = np.arange(40) % NUM_FOLDS
+    densities = []
+    for k in range(NUM_FOLDS):
+        data = X[fold != k], Y[fold != k]
+        model = gpflow.models.GPR(data, gpflow.kernels.Matern52(), noise_variance=0.25)
+        densities.append(model.predict_log_density((X[fold == k], Y[fold == k])))
+    assert found == pytest.approx(-np.mean(densities), abs=1e-3)
+
+
+@pytest.mark.slow
+def test_scores_are_in_original_units(rng):
+    X = rng.uniform(-3.0, 3.0, size=(40, 1))
+    Y = np.sin(X) + 0.1 * rng.standard_t(3, size=X.shape)
+    options = {"likelihood": StudentT(), "num_inducing": 10}
+    scores = [
+        gvi.learn((X, unit * Y), kernel=gpflow.kernels.Matern52(), **options)
+        .summary()
+        .candidates[0]
+        .facts["nll"]
+        for unit in (1.0, 100.0)
+    ]
+    assert scores[1] - scores[0] == pytest.approx(np.log(100.0), abs=1e-3)
+
+
+def test_likelihoods_of_one_structure():
+    assert structure_of_likelihood(Poisson()) == structure_of_likelihood(Poisson())
+    assert structure_of_likelihood(Poisson()) != structure_of_likelihood(Poisson(binsize=2.0))
+    assert structure_of_likelihood(StudentT(1.0)) == structure_of_likelihood(StudentT(2.0))
+    assert structure_of_likelihood(StudentT(1.0)) != structure_of_likelihood(StudentT(1.0, df=4.0))
+    # A function of x, and one of what a user has given, may be anything.
+    assert structure_of_likelihood(Gamma(shape=gpflow.functions.Constant(1.0))) is None
+    assert structure_of_likelihood(HeteroskedasticTFPConditional()) is None
+
+
+def test_one_class_alone_is_refused(rng):
+    with pytest.raises(ValueError, match="examples of class 'no' alone"):
+        gvi.learn((rng.normal(size=(20, 1)), np.repeat("no", 20)))
+    assert Settings().classes is None
+
+
+@pytest.mark.slow  # `learn` twice, with all its candidates
+def test_labels_by_few_of_many_features_are_learned(rng):
+    X = rng.normal(size=(400, 150))
+    p = expit(3.0 * (X[:, 0] - X[:, 1] + X[:, 2]))
+    y = np.where(rng.uniform(size=400) < p, "yes", "no")
+    losses = {
+        predictor: log_loss(
+            y[150:],
+            gvi.learn((X[:150], y[:150]), predictor=predictor).predict_proba(X[150:])[:, 1],
+        )
+        for predictor in ("auto", None)
+    }
+    assert losses["auto"] < losses[None] - 0.1
+
+
+@pytest.mark.slow  # `learn` twice, with all its candidates
+def test_labels_by_a_box_in_some_features_are_learned_from_few_rows(rng):
+    """Trees know that the rows inside a box have one label, a stationary kernel does not."""
+    X = rng.uniform(-1.0, 1.0, (1200, 6))
+    y = np.where(np.all(np.abs(X[:, :2] - 0.2) < 0.6, axis=1), "in", "out")
+    losses = {
+        predictor: log_loss(
+            y[200:],
+            gvi.learn((X[:200], y[:200]), predictor=predictor).predict_proba(X[200:])[:, 1],
+        )
+        for predictor in ("auto", None)
+    }
+    assert losses["auto"] < 0.7 * losses[None]

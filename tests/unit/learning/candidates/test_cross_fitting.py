@@ -1,0 +1,128 @@
+"""Predictors that are fitted without the rows that they predict."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from gpflow_gvi.learning.candidates.cross_fitting import CrossFits, Fitted, folds_of, of_argument
+from gpflow_gvi.learning.rows.scaling import Scaling
+from gpflow_gvi.learning.start import TrainingData
+
+
+def _data(X, Y):
+    units = Scaling.of(X), Scaling.of(Y)
+    X, Y = (scaling.standard(part).numpy() for scaling, part in zip(units, (X, Y), strict=True))
+    return TrainingData(X, Y, Y, 0, (X.shape[-1],), False, units)
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(50.0, 10.0, size=(30, 2))
+    return _data(X, X @ [[2.0], [-1.0]] + rng.normal(size=(30, 1)))
+
+
+def test_folds_have_one_size_and_equal_rows_are_in_one_of_them(rng):
+    X = np.repeat(rng.normal(size=(20, 3)), 3, axis=0)
+    fold = folds_of(X, 5, seed=0)
+    np.testing.assert_array_equal(np.bincount(fold), 12)
+    np.testing.assert_array_equal(fold[::3], fold[1::3])
+    np.testing.assert_array_equal(fold[::3], fold[2::3])
+    assert not np.array_equal(fold, folds_of(X, 5, seed=1))
+    with pytest.raises(ValueError, match=r"X has 4 distinct rows, .* 5 folds .* predictor=None"):
+        folds_of(np.repeat(X[:12:3], 4, axis=0), 5, seed=0)
+
+
+def test_no_row_is_predicted_by_a_model_that_has_seen_it(data):
+    Y = np.arange(30.0)[:, None]
+    unscaled = TrainingData(**vars(data) | {"units": (data.units[0], Scaling.none(Y))})
+    (mean,) = CrossFits([KNeighborsRegressor(1)], unscaled, Y, num_folds=5).means
+    assert not np.any(mean(data.X).numpy() == Y)  # the nearest neighbour of a row is itself
+    np.testing.assert_array_equal(np.unique(mean(data.X) % 1.0), 0.0)
+
+
+def test_a_fold_is_predicted_by_the_fit_without_it_alone(data, monkeypatch):
+    Y = data.units[1].original(data.Y)
+    fits = mock.Mock(wraps=LinearRegression.fit)
+    monkeypatch.setattr(LinearRegression, "fit", lambda *arguments: fits(*arguments))
+    found = CrossFits([LinearRegression(), lambda X: X[:, 0]], data, Y, num_folds=5)
+    rows, values = found.of_fold(2)
+    of_fit, of_function = values.swapaxes(0, 1)
+    np.testing.assert_array_equal(rows, np.flatnonzero(folds_of(data.X, 5, seed=0) == 2))
+    assert fits.call_count == 1
+    of_all, _ = found.means
+    assert fits.call_count == 5
+    np.testing.assert_array_equal(of_fit, of_all(data.X).numpy()[rows])
+    np.testing.assert_array_equal(of_function, found.means[1](data.X[rows]))
+
+
+def test_elsewhere_it_is_the_average_of_the_models(data):
+    X, Y = data.units[0].original(data.X), data.units[1].original(data.Y)
+    (mean,) = CrossFits([LinearRegression()], data, Y, num_folds=5).means
+    fold = folds_of(data.X, 5, seed=0)
+    new = data.X[:4] + 0.1
+    fits = [LinearRegression().fit(X[fold != k], Y[fold != k]) for k in range(5)]
+    average = np.mean([fit.predict(data.units[0].original(new)) for fit in fits], axis=0)
+    np.testing.assert_allclose(data.units[1].original(mean(new)), average, rtol=1e-10)
+
+
+def test_estimators_see_original_units_to_the_last_digit():
+    """An encoder knows the categories that it was fitted to, and no other number."""
+    X = np.stack(np.meshgrid(np.arange(1, 7), np.arange(1, 7)), -1).reshape(-1, 2) / 10.0
+    Y = X.sum(axis=1, keepdims=True)
+    data = _data(X, Y)
+    pipeline = make_pipeline(OneHotEncoder(handle_unknown="error"), LinearRegression())
+    (mean,) = CrossFits([pipeline], data, Y, num_folds=3).means
+    values = data.units[1].original(mean(data.X[::-1] + 0.0))
+    np.testing.assert_allclose(values, Y[::-1], atol=1e-5)
+
+
+def test_what_cannot_be_fitted_is_taken_as_it_is(data):
+    Y = data.units[1].original(data.Y)
+    (mean,) = CrossFits([lambda X: X[:, 0]], data, Y, num_folds=5).means
+    first = data.units[0].original(data.X)[:, :1]
+    np.testing.assert_allclose(data.units[1].original(mean(data.X)), first, rtol=1e-10)
+
+
+def test_a_predictor_that_is_fitted_already_needs_rows_that_it_has_not_seen(data):
+    rows, unseen = (data.X, data.Y), (data.X + 1.0, data.Y)
+    fitted = LinearRegression().fit(*rows)
+    with pytest.raises(ValueError, match=r"LinearRegression that is fitted .* validation_data"):
+        of_argument(fitted, True, rows, None)
+    predictors, given, validation = of_argument(fitted, True, rows, unseen)
+    assert given is unseen
+    assert validation is None
+    (predictor,) = predictors(data)
+    assert isinstance(predictor, Fitted)
+    np.testing.assert_array_equal(predictor.predict(data.X), fitted.predict(data.X))
+    # scikit-learn's Gaussian process predicts without having been fitted.
+    process = GaussianProcessRegressor(alpha=0.1)
+    with pytest.raises(ValueError, match="Pipeline that is fitted"):
+        of_argument(make_pipeline(StandardScaler(), clone(process)).fit(*rows), True, rows, None)
+    pipeline = make_pipeline(StandardScaler(), process)
+    unfitted_ones = (LinearRegression(), np.sin, [LinearRegression(), np.sin], process, pipeline)
+    for unfitted in unfitted_ones:
+        predictors, given, validation = of_argument(unfitted, True, rows, unseen)
+        assert given is rows
+        assert validation is unseen
+
+
+def test_predictors_of_which_some_are_fitted_are_refused(data):
+    rows = (data.X, data.Y)
+    both = [LinearRegression().fit(*rows), LinearRegression()]
+    with pytest.raises(ValueError, match="that are fitted and others that are not"):
+        of_argument(both, True, rows, rows)
+
+
+@pytest.mark.parametrize("predictor", ["trees", 3.0, LinearRegression, [LinearRegression(), None]])
+def test_what_is_no_predictor_is_refused(predictor):
+    with pytest.raises((TypeError, ValueError), match=r"predictor is .*; it must be"):
+        of_argument(predictor, True, None, None)

@@ -1,0 +1,520 @@
+"""What `learn` chooses among, on data whose truth is known."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+from sklearn.datasets import make_regression
+from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+import gpflow_gvi as gvi
+from gpflow_gvi.learning import recipe
+from gpflow_gvi.learning.candidates import gaussian as gaussian_candidates
+from gpflow_gvi.learning.candidates.candidate import Candidate, near_best
+from gpflow_gvi.learning.candidates.gaussian import GaussianCandidates
+from gpflow_gvi.learning.candidates.log_process import LogProcess
+from gpflow_gvi.learning.candidates.varying_noise import MIN_RATIO, VaryingNoise
+from gpflow_gvi.learning.rows.scaling import Scaling
+from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings, Settings
+from gpflow_gvi.learning.start import TrainingData
+from gpflow_gvi.mean_functions import CrossFitted
+from gpflow_gvi.regulariser.evidence_fit import EvidenceFit
+
+
+def _kernel():
+    return gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0])
+
+
+def _deviation(X):
+    return np.where(X[:, :1] > 0.0, 1.0, 0.1)
+
+
+@pytest.fixture(scope="module")
+def varying():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(400, 2))
+    return X, np.sin(2.0 * X[:, 1:]) + _deviation(X) * rng.normal(size=(400, 1))
+
+
+def _nll(learned, X, Y):
+    mean, variance = learned.predict_y(X)
+    return -scipy.stats.norm.logpdf(Y, mean, np.sqrt(variance)).mean()
+
+
+def test_noise_that_varies_is_found(varying):
+    X, Y = varying
+    learned = gvi.learn((X[:250], Y[:250]), kernel=_kernel(), noise="auto", num_inducing=40)
+    noise = learned.regulariser.likelihood.variance
+    assert isinstance(noise, VaryingNoise)
+    _, variance = learned.predict_y(X[250:])
+    _, of_f = learned.predict_f(X[250:])
+    large = X[250:, 0] > 0.0
+    deviation = np.sqrt(variance - of_f)[:, 0]
+    assert np.median(deviation[large]) == pytest.approx(1.0, rel=0.25)
+    assert np.median(deviation[~large]) == pytest.approx(0.1, rel=0.6)
+    truth = -scipy.stats.norm.logpdf(Y[250:], np.sin(2.0 * X[250:, 1:]), _deviation(X[250:])).mean()
+    constant = gvi.learn((X[:250], Y[:250]), kernel=_kernel(), num_inducing=40)
+    assert _nll(learned, X[250:], Y[250:]) < truth + 0.35
+    assert _nll(learned, X[250:], Y[250:]) < _nll(constant, X[250:], Y[250:]) - 0.3
+
+
+def test_noise_that_does_not_vary_is_left_constant(rng):
+    X = rng.uniform(-2.0, 2.0, size=(150, 2))
+    Y = X[:, :1] + rng.normal(size=(150, 1))
+    learned = gvi.learn((X, Y), kernel=_kernel(), noise="auto", num_inducing=20)
+    spread = np.sqrt(learned.predict_y(X)[1])
+    assert np.std(np.log(spread)) < 0.2
+
+
+def test_noise_that_varies_smoothly_has_the_pattern_of_a_process(rng):
+    X = rng.uniform(-2.0, 2.0, size=(250, 2))
+    deviation = np.exp(X[:, :1] - 1.0)
+    Y = np.sin(2.0 * X[:, 1:]) + deviation * rng.normal(size=deviation.shape)
+    learned = gvi.learn((X, Y), kernel=_kernel(), noise="auto", num_inducing=40)
+    pattern = learned.regulariser.likelihood.variance.pattern
+    assert {type(each.model) for each in pattern.models} == {LogProcess}
+    rows = rng.uniform(-2.0, 2.0, size=(500, 2))
+    of_noise = learned.predict_y(rows)[1] - learned.predict_f(rows)[1]
+    assert np.std(0.5 * np.log(of_noise) - rows[:, :1]) < 0.25
+
+
+@pytest.mark.slow  # two structures of kernels
+def test_a_kink_that_noise_hides_has_a_rough_kernel(rng):
+    X = rng.uniform(-2.0, 2.0, size=(200, 1))
+    Y = np.abs(X) + np.where(X > 0.0, 0.3, 0.02) * rng.normal(size=X.shape)
+    learned = gvi.learn((X, Y))
+    parts = learned.regulariser.prior.kernel.kernels
+    assert any(isinstance(part, gpflow.kernels.Matern52) for part in parts)
+    constant = gvi.learn((X, Y), noise="constant")
+    x = np.linspace(-1.8, 1.8, 300)[:, None]
+    errors = [np.mean((each.predict(x) - np.abs(x)) ** 2) for each in (learned, constant)]
+    assert errors[0] < errors[1]
+
+
+@pytest.fixture(scope="module")
+def steps():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2.0, 2.0, size=(300, 2))
+    jumps = 3.0 * np.sign(np.sin(3.0 * X[:, :1])) + X[:, 1:]
+    return X, jumps + 0.1 * rng.normal(size=jumps.shape)
+
+
+def test_around_a_predictor_residuals_are_those_of_new_rows(steps):
+    X, Y = steps
+    tree = DecisionTreeRegressor(random_state=0)
+    learned = gvi.learn((X[:200], Y[:200]), kernel=_kernel(), predictor=tree, num_inducing=40)
+    mean = learned.regulariser.prior.mean_function
+    assert isinstance(mean, CrossFitted)
+    assert len(mean.models) == 5
+    alone = gvi.learn((X[:200], Y[:200]), kernel=_kernel(), num_inducing=40)
+    assert _nll(learned, X[200:], Y[200:]) < _nll(alone, X[200:], Y[200:]) - 0.3
+    predicted, variance = learned.predict_y(X[200:])
+    inside = np.abs(Y[200:] - predicted) < 1.96 * np.sqrt(variance)
+    assert 0.85 <= np.mean(inside) <= 1.0  # a tree has no error at all at the rows of its fit
+    error = np.sqrt(np.mean(np.square(predicted - Y[200:])))
+    of_tree = tree.fit(X[:200], Y[:200]).predict(X[200:])[:, None]
+    assert error < 1.2 * np.sqrt(np.mean(np.square(of_tree - Y[200:])))
+
+
+def test_a_predictor_of_another_scale_has_the_weight_that_mends_it(rng):
+    X = rng.uniform(-2.0, 2.0, size=(300, 1))
+    jumps = np.sign(np.sin(40.0 * X))  # too fast for a process that sees noise as well
+    Y = jumps + 0.1 * rng.normal(size=X.shape)
+    data = X[:200], Y[:200]
+    learned = gvi.learn(data, predictor=lambda X: 3.0 * np.sign(np.sin(40.0 * X)))
+    error = np.sqrt(np.mean(np.square(learned.predict(X[200:]) - jumps[200:])))
+    assert error < 0.05
+
+
+def test_a_predictor_that_says_nothing_does_no_harm(rng):
+    X = rng.uniform(-2.0, 2.0, size=(300, 2))
+    f = np.sin(2.0 * X[:, :1]) + X[:, 1:]
+    data = X[:200], f[:200] + 0.1 * rng.normal(size=(200, 1))
+    memory = KNeighborsRegressor(1)  # of Y in another order
+    memory.fit(X, rng.normal(size=len(X)))
+    learned = gvi.learn(data, predictor=memory.predict)
+    error = np.sqrt(np.mean(np.square(learned.predict(X[200:]) - f[200:])))
+    assert error < 0.05
+
+
+@pytest.mark.usefixtures("graphs_of_users")
+def test_rows_of_the_data_are_predicted_the_same_in_each_call(steps):
+    """The first call is without a graph, others are by one, which scales by the reciprocal."""
+    X, Y = (part[:50] for part in steps)
+    tree = DecisionTreeRegressor(random_state=0)
+    learned = gvi.learn((X, Y), kernel=_kernel(), predictor=tree, num_inducing=20)
+    m_P = learned.regulariser.prior.mean_function
+    found = np.asarray(m_P(learned.inputs.standard(X)))
+    np.testing.assert_allclose(np.sort(found, axis=0), np.sort(m_P.out_of_fold, axis=0))
+    expected = learned.model.predict_f(learned.inputs.standard(X))[0]
+    for _ in range(3):
+        mean = learned.outputs.standard(learned.predict_y(X)[0])
+        np.testing.assert_allclose(mean, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_fitted_predictor_is_judged_by_rows_that_it_has_not_seen(steps):
+    X, Y = steps
+    tree = DecisionTreeRegressor(random_state=0).fit(X[:150], Y[:150])
+    learned = gvi.learn(
+        (X[:150], Y[:150]),
+        kernel=_kernel(),
+        predictor=tree,
+        validation_data=(X[150:220], Y[150:220]),
+    )
+    assert int(learned.model.num_data) == 70
+    predicted, variance = learned.predict_y(X[220:])
+    assert np.mean(np.abs(Y[220:] - predicted) < 1.96 * np.sqrt(variance)) > 0.85
+
+
+def test_it_is_saved_with_its_predictors_and_not_exported(steps, tmp_path):
+    X, Y = steps
+    tree = DecisionTreeRegressor(max_depth=3, random_state=0)
+    learned = gvi.learn(
+        (X[:120], Y[:120]),
+        kernel=_kernel(),
+        predictor=tree,
+        noise="varying",
+        num_inducing=10,
+        effort="fast",
+    )
+    learned.save(tmp_path / "saved")
+    loaded = gvi.load(tmp_path / "saved")
+    for data in (X[:120], X[120:]):
+        for ours, theirs in zip(loaded.predict_y(data), learned.predict_y(data), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(TypeError, match=r"predictors .* run in Python"):
+        gvi.export(learned, tmp_path / "exported")
+
+
+def test_an_estimator_without_predictions_of_its_rows_is_refused_before_they_are_used(steps):
+    class Nothing(DecisionTreeRegressor):
+        def predict(self, X):
+            return np.full(len(X), np.nan)
+
+    with pytest.raises(ValueError, match=r"predictor Nothing returns .* not all finite"):
+        gvi.learn(steps, kernel=_kernel(), predictor=Nothing())
+
+
+def test_predictions_of_the_others_temper(rng):
+    """Where all hyper-parameters are given and the noise is too small, the factor mends it."""
+    X = rng.uniform(-2.0, 2.0, size=(200, 2))
+    Y = rng.normal(size=(200, 1))
+    kernel, noise = _kernel(), gpflow.likelihoods.Gaussian(0.04)
+    kernel.variance.assign(0.01)
+    for part in (kernel, noise):
+        gpflow.set_trainable(part, False)
+    learned = gvi.learn((X, Y), kernel=kernel, likelihood=noise, num_inducing=30)
+    mean, variance = learned.predict_y(X)
+    assert np.mean((Y - mean) ** 2 / variance) == pytest.approx(1.0, rel=0.15)
+
+
+def test_the_noise_is_the_formula():
+    ratio = np.array([[0.0], [0.5], [4.0]])
+    noise = VaryingNoise(lambda X: ratio, 0.3, 0.7)
+    expected = 0.3 * np.maximum(ratio, MIN_RATIO) ** 0.7
+    np.testing.assert_allclose(noise(np.zeros((3, 1))), expected)
+
+
+@pytest.mark.slow  # five seconds for all candidates
+def test_hardly_any_rows_are_learned_without_trees(rng):
+    X = rng.normal(size=(15, 2))
+    learned = gvi.learn((X, X[:, 0]))
+    assert not isinstance(learned.regulariser.likelihood.variance, VaryingNoise)
+    assert np.all(np.isfinite(learned.predict_y(X)[0]))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "options", "error", "message"),
+    [
+        (
+            gpflow.likelihoods.MultiClass(2),
+            {"predictor": DecisionTreeRegressor()},
+            TypeError,
+            "DecisionTreeRegressor, which has no method predict_proba",
+        ),
+        (
+            gpflow.likelihoods.MultiClass(2),
+            {"noise": "varying"},
+            ValueError,
+            "noise is 'varying', which is for real-valued Y",
+        ),
+        (
+            gpflow.likelihoods.Poisson(),
+            {"predictor": DecisionTreeRegressor()},
+            ValueError,
+            "predictor is for labels.*likelihood is Poisson",
+        ),
+        (
+            gpflow.likelihoods.Gaussian(scale=0.1),
+            {"predictor": DecisionTreeRegressor()},
+            ValueError,
+            "predictor and noise='varying' are for real-valued Y",
+        ),
+    ],
+)
+def test_what_cannot_be_taken_into_account_is_refused(likelihood, options, error, message, rng):
+    X = rng.normal(size=(40, 2))
+    Y = (X[:, :1] > 0.0).astype(float)
+    with pytest.raises(error, match=message):
+        gvi.learn((X, Y), kernel=_kernel(), likelihood=likelihood, **options)
+
+
+def test_outputs_that_are_correlated_are_refused(rng):
+    X = rng.normal(size=(30, 2))
+    mixed = gpflow.kernels.LinearCoregionalization([_kernel()], W=np.ones((2, 1)))
+    with pytest.raises(TypeError, match="LinearCoregionalization, whose outputs are correlated"):
+        gvi.learn((X, X), kernel=mixed)
+
+
+def test_what_is_not_trainable_stays_as_it_is(steps):
+    X, Y = steps
+    kernel, noise = _kernel(), gpflow.likelihoods.Gaussian(0.03)
+    kernel.variance.assign(0.7)
+    for part in (kernel.variance, noise):
+        gpflow.set_trainable(part, False)
+    tree = DecisionTreeRegressor(max_depth=3)
+    learned = gvi.learn(
+        (X[:60], Y[:60]), kernel=kernel, likelihood=noise, predictor=tree, num_inducing=10
+    )
+    P = learned.regulariser
+    assert float(P.prior.kernel.variance.numpy()) == 0.7
+    assert float(P.likelihood.variance.numpy()) == pytest.approx(0.03, rel=1e-12)
+
+
+def test_two_relevant_features_among_thirty_are_found(rng):
+    # With equal lengthscales the evidence is greatest where all of Y is noise.
+    X = rng.uniform(-2.0, 2.0, size=(400, 30))
+    f, sd = np.sin(2.0 * X[:, :1]) * X[:, 1:2], 0.2
+    Y = f + sd * rng.normal(size=f.shape)
+    learned = gvi.learn((X[:300], Y[:300]), effort="fast", num_inducing=100)
+    truth = -scipy.stats.norm.logpdf(Y[300:], f[300:], sd).mean()
+    assert _nll(learned, X[300:], Y[300:]) < truth + 0.25
+    lengthscales = learned.regulariser.prior.kernel.lengthscales.numpy()
+    assert set(np.argsort(lengthscales)[:2]) == {0, 1}
+
+
+def test_relevance_is_relative_to_that_of_the_most_relevant_feature(rng):
+    X = rng.normal(size=(500, 4))
+    relevance = gvi.recipe.relevance(X, X[:, :1] + 0.5 * X[:, 1:2])
+    # The variance that a feature explains is in proportion to the square of its slope.
+    np.testing.assert_allclose(relevance, [1.0, 0.25, 0.05, 0.05], atol=0.1)
+    np.testing.assert_array_equal(gvi.recipe.relevance(X, np.ones((500, 1))), np.full(4, 0.05))
+
+
+def test_a_second_kernel_stays_a_candidate_while_it_is_not_much_worse():
+    candidates = [Candidate(None, nll) for nll in (0.4, np.nan, 0.12, 0.05, 0.1)]
+    assert [each.nll for each in near_best(candidates, 0.1)] == [0.05, 0.1]
+    assert [each.nll for each in near_best(candidates[:3], 0.1)] == [0.12]
+
+
+def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng):
+    X = rng.uniform(-1.0, 1.0, size=(700, 2))
+    f = np.sin(12.0 * X[:, :1]) * np.sin(12.0 * X[:, 1:])
+    rows = (X[:400], f[:400] + 0.05 * rng.normal(size=(400, 1)))
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.3)
+    errors = {
+        M: gvi.learn(rows, kernel=kernel, num_inducing=M).predict_f(X[400:])[0] - f[400:]
+        for M in (None, 200)
+    }
+    exact = gpflow.models.GPR(rows, gpflow.kernels.SquaredExponential(lengthscales=0.15))
+    loss = tf.autograph.experimental.do_not_convert(exact.training_loss)  # it takes a second
+    gpflow.optimizers.Scipy().minimize(loss, exact.trainable_variables, options={"maxiter": 30})
+    of_exact = exact.predict_f(X[400:])[0] - f[400:]
+    rmse = {M: np.sqrt(np.mean(np.square(e))) for M, e in errors.items()}
+    assert rmse[None] < 1.15 * np.sqrt(np.mean(np.square(of_exact)))
+    assert rmse[None] < 0.9 * rmse[200]
+
+
+def test_a_fit_that_begins_with_half_of_the_rows_has_the_evidence_of_all(monkeypatch, rng):
+    """That of GPflow's GPR."""
+    monkeypatch.setattr(gaussian_candidates, "MIN_ROWS_OF_HALF", 100)
+    fits = mock.Mock(wraps=EvidenceFit.minimise)
+    monkeypatch.setattr(EvidenceFit, "minimise", lambda *args, **which: fits(*args, **which))
+    X = rng.uniform(-3.0, 3.0, size=(120, 1))
+    rows = X, np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
+    kernel = gpflow.kernels.SquaredExponential()
+    learned = gvi.learn(rows, kernel=kernel, standardise=False)
+    assert [len(call.args[3].X) for call in fits.call_args_list] == [60, 120]
+    exact = gpflow.models.GPR(rows, kernel, noise_variance=0.1)
+    loss = tf.autograph.experimental.do_not_convert(exact.training_loss)
+    gpflow.optimizers.Scipy().minimize(loss, exact.trainable_variables)
+    best = float(exact.log_marginal_likelihood())
+    assert best - 0.05 < learned.regulariser.log_evidence < best + 1e-3
+    Z = learned.regulariser.inducing_points
+    assert len(Z) < 60  # chosen for this kernel
+    assert set(Z[:, 0]) <= set(X[:, 0])
+
+
+def test_starts_have_the_exact_evidence_where_that_of_all_rows_may_be_taken(monkeypatch, rng):
+    fits = mock.Mock(wraps=EvidenceFit.minimise)
+    monkeypatch.setattr(EvidenceFit, "minimise", lambda *args, **which: fits(*args, **which))
+    X = rng.normal(size=(310, 2))
+    Y = np.sin(X[:, :1]) + 0.1 * rng.normal(size=(310, 1))
+    gvi.learn((X, Y), kernel=[gpflow.kernels.SquaredExponential(), gpflow.kernels.Matern52()])
+    starts = [call.args[2:4] for call in fits.call_args_list if len(call.args[3].X) == 300]
+    assert starts
+    assert all(len(Z) == 300 for Z, _ in starts)
+
+
+@pytest.mark.parametrize("num_rows", [90, 150])
+def test_an_exact_fit_to_some_rows_is_judged_by_all_of_them(num_rows, rng):
+    """By predictions of rows left out from all the others, as GPflow's GPR has them."""
+    fitted, others = rng.uniform(-3.0, 2.0, [60, 1]), rng.uniform(2.0, 3.0, [num_rows - 60, 1])
+    X = np.concatenate([fitted, others])
+    Y = np.sin(9.0 * X) + 0.1 * rng.normal(size=X.shape)
+    unscaled = Scaling.none(X), Scaling.none(Y)
+    data = TrainingData(X, Y, Y, seed=0, input_shape=(1,), of_classes=False, units=unscaled)
+    regulariser = RegulariserSettings(max_rows=60, num_inducing=60, predictors=None)
+    settings = Settings(regulariser, standardise=False)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.2)
+    found = GaussianCandidates(data, settings)._fit(kernel, gpflow.likelihoods.Gaussian(0.01))
+    prior, noise = found.regulariser.prior, found.regulariser.likelihood
+    for n in (0, 30, 60, 80):
+        rest = np.arange(num_rows) != n
+        exact = gpflow.models.GPR((X[rest], Y[rest]), prior.kernel, likelihood=noise)
+        expected = exact.predict_f(X[n : n + 1])[0]
+        np.testing.assert_allclose(found.mean[n : n + 1], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("slope", "is_tried"), [(2.0, True), (0.2, False)])
+def test_predictors_with_much_larger_errors_than_a_process_are_not_tried(
+    slope, is_tried, monkeypatch, rng
+):
+    monkeypatch.setattr(recipe, "predictors", lambda data: [LinearRegression()])
+    X = rng.uniform(-2.0, 2.0, size=(60, 2))
+    curve = 0.0 if is_tried else np.sin(2.0 * X[:, :1])
+    learned = gvi.learn((X, slope * X[:, 1:] + curve + 0.1 * rng.normal(size=(60, 1))))
+    assert any("around" in stage.what for stage in learned.record.stages) == is_tried
+
+
+def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
+    X = rng.uniform(-1.0, 1.0, size=(400, 2))
+    Y = np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(400, 1))
+    learned = gvi.learn((X, Y), kernel=_kernel())
+    assert len(learned.regulariser.inducing_points) <= 200
+
+
+def test_iterations_that_are_asked_for_are_not_exceeded():
+    """Among the variables may be the weights of a network, or an inducing distribution."""
+    weights = tf.Variable(np.ones(60))
+    scales = np.geomspace(1.0, 1e6, 60)
+    evaluations = []
+
+    def loss():
+        evaluations.append(1)
+        return tf.reduce_sum(scales * tf.square(weights))
+
+    LBFGS(2)(loss, [weights])
+    assert len(evaluations) <= 2 * 2 + 2  # a line search has few evaluations
+
+
+@pytest.mark.parametrize(("given", "D", "expected"), [(20, 5, 20), (20, 50, 50), (0, 50, 0)])
+def test_brief_fits_have_as_many_iterations_as_features(given, D, expected):
+    settings = RegulariserSettings(minimise_briefly=LBFGS(given))
+    assert settings.briefly(D) == LBFGS(expected)
+
+
+def test_few_of_many_features_are_found():
+    """With 200 inducing points the noise took what 300 rows in 40 dimensions are beyond them."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.7, 1.7, (700, 40))
+    truth = np.sin(2.0 * X[:, :1] * X[:, 1:2]) + X[:, 2:3] ** 2 + X[:, 3:4]
+    Y = truth + 0.1 * rng.normal(size=(700, 1))
+    kernels = recipe.starts_of_one(X[:300], Y[:300])
+    learned = gvi.learn((X[:300], Y[:300]), kernel=kernels, standardise=False)
+    assert np.std(learned.predict_y(X[300:])[0] - truth[300:]) < 0.3 * np.std(truth)
+
+
+@pytest.mark.slow  # kernels of eighty features
+def test_a_linear_function_of_few_of_many_features_is_found(rng):
+    X = rng.normal(size=(300, 80))
+    Y = X[:, :3] @ np.array([[1.0], [-2.0], [1.5]]) + 0.5 * rng.normal(size=(300, 1))
+    learned = gvi.learn((X[:50], Y[:50]))
+    mean, variance = learned.predict_y(X[50:])
+    rmse = np.sqrt(np.mean(np.square(Y[50:] - mean)))
+    assert rmse < 0.8  # where the noise alone has 0.5, and the mean of Y 2.7
+    assert np.mean(np.abs(Y[50:] - mean) < 1.96 * np.sqrt(variance)) > 0.85
+
+
+@pytest.mark.parametrize("seed", [2, 7])
+def test_noise_of_few_rows_is_not_taken_for_a_function(seed):
+    """A kernel with short lengthscales predicts them as if there were none."""
+    rng = np.random.default_rng(seed)
+    X, x = rng.uniform(-3.0, 3.0, (40, 1)), rng.uniform(-3.0, 3.0, (500, 1))
+    Y, y = (0.5 * rows + 0.2 * rng.normal(size=rows.shape) for rows in (X, x))
+    nll = -np.mean(gvi.learn((X, Y)).predict_log_density((x, y)))
+    of_truth = 0.5 * np.log(2.0 * np.pi * np.e * 0.2**2)
+    assert nll < of_truth + 0.3
+
+
+def test_features_that_do_not_matter_cost_little():
+    """A prior that keeps lengthscales short would leave all features in."""
+    rng = np.random.default_rng(2)
+    X, x = rng.normal(size=(100, 8)), rng.normal(size=(500, 8))
+    Y, y = (
+        np.sin(2.0 * rows[:, :1]) + 0.5 * rows[:, 1:2] ** 2 + 0.3 * rng.normal(size=(len(rows), 1))
+        for rows in (X, x)
+    )
+    learned = gvi.learn((X, Y), kernel=recipe.one_kernel(8))
+    exact = gpflow.models.GPR((X, Y), gpflow.kernels.SquaredExponential(lengthscales=[3.0] * 8))
+    loss = tf.autograph.experimental.do_not_convert(exact.training_loss)
+    gpflow.optimizers.Scipy().minimize(loss, exact.trainable_variables)
+    nlls = [-np.mean(model.predict_log_density((x, y))) for model in (learned, exact)]
+    assert nlls[0] < nlls[1] + 0.05
+
+
+def test_the_mode_of_a_prior_is_where_it_is_said_to_be():
+    values = np.array([0.1, 3.0])
+    np.testing.assert_allclose(recipe.with_mode(values, 1.5).mode(), values)
+
+
+@pytest.mark.parametrize(
+    ("seed", "slopes"),
+    [(52, [0.5]), pytest.param(54, [0.5, -0.5, 0.0], marks=pytest.mark.slow)],
+)
+def test_very_few_rows_leave_doubt(seed, slopes):
+    """A function through all of them would be known without doubt."""
+    rng, D = np.random.default_rng(seed), len(slopes)
+    X, x = rng.uniform(-3.0, 3.0, (8, D)), rng.uniform(-3.0, 3.0, (300, D))
+    Y, y = ((rows @ slopes)[:, None] + 0.1 * rng.normal(size=(len(rows), 1)) for rows in (X, x))
+    assert -np.mean(gvi.learn((X, Y)).predict_log_density((x, y))) < 2.0
+
+
+def test_noise_of_some_tens_of_rows_is_found():
+    """The evidence has an optimum without noise, too."""
+    rng = np.random.default_rng(6)
+    X, x = rng.uniform(-2.5, 2.5, (60, 4)), rng.uniform(-2.5, 2.5, (500, 4))
+    Y, y = (
+        np.sin(1.5 * rows[:, :1]) * rows[:, 1:2] + 0.1 * rng.normal(size=(len(rows), 1))
+        for rows in (X, x)
+    )
+    learned = gvi.learn((X, Y))
+    assert -np.mean(learned.predict_log_density((x, y))) < -0.4  # of the truth: -0.88
+    np.testing.assert_allclose(learned.likelihood.variance, 0.1**2 / np.var(Y), rtol=0.7)
+
+
+@pytest.mark.slow
+def test_a_linear_function_of_many_features_is_known_as_a_linear_model_knows_it():
+    """Hyper-parameters for each feature have an optimum of the evidence without noise, too."""
+    X, Y = make_regression(605, 20, n_informative=6, noise=20.0, random_state=0)
+    X, Y, x, y = X[:105], Y[:105, None], X[105:], Y[105:]
+    of_learned = -np.mean(gvi.learn((X, Y)).predict_log_density((x, y[:, None])))
+    mean, spread = BayesianRidge().fit(X, Y[:, 0]).predict(x, return_std=True)
+    of_linear_model = -np.mean(scipy.stats.norm(mean, spread).logpdf(y))
+    assert of_learned < of_linear_model + 0.05
+
+
+@pytest.mark.parametrize("standardise", [True, False])
+def test_the_prior_of_the_noise_is_for_standard_units(standardise, rng):
+    """In others a tenth may be far from any noise."""
+    X = rng.uniform(-3.0, 3.0, (19, 1))
+    options = {"kernel": gpflow.kernels.SquaredExponential(), "standardise": standardise}
+    likelihood = gvi.learn((X, np.sin(X)), **options).regulariser.likelihood
+    assert (likelihood.variance.prior is not None) == standardise

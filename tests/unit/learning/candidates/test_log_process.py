@@ -1,0 +1,138 @@
+"""The process of the log variance, against other ways to its definition, and on simulated noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from gpflow_gvi.learning.candidates import log_process
+from gpflow_gvi.learning.candidates.log_process import LogProcess, fitted_hyperparameters
+from gpflow_gvi.learning.candidates.varying_noise import MIN_RATIO, gain
+from gpflow_gvi.saving import estimator_files
+
+THETA = np.log([0.8, 0.7, 2.0])
+
+
+def _log_variance(X):
+    return 2.0 * np.sin(1.5 * X[:, 0])
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(400, 2))
+    return X, np.exp(_log_variance(X)) * rng.normal(size=400) ** 2
+
+
+def _kernel():
+    s, *lengthscales = np.exp(THETA)
+    return ConstantKernel(s) * RBF(lengthscales) + ConstantKernel(1.0)
+
+
+def test_it_is_the_normal_law_around_the_mode_of_the_density(simulated):
+    X, errors = (part[:40] for part in simulated)
+    scale = np.mean(errors)
+    L = np.linalg.cholesky(_kernel()(X) + 1e-10 * np.eye(40))
+
+    def loss(whitened):
+        law = scipy.stats.gamma(0.5, scale=2.0 * np.exp(L @ whitened))
+        return 0.5 * np.sum(whitened**2) - np.sum(law.logpdf(errors / scale))
+
+    mode = L @ scipy.optimize.minimize(loss, np.zeros(40), tol=1e-9).x
+    # Around the mode the density is that of a regression with noise of variance 2.
+    responses = mode + errors / scale * np.exp(-mode) - 1.0
+    regression = GaussianProcessRegressor(_kernel(), alpha=2.0, optimizer=None).fit(X, responses)
+    rows = np.concatenate([X, X + 5.0])
+    mean, deviation = regression.predict(rows, return_std=True)
+    found = np.log(LogProcess(THETA).fit(X, errors).predict(rows) / scale)
+    np.testing.assert_allclose(mean[:40], mode, atol=1e-4)
+    np.testing.assert_allclose(found, mean + 0.5 * deviation**2, atol=1e-2)
+
+
+@pytest.mark.parametrize("seed", range(158, 161))  # of 159 the line search extrapolates far
+def test_hyperparameters_of_errors_with_outliers_are_finite(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, size=(150, 1))
+    outlier = rng.uniform(size=X.shape) < 0.3
+    errors = np.where(outlier, rng.uniform(-3.0, 3.0, X.shape), 0.3 * rng.normal(size=X.shape))
+    found = fitted_hyperparameters(X, errors**2)
+    # The evidence is flat where errors have no pattern: priors hold the hyper-parameters.
+    assert np.all(np.abs(found - np.log([0.5, np.std(X)])) <= 3.0 + 1e-6)
+
+
+def test_hyperparameters_have_the_largest_density(simulated):
+    X = simulated[0][:30]
+    z = np.random.default_rng(1).normal(size=(30, 2))
+    prior = THETA + 0.3
+    law = scipy.stats.multivariate_normal(np.zeros(30), _kernel()(X) + 2.0 * np.eye(30))
+    density = law.logpdf(z.T).sum() + scipy.stats.norm(prior, 1.0).logpdf(THETA).sum()
+    constant = 0.5 * np.log(2.0 * np.pi) * (z.size + len(THETA))
+    value, gradient = log_process._loss(THETA, X, z, prior)
+    assert value == pytest.approx(-density - constant)
+    numerical = scipy.optimize.approx_fprime(
+        THETA, lambda theta: log_process._loss(theta, X, z, prior)[0], 1e-6
+    )
+    np.testing.assert_allclose(gradient, numerical, rtol=1e-4)
+
+
+def test_noise_that_varies_smoothly_is_found(simulated):
+    X, errors = simulated
+    rows = np.random.default_rng(2).uniform(-2.0, 2.0, size=(500, 2))
+    process = LogProcess().fit(X, errors)
+    assert np.std(np.log(process.predict(rows)) - _log_variance(rows)) < 0.35
+    _, relevant, irrelevant = process.hyperparameters_
+    assert relevant < irrelevant - 0.5
+
+
+def test_constant_noise_has_hardly_a_pattern():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(400, 3))
+    found = LogProcess().fit(X, 7.0 * rng.normal(size=400) ** 2).predict(X)
+    assert np.std(np.log(found)) < 0.25
+    assert np.exp(np.mean(np.log(found))) == pytest.approx(7.0, rel=0.15)
+
+
+def test_units_do_not_matter(simulated):
+    X, errors = (part[:100] for part in simulated)
+    ours = LogProcess().fit(X, errors).predict(X)
+    theirs = LogProcess().fit([100.0, 0.01] * X, 1e6 * errors).predict([100.0, 0.01] * X)
+    np.testing.assert_allclose(theirs, 1e6 * ours, rtol=1e-4)
+
+
+def test_columns_have_processes_of_their_own(simulated):
+    X, errors = (part[:100] for part in simulated)
+    columns = np.stack([errors, errors[::-1]], axis=1)
+    found = LogProcess(THETA).fit(X, columns).predict(X[:7])
+    each = [LogProcess(THETA).fit(X, column).predict(X[:7]) for column in columns.T]
+    np.testing.assert_allclose(found, np.stack(each, axis=1), rtol=1e-2)
+
+
+def test_a_column_of_one_value_does_no_harm(simulated):
+    X, errors = (part[:100] for part in simulated)
+    with_constant = np.c_[X, np.ones(len(X))]
+    assert np.all(np.isfinite(fitted_hyperparameters(with_constant, errors)))
+
+
+def test_it_is_saved_without_pickle(simulated, tmp_path):
+    X, errors = (part[:50] for part in simulated)
+    process = LogProcess(THETA).fit(X, errors)
+    estimator_files.write(process, tmp_path / "0.skops")
+    loaded = estimator_files.read((tmp_path / "0.skops").read_bytes(), {})
+    np.testing.assert_array_equal(loaded.predict(X), process.predict(X))
+
+
+def test_the_gain_is_that_of_the_best_normal_density(simulated):
+    X, errors = simulated
+    pattern = np.exp(0.5 * _log_variance(X))[:, None]
+    densities = [
+        scipy.stats.norm.logpdf(np.sqrt(errors), scale=np.sqrt(np.mean(errors / h) * h)).mean()
+        for h in (pattern[:, 0] ** exponent for exponent in np.linspace(0.0, 3.0, 301))
+    ]
+    assert pattern.min() > MIN_RATIO * pattern.mean()
+    assert gain(pattern, errors[:, None]) == pytest.approx(max(densities) - densities[0], abs=1e-4)
+    assert gain(np.ones_like(pattern), errors[:, None]) == pytest.approx(0.0, abs=1e-12)
+    assert gain(1.0 / pattern, errors[:, None]) == pytest.approx(0.0, abs=1e-3)

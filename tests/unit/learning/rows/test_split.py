@@ -1,0 +1,106 @@
+"""The split of the rows: what is told of data that cannot be learned from as they are."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from gpflow.likelihoods import Softmax
+
+from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.learning.rows.split import Split
+from gpflow_gvi.learning.settings import RegulariserSettings, Settings
+
+N = 100
+SETTINGS = Settings(validation_fraction=0.0)
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(N, 3))
+    return X, X[:, :1] + rng.normal(size=(N, 1))
+
+
+@pytest.mark.parametrize("column", [0, 2])
+def test_a_column_that_one_value_makes_up_is_named(data, column):
+    X, Y = data
+    X[7, column] = 1e9
+    with pytest.warns(NumericsWarning, match=f"X has in column {column} values as 1e"):
+        Split.of((X, Y), SETTINGS)
+
+
+def test_a_column_that_is_lost_in_rounding_is_named(data):
+    X, Y = data
+    X[:, 1] = 1e9 + 1e-7 * X[:, 1]
+    with pytest.warns(NumericsWarning, match=r"X has in column 1 the values 1e\+09"):
+        Split.of((X, Y), SETTINGS)
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_as_they_often_are_are_not_told_of(data, rng):
+    X, Y = data
+    rare = rng.random(N) < 0.02  # nearly always zero
+    X = np.column_stack([X, rare, np.full(N, 3.0), np.exp(rng.normal(size=N)), 1e9 + X[:, 0]])
+    Split.of((X, Y), SETTINGS)
+
+
+@pytest.mark.parametrize("unit", [2.0**-600, 2.0**400])
+def test_units_of_x_do_not_matter(data, unit):
+    X, Y = data
+    split, other = Split.of((X, Y), SETTINGS), Split.of((unit * X, Y), SETTINGS)
+    np.testing.assert_array_equal(other.standard(other.train)[0], split.standard(split.train)[0])
+
+
+def test_a_y_whose_variance_is_no_number_is_refused(data):
+    X, Y = data
+    with pytest.raises(ValueError, match=r"Y has in column 0 the standard deviation .*e-200"):
+        Split.of((X, 1e-200 * Y), SETTINGS)
+
+
+def test_two_values_that_nothing_calls_labels_are_told_of(data):
+    X, Y = data
+    with pytest.warns(NumericsWarning, match=r"Y is 0 or 1 .*likelihood="):
+        Split.of((X, Y > 0.0), SETTINGS)
+
+
+def test_the_largest_fraction_is_told(data):
+    with pytest.warns(NumericsWarning, match=r"fraction=0\.4: .*hold out 40.*it may be 0\.33 here"):
+        split = Split.of(data, Settings(validation_fraction=0.0, calibration_fraction=0.4))
+    assert split.calibration is None
+
+
+def test_other_columns_than_those_of_the_data_are_refused(data):
+    split = Split.of(data, SETTINGS)
+    with pytest.raises(ValueError, match=r"shape \(100, 1\), but .* rows of shape \(3,\)"):
+        split.inputs.standard(data[0][:, :1])
+
+
+def test_inputs_must_be_rows(data):
+    X, Y = data
+    with pytest.raises(ValueError, match=r"X has shape \(100, 1, 3\).*X\.reshape"):
+        Split.of((X[:, None], Y), SETTINGS)
+
+
+def test_every_part_has_the_shares_of_the_classes(rng):
+    Y = np.repeat([0, 1, 2], [60, 30, 10])
+    settings = Settings(
+        likelihood=Softmax(3), validation_fraction=0.1, calibration_fraction=0.2, seed=3
+    )
+    X = rng.normal(size=(N, 2))
+    split = Split.of((X, Y), settings)
+    for rows, share in ((split.train, 0.7), (split.validation, 0.1), (split.calibration, 0.2)):
+        counts = np.bincount(rows[1][:, 0].astype(int), minlength=3)
+        assert np.all(np.abs(counts - share * np.array([60, 30, 10])) <= 1.0)
+    again = Split.of((X, Y), dataclasses.replace(settings, seed=4))
+    assert not np.array_equal(again.validation[0], split.validation[0]), "chance decides which"
+
+
+def test_images_are_rows_for_a_kernel_that_is_given(data):
+    X, Y = data
+    settings = Settings(RegulariserSettings(kernels=lambda data: []), validation_fraction=0.0)
+    of_rows, of_images = Split.of((X, Y), settings), Split.of((X.reshape(N, 1, 3), Y), settings)
+    np.testing.assert_array_equal(of_images.train[0], of_rows.train[0])
+    np.testing.assert_array_equal(
+        of_images.inputs.standard(X.reshape(N, 3, 1)), of_rows.inputs.standard(X)
+    )

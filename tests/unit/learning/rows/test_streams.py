@@ -1,0 +1,333 @@
+"""Rows that come in blocks: the same model as of arrays, and what is refused."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+import gpflow_gvi as gvi
+from gpflow_gvi.learning import Settings
+from gpflow_gvi.learning.rows import streams
+from gpflow_gvi.learning.rows.split import Split
+from gpflow_gvi.learning.rows.streams import Stream, survey
+
+N, SAMPLE = 800, 300
+
+
+def _rows(N=N, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(10.0, 16.0, size=(N, 2))
+    return X, 100.0 * np.sin(X[:, :1]) + 10.0 * X[:, 1:] + 5.0 * rng.normal(size=(N, 1))
+
+
+def _mapped(folder, *arrays):
+    """Return arrays as those of files."""
+    for i, array in enumerate(arrays):
+        np.save(folder / f"{i}.npy", array)
+    return tuple(np.load(folder / f"{i}.npy", mmap_mode="r") for i in range(len(arrays)))
+
+
+def _in_blocks(*arrays, size=37):
+    return Stream(
+        lambda: (tuple(a[i : i + size] for a in arrays) for i in range(0, len(arrays[0]), size))
+    )
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Let few rows be many, and blocks have few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "MAX_ROWS_OF_SAMPLE", SAMPLE)
+        patch.setattr(streams, "ROWS_OF_BLOCK", 64)
+        yield
+
+
+_learn = functools.partial(
+    gvi.learn, kernel=gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0]), num_inducing=15
+)
+
+
+def test_a_sample_is_uniform_and_without_replacement():
+    numbers = np.arange(100_000)
+    (found,), indices = _in_blocks(numbers, size=997).sample(5_000, seed=3)
+    np.testing.assert_array_equal(found, indices)
+    assert len(np.unique(found)) == 5_000
+    assert np.all(np.diff(found) > 0)
+    assert scipy.stats.kstest(found, "uniform", args=(0, 100_000)).pvalue > 0.01
+    again, _ = _in_blocks(numbers, size=997).sample(5_000, seed=3)
+    np.testing.assert_array_equal(again[0], found)
+    other, _ = _in_blocks(numbers, size=997).sample(5_000, seed=4)
+    assert 150 < len(np.intersect1d(other[0], found)) < 350  # 250 by chance
+
+
+def test_each_row_is_as_likely_as_another():
+    counts = np.zeros(60)
+    for seed in range(2_000):
+        counts[_in_blocks(np.arange(60), size=7).sample(6, seed)[1]] += 1
+    assert scipy.stats.chisquare(counts).pvalue > 0.001
+
+
+def test_a_sample_of_more_rows_than_there_are_is_all_of_them():
+    X, Y = _rows(50)
+    (found_X, found_Y), indices = _in_blocks(X, Y).sample(50, seed=0)
+    np.testing.assert_array_equal(found_X, X)
+    np.testing.assert_array_equal(found_Y, Y)
+    np.testing.assert_array_equal(indices, np.arange(50))
+
+
+def test_units_are_those_of_all_rows(small, tmp_path):
+    X, Y = _rows()
+    X = np.column_stack([X, np.full(N, 1e9)])  # a column that does not vary
+    split = Split.of(_mapped(tmp_path, X, Y), Settings())
+    assert len(split.train[0]) == SAMPLE
+    np.testing.assert_allclose(split.inputs.shift, X.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(split.inputs.scale, [*X[:, :2].std(axis=0), 1.0], rtol=1e-12)
+    np.testing.assert_allclose(split.outputs.scale, Y.std(axis=0), rtol=1e-12)
+
+
+SOURCES = {
+    "memory-mapped": _mapped,
+    "of float32": lambda folder, X, Y: _mapped(folder, X.astype(np.float32), Y[:, 0]),
+    "rows": lambda _, X, Y: tf.data.Dataset.from_tensor_slices((X, Y)),
+    "rows, numbers": lambda _, X, Y: tf.data.Dataset.from_tensor_slices((X, Y[:, 0])),
+    "batches": lambda _, X, Y: tf.data.Dataset.from_tensor_slices((X, Y)).batch(33),
+    "batches, vectors": lambda _, X, Y: tf.data.Dataset.from_tensor_slices((X, Y[:, 0])).batch(7),
+}
+
+
+def _numbers(split):
+    """Return all that the procedure knows of the rows."""
+    return (*split.train, *split.calibration, *split.inputs, *split.outputs)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_few_rows_are_taken_as_arrays(source, tmp_path):
+    X, Y = _rows(120)
+    X, settings = X.astype(np.float32).astype(float), Settings(calibration_fraction=0.1)
+    split = Split.of(SOURCES[source](tmp_path, X, Y), settings)
+    expected = Split.of((X, Y), settings)
+    assert split.stream is None
+    for found, of_arrays in zip(_numbers(split), _numbers(expected), strict=True):
+        np.testing.assert_array_equal(found, of_arrays)
+
+
+def test_few_rows_are_learned_from_as_arrays(tmp_path):
+    learned, of_arrays = _learn(_mapped(tmp_path, *_rows(120))), _learn(_rows(120))
+    for found, expected in zip(
+        *(m.predict_y(_rows(20)[0]) for m in (learned, of_arrays)), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.fixture(scope="module")
+def of_blocks(small, tmp_path_factory):
+    return _learn(_mapped(tmp_path_factory.mktemp("rows"), *_rows()))
+
+
+def test_p_is_conditioned_on_all_rows(of_blocks):
+    """As GPflow's SGPR is, with the same hyper-parameters and inducing points."""
+    rows = of_blocks.inputs.standard(_rows()[0]), of_blocks.outputs.standard(_rows()[1])
+    fitted = of_blocks.regulariser
+    sgpr = gpflow.models.SGPR(
+        rows, fitted.prior.kernel, fitted.inducing_points, noise_variance=fitted.likelihood.variance
+    )
+    X = of_blocks.inputs.standard(_rows(20, seed=1)[0])
+    for ours, theirs in zip(fitted.posterior.predict(X), sgpr.predict_f(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+    factor = of_blocks.model.variational.kernel.factor
+    mean, variance = of_blocks.model.predict_f(X)
+    np.testing.assert_allclose(mean, sgpr.predict_f(X)[0], rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(variance / factor, sgpr.predict_f(X)[1], rtol=1e-7)
+    assert of_blocks.model.num_data == N
+
+
+def test_what_is_learned_depends_on_the_seed_alone(of_blocks, tmp_path):
+    rows = _mapped(tmp_path, *_rows())
+    X = _rows(20, seed=1)[0]
+    for found, same in zip(of_blocks.predict_y(X), _learn(rows).predict_y(X), strict=True):
+        np.testing.assert_array_equal(found, same)
+    one, other = (Split.of(rows, Settings(seed=seed)).train[0] for seed in (0, 1))
+    assert len(np.intersect1d(one[:, 0], other[:, 0])) < SAMPLE
+
+
+@pytest.mark.parametrize("column", [0, 2])
+def test_the_order_of_the_rows_does_not_matter(small, tmp_path, column):
+    """Sorted by a feature or by y; every row is as likely to be in the sample."""
+    X, Y = _rows()
+    order = np.argsort(np.column_stack([X, Y])[:, column])
+    learned = _learn(_mapped(tmp_path, X[order], Y[order]))
+    unseen = _rows(500, seed=1)
+    mean, variance = learned.predict_y(unseen[0])
+    assert np.sqrt(np.mean(np.square(unseen[1] - mean))) < 6.0  # the noise is 5
+    assert 0.8 < np.mean(np.square(unseen[1] - mean) / variance) < 1.25
+
+
+@pytest.mark.slow
+def test_labels_are_learned_in_batches_from_all_over_the_rows(small, tmp_path):
+    X, Y = _rows()
+    of_class = (Y[:, 0] > np.median(Y)).astype(int)
+    order = np.argsort(of_class)  # all of one class come first
+    train = functools.partial(
+        gvi.learn,
+        likelihood=gpflow.likelihoods.MultiClass(2),
+        kernel=gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0]),
+        num_inducing=15,
+        epochs=2,
+    )
+    learned = train(_mapped(tmp_path, X[order], of_class[order]))
+    unseen, value = _rows(500, seed=1)
+    probabilities = learned.predict_proba(unseen)
+    right = np.argmax(probabilities, axis=1) == (value[:, 0] > np.median(Y))
+    assert np.mean(right) > 0.85
+    assert len(learned.history["loss"]) == 2
+    again = train(_mapped(tmp_path, X[order], of_class[order]))
+    np.testing.assert_array_equal(again.predict_proba(unseen), probabilities)
+
+
+def test_batches_are_of_rows_from_everywhere():
+    numbers = np.arange(1000)
+    batches = _in_blocks(numbers[:, None], numbers, size=100).batches(500, 50, seed=0)
+    drawn = np.array([Y.numpy() for _, Y in batches.take(20)])  # two samples
+    assert len(np.unique(drawn[:10])) == len(np.unique(drawn[10:])) == 500
+    assert not np.array_equal(drawn[:10], drawn[10:])
+    assert np.all(np.ptp(drawn, axis=1) > 700)
+
+
+def test_rows_held_out_are_in_no_block(small, tmp_path):
+    X, Y = _rows()
+    split = Split.of(_mapped(tmp_path, X, Y), Settings(calibration_fraction=0.2))
+    trained = np.concatenate([X for X, _ in split.stream.blocks()])
+    assert len(trained) == split.stream.num_rows == N - SAMPLE // 5
+    everything = np.concatenate([trained, split.calibration[0]])
+    np.testing.assert_array_equal(np.sort(everything, axis=0), np.sort(X, axis=0))
+    assert not np.any(np.isin(split.calibration[0][:, 0], trained[:, 0]))
+
+
+def test_a_dataset_in_another_order_each_time_is_fine_where_nothing_is_held_out(small):
+    dataset = tf.data.Dataset.from_tensor_slices(_rows()).shuffle(N)
+    read = np.concatenate([Y for _, Y in Split.of(dataset, Settings()).stream.blocks()])
+    np.testing.assert_array_equal(np.sort(read, axis=0), np.sort(_rows()[1], axis=0))
+    split = Split.of(dataset, Settings(calibration_fraction=0.2))
+    with pytest.raises(ValueError, match=r"in another order .*reshuffle_each_iteration"):
+        list(split.stream.blocks())
+
+
+def test_rows_that_can_be_read_once_are_refused(small):
+    once = iter(zip(*_rows(), strict=True))
+    spec = tf.TensorSpec([2], tf.float64), tf.TensorSpec([1], tf.float64)
+    dataset = tf.data.Dataset.from_generator(lambda: once, output_signature=spec)
+    with pytest.raises(ValueError, match=r"had 800 rows .*have 0 now.*start anew"):
+        _learn(dataset)
+
+
+def _dataset(elements, *shapes, dtype=tf.float64):
+    spec = tuple(tf.TensorSpec(shape, dtype) for shape in shapes)
+    return tf.data.Dataset.from_generator(lambda: iter(elements), output_signature=spec)
+
+
+PAIRS = tf.data.Dataset.from_tensor_slices(_rows(50))
+X0, Y0 = _rows(3)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "message"),
+    [
+        (PAIRS.repeat(), ValueError, r"without an end\. Leave out \.repeat"),
+        (PAIRS.take(0), ValueError, "data has no rows"),
+        (PAIRS.map(lambda X, Y: X), TypeError, r"with the elements .*a row or a batch \(X, Y\)"),
+        (PAIRS.map(lambda X, Y: {"x": X, "y": Y}), TypeError, "element.*'x'"),
+        (PAIRS.map(lambda X, Y: (X[0], Y[0])), ValueError, r"shapes \(\) and \(\)"),
+        (PAIRS.batch(5).batch(5), ValueError, "X and Y of data have the shapes"),
+        (_dataset([], None, None), ValueError, "declare the shapes"),
+        (_dataset([(X0[0], Y0[0]), (Y0[0], Y0[0])], [None], [1]), ValueError, "cannot be joined"),
+        (
+            _dataset([(X0, Y0), (X0[:, :1], Y0)], [None, None], [None, 1]),
+            ValueError,
+            "cannot be joined",
+        ),
+        (
+            tf.data.Dataset.from_tensor_slices(([["a"]], [1.0])),
+            TypeError,
+            "X has dtype object",
+        ),
+        ("rows.parquet", TypeError, r"data is the path 'rows\.parquet'.*ParquetRows\(path, target"),
+    ],
+)
+def test_what_makes_no_rows_is_refused(data, kind, message):
+    with pytest.raises(kind, match=message):
+        gvi.learn(data)
+
+
+def test_blocks_of_other_columns_are_refused(small):
+    X, Y = _rows(64)
+    batches = _dataset([(X, Y), (X[:, :1], Y)], [None, None], [None, 1])
+    with pytest.raises(ValueError, match=r"shape \(2,\) at first, and from row 64 on of \(1,\)"):
+        gvi.learn(batches)
+
+
+@pytest.mark.parametrize("name", ["X", "Y"])
+def test_the_row_of_a_missing_value_is_named(small, tmp_path, name):
+    X, Y = _rows()
+    (X if name == "X" else Y)[271, 0] = np.nan
+    with pytest.raises(ValueError, match=rf"{name} has NaN .*the first is row 271\)"):
+        gvi.learn(_mapped(tmp_path, X, Y))
+
+
+@pytest.mark.parametrize("shapes", [((5,), (5,)), ((5, 2), (4,)), ((0, 2), (0,))])
+def test_mapped_arrays_that_make_no_rows_are_refused_as_others_are(tmp_path, shapes):
+    arrays = [np.ones(shape) for shape in shapes]
+    with pytest.raises(ValueError) as of_arrays:  # noqa: PT011
+        gvi.learn(tuple(arrays))
+    with pytest.raises(ValueError) as refused:  # noqa: PT011
+        gvi.learn(_mapped(tmp_path, *arrays))
+    assert str(refused.value) == str(of_arrays.value) or "no rows" in str(refused.value)
+
+
+def test_changes_of_a_private_map_are_kept(tmp_path):
+    X, Y = _rows(50)
+    np.save(tmp_path / "X.npy", X)
+    private = np.load(tmp_path / "X.npy", mmap_mode="c")
+    private += 1.0
+    seen = survey((private, Y), None, seed=0)
+    np.testing.assert_array_equal(seen.rows[0], X + 1.0)
+    np.testing.assert_array_equal(private, X + 1.0)
+
+
+PROGRAM = """
+import resource
+import sys
+
+import gpflow
+import numpy as np
+
+import gpflow_gvi as gvi
+from gpflow_gvi.learning.rows import streams
+
+rng, folder, sizes, peaks = np.random.default_rng(0), sys.argv[1], (100_000, 1_000_000), []
+for N in sizes:
+    rows = np.lib.format.open_memmap(f"{folder}/{N}.npy", "w+", float, (N, 9))
+    for i in range(0, N, 50_000):
+        rows[i : i + 50_000] = rng.normal(size=(50_000, 9))
+        streams._release(rows)
+    del rows
+    rows = np.load(f"{folder}/{N}.npy", mmap_mode="r")
+    gvi.learn((rows[:, :8], rows[:, 8]), effort="fast", num_inducing=50)
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+print(peaks[1] - peaks[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss has another unit")
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    """Ten times the rows, 62 MiB more on disk and 343 MiB of K_ZX."""
+    program = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    growth = float(subprocess.run(program, capture_output=True, check=True, text=True).stdout)
+    assert growth < 30.0
