@@ -51,8 +51,11 @@ def _trees(data: TrainingData) -> list[Any]:
     """Return ensembles of trees.
 
     Randomised trees are grown until labels differ no more. The average over many of them is not
-    certain, and how certain P is is decided by its weight.
+    certain, and how certain P is is decided by its weight. Of few rows there are two boosted
+    ensembles: where labels hardly have noise, more and smaller trees with leaves of two rows
+    predict them better.
     """
+    from sklearn.base import clone
     from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
     N, seed = len(data.X), data.seed
@@ -75,7 +78,10 @@ def _trees(data: TrainingData) -> list[Any]:
     if N > MAX_ROWS_OF_RANDOMISED:
         return [boosting]
     every = ExtraTreesClassifier(100, max_features=None, min_samples_leaf=leaf, random_state=seed)
-    return [boosting, some, every]
+    if many:
+        return [boosting, some, every]
+    longer = clone(boosting).set_params(max_iter=300, max_leaf_nodes=8, min_samples_leaf=2)
+    return [boosting, longer, some, every]
 
 
 def _of_few_features() -> Any:
