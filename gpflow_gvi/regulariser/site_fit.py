@@ -95,7 +95,8 @@ class SiteFit:
         """The weights of the means, [C, 1]: squares, so that none is below zero.
 
         The more observations of a fold are above average, the lower are cross-fitted predictions of
-        them, and a weight below zero would make use of that.
+        them, and a weight below zero would make use of that. Their prior is N(0, 1), cut off at
+        zero: where predictors tell all classes of the rows apart, the bound grows with the weights.
         """
         return tf.square(self._roots)
 
@@ -177,8 +178,7 @@ class SiteFit:
             at = self._run(self._covariances, inputs)
         at_rows = self._run(self._rows, at, rows)
         found, bound = converged(functools.partial(self._run, self._step, at_rows), sites)
-        parameters = (*self._of_kernel, *self._others)
-        return found, bound + sum(float(each.log_prior_density()) for each in parameters)
+        return found, bound + float(self._log_prior((*self._of_kernel, *self._others)))
 
     def _is_plain(self, inputs: _Inputs) -> bool:
         """Return whether NumPy evaluates the kernel."""
@@ -215,9 +215,13 @@ class SiteFit:
     def _bound(
         self, at: Covariances, rows: Rows, sites: Sites, parameters: Sequence[Parameter]
     ) -> tf.Tensor:
-        """Return the bound, with the log prior density of parameters."""
-        priors = [each.log_prior_density() for each in parameters]
-        return self._step(self._rows(at, rows), sites).bound + sum(priors)
+        """Return the bound, with the log prior density of parameters and of the weights."""
+        return self._step(self._rows(at, rows), sites).bound + self._log_prior(parameters)
+
+    def _log_prior(self, parameters: Sequence[Parameter]) -> tf.Tensor:
+        """Return the log prior density of parameters and, up to a constant, of the weights."""
+        of_weights = -0.5 * tf.reduce_sum(tf.square(self.weights))
+        return of_weights + sum(each.log_prior_density() for each in parameters)
 
     def _value(self, inputs: _Inputs, rows: Rows, sites: Sites) -> tf.Tensor:
         parameters = (*self._of_kernel, *self._others)

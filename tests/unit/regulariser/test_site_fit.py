@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import scipy.optimize
+import tensorflow as tf
 from gpflow.functions import Zero
 
 import gpflow_gvi as gvi
@@ -58,7 +59,10 @@ def test_rounds_go_on_while_the_bound_gains(rows):
 
 
 def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negative(rng):
-    """Of 0.6 F - 0.4 G the weight of F is that at which GPR's evidence of Y - wF is greatest."""
+    """Of 0.6 F - 0.4 G the weight w of F is that of the greatest evidence of Y - wF, by GPR.
+
+    Its prior is the positive half of N(0, 1).
+    """
     X = np.linspace(-2.0, 2.0, 40)[:, None]
     F, G = np.sin(3.0 * X), np.cos(5.0 * X)
     Y = 0.6 * F - 0.4 * G + 0.1 * rng.normal(size=X.shape)
@@ -79,10 +83,29 @@ def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negativ
 
     def minus_evidence(weight: float) -> float:
         gpr = gpflow.models.GPR((X, Y - weight * F), kernel, likelihood=likelihood)
-        return -float(gpr.log_marginal_likelihood())
+        return -float(gpr.log_marginal_likelihood()) + 0.5 * weight**2
 
     best = scipy.optimize.minimize_scalar(minus_evidence)  # a parabola
     np.testing.assert_allclose(np.ravel(fit.weights), [best.x, 0.0], atol=2e-3)
+
+
+def test_where_means_tell_all_labels_apart_their_weight_is_that_of_the_greatest_posterior():
+    """Without a prior it had no bound, and one new label of another class the density zero."""
+    y = np.repeat([1.0, 0.0], 15)[:, None]
+    F = 3.0 * (2.0 * y - 1.0)
+    kernel = gpflow.kernels.SquaredExponential(1e-8)
+    gpflow.set_trainable(kernel, False)
+    likelihood = gpflow.likelihoods.Bernoulli(invlink=tf.math.sigmoid)
+    fit = SiteFit(gvi.GaussianProcess(Zero(), kernel), likelihood, 1)
+    fit.start_weights(1.0)
+    X = np.linspace(-1.0, 1.0, 30)[:, None]
+    fit.fit(lbfgs, X, Rows(X, y, F[:, None]), first_sites(np.zeros_like(y)), means=True)
+
+    def minus_log_posterior(weight: float) -> float:
+        return 30.0 * np.log1p(np.exp(-3.0 * weight)) + 0.5 * weight**2
+
+    best = scipy.optimize.minimize_scalar(minus_log_posterior)
+    np.testing.assert_allclose(np.ravel(fit.weights), best.x, rtol=0.01)
 
 
 @pytest.mark.parametrize(
