@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 from gpflow.kernels import Kernel
 
 from .estimators import MAX_LEAVES, MAX_ROWS_OF_RANDOMISED, MAX_ROWS_OF_SMALL_TREES
-from .recipe import MIN_ROWS, MIN_ROWS_OF_LINEAR, linear, one_kernel, shared_kernel
+from .recipe import MIN_ROWS_OF_LINEAR, linear, one_kernel, shared_kernel
 
 if TYPE_CHECKING:
     from .start import TrainingData
 
 MIN_ROWS_OF_LENGTHSCALES = 20
 """The number of rows for each feature from which on lengthscales are fitted for each."""
+
+MIN_ROWS_OF_TREES = 40
+"""The number of rows from which on P may be around trees."""
 
 MAX_CLASSES_OF_BOOSTING = 5
 """Boosting fits a tree for each class at a time, so that it is left out for more."""
@@ -44,7 +47,10 @@ def predictors(data: TrainingData) -> list[Any]:
     if D == 1:
         return []
     few = data.J == 1 and MIN_ROWS_OF_LINEAR <= N < MIN_ROWS_OF_LENGTHSCALES * D
-    return [*([_of_few_features()] if few else []), *(_trees(data) if N >= MIN_ROWS else [])]
+    return [
+        *([_of_few_features()] if few else []),
+        *(_trees(data) if N >= MIN_ROWS_OF_TREES else []),
+    ]
 
 
 def _trees(data: TrainingData) -> list[Any]:
