@@ -29,7 +29,6 @@ from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
 from .parts.models import Fitted, PeerRun
-from .parts.objective import RunInputs
 from .parts.training import Conformal
 from .reuse import RunCache
 from .run_folder import COMPLETE, RunFolder, name_of, write_json
@@ -126,7 +125,6 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
 
 def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settings:
     """Return the settings of the procedure; the likelihood is that of labels, or None."""
-    seed = experiment.seed
     trains_likelihood = getattr(experiment.likelihood, "trainable", True)
     settings = Settings(
         training=experiment.training.build(experiment.optimiser),
@@ -139,7 +137,7 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
         likelihood=likelihood,
         standardise=experiment.standardise,
         input_shape=experiment.data.input_shape,
-        seed=seed,
+        seed=experiment.seed,
     )
     if _leaves_q_open(experiment) and trains_likelihood:
         regulariser = experiment.regulariser.build(is_default=not settings.of_classes)
@@ -150,7 +148,7 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
         variational=VariationalSettings(experiment.mean.build, experiment.covariance.build),
         model=ModelSettings(
             kind=gvi.models.GVI,
-            divergence=lambda data: experiment.divergence.build(RunInputs(data.X, seed)),
+            divergence=experiment.divergence.build,
             divergence_weight=experiment.divergence.weight,
             loss=experiment.loss.build,
             train_likelihood=trains_likelihood,

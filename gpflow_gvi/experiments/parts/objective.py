@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -28,6 +28,8 @@ from .base import (
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood as GPflowLikelihood
+
+    from ...learning.start import TrainingData
 
 Array = np.ndarray[Any, Any]
 
@@ -71,31 +73,23 @@ Loss = Annotated[Any, OneOf("Loss", LOSSES)]
 # Contexts, in the units of the model: standard ones, unless `standardise` is false
 
 
-class RunInputs(NamedTuple):
-    """What a run supplies to a divergence and its context."""
-
-    X: Array
-    """All inputs to train with, [N, D]."""
-    seed: int
-
-
 def uniform_box(
-    run: RunInputs, margin: NonNegative = 0.5, num_points: Count | None = None
+    data: TrainingData, margin: NonNegative = 0.5, num_points: Count | None = None
 ) -> gvi.contexts.Context:
     """Points of the box around the inputs to train with.
 
     :param margin: How far it goes beyond them, in each direction.
     :param num_points: The number of points; null for that of the batch.
     """
-    lower, upper = run.X.min(axis=0) - margin, run.X.max(axis=0) + margin
-    return gvi.contexts.UniformBox(lower, upper, num_points, seed=run.seed)
+    lower, upper = data.X.min(axis=0) - margin, data.X.max(axis=0) + margin
+    return gvi.contexts.UniformBox(lower, upper, num_points, seed=data.seed)
 
 
 Point = Annotated[tuple[Number, ...], Field(min_length=1)]
 
 
 def inputs(
-    run: RunInputs,
+    data: TrainingData,
     points: Annotated[tuple[Point, ...], Field(min_length=1)],
     num_points: Count | None = None,
 ) -> gvi.contexts.Context:
@@ -105,15 +99,15 @@ def inputs(
     :param num_points: The number of those drawn for each step; null for all of them.
     """
     return gvi.contexts.Inputs(
-        np.array(points, gpflow.config.default_float()), num_points, seed=run.seed
+        np.array(points, gpflow.config.default_float()), num_points, seed=data.seed
     )
 
 
 def sum_of_contexts(
-    run: RunInputs, parts: Annotated[tuple[Context, ...], Field(min_length=2)]
+    data: TrainingData, parts: Annotated[tuple[Context, ...], Field(min_length=2)]
 ) -> gvi.contexts.Context:
     """The points of several contexts."""
-    return functools.reduce(operator.add, [part.build(run) for part in parts])
+    return functools.reduce(operator.add, [part.build(data) for part in parts])
 
 
 CONTEXTS: dict[str, Entry] = {
