@@ -175,7 +175,8 @@ class Table(DataSet):
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
     def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
-        return {"train": Rows(*(self._columns(names) for names in (self.inputs, self.outputs)))}
+        columns = self._columns((*self.inputs, *self.outputs))
+        return {"train": Rows(*np.split(columns, [len(self.inputs)], axis=1))}
 
     def _columns(self, names: tuple[str, ...]) -> Array:
         path = Path(self.path)
