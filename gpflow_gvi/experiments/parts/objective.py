@@ -12,19 +12,7 @@ from pydantic import Field
 import gpflow_gvi as gvi
 
 from ...learning.settings import ModelSettings
-from .base import (
-    Count,
-    Derived,
-    Entry,
-    Flag,
-    NonNegative,
-    Number,
-    OneOf,
-    Positive,
-    classes,
-    functions,
-    gpflow,
-)
+from .base import Count, Derived, Entry, Flag, NonNegative, Number, OneOf, Positive, gpflow
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood as GPflowLikelihood
@@ -60,13 +48,23 @@ def softmax(Y: Array) -> GPflowLikelihood:
     return gpflow.likelihoods.Softmax(int(np.max(Y)) + 1)
 
 
-LIKELIHOODS = functions(gaussian, bernoulli, multi_class, softmax)
+LIKELIHOODS = {
+    "gaussian": gaussian,
+    "bernoulli": bernoulli,
+    "multi_class": multi_class,
+    "softmax": softmax,
+}
 Likelihood = Annotated[Any, OneOf("Likelihood", LIKELIHOODS)]
 
 
 # Losses
 
-LOSSES = classes("losses", "LogLoss", "PredictiveLogLoss", "BetaLoss", "GammaLoss")
+LOSSES = {
+    "log_loss": "gpflow_gvi.losses:LogLoss",
+    "predictive_log_loss": "gpflow_gvi.losses:PredictiveLogLoss",
+    "beta_loss": "gpflow_gvi.losses:BetaLoss",
+    "gamma_loss": "gpflow_gvi.losses:GammaLoss",
+}
 Loss = Annotated[Any, OneOf("Loss", LOSSES)]
 
 
@@ -114,11 +112,10 @@ CONTEXTS: dict[str, Entry] = {
     "uniform_box": uniform_box,
     "inputs": inputs,
     "sum": sum_of_contexts,
-    **classes(
-        "divergences.contexts",
-        "TrainingInputs",
-        "GaussianNoise",
-        gaussian_noise={"scale": (Positive, 0.5)},
+    "training_inputs": "gpflow_gvi.divergences.contexts:TrainingInputs",
+    "gaussian_noise": (
+        "gpflow_gvi.divergences.contexts:GaussianNoise",
+        {"scale": (Positive, 0.5)},
     ),
 }
 Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.attrgetter("seed")})]
@@ -134,20 +131,31 @@ class AtInputs(Derived):
     """λ; the default is that of `gpflow_gvi.learn`."""
 
 
-ESTIMATORS = classes(
-    "divergences.wasserstein",
-    *("Exact", "NewtonSchulz", "Blocks", "LowRank", "Landmark", "Marginal"),
-)
+ESTIMATORS = {
+    "exact": "gpflow_gvi.divergences.wasserstein:Exact",
+    "newton_schulz": "gpflow_gvi.divergences.wasserstein:NewtonSchulz",
+    "blocks": "gpflow_gvi.divergences.wasserstein:Blocks",
+    "low_rank": "gpflow_gvi.divergences.wasserstein:LowRank",
+    "landmark": "gpflow_gvi.divergences.wasserstein:Landmark",
+    "marginal": "gpflow_gvi.divergences.wasserstein:Marginal",
+}
 Estimator = Annotated[Any, OneOf("CovarianceDistance", ESTIMATORS)]
 
-DIVERGENCES = classes(
-    "divergences",
-    *("InducingKL", "ProjectedKL", "ProjectedReverseKL", "ProjectedRenyi"),
-    *("ProjectedBhattacharyya", "ProjectedHellinger", "ProjectedWasserstein"),
-    *("ProjectedSquaredDifference", "GaussianWasserstein", "RegularisedKL"),
-    inducing_kl={"weight": (NonNegative, 1.0)},
-    gaussian_wasserstein={"estimator": (Estimator, "exact")},
-)
+DIVERGENCES: dict[str, Entry] = {
+    "inducing_kl": ("gpflow_gvi.divergences:InducingKL", {"weight": (NonNegative, 1.0)}),
+    "projected_kl": "gpflow_gvi.divergences:ProjectedKL",
+    "projected_reverse_kl": "gpflow_gvi.divergences:ProjectedReverseKL",
+    "projected_renyi": "gpflow_gvi.divergences:ProjectedRenyi",
+    "projected_bhattacharyya": "gpflow_gvi.divergences:ProjectedBhattacharyya",
+    "projected_hellinger": "gpflow_gvi.divergences:ProjectedHellinger",
+    "projected_wasserstein": "gpflow_gvi.divergences:ProjectedWasserstein",
+    "projected_squared_difference": "gpflow_gvi.divergences:ProjectedSquaredDifference",
+    "gaussian_wasserstein": (
+        "gpflow_gvi.divergences:GaussianWasserstein",
+        {"estimator": (Estimator, "exact")},
+    ),
+    "regularised_kl": "gpflow_gvi.divergences:RegularisedKL",
+}
 Divergence = Annotated[
     Any, OneOf("Divergence", DIVERGENCES, types={"Context": Context}, base=AtInputs)
 ]
