@@ -47,11 +47,12 @@ class DataSet(Part, abc.ABC):
 
     input_shape: ClassVar[tuple[int, ...] | None] = None
     """The shape of one input, where that is no vector."""
+    kind: str
 
     @property
     def label(self) -> str:
         """A name for folders: by default the kind, and the number where there are several."""
-        return f"{getattr(self, 'kind')}{getattr(self, 'number', '')}"  # noqa: B009
+        return f"{self.kind}{getattr(self, 'number', '')}"
 
     @property
     def fingerprint(self) -> str:
