@@ -80,6 +80,16 @@ class Experiment(Part):
                 require_images(getattr(self, name), name)
         return self
 
+    def graph_settings(self) -> str:
+        """Return the settings that are in the graph of the model; others change what it reads.
+
+        A constant learning rate is a variable; the numbers of a schedule are in the graph.
+        """
+        others: dict[str, Any] = {"data": True, "split": True, "seed": True}
+        if self.optimiser.schedule == "constant":
+            others["optimiser"] = {"learning_rate"}
+        return self.model_dump_json(exclude=others)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Let other processes receive the settings, which make the classes of the parts anew."""
         return type(self).model_validate, (self.model_dump(mode="json"),)

@@ -47,11 +47,12 @@ class DataSet(Part, abc.ABC):
 
     input_shape: ClassVar[tuple[int, ...] | None] = None
     """The shape of one input, where that is no vector."""
+    kind: str
 
     @property
     def label(self) -> str:
         """A name for folders: by default the kind, and the number where there are several."""
-        return f"{getattr(self, 'kind')}{getattr(self, 'number', '')}"  # noqa: B009
+        return f"{self.kind}{getattr(self, 'number', '')}"
 
     @property
     def fingerprint(self) -> str:
@@ -175,7 +176,8 @@ class Table(DataSet):
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
     def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
-        return {"train": Rows(*(self._columns(names) for names in (self.inputs, self.outputs)))}
+        columns = self._columns((*self.inputs, *self.outputs))
+        return {"train": Rows(*np.split(columns, [len(self.inputs)], axis=1))}
 
     def _columns(self, names: tuple[str, ...]) -> Array:
         path = Path(self.path)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -78,15 +78,15 @@ def _loss(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
     return model.training_loss((X, Y))
 
 
-def structure(experiment: Experiment, model: GVI, num_data: Mapping[str, int]) -> str:
-    """Return a key that is the same for experiments whose models have the same graph."""
+def structure(experiment: Experiment, model: GVI, num_rows: int) -> str:
+    """Return a key that is the same for experiments whose models have the same graph.
+
+    :param experiment: the settings.
+    :param model: what they describe.
+    :param num_rows: N, of the rows to train with.
+    """
     shapes = [(value.shape.as_list(), value.dtype.name) for value in model.weights]
-    settings = experiment.model_dump(mode="json")
-    for name in ("data", "split", "seed"):
-        settings.pop(name)
-    if settings["optimiser"]["schedule"] == "constant":  # a schedule's numbers are in the graph
-        settings["optimiser"].pop("learning_rate")
-    return json.dumps([settings, num_data, shapes], sort_keys=True)
+    return json.dumps([experiment.graph_settings(), num_rows, shapes])
 
 
 class RunCache:
@@ -106,7 +106,7 @@ class RunCache:
     ) -> TracedModel:
         """Return a model that is traced, or will be when it is trained, with the same values."""
         optimiser = experiment.optimiser
-        key = structure(experiment, model, {"train": len(data[0])})
+        key = structure(experiment, model, len(data[0]))
         rate = optimiser.learning_rate if optimiser.schedule == "constant" else None
         if key in self._traced and not self._traced[key].copy_from(model, rate, data):
             logger.info("A model that seemed to have a graph already is traced anew.")

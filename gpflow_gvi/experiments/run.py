@@ -29,7 +29,6 @@ from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
 from .parts.models import Fitted, PeerRun
-from .parts.objective import RunInputs
 from .parts.training import Conformal
 from .reuse import RunCache
 from .run_folder import COMPLETE, RunFolder, name_of, write_json
@@ -74,10 +73,9 @@ def run(
             fitted = Procedure(split, settings, hooks).run()
             validated: Learned | Fitted = hooks.validated or fitted
             fitted.save(work / "model", overwrite=True)
-            epochs = pd.RangeIndex(
-                1, len(next(iter(fitted.history.values()), [])) + 1, name="epoch"
-            )
-            pd.DataFrame(fitted.history, epochs).to_csv(work / "history.csv", na_rep="nan")
+            history = pd.DataFrame(fitted.history)
+            history.index += 1  # the first epoch is number one
+            history.to_csv(work / "history.csv", index_label="epoch", na_rep="nan")
             if pictures:
                 figures.draw(fitted, rows, work)
         else:
@@ -126,9 +124,11 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
 
 def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settings:
     """Return the settings of the procedure; the likelihood is that of labels, or None."""
-    seed = experiment.seed
     trains_likelihood = getattr(experiment.likelihood, "trainable", True)
+    leaves_q_open = trains_likelihood and _leaves_q_open(experiment)
+    of_classes = labels.num_classes(likelihood) is not None
     settings = Settings(
+        regulariser=experiment.regulariser.build(is_default=leaves_q_open and not of_classes),
         training=experiment.training.build(experiment.optimiser),
         temper=None if experiment.tempering.kind == "none" else gvi.temper,
         refit=experiment.refit,
@@ -139,18 +139,16 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
         likelihood=likelihood,
         standardise=experiment.standardise,
         input_shape=experiment.data.input_shape,
-        seed=seed,
+        seed=experiment.seed,
     )
-    if _leaves_q_open(experiment) and trains_likelihood:
-        regulariser = experiment.regulariser.build(is_default=not settings.of_classes)
-        return dataclasses.replace(settings, regulariser=regulariser)
+    if leaves_q_open:
+        return settings
     return dataclasses.replace(
         settings,
-        regulariser=experiment.regulariser.build(),
         variational=VariationalSettings(experiment.mean.build, experiment.covariance.build),
         model=ModelSettings(
             kind=gvi.models.GVI,
-            divergence=lambda data: experiment.divergence.build(RunInputs(data.X, seed)),
+            divergence=experiment.divergence.build,
             divergence_weight=experiment.divergence.weight,
             loss=experiment.loss.build,
             train_likelihood=trains_likelihood,

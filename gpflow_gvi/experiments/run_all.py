@@ -69,7 +69,7 @@ def run_all(
         named = {run.name: run for run in runs}
         missing = [
             run
-            for name, run in sorted(named.items(), key=_structure)
+            for name, run in sorted(named.items(), key=_place)
             if name not in records or _is_due(records[name], retry=retry)
         ]
         batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
@@ -94,10 +94,10 @@ def _is_due(record: Record, *, retry: bool) -> bool:
     return record["status"] == "failed" and (retry or bool(record.get("disk_full")))
 
 
-def _structure(item: tuple[str, PlannedRun]) -> tuple[str, str]:
+def _place(item: tuple[str, PlannedRun]) -> tuple[str, str]:
     """Return a key of order by which runs with the same graph are neighbours."""
     name, run = item
-    return run.experiment.model_dump_json(exclude={"data", "split", "seed"}), name
+    return run.experiment.graph_settings(), name
 
 
 def execute(run: PlannedRun, *, folder: Path, data_dir: Path | None, pictures: bool) -> Record:

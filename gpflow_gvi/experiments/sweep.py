@@ -30,14 +30,6 @@ MAX_RUNS = 200_000
 """The maximal number of runs of a sweep."""
 
 
-def _labelled(value: Any) -> tuple[Level, Any]:
-    return (value if isinstance(value, Level) else json.dumps(value, ensure_ascii=False)), value
-
-
-def _with_labels(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
-    return list(values.items()) if isinstance(values, dict) else [_labelled(v) for v in values]
-
-
 Values = Annotated[list[Any] | dict[str, Any], Field(min_length=1)]
 """Values by their names, or a list of values, which name themselves."""
 
@@ -92,6 +84,12 @@ class RandomDraws(Part):
     ]
     """How each is drawn, by the paths of keys."""
 
+    def values(self) -> dict[str, list[Any]]:
+        """Return by the paths of keys a value for each run."""
+        random = np.random.default_rng(self.seed)
+        rows = [[how.draw(random) for how in self.draw.values()] for _ in range(self.runs)]
+        return dict(zip(self.draw, map(list, zip(*rows, strict=True)), strict=True))
+
 
 class SweepFile(Part):
     """The content of a sweep's file."""
@@ -132,23 +130,12 @@ class SweepFile(Part):
 
     def dimensions(self) -> list[list[AxisValue]]:
         """Return the values of each axis that is crossed."""
-        found = [
-            [AxisValue.of({name: value}) for value in _with_labels(values)]
-            for name, values in self.axes.items()
-        ]
+        found = [_together({name: values}) for name, values in self.axes.items()]
         for name, variants in self.variants.items():
             found.append([AxisValue({name: label}, of) for label, of in variants.items()])
-        for zipped in self.zip:
-            rows = zip(*map(_with_labels, zipped.values()), strict=False)
-            found.append([AxisValue.of(dict(zip(zipped, row, strict=True))) for row in rows])
+        found += [_together(zipped) for zipped in self.zip]
         if self.random is not None:
-            generator = np.random.default_rng(self.random.seed)
-            draw = self.random.draw
-            drawn = (
-                {name: _labelled(how.draw(generator)) for name, how in draw.items()}
-                for _ in range(self.random.runs)
-            )
-            found.append([AxisValue.of(row) for row in drawn])
+            found.append(_together(self.random.values()))
         return found
 
     def excludes(self, axes: Mapping[str, Level]) -> bool:
@@ -167,13 +154,27 @@ class AxisValue(NamedTuple):
     settings: dict[str, Any]
     """Values by the paths of keys."""
 
-    @classmethod
-    def of(cls, values: Mapping[str, tuple[Level, Any]]) -> AxisValue:
-        """Return the value that sets keys to values with labels."""
-        return cls(
-            {name: label for name, (label, _) in values.items()},
-            {name: value for name, (_, value) in values.items()},
+
+def _together(values: Mapping[str, list[Any] | dict[str, Any]]) -> list[AxisValue]:
+    """Return the values of keys that change together, of which there may be one alone."""
+    columns = [_with_labels(of) for of in values.values()]
+    return [
+        AxisValue(
+            {name: label for name, (label, _) in zip(values, row, strict=True)},
+            {name: value for name, (_, value) in zip(values, row, strict=True)},
         )
+        for row in zip(*columns, strict=False)  # other lengths are refused with a message
+    ]
+
+
+def _with_labels(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
+    """Return values with their names; in a list each is its own name, if need be as JSON."""
+    if isinstance(values, dict):
+        return list(values.items())
+    return [
+        (value if isinstance(value, Level) else json.dumps(value, ensure_ascii=False), value)
+        for value in values
+    ]
 
 
 class PlannedRun(NamedTuple):

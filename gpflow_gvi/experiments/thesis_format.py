@@ -11,21 +11,12 @@ from __future__ import annotations
 import logging
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from .parts.base import Count, Part, Positive, Whole
 from .reading import ConfigError, Document
 
 logger = logging.getLogger("gpflow_gvi")
-
-
-def _part(name: str, keys: dict[str, Any]) -> type[Part]:
-    """Return a part of a file: of each key a type, a type and a default, or the keys of a part."""
-    fields: dict[str, Any] = {}
-    for key, kind in keys.items():
-        kind = _part(key, kind) if isinstance(kind, dict) else kind
-        fields[key] = kind if isinstance(kind, tuple) else (kind, ...)
-    return create_model(name, __base__=Part, **fields)
 
 
 class _Features(Part):
@@ -37,153 +28,168 @@ class _Layer(Part):
     layer_schema: Literal["dense", "relu", "tanh"]
 
 
-_NETWORK = {"input_shape": tuple[Count, ...], "layers": dict[str, _Layer], "seed": (Whole, 0)}
-_TRAINER = {
-    "batch_drop_last": Literal[False],
-    "batch_shuffle": Literal[True],
-    "batch_size": Count,
-    "learning_rate": Positive,
-    "number_of_epochs": Count,
-    "optimiser_schema": Literal["adam"],
-    "seed": Whole,
-}
-_MODE = {"mode": Literal["prior", "posterior"]}
-
-RegulariserFile = _part(
-    "RegulariserFile",
-    {
-        "data_name": str,
-        "empirical_risk_break_condition": float,
-        "empirical_risk_schema": Literal["negative_log_likelihood"],
-        "inducing_points": {
-            "inducing_points_factor": Positive,
-            "inducing_points_power": Positive,
-            "inducing_points_selector_schema": Literal["conditional_variance"],
-        },
-        "kernel": {
-            "kernel_kwargs": _NETWORK,
-            "kernel_parameters": None,
-            "kernel_schema": Literal["nngp"],
-        },
-        "number_of_iterations": Count,
-        "save_checkpoint_frequency": Count,
-        "trainer_settings": _TRAINER,
-    },
-)
-"""A regulariser and how it is fitted."""
-
-_RENYI = _part(
-    "renyi",
-    {
-        "regularisation_kwargs": {**_MODE, "alpha": (Positive, 0.5)},
-        "regularisation_schema": Literal["projected_renyi"],
-    },
-)
-_WITHOUT_ORDER = _part(
-    "symmetric",
-    {
-        "regularisation_kwargs": _MODE,
-        "regularisation_schema": Literal["projected_bhattacharyya", "projected_hellinger"],
-    },
-)
-
-ApproximateFile = _part(
-    "ApproximateFile",
-    {
-        "empirical_risk_schema": Literal["negative_log_likelihood"],
-        "kernel": {
-            "kernel_kwargs": {  # this package chooses what is added to diagonals
-                "diagonal_regularisation": float,
-                "is_diagonal_regularisation_absolute_scale": bool,
-            },
-            "kernel_parameters": None,
-            "kernel_schema": Literal["sparse_posterior", "fixed_sparse_posterior"],
-        },
-        "mean": {
-            "mean_kwargs": {"nn_function_kwargs": _NETWORK, "number_output_dimensions": Count},
-            "mean_parameters": None,
-            "mean_schema": Literal["custom"],
-        },
-        "reference_name": str,
-        "regularisation": Annotated[
-            _RENYI | _WITHOUT_ORDER, Field(discriminator="regularisation_schema")
-        ],
-        "save_checkpoint_frequency": Count,
-        "trainer_settings": _TRAINER,
-    },
-)
-"""An approximate Gaussian process and how it is trained."""
+class _Network(Part):
+    input_shape: tuple[Count, ...]
+    layers: dict[str, _Layer]
+    seed: Whole = 0
 
 
-def _layers(network: dict[str, Any]) -> list[dict[str, Any]]:
+class _Trainer(Part):
+    batch_drop_last: Literal[False]
+    batch_shuffle: Literal[True]
+    batch_size: Count
+    learning_rate: Positive
+    number_of_epochs: Count
+    optimiser_schema: Literal["adam"]
+    seed: Whole
+
+
+class _InducingPoints(Part):
+    inducing_points_factor: Positive
+    inducing_points_power: Positive
+    inducing_points_selector_schema: Literal["conditional_variance"]
+
+
+class _NNGP(Part):
+    kernel_kwargs: _Network
+    kernel_parameters: None
+    kernel_schema: Literal["nngp"]
+
+
+class RegulariserFile(Part):
+    """A regulariser and how it is fitted."""
+
+    data_name: str
+    empirical_risk_break_condition: float
+    empirical_risk_schema: Literal["negative_log_likelihood"]
+    inducing_points: _InducingPoints
+    kernel: _NNGP
+    number_of_iterations: Count
+    save_checkpoint_frequency: Count
+    trainer_settings: _Trainer
+
+
+class _Mode(Part):
+    mode: Literal["prior", "posterior"]
+
+
+class _ModeAndOrder(_Mode):
+    alpha: Positive = 0.5
+
+
+class _Renyi(Part):
+    regularisation_kwargs: _ModeAndOrder
+    regularisation_schema: Literal["projected_renyi"]
+
+
+class _WithoutOrder(Part):
+    regularisation_kwargs: _Mode
+    regularisation_schema: Literal["projected_bhattacharyya", "projected_hellinger"]
+
+
+class _Diagonal(Part):  # this package chooses what is added to diagonals
+    diagonal_regularisation: float
+    is_diagonal_regularisation_absolute_scale: bool
+
+
+class _SparsePosterior(Part):
+    kernel_kwargs: _Diagonal
+    kernel_parameters: None
+    kernel_schema: Literal["sparse_posterior", "fixed_sparse_posterior"]
+
+
+class _NetworkAndOutputs(Part):
+    nn_function_kwargs: _Network
+    number_output_dimensions: Count
+
+
+class _Mean(Part):
+    mean_kwargs: _NetworkAndOutputs
+    mean_parameters: None
+    mean_schema: Literal["custom"]
+
+
+class ApproximateFile(Part):
+    """An approximate Gaussian process and how it is trained."""
+
+    empirical_risk_schema: Literal["negative_log_likelihood"]
+    kernel: _SparsePosterior
+    mean: _Mean
+    reference_name: str
+    regularisation: Annotated[_Renyi | _WithoutOrder, Field(discriminator="regularisation_schema")]
+    save_checkpoint_frequency: Count
+    trainer_settings: _Trainer
+
+
+def _layers(network: _Network) -> list[dict[str, Any]]:
     """Return the dense layers, each with the activation that follows it."""
     layers: list[dict[str, Any]] = []
-    for layer in network["layers"].values():
-        if layer["layer_kwargs"] is not None:
-            units = layer["layer_kwargs"]["features"]
+    for layer in network.layers.values():
+        if layer.layer_kwargs is not None:
+            units = layer.layer_kwargs.features
             layers.append({"kind": "dense", "units": units, "activation": "linear"})
         elif layers:
-            layers[-1]["activation"] = layer["layer_schema"]
+            layers[-1]["activation"] = layer.layer_schema
     return layers
 
 
-def _of_regulariser(file: dict[str, Any]) -> dict[str, Any]:
+def _of_regulariser(file: RegulariserFile) -> dict[str, Any]:
     """Return an experiment without data, in which Q is the regulariser itself."""
-    trainer, points = file["trainer_settings"], file["inducing_points"]
+    trainer, points = file.trainer_settings, file.inducing_points
     return {
         "regulariser": {
-            "kernel": {"kind": "nngp", "layers": _layers(file["kernel"]["kernel_kwargs"])},
+            "kernel": {"kind": "nngp", "layers": _layers(file.kernel.kernel_kwargs)},
             "evidence": "inducing",
             "inducing": {
-                "factor": points["inducing_points_factor"],
-                "power": points["inducing_points_power"],
+                "factor": points.inducing_points_factor,
+                "power": points.inducing_points_power,
             },
-            "max_rounds": file["number_of_iterations"],
+            "max_rounds": file.number_of_iterations,
             "minimise": {
                 "kind": "adam",
-                "learning_rate": trainer["learning_rate"],
-                "steps": trainer["number_of_epochs"],
+                "learning_rate": trainer.learning_rate,
+                "steps": trainer.number_of_epochs,
             },
         },
         "mean": "regulariser",
         "covariance": "regulariser",
         "training": {"epochs": 0},
         "refit": False,
-        "seed": trainer["seed"],
+        "seed": trainer.seed,
     }
 
 
-def _of_approximate(file: dict[str, Any], of_regulariser: dict[str, Any]) -> dict[str, Any]:
+def _of_approximate(file: ApproximateFile, of_regulariser: dict[str, Any]) -> dict[str, Any]:
     """Return an experiment with the regulariser's data, split and kernel."""
-    trainer = file["trainer_settings"]
-    divergence = dict(file["regularisation"]["regularisation_kwargs"])
+    trainer = file.trainer_settings
+    divergence = file.regularisation.regularisation_kwargs.model_dump()
     mode = divergence.pop("mode")
     # The last layer of the network gives the outputs, as the readout does here.
-    layers = _layers(file["mean"]["mean_kwargs"]["nn_function_kwargs"])[:-1]
+    layers = _layers(file.mean.mean_kwargs.nn_function_kwargs)[:-1]
     return {
         **of_regulariser,
         "regulariser": {**of_regulariser["regulariser"], "mode": mode},
         "mean": {"kind": "network", "layers": layers, "readout": "random"},
-        "covariance": file["kernel"]["kernel_schema"],
+        "covariance": file.kernel.kernel_schema,
         "divergence": {
-            "kind": file["regularisation"]["regularisation_schema"],
+            "kind": file.regularisation.regularisation_schema,
             "weight": 1.0,
             **divergence,
         },
         "loss": "predictive_log_loss",
         "optimiser": {
-            "kind": trainer["optimiser_schema"],
-            "learning_rate": trainer["learning_rate"],
+            "kind": trainer.optimiser_schema,
+            "learning_rate": trainer.learning_rate,
             "schedule": "constant",
         },
         "training": {
-            "epochs": trainer["number_of_epochs"],
-            "batch_size": trainer["batch_size"],
+            "epochs": trainer.number_of_epochs,
+            "batch_size": trainer.batch_size,
             "steps_per_epoch": None,
             "early_stopping": "none",
         },
         "refit": False,
-        "seed": trainer["seed"],
+        "seed": trainer.seed,
     }
 
 
@@ -205,17 +211,17 @@ def translated(document: Document, given: dict[str, Any]) -> dict[str, Any]:
         document.source,
     )
     if "data_name" in document.value:
-        values = _of_regulariser(document.validated(RegulariserFile).model_dump())
+        file = document.validated(RegulariserFile)
         if "data" not in given:
             raise ConfigError(
-                f"{document.source}: data_name is {document.value['data_name']!r}, a file of the "
+                f"{document.source}: data_name is {file.data_name!r}, a file of the "
                 "thesis's. Say which data these are, as --data '{kind: curve, number: 0}'."
             )
-        return {"data": given["data"], **values}
-    approximate = document.validated(ApproximateFile).model_dump()
+        return {"data": given["data"], **_of_regulariser(file)}
+    approximate = document.validated(ApproximateFile)
     if "regulariser" not in given:
         raise ConfigError(
-            f"{document.source}: reference_name is {approximate['reference_name']!r}, a file of "
+            f"{document.source}: reference_name is {approximate.reference_name!r}, a file of "
             "the thesis's. Give the file of its regulariser, as --regulariser regulariser.yaml."
         )
     return _of_approximate(approximate, given)

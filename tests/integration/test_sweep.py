@@ -138,7 +138,7 @@ def test_structure_is_what_is_no_number(tmp_path):
         submodules = ()
 
     def key(**changes):
-        return reuse.structure(_experiment(**changes), Weightless(), {"train": 600})
+        return reuse.structure(_experiment(**changes), Weightless(), 600)
 
     for change in CHANGES:
         assert key(**change) == key()

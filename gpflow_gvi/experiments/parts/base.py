@@ -17,7 +17,6 @@ import functools
 import importlib
 import operator
 import pkgutil
-import re
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args, get_type_hints
@@ -148,29 +147,8 @@ class Derived(Part):
         return pkgutil.resolve_name(target)(**others, **built)
 
 
-def kind_of(name: str) -> str:
-    """Return the kind that stands for a class: of `BetaLoss` it is beta_loss."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
 Keys: TypeAlias = "dict[str, tuple[Any, Any]]"
 Entry: TypeAlias = "str | tuple[str, Keys] | Callable[..., Any]"
-
-
-def functions(*them: Callable[..., Any]) -> dict[str, Entry]:
-    """Return the entries of functions, whose names are the kinds."""
-    return {function.__name__: function for function in them}
-
-
-def classes(module: str, *names: str, **keys: Keys) -> dict[str, Entry]:
-    """Return the entries of classes of this package.
-
-    :param module: where they are.
-    :param names: theirs.
-    :param keys: what signatures do not tell, by the kinds of the classes.
-    """
-    entries = {kind_of(name): f"gpflow_gvi.{module}:{name}" for name in names}
-    return {kind: (entry, keys[kind]) if kind in keys else entry for kind, entry in entries.items()}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -212,12 +190,11 @@ class OneOf:
             types = {**TYPES, self.noun: Annotated[Any, self], **self.types}
             signature, module = signatures.of_class(target), __name__
         keys = {name: p for name, p in signature.parameters.items() if name not in self.supplied}
-        annotations = {name: p.annotation for name, p in keys.items() if name not in given}
-        hints = _resolved(annotations, types, target)
+        derived = {name: p for name, p in keys.items() if name not in given}
+        hints = _resolved({name: p.annotation for name, p in derived.items()}, types, target)
         fields: dict[str, Any] = {
-            name: given.get(name)
-            or (hints[name], Field(p.default, description=p.description or None, **p.bounds))
-            for name, p in keys.items()
+            name: (hints[name], Field(p.default, description=p.description or None, **p.bounds))
+            for name, p in derived.items()
         }
         name = "".join(word.capitalize() for word in kind.split("_"))
         part: type[Derived] = create_model(

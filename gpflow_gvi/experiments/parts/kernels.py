@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 import gpflow_gvi as gvi
 
 from ...learning.start import TrainingData
-from .base import Entry, Flag, OneOf, Positive, gpflow, kind_of
+from .base import Entry, Flag, OneOf, Positive, gpflow
 from .layers import DEFAULT, Layers, network
 
 if TYPE_CHECKING:
@@ -106,10 +106,11 @@ def recipe(site: TrainingData) -> list[GPflowKernel]:
 
 
 KERNELS: dict[str, Entry] = {
-    **{
-        kind_of(name): _stationary(name)
-        for name in ("SquaredExponential", "Exponential", "Matern12", "Matern32", "Matern52")
-    },
+    "squared_exponential": _stationary("SquaredExponential"),
+    "exponential": _stationary("Exponential"),
+    "matern12": _stationary("Matern12"),
+    "matern32": _stationary("Matern32"),
+    "matern52": _stationary("Matern52"),
     "linear": linear,
     "constant": constant,
     "nngp": nngp,

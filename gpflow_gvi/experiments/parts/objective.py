@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -12,22 +12,12 @@ from pydantic import Field
 import gpflow_gvi as gvi
 
 from ...learning.settings import ModelSettings
-from .base import (
-    Count,
-    Derived,
-    Entry,
-    Flag,
-    NonNegative,
-    Number,
-    OneOf,
-    Positive,
-    classes,
-    functions,
-    gpflow,
-)
+from .base import Count, Derived, Entry, Flag, NonNegative, Number, OneOf, Positive, gpflow
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood as GPflowLikelihood
+
+    from ...learning.start import TrainingData
 
 Array = np.ndarray[Any, Any]
 
@@ -58,44 +48,46 @@ def softmax(Y: Array) -> GPflowLikelihood:
     return gpflow.likelihoods.Softmax(int(np.max(Y)) + 1)
 
 
-LIKELIHOODS = functions(gaussian, bernoulli, multi_class, softmax)
+LIKELIHOODS = {
+    "gaussian": gaussian,
+    "bernoulli": bernoulli,
+    "multi_class": multi_class,
+    "softmax": softmax,
+}
 Likelihood = Annotated[Any, OneOf("Likelihood", LIKELIHOODS)]
 
 
 # Losses
 
-LOSSES = classes("losses", "LogLoss", "PredictiveLogLoss", "BetaLoss", "GammaLoss")
+LOSSES = {
+    "log_loss": "gpflow_gvi.losses:LogLoss",
+    "predictive_log_loss": "gpflow_gvi.losses:PredictiveLogLoss",
+    "beta_loss": "gpflow_gvi.losses:BetaLoss",
+    "gamma_loss": "gpflow_gvi.losses:GammaLoss",
+}
 Loss = Annotated[Any, OneOf("Loss", LOSSES)]
 
 
 # Contexts, in the units of the model: standard ones, unless `standardise` is false
 
 
-class RunInputs(NamedTuple):
-    """What a run supplies to a divergence and its context."""
-
-    X: Array
-    """All inputs to train with, [N, D]."""
-    seed: int
-
-
 def uniform_box(
-    run: RunInputs, margin: NonNegative = 0.5, num_points: Count | None = None
+    data: TrainingData, margin: NonNegative = 0.5, num_points: Count | None = None
 ) -> gvi.contexts.Context:
     """Points of the box around the inputs to train with.
 
     :param margin: How far it goes beyond them, in each direction.
     :param num_points: The number of points; null for that of the batch.
     """
-    lower, upper = run.X.min(axis=0) - margin, run.X.max(axis=0) + margin
-    return gvi.contexts.UniformBox(lower, upper, num_points, seed=run.seed)
+    lower, upper = data.X.min(axis=0) - margin, data.X.max(axis=0) + margin
+    return gvi.contexts.UniformBox(lower, upper, num_points, seed=data.seed)
 
 
 Point = Annotated[tuple[Number, ...], Field(min_length=1)]
 
 
 def inputs(
-    run: RunInputs,
+    data: TrainingData,
     points: Annotated[tuple[Point, ...], Field(min_length=1)],
     num_points: Count | None = None,
 ) -> gvi.contexts.Context:
@@ -105,26 +97,25 @@ def inputs(
     :param num_points: The number of those drawn for each step; null for all of them.
     """
     return gvi.contexts.Inputs(
-        np.array(points, gpflow.config.default_float()), num_points, seed=run.seed
+        np.array(points, gpflow.config.default_float()), num_points, seed=data.seed
     )
 
 
 def sum_of_contexts(
-    run: RunInputs, parts: Annotated[tuple[Context, ...], Field(min_length=2)]
+    data: TrainingData, parts: Annotated[tuple[Context, ...], Field(min_length=2)]
 ) -> gvi.contexts.Context:
     """The points of several contexts."""
-    return functools.reduce(operator.add, [part.build(run) for part in parts])
+    return functools.reduce(operator.add, [part.build(data) for part in parts])
 
 
 CONTEXTS: dict[str, Entry] = {
     "uniform_box": uniform_box,
     "inputs": inputs,
     "sum": sum_of_contexts,
-    **classes(
-        "divergences.contexts",
-        "TrainingInputs",
-        "GaussianNoise",
-        gaussian_noise={"scale": (Positive, 0.5)},
+    "training_inputs": "gpflow_gvi.divergences.contexts:TrainingInputs",
+    "gaussian_noise": (
+        "gpflow_gvi.divergences.contexts:GaussianNoise",
+        {"scale": (Positive, 0.5)},
     ),
 }
 Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.attrgetter("seed")})]
@@ -140,20 +131,31 @@ class AtInputs(Derived):
     """λ; the default is that of `gpflow_gvi.learn`."""
 
 
-ESTIMATORS = classes(
-    "divergences.wasserstein",
-    *("Exact", "NewtonSchulz", "Blocks", "LowRank", "Landmark", "Marginal"),
-)
+ESTIMATORS = {
+    "exact": "gpflow_gvi.divergences.wasserstein:Exact",
+    "newton_schulz": "gpflow_gvi.divergences.wasserstein:NewtonSchulz",
+    "blocks": "gpflow_gvi.divergences.wasserstein:Blocks",
+    "low_rank": "gpflow_gvi.divergences.wasserstein:LowRank",
+    "landmark": "gpflow_gvi.divergences.wasserstein:Landmark",
+    "marginal": "gpflow_gvi.divergences.wasserstein:Marginal",
+}
 Estimator = Annotated[Any, OneOf("CovarianceDistance", ESTIMATORS)]
 
-DIVERGENCES = classes(
-    "divergences",
-    *("InducingKL", "ProjectedKL", "ProjectedReverseKL", "ProjectedRenyi"),
-    *("ProjectedBhattacharyya", "ProjectedHellinger", "ProjectedWasserstein"),
-    *("ProjectedSquaredDifference", "GaussianWasserstein", "RegularisedKL"),
-    inducing_kl={"weight": (NonNegative, 1.0)},
-    gaussian_wasserstein={"estimator": (Estimator, "exact")},
-)
+DIVERGENCES: dict[str, Entry] = {
+    "inducing_kl": ("gpflow_gvi.divergences:InducingKL", {"weight": (NonNegative, 1.0)}),
+    "projected_kl": "gpflow_gvi.divergences:ProjectedKL",
+    "projected_reverse_kl": "gpflow_gvi.divergences:ProjectedReverseKL",
+    "projected_renyi": "gpflow_gvi.divergences:ProjectedRenyi",
+    "projected_bhattacharyya": "gpflow_gvi.divergences:ProjectedBhattacharyya",
+    "projected_hellinger": "gpflow_gvi.divergences:ProjectedHellinger",
+    "projected_wasserstein": "gpflow_gvi.divergences:ProjectedWasserstein",
+    "projected_squared_difference": "gpflow_gvi.divergences:ProjectedSquaredDifference",
+    "gaussian_wasserstein": (
+        "gpflow_gvi.divergences:GaussianWasserstein",
+        {"estimator": (Estimator, "exact")},
+    ),
+    "regularised_kl": "gpflow_gvi.divergences:RegularisedKL",
+}
 Divergence = Annotated[
     Any, OneOf("Divergence", DIVERGENCES, types={"Context": Context}, base=AtInputs)
 ]

@@ -13,7 +13,7 @@ import gpflow_gvi as gvi
 
 from ...learning import settings
 from ...learning.settings import MAX_INDUCING, NUM_INDUCING, Noise, RegulariserSettings
-from .base import Count, Entry, Fraction, OneOf, Part, Positive, functions, keras
+from .base import Count, Entry, Fraction, OneOf, Part, Positive, keras
 from .kernels import Kernel
 from .training import descend
 
@@ -50,7 +50,8 @@ def greedy_variance(run: None, tolerance: Fraction = 1e-8) -> GVISelect:
     return functools.partial(gvi.inducing.greedy_variance, tolerance=tolerance)
 
 
-Selection = Annotated[Any, OneOf("Selection", functions(kmeans, uniform, greedy_variance))]
+SELECTIONS = {"kmeans": kmeans, "uniform": uniform, "greedy_variance": greedy_variance}
+Selection = Annotated[Any, OneOf("Selection", SELECTIONS)]
 
 
 # What is maximised by the hyper-parameters, and on what P is conditioned
@@ -94,7 +95,7 @@ def adam(run: None, learning_rate: Positive = 0.01, steps: Count = 1000) -> GVIM
     return minimise
 
 
-Minimiser = Annotated[Any, OneOf("Minimiser", functions(lbfgs, adam))]
+Minimiser = Annotated[Any, OneOf("Minimiser", {"lbfgs": lbfgs, "adam": adam})]
 
 
 class Regulariser(Part):

@@ -53,7 +53,11 @@ def _rate(learning_rate: float, schedule: RateSchedule, steps: int) -> Any:
 
 
 OPTIMISERS = {
-    **{name.lower(): _adaptive(name) for name in ("Adam", "Adamax", "AdamW", "Nadam", "RMSprop")},
+    "adam": _adaptive("Adam"),
+    "adamax": _adaptive("Adamax"),
+    "adamw": _adaptive("AdamW"),
+    "nadam": _adaptive("Nadam"),
+    "rmsprop": _adaptive("RMSprop"),
     "sgd": sgd,
 }
 Optimiser = Annotated[Any, OneOf("Optimiser", OPTIMISERS)]

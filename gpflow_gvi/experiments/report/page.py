@@ -64,9 +64,8 @@ def render(
                 "picture": base64.b64encode(figures.get(of["data"], b"")).decode(),
                 "curves": _curves(histories[of["data"]]) if of["data"] in histories else [],
             }
-            for data in ranking.levels["data"]
             for of in settings
-            if (of["data"], of["rank"]) == (data, 1)
+            if of["rank"] == 1
         ],
         methods=_methods(ranking, settings),
         settings=settings,

@@ -115,11 +115,10 @@ def rank(runs: Runs, *, score: str = "nll", over: Iterable[str] | None = None) -
     ordered = {"data": _ordered(data), **{name: _ordered(levels[name]) for name in axes}}
     order = pd.DataFrame(
         {
-            "last": places["rank"] == 0,
-            "rank": places["rank"],
+            "rank": places["rank"].replace(0, math.inf),
             "data": settings["data"].map(ordered["data"].index),
         }
-    ).sort_values(["last", "rank", "data"], kind="stable")
+    ).sort_values(["rank", "data"], kind="stable")
     tables = (settings, places.astype({"runs": int, "failed": int}), means, errors, missing)
     return Ranking(
         score,
@@ -171,8 +170,8 @@ def _data_sets(data: pd.Series, levels: pd.DataFrame) -> pd.Series:
     """Return the data set of each run: its name, and what else distinguishes it."""
     names = data.copy()
     for axis, level in levels.items():
-        if pd.DataFrame([data, level]).T.drop_duplicates().shape[0] > data.nunique():
-            names += f", {axis} " + level  # the name does not say it
+        if (level.groupby(data).nunique() > 1).any():  # the name does not say it
+            names += f", {axis} " + level
     return names
 
 
@@ -192,7 +191,8 @@ def _measures(table: pd.DataFrame, score: str) -> pd.DataFrame:
     columns = {f"{part}.{score}": f"{part} {score}" for part in ("validation", "test")}
     columns |= {f"test.{name}": f"test {name}" for name in SHOWN if name != score}
     found = table.reindex(columns=[*columns, "seconds"]).astype(float).rename(columns=columns)
-    return found[[*list(found)[:2], *(c for c in list(found)[2:] if found[c].notna().any())]]
+    scores, others = found.iloc[:, :2], found.iloc[:, 2:]
+    return scores.join(others.dropna(axis="columns", how="all"))
 
 
 def _ranks(data: pd.Series, scores: pd.Series, n: pd.Series, orientation: str) -> pd.Series:

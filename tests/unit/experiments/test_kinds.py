@@ -19,7 +19,6 @@ from gpflow_gvi.divergences import wasserstein
 from gpflow_gvi.experiments.parts import kernels, objective, regulariser, training, variational
 from gpflow_gvi.experiments.parts import layers as networks
 from gpflow_gvi.experiments.parts.base import OneOf
-from gpflow_gvi.experiments.parts.objective import RunInputs
 from gpflow_gvi.experiments.parts.signatures import of_class
 from gpflow_gvi.learning.procedure import Procedure
 from gpflow_gvi.learning.rows.scaling import Scaling
@@ -140,7 +139,7 @@ CONTEXTS = {
 @pytest.mark.parametrize("text", CONTEXTS)
 def test_contexts(text, site):
     value = {"kind": "projected_kl", "context": yaml.safe_load(text)}
-    built = part(objective.Divergence, value).build(RunInputs(site.X, 7)).context
+    built = part(objective.Divergence, value).build(dataclasses.replace(site, seed=7)).context
     direct = CONTEXTS[text](site.X)
     assert type(built) is type(direct)
     np.testing.assert_array_equal(built(site.X), direct(site.X))
@@ -192,7 +191,7 @@ def at_inputs(start, variational_process):
 @pytest.mark.parametrize("text", DIVERGENCES)
 def test_divergences(text, start, at_inputs):
     built, direct = (
-        part(objective.Divergence, text).build(RunInputs(start.X, 0)),
+        part(objective.Divergence, text).build(start),
         DIVERGENCES[text](),
     )
     values = [divergence.compare(*at_inputs) for divergence in (built, direct)]
@@ -385,10 +384,9 @@ REQUIRED_KEYS = {
 
 def _built(noun, start):
     """Return what each kind of a noun builds."""
-    supplied = RunInputs(start.X, 0) if noun == "divergence" else start
     for kind in parts(UNIONS[noun]):
         value = {"kind": kind, **REQUIRED_KEYS.get((noun, kind), {})}
-        yield part(UNIONS[noun], value).build(supplied)
+        yield part(UNIONS[noun], value).build(start)
 
 
 OF_LEARN = gvi.mean_functions.Predictor | NetworkOutputs | gvi.mean_functions.MeanOfOutputs
