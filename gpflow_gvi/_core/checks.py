@@ -71,6 +71,12 @@ def _no_array(name: str, value: Any) -> TypeError:
     )
 
 
+def instance(name: str, value: Any, kind: type) -> None:
+    """Raise unless a value is an object of a class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {shown(value)}; it must be a {kind.__name__}.")
+
+
 def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
     """Raise unless every entry of a value known now is finite and positive."""
     known = tf.get_static_value(tf.convert_to_tensor(value))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections import UserDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 
 
-class LRUCache(dict[Hashable, Any]):
+class LRUCache(UserDict[Hashable, Any]):
     """A few values; the least recently used one is removed where there are more.
+
+    One thread makes a value at a time. A copy or a pickle of a cache is None.
 
     :param max_size: the maximal number of values.
     """
@@ -28,3 +31,7 @@ class LRUCache(dict[Hashable, Any]):
             while len(self) > self.max_size:
                 del self[next(iter(self))]
             return value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let what holds a cache be copied and saved without it."""
+        return type(None), ()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import importlib
 import inspect
 import math
 import warnings
@@ -267,12 +266,13 @@ def restored(
 
 def _own_classes(network: Any) -> contextlib.AbstractContextManager[Any]:
     """Return a scope in which Keras can copy layers and models of classes that it does not know."""
-    home = keras_of(type(network))
-    if home is None:
+    keras = keras_of(network)
+    if keras is None:
         return contextlib.nullcontext()
     classes = {type(layer) for layer in keras_layers(network, inside=True)}
+    home = keras.__name__
     own = {kind.__name__: kind for kind in classes if kind.__module__.split(".")[0] != home}
-    return importlib.import_module(home).saving.custom_object_scope(own)
+    return keras.saving.custom_object_scope(own)
 
 
 def _takes_training(network: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -54,7 +53,7 @@ def members(network: Any) -> list[Any]:
     if not network:
         raise ValueError("network is an empty list; pass one network or more.")
     for i, each in enumerate(network, start=1):
-        if not _has_known_layers(each) or keras_of(type(each)) != keras_of(type(network[0])):
+        if not _has_known_layers(each) or keras_of(each) != keras_of(network[0]):
             raise TypeError(
                 f"network is a list, whose network {i} is {shown(each)}. Pass Sequential or "
                 "functional models of one Keras that know the shape of their inputs."
@@ -73,7 +72,7 @@ def ensemble(networks: Sequence[Any], kind: str | None) -> Any:
     first, *others = networks
     if not others:
         return first
-    keras = importlib.import_module(str(keras_of(type(first))))
+    keras = keras_of(first)
     layers, dtype = keras.layers, _widest(first.outputs[0].dtype)
     # Copies of one model have the same name, which the layers of a model must not have; and what
     # networks share Keras would save in one of them alone.
@@ -107,7 +106,7 @@ def with_features(network: Any, features: Sequence[str], of: Any) -> tuple[Any, 
             "known. Pass a Sequential or functional model of Keras that knows the shape of its "
             'inputs, or features="inputs", or a model of the features.'
         )
-    keras = importlib.import_module(str(keras_of(type(network))))
+    keras = keras_of(network)
     tensors = []
     for name in features:
         if name == LAYERS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -57,15 +58,19 @@ def _places(network: Any, layers: Sequence[Any], place: str = "") -> Iterator[tu
         yield place, network
 
 
-def keras_of(kind: type) -> str | None:
-    """Return the Keras that a class derives its being a layer from, or None; importing neither."""
-    homes = (base.__module__.split(".")[0] for base in kind.__mro__ if base.__name__ == "Layer")
-    return next((home for home in homes if home in ("keras", "tf_keras")), None)
+def keras_of(network: Any) -> Any:
+    """Return the Keras that a layer or a model is of, keras or tf_keras; None for anything else.
+
+    The module was imported before, as the class derives from its Layer.
+    """
+    bases = type(network).__mro__
+    homes = (base.__module__.split(".")[0] for base in bases if base.__name__ == "Layer")
+    return next((sys.modules[home] for home in homes if home in ("keras", "tf_keras")), None)
 
 
 def is_keras(network: Any) -> bool:
     """Return whether this is a layer or a model of either Keras."""
-    return keras_of(type(network)) is not None
+    return keras_of(network) is not None
 
 
 def keras_layers(network: Any, *, inside: bool = False) -> list[Any]:

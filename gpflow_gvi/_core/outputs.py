@@ -29,9 +29,6 @@ from gpflow.kernels import (
 )
 from gpflow.likelihoods import Gaussian
 
-Independent = SharedIndependent | SeparateIndependent
-"""GPflow's kernels of independent outputs. Called, they forget the `active_dims` of their parts."""
-
 
 @runtime_checkable
 class OutputwiseKernel(Protocol):
@@ -98,27 +95,23 @@ def agreed(counts: Iterable[int], disagreement: str) -> int:
     return distinct.pop() if distinct else 1
 
 
-def latent_kernels(kernel: SharedIndependent | SeparateIndependent) -> list[Kernel]:
-    """Return the kernel of each output: J of them."""
-    if isinstance(kernel, SharedIndependent):
-        return [kernel.kernel] * num_outputs(kernel)
-    return list(kernel.kernels)
-
-
 def correlated(kernel: Kernel) -> bool:
     """Return whether the outputs of the kernel are correlated with one another."""
     if isinstance(kernel, Sum | Product):
         return any(correlated(part) for part in kernel.kernels)
-    return isinstance(kernel, MultioutputKernel) and not isinstance(kernel, Independent)
+    is_independent = isinstance(kernel, SharedIndependent | SeparateIndependent)
+    return isinstance(kernel, MultioutputKernel) and not is_independent
 
 
 def variance(kernel: Kernel, X: TensorType) -> tf.Tensor:
     """Return the marginal variances of the outputs: [N, J]."""
     if isinstance(kernel, OutputwiseKernel):
         return kernel.output_variance(X)
-    if isinstance(kernel, Independent):
-        parts = [variance(part, X) for part in latent_kernels(kernel)]
-        return tf.concat(parts, axis=-1)
+    # Called, GPflow's kernels of independent outputs forget the `active_dims` of their parts.
+    if isinstance(kernel, SharedIndependent):
+        return tf.concat([variance(kernel.kernel, X)] * num_outputs(kernel), axis=-1)
+    if isinstance(kernel, SeparateIndependent):
+        return tf.concat([variance(part, X) for part in kernel.kernels], axis=-1)
     if isinstance(kernel, MultioutputKernel):
         return kernel(X, full_cov=False, full_output_cov=False)
     if isinstance(kernel, Sum | Product):
@@ -130,9 +123,10 @@ def covariance(kernel: Kernel, X: TensorType, X2: TensorType | None = None) -> t
     """Return the covariance of each output: [J, N, N2]."""
     if isinstance(kernel, OutputwiseKernel):
         return kernel.output_covariance(X, X2)
-    if isinstance(kernel, Independent):
-        parts = [covariance(part, X, X2) for part in latent_kernels(kernel)]
-        return tf.concat(parts, axis=0)
+    if isinstance(kernel, SharedIndependent):
+        return tf.concat([covariance(kernel.kernel, X, X2)] * num_outputs(kernel), axis=0)
+    if isinstance(kernel, SeparateIndependent):
+        return tf.concat([covariance(part, X, X2) for part in kernel.kernels], axis=0)
     if isinstance(kernel, MultioutputKernel):
         return kernel(X, X2, full_cov=True, full_output_cov=False)
     if isinstance(kernel, Sum | Product):

@@ -17,7 +17,6 @@ from gpflux.sampling.sample import Sample
 
 from .._core import checks
 from .._core.constants import in_dtype
-from .._core.errors import shown
 from .._core.images import as_rows, input_shape
 from .._core.memo import memoised
 from .._core.mode import frozen, training
@@ -76,13 +75,9 @@ class GVILayer(GPLayer):
         full_output_cov: bool = False,
         name: str | None = None,
     ) -> None:
-        for argument, value, kind in (
-            ("regulariser", regulariser, GaussianProcess),
-            ("variational", variational, GaussianProcess),
-            ("divergence", divergence, Divergence),
-        ):
-            if not isinstance(value, kind):
-                raise TypeError(f"{argument} is {shown(value)}; it must be a {kind.__name__}.")
+        checks.instance("regulariser", regulariser, GaussianProcess)
+        checks.instance("variational", variational, GaussianProcess)
+        checks.instance("divergence", divergence, Divergence)
         checks.number_of_data(num_data)
         checks.positive("divergence_weight", divergence_weight, or_zero=True)
         if num_samples is not None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import hashlib
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,8 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.functions import MeanFunction
 from scipy.spatial import cKDTree
+
+from .._core.lru_cache import LRUCache
 
 MAX_ROWS_AT_ONCE = 10_000
 """Predictions of more rows are made in blocks, so that memory stays bounded."""
@@ -50,7 +50,7 @@ class Predictor(MeanFunction):
             require_predictor(each)
         self.models = models
         self.num_outputs = num_outputs
-        self._kept: _Kept | None = None
+        self._kept: LRUCache | None = None
 
     @check_shapes(
         "X: [N, D]",
@@ -64,12 +64,11 @@ class Predictor(MeanFunction):
 
     def predict(self, X: AnyNDArray) -> AnyNDArray:
         """Return h(X) as an array: [N, J]."""
-        return self._memory().value(X, self._evaluate)
-
-    def _memory(self) -> _Kept:
         if self._kept is None:
-            self._kept = _Kept()
-        return self._kept
+            self._kept = LRUCache(_MAX_KEPT)
+        # X itself may be large. TensorFlow evaluates parts of a graph in several threads.
+        key = (X.shape, X.dtype.str, hashlib.sha256(X.tobytes()).digest())
+        return self._kept.get_or_make(key, lambda: self._evaluate(X))
 
     def _evaluate(self, X: AnyNDArray) -> AnyNDArray:
         """Return the average prediction of all models: [N, J]."""
@@ -100,20 +99,25 @@ class CrossFitted(Predictor):
     :param out_of_fold: the prediction at each row by the model that has not seen it: [N, J].
     """
 
+    _TF_MODULE_IGNORED_PROPERTIES = Predictor._TF_MODULE_IGNORED_PROPERTIES | {
+        "X",
+        "out_of_fold",
+        "_rows",
+    }
+
+    _rows: _Rows | None = None  # made where it is needed first
+
     def __init__(self, models: Sequence[Any], X: AnyNDArray, out_of_fold: AnyNDArray) -> None:
         super().__init__(list(models), num_outputs=out_of_fold.shape[-1])
         self.X = np.asarray(X)
         self.out_of_fold = np.asarray(out_of_fold)
 
-    _TF_MODULE_IGNORED_PROPERTIES = Predictor._TF_MODULE_IGNORED_PROPERTIES | {"X", "out_of_fold"}
-
     def _evaluate(self, X: AnyNDArray) -> AnyNDArray:
         if X.shape == self.X.shape and np.array_equal(X, self.X):
             return self.out_of_fold.astype(X.dtype)
-        memory = self._memory()
-        if memory.rows is None:
-            memory.rows = _Rows(self.X)
-        found = memory.rows.places(X)
+        if self._rows is None:
+            self._rows = _Rows(self.X)
+        found = self._rows.places(X)
         values = np.empty((len(X), self.num_outputs), X.dtype)
         values[found >= 0] = self.out_of_fold[found[found >= 0]]
         if np.any(found < 0):
@@ -137,31 +141,8 @@ class _Rows:
         distance, place = self._tree.query(inside / self._size, **nearest)
         return np.where(np.isfinite(distance), place, -1)
 
-
-class _Kept:
-    """Predictions for the arrays of rows that were asked for last."""
-
-    def __init__(self) -> None:
-        self.rows: _Rows | None = None
-        self._lock = threading.Lock()
-        self._values: collections.OrderedDict[tuple[Any, ...], AnyNDArray] = (
-            collections.OrderedDict()
-        )
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()  # a copy has no memory
-
-    def value(self, X: AnyNDArray, evaluate: Callable[[AnyNDArray], AnyNDArray]) -> AnyNDArray:
-        """Return the predictions for X, evaluated if they are not kept."""
-        digest = hashlib.sha256(X.tobytes()).digest()  # X itself may be large
-        key = (X.shape, X.dtype.str, digest)
-        with self._lock:  # TensorFlow evaluates parts of a graph in several threads
-            if key not in self._values:
-                self._values[key] = evaluate(X)
-                while len(self._values) > _MAX_KEPT:
-                    self._values.popitem(last=False)
-            self._values.move_to_end(key)
-            return self._values[key]
+        return type(None), ()  # a copy makes its own
 
 
 def predictions(model: Any, X: AnyNDArray, num_outputs: int) -> AnyNDArray:

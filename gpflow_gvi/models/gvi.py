@@ -16,7 +16,7 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 from .._core import checks, images, labels, outputs
 from .._core.constants import in_dtype
 from .._core.data import Data, inputs
-from .._core.errors import NoEvidenceBoundError, shown
+from .._core.errors import NoEvidenceBoundError
 from .._core.memo import memoised
 from .._core.mode import frozen, inference
 from .._core.state import state
@@ -70,15 +70,12 @@ class GVI(Trainable, SVGP):
         loss: Loss | None = None,
         divergence_weight: float | tf.Variable = 1.0,
     ) -> None:
-        for name, value, kind in (
-            ("regulariser", regulariser, GaussianProcess),
-            ("variational", variational, GaussianProcess),
-            ("likelihood", likelihood, Likelihood),
-            ("divergence", divergence, Divergence),
-            ("loss", LogLoss() if loss is None else loss, Loss),
-        ):
-            if not isinstance(value, kind):
-                raise TypeError(f"{name} is {shown(value)}; it must be a {kind.__name__}.")
+        loss = LogLoss() if loss is None else loss
+        checks.instance("regulariser", regulariser, GaussianProcess)
+        checks.instance("variational", variational, GaussianProcess)
+        checks.instance("likelihood", likelihood, Likelihood)
+        checks.instance("divergence", divergence, Divergence)
+        checks.instance("loss", loss, Loss)
         checks.number_of_data(num_data)
         checks.positive("divergence_weight", divergence_weight, or_zero=True)
         divergence.check(variational, regulariser)
@@ -92,7 +89,7 @@ class GVI(Trainable, SVGP):
         )
         self.variational = variational
         self.divergence = divergence
-        self.loss = LogLoss() if loss is None else loss
+        self.loss = loss
         self.num_data = num_data
         self.divergence_weight = divergence_weight
         _require_fewer_points_than_data(variational, num_data)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,21 +23,6 @@ _ARGUMENTS = (
 )
 """What constructors of bijectors and distributions take."""
 
-_OF_ITEMS: dict[str, Callable[[Iterable[Any]], Any]] = {
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "slice": lambda items: slice(*items),
-}
-"""What makes a thing of its items, which cannot refer to it, by its kind."""
-
-_OF_A_NAME: dict[str, Callable[[str], Any]] = {
-    "dtype": tf.as_dtype,
-    "numpy_dtype": np.dtype,
-    "numpy_type": lambda name: np.dtype(name).type,
-}
-"""What makes a type of its name, by its kind."""
-
 MAX_REPEATED = 10**6
 """The maximal number of parts that are referred to, each with all that is in it."""
 
@@ -47,7 +30,6 @@ MAX_REPEATED = 10**6
 class Decoder:
     """Reads what an `Encoder` wrote: a node of kind `x` is read by `_read_x`.
 
-    :param folder: where all was saved, for messages.
     :param values: the arrays, by name.
     :param contents: the files of networks, by their paths in the folder.
     :param custom_objects: classes and functions that the registry does not have, by name.
@@ -55,12 +37,10 @@ class Decoder:
 
     def __init__(
         self,
-        folder: Path,
         values: Mapping[str, np.ndarray[Any, Any]],
         contents: Mapping[str, bytes],
         custom_objects: Mapping[str, Any],
     ) -> None:
-        self.folder = folder
         self.values = values
         self.contents = contents
         self.custom_objects = custom_objects
@@ -78,13 +58,7 @@ class Decoder:
         kind = node["kind"]
         if kind not in KINDS:
             raise ValueError(f"the kind {kind!r:.100} may not be read: it is unknown.")
-        if kind in _OF_ITEMS:
-            thing = _OF_ITEMS[kind](map(self.decode, node["items"]))
-        elif kind in _OF_A_NAME:
-            thing = _OF_A_NAME[kind](node["name"])
-        else:
-            thing = getattr(self, f"_read_{kind}")(node)
-        self._known(node, thing)
+        thing = self._known(node, getattr(self, f"_read_{kind}")(node))
         if "id" in node:
             self._sizes[node["id"]] = self._size - before
         return thing
@@ -135,7 +109,7 @@ class Decoder:
         put = setattr if isinstance(thing, tf.Module) else object.__setattr__
         for name, value in node["attributes"].items():
             if name.startswith("__"):
-                raise ValueError(f"{self.folder} sets {name}, which may not be set.")
+                raise ValueError(f"{node['class']} has {name}, which may not be set.")
             put(thing, name, self.decode(value))
 
     def _read_constructed(self, node: Node) -> Any:
@@ -155,15 +129,15 @@ class Decoder:
         return None
 
     def _read_network(self, node: Node) -> Any:
-        content = self._content("networks", ".keras", node["file"])
+        content = self._content("networks", node["file"])
         return keras_files.read(content, self.custom_objects, **node["arguments"])
 
     def _read_estimator(self, node: Node) -> Any:
-        content = self._content("estimators", ".skops", node["file"])
+        content = self._content("estimators", node["file"])
         return estimator_files.read(content, self.custom_objects)
 
-    def _content(self, folder: str, suffix: str, file: str) -> bytes:
-        if not re.fullmatch(rf"\d+\{suffix}", file):
+    def _content(self, folder: str, file: str) -> bytes:
+        if f"{folder}/{file}" not in self.contents:
             raise ValueError(f"file is {file!r}; it must be one of those in {folder}/.")
         return self.contents[f"{folder}/{file}"]
 
@@ -217,12 +191,27 @@ class Decoder:
     def _read_float(self, node: Node) -> Any:
         return float(node["value"])
 
-    # Containers.
+    # Containers. Lists and dicts can refer to themselves, and the others cannot.
+
+    def _items(self, node: Node) -> Iterator[Any]:
+        return map(self.decode, node["items"])
 
     def _read_list(self, node: Node) -> Any:
         things: list[Any] = self._known(node, [])
-        things.extend(self.decode(item) for item in node["items"])
+        things.extend(self._items(node))
         return things
+
+    def _read_tuple(self, node: Node) -> Any:
+        return tuple(self._items(node))
+
+    def _read_set(self, node: Node) -> Any:
+        return set(self._items(node))
+
+    def _read_frozenset(self, node: Node) -> Any:
+        return frozenset(self._items(node))
+
+    def _read_slice(self, node: Node) -> Any:
+        return slice(*self._items(node))
 
     def _read_dict(self, node: Node) -> Any:
         things: dict[Any, Any] = self._known(node, {})
@@ -243,6 +232,15 @@ class Decoder:
     def _read_shape(self, node: Node) -> Any:
         return tf.TensorShape(node["sizes"])
 
+    def _read_dtype(self, node: Node) -> Any:
+        return tf.as_dtype(node["name"])
+
+    def _read_numpy_dtype(self, node: Node) -> Any:
+        return np.dtype(node["name"])
+
+    def _read_numpy_type(self, node: Node) -> Any:
+        return np.dtype(node["name"]).type
+
 
 def _require_numbers(name: str, value: Any) -> None:
     """Raise unless a value is an argument of constructors, or a container of such."""
@@ -262,5 +260,5 @@ def _require_numbers(name: str, value: Any) -> None:
 
 KINDS = frozenset(
     name.removeprefix("_read_") for name in vars(Decoder) if name.startswith("_read_")
-).union(_OF_ITEMS, _OF_A_NAME)
+)
 """The kinds of nodes."""

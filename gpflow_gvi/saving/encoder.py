@@ -50,7 +50,6 @@ class Encoder:
         self._alive: list[Any] = []  # an id is an object's own only while the object lives
         self._num_shared = 0
         self._num_files: Counter[str] = Counter()
-        self._names: dict[int, str] = {}
         self._path_of_weight: dict[int, str] = {}
 
     def encode(self, thing: Any, path: str) -> Any:
@@ -262,16 +261,13 @@ class Encoder:
             raise _refusal(thing, path, str(error)) from error
 
     def _name(self, thing: Any, path: str) -> str:
-        if id(thing) not in self._names:
-            try:
-                name = registry.name_of(thing)
-            except ValueError as error:
-                raise _refusal(thing, path, str(error)) from error
-            if not registry.is_known(name):
-                self.custom_objects.add(name)
-            self._alive.append(thing)
-            self._names[id(thing)] = name
-        return self._names[id(thing)]
+        try:
+            name = registry.name_of(thing)
+        except ValueError as error:
+            raise _refusal(thing, path, str(error)) from error
+        if not registry.is_known(name):
+            self.custom_objects.add(name)
+        return name
 
 
 def _plain_kind(thing: Any, path: str) -> str:

@@ -66,10 +66,7 @@ def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
             "them in custom_objects, under these names."
         )
     estimator = skops.io.loads(content, trusted=sorted(needed))
-    if not (is_estimator(estimator) and _does_something(estimator)):
+    is_fit_for_use = hasattr(estimator, "predict") or hasattr(estimator, "transform")
+    if not (is_estimator(estimator) and is_fit_for_use):
         raise ValueError(f"a file of an estimator holds a {type(estimator).__name__}.")
     return estimator
-
-
-def _does_something(estimator: Any) -> bool:
-    return hasattr(estimator, "predict") or hasattr(estimator, "transform")

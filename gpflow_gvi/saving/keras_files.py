@@ -33,9 +33,8 @@ def weights(network: Any) -> list[Any]:
 
 def write(network: Any, file: Path) -> dict[str, Any]:
     """Let Keras write a network, and return the `arguments` of `read`."""
-    package = keras_of(type(network))
     is_layer = not hasattr(network, "save")
-    model = _model(network, package) if is_layer else network
+    model = _model(network) if is_layer else network
     file.parent.mkdir(exist_ok=True)
     try:
         model.save(file)
@@ -45,7 +44,7 @@ def write(network: Any, file: Path) -> dict[str, Any]:
         config = json.loads(archive.read("config.json"))
     for part in _named_parts(config):
         keras_registry.require_no_code(part)
-    return {"arguments": {"package": package, "is_layer": is_layer}}
+    return {"arguments": {"package": keras_of(network).__name__, "is_layer": is_layer}}
 
 
 def read(content: bytes, custom_objects: Mapping[str, Any], *, package: str, is_layer: bool) -> Any:
@@ -70,10 +69,10 @@ def read(content: bytes, custom_objects: Mapping[str, Any], *, package: str, is_
     return model.layers[-1] if is_layer else model
 
 
-def _model(layer: Any, package: str | None) -> Any:
+def _model(layer: Any) -> Any:
     if not layer.built:
         raise ValueError("it is a layer that has no weights yet. Call it once before saving.")
-    model = importlib.import_module(str(package)).Sequential([layer])
+    model = keras_of(layer).Sequential([layer])
     model.build(layer.get_build_config()["input_shape"])
     return model
 

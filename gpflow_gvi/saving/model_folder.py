@@ -79,7 +79,7 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
         for name in structure["custom_objects"]:
             registry.find("value", name, custom_objects)
         values = archive.arrays(contents.pop("values.npz"))
-        return Decoder(folder, values, contents, custom_objects).decode(structure["root"])
+        return Decoder(values, contents, custom_objects).decode(structure["root"])
     except Exception as error:  # a damaged folder can raise any, in TensorFlow or Keras
         raise ValueError(
             f"{folder} cannot be read ({type(error).__name__}: {error!s:.2000}). If nothing "

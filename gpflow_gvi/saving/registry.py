@@ -39,40 +39,32 @@ _GPFLOW = (
 """The bases of GPflow's classes that may be built."""
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
+_BIJECTORS = """
+    AffineScalar Chain CorrelationCholesky Cumsum Exp FillScaleTriL FillTriangular Identity Invert
+    Log NormalCDF Ordered Permute Power Reciprocal Reshape Scale ScaleMatvecDiag ScaleMatvecTriL
+    Shift Sigmoid SoftClip Softfloor Softplus Softsign Square Tanh TransformDiagonal Transpose
+"""
 
+_DISTRIBUTIONS = """
+    Bernoulli Beta Binomial Categorical Cauchy Chi Chi2 Dirichlet Exponential Gamma GammaGamma
+    GeneralizedNormal Gumbel HalfCauchy HalfNormal HalfStudentT Independent InverseGamma
+    InverseGaussian Kumaraswamy Laplace Logistic LogLogistic LogNormal LogitNormal MixtureSameFamily
+    MultivariateNormalDiag MultivariateNormalTriL NegativeBinomial Normal Pareto Poisson StudentT
+    TransformedDistribution Triangular TruncatedCauchy TruncatedNormal Uniform VonMises Weibull
+"""
 
-_BIJECTORS = _words(
-    "AffineScalar Chain CorrelationCholesky Cumsum Exp FillScaleTriL FillTriangular Identity "
-    "Invert Log NormalCDF Ordered Permute Power Reciprocal Reshape Scale ScaleMatvecDiag "
-    "ScaleMatvecTriL Shift Sigmoid SoftClip Softfloor Softplus Softsign Square Tanh "
-    "TransformDiagonal Transpose "
-)
+_MATH = """
+    abs acosh asinh atan atanh cos cosh cumsum erf erfc exp expm1 l2_normalize log log1p log_sigmoid
+    log_softmax negative reciprocal rsqrt sigmoid sign sin sinh softmax softplus softsign sqrt
+    square tan tanh
+"""
 
-_DISTRIBUTIONS = _words(
-    "Bernoulli Beta Binomial Categorical Cauchy Chi Chi2 Dirichlet Exponential Gamma "
-    "GammaGamma GeneralizedNormal Gumbel HalfCauchy HalfNormal HalfStudentT Independent "
-    "InverseGamma InverseGaussian Kumaraswamy Laplace Logistic LogLogistic LogNormal LogitNormal "
-    "MixtureSameFamily MultivariateNormalDiag MultivariateNormalTriL NegativeBinomial Normal "
-    "Pareto Poisson StudentT TransformedDistribution Triangular TruncatedCauchy TruncatedNormal "
-    "Uniform VonMises Weibull "
-)
+_NN = "elu gelu leaky_relu relu relu6 selu silu"
 
 _FUNCTIONS = {
     "gpflow.likelihoods.utils:inv_probit": gpflow.likelihoods.utils.inv_probit,
-    **{
-        f"tensorflow.math:{name}": getattr(tf.math, name)
-        for name in _words(
-            "abs acosh asinh atan atanh cos cosh cumsum erf erfc exp expm1 l2_normalize log log1p "
-            "log_sigmoid log_softmax negative reciprocal rsqrt sigmoid sign sin sinh softmax "
-            "softplus softsign sqrt square tan tanh "
-        )
-    },
-    **{
-        f"tensorflow.nn:{name}": getattr(tf.nn, name)
-        for name in _words("elu gelu leaky_relu relu relu6 selu silu ")
-    },
+    **{f"tensorflow.math:{name}": getattr(tf.math, name) for name in _MATH.split()},
+    **{f"tensorflow.nn:{name}": getattr(tf.nn, name) for name in _NN.split()},
 }
 
 _MORE_THAN_ATTRIBUTES = ("builtins", "keras", "tensorflow", "tf_keras")
@@ -113,17 +105,19 @@ def _custom(name: str, custom_objects: Mapping[str, Any]) -> Any:
 @functools.cache
 def places() -> dict[str, tuple[Mapping[str, Any], tuple[type, ...]]]:
     """Return for each place what may be named there, and the types of which it has to be."""
-    objects, bijectors, distributions = _objects(), _bijectors(), _distributions()
-    bijector, distribution = tfp.bijectors.Bijector, tfp.distributions.Distribution
+    tfb, tfd = tfp.bijectors, tfp.distributions
+    objects = _by_name(_objects())
+    bijectors = _by_name([getattr(tfb, name) for name in _BIJECTORS.split() if hasattr(tfb, name)])
+    distributions = _by_name([getattr(tfd, name) for name in _DISTRIBUTIONS.split()])
     return {
         # A class that is built by its attributes, or by its constructor.
         "object": (objects, (object,)),
-        "record": (_records(), (tuple,)),
+        "record": (_by_name(_records()), (tuple,)),
         "parameter": (_by_name([Parameter]), (Parameter,)),
         "network_function": (_by_name([NetworkFunction]), (NetworkFunction,)),
         "enum": (_by_name([PriorOn]), (enum.Enum,)),
-        "constructed": (bijectors | distributions, (bijector, distribution)),
-        "distribution": (distributions, (distribution,)),
+        "constructed": (bijectors | distributions, (tfb.Bijector, tfd.Distribution)),
+        "distribution": (distributions, (tfd.Distribution,)),
         # A function or a class as a value: of a part of a model, or the caller's own.
         "value": (objects | bijectors | distributions | _FUNCTIONS, ()),
     }
@@ -136,9 +130,9 @@ def is_known(name: str) -> bool:
 
 def name_of(thing: Any) -> str:
     """Return the name `module:name` of a class or function, by which it can be found again."""
-    known = function_name(thing)
-    if known is not None:
-        return known
+    for name, known in _FUNCTIONS.items():  # their own names are those of private modules
+        if known is thing:
+            return name
     name = qualified_name(thing)
     if not isinstance(thing, type) and not _is_reached(thing):
         raise ValueError(
@@ -159,17 +153,12 @@ def _is_reached(function: Any) -> bool:
         return False
 
 
-def function_name(function: Any) -> str | None:
-    """Return the name of a function of the registry, if it is one."""
-    return next((name for name, known in _FUNCTIONS.items() if known is function), None)
-
-
 def qualified_name(thing: Any) -> str:
     """Return `module:name` of a class or function."""
     return f"{thing.__module__}:{thing.__qualname__}"
 
 
-def _objects() -> dict[str, Any]:
+def _objects() -> list[type]:
     """Return the classes that are built by their attributes."""
     from .. import (
         calibration,
@@ -212,10 +201,10 @@ def _objects() -> dict[str, Any]:
         InOriginalUnits,
         LogProbabilities,
     ]
-    return _by_name([*ours, *theirs, *results])
+    return [*ours, *theirs, *results]
 
 
-def _records() -> dict[str, Any]:
+def _records() -> list[type]:
     """Return the named tuples."""
     from .._core.progress import Record, Stage
     from ..learning.around_network.network_rows import Inputs
@@ -224,17 +213,7 @@ def _records() -> dict[str, Any]:
     from ..regulariser.fit import LeftOut, Regulariser, Round
     from ..tables.columns import Columns
 
-    return _by_name(
-        [Columns, Inputs, LeftOut, Outliers, Record, Regulariser, Round, Scaling, Stage]
-    )
-
-
-def _bijectors() -> dict[str, Any]:
-    return _by_name([getattr(tfp.bijectors, n) for n in _BIJECTORS if hasattr(tfp.bijectors, n)])
-
-
-def _distributions() -> dict[str, Any]:
-    return _by_name([getattr(tfp.distributions, n) for n in _DISTRIBUTIONS])
+    return [Columns, Inputs, LeftOut, Outliers, Record, Regulariser, Round, Scaling, Stage]
 
 
 def _by_name(things: list[Any]) -> dict[str, Any]:

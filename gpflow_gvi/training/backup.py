@@ -45,10 +45,13 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
     import h5py
 
     arrays: dict[str, Any] = {}
+
+    def keep(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[()]
+
     with h5py.File(path, "r") as file:
-        file.visititems(
-            lambda name, item: arrays.update({name: item[()]} if hasattr(item, "dtype") else {})
-        )
+        file.visititems(keep)
     return arrays
 
 

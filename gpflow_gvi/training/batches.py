@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -72,18 +71,7 @@ class Chunk(NamedTuple):
     steps: int
 
 
-class Batches(abc.ABC):
-    """What an epoch is made of, as a function of the number of the epoch."""
-
-    steps: int | None
-    """The number of batches in an epoch, if it is known before the first one."""
-
-    @abc.abstractmethod
-    def epoch(self, number: int, max_steps: int) -> Iterator[Chunk]:
-        """Yield the batches of an epoch in chunks of `max_steps` or fewer."""
-
-
-class ArrayBatches(Batches):
+class ArrayBatches:
     """Batches of arrays. The order of the rows in a pass depends on the seed and the pass alone.
 
     :param data: the rows.
@@ -104,7 +92,7 @@ class ArrayBatches(Batches):
         self.num_data = N = data.num_rows
         self.size = N if batch_size is None else min(batch_size, N)
         self.in_pass = -(-N // self.size)
-        self.steps: int = self.in_pass if steps_per_epoch is None else steps_per_epoch
+        self.steps = self.in_pass if steps_per_epoch is None else steps_per_epoch
         self.seed = None if self.in_pass == 1 else seed  # all rows at once have no order
         self._order = functools.lru_cache(maxsize=2)(self._shuffled)
 
@@ -130,7 +118,7 @@ class ArrayBatches(Batches):
         return tf.random.experimental.stateless_shuffle(rows, seed=[self.seed, passes])
 
 
-class DatasetBatches(Batches):
+class DatasetBatches:
     """Batches that are the elements of a `tf.data.Dataset`.
 
     :param dataset: of pairs (X, Y), batched.
@@ -165,6 +153,10 @@ class DatasetBatches(Batches):
             iterator = iter(self.dataset)
             self._started += 1
         return iterator
+
+
+Batches = ArrayBatches | DatasetBatches
+"""What an epoch is made of: `epoch` yields it, and `steps` is the number of batches, if known."""
 
 
 def as_batches(

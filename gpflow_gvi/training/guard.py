@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import TensorType
 
 from .._core.errors import NonFiniteLossError
 from .._core.memo import memoised
@@ -71,6 +72,12 @@ def _behind(operation: tf.Operation, total: tf.Tensor) -> tf.Tensor:
             return tf.identity(value), gradient
 
     return ordered(total)
+
+
+def put(variables: Sequence[tf.Variable], values: Sequence[TensorType]) -> None:
+    """Assign a value to each of the variables."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value, read_value=False)
 
 
 class NoticeLog:
@@ -139,13 +146,11 @@ class GuardedStep:
         return total, terms, [note.amount for note in notices]
 
     def _keep(self) -> tf.Tensor:
-        for copy, variable in zip(self.copies, self.variables, strict=True):
-            copy.assign(variable, read_value=False)
+        put(self.copies, self.variables)
         return tf.constant(True)
 
     def _restore(self) -> tf.Tensor:
-        for copy, variable in zip(self.copies, self.variables, strict=True):
-            variable.assign(copy, read_value=False)
+        put(self.variables, self.copies)
         return tf.constant(False)
 
     def conclude(self, total: tf.Tensor, terms: LossTerms, amounts: list[tf.Tensor]) -> tf.Tensor:

@@ -18,7 +18,7 @@ from .._core.mode import training as training_mode
 from .._core.notices import collected
 from .._core.state import state as state_of
 from .batches import Chunk
-from .guard import OFTEN_HELPS, LossTerms, NoticeLog, require_finite
+from .guard import OFTEN_HELPS, LossTerms, NoticeLog, put, require_finite
 from .loop import Loop, Outcome, Tally
 from .replicas import Share, handed_over_once, local, share, summed
 
@@ -131,7 +131,7 @@ class Trainer(keras.Model):
             return tf.identity(finite)
 
         def undo() -> tf.Tensor:
-            _put_back(self.state, before)
+            put(self.state, before)
             return tf.identity(finite)
 
         finite = tf.cond(tf.reduce_all(finite), apply, undo)
@@ -142,7 +142,7 @@ class Trainer(keras.Model):
         before = [tf.identity(variable) for variable in self.state]
         self._update_metrics(X, Y)
         values, _, amounts = self._on_replicas("test", self._values, X, Y)
-        _put_back(self.state, before)
+        put(self.state, before)
         # What is not finite is reported, and all rows are visited.
         return Outcome(tf.shape(X, out_type=tf.int64)[0], tf.constant([True]), values, amounts)
 
@@ -235,8 +235,3 @@ class Trainer(keras.Model):
 
 def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
     return len(first) == len(second) and all(a is b for a, b in zip(first, second, strict=True))
-
-
-def _put_back(variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ class NetworkTraining:
         schedule = self.schedule(len(split.train[0]))
         if schedule.epochs == 0:
             return network, {}
-        keras = importlib.import_module(str(keras_of(type(network))))
+        keras = keras_of(network)
         if getattr(network, "optimizer", None) is None:
             rate = keras.optimizers.schedules.CosineDecay(self.learning_rate, schedule.steps)
             network.compile(keras.optimizers.Adam(rate), _loss(keras, network, loss))
