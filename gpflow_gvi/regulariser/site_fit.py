@@ -38,6 +38,9 @@ Trace = Callable[..., Any]
 MAX_ROUNDS = 20
 """The maximal number of rounds."""
 
+SCALE_OF_WEIGHTS = 2.0
+"""The standard deviation of the prior of weights, before it is cut off at zero."""
+
 TOLERANCE = 1e-4
 """Rounds end when the bound gains less than this for each row."""
 
@@ -95,7 +98,7 @@ class SiteFit:
         """The weights of the means, [C, 1]: squares, so that none is below zero.
 
         The more observations of a fold are above average, the lower are cross-fitted predictions of
-        them, and a weight below zero would make use of that. Their prior is N(0, 1), cut off at
+        them, and a weight below zero would make use of that. Their prior is N(0, 2²), cut off at
         zero: where predictors tell all classes of the rows apart, the bound grows with the weights.
         """
         return tf.square(self._roots)
@@ -220,7 +223,7 @@ class SiteFit:
 
     def _log_prior(self, parameters: Sequence[Parameter]) -> tf.Tensor:
         """Return the log prior density of parameters and, up to a constant, of the weights."""
-        of_weights = -0.5 * tf.reduce_sum(tf.square(self.weights))
+        of_weights = -0.5 * tf.reduce_sum(tf.square(self.weights / SCALE_OF_WEIGHTS))
         return of_weights + sum(each.log_prior_density() for each in parameters)
 
     def _value(self, inputs: _Inputs, rows: Rows, sites: Sites) -> tf.Tensor:

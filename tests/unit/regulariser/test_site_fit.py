@@ -61,7 +61,7 @@ def test_rounds_go_on_while_the_bound_gains(rows):
 def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negative(rng):
     """Of 0.6 F - 0.4 G the weight w of F is that of the greatest evidence of Y - wF, by GPR.
 
-    Its prior is the positive half of N(0, 1).
+    Its prior is the positive half of N(0, 4).
     """
     X = np.linspace(-2.0, 2.0, 40)[:, None]
     F, G = np.sin(3.0 * X), np.cos(5.0 * X)
@@ -83,7 +83,7 @@ def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negativ
 
     def minus_evidence(weight: float) -> float:
         gpr = gpflow.models.GPR((X, Y - weight * F), kernel, likelihood=likelihood)
-        return -float(gpr.log_marginal_likelihood()) + 0.5 * weight**2
+        return -float(gpr.log_marginal_likelihood()) + 0.125 * weight**2
 
     best = scipy.optimize.minimize_scalar(minus_evidence)  # a parabola
     np.testing.assert_allclose(np.ravel(fit.weights), [best.x, 0.0], atol=2e-3)
@@ -102,7 +102,7 @@ def test_where_means_tell_all_labels_apart_their_weight_is_that_of_the_greatest_
     fit.fit(lbfgs, X, Rows(X, y, F[:, None]), first_sites(np.zeros_like(y)), means=True)
 
     def minus_log_posterior(weight: float) -> float:
-        return 30.0 * np.log1p(np.exp(-3.0 * weight)) + 0.5 * weight**2
+        return 30.0 * np.log1p(np.exp(-3.0 * weight)) + 0.125 * weight**2
 
     best = scipy.optimize.minimize_scalar(minus_log_posterior)
     np.testing.assert_allclose(np.ravel(fit.weights), best.x, rtol=0.01)
