@@ -264,7 +264,8 @@ def _run(options: argparse.Namespace) -> int:
         import yaml
 
         print(f"# {folder}")
-        print(yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False), end="")
+        settings = experiment.model_dump(mode="json")
+        print(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), end="")
         return 0
     if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
         with _loading():

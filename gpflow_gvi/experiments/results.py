@@ -69,8 +69,10 @@ class Results:
     def add(self, record: Record) -> None:
         """Write one more line, to the disk."""
         with self.path.open("ab+") as file:
-            if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
-                file.write(b"\n")  # after a line that was torn
+            if size := file.seek(0, os.SEEK_END):
+                file.seek(size - 1)
+                if file.read(1) != b"\n":  # after a line that was torn
+                    file.write(b"\n")
             file.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
