@@ -28,6 +28,7 @@ from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.utilities import set_trainable
 
 from .._core import checks, linalg, outputs
+from .._core.errors import shown
 from .._core.memo import once
 from ..kernels.plain import covariance, plain
 
@@ -76,8 +77,8 @@ def num_outputs(
 def cholesky(kernel: Kernel, inducing_variable: InducingVariables) -> tf.Tensor:
     """Return the lower factor L of K_ZZ: [J, M, M]."""
     if _unknown_to_gpflow(kernel):
-        points = _points_of_outputs(kernel, inducing_variable)
-        Kzz = _each_output([outputs.covariance(kernel, Z) for Z in points])
+        points = points_of_outputs(inducing_variable, _of_several_outputs(kernel))
+        Kzz = each_output([outputs.covariance(kernel, Z) for Z in points])
         Kzz = linalg.add_to_diagonal(Kzz, default_jitter())
     else:
         pair = _dispatchable(kernel, inducing_variable)
@@ -91,8 +92,8 @@ def cross_covariance(
 ) -> tf.Tensor:
     """Return K_ZX: [J, M, N]."""
     if _unknown_to_gpflow(kernel):
-        points = _points_of_outputs(kernel, inducing_variable)
-        return _each_output([outputs.covariance(kernel, Z, X) for Z in points])
+        points = points_of_outputs(inducing_variable, _of_several_outputs(kernel))
+        return each_output([outputs.covariance(kernel, Z, X) for Z in points])
     pair = _dispatchable(kernel, inducing_variable)
     return _outputs_first(gpflow_covariances.Kuf(pair[1], pair[0], X))
 
@@ -184,22 +185,29 @@ def _unknown_to_gpflow(kernel: Kernel) -> bool:
     return outputs.num_outputs(kernel) > 1 and not isinstance(kernel, MultioutputKernel)
 
 
-def _points_of_outputs(kernel: Kernel, inducing_variable: InducingVariables) -> list[tf.Tensor]:
-    """Return the inducing points: one set for all outputs, or one for each."""
+def _of_several_outputs(kernel: Kernel) -> str:
+    return f"a {type(kernel).__name__} with several outputs takes InducingPoints."
+
+
+def points_of_outputs(inducing_variable: InducingVariables, allowed: str) -> list[tf.Tensor]:
+    """Return the inducing points: one set for all outputs, or one for each.
+
+    :param allowed: what a message says if they are no points.
+    """
     parts = getattr(inducing_variable, "inducing_variables", (inducing_variable,))
     if not all(type(part) is InducingPoints for part in parts):
-        raise TypeError(
-            f"{type(kernel).__name__} with several outputs takes InducingPoints, but "
-            f"inducing_variable is {inducing_variable!r}."
-        )
+        raise TypeError(f"inducing_variable is {shown(inducing_variable)}; {allowed}")
     return [tf.convert_to_tensor(part.Z) for part in parts]
 
 
-def _each_output(covariances: list[tf.Tensor]) -> tf.Tensor:
-    """Return output j of the j-th covariance, or all outputs of the only one."""
-    if len(covariances) == 1:
-        return covariances[0]
-    return tf.stack([covariance[j] for j, covariance in enumerate(covariances)])
+def each_output(values: list[tf.Tensor]) -> tf.Tensor:
+    """Return output j of the j-th value, or all outputs of the only one: [J, ...].
+
+    :param values: of each set of points; the outputs come first, or one that all of them share.
+    """
+    if len(values) == 1:
+        return values[0]
+    return tf.stack([value[0 if value.shape[0] == 1 else j] for j, value in enumerate(values)])
 
 
 def _outputs_first(matrix: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,6 @@ from check_shapes import check_shapes
 from gpflow import kernels
 from gpflow.base import TensorType
 from gpflow.config import default_float, default_jitter
-from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 
 from .._core.data import inputs
@@ -226,7 +225,9 @@ def _sparse(kernel: SparseCovariance, draw: Draw) -> Functions:
     replaced, *others = kernel.base_kernels
     inducing_variable = kernel.inducing_variable
     prior = deviations(replaced, draw)
-    at_Z = _at_inducing_points(prior, inducing_variable)  # [J, M, S]
+    allowed = "functions are drawn given their values at InducingPoints."
+    points = gram.points_of_outputs(inducing_variable, allowed)
+    at_Z = gram.each_output([prior(Z) for Z in points])  # [J, M, S]
     M = int(inducing_variable.num_inducing)
     remainder = _residual(
         prior,
@@ -254,17 +255,6 @@ def _residual(prior: Functions, seen: tf.Tensor, L: tf.Tensor, whitened: Functio
     """Return the prior functions minus their regression on Z: g(x) - (L⁻¹ K_Zx)ᵀ L⁻¹ g(Z)."""
     coefficients = tf.linalg.triangular_solve(L, seen)  # [J, M, S]
     return lambda X: prior(X) - tf.matmul(whitened(X), coefficients, transpose_a=True)
-
-
-def _at_inducing_points(functions: Functions, inducing_variable: InducingVariables) -> tf.Tensor:
-    parts = getattr(inducing_variable, "inducing_variables", (inducing_variable,))
-    if not all(type(part) is InducingPoints for part in parts):
-        raise TypeError(
-            f"inducing_variable is {shown(inducing_variable)}; functions are drawn given their "
-            "values at InducingPoints."
-        )
-    values = [functions(tf.convert_to_tensor(part.Z)) for part in parts]
-    return values[0] if len(values) == 1 else tf.stack([u[j] for j, u in enumerate(values)])
 
 
 # Prior kernels, by their features.

@@ -13,7 +13,7 @@ from gpflow import functions as gpflow_functions
 from gpflow import kernels
 from gpflow.base import MeanAndVariance
 from gpflow.functions import MeanFunction
-from gpflow.inducing_variables import InducingPoints, InducingVariables
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..._core.errors import shown
@@ -150,24 +150,18 @@ def _whitened_observations(seen: Observations, measure: Measure) -> tf.Tensor:
 
 def _whitened(L: tf.Tensor, kernel: Kernel, points: Any, measure: Measure) -> tf.Tensor:
     """Return ∫ L⁻¹ K_Zx dπ(x): [J, M, 1]."""
-    if not isinstance(points, InducingVariables):
-        points = InducingPoints(points)
-    parts = getattr(points, "inducing_variables", (points,))
-    if not all(type(part) is InducingPoints for part in parts):
-        raise TypeError(
-            f"inducing_variable is {shown(points)}; integrals are known of kernels at "
-            "InducingPoints."
-        )
+    sets = [points]
+    if isinstance(points, InducingVariables):
+        allowed = "integrals are known of kernels at InducingPoints."
+        sets = gram.points_of_outputs(points, allowed)
     D = measure.mean.shape[0]
-    for part in parts:
-        if part.Z.shape[-1] != D:
+    for Z in sets:
+        if Z.shape[-1] != D:
             raise ValueError(
-                f"measure is of {D} columns, but the process has inputs of {part.Z.shape[-1]}."
+                f"measure is of {D} columns, but the process has inputs of {Z.shape[-1]}."
             )
-    of_points = [embedding(kernel, measure, tf.convert_to_tensor(part.Z)) for part in parts]
-    if len(of_points) > 1:
-        of_points = [tf.stack([column[j % len(column)] for j, column in enumerate(of_points)])]
-    return tf.linalg.triangular_solve(L, of_points[0][..., None])
+    integral = gram.each_output([embedding(kernel, measure, Z) for Z in sets])  # [J, M]
+    return tf.linalg.triangular_solve(L, integral[..., None])
 
 
 @functools.singledispatch
