@@ -9,7 +9,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from .display import BLUE, Display, legend_above
-from .estimators import View, deviations
+from .estimators import View, deviations, grid
 
 
 @dataclasses.dataclass
@@ -63,20 +63,17 @@ class CurveDisplay(Display):
                 + "; a curve is of one, and of numbers. Use PartialDependenceDisplay."
             )
         learned, rows = view.learned, view.rows(X)
-        low, high = rows.min(), rows.max()
-        beyond = margin * (high - low)
-        x = np.linspace(low - beyond, high + beyond, resolution)[:, None]
-        predict = learned.predict_f if view.shows_f else learned.predict_y
-        mean, variance = (np.asarray(part)[:, output] for part in predict(x))
+        x = grid(rows, margin, resolution)  # [G, 1]
+        mean, sd = view.moments(x)
         lower, upper = (np.asarray(end)[:, output] for end in learned.predict_interval(x, coverage))
-        half = deviations(coverage) * np.sqrt(variance)
+        half = deviations(coverage) * sd
         return cls(
             x[:, 0],
             mean,
             (mean - half, mean + half) if view.shows_f else None,
             (lower, upper),
             coverage,
-            None if y is None else (rows[:, 0], view.numbers(y, output)),
+            None if y is None else (rows[:, 0], view.numbers(y)),
             None if view.is_of_network else view.rows(None)[:, 0],
             (view.names[0], view.target),
         ).plot(ax)

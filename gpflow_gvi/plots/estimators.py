@@ -10,6 +10,7 @@ from gpflow.base import AnyNDArray
 from scipy import stats
 
 from .._core import domains, labels
+from .._core.row_blocks import by_blocks
 from ..learning.learned import Learned
 from ..learning.rows.scaling import Scaling
 from ..prediction.predictive_law import pit
@@ -17,13 +18,15 @@ from ..prediction.predictive_law import pit
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """A fitted model with the names of its columns."""
+    """A fitted model with the names of its columns, and one of its outputs."""
 
     learned: Learned
+    output: int
+    """The number of the output that is shown."""
     names: list[str]
     """Of the features."""
     target: str
-    """Of the output that is shown."""
+    """The name of the output."""
     classes: AnyNDArray | None
     """The labels, if they are classes."""
 
@@ -51,6 +54,7 @@ class View:
             raise ValueError(f"output is {output}; there are {J}, from 0 on.")
         return cls(
             learned,
+            output,
             [f"x{name}" if isinstance(name, int) else str(name) for name in names],
             getattr(estimator, "target", f"y{output}" if J > 1 and count is None else "y"),
             None if count is None else np.asarray(range(count) if classes is None else classes),
@@ -86,17 +90,35 @@ class View:
             return X
         return X[np.random.default_rng(0).choice(len(X), max_rows, replace=False)]
 
-    def pit(self, X: Any, y: Any) -> AnyNDArray:
-        """Return the probability integral transforms of observations y at rows X: [N, J]."""
-        learned = self.learned
-        return pit(learned.model, (learned.inputs.standard(self.rows(X)), learned.standard_y(y)))
+    def moments(self, rows: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return mean and standard deviation at rows, of f or where it `shows_f` not of y: [N]."""
+        predict = self.learned.predict_f if self.shows_f else self.learned.predict_y
+        mean, variance = (part[:, self.output] for part in by_blocks(predict, rows))
+        return mean, np.sqrt(variance)
 
-    def numbers(self, y: Any, output: int) -> AnyNDArray:
-        """Return one output of observations y: [N]; the number of its class for a label."""
+    def pit(self, X: Any, y: Any) -> AnyNDArray:
+        """Return the probability integral transforms of observations y at rows X: [N]."""
+        rows = self.learned.inputs.standard(self.rows(X))
+        return pit(self.learned.model, (rows, self.learned.standard_y(y)))[:, self.output]
+
+    def numbers(self, y: Any) -> AnyNDArray:
+        """Return the output of observations y: [N]; the number of its class for a label."""
         y = np.asarray(y)
         if self.classes is not None:
             return np.searchsorted(self.classes, y.reshape(-1))
-        return np.asarray(y.reshape(len(y), -1)[:, output], dtype=float)
+        return np.asarray(y.reshape(len(y), -1)[:, self.output], dtype=float)
+
+
+def grid(rows: AnyNDArray, margin: float, resolution: int) -> AnyNDArray:
+    """Return values of each feature, ascending and equally far apart: [resolution, D].
+
+    :param rows: those whose range is covered, [N, D].
+    :param margin: how far to go beyond them, as a part of their range.
+    :param resolution: the number of values.
+    """
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    beyond = margin * (high - low)
+    return np.linspace(low - beyond, high + beyond, resolution)
 
 
 def deviations(coverage: float) -> float:

@@ -9,9 +9,8 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy.special import entr
 
-from .._core.row_blocks import by_blocks
 from .display import Display, colours, legend_above
-from .estimators import View
+from .estimators import View, grid
 
 
 @dataclasses.dataclass
@@ -62,20 +61,16 @@ class MapDisplay(Display):
         if len(view.names) != 2:
             raise ValueError(f"estimator has {len(view.names)} features; a map is of two.")
         rows = view.rows(X)
-        beyond = margin * np.ptp(rows, axis=0)
-        ends = np.stack([rows.min(axis=0) - beyond, rows.max(axis=0) + beyond])
-        grid = np.linspace(ends[0], ends[1], resolution).T  # [2, G]
-        at = np.stack(np.meshgrid(*grid), axis=-1).reshape(-1, 2)
+        x0, x1 = grid(rows, margin, resolution).T  # [G] each
+        at = np.stack(np.meshgrid(x0, x1), axis=-1).reshape(-1, 2)
         if view.classes is None:
-            predict = view.learned.predict_f if view.shows_f else view.learned.predict_y
-            mean, variance = (p[:, output] for p in by_blocks(predict, at))
-            sd = np.sqrt(variance)
+            mean, sd = view.moments(at)
         else:
             mean = view.learned.predict_proba(at)
             sd = entr(mean).sum(axis=-1)
-        observed = None if y is None else view.numbers(y, output)
+        observed = None if y is None else view.numbers(y)
         return cls(
-            (grid[0], grid[1]),
+            (x0, x1),
             mean.reshape(resolution, resolution, *mean.shape[1:]),
             sd.reshape(resolution, resolution),
             view.classes,

@@ -84,7 +84,7 @@ class PartialDependenceDisplay(Display):
             grid = _grid(every[:, d], resolution)
             at = np.repeat(rows[None], len(grid), axis=0)
             at[:, :, d] = grid[:, None]
-            mean, sd = _averages(view, at, output)
+            mean, sd = _averages(view, at)
             grids.append(grid)
             means.append(mean)
             half_widths.append(deviations(coverage) * sd)
@@ -129,7 +129,7 @@ class PartialDependenceDisplay(Display):
         legend_above(axes[0], ncols=2)
 
 
-def _averages(view: View, at: AnyNDArray, output: int) -> tuple[AnyNDArray, AnyNDArray]:
+def _averages(view: View, at: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
     """Return the average of f over rows and its standard deviation: [G, 1] each.
 
     Or that of the probabilities of classes, [G, J], or of E y, and zero.
@@ -141,13 +141,13 @@ def _averages(view: View, at: AnyNDArray, output: int) -> tuple[AnyNDArray, AnyN
         mean = view.learned.predict_proba(at.reshape(-1, D)).reshape(G, n, -1).mean(axis=1)
         return mean, np.zeros_like(mean)
     if not view.shows_f:
-        found = np.asarray(view.learned.predict_y(at.reshape(-1, D))[0])[:, output]
+        found, _ = view.moments(at.reshape(-1, D))
         mean = found.reshape(G, n).mean(axis=1, keepdims=True)
         return mean, np.zeros_like(mean)
     # The covariances of different values of x_s are not needed, but one call is much faster than G.
     mean, covariance = view.learned.predict_f(at.reshape(-1, D), full_cov=True)
-    means = np.asarray(mean)[:, output].reshape(G, n).mean(axis=1)
-    between = np.asarray(covariance)[output].reshape(G, n, G, n).mean(axis=(1, 3))
+    means = np.asarray(mean)[:, view.output].reshape(G, n).mean(axis=1)
+    between = np.asarray(covariance)[view.output].reshape(G, n, G, n).mean(axis=(1, 3))
     return means[:, None], np.sqrt(np.maximum(np.diag(between), 0.0))[:, None]
 
 

@@ -104,7 +104,7 @@ def changes(view: View) -> AnyNDArray:
 
 def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: int) -> AnyNDArray:
     """Return by how much the negative log density grows at each shuffle: [D, repeats]."""
-    y = y.reshape(len(y), -1) if view.classes is None else view.numbers(y, 0)[:, None]
+    y = y.reshape(len(y), -1) if view.classes is None else view.numbers(y)[:, None]
     rng = np.random.default_rng(seed)
 
     def nll(copies: int, rows: AnyNDArray) -> AnyNDArray:

@@ -45,7 +45,7 @@ class QuantileDisplay(Display):
         view = View.of(estimator, output)
         if view.classes is not None:
             raise ValueError("estimator predicts classes; use ReliabilityDisplay.")
-        return cls._drawn(view.pit(X, y)[:, output], ax)
+        return cls._drawn(view.pit(X, y), ax)
 
     @classmethod
     def from_predictions(cls, y: Any, mean: Any, sd: Any, *, ax: Any = None) -> QuantileDisplay:
@@ -101,7 +101,7 @@ class ReliabilityDisplay(Display):
         if view.classes is None:
             raise ValueError("estimator predicts numbers; use QuantileDisplay.")
         p = view.learned.predict_proba(view.rows(X))
-        return cls.from_predictions(view.numbers(y, 0), p, ax=ax)
+        return cls.from_predictions(view.numbers(y), p, ax=ax)
 
     @classmethod
     def from_predictions(

@@ -128,6 +128,9 @@ def test_integrals_with_separate_inducing_points(rng):
         gvi.covariances.CholeskySVGP(kernel, Z),
     )
     require_integrals(process, "uniform", 1)
+    measure = MEASURES["uniform"](1)
+    in_graph = tf.function(lambda: calculus.integrate(process, measure))()
+    np.testing.assert_allclose(in_graph, calculus.integrate(process, measure))
 
 
 @pytest.mark.parametrize("D", [1, 2])
