@@ -24,7 +24,6 @@ from .notices import notice
 MAXIMAL_JITTER = 1e-3
 """A matrix that needs more than this, relative to its mean diagonal, is no covariance."""
 
-
 MIN_LAPACK = 200
 """The size from which LAPACK is faster than TensorFlow on a CPU."""
 

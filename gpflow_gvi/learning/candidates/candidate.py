@@ -1,7 +1,7 @@
 """The candidates for the regulariser P, and the choice among them.
 
 What predicts observations best is taken, each of them from all the others, as evidence alone can be
-misled. What the candidates are depends on the likelihood: `gaussian_candidates`, `site_candidates`.
+misled. What the candidates are depends on the likelihood: `gaussian`, `by_sites`.
 """
 
 from __future__ import annotations
