@@ -103,6 +103,12 @@ def fraction(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value}; it must be at least 0 and less than 1.")
 
 
+def coverage(value: float, name: str = "coverage") -> None:
+    """Raise unless a nominal coverage lies between 0 and 1."""
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} is {value}; it must lie between 0 and 1, as 0.95 does.")
+
+
 def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
     """Raise unless a value is among those allowed."""
     if value not in allowed:

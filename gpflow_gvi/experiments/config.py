@@ -164,6 +164,8 @@ def read(
     if "base" in document.value:
         raise ConfigError(f"{path} is the file of a sweep: gpflow-gvi sweep {path}.")
     of_data = None if data is None else Document(data, "--data").value
+    if data is not None and of_data is None:
+        raise ConfigError(f"data is {data!r}, which is empty; pass YAML of the data, as yacht.")
     if regulariser is not None:
         other = read(regulariser, data=data).model_dump(mode="json")
         replaced = {name: other[name] for name in OF_REGULARISER}

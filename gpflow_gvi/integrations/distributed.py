@@ -49,6 +49,8 @@ def launch(
         raise ValueError(f"workers is {workers}; it must be at least 1.")
     if cluster and not 0 <= index < len(cluster):
         raise ValueError(f"index is {index}; it must be from 0 to {len(cluster) - 1}.")
+    if restarts < 0:
+        raise ValueError(f"restarts is {restarts}; it must be at least 0.")
     for attempt in range(restarts + 1):
         addresses = list(cluster) or _free_addresses(workers)
         status = _run(command, addresses, [index] if cluster else range(workers))

@@ -15,7 +15,7 @@ from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Gaussian, Likelihood, Softmax
 
 from .. import saving
-from .._core import labels
+from .._core import checks, labels
 from .._core.data import Data, observations
 from .._core.mode import inference
 from .._core.progress import Record
@@ -203,8 +203,7 @@ class Learned:
         quantiles of the predictive law: of counts, whole numbers.
         """
         require_real_outputs(self.model)
-        if not 0.0 < coverage < 1.0:
-            raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
+        checks.coverage(coverage)
         calibration = self.calibration
         if isinstance(self.likelihood, Gaussian):
             deviations = half_width(self.likelihood, coverage)

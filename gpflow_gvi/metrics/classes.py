@@ -91,6 +91,7 @@ def ece_interval(
     size of its noise: compare intervals of models with the same rows and bins.
     """
     checks.count("num_samples", num_samples)
+    checks.coverage(coverage)
     Y, p = _arrays(Y, probabilities)
     found = bootstrap(
         (p.max(axis=1), _is_correct(Y, p)),

@@ -162,8 +162,7 @@ def evaluate(
     :param Y_scale: the scale by which Y was divided before the fit, a number or [J]; the metrics
         are then those of the original Y. They do not depend on a shift.
     """
-    if not 0.0 < coverage_level < 1.0:
-        raise ValueError(f"coverage_level is {coverage_level}; it must lie between 0 and 1.")
+    checks.coverage(coverage_level, "coverage_level")
     checks.positive("Y_scale", Y_scale)
     if labels.num_classes(getattr(model, "likelihood", None)) is not None:
         return evaluate_classes(model, data)

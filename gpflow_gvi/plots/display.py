@@ -72,9 +72,14 @@ def panels(ax: Any, count: int) -> AnyNDArray:
             return given
         if len(given) != 1:
             raise ValueError(f"ax has {len(given)} Axes; give 1 or {count}, or None.")
-        figure = given[0].figure
+        figure, own = given[0].figure, given[0].get_subplotspec()
         given[0].axis("off")
-        grid = given[0].get_subplotspec().subgridspec(rows, columns)
+        if own is None:  # Axes of `add_axes`, which are in no grid
+            box = given[0].get_position()
+            sides = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
+            grid = figure.add_gridspec(rows, columns, **sides)
+        else:
+            grid = own.subgridspec(rows, columns)
     return np.array([figure.add_subplot(grid[divmod(i, columns)]) for i in range(count)])
 
 

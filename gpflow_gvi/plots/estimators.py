@@ -9,7 +9,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy import stats
 
-from .._core import domains, labels
+from .._core import checks, domains, labels
 from .._core.row_blocks import by_blocks
 from ..learning.learned import Learned
 from ..learning.rows.scaling import Scaling
@@ -123,6 +123,5 @@ def grid(rows: AnyNDArray, margin: float, resolution: int) -> AnyNDArray:
 
 def deviations(coverage: float) -> float:
     """Return half the width of a central interval of a Gaussian, in standard deviations."""
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
+    checks.coverage(coverage)
     return float(stats.norm.ppf(0.5 + 0.5 * coverage))

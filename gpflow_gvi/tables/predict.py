@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import saving
-from .._core import progress
+from .._core import checks, progress
 from . import table_files
 from .model import TableModel
 
@@ -24,8 +24,7 @@ def predict_file(
     :param coverage: of the intervals.
     :param size: how many rows are in memory at once.
     """
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
+    checks.coverage(coverage)
     table_files.required("pandas")
     progress.now(f"loading {folder}")
     model = saving.load(folder)

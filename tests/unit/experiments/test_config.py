@@ -280,6 +280,8 @@ def test_data_and_regulariser_of_the_command_line_replace_those_of_the_file(writ
     experiment = read(path, regulariser=other)
     assert (experiment.data.kind, experiment.regulariser.kernel.kind) == ("energy", "matern32")
     assert (experiment.loss.kind, experiment.seed) == ("gamma_loss", 0)
+    with pytest.raises(ConfigError, match="data is '', which is empty"):
+        read(path, data="")
     with pytest.raises(ConfigError, match=r"yacht\.yaml does not exist"):
         read(path, regulariser=tmp_path / "yacht.yaml")
 

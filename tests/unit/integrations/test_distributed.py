@@ -74,6 +74,7 @@ def test_the_worker_of_one_machine(program: list[str]) -> None:
     ("options", "match"),
     [
         ({"workers": 0}, "workers is 0"),
+        ({"restarts": -1}, "restarts is -1"),
         ({"cluster": ["a:1"], "index": 1}, "index is 1"),
         ({"command": []}, "command is empty"),
     ],

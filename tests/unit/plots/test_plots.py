@@ -112,6 +112,11 @@ def test_several_panels_go_into_one_axes(models):
     axes = models[2].plot(ax=ax)
     assert len(axes) == 2
     assert all(panel.figure is figure for panel in axes)
+    free = plt.figure().add_axes((0.1, 0.2, 0.5, 0.6))  # in no grid
+    boxes = [panel.get_position() for panel in models[2].plot(ax=free)]
+    assert min(box.x0 for box in boxes) == pytest.approx(0.1)
+    assert 0.5 < max(box.x1 for box in boxes) <= 0.6  # less by the bar of colours
+    assert [(box.y0, box.y1) for box in boxes] == [pytest.approx((0.2, 0.8))] * 2
     with pytest.raises(ValueError, match="give 1 or 2"):
         models[2].plot(ax=plt.subplots(1, 3)[1])
 
