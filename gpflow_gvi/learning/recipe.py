@@ -48,6 +48,10 @@ their hyper-parameters have not seen either."""
 MIN_ROWS_OF_LINEAR = 40
 """Of fewer rows no linear function of few features is learned by default."""
 
+MAX_FEATURES_OF_SUMS = 100
+"""Of more features there is no sum of functions of each: to fit it takes minutes, as it evaluates a
+cosine for each pair of rows and each feature."""
+
 MIN_LENGTHSCALE = 1e-3
 """In standard units. A feature that names a group would drive its lengthscale to zero, and the
 rounding of (x / ℓ)² would make K indefinite."""
@@ -67,8 +71,9 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     For a single feature, that of smooth or quasi-periodic functions and a trend, from two starts;
     or for few rows, which do not determine as much, that of one smooth function and a trend.
     For several features, that of a sum of such functions of each and of three functions of all,
-    from two starts; or that of one function of all, with a lengthscale for each or, for few rows,
-    one that they share beside a linear function. Variances and lengthscales have wide priors.
+    from two starts, unless there are many; or that of one function of all, with a lengthscale for
+    each or, for few rows, one that they share beside a linear function. Variances and lengthscales
+    have wide priors.
 
     :param X: standardised inputs, [N, D].
     :param Y: standardised outputs, [N, J].
@@ -78,6 +83,13 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
         smooth = [one_kernel(D)] if len(X) < MIN_ROWS else []
         seasons = _seasons(X, Y) if len(X) >= MIN_ROWS_OF_SEASONS else []
         return [Sum([each, *_trend()]) for each in [*seasons, *smooth]]
+    sums = _sums(D) if D <= MAX_FEATURES_OF_SUMS else []
+    shared = [shared_kernel(D) + linear(D)] if len(X) < MAX_ROWS_OF_SHARED * D else []
+    return [*sums, *starts_of_one(X, Y), *shared]
+
+
+def _sums(D: int) -> list[Kernel]:
+    """Return the sum of a function of each feature and three of all, from two starts."""
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
     functions = [
         _squared_exponential(np.full(D, scale * np.sqrt(D)), variance)
@@ -87,9 +99,7 @@ def kernels(X: Array, Y: Array) -> list[Kernel]:
     long = deepcopy(short)
     for function in long.kernels[: len(functions)]:
         function.lengthscales.assign(2.0 * function.lengthscales)
-    sums = [short, long]
-    shared = [shared_kernel(D) + linear(D)] if len(X) < MAX_ROWS_OF_SHARED * D else []
-    return [*sums, *starts_of_one(X, Y), *shared]
+    return [short, long]
 
 
 def kernels_of_series(X: Array, Y: Array) -> list[Kernel]:

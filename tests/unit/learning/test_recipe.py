@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gpflow.kernels import SquaredExponential
 from sklearn.base import is_classifier
 
+from gpflow_gvi.kernels.spectral_mixture import AdditiveSpectralMixture
 from gpflow_gvi.learning import class_recipe, recipe
 from gpflow_gvi.learning.estimators import MAX_LEAVES
 from gpflow_gvi.learning.rows.scaling import Scaling
@@ -36,3 +38,11 @@ def test_of_many_rows_trees_are_boosted_alone(rng):
     for module in (recipe, class_recipe):
         (boosting,) = module.predictors(_rows_of_noise(30_000, rng))
         assert not hasattr(boosting, "n_estimators")
+
+
+@pytest.mark.parametrize("D", [100, 101])
+def test_no_kernel_of_many_features_evaluates_each_of_them_for_all_pairs_of_rows(D, rng):
+    found = recipe.kernels(rng.normal(size=(30, D)), rng.normal(size=(30, 1)))
+    terms = [term for kernel in found for term in getattr(kernel, "kernels", [kernel])]
+    assert any(isinstance(term, AdditiveSpectralMixture) for term in terms) == (D == 100)
+    assert any(isinstance(term, SquaredExponential) for term in terms)
