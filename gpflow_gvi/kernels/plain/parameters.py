@@ -26,7 +26,8 @@ def value_of(parameter: Parameter) -> AnyNDArray:
     lower = _lower(parameter)
     if lower is None:
         return parameter.numpy()
-    return lower + np.logaddexp(0.0, parameter.unconstrained_variable.numpy())
+    # `numpy` of a variable copies its value first, which takes as long again.
+    return lower + np.logaddexp(0.0, parameter.unconstrained_variable.value().numpy())
 
 
 def is_plain(parameter: Parameter) -> bool:
@@ -78,7 +79,7 @@ class PlainParameter:
 
         :param u: the value of the variable, if not that which it has.
         """
-        u = self.parameter.unconstrained_variable.numpy() if u is None else u
+        u = self.parameter.unconstrained_variable.value().numpy() if u is None else u
         if self._lower is None:
             return u, np.ones_like(u)
         return self._lower + np.logaddexp(0.0, u), scipy.special.expit(u)
