@@ -44,6 +44,12 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 UCI = ("yacht", "energy", "concrete", "naval", "protein")
 
 
+def distance_of_hand(angles: np.ndarray) -> np.ndarray:
+    """Return how far from (1, 0) an arm ends, of limbs that get shorter: [N]."""
+    direction, length = np.cumsum(angles, axis=1), 1.0 / np.arange(1, angles.shape[1] + 1)
+    return np.hypot(np.cos(direction) @ length - 1.0, np.sin(direction) @ length)
+
+
 MADE_UP: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {
     "line": (1, lambda x: 0.5 * x[:, 0]),
     "wave": (1, lambda x: np.sin(3.0 * x[:, 0])),
@@ -56,15 +62,22 @@ MADE_UP: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {
     "product": (4, lambda x: np.sin(1.5 * x[:, 0]) * x[:, 1]),
     "sum-of-two": (8, lambda x: np.sin(2.0 * x[:, 0]) + 0.5 * x[:, 1] ** 2),
     "one-of-six": (6, lambda x: np.sin(2.0 * x[:, 0])),
+    "arm": (8, lambda x: distance_of_hand(0.6 * x)),
+    "short-arm": (4, lambda x: distance_of_hand(0.6 * x)),
 }
 """Functions by name, with the number of their features."""
 
 
+ROWS = {"arm": 8_000, "short-arm": 1_000}
+"""The numbers of rows to learn from, where they are not few."""
+
+
 def made_up(name: str, seed: int) -> Split:
-    """Return few rows of a known function with Gaussian noise, and 1,000 for testing."""
+    """Return rows of a known function with Gaussian noise, and 1,000 for testing."""
     D, f = MADE_UP[name]
     rng = np.random.default_rng([*map(ord, name), seed])
-    N = rng.integers(15, 80) if D == 1 else rng.integers(30, 120)
+    few = rng.integers(15, 80) if D == 1 else rng.integers(30, 120)
+    N = ROWS.get(name, few)
     X, noise = rng.uniform(-2.5, 2.5, (N + 1000, D)), rng.choice([0.05, 0.1, 0.3])
     Y = f(X)[:, None] + noise * rng.normal(size=(len(X), 1))
     return Split(X[:N], Y[:N], X[N:], Y[N:])

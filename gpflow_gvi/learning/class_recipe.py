@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from gpflow.kernels import Kernel
 
-from .estimators import MAX_LEAVES, MAX_ROWS_OF_RANDOMISED, MAX_ROWS_OF_SMALL_TREES
+from .estimators import (
+    MAX_LEAVES,
+    MAX_ROWS_OF_RANDOMISED,
+    MAX_ROWS_OF_SMALL_TREES,
+    MIN_ROWS_OF_NETWORK,
+    perceptron,
+)
 from .recipe import MIN_ROWS_OF_LINEAR, linear, one_kernel, shared_kernel
 
 if TYPE_CHECKING:
@@ -40,9 +46,11 @@ def shared_scale(D: int) -> Kernel:
 def predictors(data: TrainingData) -> list[Any]:
     """Return classifiers whose cross-fitted probabilities P may be around.
 
-    They are ensembles of trees, and of few rows where a kernel cannot find lengthscales a linear
-    function of some features.
+    They are ensembles of trees; of few rows where a kernel cannot find lengthscales a linear
+    function of some features; and of many rows a network.
     """
+    from sklearn.neural_network import MLPClassifier
+
     N, D = data.X.shape
     if D == 1:
         return []
@@ -50,6 +58,7 @@ def predictors(data: TrainingData) -> list[Any]:
     return [
         *([_of_few_features()] if few else []),
         *(_trees(data) if N >= MIN_ROWS_OF_TREES else []),
+        *([perceptron(MLPClassifier, data)] if N >= MIN_ROWS_OF_NETWORK else []),
     ]
 
 

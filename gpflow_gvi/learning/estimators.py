@@ -20,6 +20,13 @@ MAX_ROWS_OF_RANDOMISED = 20_000
 """Of more rows trees are boosted alone: it takes long to grow randomised ones."""
 
 
+MIN_ROWS_OF_NETWORK = 1000
+"""Of fewer rows no network is trained by default."""
+
+BATCH_SIZE, MAX_STEPS = 200, 4000
+"""Of the training of a network: the rows in a step, and the maximal number of steps."""
+
+
 def linear_of_few(J: int) -> Any:
     """Return an estimator of a linear function of few features."""
     from sklearn.linear_model import LassoCV
@@ -56,6 +63,39 @@ def trees(data: TrainingData) -> list[Any]:
     leaf = max(1, N // MAX_LEAVES)
     randomised = ExtraTreesRegressor(100, min_samples_leaf=leaf, random_state=seed)
     return [of_outputs(boosting, data.J), randomised]
+
+
+def network(data: TrainingData) -> Any:
+    """Return a network that standardises its rows and its outputs."""
+    from sklearn.compose import TransformedTargetRegressor
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.preprocessing import StandardScaler
+
+    return TransformedTargetRegressor(perceptron(MLPRegressor, data), transformer=StandardScaler())
+
+
+def perceptron(kind: type, data: TrainingData) -> Any:
+    """Return a network of two hidden layers, by Adam until a tenth of its rows gains no more.
+
+    A function that is smooth in many features has more detail than trees or few inducing points
+    can tell from many rows.
+
+    :param kind: scikit-learn's `MLPRegressor` or `MLPClassifier`.
+    :param data: the rows to learn from.
+    """
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    layers = kind(
+        hidden_layer_sizes=(50, 50),
+        learning_rate_init=3e-3,
+        batch_size=BATCH_SIZE,
+        max_iter=max(10, MAX_STEPS * BATCH_SIZE // len(data.X)),
+        early_stopping=True,
+        n_iter_no_change=15,
+        random_state=data.seed,
+    )
+    return make_pipeline(StandardScaler(), layers)
 
 
 def of_outputs(estimator: Any, J: int) -> Any:

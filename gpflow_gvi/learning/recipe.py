@@ -235,6 +235,16 @@ def predictors(data: TrainingData) -> list[Any]:
     return [*trees, *([estimators.linear_of_few(data.J)] if few else [])]
 
 
+def networks(data: TrainingData) -> list[Any]:
+    """Return networks whose cross-fitted predictions P may be around beside `predictors`.
+
+    For many rows there is one, which tells more of a smooth function of several features than trees
+    and few inducing points do.
+    """
+    N, D = data.X.shape
+    return [estimators.network(data)] if D > 1 and N >= estimators.MIN_ROWS_OF_NETWORK else []
+
+
 def noise_models(X: Array, errors: Array) -> list[Any]:
     """Return estimators of the pattern of the noise, to choose among.
 

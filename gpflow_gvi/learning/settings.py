@@ -55,7 +55,7 @@ def recipe_predictors(data: TrainingData) -> Sequence[Any]:
 
     if data.of_classes:
         return class_recipe.predictors(data)
-    return recipe.predictors(data)
+    return [*recipe.predictors(data), *recipe.networks(data)]
 
 
 def _greedy_variance() -> Select:

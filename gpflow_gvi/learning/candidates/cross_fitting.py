@@ -7,6 +7,7 @@ each without one part of the rows, give residuals that are those of new rows.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -72,7 +73,6 @@ class CrossFits:
         what: str | None = None,
     ) -> None:
         inputs, outputs = data.units
-        self.num_means = len(estimators)
         self._estimators = estimators
         self._data = data
         self._y = targets[:, 0] if targets.shape[1] == 1 else targets
@@ -81,6 +81,11 @@ class CrossFits:
         self._wrap = wrap or functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
         self._what = what
         self._models: dict[tuple[int, int], Any] = {}
+
+    @property
+    def num_means(self) -> int:
+        """The number of estimators."""
+        return len(self._estimators)
 
     @functools.cached_property
     def _fold(self) -> AnyNDArray:
@@ -115,6 +120,21 @@ class CrossFits:
             for c, estimator in enumerate(self._estimators)
         ]
         return rows, np.stack([predictions(model, X, J) for model in models], axis=1)
+
+    def only(self, kept: Sequence[int]) -> CrossFits:
+        """Return some of the estimators, with their fits.
+
+        :param kept: their numbers, in order.
+        """
+        found = copy.copy(self)
+        found._estimators = [self._estimators[c] for c in kept]
+        found._models = {
+            (i, k): self._models[c, k]
+            for i, c in enumerate(kept)
+            for k in range(self._num_folds)
+            if (c, k) in self._models
+        }
+        return found
 
     def _fit(self, folds: Sequence[int]) -> None:
         """Fit the estimators without each of these folds, if they are not fitted yet."""

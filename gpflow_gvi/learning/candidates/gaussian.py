@@ -68,6 +68,10 @@ MAX_ERROR_RATIO = 1.1
 sum gains by one with r times the error only if errors have a correlation below 1/r (Bates and
 Granger 1969, "The combination of forecasts"), but both have the noise in common."""
 
+MAX_RATIO_TO_BEST = 2.0
+"""Predictors of the recipe with more than this times the error of the best one are left out: their
+weights would be near zero, and four more fits of each take long."""
+
 MIN_ROWS_OF_ONE_FOLD = 500
 """Of as many rows predictors are judged by one fold first; of fewer they are fitted in no time."""
 
@@ -179,8 +183,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             rows, values = self.predictors.of_fold(0)
             has_error = rows < len(errors)
             rows, values = rows[has_error], values[has_error]
-            if not _have_small_errors(data.responses[rows, None] - values, errors[rows]):
+            of_predictors = data.responses[rows, None] - values
+            if not _have_small_errors(of_predictors, errors[rows]):
                 return False
+            num_networks = len(recipe.networks(self.data))
+            self.predictors = self.predictors.only(_useful(of_predictors, num_networks))
         return _have_small_errors(data.responses[:, None] - self._means_at(data), errors)
 
     def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
@@ -381,6 +388,20 @@ def _have_small_errors(of_predictors: AnyNDArray, of_process: AnyNDArray) -> boo
     """
     largest = MAX_ERROR_RATIO * _rms(of_process)
     return any(_rms(errors) < largest for errors in np.moveaxis(of_predictors, 1, 0))
+
+
+def _useful(errors: AnyNDArray, num_networks: int) -> list[int]:
+    """Return the numbers of the predictors to keep, judged by one fold.
+
+    A network that errs more than another predictor adds little but its noise.
+
+    :param errors: [N, C, J].
+    :param num_networks: how many of the predictors, the last ones, are networks.
+    """
+    rms = np.array([_rms(each) for each in np.moveaxis(errors, 1, 0)])
+    limit = np.full(len(rms), MAX_RATIO_TO_BEST * rms.min())
+    limit[len(rms) - num_networks :] = rms.min()
+    return [int(c) for c in np.flatnonzero(rms <= limit)]
 
 
 def _rms(errors: AnyNDArray) -> float:

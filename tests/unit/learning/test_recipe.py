@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from gpflow.kernels import SquaredExponential
 from sklearn.base import is_classifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
 
 from gpflow_gvi.kernels.spectral_mixture import AdditiveSpectralMixture
 from gpflow_gvi.learning import class_recipe, recipe
@@ -14,8 +16,8 @@ from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
 
 
-def _rows_of_noise(N: int, rng: np.random.Generator) -> TrainingData:
-    X, Y = rng.normal(size=(N, 2)), rng.integers(2, size=(N, 1)).astype(float)
+def _rows_of_noise(N: int, rng: np.random.Generator, D: int = 2) -> TrainingData:
+    X, Y = rng.normal(size=(N, D)), rng.integers(2, size=(N, 1)).astype(float)
     return TrainingData(X, Y, Y, 0, (2,), False, (Scaling.none(X), Scaling.none(Y)))
 
 
@@ -36,7 +38,8 @@ def test_randomised_trees_fit_noise_with_a_bounded_number_of_leaves(module, N, r
 
 def test_of_many_rows_trees_are_boosted_alone(rng):
     for module in (recipe, class_recipe):
-        (boosting,) = module.predictors(_rows_of_noise(30_000, rng))
+        found = module.predictors(_rows_of_noise(30_000, rng))
+        (boosting,) = (each for each in found if not isinstance(each, Pipeline))
         assert not hasattr(boosting, "n_estimators")
 
 
@@ -46,3 +49,23 @@ def test_no_kernel_of_many_features_evaluates_each_of_them_for_all_pairs_of_rows
     terms = [term for kernel in found for term in getattr(kernel, "kernels", [kernel])]
     assert any(isinstance(term, AdditiveSpectralMixture) for term in terms) == (D == 100)
     assert any(isinstance(term, SquaredExponential) for term in terms)
+
+
+@pytest.mark.parametrize(("N", "D", "count"), [(999, 2, 0), (1_000, 2, 1), (1_000, 1, 0)])
+def test_of_many_rows_of_several_features_there_is_a_network(N, D, count, rng):
+    data = _rows_of_noise(N, rng, D)
+    assert len(recipe.networks(data)) == count
+    classifiers = class_recipe.predictors(data)
+    pipelines = [each for each in classifiers if isinstance(each, Pipeline)]
+    assert [type(each[-1]) for each in pipelines] == [MLPClassifier] * count
+
+
+def test_a_network_does_not_depend_on_units(rng):
+    X, f = rng.normal(size=(1_000, 2)), lambda X: np.sin(2.0 * X[:, 0]) * X[:, 1]
+    data = TrainingData(X, *2 * [f(X)[:, None]], 0, (2,), False, ())
+    (network,) = recipe.networks(data)
+    scales = np.array([1e3, 1e-4])
+    network.fit(X * scales, 1e5 + 1e2 * f(X))
+    rows = rng.normal(size=(500, 2))
+    error = (network.predict(rows * scales) - 1e5) / 1e2 - f(rows)
+    assert np.sqrt(np.mean(np.square(error))) < 0.3 * np.std(f(rows))

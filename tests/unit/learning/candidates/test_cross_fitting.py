@@ -64,6 +64,18 @@ def test_a_fold_is_predicted_by_the_fit_without_it_alone(data, monkeypatch):
     np.testing.assert_array_equal(of_function, found.means[1](data.X[rows]))
 
 
+def test_some_of_the_estimators_keep_their_fits(data):
+    Y = data.units[1].original(data.Y)
+    estimators = [LinearRegression(), KNeighborsRegressor(1), KNeighborsRegressor(2)]
+    every = CrossFits(estimators, data, Y, num_folds=5)
+    _, values = every.of_fold(2)
+    some = every.only([0, 2])
+    np.testing.assert_array_equal(some.of_fold(2)[1], values[:, [0, 2]])
+    assert some._models[1, 2] is every._models[2, 2]
+    for mean, wanted in zip(some.means, (every.means[0], every.means[2]), strict=True):
+        np.testing.assert_array_equal(mean(data.X), wanted(data.X))
+
+
 def test_elsewhere_it_is_the_average_of_the_models(data):
     X, Y = data.units[0].original(data.X), data.units[1].original(data.Y)
     (mean,) = CrossFits([LinearRegression()], data, Y, num_folds=5).means
