@@ -124,8 +124,15 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         targets: AnyNDArray,
         **options: Any,
     ) -> CrossFits:
-        folds, n_jobs = self.settings.num_folds, self.settings.n_jobs
-        return CrossFits(estimators, data, targets, num_folds=folds, n_jobs=n_jobs, **options)
+        return CrossFits(
+            estimators,
+            data,
+            targets,
+            num_folds=self.settings.num_folds,
+            n_jobs=self.settings.n_jobs,
+            is_brief=self.is_recipe,
+            **options,
+        )
 
     def _means_at(self, data: TrainingData) -> AnyNDArray:
         """Return the predictions by models that have not seen the rows: [N, C, J]."""

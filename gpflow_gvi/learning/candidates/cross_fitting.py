@@ -10,6 +10,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
@@ -59,6 +60,7 @@ class CrossFits:
     :param wrap: what takes a fitted model to one that predicts in the units of the model:
         `InOriginalUnits` if not given.
     :param what: what is fitted, in words; the names of the estimators if not given.
+    :param is_brief: whether training ends before it converges on purpose, so that this is no news.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class CrossFits:
         n_jobs: int | None = None,
         wrap: Callable[[Any], Any] | None = None,
         what: str | None = None,
+        is_brief: bool = False,
     ) -> None:
         inputs, outputs = data.units
         self._estimators = estimators
@@ -80,6 +83,7 @@ class CrossFits:
         self._n_jobs = n_jobs
         self._wrap = wrap or functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
         self._what = what
+        self._is_brief = is_brief
         self._models: dict[tuple[int, int], Any] = {}
 
     @property
@@ -152,7 +156,12 @@ class CrossFits:
         X = exactly_original(self._data.units[0], self._data.X)
         with _threads(len(X)):
             fits = Parallel(n_jobs=self._n_jobs)(
-                delayed(_fitted)(self._estimators[c], X[self._fold != k], self._y[self._fold != k])
+                delayed(_fitted)(
+                    self._estimators[c],
+                    X[self._fold != k],
+                    self._y[self._fold != k],
+                    is_brief=self._is_brief,
+                )
                 for c, k in missing
             )
         self._models |= {key: self._wrap(fit) for key, fit in zip(missing, fits, strict=True)}
@@ -255,8 +264,11 @@ def _is_fitted(estimator: Any) -> bool:
     )
 
 
-def _fitted(estimator: Any, X: AnyNDArray, Y: AnyNDArray) -> Any:
-    return clone(estimator).fit(X, Y)
+def _fitted(estimator: Any, X: AnyNDArray, Y: AnyNDArray, *, is_brief: bool) -> Any:
+    with warnings.catch_warnings():
+        if is_brief:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(estimator).fit(X, Y)
 
 
 def _joined(models: Sequence[Any], X: AnyNDArray, fold: AnyNDArray, J: int) -> CrossFitted:

@@ -7,9 +7,11 @@ from unittest import mock
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -74,6 +76,15 @@ def test_some_of_the_estimators_keep_their_fits(data):
     assert some._models[1, 2] is every._models[2, 2]
     for mean, wanted in zip(some.means, (every.means[0], every.means[2]), strict=True):
         np.testing.assert_array_equal(mean(data.X), wanted(data.X))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_training_that_is_brief_on_purpose_does_not_warn(data):
+    Y = data.units[1].original(data.Y)
+    estimators = [MLPRegressor(max_iter=1)]
+    CrossFits(estimators, data, Y, num_folds=2, is_brief=True).of_fold(0)
+    with pytest.raises(ConvergenceWarning):
+        CrossFits(estimators, data, Y, num_folds=2).of_fold(0)
 
 
 def test_elsewhere_it_is_the_average_of_the_models(data):
