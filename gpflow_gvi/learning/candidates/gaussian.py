@@ -39,6 +39,7 @@ from .cross_fitting import CrossFits
 from .few_rows import left_out_by_folds
 from .gaussian_candidate import GaussianCandidate, density_constant
 from .kept_fits import evidence_fit
+from .promising import have_small_errors, useful
 from .varying_noise import MIN_RATIO, VaryingNoise, gain
 
 MIN_FEATURES_OF_EXACT = 20
@@ -62,15 +63,6 @@ inducing points: to choose these takes longer, and rows that are no points are p
 
 MAX_ROWS_OF_SCORES = 30_000
 """Densities are compared at not more rows than these."""
-
-MAX_ERROR_RATIO = 1.1
-"""Predictors of the recipe with more than this times P's own error are not considered: a weighted
-sum gains by one with r times the error only if errors have a correlation below 1/r (Bates and
-Granger 1969, "The combination of forecasts"), but both have the noise in common."""
-
-MAX_RATIO_TO_BEST = 2.0
-"""Predictors of the recipe with more than this times the error of the best one are left out: their
-weights would be near zero, and four more fits of each take long."""
 
 MIN_ROWS_OF_ONE_FOLD = 500
 """Of as many rows predictors are judged by one fold first; of fewer they are fitted in no time."""
@@ -184,11 +176,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             has_error = rows < len(errors)
             rows, values = rows[has_error], values[has_error]
             of_predictors = data.responses[rows, None] - values
-            if not _have_small_errors(of_predictors, errors[rows]):
+            if not have_small_errors(of_predictors, errors[rows]):
                 return False
             num_networks = len(recipe.networks(self.data))
-            self.predictors = self.predictors.only(_useful(of_predictors, num_networks))
-        return _have_small_errors(data.responses[:, None] - self._means_at(data), errors)
+            self.predictors = self.predictors.only(useful(of_predictors, num_networks))
+        return have_small_errors(data.responses[:, None] - self._means_at(data), errors)
 
     def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
         """Return P around predictors, from the kernel that P has without them."""
@@ -378,31 +370,3 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)
         means = means.astype(data.X.dtype)
         return Rows(data.X, data.responses, means, np.maximum(ratio, MIN_RATIO))
-
-
-def _have_small_errors(of_predictors: AnyNDArray, of_process: AnyNDArray) -> bool:
-    """Return whether one of the predictors has errors not much larger than those of a process.
-
-    :param of_predictors: [N, C, J].
-    :param of_process: [N, J].
-    """
-    largest = MAX_ERROR_RATIO * _rms(of_process)
-    return any(_rms(errors) < largest for errors in np.moveaxis(of_predictors, 1, 0))
-
-
-def _useful(errors: AnyNDArray, num_networks: int) -> list[int]:
-    """Return the numbers of the predictors to keep, judged by one fold.
-
-    A network that errs more than another predictor adds little but its noise.
-
-    :param errors: [N, C, J].
-    :param num_networks: how many of the predictors, the last ones, are networks.
-    """
-    rms = np.array([_rms(each) for each in np.moveaxis(errors, 1, 0)])
-    limit = np.full(len(rms), MAX_RATIO_TO_BEST * rms.min())
-    limit[len(rms) - num_networks :] = rms.min()
-    return [int(c) for c in np.flatnonzero(rms <= limit)]
-
-
-def _rms(errors: AnyNDArray) -> float:
-    return float(np.sqrt(np.mean(np.square(errors))))

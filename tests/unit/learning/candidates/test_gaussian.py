@@ -98,16 +98,6 @@ def test_a_kink_that_noise_hides_has_a_rough_kernel(rng):
     assert errors[0] < errors[1]
 
 
-@pytest.mark.parametrize(
-    ("errors", "num_networks", "kept"),
-    [([1.0, 1.9, 2.1], 0, [0, 1]), ([1.0, 1.9, 0.9], 1, [0, 2]), ([1.0, 0.9, 0.95], 1, [0, 1])],
-)
-def test_a_network_is_kept_where_it_errs_least(errors, num_networks, kept, rng):
-    signs = rng.choice([-1.0, 1.0], size=(50, 1, 1))
-    values = signs * np.array(errors)[:, None]  # [N, C, 1]
-    assert gaussian_candidates._useful(values, num_networks) == kept
-
-
 @pytest.mark.slow  # many rows
 def test_a_smooth_function_of_many_features_is_learned_by_a_network_from_many_rows(rng):
     X = rng.uniform(-1.5, 1.5, size=(6500, 8))
