@@ -45,5 +45,14 @@ def mean_name(mean: Any) -> str:
     models = [getattr(model, "model", model) for model in getattr(mean, "models", ())]
     if not models:
         return type(mean).__name__
-    name = getattr(models[0], "__name__", type(models[0]).__name__)
+    name = predictor_name(models[0])
     return name if len(models) == 1 else f"{name} ({len(models)} folds)"
+
+
+def predictor_name(model: Any) -> str:
+    """Return the name of a predictor: of a pipeline of scikit-learn that of what predicts in it."""
+    if steps := getattr(model, "steps", ()):
+        return predictor_name(steps[-1][1])
+    if regressor := getattr(model, "regressor", None):  # whose targets are transformed
+        return predictor_name(regressor)
+    return str(getattr(model, "__name__", type(model).__name__))

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from ..._core import progress
+from ..._core.names import predictor_name
 from ...mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
 from ..rows.scaling import Scaling, exactly_original
 from ..settings import recipe_predictors
@@ -150,7 +151,7 @@ class CrossFits:
         ]
         if not missing:
             return
-        names = dict.fromkeys(type(self._estimators[c]).__name__ for c, _ in missing)
+        names = dict.fromkeys(predictor_name(self._estimators[c]) for c, _ in missing)
         what = self._what or ", ".join(names)
         progress.now(f"cross-fitting {what}, {len({k for _, k in missing})} folds")
         X = exactly_original(self._data.units[0], self._data.X)
