@@ -132,6 +132,7 @@ class CrossFits:
         :param kept: their numbers, in order.
         """
         found = copy.copy(self)
+        vars(found).pop("means", None)  # those of all estimators, where they are cached
         found._estimators = [self._estimators[c] for c in kept]
         found._models = {
             (i, k): self._models[c, k]

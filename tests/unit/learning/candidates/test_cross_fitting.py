@@ -74,7 +74,10 @@ def test_some_of_the_estimators_keep_their_fits(data):
     some = every.only([0, 2])
     np.testing.assert_array_equal(some.of_fold(2)[1], values[:, [0, 2]])
     assert some._models[1, 2] is every._models[2, 2]
-    for mean, wanted in zip(some.means, (every.means[0], every.means[2]), strict=True):
+    wanted_means = every.means[0], every.means[2]
+    for found in (some, every.only([0, 2])):  # before and after all of them are fitted
+        assert len(found.means) == found.num_means == 2
+    for mean, wanted in zip(some.means, wanted_means, strict=True):
         np.testing.assert_array_equal(mean(data.X), wanted(data.X))
 
 
