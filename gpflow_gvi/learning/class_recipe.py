@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from gpflow.kernels import Kernel
 
 from .estimators import (
@@ -23,6 +24,10 @@ MIN_ROWS_OF_LENGTHSCALES = 20
 
 MIN_ROWS_OF_TREES = 40
 """The number of rows from which on P may be around trees."""
+
+MIN_ROWS_OF_CLASS = 10
+"""Where a class has fewer rows nothing is stopped early: scikit-learn parts the rows by classes for
+that, and raises where a fold leaves a class a single row."""
 
 MAX_CLASSES_OF_BOOSTING = 5
 """Boosting fits a tree for each class at a time, so that it is left out for more."""
@@ -58,8 +63,14 @@ def predictors(data: TrainingData) -> list[Any]:
     return [
         *([_of_few_features()] if few else []),
         *(_trees(data) if N >= MIN_ROWS_OF_TREES else []),
-        *([perceptron(MLPClassifier, data)] if N >= MIN_ROWS_OF_NETWORK else []),
+        *([perceptron(MLPClassifier, data)] if N >= MIN_ROWS_OF_NETWORK and _stops(data) else []),
     ]
+
+
+def _stops(data: TrainingData) -> bool:
+    """Return whether training may stop early: each class has enough rows."""
+    _, counts = np.unique(data.Y, return_counts=True)
+    return bool(counts.min() >= MIN_ROWS_OF_CLASS)
 
 
 def _trees(data: TrainingData) -> list[Any]:
@@ -86,7 +97,7 @@ def _trees(data: TrainingData) -> list[Any]:
         min_samples_leaf=10 if many else 5,
         l2_regularization=1.0,
         max_features=0.5,
-        early_stopping=many,
+        early_stopping=many and _stops(data),
         n_iter_no_change=20,
         random_state=seed,
     )

@@ -69,3 +69,16 @@ def test_a_network_does_not_depend_on_units(rng):
     rows = rng.normal(size=(500, 2))
     error = (network.predict(rows * scales) - 1e5) / 1e2 - f(rows)
     assert np.sqrt(np.mean(np.square(error))) < 0.3 * np.std(f(rows))
+
+
+@pytest.mark.parametrize("N", [1_000, 6_000])
+def test_a_class_of_few_rows_is_learned(N, rng):
+    """A fold may leave it one row, by which no training can be stopped early."""
+    data = _rows_of_noise(N, rng)
+    labels = np.zeros(N, int)
+    labels[0] = 1
+    rare = TrainingData(**vars(data) | {"Y": labels[:, None]})
+    found = class_recipe.predictors(rare)
+    boosting = [each for each in found if not hasattr(each, "n_estimators")]
+    for classifier in boosting:
+        assert classifier.set_params(max_iter=2).fit(data.X, labels).predict_proba(data.X).shape
