@@ -13,8 +13,10 @@ from collections.abc import Callable
 
 import tensorflow as tf
 from gpflow.base import RegressionData, TensorType
+from gpflow.kernels import Kernel
 
 from .._core import linalg, outputs
+from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from .conditioning import conditioned
 
@@ -196,3 +198,22 @@ def _collapsed_bound(
         return tuple(upstream * part for part in gradients)
 
     return bound, gradient
+
+
+def evidence_missed(
+    kernel: Kernel, noise_variance: TensorType, Z: TensorType, X: TensorType
+) -> float:
+    """Return tr (K - Q) / 2Nσ², Q = K_XZ K_ZZ⁻¹ K_ZX: what the bound lacks of each row's evidence.
+
+    It is the term of the bound that is zero where no variance is beyond the inducing points, and it
+    bounds the divergence of the sparse posterior from that without inducing points (Burt, Rasmussen
+    and van der Wilk 2020, "Convergence of sparse variational inference in Gaussian processes
+    regression").
+
+    :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
+    :param Z: inducing points, [M, D].
+    :param X: [N, D].
+    """
+    A = gram.features(kernel, gram.as_inducing_variable(Z), X)  # [J, M, N]
+    left = outputs.variance(kernel, X) - tf.transpose(tf.reduce_sum(tf.square(A), axis=-2))
+    return 0.5 * float(tf.reduce_mean(left / noise_variance))

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.functions import Zero
 from gpflow.kernels import Kernel
@@ -25,7 +24,7 @@ from ..._core.graphs import deepcopy
 from ...covariances import gram
 from ...gaussian_process import GaussianProcess
 from ...mean_functions.predictor import Predictor
-from ...regulariser.evidence import DataEvidence, InducingEvidence
+from ...regulariser.evidence import DataEvidence, InducingEvidence, evidence_missed
 from ...regulariser.evidence_fit import EvidenceFit, Rows, assign
 from ...regulariser.fit import LeftOut, Regulariser, Round
 from ...regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
@@ -57,6 +56,10 @@ deviations follow the noise, and the densities hardly differ."""
 MAX_MISSED = 0.01
 """As many inducing points as there may be are taken if a fit misses more nats for each row."""
 
+MIN_ROWS_OF_FEW_POINTS = 3000
+"""Of as many rows further candidates have more points only where these are needed: to predict all
+rows takes longer than a fit then."""
+
 MAX_RATIO_OF_ALL = 2.0
 """Up to this many times the rows of an exact fit, each row is predicted by all the others without
 inducing points: to choose these takes longer, and rows that are no points are predicted worse."""
@@ -85,8 +88,13 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             if best_of(of_series).nll < best_of(found).nll - MIN_GAIN_OF_SERIES:
                 found = of_series
         found = self._with_enough_points(near_best(found))
-        if self._are_promising(best_of(found)):
-            around = [self._around(each) for each in found]
+        is_promising, plain = self._are_promising(best_of(found)), found
+        if self._needs_few_points(best_of(found), is_promising):
+            self.num_inducing = self.settings.count(len(self.data.X))
+            plain = [self._fit(*each.began_at, origin=each.origin) for each in found]
+            found = near_best([*found, *plain])
+        if is_promising:
+            around = [self._around(each) for each in plain]
             found = near_best([*found, *around]) if self.is_recipe else around
         noise = self.settings.noise
         if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
@@ -131,10 +139,26 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         M = min(self.settings.most_inducing(len(self.data.X)), len(self.data.X))
         if self.num_inducing >= M or (exactly and not self._may_be_exact):
             return False
-        if self._missed(P) < MAX_MISSED:
+        if self._missed(P, self.num_inducing) < MAX_MISSED:
             return False
         self.num_inducing = M
         return True
+
+    def _needs_few_points(self, best: GaussianCandidate, is_promising: bool) -> bool:
+        """Return whether further candidates may have few inducing points again, of many rows.
+
+        They may if few points miss little of the best fit, whatever a start has missed; and around
+        predictors that err less than it, as what these leave is mostly noise.
+        """
+        N = len(self.data.X)
+        if N < MIN_ROWS_OF_FEW_POINTS or self.num_inducing == self.settings.count(N):
+            return False
+        if self._missed(best.regulariser, self.settings.count(N)) < MAX_MISSED:
+            return True
+        data = self.data.first(len(best.mean))
+        errors = data.responses - best.mean
+        of_predictors = data.responses[:, None] - self._means_at(data)
+        return is_promising and have_small_errors(of_predictors, errors, max_ratio=1.0)
 
     @property
     def _may_be_exact(self) -> bool:
@@ -142,19 +166,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         N = len(self.data.X)
         return self.settings.most_inducing(N) >= min(N, self.settings.max_rows or N)
 
-    def _missed(self, P: Regulariser) -> float:
-        """Return tr (K - Q) / 2Nσ², the most that the bound is below the evidence for each row.
-
-        It bounds the divergence of the sparse posterior from that without inducing points (Burt,
-        Rasmussen and van der Wilk 2020, "Convergence of sparse variational inference in Gaussian
-        processes regression").
-        """
+    def _missed(self, P: Regulariser, M: int) -> float:
+        """Return how much of the evidence of each row M points may miss."""
         data, kernel = self.data.first(self.settings.max_rows), P.prior.kernel
-        Z = gram.as_inducing_variable(self._chosen_points(kernel, self.num_inducing, data)[0])
-        A = gram.features(kernel, Z, data.X)  # [J, M, N]
-        left = outputs.variance(kernel, data.X) - tf.transpose(tf.reduce_sum(tf.square(A), axis=-2))
         noise = outputs.noise_variance_at(P.likelihood, data.X, data.J)
-        return 0.5 * float(tf.reduce_mean(left / noise))
+        return evidence_missed(kernel, noise, self._chosen_points(kernel, M, data)[0], data.X)
 
     def _of_estimators(self, estimators: Sequence[Any]) -> CrossFits:
         data = self.data
@@ -258,6 +274,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         """
         settings, data = self.settings, self.data if starts_of is None else starts_of
         is_brief = starts_of is not None or means or pattern is not None or again
+        began_at = kernel, start
         first, C, J = data.first(settings.max_rows), self.predictors.num_means, data.J
         M = self._num_points(first)
         progress.now(
@@ -307,7 +324,14 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             predicted = leave_one_out(prior, of_rows, Z, observed)
         P = Regulariser(prior, prior, noise, Z, None, (last,), True, left_out)
         found = GaussianCandidate.judged(
-            P, len(first.X), scored, predicted, of_rows, is_around=means, origin=origin
+            P,
+            len(first.X),
+            scored,
+            predicted,
+            of_rows,
+            is_around=means,
+            origin=origin,
+            began_at=began_at,
         )
         progress.found(nll=found.nll + density_constant(data), M=len(Z))
         return found

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 
 from ...calibration.tempering import MAX_FACTOR
 from ...regulariser.fit import Regulariser
@@ -30,6 +31,8 @@ class GaussianCandidate(Candidate):
     """Whether P is around predictors."""
     origin: Kernel
     """The kernel that it was first fitted from."""
+    began_at: tuple[Kernel, Likelihood]
+    """What this fit began at."""
 
     @classmethod
     def judged(
@@ -42,6 +45,7 @@ class GaussianCandidate(Candidate):
         *,
         is_around: bool,
         origin: Kernel,
+        began_at: tuple[Kernel, Likelihood],
     ) -> GaussianCandidate:
         """Return a fitted P with what its predictions of rows left out are worth.
 
@@ -58,7 +62,7 @@ class GaussianCandidate(Candidate):
             nll = 0.5 * float(np.sum(np.log(factor) + logs)) + penalty(P, num_rows)
         else:  # the factor that mends certain errors is hardly known from few rows
             nll = 0.5 * float(np.sum(error - 1.0 + logs))
-        return cls(P, nll, mean, noise_variance * errors, is_around, origin)
+        return cls(P, nll, mean, noise_variance * errors, is_around, origin, began_at)
 
 
 def density_constant(data: TrainingData) -> float:

@@ -15,13 +15,16 @@ MAX_RATIO_TO_BEST = 2.0
 weights would be near zero, and four more fits of each take long."""
 
 
-def have_small_errors(of_predictors: AnyNDArray, of_process: AnyNDArray) -> bool:
+def have_small_errors(
+    of_predictors: AnyNDArray, of_process: AnyNDArray, max_ratio: float = MAX_ERROR_RATIO
+) -> bool:
     """Return whether one of the predictors has errors not much larger than those of a process.
 
     :param of_predictors: [N, C, J].
     :param of_process: [N, J].
+    :param max_ratio: how many times as large they may be.
     """
-    largest = MAX_ERROR_RATIO * _rms(of_process)
+    largest = max_ratio * _rms(of_process)
     return any(_rms(errors) < largest for errors in np.moveaxis(of_predictors, 1, 0))
 
 

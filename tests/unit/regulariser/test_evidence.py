@@ -10,7 +10,7 @@ import scipy.stats
 import tensorflow as tf
 
 from gpflow_gvi import GaussianProcess
-from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
+from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence, evidence_missed
 from gpflow_gvi.regulariser.plain_evidence import collapsed_evidence
 from tests import catalogue
 
@@ -164,3 +164,16 @@ def test_gradients_of_the_inducing_evidence_are_those_of_gpr(data):
     for variable in gpr.trainable_variables:
         expected = tape.gradient(theirs, variable)
         np.testing.assert_allclose(tape.gradient(ours, variable), expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "noise", [np.array([0.2, 0.7]), np.linspace(0.1, 1.0, 2 * N).reshape(N, 2)]
+)
+def test_what_the_bound_lacks_is_the_variance_beyond_the_points_over_twice_the_noise(data, noise):
+    X, _ = data
+    kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=0.6)
+    K = np.asarray(kernel(X))
+    beyond = K - K[:, :M] @ np.linalg.solve(K[:M, :M], K[:M])
+    expected = np.mean(np.diag(beyond)[:, None] / (2.0 * noise))
+    assert evidence_missed(kernel, noise, X[:M], X) == pytest.approx(expected, rel=1e-4)
+    assert evidence_missed(kernel, noise, X, X) == pytest.approx(0.0, abs=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from unittest import mock
 
 import gpflow
@@ -344,6 +345,41 @@ def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng
     rmse = {M: np.sqrt(np.mean(np.square(e))) for M, e in errors.items()}
     assert rmse[None] < 1.15 * np.sqrt(np.mean(np.square(of_exact)))
     assert rmse[None] < 0.9 * rmse[200]
+
+
+@pytest.mark.slow
+def test_as_many_inducing_points_serve_more_rows_than_hyper_parameters_are_fitted_to(rng):
+    X = rng.uniform(-1.0, 1.0, size=(5000, 2))
+    f = np.sin(20.0 * X[:, :1]) * np.sin(20.0 * X[:, 1:])
+    Y = f + 0.3 * rng.normal(size=f.shape)
+    rmse = {}
+    for M in (None, 200):
+        learned = gvi.learn((X[:4000], Y[:4000]), num_inducing=M)
+        rmse[M] = np.sqrt(np.mean(np.square(learned.predict_f(X[4000:])[0] - f[4000:])))
+    truth = gpflow.kernels.SquaredExponential(lengthscales=0.08, variance=0.25)
+    exact = gpflow.models.GPR((X[:4000], Y[:4000]), truth, noise_variance=0.09)
+    of_exact = np.sqrt(np.mean(np.square(exact.predict_f(X[4000:])[0] - f[4000:])))
+    assert rmse[None] < 1.2 * of_exact
+    assert rmse[None] < 0.8 * rmse[200]
+
+
+@pytest.mark.parametrize(("lengthscale", "few"), [(1.0, True), (0.1, False)])
+def test_of_many_rows_further_candidates_have_few_points_if_these_miss_little(
+    monkeypatch, rng, lengthscale, few
+):
+    monkeypatch.setattr(gaussian_candidates, "MIN_ROWS_OF_FEW_POINTS", 300)
+    X = rng.uniform(-1.0, 1.0, size=(400, 2))
+    Y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.normal(size=(400, 1))
+    unscaled = Scaling.none(X), Scaling.none(Y)
+    data = TrainingData(X, Y, Y, seed=0, input_shape=(2,), of_classes=False, units=unscaled)
+    regulariser = RegulariserSettings(num_inducing=50, max_inducing=400, predictors=None)
+    candidates = GaussianCandidates(data, Settings(regulariser, standardise=False))
+    candidates.num_inducing = 400
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
+    found = candidates._fit(_kernel(), gpflow.likelihoods.Gaussian(0.09), starts_of=None)
+    P = found.regulariser._replace(prior=gvi.GaussianProcess(gpflow.functions.Zero(), kernel))
+    best = dataclasses.replace(found, regulariser=P)
+    assert candidates._needs_few_points(best, is_promising=False) == few
 
 
 def test_a_fit_that_begins_with_half_of_the_rows_has_the_evidence_of_all(monkeypatch, rng):
