@@ -38,7 +38,7 @@ from .cross_fitting import CrossFits
 from .few_rows import left_out_by_folds
 from .gaussian_candidate import GaussianCandidate, density_constant
 from .kept_fits import evidence_fit
-from .promising import have_small_errors, useful
+from .promising import MAX_ERROR_RATIO, have_small_errors, useful
 from .varying_noise import MIN_RATIO, VaryingNoise, gain
 
 MIN_FEATURES_OF_EXACT = 20
@@ -155,10 +155,13 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             return False
         if self._missed(best.regulariser, self.settings.count(N)) < MAX_MISSED:
             return True
+        return is_promising and self._have_small_errors(best, 1.0)
+
+    def _have_small_errors(self, best: GaussianCandidate, max_ratio: float) -> bool:
+        """Return whether a predictor errs less than P, or than so many times as much."""
         data = self.data.first(len(best.mean))
-        errors = data.responses - best.mean
         of_predictors = data.responses[:, None] - self._means_at(data)
-        return is_promising and have_small_errors(of_predictors, errors, max_ratio=1.0)
+        return have_small_errors(of_predictors, data.responses - best.mean, max_ratio)
 
     @property
     def _may_be_exact(self) -> bool:
@@ -196,7 +199,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
                 return False
             num_networks = len(recipe.networks(self.data))
             self.predictors = self.predictors.only(useful(of_predictors, num_networks))
-        return have_small_errors(data.responses[:, None] - self._means_at(data), errors)
+        return self._have_small_errors(best, MAX_ERROR_RATIO)
 
     def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
         """Return P around predictors, from the kernel that P has without them."""

@@ -22,7 +22,7 @@ def have_small_errors(
 
     :param of_predictors: [N, C, J].
     :param of_process: [N, J].
-    :param max_ratio: how many times as large they may be.
+    :param max_ratio: up to how many times as large they may be.
     """
     largest = max_ratio * _rms(of_process)
     return any(_rms(errors) < largest for errors in np.moveaxis(of_predictors, 1, 0))
