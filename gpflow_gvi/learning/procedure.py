@@ -193,11 +193,12 @@ class Procedure:
         P = self.settings.regulariser.process(regulariser)
         sites = self.sites(regulariser, regulariser.inducing_points, data)
         Z = getattr(regulariser.posterior.kernel, "inducing_variable", None)
+        is_of_points = self.settings.regulariser.evidence.needs_inducing_outputs
         start = Start(
             **{**vars(data), "responses": np.asarray(sites.Y)},
             P=P,
             prior=regulariser.prior,
-            posterior=regulariser.posterior if self._stream(regulariser, data) else None,
+            posterior=None if is_of_points else regulariser.posterior,
             Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
             noise_variance=sites.variance,
         )

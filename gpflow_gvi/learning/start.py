@@ -69,7 +69,8 @@ class Start(TrainingData):
     prior: GaussianProcess
     """P before it was conditioned."""
     posterior: GaussianProcess | None = None
-    """P given all rows, where these are a sample of them: Q starts there."""
+    """P given all rows, of which these may be a sample; None if it is given those at Z alone. Q
+    starts there if it is at inducing points."""
     Z: InducingVariables
     """Inducing points. They and `prior.kernel` are the same objects in P and in the mean and the
     covariance of Q, so that their matrices are computed once for all."""
@@ -80,16 +81,19 @@ def inducing_mean(start: Start) -> MeanFunction:
     """Return the mean of the sparse posterior given all rows (Titsias 2009)."""
     from ..mean_functions import Inducing
 
-    if start.posterior is not None:
-        q_mu = start.posterior.mean_function.q_mu.numpy()
-        m_P = start.prior.mean_function
-        return Inducing(start.prior.kernel, start.Z, mean_function=m_P, q_mu=q_mu)
+    m_P = start.prior.mean_function
+    found = None if start.posterior is None else start.posterior.mean_function
+    if isinstance(found, Inducing):
+        q_mu = found.q_mu.numpy()
+        return Inducing(
+            start.prior.kernel, start.Z, mean_function=m_P, q_mu=q_mu, whiten=found.whiten
+        )
     return Inducing.from_data(
         start.prior.kernel,
         start.Z,
         (start.X, start.responses),
         start.noise_variance,
-        mean_function=start.prior.mean_function,
+        mean_function=m_P,
     )
 
 
@@ -97,9 +101,10 @@ def inducing_covariance(start: Start) -> Kernel:
     """Return the covariance of the sparse posterior given all rows (Titsias 2009)."""
     from ..covariances import CholeskySVGP
 
-    if start.posterior is not None:
-        q_sqrt = start.posterior.kernel.q_sqrt.numpy()
-        return CholeskySVGP(start.prior.kernel, start.Z, q_sqrt=q_sqrt)
+    found = None if start.posterior is None else start.posterior.kernel
+    if isinstance(found, CholeskySVGP):
+        q_sqrt = found.q_sqrt.numpy()
+        return CholeskySVGP(start.prior.kernel, start.Z, q_sqrt=q_sqrt, whiten=found.whiten)
     return CholeskySVGP.from_data(
         start.prior.kernel, start.Z, start.X, start.noise_variance, num_latent_gps=start.J
     )
