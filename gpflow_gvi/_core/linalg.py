@@ -254,6 +254,24 @@ def product(
     return tf.ensure_shape(tf.numpy_function(product_of_arrays, [A, B], A.dtype), shape)
 
 
+@check_shapes(
+    "A: [batch..., M, N]",
+    "return: [batch..., M, M]",
+)
+def outer_product(A: tf.Tensor) -> tf.Tensor:
+    """Return A Aᵀ, of which BLAS computes half where it is not a part of a graph."""
+    if tf.is_symbolic_tensor(A) or not _takes_lapack(A):
+        return tf.matmul(A, A, transpose_b=True)
+
+    @tf.custom_gradient
+    def by_blas(A: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        array = A.numpy()
+        found = tf.constant(array @ np.swapaxes(array, -1, -2))
+        return found, lambda upstream: tf.matmul(upstream + tf.linalg.matrix_transpose(upstream), A)
+
+    return by_blas(A)
+
+
 def _takes_lapack(M: tf.Tensor) -> bool:
     """Return whether NumPy computes with M, by a LAPACK and a BLAS for this processor.
 

@@ -161,7 +161,7 @@ def information(A: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     :param noise: σ², [J, N].
     """
     scaled = A / tf.sqrt(noise)[:, None, :]
-    return tf.matmul(scaled, scaled, transpose_b=True)
+    return linalg.outer_product(scaled)
 
 
 def _dispatchable(

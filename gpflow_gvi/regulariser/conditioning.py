@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from .._core import checks, images, linalg, outputs
+from .._core import checks, images, linalg, outputs, row_blocks
 from ..covariances import CholeskySVGP, gram
 from ..gaussian_process import GaussianProcess
 from ..mean_functions import Inducing
@@ -23,7 +23,7 @@ def conditioned(
 
         N(B⁻¹ b, B⁻¹),    B = I + Σ A Aᵀ / σ²,    b = Σ A (Y - m_P(X)) / σ²,
 
-    with sums over blocks of rows: O(N M²) time, and memory for one block.
+    with sums over blocks of rows: O(N M²) time, and memory for one block of not too many.
 
     :param prior: P before it is conditioned.
     :param inducing_points: Z, [M, D], or an inducing variable.
@@ -31,18 +31,19 @@ def conditioned(
         [N, J].
     """
     kernel, Z = prior.kernel, gram.as_inducing_variable(inducing_points)
-    precision: Any = 0.0
-    projection: Any = 0.0
-    for X, Y, noise_variance in blocks:
-        checks.positive("noise_variance", noise_variance)
-        X = images.as_rows(tf.convert_to_tensor(X), kernel, Z)
-        noise = outputs.noise_of_rows(noise_variance)  # [J, N]
-        residual = tf.linalg.matrix_transpose(Y - prior.mean_function(X)) / noise  # [J, N]
-        A = gram.features(kernel, Z, X)  # [J, M, N]
-        precision += gram.information(A, noise)  # [J, M, M]
-        projection += tf.matmul(A, residual[..., None])  # [J, M, 1]
-    B = linalg.add_to_diagonal(precision, tf.ones([], precision.dtype))
-    q_mu = tf.linalg.cholesky_solve(linalg.cholesky(B), projection)[..., 0]
+
+    def features() -> Iterator[tuple[tf.Tensor, ...]]:
+        for X, Y, noise_variance in blocks:
+            checks.positive("noise_variance", noise_variance)
+            X = images.as_rows(tf.convert_to_tensor(X), kernel, Z)
+            noise = outputs.noise_of_rows(noise_variance)  # [J, N]
+            residual = tf.linalg.matrix_transpose(Y - prior.mean_function(X))  # [J, N]
+            noise += tf.zeros_like(residual[:1])
+            for rows in row_blocks.slices(len(X)):
+                yield gram.features(kernel, Z, X[rows]), noise[:, rows], residual[:, rows]
+
+    B, b = precision_and_projection(features())
+    q_mu = tf.linalg.cholesky_solve(linalg.cholesky(B), b)[..., 0]
     q_sqrt = linalg.cholesky_of_inverse(B)
     mean = Inducing(
         kernel, Z, mean_function=prior.mean_function, q_mu=tf.linalg.matrix_transpose(q_mu)
@@ -50,3 +51,18 @@ def conditioned(
     J = max(gram.num_outputs(kernel, Z, mean.num_outputs), q_sqrt.shape[0])
     q_sqrt = tf.broadcast_to(q_sqrt, [J, *q_sqrt.shape[1:]])
     return GaussianProcess(mean, CholeskySVGP(kernel, Z, q_sqrt=q_sqrt))
+
+
+def precision_and_projection(
+    blocks: Iterable[tuple[tf.Tensor, ...]],
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return B = I + Σ A Aᵀ / σ² and b = Σ A r / σ²: [J, M, M] and [J, M, 1].
+
+    :param blocks: features of rows, A [J, M, N], σ² and residuals r, [J, N] each.
+    """
+    precision: Any = 0.0
+    projection: Any = 0.0
+    for A, noise, residual in blocks:
+        precision += gram.information(A, noise)
+        projection += tf.matmul(A, (residual / noise)[..., None])
+    return linalg.add_to_diagonal(precision, tf.ones([], precision.dtype)), projection

@@ -16,10 +16,11 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
-from .._core import linalg, outputs
+from .._core import linalg, outputs, row_blocks
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.plain import has_gradient
+from .conditioning import precision_and_projection
 from .plain_evidence import exact_evidence
 
 
@@ -60,21 +61,40 @@ def leave_one_out(
     :param data: (X, Y).
     """
     X, Y = (tf.convert_to_tensor(part) for part in data)
-    inducing_variable = gram.as_inducing_variable(Z)
-    noise = outputs.noise_of_rows(noise_variance)  # [J, N]
-    A = gram.features(prior.kernel, inducing_variable, X)  # [J, M, N]
-    inner = gram.optimal_precision(A, noise_variance)
-    S = tf.linalg.triangular_solve(linalg.cholesky(inner), A)  # [J, M, N]
+    kernel, inducing_variable = prior.kernel, gram.as_inducing_variable(Z)
     m = prior.mean_function(X)  # [N, J]
     residual = tf.linalg.matrix_transpose(Y - m)  # [J, N]
-    weights = tf.linalg.matvec(S, residual / noise)  # [J, M]
-    mean = tf.linalg.matvec(S, weights, transpose_a=True)  # [J, N]
+    noise = outputs.noise_of_rows(noise_variance) + tf.zeros_like(residual[:1])  # [J, N]
+    blocks = list(row_blocks.slices(len(X)))
+    features = [gram.features(kernel, inducing_variable, X[rows]) for rows in blocks]
+    B, b = precision_and_projection(
+        (A, noise[:, rows], residual[:, rows]) for rows, A in zip(blocks, features, strict=True)
+    )
+    L = linalg.cholesky(B)
+    weights = tf.linalg.triangular_solve(L, b)  # [J, M, 1]
+    found = []
+    for rows, A in zip(blocks, features, strict=True):
+        S = tf.linalg.triangular_solve(L, A)  # [J, M, N]
+        beyond = tf.linalg.matrix_transpose(outputs.variance(kernel, X[rows]))
+        beyond = tf.nn.relu(beyond - tf.reduce_sum(tf.square(A), axis=-2))  # [J, N]
+        found.append(_without_own(S, weights, beyond, noise[:, rows], residual[:, rows]))
+    parts = zip(*found, strict=True)
+    mean, variance = (tf.linalg.matrix_transpose(tf.concat(each, axis=-1)) for each in parts)
+    return m + mean, variance
+
+
+def _without_own(
+    S: tf.Tensor, weights: tf.Tensor, beyond: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return mean and variance of each residual given all the others: [J, N] each.
+
+    :param S: L_B⁻¹A, with the posterior's precision B = L_B L_Bᵀ: [J, M, N].
+    :param weights: L_B⁻¹ Σ A (y - m)/σ²: [J, M, 1].
+    """
+    mean = tf.linalg.matmul(S, weights, transpose_a=True)[..., 0]  # [J, N]
     variance = tf.reduce_sum(tf.square(S), axis=-2)  # [J, N]
     # The share of an observation in its own prediction is below one, but for rounding.
-    largest = 1.0 - 1e3 * np.finfo(A.dtype.as_numpy_dtype).eps
-    share = tf.minimum(variance / noise, tf.constant(largest, A.dtype))
+    largest = 1.0 - 1e3 * np.finfo(S.dtype.as_numpy_dtype).eps
+    share = tf.minimum(variance / noise, tf.constant(largest, S.dtype))
     mean = (mean - share * residual) / (1.0 - share)
-    prior_variance = tf.linalg.matrix_transpose(outputs.variance(prior.kernel, X))  # [J, N]
-    beyond = tf.nn.relu(prior_variance - tf.reduce_sum(tf.square(A), axis=-2))
-    variance = variance / (1.0 - share) + beyond + noise + tf.zeros_like(mean)  # [J, N]
-    return m + tf.linalg.matrix_transpose(mean), tf.linalg.matrix_transpose(variance)
+    return mean, variance / (1.0 - share) + beyond + noise + tf.zeros_like(mean)

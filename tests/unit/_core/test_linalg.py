@@ -244,6 +244,24 @@ def test_product_of_a_batch_and_of_one_matrix(rng, dtype, size, transposed):
     np.testing.assert_allclose(value, expected, atol=100 * size * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("size", [5, linalg.MIN_LAPACK], ids=["small", "large"])
+def test_outer_product_of_rows_and_its_gradient(rng, size):
+    A, G = rng.normal(size=(2, 7, size)), rng.normal(size=(2, 7, 7))
+
+    def with_gradient(A):
+        with tf.GradientTape() as tape:
+            tape.watch(A)
+            value = linalg.outer_product(A)
+        return value, tape.gradient(value, A, output_gradients=tf.constant(G))
+
+    expected = np.einsum("bin,bjn->bij", A, A)
+    by_A = np.einsum("bij,bjn->bin", G + G.swapaxes(1, 2), A)
+    for compute in (with_gradient, tf.function(with_gradient)):
+        value, gradient = compute(tf.constant(A))
+        np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(gradient, by_A, rtol=1e-12, atol=1e-12)
+
+
 # --- floor --------------------------------------------------------------------------------------
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+
 import gpflow
 import numpy as np
 import pytest
 
 import gpflow_gvi as gvi
+from gpflow_gvi._core import row_blocks
 from gpflow_gvi.regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 
 
+@pytest.mark.parametrize("size", [4, 9], ids=["blocks", "one_block"])
 @pytest.mark.parametrize("noise", ["one", "of_outputs", "of_rows"])
-def test_it_is_the_regression_on_the_others(noise, rng):
+def test_it_is_the_regression_on_the_others(monkeypatch, noise, size, rng):
+    monkeypatch.setattr(row_blocks, "slices", functools.partial(row_blocks.slices, size=size))
     X, Y = rng.uniform(-2.0, 2.0, size=(9, 2)), rng.normal(size=(9, 2))
     sigma2 = {
         "one": np.full((9, 2), 0.3),
