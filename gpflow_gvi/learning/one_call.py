@@ -158,7 +158,7 @@ def learn(
         the model works in (`standardise`).
     :param divergence_weight: λ; by default 0.1.
     :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200, or of
-        up to 20,000 rows as many as it takes to miss little of the function, not more than 1,000.
+        up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000.
     :param select: how they are chosen.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part; by default a tenth where Q is trained, or none.

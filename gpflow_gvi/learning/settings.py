@@ -122,7 +122,7 @@ NUM_INDUCING = 200
 MAX_INDUCING = 1000
 """The same where `NUM_INDUCING` points miss much of the function."""
 
-MAX_ROWS_OF_MORE_POINTS = 20_000
+MAX_ROWS_OF_MORE_POINTS = 100_000
 """Of more rows there are never more points than `NUM_INDUCING`: what is conditioned on them and
 predicted takes too long."""
 

@@ -136,7 +136,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         :param exactly: whether they are taken only if a fit to as many is one to all rows, so that
             it takes not much longer.
         """
-        M = min(self.settings.most_inducing(len(self.data.X)), len(self.data.X))
+        M = min(self.settings.most_inducing(self.data.num_rows), len(self.data.X))
         if self.num_inducing >= M or (exactly and not self._may_be_exact):
             return False
         if self._missed(P, self.num_inducing) < MAX_MISSED:
@@ -166,7 +166,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
     @property
     def _may_be_exact(self) -> bool:
         """Whether there may be a point for each row that hyper-parameters are fitted to."""
-        N = len(self.data.X)
+        N = self.data.num_rows
         return self.settings.most_inducing(N) >= min(N, self.settings.max_rows or N)
 
     def _missed(self, P: Regulariser, M: int) -> float:
