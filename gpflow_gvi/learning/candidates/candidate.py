@@ -72,7 +72,6 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         self.likelihood = settings.likelihood or noise
         predictors = self.settings.predictors
         self.is_recipe = predictors is recipe_predictors
-        self.num_inducing = self.settings.count(len(data.X))
         self.predictors = self._of_estimators([] if predictors is None else predictors(data))
         """What P may be around."""
         if not self.is_recipe:  # what is wrong with those of the user is said before all else

@@ -24,13 +24,13 @@ from ..._core.graphs import deepcopy
 from ...covariances import gram
 from ...gaussian_process import GaussianProcess
 from ...mean_functions.predictor import Predictor
-from ...regulariser.evidence import DataEvidence, InducingEvidence, evidence_missed
+from ...regulariser.evidence import DataEvidence, InducingEvidence
 from ...regulariser.evidence_fit import EvidenceFit, Rows, assign
 from ...regulariser.fit import LeftOut, Regulariser, Round
 from ...regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 from .. import recipe
 from ..rows.scaling import Scaling, exactly_original
-from ..settings import recipe_kernels
+from ..settings import Settings, recipe_kernels
 from ..start import TrainingData
 from ..summary import described
 from .candidate import MAX_ROWS_OF_STARTS, Candidates, best_of, near_best, scaled
@@ -38,12 +38,9 @@ from .cross_fitting import CrossFits
 from .few_rows import left_out_by_folds
 from .gaussian_candidate import GaussianCandidate, density_constant
 from .kept_fits import evidence_fit
+from .points import Points
 from .promising import MAX_ERROR_RATIO, have_small_errors, useful
 from .varying_noise import MIN_RATIO, VaryingNoise, gain
-
-MIN_FEATURES_OF_EXACT = 20
-"""With as many features few rows have a point each: with fewer points than rows, which are all far
-from each other then, most of a function would be taken for noise."""
 
 MIN_ROWS_OF_HALF = 700
 """The exact evidence of as many rows is first maximised for half of them, which takes a fifth of
@@ -52,13 +49,6 @@ the time for each iteration."""
 MIN_GAIN_OF_SERIES = 0.05
 """A trend whose slope changes is taken if it predicts better by this many nats: with few rows its
 deviations follow the noise, and the densities hardly differ."""
-
-MAX_MISSED = 0.01
-"""As many inducing points as there may be are taken if a fit misses more nats for each row."""
-
-MIN_ROWS_OF_FEW_POINTS = 3000
-"""Of as many rows further candidates have more points only where these are needed: to predict all
-rows takes longer than a fit then."""
 
 MAX_RATIO_OF_ALL = 2.0
 """Up to this many times the rows of an exact fit, each row is predicted by all the others without
@@ -77,11 +67,14 @@ MIN_NOISE = 1e-8
 class GaussianCandidates(Candidates[GaussianCandidate]):
     """The candidates for P under Gaussian noise."""
 
+    def __init__(self, data: TrainingData, settings: Settings) -> None:
+        super().__init__(data, settings)
+        self.points = Points(self.settings, data)
+
     def best(self) -> Regulariser:
         """Return the one that predicts best."""
         kernels = list(self.settings.kernels(self.data))
-        several = len(kernels) > 1
-        found = self._of_starts(kernels) if several else [self._fit(kernels[0], self.likelihood)]
+        found = self._of_starts(kernels) if len(kernels) > 1 else [self._of_one(kernels[0])]
         if self.data.D == 1 and self.settings.kernels is recipe_kernels:
             series = recipe.kernels_of_series(self.data.X, self.data.responses)
             of_series = self._of_starts(series) if series else found
@@ -90,7 +83,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         found = self._with_enough_points(near_best(found))
         is_promising, plain = self._are_promising(best_of(found)), found
         if self._needs_few_points(best_of(found), is_promising):
-            self.num_inducing = self.settings.count(len(self.data.X))
+            self.points.count = self.points.few
             plain = [self._fit(*each.began_at, origin=each.origin) for each in found]
             found = near_best([*found, *plain])
         if is_promising:
@@ -107,42 +100,39 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         first = self.data.first(self.settings.max_rows)
         if len(P.inducing_points) < len(first.X):
             return P
-        Z, indices = self._chosen_points(P.prior.kernel, len(first.X), first)
+        Z, indices = self.points.chosen(P.prior.kernel, len(first.X), first)
         return P._replace(inducing_points=Z, history=(P.history[-1]._replace(indices=indices),))
 
-    def _chosen_points(
-        self, kernel: Kernel, M: int, data: TrainingData
-    ) -> tuple[AnyNDArray, AnyNDArray | None]:
-        return self.settings.select(data.X, M, kernel=kernel, seed=data.seed)
+    def _of_one(self, kernel: Kernel) -> GaussianCandidate:
+        """Return the fit of the only kernel, with more points if few miss much of it.
+
+        It has the exact evidence of the first rows where it may, as few points may take all of a
+        function for noise; then nothing is missed.
+        """
+        points = self.points
+        if not points.may_be_exact or points.count >= points.most:
+            return self._fit(kernel, self.likelihood)
+        points.count = points.most
+        found = self._fit(kernel, self.likelihood)
+        P = found.regulariser
+        if not points.miss_little(P, points.few):
+            return found
+        points.count = points.few
+        return self._fit(P.prior.kernel, P.likelihood, again=True, origin=found.origin)
 
     def _from_start(self, start: GaussianCandidate) -> GaussianCandidate:
         P = start.regulariser
-        self._take_points(P, exactly=True)
+        if self.points.may_be_exact:  # a fit to as many takes not much longer
+            self.points.take_more(P)
         return self._fit(P.prior.kernel, P.likelihood, origin=start.origin, left_out=P.left_out)
 
     def _with_enough_points(self, found: list[GaussianCandidate]) -> list[GaussianCandidate]:
         """Return the best candidate with more inducing points, or all if it misses little."""
         best = best_of(found)
         P = best.regulariser
-        if not self._take_points(P):
+        if not self.points.take_more(P):
             return found
         return [self._fit(P.prior.kernel, P.likelihood, again=True, origin=best.origin)]
-
-    def _take_points(self, P: Regulariser, *, exactly: bool = False) -> bool:
-        """Take more inducing points for the next fits, if P misses much; return whether it does.
-
-        What few points miss of a function that varies fast is taken for noise.
-
-        :param exactly: whether they are taken only if a fit to as many is one to all rows, so that
-            it takes not much longer.
-        """
-        M = min(self.settings.most_inducing(self.data.num_rows), len(self.data.X))
-        if self.num_inducing >= M or (exactly and not self._may_be_exact):
-            return False
-        if self._missed(P, self.num_inducing) < MAX_MISSED:
-            return False
-        self.num_inducing = M
-        return True
 
     def _needs_few_points(self, best: GaussianCandidate, is_promising: bool) -> bool:
         """Return whether further candidates may have few inducing points again, of many rows.
@@ -150,10 +140,10 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         They may if few points miss little of the best fit, whatever a start has missed; and around
         predictors that err less than it, as what these leave is mostly noise.
         """
-        N = len(self.data.X)
-        if N < MIN_ROWS_OF_FEW_POINTS or self.num_inducing == self.settings.count(N):
+        points = self.points
+        if not points.may_be_few_again:
             return False
-        if self._missed(best.regulariser, self.settings.count(N)) < MAX_MISSED:
+        if points.miss_little(best.regulariser, points.few):
             return True
         return is_promising and self._have_small_errors(best, 1.0)
 
@@ -162,18 +152,6 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         data = self.data.first(len(best.mean))
         of_predictors = data.responses[:, None] - self._means_at(data)
         return have_small_errors(of_predictors, data.responses - best.mean, max_ratio)
-
-    @property
-    def _may_be_exact(self) -> bool:
-        """Whether there may be a point for each row that hyper-parameters are fitted to."""
-        N = self.data.num_rows
-        return self.settings.most_inducing(N) >= min(N, self.settings.max_rows or N)
-
-    def _missed(self, P: Regulariser, M: int) -> float:
-        """Return how much of the evidence of each row M points may miss."""
-        data, kernel = self.data.first(self.settings.max_rows), P.prior.kernel
-        noise = outputs.noise_variance_at(P.likelihood, data.X, data.J)
-        return evidence_missed(kernel, noise, self._chosen_points(kernel, M, data)[0], data.X)
 
     def _of_estimators(self, estimators: Sequence[Any]) -> CrossFits:
         data = self.data
@@ -279,7 +257,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         is_brief = starts_of is not None or means or pattern is not None or again
         began_at = kernel, start
         first, C, J = data.first(settings.max_rows), self.predictors.num_means, data.J
-        M = self._num_points(first)
+        M = self.points.of_fit(first)
         progress.now(
             described(kernel, around=means, varying=pattern is not None)
             + ("" if starts_of is None else ", a start")
@@ -322,7 +300,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             predicted = leave_one_out_of_all(prior, of_rows, observed)
         if predicted is None:
             if is_exact:  # of all rows, as in the end
-                Z, indices = self._chosen_points(kernel, M, scored)
+                Z, indices = self.points.chosen(kernel, M, scored)
                 last = last._replace(indices=indices)
             predicted = leave_one_out(prior, of_rows, Z, observed)
         P = Regulariser(prior, prior, noise, Z, None, (last,), True, left_out)
@@ -338,15 +316,6 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         )
         progress.found(nll=found.nll + density_constant(data), M=len(Z))
         return found
-
-    def _num_points(self, first: TrainingData) -> int:
-        """Return M of a fit to these rows."""
-        N = len(first.X)
-        # A start has the evidence if the fit from it may have it, too, as it takes less time.
-        is_start = len(self.data.X) > N and self._may_be_exact
-        if N <= MAX_ROWS_OF_STARTS and (is_start or first.D >= MIN_FEATURES_OF_EXACT):
-            return max(self.num_inducing, min(N, self.settings.most_inducing(N)))
-        return self.num_inducing
 
     def _maximise(
         self,

@@ -18,6 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 import gpflow_gvi as gvi
 from gpflow_gvi.learning import recipe
 from gpflow_gvi.learning.candidates import gaussian as gaussian_candidates
+from gpflow_gvi.learning.candidates import points
 from gpflow_gvi.learning.candidates.candidate import Candidate, near_best
 from gpflow_gvi.learning.candidates.gaussian import GaussianCandidates
 from gpflow_gvi.learning.candidates.log_process import LogProcess
@@ -347,6 +348,17 @@ def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng
     assert rmse[None] < 0.9 * rmse[200]
 
 
+def test_a_function_that_few_points_take_for_noise_is_found_with_a_given_kernel(rng):
+    X = rng.uniform(-1.0, 1.0, size=(2000, 2))
+    f = np.sin(20.0 * X[:, :1]) * np.sin(20.0 * X[:, 1:])
+    rows = X[:1500], f[:1500] + 0.2 * rng.normal(size=(1500, 1))
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.2)
+    learned = {M: gvi.learn(rows, kernel=kernel, num_inducing=M) for M in (None, 200)}
+    errors = {M: np.std(fit.predict_f(X[1500:])[0] - f[1500:]) for M, fit in learned.items()}
+    assert errors[None] < 0.5 * np.std(f)
+    assert errors[200] > 0.9 * np.std(f)
+
+
 @pytest.mark.slow
 def test_as_many_inducing_points_serve_more_rows_than_hyper_parameters_are_fitted_to(rng):
     X = rng.uniform(-1.0, 1.0, size=(5000, 2))
@@ -367,14 +379,14 @@ def test_as_many_inducing_points_serve_more_rows_than_hyper_parameters_are_fitte
 def test_of_many_rows_further_candidates_have_few_points_if_these_miss_little(
     monkeypatch, rng, lengthscale, few
 ):
-    monkeypatch.setattr(gaussian_candidates, "MIN_ROWS_OF_FEW_POINTS", 300)
+    monkeypatch.setattr(points, "MIN_ROWS_OF_FEW_POINTS", 300)
     X = rng.uniform(-1.0, 1.0, size=(400, 2))
     Y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.normal(size=(400, 1))
     unscaled = Scaling.none(X), Scaling.none(Y)
     data = TrainingData(X, Y, Y, seed=0, input_shape=(2,), of_classes=False, units=unscaled)
     regulariser = RegulariserSettings(num_inducing=50, max_inducing=400, predictors=None)
     candidates = GaussianCandidates(data, Settings(regulariser, standardise=False))
-    candidates.num_inducing = 400
+    candidates.points.count = 400
     kernel = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
     found = candidates._fit(_kernel(), gpflow.likelihoods.Gaussian(0.09), starts_of=None)
     P = found.regulariser._replace(prior=gvi.GaussianProcess(gpflow.functions.Zero(), kernel))
