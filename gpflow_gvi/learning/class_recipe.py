@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MIN_ROWS_OF_LENGTHSCALES = 20
 """The number of rows for each feature from which on lengthscales are fitted for each."""
 
+SHARE_OF_LENGTHSCALE = 0.25
+"""Of the usual lengthscale, where a fit of a function that varies fast starts."""
+
 MIN_ROWS_OF_TREES = 40
 """The number of rows from which on P may be around trees."""
 
@@ -37,15 +40,26 @@ def kernels(N: int, D: int) -> list[Kernel]:
     """Return kernels to choose among, for N rows of D inputs in standard units.
 
     A linear function and a squared exponential with one lengthscale, or with one for each feature
-    where there are rows enough to find them.
+    where there are rows enough to find them; and a function that varies fast.
     """
     of_each = D > 1 and N >= MIN_ROWS_OF_LENGTHSCALES * D
-    return [shared_scale(D), *([one_kernel(D) + linear(D)] if of_each else [])]
+    return [shared_scale(D), fast(D), *([one_kernel(D) + linear(D)] if of_each else [])]
 
 
 def shared_scale(D: int) -> Kernel:
     """Return the kernel of a linear function and one with the same scale for all features."""
     return shared_kernel(D) + linear(D)
+
+
+def fast(D: int) -> Kernel:
+    """Return the kernel of a function alone that varies fast, if the data do not say otherwise.
+
+    From the usual lengthscale the evidence of labels of such a function is the greater, the less f
+    varies: a fit would end where there is none.
+    """
+    kernel = shared_kernel(D)
+    kernel.lengthscales.assign(SHARE_OF_LENGTHSCALE * kernel.lengthscales.numpy())
+    return kernel
 
 
 def predictors(data: TrainingData) -> list[Any]:
