@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
-from .._core import linalg, outputs, row_blocks
+from .._core import checks, linalg, outputs, row_blocks
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.plain import has_gradient
@@ -60,6 +60,7 @@ def leave_one_out(
     :param Z: the inducing points, [M, D].
     :param data: (X, Y).
     """
+    checks.positive("noise_variance", noise_variance)
     X, Y = (tf.convert_to_tensor(part) for part in data)
     kernel, inducing_variable = prior.kernel, gram.as_inducing_variable(Z)
     m = prior.mean_function(X)  # [N, J]
