@@ -111,7 +111,9 @@ def test_a_smooth_function_of_many_features_is_learned_by_a_network_from_many_ro
         learned = gvi.learn((X[:6000], Y[:6000]), noise="constant", **options)
         return np.sqrt(np.mean(np.square(learned.predict_f(X[6000:])[0][:, 0] - f[6000:])))
 
-    assert error() < 0.85 * error(predictor=None)
+    found = error()
+    assert found < 0.6 * error(predictor=None, num_inducing=200)
+    assert found < 0.85 * error(predictor=None)  # 1,000 points
 
 
 @pytest.fixture(scope="module")
