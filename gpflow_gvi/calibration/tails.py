@@ -14,7 +14,7 @@ import numpy as np
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.likelihoods import Likelihood
 from scipy import stats
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
 from .._core.graphs import deepcopy
 from ..likelihoods import HeavyTailed
@@ -35,15 +35,20 @@ def with_tails(model: Model, errors: AnyNDArray) -> Model:
         variance, [N, J].
     """
     df = degrees_of_freedom(errors)
-    return model if df is None else _replaced(model, df)
+    return model if df is None else with_df(model, df)
 
 
 def with_tails_of(model: Model, likelihood: Likelihood) -> Model:
     """Return the model with predictions of the tails that those of another fit have."""
-    return _replaced(model, likelihood.df) if isinstance(likelihood, HeavyTailed) else model
+    return with_df(model, likelihood.df) if isinstance(likelihood, HeavyTailed) else model
 
 
-def _replaced(model: Model, df: TensorType) -> Model:
+def with_df(model: Model, df: TensorType) -> Model:
+    """Return the model with predictions of Student's t.
+
+    :param model: a tempered model with Gaussian noise; it is not changed.
+    :param df: ν, [J].
+    """
     model = deepcopy(model)
     model.likelihood = HeavyTailed(model.likelihood.variance, df)
     return model
@@ -58,6 +63,34 @@ def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
     if all(df is None for df in fits):
         return None
     return np.array([df or MAX_DF for df in fits], dtype=errors.dtype)
+
+
+def scale_and_degrees_of_freedom(squares: AnyNDArray, max_factor: float) -> tuple[float, float]:
+    """Return α and ν of the greatest posterior density of errors e ~ √α t_ν of variance α.
+
+    ν has the prior of `degrees_of_freedom`, log α ~ N(0, s²) with s = ½: few errors hardly tell
+    how large they are. Where an error counts for less, as of several partitions of the same rows,
+    its log density does.
+
+    :param squares: in units of the variance; of R predictions of N rows, [R, N].
+    :param max_factor: the bound of α and of its inverse.
+    """
+    z, share = np.sqrt(np.ravel(squares)), 1.0 / len(squares)
+
+    def loss(parameters: AnyNDArray) -> float:
+        log_factor, log_excess = parameters
+        df = 2.0 + math.exp(log_excess)
+        scale = math.exp(0.5 * log_factor) * math.sqrt((df - 2.0) / df)
+        logs = share * np.sum(stats.t.logpdf(z, df, scale=scale))
+        log_prior = stats.gamma.logpdf(df, 2.0, scale=10.0) - 0.5 * (log_factor / 0.5) ** 2
+        return -float(logs + log_prior)
+
+    bounds = [
+        (-math.log(max_factor), math.log(max_factor)),
+        (math.log(MIN_DF - 2.0), math.log(MAX_DF - 2.0)),
+    ]
+    found = minimize(loss, [0.0, math.log(8.0)], method="L-BFGS-B", bounds=bounds).x
+    return math.exp(found[0]), 2.0 + math.exp(found[1])
 
 
 def _fit(squares: AnyNDArray) -> float | None:

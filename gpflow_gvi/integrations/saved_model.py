@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import MeanAndVariance
 from gpflow.config import default_float
 
 from .._core import files
@@ -17,7 +18,7 @@ from .._core.errors import shown
 from .._core.images import input_shape as declared_shape
 from ..learning.around_network.network_rows import NetworkInputs
 from ..learning.learned import Learned
-from ..learning.predictions import Predictions
+from ..learning.predictions import Predictions, moments_of_mixture
 from ..learning.rows.scaling import Scaling
 from ..mean_functions.predictor import Predictor
 from ..models import GVI
@@ -49,21 +50,23 @@ def export(
     :param overwrite: whether to replace an earlier export.
     """
     if isinstance(model, Learned):
-        fitted = model.model
+        models = model.models
         units: Scaling | NetworkInputs = model.inputs
-        predictions = Predictions.of(fitted, units, model.outputs)
+        parts = [Predictions.of(each, units, model.outputs) for each in models]
+        weights = [float(weight) for weight in model.weights]
         shape: Sequence[int] | None = units.input_shape
     elif isinstance(model, GVI):
-        fitted = model
+        models = (model,)
         units = none = Scaling.none(np.zeros([1, 1], default_float()))
-        predictions = Predictions(fitted, none, none, none)
+        parts, weights = [Predictions(model, none, none, none)], [1.0]
         shape = declared_shape(model.variational, model.regulariser)
     else:
         raise TypeError(
             f"model is {shown(model)}; it must be a GVI, GWI or PGVI, or the result of learn. To "
             "export conformal intervals, export their model."
         )
-    _require_graph(fitted)
+    for each in models:
+        _require_graph(each)
     shape = shape if input_shape is None else input_shape
     if shape is None:
         raise ValueError(
@@ -72,13 +75,18 @@ def export(
         )
 
     def predict(X: tf.Tensor) -> dict[str, tf.Tensor]:
-        of_f = predictions.latent(units.validated(X))
-        result = dict(zip(("f_mean", "f_variance"), predictions.f_given(*of_f), strict=True))
-        if is_of_classes(fitted):
-            (probabilities,) = predictions.probabilities_given(*of_f)
+        X = units.validated(X)
+        of_f = [part.latent(X) for part in parts]
+
+        def mixed(moments: str) -> MeanAndVariance:
+            given = (getattr(part, moments)(*f) for part, f in zip(parts, of_f, strict=True))
+            return moments_of_mixture(weights, list(given))
+
+        result = dict(zip(("f_mean", "f_variance"), mixed("f_given"), strict=True))
+        if is_of_classes(models[0]):
+            (probabilities,) = parts[0].probabilities_given(*of_f[0])
             return {"probabilities": probabilities, **result}
-        mean, variance = predictions.y_given(*of_f)
-        return {"mean": mean, "variance": variance, **result}
+        return {**dict(zip(("mean", "variance"), mixed("y_given"), strict=True)), **result}
 
     signature = [tf.TensorSpec([None, *shape], default_float(), name="X")]
     module = tf.Module()

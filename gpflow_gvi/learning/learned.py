@@ -28,7 +28,7 @@ from ..likelihoods import HeavyTailed, law
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import Entropies, entropies, require_classes
-from ..prediction.predictive_law import central_interval, half_width
+from ..prediction.predictive_law import central_interval, half_width, pit
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser
 from .around_network.network_rows import NetworkInputs
@@ -71,6 +71,16 @@ class Learned:
         """p(y | f), in standard units."""
         return self.model.likelihood
 
+    @property
+    def models(self) -> tuple[GVI, ...]:
+        """The models of a mixture of which predictions are; here the one there is."""
+        return (self.model,)
+
+    @property
+    def weights(self) -> Array:
+        """The weights of these models: [C]."""
+        return np.ones(1)
+
     def predict(self, X: TensorType) -> Array:
         """Return the most probable label at X, [N]; of real-valued Y its mean, [N, J]."""
         if self.classes_ is None:
@@ -111,6 +121,10 @@ class Learned:
             found = log_predictive_densities(self.likelihood, X, *self.model.predict_f(X), Y)
             return tf.convert_to_tensor(found)
         return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
+
+    def pit(self, X: TensorType, Y: TensorType) -> Array:
+        """Return the (randomised) probability integral transform of each observation: [N, J]."""
+        return pit(self.model, (self.inputs.standard(X), self.standard_y(Y)))
 
     def standard_y(self, Y: TensorType) -> tf.Tensor:
         """Return observations in standard units, [N, P], and labels as numbers of classes."""

@@ -246,6 +246,7 @@ def learn(
         classes=classes,
         standardise=standardise,
         seed=seed,
+        pool=of_recipe and noise is None and isinstance(predictor, str | None),
     )
     with progress.spoken(verbose):
         if jointly:

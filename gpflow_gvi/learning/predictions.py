@@ -7,7 +7,7 @@ probabilities of classes in the units that the data had.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -23,6 +23,21 @@ from ..prediction.class_probabilities import probabilities_given
 from .around_network.network_rows import NetworkInputs
 from .rows.scaling import Scaling
 from .rows.targets import units_of_f, units_of_predictions
+
+
+def moments_of_mixture(
+    weights: Sequence[float], moments: Sequence[MeanAndVariance]
+) -> MeanAndVariance:
+    """Return Σ w m and Σ w (v + (m - Σ w m)²), mean and variance of a mixture: [N, J] each.
+
+    :param weights: w, which add up to one: [C].
+    :param moments: m and v of each part.
+    """
+    if len(moments) == 1:
+        return moments[0]
+    mean = tf.add_n([w * m for w, (m, _) in zip(weights, moments, strict=True)])
+    spread = [w * (v + tf.square(m - mean)) for w, (m, v) in zip(weights, moments, strict=True)]
+    return mean, tf.add_n(spread)
 
 
 class Predictions:

@@ -23,7 +23,7 @@ from .._core import outputs, progress
 from .._core.data import Data
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
-from ..calibration.tails import with_tails, with_tails_of
+from ..calibration.tails import with_df, with_tails, with_tails_of
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
@@ -31,13 +31,16 @@ from ..losses import Marginals
 from ..models import GVI
 from ..prediction import predictive_law
 from ..regulariser.conditioning import conditioned
-from ..regulariser.fit import Regulariser, fit_regulariser
+from ..regulariser.fit import Judged, Regulariser, fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
+from .candidates import judging
 from .candidates.by_sites import SiteCandidates
 from .candidates.gaussian import MAX_ROWS_OF_SCORES, GaussianCandidates
+from .data import groups_of
 from .early_stopping import tempered_nll
 from .learned import Learned
+from .pooled import Pooled
 from .q_training import CompiledModel, TrainingResult
 from .rows import targets
 from .rows.split import Rows, Split
@@ -91,6 +94,10 @@ class Procedure:
         split = self.split
         validation = None if split.validation is None else split.standard(split.validation)
         data = self.training_data(split.train, split.stream)
+        progress.now(f"{data.num_rows} rows")
+        progress.found(**split.notes)
+        if self._may_pool(data, validation):
+            return self._pooled(data)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))
         model, result = self.train(regulariser, data, validation)
         if self.settings.temper is not None:
@@ -119,9 +126,11 @@ class Procedure:
         """Return the regulariser that predicts best, conditioned on all rows."""
         settings = self.settings.regulariser
         if self._has_candidates(data):
-            of_numbers = isinstance(self.settings.likelihood, Gaussian | None)
-            kind = GaussianCandidates if of_numbers else SiteCandidates
-            return self.condition(kind(data, self.settings).best(), data)
+            if self._of_numbers:
+                best = judging.best(GaussianCandidates(data, self.settings))
+            else:
+                best = SiteCandidates(data, self.settings).best()
+            return self.condition(best, data)
         if settings.predictors not in (None, recipe_predictors) or settings.noise == "varying":
             raise ValueError(
                 "predictor and noise='varying' are for real-valued Y, inputs [N, D], and noise to "
@@ -146,6 +155,31 @@ class Procedure:
         best = fits[0] if len(fits) == 1 else _best(fits, validation)
         # Evidence at the inducing points alone is that of these points.
         return best if settings.evidence.needs_inducing_outputs else self.condition(best, data)
+
+    @property
+    def _of_numbers(self) -> bool:
+        """Whether the noise is Gaussian."""
+        return isinstance(self.settings.likelihood, Gaussian | None)
+
+    def _may_pool(self, data: TrainingData, validation: RegressionData | None) -> bool:
+        """Return whether several candidates may predict together."""
+        settings = self.settings
+        is_whole = validation is None and self.split.calibration is None
+        may = settings.pool and is_whole and not settings.trains_q and settings.temper is not None
+        return may and self._of_numbers and self._has_candidates(data)
+
+    def _pooled(self, data: TrainingData) -> Learned:
+        """Return the candidates that predict best together, or the best one."""
+        found = []
+        members = judging.pool(GaussianCandidates(data, self.settings))
+        for member in members:
+            regulariser = self.condition(member.regulariser, data)
+            model, result = self.train(regulariser, data, None)
+            model = self.tempered(model, regulariser, data, None)
+            found.append(self.calibrated(model, regulariser, result.history))
+        if len(found) == 1:
+            return found[0]
+        return Pooled.of(tuple(found), tuple(member.weight for member in members))
 
     def _has_candidates(self, data: TrainingData) -> bool:
         """Return whether P is for rows, of which it is fitted to all, without given noise."""
@@ -236,15 +270,15 @@ class Procedure:
                 tempered = with_tails(tempered, np.square(validation[1] - mean) / variance)
             self._tell_scores(*(_log_densities(each, validation) for each in (model, tempered)))
             return tempered
+        if regulariser.judged is not None and not self.settings.trains_q:
+            return self._as_judged(model, regulariser.judged)
         if self.settings.trains_q or len(data.X) < MIN_VALIDATION_POINTS:
             return model
         rows, Z = data.first(MAX_ROWS_OF_SCORES), regulariser.inducing_points
         progress.now(f"tempering with {len(rows.X)} rows, each given all the others")
-        sites = self.sites(regulariser, Z, rows)
-        if regulariser.left_out is None:
-            mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, (rows.X, sites.Y))
-        else:
-            mean, variance = map(tf.convert_to_tensor, regulariser.left_out)
+        sites, groups = self.sites(regulariser, Z, rows), groups_of(rows.X)
+        observed = rows.X, sites.Y
+        mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, observed, groups)
         if isinstance(model.likelihood, Gaussian):
             factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
             factor = tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR)
@@ -261,6 +295,16 @@ class Procedure:
         X, Y = Data.of((rows.X, rows.Y), model.likelihood)
         at = Marginals(X, mean, variance - sites.variance, Y)
         return tempered_by(model, factors(model.likelihood, at))
+
+    def _as_judged(self, model: GVI, judged: Judged) -> GVI:
+        """Return the model tempered as predictions of rows that it has not seen say."""
+        progress.now(f"tempering with {judged.num_rows} rows that fits have not seen")
+        units = float(np.sum(np.log(self.split.outputs.scale)))
+        progress.found(nll_before=units + judged.nll_before, nll_after=units + judged.nll_after)
+        tempered = tempered_by(model, judged.factor)
+        if judged.df is None or not self._may_have_tails(tempered):
+            return tempered
+        return with_df(tempered, judged.df)
 
     def _may_have_tails(self, model: GVI) -> bool:
         noise = model.likelihood

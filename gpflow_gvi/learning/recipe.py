@@ -11,7 +11,16 @@ import numpy as np
 import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
-from gpflow.kernels import Kernel, Linear, Matern32, Matern52, Product, SquaredExponential, Sum
+from gpflow.kernels import (
+    Constant,
+    Kernel,
+    Linear,
+    Matern32,
+    Matern52,
+    Product,
+    SquaredExponential,
+    Sum,
+)
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive, set_trainable
 
@@ -120,19 +129,28 @@ def _seasons(X: Array, Y: Array) -> list[Kernel]:
     return [_main_effects(f[:, None], 1.0) for f in (high, low)]
 
 
-def noise(num_rows: int, num_features: int) -> Gaussian:
+def noise(num_rows: int, num_features: int, lower: float) -> Gaussian:
     """Return the noise to start from, a tenth of the variance of Y.
 
     Of few rows it has a prior, as there may be an optimum of the evidence without noise: of many
     features some explain what is left of few rows by chance.
+
+    :param lower: the least variance of the noise.
     """
-    gaussian = Gaussian(0.1)
+    gaussian = Gaussian(max(0.1, 2.0 * lower), variance_lower_bound=lower)
     (variance,) = gaussian.parameters
     if num_rows < MIN_ROWS_OF_SEASONS:
         variance.prior = around(0.1, 1.0)
     elif num_rows < max(MIN_ROWS, MIN_ROWS_OF_FEATURE * num_features):
         variance.prior = with_mode(0.1)
     return gaussian
+
+
+def kernels_of_floor(D: int) -> list[Kernel]:
+    """Return the kernels of a constant and of a linear function: anything else has to be better."""
+    constant = Constant(0.1)
+    constant.variance.prior = around(0.1)
+    return [constant, Sum([deepcopy(constant), linear(D)])]
 
 
 def one_kernel(D: int) -> SquaredExponential:

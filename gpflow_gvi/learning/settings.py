@@ -367,6 +367,11 @@ class Settings:
     """The shape of one input, where rows of X are images."""
     seed: int = 0
     """Of the split, the selection, the folds, the network and the order of batches."""
+    pool: bool = False
+    """Whether predictions may be a mixture of several candidates, where P is fitted to real-valued
+    Y and is Q as it is."""
+    replicates: bool = False
+    """Whether rows of equal X and Y are independent observations, and not copies of one."""
 
     @property
     def of_classes(self) -> bool:

@@ -13,7 +13,6 @@ from .._core import checks, domains, labels
 from .._core.row_blocks import by_blocks
 from ..learning.learned import Learned
 from ..learning.rows.scaling import Scaling
-from ..prediction.predictive_law import pit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +97,7 @@ class View:
 
     def pit(self, X: Any, y: Any) -> AnyNDArray:
         """Return the probability integral transforms of observations y at rows X: [N]."""
-        rows = self.learned.inputs.standard(self.rows(X))
-        return pit(self.learned.model, (rows, self.learned.standard_y(y)))[:, self.output]
+        return self.learned.pit(self.rows(X), y)[:, self.output]
 
     def numbers(self, y: Any) -> AnyNDArray:
         """Return the output of observations y: [N]; the number of its class for a label."""

@@ -35,6 +35,9 @@ from .evidence import Evidence
 from .lbfgs import LossWithGradients, Minimise, assign_by_id
 from .plain_evidence import PlainLoss, has_plain_loss
 
+BOUNDS_OF_EXPONENT = 0.0, 1.5
+"""Of κ: a pattern that was learned is flatter than the errors are, but not by much."""
+
 
 class Rows(NamedTuple):
     """The rows that the evidence is of, and what is known of them."""
@@ -67,7 +70,8 @@ class EvidenceFit:
     :param evidence: what is maximised.
     :param features: the shape of a row of X.
     :param num_outputs: J.
-    :param num_means: C, the number of predictions, with a weight for each output.
+    :param num_means: C, the number of predictions, with a weight in [0, 1] for each output: out of
+        fold they correlate negatively with Y, which weights of both signs would exploit.
     """
 
     def __init__(
@@ -134,6 +138,10 @@ class EvidenceFit:
             lambda: self.value(*map(tf.convert_to_tensor, (Z, *rows))),
             lambda at: self.value_and_gradients(Z, rows, at=at),
             self.variables,
+            {
+                id(self.weights): (0.0, 1.0),
+                id(self.exponent.unconstrained_variable): BOUNDS_OF_EXPONENT,
+            },
         )
         minimise(loss, variables)
         value = float(self.value_and_gradients(Z, rows)[0])

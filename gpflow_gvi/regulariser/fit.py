@@ -45,11 +45,19 @@ class Round(NamedTuple):
     """The values of kernel, mean function and likelihood after the fit, by their paths."""
 
 
-class LeftOut(NamedTuple):
-    """Predictions of observations, noise included, by what was fitted without them: [N, J]."""
+class Judged(NamedTuple):
+    """What predictions of rows that nothing of a fit has seen say of it."""
 
-    mean: np.ndarray[Any, Any]
-    variance: np.ndarray[Any, Any]
+    factor: np.ndarray[Any, Any]
+    """α, which makes variances as large as squared errors are: [J]."""
+    df: np.ndarray[Any, Any] | None
+    """ν of the tails that errors have, [J]; None for Gaussian tails."""
+    num_rows: int
+    """How many rows were predicted."""
+    nll_before: float
+    """The negative log density of a row by P as it is, in the units of the model."""
+    nll_after: float
+    """The same with the factor and the tails."""
 
 
 class Regulariser(NamedTuple):
@@ -70,9 +78,8 @@ class Regulariser(NamedTuple):
     converged: bool
     """Whether the last choice of points was that of the round before, and not the maximal number of
     rounds reached or an earlier choice come back."""
-    left_out: LeftOut | None = None
-    """How the observations are predicted by hyper-parameters that have not seen them, if they are
-    too few for the posterior alone to tell."""
+    judged: Judged | None = None
+    """How rows are predicted by what is fitted without them, where that is known."""
 
     @property
     def log_evidence(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +34,7 @@ class LossWithGradients:
     :param evaluate: the loss and its gradients, from values of variables by their ids. Variables
         that are not among them have their own.
     :param variables: what these gradients are in.
+    :param bounds: between which values the elements of variables stay, by their ids.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class LossWithGradients:
         loss: Loss,
         evaluate: Callable[[Mapping[int, Array]], tuple[Any, Sequence[Any]]],
         variables: Variables,
+        bounds: Mapping[int, tuple[float, float]] = MappingProxyType({}),
     ) -> None:
+        self.bounds = bounds
         self._loss = loss
         self._evaluate = evaluate
         self._variables = variables
@@ -73,7 +77,7 @@ def lbfgs(
 
     :param loss: the loss; a `tf.function` if it is to be fast. One with a method
         `value_and_gradients(variables, values)` computes its gradients itself, at values that
-        are not assigned to the variables before.
+        are not assigned to the variables before, and may have `bounds`.
     :param variables: what may change.
     :param max_iterations: the maximal number of iterations.
     :param tolerance: stop when an iteration lowers the loss by less than this part of it.
@@ -101,6 +105,12 @@ def lbfgs(
         best = min(best, value)
         return value, gradient
 
+    of_variable = getattr(loss, "bounds", {})
+    bounds = [
+        of_variable.get(id(variable), (None, None))
+        for variable in variables
+        for _ in range(variable.shape.num_elements())
+    ]
     options = {
         "maxiter": max_iterations,
         "maxfun": 2 * max_iterations,  # where rounding hides the descent a line search is long
@@ -110,7 +120,7 @@ def lbfgs(
     # SciPy's own vectors are short, and threads that wait for the next of them take processor time.
     with threadpool_limits(1, user_api="blas"):
         found = scipy.optimize.minimize(
-            evaluate, start, jac=True, method="L-BFGS-B", options=options
+            evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
     assign_by_id(variables, _by_id(variables, _parts(variables, found.x)))
 

@@ -1,11 +1,11 @@
-"""Predictions of each observation by all the others, in closed form.
+"""Predictions of each observation by all others, in closed form.
 
 With hyper-parameters and inducing points fixed, the sparse posterior is that of a Bayesian linear
-regression on the features A = L⁻¹ K_ZX. An observation is taken out of its posterior N(μ, v) of the
-linear part of f by division with the Gaussian of the observation (Rasmussen and Williams 2006,
-sections 3.6.1 and 5.4.2):
+regression on the features A = L⁻¹ K_ZX. Observations are taken out of the posterior N(μ, v) of the
+linear part of f by division with their Gaussians (Rasmussen and Williams 2006, sections 3.6.1 and
+5.4.2). Those of a group g of rows with equal inputs, which have f in common, are taken out together:
 
-    v₋ = v / (1 - v/σ²),    μ₋ = (μ - y v/σ²) / (1 - v/σ²)
+    v₋ = v / (1 - v Σ_g 1/σ²),    μ₋ = (μ - v Σ_g y/σ²) / (1 - v Σ_g 1/σ²)
 
 What P's kernel has beyond the features, k - AᵀA, learns nothing from observations and is added.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, RegressionData, TensorType
+from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 
 from .._core import checks, linalg, outputs, row_blocks
 from ..covariances import gram
@@ -25,16 +25,22 @@ from .plain_evidence import exact_evidence
 
 
 def leave_one_out_of_all(
-    prior: GaussianProcess, noise_variance: TensorType, data: RegressionData
+    prior: GaussianProcess,
+    noise_variance: TensorType,
+    data: RegressionData,
+    groups: AnyNDArray | None = None,
 ) -> MeanAndVariance | None:
     """Return the same without inducing points; None where NumPy does not know the kernel.
 
-    With S = K + diag σ² and α = S⁻¹(y - m) they are y_n - α_n / [S⁻¹]_nn and 1 / [S⁻¹]_nn
-    (Rasmussen and Williams 2006, eq. 5.12), which the evidence has as derivatives.
+    With S = K + diag σ² and α = S⁻¹(y - m) the posterior of f at a row has the mean y - σ²α and the
+    variance v = σ² - σ⁴ [S⁻¹]_nn (Rasmussen and Williams 2006, eq. 5.12), which the evidence has as
+    derivatives.
 
     :param prior: P before it is conditioned.
     :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
     :param data: (X, Y).
+    :param groups: the group of each row, which rows of equal inputs share, [N]; by default each row
+        is one.
     """
     X, Y = (np.asarray(part) for part in data)
     noise = np.broadcast_to(np.asarray(noise_variance), Y.shape)
@@ -47,18 +53,30 @@ def leave_one_out_of_all(
         return None
     alpha = -found.by_residual
     precision = np.square(alpha) - 2.0 * found.by_noise
-    return Y - alpha / precision, 1.0 / precision
+    if groups is None or len(np.unique(groups)) == len(groups):
+        return Y - alpha / precision, 1.0 / precision
+    share = noise * (1.0 / noise - precision)  # v/σ²
+    f = residual - noise * alpha
+    others = 1.0 - noise * share * _sums(1.0 / noise, groups)
+    mean = (f - noise * share * _sums(residual / noise, groups)) / others
+    return Y - residual + mean, noise * share / others + noise
 
 
 def leave_one_out(
-    prior: GaussianProcess, noise_variance: TensorType, Z: TensorType, data: RegressionData
+    prior: GaussianProcess,
+    noise_variance: TensorType,
+    Z: TensorType,
+    data: RegressionData,
+    groups: AnyNDArray | None = None,
 ) -> MeanAndVariance:
-    """Return mean and variance of each y given all the others: [N, J] each.
+    """Return mean and variance of each y given those of all other groups: [N, J] each.
 
     :param prior: P before it is conditioned.
     :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
     :param Z: the inducing points, [M, D].
     :param data: (X, Y).
+    :param groups: the group of each row, which rows of equal inputs share, [N]; by default each row
+        is one.
     """
     checks.positive("noise_variance", noise_variance)
     X, Y = (tf.convert_to_tensor(part) for part in data)
@@ -78,24 +96,48 @@ def leave_one_out(
         S = tf.linalg.triangular_solve(L, A)  # [J, M, N]
         beyond = tf.linalg.matrix_transpose(outputs.variance(kernel, X[rows]))
         beyond = tf.nn.relu(beyond - tf.reduce_sum(tf.square(A), axis=-2))  # [J, N]
-        found.append(_without_own(S, weights, beyond, noise[:, rows], residual[:, rows]))
+        mean = tf.linalg.matmul(S, weights, transpose_a=True)[..., 0]  # [J, N]
+        found.append((mean, tf.reduce_sum(tf.square(S), axis=-2), beyond))
     parts = zip(*found, strict=True)
-    mean, variance = (tf.linalg.matrix_transpose(tf.concat(each, axis=-1)) for each in parts)
-    return m + mean, variance
+    mean, variance, beyond = (tf.concat(each, axis=-1) for each in parts)  # [J, N]
+    mean, variance = _without_group(mean, variance, noise, residual, groups)
+    variance += beyond + noise
+    return m + tf.linalg.matrix_transpose(mean), tf.linalg.matrix_transpose(variance)
 
 
-def _without_own(
-    S: tf.Tensor, weights: tf.Tensor, beyond: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor
+def _without_group(
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    noise: tf.Tensor,
+    residual: tf.Tensor,
+    groups: AnyNDArray | None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return mean and variance of each residual given all the others: [J, N] each.
+    """Return μ₋ and v₋ of the linear part of f at each row: [J, N] each.
 
-    :param S: L_B⁻¹A, with the posterior's precision B = L_B L_Bᵀ: [J, M, N].
-    :param weights: L_B⁻¹ Σ A (y - m)/σ²: [J, M, 1].
+    :param mean: μ, [J, N].
+    :param variance: v, [J, N].
+    :param noise: σ², [J, N].
+    :param residual: y - m, [J, N].
     """
-    mean = tf.linalg.matmul(S, weights, transpose_a=True)[..., 0]  # [J, N]
-    variance = tf.reduce_sum(tf.square(S), axis=-2)  # [J, N]
-    # The share of an observation in its own prediction is below one, but for rounding.
-    largest = 1.0 - 1e3 * np.finfo(S.dtype.as_numpy_dtype).eps
-    share = tf.minimum(variance / noise, tf.constant(largest, S.dtype))
-    mean = (mean - share * residual) / (1.0 - share)
-    return mean, variance / (1.0 - share) + beyond + noise + tf.zeros_like(mean)
+    precision, information = 1.0 / noise, residual / noise
+    if groups is not None:
+        count = int(np.max(groups)) + 1
+
+        def of_group(values: tf.Tensor) -> tf.Tensor:
+            columns = tf.linalg.matrix_transpose(values)
+            sums = tf.math.unsorted_segment_sum(columns, groups, count)
+            return tf.linalg.matrix_transpose(tf.gather(sums, groups))
+
+        precision, information = of_group(precision), of_group(information)
+    # The share of a group in its own prediction is below one, but for rounding.
+    largest = 1.0 - 1e3 * np.finfo(mean.dtype.as_numpy_dtype).eps
+    share = tf.minimum(variance * precision, tf.constant(largest, mean.dtype))
+    mean = (mean - variance * information) / (1.0 - share)
+    return mean, variance / (1.0 - share) + tf.zeros_like(mean)
+
+
+def _sums(values: AnyNDArray, groups: AnyNDArray) -> AnyNDArray:
+    """Return the sum over the group of each row: [N, J]."""
+    sums = np.zeros((int(np.max(groups)) + 1, values.shape[1]))
+    np.add.at(sums, groups, values)
+    return sums[groups]

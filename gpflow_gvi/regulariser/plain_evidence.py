@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 from gpflow import Parameter
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.kernels import Kernel
 from scipy.linalg import blas, lapack
 
@@ -20,6 +20,7 @@ from ..kernels.plain import (
     PlainParameter,
     PlainParameters,
     Value,
+    covariance,
     gradient,
     has_gradient,
     is_plain,
@@ -92,6 +93,43 @@ def exact_evidence(
     parts = gradient(covariances, by_K, lower=True)
     by_kernel = list(zip(covariances.parameters, parts, strict=True))
     return PlainEvidence(density, by_kernel, by_noise, -alpha)
+
+
+def exact_predictions(
+    kernel: Kernel, X: AnyNDArray, noise: AnyNDArray, residual: AnyNDArray, new: AnyNDArray
+) -> MeanAndVariance | None:
+    """Return mean and variance of the residual's function at new rows, given all others.
+
+    Rasmussen and Williams (2006), eqs. 2.25 and 2.26. None where NumPy does not know the kernel, or
+    K + diag σ² is not positive definite to working precision.
+
+    :param kernel: k, the same for all outputs.
+    :param X: [N, D].
+    :param noise: σ², [N, J].
+    :param residual: r, [N, J].
+    :param new: [B, D].
+    """
+    covariances, across = plain(kernel, X), plain(kernel, X, new)
+    at_new = plain(kernel, new)
+    if covariances is None or across is None or at_new is None:
+        return None
+    N, B = len(X), len(new)
+    K = lower_covariance(covariances, np.zeros([N, N]))
+    Kx = covariance(across, np.zeros([N, B]))
+    mean, variance = np.empty((2, B, residual.shape[1]))
+    for outputs in _of_equal_noise(noise):
+        S = K.copy()
+        _diagonal(S)[:] += noise[:, outputs[0]]
+        try:
+            L = scipy.linalg.cholesky(S, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            return None
+        A = scipy.linalg.solve_triangular(L, Kx, lower=True, check_finite=False)
+        r = scipy.linalg.solve_triangular(L, residual[:, outputs], lower=True, check_finite=False)
+        mean[:, outputs] = A.T @ r
+        left = at_new.variance() - np.sum(np.square(A), axis=0)
+        variance[:, outputs] = np.maximum(left, 0.0)[:, None]
+    return mean, variance
 
 
 def collapsed_evidence(

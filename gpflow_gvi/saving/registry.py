@@ -177,6 +177,7 @@ def _objects() -> list[type]:
     from ..learning.candidates.class_predictors import LogProbabilities
     from ..learning.candidates.cross_fitting import Fitted, InOriginalUnits
     from ..learning.candidates.varying_noise import VaryingNoise
+    from ..learning.pooled import Pooled
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
     homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
@@ -190,6 +191,7 @@ def _objects() -> list[type]:
     ]
     results = [
         learning.Learned,
+        Pooled,
         calibration.Conformal,
         calibration.ConformalQuantiles,
         calibration.ConformalSets,
@@ -210,10 +212,10 @@ def _records() -> list[type]:
     from ..learning.around_network.network_rows import Inputs
     from ..learning.outliers import Outliers
     from ..learning.rows.scaling import Scaling
-    from ..regulariser.fit import LeftOut, Regulariser, Round
+    from ..regulariser.fit import Judged, Regulariser, Round
     from ..tables.columns import Columns
 
-    return [Columns, Inputs, LeftOut, Outliers, Record, Regulariser, Round, Scaling, Stage]
+    return [Columns, Inputs, Judged, Outliers, Record, Regulariser, Round, Scaling, Stage]
 
 
 def _by_name(things: list[Any]) -> dict[str, Any]:

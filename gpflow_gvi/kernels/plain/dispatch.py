@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from gpflow.base import AnyNDArray
-from gpflow.kernels import Kernel, Linear, Product, Sum
+from gpflow.kernels import Constant, Kernel, Linear, Product, Sum
 from typing_extensions import override
 
 from ..integrated_brownian_motion import IntegratedBrownianMotion
@@ -17,7 +17,7 @@ from .base import EVERY, Plain, Rows
 from .mixture import PlainSpectralMixture
 from .parameters import Value, is_plain, value_of
 from .stationary import SHAPES, PlainStationary
-from .trends import PlainBrownianMotion, PlainLinear
+from .trends import PlainBrownianMotion, PlainConstant, PlainLinear
 
 MAX_COLUMNS = 100
 """The number of columns above which copies of X are too large, and products take longest anyway."""
@@ -25,6 +25,7 @@ MAX_COLUMNS = 100
 _KINDS: dict[type[Kernel], Callable[..., Plain]] = {
     **dict.fromkeys(SHAPES, PlainStationary),
     AdditiveSpectralMixture: PlainSpectralMixture,
+    Constant: PlainConstant,
     IntegratedBrownianMotion: PlainBrownianMotion,
     Linear: PlainLinear,
 }

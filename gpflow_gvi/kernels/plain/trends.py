@@ -1,15 +1,47 @@
-"""Kernels of trends: of lines, and of functions whose slope changes."""
+"""Kernels of trends: of constants, of lines, and of functions whose slope changes."""
 
 from __future__ import annotations
 
 import numpy as np
 from gpflow.base import AnyNDArray
-from gpflow.kernels import Linear
+from gpflow.kernels import Constant, Linear
 from typing_extensions import override
 
 from ..integrated_brownian_motion import IntegratedBrownianMotion
 from .base import EVERY, Plain, Rows
 from .parameters import Value
+
+
+class PlainConstant(Plain):
+    """A constant v.
+
+    :param kernel: the kernel.
+    :param X: [N, D].
+    :param X2: [N2, D].
+    :param value: the values of its parameters.
+    """
+
+    def __init__(self, kernel: Constant, X: AnyNDArray, X2: AnyNDArray, value: Value) -> None:
+        self.parameters = (kernel.variance,)
+        self._variance = value(kernel.variance).astype(X.dtype)
+        self._num_rows = len(X)
+
+    @override
+    def variance(self) -> AnyNDArray:
+        return np.full(self._num_rows, self._variance)
+
+    @override
+    def covariance(self, rows: Rows, out: AnyNDArray, columns: Rows = EVERY) -> AnyNDArray:
+        out[...] = self._variance
+        return out
+
+    @override
+    def gradient(self, rows: Rows, G: AnyNDArray, columns: Rows = EVERY) -> list[AnyNDArray]:
+        return [np.sum(G)]
+
+    @override
+    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
+        return [np.sum(g)]
 
 
 class PlainLinear(Plain):

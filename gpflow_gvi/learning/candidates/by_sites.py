@@ -134,7 +134,7 @@ class SiteCandidates(Candidates[Candidate]):
         first = data.first(settings.max_rows).first(MAX_VALUES_OF_FITS // data.J)  # at random
         gram.require_independent_outputs(kernel)
         X, Y = Data.of((first.X, first.Y), self.likelihood)
-        rows = Rows(X, Y, self._means_at(first))
+        rows = Rows(X, Y, self.means_at(first))
         what = described(kernel, around=means, varying=False)
         start_of = "" if starts_of is None else ", a start"
         progress.now(f"{what}{start_of}, fitted to {len(X)} rows")

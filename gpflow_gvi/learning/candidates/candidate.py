@@ -26,12 +26,16 @@ from ..._core.graphs import deepcopy
 from ...kernels.structure import structure_of
 from ...regulariser.fit import Regulariser
 from .. import recipe
+from ..data import spacing
 from ..settings import Settings, recipe_predictors
 from ..start import TrainingData
 from .cross_fitting import CrossFits
 
 MAX_ROWS_OF_STARTS = 300
 """Several kernels are first fitted to not more rows than these, and the best one to the others."""
+
+MIN_NOISE = 1e-6
+"""The smallest variance of noise, where y is on no grid."""
 
 MAX_GAP_OF_STARTS = 0.5
 """The second best kernel is fitted to all rows, too, if its start predicts worse by less nats."""
@@ -68,14 +72,26 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         self.data = data
         self.settings = settings.regulariser
         # The prior of the noise is for standard units.
-        noise = recipe.noise(len(data.X), data.D) if settings.standardise else Gaussian(0.1)
+        self.spacing = np.array([spacing(y) for y in data.Y.T])
+        """δ of each output in the units of the model, ∞ where it is on no grid: [P]."""
+        noise = (
+            recipe.noise(len(data.X), data.D, self.lower_bound_of_noise)
+            if settings.standardise
+            else Gaussian(0.1)
+        )
         self.likelihood = settings.likelihood or noise
         predictors = self.settings.predictors
         self.is_recipe = predictors is recipe_predictors
         self.predictors = self._of_estimators([] if predictors is None else predictors(data))
         """What P may be around."""
         if not self.is_recipe:  # what is wrong with those of the user is said before all else
-            self._means_at(data.first(1))
+            self.means_at(data.first(1))
+
+    @property
+    def lower_bound_of_noise(self) -> float:
+        """The variance of what was rounded away, where that of an output is known."""
+        known = self.spacing[np.isfinite(self.spacing)]
+        return max(MIN_NOISE, float(np.min(known)) ** 2 / 12.0 if len(known) else 0.0)
 
     @abc.abstractmethod
     def best(self) -> Regulariser:
@@ -133,7 +149,7 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
             **options,
         )
 
-    def _means_at(self, data: TrainingData) -> AnyNDArray:
+    def means_at(self, data: TrainingData) -> AnyNDArray:
         """Return the predictions by models that have not seen the rows: [N, C, J]."""
         values = [mean.predict(data.X) for mean in self.predictors.means]
         means = np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)

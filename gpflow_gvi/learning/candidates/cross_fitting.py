@@ -25,25 +25,13 @@ from threadpoolctl import threadpool_limits
 from ..._core import progress
 from ..._core.names import predictor_name
 from ...mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
+from ..data import folds_of, groups_of
 from ..rows.scaling import Scaling, exactly_original
 from ..settings import recipe_predictors
 from ..start import TrainingData
 
 MAX_ROWS_OF_ONE_THREAD = 5000
 """Up to this number of rows trees are grown by one thread: several wait for one another longer."""
-
-
-def folds_of(X: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
-    """Return the fold of each row, 0, ..., K - 1, at random; equal rows are in one fold: [N]."""
-    _, group = np.unique(X, axis=0, return_inverse=True)
-    num_groups = int(np.max(group)) + 1
-    if num_groups < num_folds:
-        raise ValueError(
-            f"X has {num_groups} distinct rows, but a predictor is fitted to {num_folds} folds of "
-            f"them. Give more rows, fewer folds, or predictor=None."
-        )
-    fold = np.random.default_rng(seed).permutation(np.arange(num_groups) % num_folds)
-    return np.asarray(fold[group.reshape(-1)])
 
 
 class CrossFits:
@@ -85,7 +73,7 @@ class CrossFits:
         self._wrap = wrap or functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
         self._what = what
         self._is_brief = is_brief
-        self._models: dict[tuple[int, int], Any] = {}
+        self._models: dict[tuple[int, frozenset[int]], Any] = {}
 
     @property
     def num_means(self) -> int:
@@ -93,21 +81,23 @@ class CrossFits:
         return len(self._estimators)
 
     @functools.cached_property
-    def _fold(self) -> AnyNDArray:
-        return folds_of(self._data.X, self._num_folds, self._data.seed)
+    def fold(self) -> AnyNDArray:
+        """The fold of each row: [N]."""
+        return folds_of(groups_of(self._data.X), self._num_folds, self._data.seed)
 
     @functools.cached_property
     def means(self) -> list[Predictor]:
         """Each estimator: the average of its fits, and at rows of the data the one without them."""
         if not self.num_means:
             return []
-        self._fit(range(self._num_folds))
+        folds = range(self._num_folds)
+        self._fit([frozenset([k]) for k in folds])
         X, J = self._data.X, self._data.J
         found: list[Predictor] = []
         for c, estimator in enumerate(self._estimators):
             if hasattr(estimator, "fit"):
-                models = [self._models[c, k] for k in range(self._num_folds)]
-                found.append(_joined(models, X, self._fold, J))
+                models = [self._models[c, frozenset([k])] for k in folds]
+                found.append(_joined(models, X, self.fold, J))
             else:
                 found.append(Predictor(self._wrap(estimator), num_outputs=J))
         return found
@@ -117,14 +107,37 @@ class CrossFits:
 
         Only the fits without that fold are needed.
         """
-        self._fit([k])
-        rows = np.flatnonzero(self._fold == k)
+        self._fit([frozenset([k])])
+        rows = np.flatnonzero(self.fold == k)
+        return rows, self._at(rows, [frozenset([k])])
+
+    def unseen(self, k: int) -> AnyNDArray:
+        """Return predictions by fits that have seen neither the row nor fold k: [N, C, J].
+
+        They are what cross-fitting the rows without fold k gives: at these rows out of fold, and at
+        those of fold k the average. A fit without two folds serves both of them.
+        """
+        others = [other for other in range(self._num_folds) if other != k]
+        pairs = [frozenset([k, other]) for other in others]
+        self._fit(pairs)
+        values = np.empty((len(self._data.X), self.num_means, self._data.J), self._data.X.dtype)
+        for other, pair in zip(others, pairs, strict=True):
+            rows = np.flatnonzero(self.fold == other)
+            values[rows] = self._at(rows, [pair])
+        held = np.flatnonzero(self.fold == k)
+        values[held] = self._at(held, pairs)
+        return values
+
+    def _at(self, rows: AnyNDArray, without: Sequence[frozenset[int]]) -> AnyNDArray:
+        """Return the average prediction of the fits without these sets of folds: [B, C, J]."""
         X, J = self._data.X[rows], self._data.J
-        models = [
-            self._models[c, k] if hasattr(estimator, "fit") else self._wrap(estimator)
-            for c, estimator in enumerate(self._estimators)
-        ]
-        return rows, np.stack([predictions(model, X, J) for model in models], axis=1)
+        columns = []
+        for c, estimator in enumerate(self._estimators):
+            fitted = hasattr(estimator, "fit")
+            models = [self._models[c, folds] for folds in without] if fitted else []
+            values = [predictions(m, X, J) for m in models or [self._wrap(estimator)]]
+            columns.append(np.mean(values, axis=0))
+        return np.stack(columns, axis=1)
 
     def only(self, kept: Sequence[int]) -> CrossFits:
         """Return some of the estimators, with their fits.
@@ -135,36 +148,43 @@ class CrossFits:
         vars(found).pop("means", None)  # those of all estimators, where they are cached
         found._estimators = [self._estimators[c] for c in kept]
         found._models = {
-            (i, k): self._models[c, k]
-            for i, c in enumerate(kept)
-            for k in range(self._num_folds)
-            if (c, k) in self._models
+            (kept.index(c), folds): model for (c, folds), model in self._models.items() if c in kept
         }
         return found
 
-    def _fit(self, folds: Sequence[int]) -> None:
-        """Fit the estimators without each of these folds, if they are not fitted yet."""
+    def of_partition(self, seed: int) -> CrossFits:
+        """Return cross-fits of the same estimators with another partition into folds."""
+        found = copy.copy(self)
+        for name in ("means", "fold"):
+            vars(found).pop(name, None)
+        found._data = dataclasses.replace(self._data, seed=seed)
+        found._models = {}
+        return found
+
+    def _fit(self, without: Sequence[frozenset[int]]) -> None:
+        """Fit the estimators without each of these sets of folds, if they are not fitted yet."""
         missing = [
-            (c, k)
+            (c, folds)
             for c, estimator in enumerate(self._estimators)
-            for k in folds
-            if hasattr(estimator, "fit") and (c, k) not in self._models
+            for folds in without
+            if hasattr(estimator, "fit") and (c, folds) not in self._models
         ]
         if not missing:
             return
         names = dict.fromkeys(predictor_name(self._estimators[c]) for c, _ in missing)
         what = self._what or ", ".join(names)
-        progress.now(f"cross-fitting {what}, {len({k for _, k in missing})} folds")
+        progress.now(f"cross-fitting {what}, {len({folds for _, folds in missing})} fits of each")
         X = exactly_original(self._data.units[0], self._data.X)
         with _threads(len(X)):
             fits = Parallel(n_jobs=self._n_jobs)(
                 delayed(_fitted)(
                     self._estimators[c],
-                    X[self._fold != k],
-                    self._y[self._fold != k],
+                    X[given],
+                    self._y[given],
                     is_brief=self._is_brief,
                 )
-                for c, k in missing
+                for c, folds in missing
+                for given in [~np.isin(self.fold, list(folds))]
             )
         self._models |= {key: self._wrap(fit) for key, fit in zip(missing, fits, strict=True)}
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.functions import Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
@@ -24,23 +24,25 @@ from ..._core.graphs import deepcopy
 from ...covariances import gram
 from ...gaussian_process import GaussianProcess
 from ...mean_functions.predictor import Predictor
+from ...regulariser.conditioning import conditioned
 from ...regulariser.evidence import DataEvidence, InducingEvidence
 from ...regulariser.evidence_fit import EvidenceFit, Rows, assign
-from ...regulariser.fit import LeftOut, Regulariser, Round
+from ...regulariser.fit import Regulariser, Round
 from ...regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
+from ...regulariser.plain_evidence import exact_predictions
 from .. import recipe
+from ..data import groups_of
 from ..rows.scaling import Scaling, exactly_original
 from ..settings import Settings, recipe_kernels
 from ..start import TrainingData
 from ..summary import described
-from .candidate import MAX_ROWS_OF_STARTS, Candidates, best_of, near_best, scaled
+from .candidate import Candidates, best_of, near_best, scaled
 from .cross_fitting import CrossFits
-from .few_rows import left_out_by_folds
 from .gaussian_candidate import GaussianCandidate, density_constant
 from .kept_fits import evidence_fit
 from .points import Points
 from .promising import MAX_ERROR_RATIO, have_small_errors, useful
-from .varying_noise import MIN_RATIO, VaryingNoise, gain
+from .varying_noise import MAX_RATIO, MAX_VARIANCE, MIN_RATIO, VaryingNoise, gain
 
 MIN_ROWS_OF_HALF = 700
 """The exact evidence of as many rows is first maximised for half of them, which takes a fifth of
@@ -60,9 +62,6 @@ MAX_ROWS_OF_SCORES = 30_000
 MIN_ROWS_OF_ONE_FOLD = 500
 """Of as many rows predictors are judged by one fold first; of fewer they are fitted in no time."""
 
-MIN_NOISE = 1e-8
-"""The smallest variance of varying noise."""
-
 
 class GaussianCandidates(Candidates[GaussianCandidate]):
     """The candidates for P under Gaussian noise."""
@@ -70,9 +69,31 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
     def __init__(self, data: TrainingData, settings: Settings) -> None:
         super().__init__(data, settings)
         self.points = Points(self.settings, data)
+        self.groups = groups_of(data.X)
+
+    @property
+    def bounds_of_noise(self) -> tuple[float, float]:
+        """The smallest and the largest variance of noise that varies."""
+        return self.lower_bound_of_noise, MAX_VARIANCE * float(
+            np.max(np.var(self.data.responses, axis=0))
+        )
 
     def best(self) -> Regulariser:
         """Return the one that predicts best."""
+        return self.finished(best_of(self.fitted()))
+
+    def finished(self, found: GaussianCandidate) -> Regulariser:
+        """Return the regulariser of a candidate, as it will be conditioned."""
+        return self._with_inducing_points(found.regulariser)
+
+    def floor(self) -> list[GaussianCandidate]:
+        """Return a constant and a linear function, below which no other candidate may fall."""
+        return [
+            self._fit(kernel, self.likelihood) for kernel in recipe.kernels_of_floor(self.data.D)
+        ]
+
+    def fitted(self) -> list[GaussianCandidate]:
+        """Return the candidates that may be the best."""
         kernels = list(self.settings.kernels(self.data))
         found = self._of_starts(kernels) if len(kernels) > 1 else [self._of_one(kernels[0])]
         if self.data.D == 1 and self.settings.kernels is recipe_kernels:
@@ -84,7 +105,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         is_promising, plain = self._are_promising(best_of(found)), found
         if self._needs_few_points(best_of(found), is_promising):
             self.points.count = self.points.few
-            plain = [self._fit(*each.began_at, origin=each.origin) for each in found]
+            plain = [self._fit(*each.began_at) for each in found]
             found = near_best([*found, *plain])
         if is_promising:
             around = [self._around(each) for each in plain]
@@ -92,15 +113,17 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         noise = self.settings.noise
         if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
             varying = [self._with_varying_noise(each) for each in found]
-            found = varying if noise == "varying" else [*found, *varying]
-        return self._with_inducing_points(best_of(found).regulariser)
+            others = [each for each in varying if not any(each is other for other in found)]
+            found = varying if noise == "varying" else [*found, *others]
+        return found
 
     def _with_inducing_points(self, P: Regulariser) -> Regulariser:
         """Return P with inducing points chosen for its kernel, where all rows had been these."""
         first = self.data.first(self.settings.max_rows)
         if len(P.inducing_points) < len(first.X):
             return P
-        Z, indices = self.points.chosen(P.prior.kernel, len(first.X), first)
+        M = self.points.of_all(len(self.data.X), None)
+        Z, indices = self.points.chosen(P.prior.kernel, M, self.data)
         return P._replace(inducing_points=Z, history=(P.history[-1]._replace(indices=indices),))
 
     def _of_one(self, kernel: Kernel) -> GaussianCandidate:
@@ -118,13 +141,13 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         if not points.miss_little(P, points.few):
             return found
         points.count = points.few
-        return self._fit(P.prior.kernel, P.likelihood, again=True, origin=found.origin)
+        return self._fit(P.prior.kernel, P.likelihood, again=True)
 
     def _from_start(self, start: GaussianCandidate) -> GaussianCandidate:
         P = start.regulariser
         if self.points.may_be_exact:  # a fit to as many takes not much longer
             self.points.take_more(P)
-        return self._fit(P.prior.kernel, P.likelihood, origin=start.origin, left_out=P.left_out)
+        return self._fit(P.prior.kernel, P.likelihood)
 
     def _with_enough_points(self, found: list[GaussianCandidate]) -> list[GaussianCandidate]:
         """Return the best candidate with more inducing points, or all if it misses little."""
@@ -132,7 +155,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         P = best.regulariser
         if not self.points.take_more(P):
             return found
-        return [self._fit(P.prior.kernel, P.likelihood, again=True, origin=best.origin)]
+        return [self._fit(P.prior.kernel, P.likelihood, again=True)]
 
     def _needs_few_points(self, best: GaussianCandidate, is_promising: bool) -> bool:
         """Return whether further candidates may have few inducing points again, of many rows.
@@ -150,7 +173,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
     def _have_small_errors(self, best: GaussianCandidate, max_ratio: float) -> bool:
         """Return whether a predictor errs less than P, or than so many times as much."""
         data = self.data.first(len(best.mean))
-        of_predictors = data.responses[:, None] - self._means_at(data)
+        of_predictors = data.responses[:, None] - self.means_at(data)
         return have_small_errors(of_predictors, data.responses - best.mean, max_ratio)
 
     def _of_estimators(self, estimators: Sequence[Any]) -> CrossFits:
@@ -182,12 +205,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
     def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
         """Return P around predictors, from the kernel that P has without them."""
         data = self.data
-        left = data.responses - np.mean(self._means_at(data), axis=1)
+        left = data.responses - np.mean(self.means_at(data), axis=1)
         error = float(np.mean(np.var(left, axis=0)))
         ratio = error / float(np.mean(np.var(data.responses, axis=0)))
         kernel = scaled(plain.regulariser.prior.kernel, ratio)
-        origin = scaled(plain.origin, ratio)
-        return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True, origin=origin)
+        return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
 
     def _with_varying_noise(self, constant: GaussianCandidate) -> GaussianCandidate:
         """Return a candidate with noise in the pattern of its errors; itself if they have none."""
@@ -195,9 +217,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         if pattern is None:
             return constant
         P = constant.regulariser
-        fit = functools.partial(
-            self._fit, start=P.likelihood, means=constant.is_around, origin=constant.origin
-        )
+        fit = functools.partial(self._fit, start=P.likelihood, means=constant.is_around)
         varying = fit(P.prior.kernel, pattern=pattern)
         if self.data.D > 1:
             return varying
@@ -243,20 +263,15 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         means: bool = False,
         pattern: Predictor | None = None,
         again: bool = False,
-        origin: Kernel | None = None,
-        left_out: LeftOut | None = None,
     ) -> GaussianCandidate:
         """Return a fitted candidate.
 
         :param pattern: that of the noise, if it varies.
         :param again: whether a candidate is fitted once more, with more inducing points.
-        :param origin: the kernel that it was first fitted from, if not this one.
-        :param left_out: what is known of few rows left out, from that kernel.
         """
         settings, data = self.settings, self.data if starts_of is None else starts_of
         is_brief = starts_of is not None or means or pattern is not None or again
-        began_at = kernel, start
-        first, C, J = data.first(settings.max_rows), self.predictors.num_means, data.J
+        first, J = data.first(settings.max_rows), data.J
         M = self.points.of_fit(first)
         progress.now(
             described(kernel, around=means, varying=pattern is not None)
@@ -268,42 +283,33 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         gram.require_independent_outputs(kernel)
         # With as many points as rows the bound is the evidence, which takes less time by itself.
         is_exact = len(first.X) <= M and type(settings.evidence) is DataEvidence
-        evidence = InducingEvidence() if is_exact else settings.evidence
-        fit = evidence_fit(kernel, noise, (C, data.D, J), evidence)
-        origin = kernel if origin is None else origin
-        values = self._means_at(first) if means else np.zeros([len(first.X), C, J])
-        rows = self._rows(first, values, pattern)
-        weights_and_exponent = 1.0 / C if means else 0.0, 0.5 if pattern else 0.0
+        fit = self._evidence_fit(kernel, noise, is_exact=is_exact)
+        C = self.predictors.num_means
+        rows = self._rows(first, self.means_at(first) if means else None, pattern)
         which = {"means": means and self._fits_weights, "pattern": pattern is not None}
-
-        def anew(part: Rows) -> None:
-            fit.start(origin, noise.variance, *weights_and_exponent)
-            fit.minimise(settings.briefly(data.D), part.X, part, **which)
-
         with fit.lock:
-            if left_out is None and is_exact and self._are_few:
-                left_out = left_out_by_folds(fit, rows, anew)
-            fit.start(kernel, variance, *weights_and_exponent)
+            fit.start(kernel, variance, 1.0 / C if means else 0.0, 0.5 if pattern else 0.0)
             points = None if is_exact else M
             Z, last = self._maximise(fit, rows, points, which, is_brief=is_brief)
-            kernel, weights = deepcopy(fit.prior.kernel), fit.weights.numpy()
+            fitted, weights = deepcopy(fit.prior.kernel), fit.weights.numpy()
+            exponent = float(fit.exponent.numpy())
             assign(noise.variance, fit.variance)
-            if pattern is not None:
-                varying = VaryingNoise(pattern, noise.variance.numpy(), fit.exponent.numpy())
-                noise = Gaussian(varying, variance_lower_bound=MIN_NOISE)
-        prior = GaussianProcess(self._mean(weights) if means else Zero(J), kernel)
+        if pattern is not None:
+            varying = VaryingNoise(pattern, noise.variance.numpy(), exponent, self.bounds_of_noise)
+            noise = Gaussian(varying, variance_lower_bound=self.lower_bound_of_noise)
+        prior = GaussianProcess(self._mean(weights) if means else Zero(J), fitted)
         scored = data.first(MAX_ROWS_OF_SCORES)
         of_rows = np.asarray(outputs.noise_variance_at(noise, scored.X, J))
-        observed = scored.X, scored.responses
-        predicted: Any = left_out
-        if predicted is None and is_exact and len(scored.X) <= MAX_RATIO_OF_ALL * len(first.X):
-            predicted = leave_one_out_of_all(prior, of_rows, observed)
+        observed, groups = (scored.X, scored.responses), self.groups[: len(scored.X)]
+        predicted: Any = None
+        if is_exact and len(scored.X) <= MAX_RATIO_OF_ALL * len(first.X):
+            predicted = leave_one_out_of_all(prior, of_rows, observed, groups)
         if predicted is None:
             if is_exact:  # of all rows, as in the end
-                Z, indices = self.points.chosen(kernel, M, scored)
+                Z, indices = self.points.chosen(fitted, M, scored)
                 last = last._replace(indices=indices)
-            predicted = leave_one_out(prior, of_rows, Z, observed)
-        P = Regulariser(prior, prior, noise, Z, None, (last,), True, left_out)
+            predicted = leave_one_out(prior, of_rows, Z, observed, groups)
+        P = Regulariser(prior, prior, noise, Z, None, (last,), True)
         found = GaussianCandidate.judged(
             P,
             len(first.X),
@@ -311,11 +317,70 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             predicted,
             of_rows,
             is_around=means,
-            origin=origin,
-            began_at=began_at,
+            weights=weights,
+            pattern=pattern,
+            exponent=exponent,
+            num_points=points,
+            began_at=(kernel, start),
         )
         progress.found(nll=found.nll + density_constant(data), M=len(Z))
         return found
+
+    def predict(
+        self, candidate: GaussianCandidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray
+    ) -> MeanAndVariance:
+        """Return mean and variance of held observations by a candidate that is fitted without them.
+
+        Its hyper-parameters start where those of all rows are.
+
+        :param given: the rows to fit to, [n].
+        :param held: the rows to predict, [B].
+        :param means: predictions at all rows by models that have seen neither the row nor those
+            held: [N, C, J].
+        """
+        P, data, settings = candidate.regulariser, self.data, self.settings
+        pattern = candidate.pattern
+        varying = P.likelihood.variance
+        variance = varying if pattern is None else varying.variance
+        fit = self._evidence_fit(
+            P.prior.kernel, deepcopy(self.likelihood), is_exact=candidate.num_points is None
+        )
+        rows = self._rows(data, means if candidate.is_around else None, pattern)
+        first = rows.some(given[: settings.max_rows])
+        which = {
+            "means": candidate.is_around and self._fits_weights,
+            "pattern": pattern is not None,
+        }
+        with fit.lock:
+            fit.start(P.prior.kernel, variance, 0.0, candidate.exponent)
+            if candidate.is_around:
+                fit.weights.assign(candidate.weights)
+            Z = first.X
+            if candidate.num_points is not None:
+                M = candidate.num_points
+                Z, _ = settings.select(first.X, M, kernel=fit.prior.kernel, seed=data.seed)
+            fit.minimise(settings.briefly(data.D), Z, first, **which)
+            of_means = np.sum(fit.weights.numpy() * rows.means, axis=1)  # [N, J]
+            noise = fit.variance.numpy() * rows.pattern ** fit.exponent.numpy()
+            noise = noise if pattern is None else np.clip(noise, *self.bounds_of_noise)
+            X, residual = np.asarray(rows.X[given]), rows.Y[given] - of_means[given]
+            M = self.points.of_all(len(given), candidate.num_points)
+            moments = None
+            if len(given) <= M:
+                moments = exact_predictions(
+                    fit.prior.kernel, X, noise[given], residual, rows.X[held]
+                )
+            if moments is None:
+                Z, _ = settings.select(X, M, kernel=fit.prior.kernel, seed=data.seed)
+                posterior = conditioned(fit.prior, Z, [(X, residual, noise[given])])
+                moments = tuple(part.numpy() for part in posterior.predict(rows.X[held]))
+            mean, variance = moments
+            return mean + of_means[held], variance + noise[held]
+
+    def _evidence_fit(self, kernel: Kernel, noise: Likelihood, *, is_exact: bool) -> EvidenceFit:
+        evidence = InducingEvidence() if is_exact else self.settings.evidence
+        shape = self.predictors.num_means, self.data.D, self.data.J
+        return evidence_fit(kernel, noise, shape, evidence)
 
     def _maximise(
         self,
@@ -356,13 +421,11 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         several = self.is_recipe or self.predictors.num_means > 1
         return several or self.settings.kernels is recipe_kernels
 
-    @property
-    def _are_few(self) -> bool:
-        """Whether rows are too few for hyper-parameters that have seen them to be judged by."""
-        N = len(self.data.X)
-        return 1 < N <= MAX_ROWS_OF_STARTS and N < recipe.MIN_ROWS_OF_SCORES * self.data.D
-
-    def _rows(self, data: TrainingData, means: AnyNDArray, pattern: Predictor | None) -> Rows:
+    def _rows(
+        self, data: TrainingData, means: AnyNDArray | None, pattern: Predictor | None
+    ) -> Rows:
         ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)
-        means = means.astype(data.X.dtype)
-        return Rows(data.X, data.responses, means, np.maximum(ratio, MIN_RATIO))
+        if means is None:
+            means = np.zeros([len(data.X), self.predictors.num_means, data.J])
+        ratio = np.clip(ratio, MIN_RATIO, MAX_RATIO)
+        return Rows(data.X, data.responses, means.astype(data.X.dtype), ratio)

@@ -1,4 +1,4 @@
-"""A candidate for P under Gaussian noise, and how it is judged by predictions of rows left out."""
+"""A candidate for P under Gaussian noise, and how it is judged."""
 
 from __future__ import annotations
 
@@ -9,28 +9,33 @@ from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from ...calibration.tempering import MAX_FACTOR
+from ...mean_functions.predictor import Predictor
 from ...regulariser.fit import Regulariser
+from ..score import MAX_FACTOR, Predictions
 from ..start import TrainingData
+from ..summary import described
 from .candidate import Candidate, penalty
 
 
 @dataclasses.dataclass(frozen=True)
 class GaussianCandidate(Candidate):
-    """A candidate under Gaussian noise.
+    """A candidate under Gaussian noise; its `nll`, of tempered predictions, is a screening."""
 
-    Its `nll` is that of tempered predictions; of few rows it is of predictions as they are.
-    """
-
-    mean: AnyNDArray
-    """Of each observation given the others: [N, J]."""
+    left_out: Predictions
+    """Predictions of each group of rows by all others, with hyper-parameters of all rows."""
     errors: AnyNDArray
     """σ² (y - mean)² / variance, with the variance of the observation given the others, of which
     the noise has the share σ²: the squared errors that are noise, [N, J]."""
     is_around: bool
     """Whether P is around predictors."""
-    origin: Kernel
-    """The kernel that it was first fitted from."""
+    weights: AnyNDArray
+    """Of the predictors: [C, J]."""
+    pattern: Predictor | None
+    """Of the noise, if it varies."""
+    exponent: float
+    """κ, of the pattern."""
+    num_points: int | None
+    """M of the fit; None if it had the exact evidence."""
     began_at: tuple[Kernel, Likelihood]
     """What this fit began at."""
 
@@ -42,10 +47,7 @@ class GaussianCandidate(Candidate):
         data: TrainingData,
         predicted: MeanAndVariance,
         noise_variance: AnyNDArray,
-        *,
-        is_around: bool,
-        origin: Kernel,
-        began_at: tuple[Kernel, Likelihood],
+        **fields: object,
     ) -> GaussianCandidate:
         """Return a fitted P with what its predictions of rows left out are worth.
 
@@ -56,13 +58,22 @@ class GaussianCandidate(Candidate):
         """
         mean, variance = (np.asarray(part) for part in predicted)
         errors = np.square(data.responses - mean) / variance
-        logs, error = np.mean(np.log(variance), axis=0), np.mean(errors, axis=0)
-        if P.left_out is None:
-            factor = np.maximum(error, 1.0 / MAX_FACTOR)
-            nll = 0.5 * float(np.sum(np.log(factor) + logs)) + penalty(P, num_rows)
-        else:  # the factor that mends certain errors is hardly known from few rows
-            nll = 0.5 * float(np.sum(error - 1.0 + logs))
-        return cls(P, nll, mean, noise_variance * errors, is_around, origin, began_at)
+        factor = np.clip(np.mean(errors, axis=0), 1.0 / MAX_FACTOR, MAX_FACTOR)
+        logs = np.log(factor * variance) + errors / factor - 1.0
+        nll = 0.5 * float(np.sum(np.mean(logs, axis=0))) + penalty(P, num_rows)
+        predictions = Predictions(mean[None], variance[None], data.responses)
+        return cls(P, nll, predictions, noise_variance * errors, **fields)
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        kernel = self.regulariser.prior.kernel
+        return described(kernel, around=self.is_around, varying=self.pattern is not None)
+
+    @property
+    def mean(self) -> AnyNDArray:
+        """Of each observation given the others: [N, J]."""
+        return self.left_out.mean[0]
 
 
 def density_constant(data: TrainingData) -> float:

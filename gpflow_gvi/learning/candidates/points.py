@@ -8,7 +8,7 @@ from gpflow.kernels import Kernel
 from ..._core import outputs
 from ...regulariser.evidence import evidence_missed
 from ...regulariser.fit import Regulariser
-from ..settings import RegulariserSettings
+from ..settings import MAX_INDUCING, RegulariserSettings
 from ..start import TrainingData
 from .candidate import MAX_ROWS_OF_STARTS
 
@@ -18,6 +18,9 @@ from each other then, most of a function would be taken for noise."""
 
 MAX_MISSED = 0.01
 """As many inducing points as there may be are taken if a fit misses more nats for each row."""
+
+MAX_ROWS_OF_ALL = 2000
+"""Up to this number of rows all distinct ones may be inducing points."""
 
 MIN_ROWS_OF_FEW_POINTS = 3000
 """Of as many rows further candidates have more points only where these are needed: to predict all
@@ -70,6 +73,19 @@ class Points:
             return False
         self.count = self.most
         return True
+
+    def of_all(self, num_rows: int, num_points: int | None) -> int:
+        """Return M to condition on so many rows: all of them where they are not too many.
+
+        What fewer points miss of a function counts for nothing in a posterior, and is known only
+        where P has noise to spare. So where the fit had the exact evidence so has its posterior.
+
+        :param num_points: M of the fit; None if it had the exact evidence.
+        """
+        if num_points is not None:
+            return num_points
+        most = self._settings.most_inducing(self._data.num_rows)
+        return num_rows if num_rows <= MAX_ROWS_OF_ALL and most >= MAX_INDUCING else most
 
     @property
     def may_be_few_again(self) -> bool:

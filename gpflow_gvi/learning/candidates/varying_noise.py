@@ -15,15 +15,21 @@ from gpflow.functions import Function, MeanFunction
 from gpflow.utilities import positive
 from scipy.optimize import minimize_scalar
 
+from ...regulariser.evidence_fit import BOUNDS_OF_EXPONENT
+
 MIN_RATIO = 0.01
 """Where the pattern is smaller than this, it is taken to be this."""
 
-MAX_EXPONENT = 3.0
-"""Of patterns that are compared."""
+MAX_RATIO = 100.0
+"""Where the pattern is larger than this, it is taken to be this."""
+
+MAX_VARIANCE = 4.0
+"""The largest variance of noise, in units of the variance of y: beyond the data a pattern may be
+anything, but observations hardly vary more than they do among the data."""
 
 
 class VaryingNoise(Function):
-    """σ²(x) = v h(x)^κ: a pattern h of the noise, that v scales and κ flattens or sharpens.
+    """σ²(x) = v h(x)^κ, within bounds: a pattern h of the noise, that v scales and κ flattens.
 
     With κ = 0 the noise is constant, with κ = 1 it follows the pattern. A GPflow likelihood takes
     it for its variance: `gpflow.likelihoods.Gaussian(VaryingNoise(h))`.
@@ -32,10 +38,18 @@ class VaryingNoise(Function):
         residuals.
     :param variance: the start of v.
     :param exponent: the start of κ, which has a normal prior around one half.
+    :param bounds: the smallest and the largest σ²(x).
     """
 
-    def __init__(self, pattern: MeanFunction, variance: Any, exponent: Any = 0.5) -> None:
+    def __init__(
+        self,
+        pattern: MeanFunction,
+        variance: Any,
+        exponent: Any = 0.5,
+        bounds: tuple[float, float] = (0.0, np.inf),
+    ) -> None:
         super().__init__()
+        self.lower, self.upper = map(float, bounds)
         self.pattern = pattern
         self.variance = Parameter(variance, transform=positive(base="exp"))
         half: AnyNDArray = np.asarray(0.5, default_float())
@@ -47,8 +61,11 @@ class VaryingNoise(Function):
     )
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return σ²(X): [N, J]."""
-        ratio = tf.maximum(self.pattern(X), tf.constant(MIN_RATIO, default_float()))
-        return self.variance * tf.pow(ratio, self.exponent)
+        dtype = default_float()
+        bounds = (tf.constant(each, dtype) for each in (MIN_RATIO, MAX_RATIO))
+        variance = self.variance * tf.pow(tf.clip_by_value(self.pattern(X), *bounds), self.exponent)
+        bounds = (tf.constant(each, dtype) for each in (self.lower, self.upper))
+        return tf.clip_by_value(variance, *bounds)
 
 
 def gain(pattern: AnyNDArray, errors: AnyNDArray) -> float:
@@ -63,11 +80,12 @@ def gain(pattern: AnyNDArray, errors: AnyNDArray) -> float:
     :param pattern: h at the rows: [N, J].
     :param errors: e, squared, there: [N, J].
     """
-    log_h = np.log(np.maximum(pattern, MIN_RATIO * np.mean(pattern, axis=0)))
+    mean = np.mean(pattern, axis=0)
+    log_h = np.log(np.clip(pattern, MIN_RATIO * mean, MAX_RATIO * mean))
 
     def loss(exponent: float) -> float:
         scale = np.mean(errors * np.exp(-exponent * log_h), axis=0)
         return 0.5 * float(np.sum(np.log(scale) + exponent * np.mean(log_h, axis=0)))
 
-    found = minimize_scalar(loss, bounds=(0.0, MAX_EXPONENT), method="bounded")
+    found = minimize_scalar(loss, bounds=BOUNDS_OF_EXPONENT, method="bounded")
     return loss(0.0) - float(found.fun)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gpflow.base import RegressionData
 from gpflow.config import default_float
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Gaussian, Likelihood
 
 from ..._core import checks, domains, labels
 from ..._core.data import Data
 from ..._core.errors import NumericsWarning
 from ...calibration.tempering import MIN_VALIDATION_POINTS
+from ..data import GROSS_RATIO, gross_rows, repeats
 from ..settings import one_kernel, recipe_kernels
 from .scaling import Scaling
 from .streams import Stream, survey
@@ -44,6 +45,8 @@ class Split:
     """Standard units of Y."""
     stream: Stream | None = None
     """All rows but those held out, where `train` is a sample of them."""
+    notes: dict[str, int] = dataclasses.field(default_factory=dict)
+    """What was found in the rows: how many repeat, and how many count for nothing."""
 
     @classmethod
     def of(
@@ -67,7 +70,10 @@ class Split:
                 "very long for as many columns as images have, and predict badly. Pass a network, "
                 "or a kernel on pixels; X.reshape(len(X), -1) makes rows of features."
             )
-        X = _as_rows(X, settings)
+        X, notes = _as_rows(X, settings), {}
+        if seen is None and isinstance(likelihood, Gaussian | None):
+            kept, notes = sifted(X, Y, replicates=settings.replicates)
+            X, Y = X[kept], Y[kept]
         if settings.standardise:
             _warn_of_lost_columns(X)
         if likelihood is None:
@@ -98,6 +104,7 @@ class Split:
             units[0] if settings.standardise else Scaling.none(X),
             units[1] if scaled else Scaling.none(Y),
             None if whole is None else whole.all_but(held_out),
+            notes,
         )
 
     @property
@@ -153,6 +160,34 @@ def _arrays(
     """Return inputs and outputs as arrays of the default float; a vector Y is one column."""
     X, Y = Data.of(data, likelihood, name=name, names=names)
     return np.asarray(X), np.asarray(Y, dtype=default_float())
+
+
+def sifted(X: Array, Y: Array, *, replicates: bool) -> tuple[Array, dict[str, int]]:
+    """Return the rows of real-valued Y to learn from, and what was found.
+
+    Copies of a row count once, and gross values of y not at all, with a warning.
+
+    :param replicates: whether rows of equal X and Y are observations of their own.
+    """
+    found = repeats(X, Y)
+    kept = np.arange(len(X)) if replicates else found.kept
+    gross = gross_rows(Y[kept])
+    notes = {"repeated": found.rows} if found.rows else {}
+    if len(found.kept) < len(X) and not replicates:
+        notes["copies"] = len(X) - len(kept)
+    if len(gross):
+        rows, values = kept[gross], Y[kept[gross]]
+        warnings.warn(
+            f"Y has {len(gross)} value{'s' * (len(gross) > 1)} more than {GROSS_RATIO:g} times as "
+            f"far from the median as 99 of 100 others, first {values[0].max():.6g} in row "
+            f"{rows[0]}. Such rows are left out: check them. loss='robust' finds less extreme "
+            "outliers, too.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+        notes["gross"] = len(gross)
+        kept = np.delete(kept, gross)
+    return kept, notes
 
 
 def _as_rows(X: Array, settings: Settings) -> Array:

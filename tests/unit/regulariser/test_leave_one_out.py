@@ -11,6 +11,7 @@ import pytest
 import gpflow_gvi as gvi
 from gpflow_gvi._core import row_blocks
 from gpflow_gvi.regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
+from tests.tolerances import ITERATIVE, assert_close
 
 
 @pytest.mark.parametrize("size", [4, 9], ids=["blocks", "one_block"])
@@ -72,3 +73,21 @@ def test_an_observation_without_noise_is_predicted_by_the_others(rng):
     k = kernel(X).numpy()
     expected = k[1, 1] - k[1, [0, 2]] @ np.linalg.solve(k[::2, ::2], k[1, [0, 2]])
     assert float(variance[1, 0]) == pytest.approx(expected, rel=1e-2)
+
+
+@pytest.mark.parametrize("noise", ["one", "of_rows"])
+def test_rows_of_equal_inputs_are_left_out_together(noise, rng):
+    X = rng.uniform(-2.0, 2.0, size=(5, 2))[[0, 1, 2, 3, 4, 1, 3, 3]]
+    groups, Y = np.array([0, 1, 2, 3, 4, 1, 3, 3]), rng.normal(size=(8, 1))
+    sigma2 = np.full((8, 1), 0.1) if noise == "one" else rng.uniform(0.02, 0.5, size=(8, 1))
+    kernel = gpflow.kernels.Matern32(1.5, 0.7)
+    prior = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
+    expected = np.empty([2, 8, 1])
+    K = kernel(X).numpy()
+    for i in range(8):
+        rest = groups != groups[i]
+        weights = np.linalg.solve(K[np.ix_(rest, rest)] + np.diag(sigma2[rest, 0]), K[rest, i])
+        left = K[i, i] - weights @ K[rest, i] + sigma2[i, 0]
+        expected[:, i, 0] = weights @ Y[rest, 0], left
+    assert_close(leave_one_out(prior, sigma2, X[:5], (X, Y), groups), expected, ITERATIVE)
+    assert_close(leave_one_out_of_all(prior, sigma2, (X, Y), groups), expected)

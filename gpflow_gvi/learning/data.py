@@ -1,0 +1,108 @@
+"""What is known of the rows before anything is fitted: repeats, folds, the grid of y, gross values.
+
+Rows with equal inputs are one group. A group is left out as a whole: beside its twin a row is
+predicted by a kernel that knows nothing but the rows themselves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+SIGNIFICANT_DIGITS = 12
+"""Rows that agree to as many digits of a column's largest value are equal: what is computed in
+another order differs by more than the last digits of float64."""
+
+MAX_SHARE_OF_VALUES = 0.5
+"""Values of y are on a grid only if they repeat: of n values at most n times this are distinct."""
+
+GROSS_RATIO = 10.0
+"""A value of y is gross if it is as many times further from the median than 99 of 100 values."""
+
+MAX_GROSS = 0.01
+"""Not more than this share of the rows can be gross: more of them are a tail."""
+
+
+def groups_of(X: AnyNDArray) -> AnyNDArray:
+    """Return the group of each row, 0, 1, ..., which rows of equal inputs share: [N]."""
+    rows = X.reshape(len(X), -1)
+    largest = np.max(np.abs(rows), axis=0)
+    with np.errstate(divide="ignore"):
+        exponent = np.where(largest > 0.0, np.floor(np.log10(largest)), 0.0)
+    unit = 10.0 ** (exponent - min(SIGNIFICANT_DIGITS, np.finfo(rows.dtype).precision - 2))
+    _, group = np.unique(np.round(rows / unit), axis=0, return_inverse=True)
+    return np.asarray(group).reshape(-1)
+
+
+def folds_of(groups: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
+    """Return the fold of each row, 0, ..., K - 1, at random; a group is in one fold: [N]."""
+    num_groups = int(np.max(groups)) + 1
+    if num_groups < num_folds:
+        raise ValueError(
+            f"X has {num_groups} distinct rows, but they are parted into {num_folds} folds. Give "
+            "more rows, or predictor=None."
+        )
+    fold = np.random.default_rng(seed).permutation(np.arange(num_groups) % num_folds)
+    return np.asarray(fold[groups])
+
+
+class Repeats(NamedTuple):
+    """Rows whose inputs repeat."""
+
+    rows: int
+    """The number of rows whose inputs those of an earlier row are."""
+    kept: AnyNDArray
+    """The rows that are left when copies count once: [n], in their order."""
+
+
+def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
+    """Return how many rows repeat, and the rows without copies.
+
+    A copy has the inputs and the observations of an earlier row. It is no further observation
+    where values of y coincide by no other cause: they do not lie on a grid, or they never differ
+    between rows of equal inputs, so that noise, if there is any, is repeated with them. Where rows
+    of equal inputs differ in y, rows that agree are replicates like these, and all count.
+    """
+    groups = groups_of(X)
+    num_repeated = len(groups) - (int(np.max(groups)) + 1)
+    every = np.arange(len(X))
+    if not num_repeated:
+        return Repeats(0, every)
+    pairs = groups_of(np.column_stack([groups, Y]))
+    first = np.sort(np.unique(pairs, return_index=True)[1])
+    never_differ = len(first) == int(np.max(groups)) + 1
+    on_grid = all(np.isfinite(spacing(y[np.isfinite(y)])) for y in Y[first].T)
+    return Repeats(num_repeated, first if never_differ or not on_grid else every)
+
+
+def spacing(y: AnyNDArray) -> float:
+    """Return δ, if the values of y are multiples of it and repeat; ∞ if y has no such grid.
+
+    Rounded values say of y that it is within δ/2: the variance of what was rounded away is δ²/12.
+
+    :param y: observations, [N].
+    """
+    values = np.unique(y)
+    if len(values) < 2 or len(values) > MAX_SHARE_OF_VALUES * len(y):
+        return np.inf
+    steps = np.diff(values)
+    step = float(np.min(steps))
+    multiples = steps / step
+    # Values such as 0.1 and 0.3 are multiples up to their rounding.
+    error = 1e3 * np.finfo(y.dtype).eps * np.max(np.abs(values)) / step
+    return step if np.all(np.abs(multiples - np.round(multiples)) <= max(error, 1e-6)) else np.inf
+
+
+def gross_rows(Y: AnyNDArray) -> AnyNDArray:
+    """Return the rows with a value of y that is far from all others, as a slip of the pen is: [n].
+
+    Beside one of them the others are as good as equal, so that units, noise and kernels would be
+    those of this row alone.
+
+    :param Y: observations, [N, J].
+    """
+    deviation = np.abs(Y - np.median(Y, axis=0))
+    far = GROSS_RATIO * np.quantile(deviation, 1.0 - MAX_GROSS, axis=0, method="lower")
+    return np.flatnonzero(np.any((deviation > far) & (far > 0.0), axis=1))

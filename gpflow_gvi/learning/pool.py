@@ -1,0 +1,72 @@
+"""The weights of candidates: stacking of their predictive densities.
+
+    max_w  Σ_n log Σ_c w_c p_c(y_n | rows without n) + Σ_c a log w_c,    w_c ≥ 0,  Σ_c w_c = 1
+
+Yao, Vehtari, Simpson and Gelman (2018), "Using stacking to average Bayesian predictive
+distributions". The prior keeps weights of candidates that hardly differ from depending on single
+rows. A mixture is as good as its best part, but for what is too uncertain to tell.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from scipy.special import logsumexp
+
+PRIOR = 0.5
+"""a: each candidate has the weight of half a row beforehand."""
+
+MIN_WEIGHT = 0.03
+"""A candidate of less weight is left out, as it takes as long to predict as the others."""
+
+MIN_GAIN = 0.01
+"""A pool is one candidate alone where it gains fewer nats of log density in each row."""
+
+MAX_ITERATIONS = 500
+TOLERANCE = 1e-8
+
+
+def stacked(log_densities: AnyNDArray) -> AnyNDArray:
+    """Return the weights of the greatest posterior density, by expectation maximisation: [C].
+
+    :param log_densities: of rows that the candidates have not seen, [C, N].
+    """
+    C, N = log_densities.shape
+    w = np.full(C, 1.0 / C)
+    for _ in range(MAX_ITERATIONS):
+        joint = np.log(w)[:, None] + log_densities
+        responsibility = np.exp(joint - logsumexp(joint, axis=0))
+        updated = (np.sum(responsibility, axis=1) + PRIOR) / (N + C * PRIOR)
+        if np.max(np.abs(updated - w)) < TOLERANCE:
+            break
+        w = updated
+    return updated
+
+
+def pooled(log_densities: AnyNDArray) -> AnyNDArray:
+    """Return the weights of a pool, many of them zero: [C].
+
+    It is the best candidate alone where others add less than `MIN_GAIN`.
+
+    :param log_densities: of rows that the candidates have not seen, [C, N].
+    """
+    C = len(log_densities)
+    means = np.mean(log_densities, axis=1)
+    best = int(np.argmax(means))
+    weights = stacked(log_densities)
+    weights = np.where(weights >= MIN_WEIGHT, weights, 0.0)
+    weights /= np.sum(weights)
+    if log_density(weights, log_densities) < means[best] + MIN_GAIN:
+        return np.eye(C)[best]
+    return weights
+
+
+def log_density(weights: AnyNDArray, log_densities: AnyNDArray) -> float:
+    """Return the mean log density of the mixture.
+
+    :param weights: [C].
+    :param log_densities: [C, N].
+    """
+    used = weights > 0.0
+    joint = np.log(weights[used])[:, None] + log_densities[used]
+    return float(np.mean(logsumexp(joint, axis=0)))

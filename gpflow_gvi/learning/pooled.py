@@ -1,0 +1,173 @@
+"""A pool of learned models: predictions are a mixture, which of them holds is not known.
+
+p(y | x) = Σ_c w_c p_c(y | x)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, RegressionData, TensorType
+from scipy import stats
+
+from .._core import checks
+from .._core.row_blocks import by_blocks
+from ..likelihoods import HeavyTailed
+from ..models import GVI
+from .learned import Array, Learned
+from .predictions import moments_of_mixture
+
+NUM_HALVINGS = 60
+"""Of the interval that a quantile is in: to the precision of float64."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Pooled(Learned):
+    """A mixture of models of real-valued Y, with exact moments, densities, quantiles and samples.
+
+    What a single process has, as `model` and `regulariser`, is that of the part of the largest
+    weight.
+    """
+
+    parts: tuple[Learned, ...] = ()
+    """The models, that of the largest weight first."""
+    shares: tuple[float, ...] = ()
+    """Their weights, which add up to one."""
+
+    @classmethod
+    def of(cls, parts: tuple[Learned, ...], shares: tuple[float, ...]) -> Pooled:
+        """Return the mixture of parts, the first one with the largest share."""
+        fields = {each.name: getattr(parts[0], each.name) for each in dataclasses.fields(Learned)}
+        return cls(**fields, parts=parts, shares=shares)
+
+    @property
+    def models(self) -> tuple[GVI, ...]:
+        """The model of each part, in standard units."""
+        return tuple(part.model for part in self.parts)
+
+    @property
+    def weights(self) -> Array:
+        """The weights of the parts: [C]."""
+        return np.array(self.shares)
+
+    @functools.cached_property
+    def _predictions(self) -> _Mixture:
+        return _Mixture(self)
+
+    def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
+        """Return mean and variance of f at X, [N, J] each (covariance [J, N, N])."""
+        if not full_cov:
+            return super().predict_f(X)
+        means, covariances = zip(
+            *(part.predict_f(X, full_cov=True) for part in self.parts), strict=True
+        )
+        mean = self._average(means)
+        away = [tf.linalg.matrix_transpose(each - mean)[..., None] for each in means]  # [J, N, 1]
+        outer = [d * tf.linalg.matrix_transpose(d) for d in away]
+        return mean, self._average([C + o for C, o in zip(covariances, outer, strict=True)])
+
+    def _average(self, values: Any) -> tf.Tensor:
+        """Return Σ_c w_c v_c."""
+        return tf.add_n([share * value for share, value in zip(self.shares, values, strict=True)])
+
+    def predict_log_density(self, data: RegressionData) -> tf.Tensor:
+        """Return the log density of each observed y: [N]."""
+        logs = [part.predict_log_density(data) for part in self.parts]
+        return tf.reduce_logsumexp(tf.stack(logs) + np.log(self.shares)[:, None], axis=0)
+
+    def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
+        """Return joint samples of f at X: [num_samples, N, J]."""
+        counts, order = self._drawn(num_samples, None)
+        samples = [
+            part.predict_f_samples(X, int(count))
+            for part, count in zip(self.parts, counts, strict=True)
+            if count
+        ]
+        return tf.gather(tf.concat(samples, axis=0), order)
+
+    def predict_y_samples(
+        self, X: TensorType, num_samples: int, *, seed: int | None = None
+    ) -> Array:
+        """Return samples of observations y at X: [num_samples, N, J], each of one part.
+
+        :param seed: a whole number for the same samples in each call.
+        """
+        counts, order = self._drawn(num_samples, seed)
+        samples = [
+            part.predict_y_samples(X, int(count), seed=seed)
+            for part, count in zip(self.parts, counts, strict=True)
+            if count
+        ]
+        return np.concatenate(samples)[order]
+
+    def _drawn(self, num_samples: int, seed: int | None) -> tuple[Array, Array]:
+        """Return how many samples are of each part, and their order."""
+        random = np.random.default_rng(seed)
+        return random.multinomial(num_samples, self.weights), random.permutation(num_samples)
+
+    def score_ood(self, X: TensorType) -> Array:
+        """Return how little is known of f at X: the variance of f in standard units, [N]."""
+        (variance,) = by_blocks(lambda rows: (self.predict_f(rows)[1],), X)
+        return np.mean(variance / self.outputs.scale**2, axis=-1)
+
+    def predict_interval(
+        self, X: TensorType, coverage: float = 0.95
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the quantiles of the mixture between which y is with the given probability."""
+        checks.coverage(coverage)
+        laws = [_law(part, X) for part in self.parts]
+        levels = 0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage
+        lower, upper = (tf.convert_to_tensor(self._quantile(laws, level)) for level in levels)
+        return lower, upper
+
+    def _quantile(self, laws: list[Any], level: float) -> Array:
+        """Return where the distribution function of the mixture has a level: [N, J]."""
+        ends = np.array([law.ppf(level) for law in laws])
+        below, above = ends.min(axis=0), ends.max(axis=0)
+        for _ in range(NUM_HALVINGS):
+            middle = 0.5 * (below + above)
+            is_below = self._cdf(laws, middle) < level
+            below, above = np.where(is_below, middle, below), np.where(is_below, above, middle)
+        return above.astype(self.outputs.scale.dtype)
+
+    def _cdf(self, laws: list[Any], Y: Array) -> Array:
+        return np.sum([w * law.cdf(Y) for w, law in zip(self.shares, laws, strict=True)], axis=0)
+
+    def pit(self, X: TensorType, Y: TensorType) -> Array:
+        """Return the probability integral transform of each observation: [N, J]."""
+        return self._cdf([_law(part, X) for part in self.parts], np.asarray(Y).reshape(len(Y), -1))
+
+    def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Pooled:
+        """Return the mixture of the parts, each conditioned on new rows as well."""
+        parts = tuple(part.update(X, Y, num_inducing=num_inducing) for part in self.parts)
+        return Pooled.of(parts, self.shares)
+
+
+class _Mixture:
+    """The moments of a pool, from the graphs of its parts."""
+
+    def __init__(self, pool: Pooled) -> None:
+        self._pool = pool
+
+    def f(self, X: tf.Tensor) -> MeanAndVariance:
+        """Return mean and variance of f: [N, J] each."""
+        moments = [part._predictions.f(X) for part in self._pool.parts]
+        return moments_of_mixture(self._pool.shares, moments)
+
+    def y(self, X: tf.Tensor) -> MeanAndVariance:
+        """Return mean and variance of y: [N, J] each."""
+        moments = [part._predictions.y(X) for part in self._pool.parts]
+        return moments_of_mixture(self._pool.shares, moments)
+
+
+def _law(part: Learned, X: TensorType) -> Any:
+    """Return the law of y at X, of SciPy: [N, J]."""
+    mean, variance = by_blocks(part.predict_y, X)
+    if not isinstance(part.likelihood, HeavyTailed):
+        return stats.norm(mean, np.sqrt(variance))
+    df = part.likelihood.df.numpy()
+    return stats.t(df, mean, np.sqrt(variance * (df - 2.0) / df))
