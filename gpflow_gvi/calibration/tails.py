@@ -65,7 +65,9 @@ def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
     return np.array([df or MAX_DF for df in fits], dtype=errors.dtype)
 
 
-def scale_and_degrees_of_freedom(squares: AnyNDArray, max_factor: float) -> tuple[float, float]:
+def scale_and_degrees_of_freedom(
+    squares: AnyNDArray, bounds_of_factor: tuple[float, float]
+) -> tuple[float, float]:
     """Return α and ν of the greatest posterior density of errors e ~ √α t_ν of variance α.
 
     ν has the prior of `degrees_of_freedom`, log α ~ N(0, s²) with s = ½: few errors hardly tell
@@ -73,7 +75,7 @@ def scale_and_degrees_of_freedom(squares: AnyNDArray, max_factor: float) -> tupl
     its log density does.
 
     :param squares: in units of the variance; of R predictions of N rows, [R, N].
-    :param max_factor: the bound of α and of its inverse.
+    :param bounds_of_factor: the smallest and the largest α.
     """
     z, share = np.sqrt(np.ravel(squares)), 1.0 / len(squares)
 
@@ -86,7 +88,7 @@ def scale_and_degrees_of_freedom(squares: AnyNDArray, max_factor: float) -> tupl
         return -float(logs + log_prior)
 
     bounds = [
-        (-math.log(max_factor), math.log(max_factor)),
+        (math.log(bounds_of_factor[0]), math.log(bounds_of_factor[1])),
         (math.log(MIN_DF - 2.0), math.log(MAX_DF - 2.0)),
     ]
     found = minimize(loss, [0.0, math.log(8.0)], method="L-BFGS-B", bounds=bounds).x

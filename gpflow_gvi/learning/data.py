@@ -36,6 +36,11 @@ def groups_of(X: AnyNDArray) -> AnyNDArray:
     return np.asarray(group).reshape(-1)
 
 
+def num_groups(X: AnyNDArray) -> int:
+    """Return the number of distinct rows."""
+    return int(np.max(groups_of(X))) + 1
+
+
 def folds_of(groups: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
     """Return the fold of each row, 0, ..., K - 1, at random; a group is in one fold: [N]."""
     num_groups = int(np.max(groups)) + 1

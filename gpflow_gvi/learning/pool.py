@@ -22,6 +22,9 @@ MIN_WEIGHT = 0.03
 MIN_GAIN = 0.01
 """A pool is one candidate alone where it gains fewer nats of log density in each row."""
 
+STANDARD_ERRORS = 2.0
+"""Of the difference of two candidates, by which the worse one may be the better one."""
+
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-8
 
@@ -46,17 +49,23 @@ def stacked(log_densities: AnyNDArray) -> AnyNDArray:
 def pooled(log_densities: AnyNDArray) -> AnyNDArray:
     """Return the weights of a pool, many of them zero: [C].
 
-    It is the best candidate alone where others add less than `MIN_GAIN`.
+    It is the best candidate alone where the mixture gains less than `MIN_GAIN`, and no part of it
+    may be better than that candidate by as much: of few rows the choice would be one of chance,
+    which costs more than the mixture does.
 
     :param log_densities: of rows that the candidates have not seen, [C, N].
     """
-    C = len(log_densities)
+    C, N = log_densities.shape
     means = np.mean(log_densities, axis=1)
     best = int(np.argmax(means))
     weights = stacked(log_densities)
     weights = np.where(weights >= MIN_WEIGHT, weights, 0.0)
     weights /= np.sum(weights)
-    if log_density(weights, log_densities) < means[best] + MIN_GAIN:
+    differences = log_densities - log_densities[best]
+    errors = np.std(differences, axis=1) / np.sqrt(N)
+    may_gain = means - means[best] + STANDARD_ERRORS * errors  # [C]
+    is_clear = np.all(may_gain[weights > 0.0] < MIN_GAIN)
+    if is_clear and log_density(weights, log_densities) < means[best] + MIN_GAIN:
         return np.eye(C)[best]
     return weights
 

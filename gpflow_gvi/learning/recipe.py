@@ -28,6 +28,7 @@ from .._core.graphs import deepcopy
 from ..kernels.integrated_brownian_motion import IntegratedBrownianMotion
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
 from . import estimators
+from .data import num_groups
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -35,9 +36,12 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 MIN_ROWS = 100
-"""Of fewer rows neither trees nor a pattern of the noise are learned by default. Of as many rows of
-a single feature there is no kernel without frequencies: its forecasts, and those into gaps, are
-worse than its densities at the data say."""
+"""Of fewer rows no pattern of the noise is learned by default. Of as many rows of a single feature
+there is no kernel without frequencies: its forecasts, and those into gaps, are worse than its
+densities at the data say."""
+
+MIN_ROWS_OF_TREES = 40
+"""Of fewer rows no trees are grown by default."""
 
 MAX_ROWS_OF_SHARED = 50
 """With more rows for each feature than these, no lengthscale is shared by all features: on ten
@@ -245,10 +249,10 @@ def predictors(data: TrainingData) -> list[Any]:
     some of them (Tibshirani 1996), as a kernel cannot find by so few rows which ones these are. For
     a single feature there are none: a kernel says more.
     """
-    N, D = data.X.shape
+    N, D = num_groups(data.X), data.D  # what repeats is known
     if D == 1:
         return []
-    trees = estimators.trees(data) if N >= MIN_ROWS else []
+    trees = estimators.trees(data) if N >= MIN_ROWS_OF_TREES else []
     few = MIN_ROWS_OF_LINEAR <= N < MAX_ROWS_OF_SHARED * D
     return [*trees, *([estimators.linear_of_few(data.J)] if few else [])]
 

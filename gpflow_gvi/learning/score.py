@@ -30,9 +30,9 @@ NUM_PARTITIONS = 3
 MIN_DENSITY = 1e-300
 """The smallest probability of a value on a grid, whose logarithm is finite."""
 
-MAX_FACTOR = 5.0
-"""A factor of variances that is larger, or smaller than its inverse, says that P is wrong, which no
-factor mends."""
+BOUNDS_OF_FACTOR = 1e-3, 5.0
+"""A larger factor of variances says that P is wrong, which no factor mends. A small one is that
+of a function without noise that is smoother than the prior has it."""
 
 
 class Predictions(NamedTuple):
@@ -66,15 +66,15 @@ class Calibration:
         columns = np.moveaxis(predictions.squares, -1, 0)  # [J, R, N]
         if not tails:
             factor = np.mean(columns, axis=(1, 2))
-            return cls(np.clip(factor, 1.0 / MAX_FACTOR, MAX_FACTOR), None)
-        found = [scale_and_degrees_of_freedom(column, MAX_FACTOR) for column in columns]
+            return cls(np.clip(factor, *BOUNDS_OF_FACTOR), None)
+        found = [scale_and_degrees_of_freedom(column, BOUNDS_OF_FACTOR) for column in columns]
         factor, df = np.array(found, predictions.Y.dtype).T
         return cls(factor, df)
 
     @property
     def is_at_bound(self) -> bool:
-        """Whether a larger or smaller factor would be needed."""
-        return bool(np.any(np.abs(np.log(self.factor)) > 0.999 * np.log(MAX_FACTOR)))
+        """Whether a larger factor would be needed."""
+        return bool(np.any(self.factor > 0.999 * BOUNDS_OF_FACTOR[1]))
 
     def log_densities(self, predictions: Predictions, spacing: AnyNDArray) -> AnyNDArray:
         """Return the log density of each observation, averaged over partitions: [N].

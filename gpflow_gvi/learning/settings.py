@@ -127,6 +127,9 @@ MAX_ROWS_OF_MORE_POINTS = 100_000
 predicted takes too long."""
 
 
+MAX_ROWS_OF_BRIEF_REFITS = 300
+"""Up to this number of rows fits without some of them have as many iterations as others."""
+
 MAX_ITERATIONS_OF_ROUND = 8
 """The maximal number of iterations for given sites. More of them come close to an optimum that
 moves with the sites."""
@@ -181,6 +184,15 @@ class RegulariserSettings:
         It learns the curvature of one direction at each iteration.
         """
         return _with_iterations(self.minimise_briefly, lambda n: max(n, num_features) if n else n)
+
+    def again(self, num_features: int, num_rows: int) -> Minimise:
+        """Return `minimise_briefly` for fits without some of the rows, from those to all.
+
+        Without a part of many rows an optimum hardly moves.
+        """
+        if num_rows <= MAX_ROWS_OF_BRIEF_REFITS:
+            return self.briefly(num_features)
+        return _with_iterations(self.minimise_briefly, lambda n: (n + 3) // 4)
 
     def after_half(self) -> Minimise | None:
         """Return `minimise` with a third of the iterations, from a fit to half of the rows.

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from .learned import Learned
 
 
+UNSEEN = ", rows not seen"
+"""What a stage is called that says how a candidate predicts these."""
+
+
 def described(kernel: Kernel, *, around: bool, varying: bool) -> str:
     """Return what a candidate for P is called in reports."""
     parts = (kernel_name(kernel), " around predictors" * around, ", varying noise" * varying)
@@ -37,7 +41,10 @@ class Summary:
     """The candidates for P that were compared, the best first; `nll` is the negative log density of
     a row given the others, in original units."""
     taken: Stage | None
-    """The candidate that was taken."""
+    """The candidate that was taken, if it is one."""
+    judged: list[Stage]
+    """Candidates that were fitted without the rows that they predict, the best first, with
+    `nll_unseen`, in original units, and their `weight` in what predicts."""
 
     @classmethod
     def of(cls, learned: Learned) -> Summary:
@@ -60,6 +67,11 @@ class Summary:
             "Q": _training(learned, stages),
             "tempered by": "1" if factor is None else _numbers(np.asarray(factor)),
         }
+        judged = [stage for stage in stages if "nll_unseen" in stage.facts]
+        judged.sort(key=lambda stage: float(stage.facts["nll_unseen"]))
+        if len(learned.models) > 1:
+            facts["mixture of"] = f"{len(learned.models)} models; the above is that of most weight"
+        facts |= _rows(stages)
         if learned.outliers is not None:
             facts["outliers"] = f"{len(learned.outliers.rows)} rows, left out"
         for stage in stages:
@@ -74,7 +86,8 @@ class Summary:
         # A kernel may have been fitted again with more inducing points.
         of_name = [stage for stage in stages if stage in scored and stage.what.startswith(name)]
         last = [stage for stage in scored if of_name and stage.what == of_name[-1].what]
-        return cls(facts, scored, last[0] if last else None)
+        taken = last[0] if last and len(learned.models) == 1 else None
+        return cls(facts, scored, taken, judged)
 
     @property
     def line(self) -> str:
@@ -90,6 +103,7 @@ class Summary:
         width = max(map(len, self.facts))
         lines = [f"{name:<{width}}  {value}" for name, value in self.facts.items()]
         if self.candidates:
+            lines += self._judged()
             width = max(len(stage.what) for stage in self.candidates)
             lines += ["", f"{'compared for P':<{width}}{'NLL':>9}{'seconds':>9}"]
             for stage in self.candidates:
@@ -98,7 +112,37 @@ class Summary:
                 lines.append(f"{stage.what[3:]:<{width}}{nll:>9.3f}{stage.seconds:>9.1f}{mark}")
         return "\n".join(lines)
 
+    def _judged(self) -> list[str]:
+        """Return the table of predictions of rows that were not seen."""
+        if not self.judged:
+            return []
+        width = max(len(stage.what) for stage in self.judged)
+        lines = [
+            "",
+            f"{'fitted without the rows that it predicts':<{width}}{'NLL':>9}{'weight':>9}",
+        ]
+        for stage in self.judged:
+            nll, weight = (float(stage.facts[name]) for name in ("nll_unseen", "weight"))
+            name = stage.what[3:].removesuffix(UNSEEN)
+            lines.append(f"{name:<{width}}{nll:>9.3f}{weight:>9.2f}")
+        return lines
+
     __repr__ = __str__
+
+
+def _rows(stages: Any) -> dict[str, str]:
+    """Return what was found in the rows, and how they are predicted by fits without them."""
+    facts: dict[str, str] = {}
+    found = {name: value for stage in stages for name, value in stage.facts.items()}
+    if "repeated" in found:
+        share = f"{found['repeated']} rows repeat the inputs of others"
+        copies = f", {found.get('copies')} are copies and count once" if "copies" in found else ""
+        facts["repeats"] = f"{share}: such rows are left out together{copies}"
+    if "gross" in found:
+        facts["gross values"] = f"{found['gross']} rows with one are left out"
+    if "promised" in found:
+        facts["NLL on rows not seen"] = f"{float(found['promised']):.3f}"
+    return facts
 
 
 def _noise(learned: Learned, varying: bool) -> str:

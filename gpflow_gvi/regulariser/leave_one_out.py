@@ -3,7 +3,7 @@
 With hyper-parameters and inducing points fixed, the sparse posterior is that of a Bayesian linear
 regression on the features A = L⁻¹ K_ZX. Observations are taken out of the posterior N(μ, v) of the
 linear part of f by division with their Gaussians (Rasmussen and Williams 2006, sections 3.6.1 and
-5.4.2). Those of a group g of rows with equal inputs, which have f in common, are taken out together:
+5.4.2). Those of a group g of rows with equal inputs, which have f in common, are taken out at once:
 
     v₋ = v / (1 - v Σ_g 1/σ²),    μ₋ = (μ - v Σ_g y/σ²) / (1 - v Σ_g 1/σ²)
 

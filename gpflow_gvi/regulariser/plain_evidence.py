@@ -132,6 +132,45 @@ def exact_predictions(
     return mean, variance
 
 
+def sparse_predictions(
+    kernel: Kernel,
+    Z: AnyNDArray,
+    X: AnyNDArray,
+    noise: AnyNDArray,
+    residual: AnyNDArray,
+    new: AnyNDArray,
+) -> MeanAndVariance | None:
+    """Return the same by the optimal inducing distribution, as `conditioned` has it.
+
+    :param Z: the inducing points, [M, D].
+    """
+    points, across, to_new = plain(kernel, Z), plain(kernel, Z, X), plain(kernel, Z, new)
+    at_new = plain(kernel, new)
+    if points is None or across is None or to_new is None or at_new is None:
+        return None
+    M, N, B = len(Z), len(X), len(new)
+    Kzz = lower_covariance(points, np.zeros([M, M]))
+    try:
+        L = linalg.cholesky_of_array(Kzz, jitter=linalg.jitter_of_evidence())
+    except np.linalg.LinAlgError:
+        return None
+    A, A_new = (
+        scipy.linalg.solve_triangular(L, covariance(part, np.zeros([M, n])), lower=True)
+        for part, n in ((across, N), (to_new, B))
+    )
+    prior_left = at_new.variance() - np.sum(np.square(A_new), axis=0)
+    mean, variance = np.empty((2, B, residual.shape[1]))
+    for outputs in _of_equal_noise(noise):
+        scaled = A / np.sqrt(noise[:, outputs[0]])
+        factor = scipy.linalg.cholesky(scaled @ scaled.T + np.eye(M), lower=True)
+        c = (A / noise[:, outputs[0]]) @ residual[:, outputs]
+        S = scipy.linalg.solve_triangular(factor, A_new, lower=True)
+        mean[:, outputs] = S.T @ scipy.linalg.solve_triangular(factor, c, lower=True)
+        left = np.maximum(prior_left, 0.0) + np.sum(np.square(S), axis=0)
+        variance[:, outputs] = left[:, None]
+    return mean, variance
+
+
 def collapsed_evidence(
     kernel: Kernel,
     Z: AnyNDArray,

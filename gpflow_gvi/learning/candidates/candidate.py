@@ -34,7 +34,7 @@ from .cross_fitting import CrossFits
 MAX_ROWS_OF_STARTS = 300
 """Several kernels are first fitted to not more rows than these, and the best one to the others."""
 
-MIN_NOISE = 1e-6
+MIN_NOISE = 1e-9
 """The smallest variance of noise, where y is on no grid."""
 
 MAX_GAP_OF_STARTS = 0.5

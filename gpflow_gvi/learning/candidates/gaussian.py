@@ -29,7 +29,7 @@ from ...regulariser.evidence import DataEvidence, InducingEvidence
 from ...regulariser.evidence_fit import EvidenceFit, Rows, assign
 from ...regulariser.fit import Regulariser, Round
 from ...regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
-from ...regulariser.plain_evidence import exact_predictions
+from ...regulariser.plain_evidence import exact_predictions, sparse_predictions
 from .. import recipe
 from ..data import groups_of
 from ..rows.scaling import Scaling, exactly_original
@@ -107,15 +107,17 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             self.points.count = self.points.few
             plain = [self._fit(*each.began_at) for each in found]
             found = near_best([*found, *plain])
+        every = list(found)
         if is_promising:
             around = [self._around(each) for each in plain]
-            found = near_best([*found, *around]) if self.is_recipe else around
+            every = [*every, *around] if self.is_recipe else around
+            found = near_best(every) if self.is_recipe else around
         noise = self.settings.noise
-        if noise == "varying" or (noise == "auto" and len(self.data.X) >= recipe.MIN_ROWS):
+        if noise == "varying" or (noise == "auto" and np.max(self.groups) >= recipe.MIN_ROWS - 1):
             varying = [self._with_varying_noise(each) for each in found]
-            others = [each for each in varying if not any(each is other for other in found)]
-            found = varying if noise == "varying" else [*found, *others]
-        return found
+            others = [each for each in varying if not any(each is other for other in every)]
+            every = varying if noise == "varying" else [*every, *others]
+        return every
 
     def _with_inducing_points(self, P: Regulariser) -> Regulariser:
         """Return P with inducing points chosen for its kernel, where all rows had been these."""
@@ -359,19 +361,20 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             if candidate.num_points is not None:
                 M = candidate.num_points
                 Z, _ = settings.select(first.X, M, kernel=fit.prior.kernel, seed=data.seed)
-            fit.minimise(settings.briefly(data.D), Z, first, **which)
+            fit.minimise(settings.again(data.D, len(data.X)), Z, first, **which)
             of_means = np.sum(fit.weights.numpy() * rows.means, axis=1)  # [N, J]
             noise = fit.variance.numpy() * rows.pattern ** fit.exponent.numpy()
             noise = noise if pattern is None else np.clip(noise, *self.bounds_of_noise)
             X, residual = np.asarray(rows.X[given]), rows.Y[given] - of_means[given]
             M = self.points.of_all(len(given), candidate.num_points)
-            moments = None
+            observed, kernel = (X, noise[given], residual), fit.prior.kernel
             if len(given) <= M:
-                moments = exact_predictions(
-                    fit.prior.kernel, X, noise[given], residual, rows.X[held]
-                )
+                moments = exact_predictions(kernel, *observed, rows.X[held])
+            else:
+                Z, _ = settings.select(X, M, kernel=kernel, seed=data.seed)
+                moments = sparse_predictions(kernel, Z, *observed, rows.X[held])
             if moments is None:
-                Z, _ = settings.select(X, M, kernel=fit.prior.kernel, seed=data.seed)
+                Z, _ = settings.select(X, M, kernel=kernel, seed=data.seed)
                 posterior = conditioned(fit.prior, Z, [(X, residual, noise[given])])
                 moments = tuple(part.numpy() for part in posterior.predict(rows.X[held]))
             mean, variance = moments

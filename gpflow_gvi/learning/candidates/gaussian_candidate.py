@@ -11,7 +11,7 @@ from gpflow.likelihoods import Likelihood
 
 from ...mean_functions.predictor import Predictor
 from ...regulariser.fit import Regulariser
-from ..score import MAX_FACTOR, Predictions
+from ..score import BOUNDS_OF_FACTOR, Predictions
 from ..start import TrainingData
 from ..summary import described
 from .candidate import Candidate, penalty
@@ -58,7 +58,7 @@ class GaussianCandidate(Candidate):
         """
         mean, variance = (np.asarray(part) for part in predicted)
         errors = np.square(data.responses - mean) / variance
-        factor = np.clip(np.mean(errors, axis=0), 1.0 / MAX_FACTOR, MAX_FACTOR)
+        factor = np.clip(np.mean(errors, axis=0), *BOUNDS_OF_FACTOR)
         logs = np.log(factor * variance) + errors / factor - 1.0
         nll = 0.5 * float(np.sum(np.mean(logs, axis=0))) + penalty(P, num_rows)
         predictions = Predictions(mean[None], variance[None], data.responses)

@@ -16,8 +16,9 @@ from ..._core import progress
 from ...calibration.tempering import MIN_VALIDATION_POINTS
 from ...regulariser.fit import Judged, Regulariser
 from ..data import folds_of
-from ..pool import pooled
+from ..pool import log_density, pooled
 from ..score import Calibration, Predictions, num_partitions
+from ..summary import UNSEEN
 from .candidate import best_of
 from .gaussian import GaussianCandidates
 from .gaussian_candidate import GaussianCandidate
@@ -96,8 +97,10 @@ def pool(tried: GaussianCandidates) -> list[Member]:
     weights = pooled(log_densities)
     constant = float(np.sum(np.log(tried.data.units[1].scale)))
     for candidate, weight, density in zip(candidates, weights, log_densities, strict=True):
-        progress.now(candidate.name + ", rows not seen")
+        progress.now(candidate.name + UNSEEN)
         progress.found(nll_unseen=constant - float(np.mean(density)), weight=float(weight))
+    progress.now("the weights of candidates")
+    progress.found(promised=constant - log_density(weights, log_densities))
     order = np.argsort(-weights)
     return [
         Member(
