@@ -18,7 +18,7 @@ another order differs by more than the last digits of float64."""
 MAX_SHARE_OF_VALUES = 0.5
 """Values of y are on a grid only if they repeat: of n values at most n times this are distinct."""
 
-GROSS_RATIO = 10.0
+GROSS_RATIO = 12.0
 """A value of y is gross if it is as many times further from the median than 99 of 100 values."""
 
 MAX_GROSS = 0.01

@@ -106,7 +106,7 @@ class Learned:
         return mean, variance
 
     @functools.cached_property
-    def _predictions(self) -> Predictions:
+    def _predictions(self) -> Any:
         return Predictions.of(self.model, self.inputs, self.outputs)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Pooled(Learned):
         return np.array(self.shares)
 
     @functools.cached_property
-    def _predictions(self) -> _Mixture:
+    def _predictions(self) -> Any:
         return _Mixture(self)
 
     def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:

@@ -30,9 +30,11 @@ NUM_PARTITIONS = 3
 MIN_DENSITY = 1e-300
 """The smallest probability of a value on a grid, whose logarithm is finite."""
 
-BOUNDS_OF_FACTOR = 1e-3, 5.0
-"""A larger factor of variances says that P is wrong, which no factor mends. A small one is that
-of a function without noise that is smoother than the prior has it."""
+MAX_FACTOR = 5.0
+"""A larger factor of variances says that P is wrong, which no factor mends."""
+
+MIN_FACTOR = 1e-3
+"""A small factor is that of a function without noise that is smoother than the prior has it."""
 
 
 class Predictions(NamedTuple):
@@ -61,20 +63,18 @@ class Calibration:
     """ν: [J]; None for a Gaussian law."""
 
     @classmethod
-    def of(cls, predictions: Predictions, *, tails: bool) -> Calibration:
+    def of(
+        cls, predictions: Predictions, *, tails: bool, max_factor: float = MAX_FACTOR
+    ) -> Calibration:
         """Return the factor, and the tails, of the greatest posterior density."""
+        bounds = MIN_FACTOR, max_factor
         columns = np.moveaxis(predictions.squares, -1, 0)  # [J, R, N]
         if not tails:
             factor = np.mean(columns, axis=(1, 2))
-            return cls(np.clip(factor, *BOUNDS_OF_FACTOR), None)
-        found = [scale_and_degrees_of_freedom(column, BOUNDS_OF_FACTOR) for column in columns]
+            return cls(np.clip(factor, *bounds), None)
+        found = [scale_and_degrees_of_freedom(column, bounds) for column in columns]
         factor, df = np.array(found, predictions.Y.dtype).T
         return cls(factor, df)
-
-    @property
-    def is_at_bound(self) -> bool:
-        """Whether a larger factor would be needed."""
-        return bool(np.any(self.factor > 0.999 * BOUNDS_OF_FACTOR[1]))
 
     def log_densities(self, predictions: Predictions, spacing: AnyNDArray) -> AnyNDArray:
         """Return the log density of each observation, averaged over partitions: [N].

@@ -107,11 +107,14 @@ class EvidenceFit:
         self._specs = inputs, inputs, columns, tf.TensorSpec([None, C, J], dtype), columns
         self.value = tf.function(self._value, autograph=False, input_signature=self._specs)
 
-    def start(self, kernel: Kernel, variance: Any, weight: float, exponent: float) -> None:
-        """Take the values to start from: of k, σ², all weights and κ."""
+    def start(
+        self, kernel: Kernel, variance: Any, weights: AnyNDArray | None, exponent: float
+    ) -> None:
+        """Take the values to start from: of k, σ², all weights, which are zero if None, and κ."""
         assign_all(self.prior.kernel, kernel)
         assign(self.variance, variance)
-        self.weights.assign(tf.fill(self.weights.shape, tf.constant(weight, default_float())))
+        nothing: AnyNDArray = np.zeros(self.weights.shape, default_float())
+        self.weights.assign(nothing if weights is None else weights)
         self.exponent.assign(exponent)
 
     def minimise(

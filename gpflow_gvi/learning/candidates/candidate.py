@@ -104,14 +104,12 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         start: Likelihood,
         *,
         starts_of: TrainingData | None = None,
-        means: bool = False,
     ) -> AnyCandidate:
         """Return a fitted candidate.
 
         :param kernel: k, with the hyper-parameters to start from.
         :param start: the likelihood to start from.
         :param starts_of: the rows, if the fit is a start to choose; else they are all.
-        :param means: whether P is around the predictors.
         """
 
     def _of_starts(self, kernels: Sequence[Kernel]) -> list[AnyCandidate]:

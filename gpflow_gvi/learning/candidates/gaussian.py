@@ -18,6 +18,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.functions import Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
+from scipy.optimize import nnls
 
 from ..._core import outputs, progress
 from ..._core.graphs import deepcopy
@@ -207,11 +208,15 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
     def _around(self, plain: GaussianCandidate) -> GaussianCandidate:
         """Return P around predictors, from the kernel that P has without them."""
         data = self.data
-        left = data.responses - np.mean(self.means_at(data), axis=1)
+        means = self.means_at(data)
+        weights = np.full(means.shape[1:], 1.0 / means.shape[1], means.dtype)
+        if self._fits_weights:
+            weights = _non_negative(means, data.responses)
+        left = data.responses - np.sum(weights * means, axis=1)
         error = float(np.mean(np.var(left, axis=0)))
         ratio = error / float(np.mean(np.var(data.responses, axis=0)))
         kernel = scaled(plain.regulariser.prior.kernel, ratio)
-        return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), means=True)
+        return self._fit(kernel, Gaussian(0.5 * max(error, 1e-4)), weights=weights)
 
     def _with_varying_noise(self, constant: GaussianCandidate) -> GaussianCandidate:
         """Return a candidate with noise in the pattern of its errors; itself if they have none."""
@@ -219,7 +224,9 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         if pattern is None:
             return constant
         P = constant.regulariser
-        fit = functools.partial(self._fit, start=P.likelihood, means=constant.is_around)
+        fit = functools.partial(
+            self._fit, start=P.likelihood, weights=constant.weights if constant.is_around else None
+        )
         varying = fit(P.prior.kernel, pattern=pattern)
         if self.data.D > 1:
             return varying
@@ -262,16 +269,18 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         start: Likelihood,
         *,
         starts_of: TrainingData | None = None,
-        means: bool = False,
+        weights: AnyNDArray | None = None,
         pattern: Predictor | None = None,
         again: bool = False,
     ) -> GaussianCandidate:
         """Return a fitted candidate.
 
+        :param weights: of the predictors, to start from, if P is around them: [C, J].
         :param pattern: that of the noise, if it varies.
         :param again: whether a candidate is fitted once more, with more inducing points.
         """
         settings, data = self.settings, self.data if starts_of is None else starts_of
+        means = weights is not None
         is_brief = starts_of is not None or means or pattern is not None or again
         first, J = data.first(settings.max_rows), data.J
         M = self.points.of_fit(first)
@@ -286,11 +295,10 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         # With as many points as rows the bound is the evidence, which takes less time by itself.
         is_exact = len(first.X) <= M and type(settings.evidence) is DataEvidence
         fit = self._evidence_fit(kernel, noise, is_exact=is_exact)
-        C = self.predictors.num_means
         rows = self._rows(first, self.means_at(first) if means else None, pattern)
         which = {"means": means and self._fits_weights, "pattern": pattern is not None}
         with fit.lock:
-            fit.start(kernel, variance, 1.0 / C if means else 0.0, 0.5 if pattern else 0.0)
+            fit.start(kernel, variance, weights, 0.5 if pattern else 0.0)
             points = None if is_exact else M
             Z, last = self._maximise(fit, rows, points, which, is_brief=is_brief)
             fitted, weights = deepcopy(fit.prior.kernel), fit.weights.numpy()
@@ -354,9 +362,8 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             "pattern": pattern is not None,
         }
         with fit.lock:
-            fit.start(P.prior.kernel, variance, 0.0, candidate.exponent)
-            if candidate.is_around:
-                fit.weights.assign(candidate.weights)
+            weights = candidate.weights if candidate.is_around else None
+            fit.start(P.prior.kernel, variance, weights, candidate.exponent)
             Z = first.X
             if candidate.num_points is not None:
                 M = candidate.num_points
@@ -432,3 +439,15 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
             means = np.zeros([len(data.X), self.predictors.num_means, data.J])
         ratio = np.clip(ratio, MIN_RATIO, MAX_RATIO)
         return Rows(data.X, data.responses, means.astype(data.X.dtype), ratio)
+
+
+def _non_negative(means: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
+    """Return weights of predictors of the least squared errors, w ≥ 0 with Σ w ≤ 1: [C, J].
+
+    :param means: predictions by models that have not seen the row, [N, C, J].
+    :param Y: observations, [N, J].
+    """
+    found = np.stack(
+        [nnls(F, y)[0] for F, y in zip(np.moveaxis(means, -1, 0), Y.T, strict=True)], 1
+    )
+    return found / np.maximum(np.sum(found, axis=0), 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance
@@ -11,7 +12,7 @@ from gpflow.likelihoods import Likelihood
 
 from ...mean_functions.predictor import Predictor
 from ...regulariser.fit import Regulariser
-from ..score import BOUNDS_OF_FACTOR, Predictions
+from ..score import MAX_FACTOR, MIN_FACTOR, Predictions
 from ..start import TrainingData
 from ..summary import described
 from .candidate import Candidate, penalty
@@ -47,7 +48,7 @@ class GaussianCandidate(Candidate):
         data: TrainingData,
         predicted: MeanAndVariance,
         noise_variance: AnyNDArray,
-        **fields: object,
+        **fields: Any,
     ) -> GaussianCandidate:
         """Return a fitted P with what its predictions of rows left out are worth.
 
@@ -58,7 +59,7 @@ class GaussianCandidate(Candidate):
         """
         mean, variance = (np.asarray(part) for part in predicted)
         errors = np.square(data.responses - mean) / variance
-        factor = np.clip(np.mean(errors, axis=0), *BOUNDS_OF_FACTOR)
+        factor = np.clip(np.mean(errors, axis=0), MIN_FACTOR, MAX_FACTOR)
         logs = np.log(factor * variance) + errors / factor - 1.0
         nll = 0.5 * float(np.sum(np.mean(logs, axis=0))) + penalty(P, num_rows)
         predictions = Predictions(mean[None], variance[None], data.responses)

@@ -6,6 +6,7 @@ more rows hyper-parameters are fitted to a part, and the others are predicted in
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,11 +14,13 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from ..._core import progress
+from ..._core.errors import NumericsWarning
+from ...calibration import tempering
 from ...calibration.tempering import MIN_VALIDATION_POINTS
 from ...regulariser.fit import Judged, Regulariser
 from ..data import folds_of
 from ..pool import log_density, pooled
-from ..score import Calibration, Predictions, num_partitions
+from ..score import MAX_FACTOR, Calibration, Predictions, num_partitions
 from ..summary import UNSEEN
 from .candidate import best_of
 from .gaussian import GaussianCandidates
@@ -39,7 +42,8 @@ def predictions_of(
     if N > MAX_ROWS_OF_REFITS:
         return [_of_others(tried, candidate) for candidate in candidates]
     R, Y = num_partitions(N), tried.data.responses
-    found = [Predictions(*np.empty((2, R, *Y.shape), Y.dtype), Y) for _ in candidates]
+    nothing: AnyNDArray = np.empty((R, *Y.shape), Y.dtype)
+    found = [Predictions(nothing.copy(), nothing.copy(), Y) for _ in candidates]
     progress.now(f"predictions of each fold of {N} rows by fits to the others")
     for r in range(R):
         for given, held, means in _folds(tried, r, any(each.is_around for each in candidates)):
@@ -49,9 +53,11 @@ def predictions_of(
     return found
 
 
-def judged(predictions: Predictions, *, tails: bool) -> tuple[Judged, Calibration]:
+def judged(
+    predictions: Predictions, *, tails: bool, max_factor: float = MAX_FACTOR
+) -> tuple[Judged, Calibration]:
     """Return what predictions of unseen rows say of a candidate."""
-    calibration = Calibration.of(predictions, tails=tails)
+    calibration = Calibration.of(predictions, tails=tails, max_factor=max_factor)
     no_grid = np.full(predictions.Y.shape[1], np.inf)
     as_it_is = Calibration(np.ones_like(calibration.factor), None)
     before, after = (
@@ -102,6 +108,7 @@ def pool(tried: GaussianCandidates) -> list[Member]:
     progress.now("the weights of candidates")
     progress.found(promised=constant - log_density(weights, log_densities))
     order = np.argsort(-weights)
+    _warn_of_factor(results[order[0]][1])
     return [
         Member(
             float(weights[c]),
@@ -118,8 +125,25 @@ def best(tried: GaussianCandidates) -> Regulariser:
     if len(tried.data.X) < MIN_VALIDATION_POINTS:
         return tried.finished(found)
     (unseen,) = predictions_of(tried, [found])
-    result, _ = judged(unseen, tails=tried.settings.has_heavy_tails)
+    # There is no other candidate: predictions that are much too certain are widened.
+    result, calibration = judged(
+        unseen, tails=tried.settings.has_heavy_tails, max_factor=tempering.MAX_FACTOR
+    )
+    _warn_of_factor(calibration)
     return tried.finished(found)._replace(judged=result)
+
+
+def _warn_of_factor(calibration: Calibration) -> None:
+    """Warn if what predicts was much too certain."""
+    factor = float(np.max(calibration.factor))
+    if factor > 0.99 * MAX_FACTOR:
+        warnings.warn(
+            f"squared errors of rows that were left out are {factor:.3g} times their variance or "
+            "more, so that predictions are not to be relied on. Check the rows for mistakes, give "
+            "another kernel or noise, or loss='robust'.",
+            NumericsWarning,
+            stacklevel=2,
+        )
 
 
 def _of_others(tried: GaussianCandidates, candidate: GaussianCandidate) -> Predictions:

@@ -70,7 +70,8 @@ class Split:
                 "very long for as many columns as images have, and predict badly. Pass a network, "
                 "or a kernel on pixels; X.reshape(len(X), -1) makes rows of features."
             )
-        X, notes = _as_rows(X, settings), {}
+        X = _as_rows(X, settings)
+        notes: dict[str, int] = {}
         if seen is None and isinstance(likelihood, Gaussian | None):
             kept, notes = sifted(X, Y, replicates=settings.replicates)
             X, Y = X[kept], Y[kept]

@@ -122,8 +122,14 @@ def test_predictions_have_all_outputs(learned, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_correlated_outputs_are_predicted_better_together(seed):
+def test_correlated_outputs_are_predicted_better_together():
+    differences = np.array([_better_together(seed) for seed in range(3)])
+    assert np.mean(differences) > 0.0
+    assert np.mean(differences > 0.0) > 0.5
+
+
+def _better_together(seed):
+    """Return by how many nats three outputs are predicted better together."""
     rng = np.random.default_rng(seed)
     X, new = rng.uniform(-3.0, 3.0, size=(60, 1)), rng.uniform(-3.0, 3.0, size=(200, 1))
 
@@ -141,7 +147,7 @@ def test_correlated_outputs_are_predicted_better_together(seed):
         seen = ~np.isnan(Y[:, j])
         one = gvi.learn((X[seen], Y[seen, j]), kernel=SquaredExponential())
         apart.append(-one.predict_log_density((new, unseen[:, j])).numpy())
-    assert np.mean(nll) < np.mean(apart)
+    return np.mean(apart) - np.mean(nll)
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def _rows(rng, N=7):
 
 def _started(kernel, weight=0.4, exponent=0.8):
     fit = _fit(kernel, gpflow.likelihoods.Gaussian(0.1), 2, 2, 1, DataEvidence())
-    fit.start(kernel, 0.2, weight, exponent)
+    fit.start(kernel, 0.2, np.full(fit.weights.shape, weight), exponent)
     return fit
 
 
@@ -85,8 +85,8 @@ def test_numpy_and_the_graph_have_the_same_value_and_gradients(evidence, J, rng)
     kernel = recipe.kernels(X, Y)[0]
     gpflow.set_trainable(kernel.kernels[1].variance, False)
     kernel.kernels[1].lengthscales = kernel.kernels[0].lengthscales  # shared
-    fit = _fit(kernel, recipe.noise(40, 3), 2, 3, J, evidence)
-    fit.start(kernel, 0.3, 0.4, 0.7)
+    fit = _fit(kernel, recipe.noise(40, 3, 1e-6), 2, 3, J, evidence)
+    fit.start(kernel, 0.3, np.full((2, J), 0.4), 0.7)
     Z = X if isinstance(evidence, InducingEvidence) else X[:7]
     rows = Rows(X, Y, rng.normal(size=(40, 2, J)), rng.gamma(2.0, size=(40, J)))
     value, gradients = fit._of_numpy(fit._plain, Z, rows, {})

@@ -12,7 +12,13 @@ from gpflow.functions import Zero
 from gpflow_gvi import GaussianProcess
 from gpflow_gvi.kernels.plain import PlainParameter
 from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
-from gpflow_gvi.regulariser.plain_evidence import collapsed_evidence, exact_evidence
+from gpflow_gvi.regulariser.plain_evidence import (
+    collapsed_evidence,
+    exact_evidence,
+    exact_predictions,
+    sparse_predictions,
+)
+from tests.tolerances import ITERATIVE, ROUNDING, assert_close
 
 N, J = 9, 3
 
@@ -82,3 +88,37 @@ def test_a_kernel_of_another_kind_is_refused(rng):
     X = rng.normal(size=(N, 2))
     with pytest.raises(ValueError, match="no plain kernel"):
         exact_evidence(gpflow.kernels.Cosine(), X, np.ones((N, 1)), np.ones((N, 1)))
+
+
+def test_predictions_are_those_of_gpflow(kernel, rows, rng):
+    X, noise, residual = rows
+    new = rng.normal(size=(4, 2))
+    exact = exact_predictions(kernel, X, noise, residual, new)
+    sparse = sparse_predictions(kernel, X[:5], X, noise, residual, new)
+    for j in range(J):
+        given, own = (X, residual[:, j : j + 1]), gpflow.likelihoods.Gaussian(1.0)
+        own.variance = _OfRows(X, noise[:, j : j + 1])
+        for found, model, tolerance in (
+            (exact, gpflow.models.GPR(given, kernel, likelihood=own), ROUNDING),
+            (sparse, gpflow.models.SGPR(given, kernel, X[:5], likelihood=own), ITERATIVE),
+        ):
+            for part, expected in zip(found, model.predict_f(new), strict=True):
+                assert_close(part[:, j : j + 1], expected, tolerance, scale=1.0)
+
+
+def test_without_a_kernel_that_numpy_knows_there_are_no_predictions(rng):
+    X, noise = rng.normal(size=(5, 1)), np.ones((5, 1))
+    assert exact_predictions(gpflow.kernels.Cosine(), X, noise, X, X) is None
+    assert sparse_predictions(gpflow.kernels.Cosine(), X, X, noise, X, X) is None
+
+
+class _OfRows(gpflow.functions.Function):
+    """The noise of known rows."""
+
+    def __init__(self, X, noise):
+        super().__init__()
+        self.X, self.noise = X, noise
+
+    def __call__(self, X):
+        same = np.all(np.asarray(X)[..., None, :] == self.X, axis=-1)
+        return tf.constant(self.noise[np.argmax(same, axis=-1)])

@@ -15,9 +15,11 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from gpflow_gvi.learning.candidates.cross_fitting import CrossFits, Fitted, folds_of, of_argument
+from gpflow_gvi.learning.candidates.cross_fitting import CrossFits, Fitted, of_argument
+from gpflow_gvi.learning.data import folds_of, groups_of
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
+from tests.tolerances import assert_close
 
 
 def _data(X, Y):
@@ -30,17 +32,6 @@ def _data(X, Y):
 def data(rng):
     X = rng.normal(50.0, 10.0, size=(30, 2))
     return _data(X, X @ [[2.0], [-1.0]] + rng.normal(size=(30, 1)))
-
-
-def test_folds_have_one_size_and_equal_rows_are_in_one_of_them(rng):
-    X = np.repeat(rng.normal(size=(20, 3)), 3, axis=0)
-    fold = folds_of(X, 5, seed=0)
-    np.testing.assert_array_equal(np.bincount(fold), 12)
-    np.testing.assert_array_equal(fold[::3], fold[1::3])
-    np.testing.assert_array_equal(fold[::3], fold[2::3])
-    assert not np.array_equal(fold, folds_of(X, 5, seed=1))
-    with pytest.raises(ValueError, match=r"X has 4 distinct rows, .* 5 folds .* predictor=None"):
-        folds_of(np.repeat(X[:12:3], 4, axis=0), 5, seed=0)
 
 
 def test_no_row_is_predicted_by_a_model_that_has_seen_it(data):
@@ -58,7 +49,7 @@ def test_a_fold_is_predicted_by_the_fit_without_it_alone(data, monkeypatch):
     found = CrossFits([LinearRegression(), lambda X: X[:, 0]], data, Y, num_folds=5)
     rows, values = found.of_fold(2)
     of_fit, of_function = values.swapaxes(0, 1)
-    np.testing.assert_array_equal(rows, np.flatnonzero(folds_of(data.X, 5, seed=0) == 2))
+    np.testing.assert_array_equal(rows, np.flatnonzero(folds_of(groups_of(data.X), 5, seed=0) == 2))
     assert fits.call_count == 1
     of_all, _ = found.means
     assert fits.call_count == 5
@@ -73,12 +64,37 @@ def test_some_of_the_estimators_keep_their_fits(data):
     _, values = every.of_fold(2)
     some = every.only([0, 2])
     np.testing.assert_array_equal(some.of_fold(2)[1], values[:, [0, 2]])
-    assert some._models[1, 2] is every._models[2, 2]
     wanted_means = every.means[0], every.means[2]
     for found in (some, every.only([0, 2])):  # before and after all of them are fitted
         assert len(found.means) == found.num_means == 2
     for mean, wanted in zip(some.means, wanted_means, strict=True):
         np.testing.assert_array_equal(mean(data.X), wanted(data.X))
+
+
+def test_without_a_fold_each_row_is_predicted_by_what_has_seen_neither(data):
+    """As cross-fitting the other rows does, fold by fold."""
+    X, Y = data.units[0].original(data.X), data.units[1].original(data.Y)
+    found = CrossFits([LinearRegression()], data, Y, num_folds=5)
+    for k in (0, 3):
+        fits = {}
+        for other in range(5):
+            given = (found.fold != k) & (found.fold != other)
+            if other != k:
+                fits[other] = LinearRegression().fit(X[given], Y[given])
+        expected = np.empty_like(Y)
+        for other, fit in fits.items():
+            expected[found.fold == other] = fit.predict(X[found.fold == other])
+        held = found.fold == k
+        expected[held] = np.mean([fit.predict(X[held]) for fit in fits.values()], axis=0)
+        assert_close(data.units[1].original(found.unseen(k)[:, 0]), expected)
+
+
+def test_another_partition_has_other_folds(data):
+    Y = data.units[1].original(data.Y)
+    found = CrossFits([LinearRegression()], data, Y, num_folds=5)
+    other = found.of_partition(1)
+    assert np.any(found.fold != other.fold)
+    assert np.any(found.unseen(0) != other.unseen(0))
 
 
 @pytest.mark.filterwarnings("error")
@@ -93,7 +109,7 @@ def test_a_training_that_is_brief_on_purpose_does_not_warn(data):
 def test_elsewhere_it_is_the_average_of_the_models(data):
     X, Y = data.units[0].original(data.X), data.units[1].original(data.Y)
     (mean,) = CrossFits([LinearRegression()], data, Y, num_folds=5).means
-    fold = folds_of(data.X, 5, seed=0)
+    fold = folds_of(groups_of(data.X), 5, seed=0)
     new = data.X[:4] + 0.1
     fits = [LinearRegression().fit(X[fold != k], Y[fold != k]) for k in range(5)]
     average = np.mean([fit.predict(data.units[0].original(new)) for fit in fits], axis=0)

@@ -33,7 +33,7 @@ def test_a_graph_serves_kernels_of_one_structure_and_data_of_any_size(rng):
     assert len({id(fit(other)) for other in (kernel(1.0), *others)}) == 6
     for N in (5, 8, 11):
         rows = Rows.of(rng.normal(size=(N, 2)), rng.normal(size=(N, 1)))
-        one.start(kernel(1.0), 0.2, 0.0, 0.0)
+        one.start(kernel(1.0), 0.2, None, 0.0)
         one.minimise(lambda loss, variables: loss(), rows.X[:3], rows, means=False, pattern=False)
     assert one.value.experimental_get_tracing_count() == 1
 

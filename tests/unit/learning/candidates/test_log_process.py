@@ -12,6 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gpflow_gvi.learning.candidates import log_process
 from gpflow_gvi.learning.candidates.log_process import LogProcess, fitted_hyperparameters
 from gpflow_gvi.learning.candidates.varying_noise import MIN_RATIO, gain
+from gpflow_gvi.regulariser.evidence_fit import BOUNDS_OF_EXPONENT
 from gpflow_gvi.saving import estimator_files
 
 THETA = np.log([0.8, 0.7, 2.0])
@@ -130,7 +131,7 @@ def test_the_gain_is_that_of_the_best_normal_density(simulated):
     pattern = np.exp(0.5 * _log_variance(X))[:, None]
     densities = [
         scipy.stats.norm.logpdf(np.sqrt(errors), scale=np.sqrt(np.mean(errors / h) * h)).mean()
-        for h in (pattern[:, 0] ** exponent for exponent in np.linspace(0.0, 3.0, 301))
+        for h in (pattern[:, 0] ** exponent for exponent in np.linspace(*BOUNDS_OF_EXPONENT, 301))
     ]
     assert pattern.min() > MIN_RATIO * pattern.mean()
     assert gain(pattern, errors[:, None]) == pytest.approx(max(densities) - densities[0], abs=1e-4)

@@ -1,0 +1,135 @@
+"""Candidates are judged by fits that have not seen the rows that they predict."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.stats
+from sklearn.datasets import make_friedman1
+from sklearn.linear_model import LinearRegression
+
+import gpflow_gvi as gvi
+from gpflow_gvi.learning.candidates.gaussian import GaussianCandidates
+from gpflow_gvi.learning.candidates.judging import predictions_of
+from gpflow_gvi.learning.rows.scaling import Scaling
+from gpflow_gvi.learning.score import Calibration, Predictions
+from gpflow_gvi.learning.settings import RegulariserSettings, Settings
+from gpflow_gvi.learning.start import TrainingData
+from tests.tolerances import ITERATIVE, assert_close, assert_estimates
+
+
+def _tried(X, Y, kernel, **options):
+    units = Scaling.none(X), Scaling.none(Y)
+    data = TrainingData(X, Y, Y, 0, X.shape[1:], False, units)
+    regulariser = RegulariserSettings(kernels=lambda _: [kernel], noise="constant", **options)
+    return GaussianCandidates(data, Settings(regulariser, standardise=False))
+
+
+def _given_everything():
+    kernel = gpflow.kernels.SquaredExponential(1.3, 0.8)
+    gpflow.set_trainable(kernel, False)
+    return kernel
+
+
+def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
+    """Where hyper-parameters are known; rows of equal inputs are left out together."""
+    X = rng.uniform(-2.0, 2.0, size=(15, 1))[rng.integers(0, 15, size=30)]
+    Y = np.sin(X) + 0.3 * rng.normal(size=X.shape)
+    kernel = _given_everything()
+    tried = _tried(X, Y, kernel, predictors=None)
+    tried.likelihood = gpflow.likelihoods.Gaussian(0.09)
+    gpflow.set_trainable(tried.likelihood, False)
+    (found,) = predictions_of(tried, tried.fitted())
+    assert len(found.mean) == 3  # partitions
+    for r in range(3):
+        for x in np.unique(X):
+            own = X[:, 0] == x
+            assert_close(found.mean[r, own], found.mean[r, own][0], scale=1.0)
+        folds = tried.predictors.of_partition(r).fold if r else tried.predictors.fold
+        held = folds == folds[0]
+        exact = gpflow.models.GPR((X[~held], Y[~held]), kernel, noise_variance=0.09)
+        mean, variance = exact.predict_y(X[held])
+        assert_close(found.mean[r, held], mean, ITERATIVE, scale=1.0)
+        assert_close(found.variance[r, held], variance, ITERATIVE)
+
+
+def test_around_predictors_nothing_has_seen_the_row(rng):
+    """A predictor that knows each row by heart, y of it included, is of no use elsewhere."""
+    X = rng.normal(size=(60, 2))
+    Y = rng.normal(size=(60, 1))
+    learned = gvi.learn((X, Y), kernel=gpflow.kernels.Linear(), predictor=LinearRegression())
+    judged = learned.regulariser.judged
+    new = rng.normal(size=(5000, 2)), rng.normal(size=(5000, 1))
+    densities = np.asarray(learned.predict_log_density(new))
+    promised = judged.nll_after + np.sum(np.log(learned.outputs.scale))
+    error = np.std(densities) * np.sqrt(1.0 / 60 + 1.0 / 5000)
+    assert_estimates(promised, -np.mean(densities), error)
+
+
+@pytest.mark.parametrize("tails", [True, False])
+def test_the_calibration_mends_the_scale(tails, rng):
+    Y = rng.normal(size=(4000, 2)) * [1.5, 0.4]
+    found = Calibration.of(
+        Predictions(np.zeros((1, 4000, 2)), np.ones((1, 4000, 2)), Y), tails=tails
+    )
+    error = np.array([1.5, 0.4]) ** 2 * np.sqrt(2.0 / 4000)
+    assert_estimates(found.factor, [1.5**2, 0.4**2], error)
+
+
+def test_values_on_a_grid_are_judged_by_the_mass_around_them():
+    Y = np.array([[1.0], [2.0]])
+    predictions = Predictions(np.array([[[1.1], [4.0]]]), np.array([[[0.04], [0.25]]]), Y)
+    found = Calibration(np.ones(1), None).log_densities(predictions, np.array([0.5]))
+    laws = scipy.stats.norm([1.1, 4.0], [0.2, 0.5])
+    expected = np.log((laws.cdf(Y[:, 0] + 0.25) - laws.cdf(Y[:, 0] - 0.25)) / 0.5)
+    assert_close(found, expected)
+    spike = Predictions(Y[None], np.full((1, 2, 1), 1e-12), Y)
+    assert_close(Calibration(np.ones(1), None).log_densities(spike, np.array([0.5])), np.log(2.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 3])
+def test_of_twenty_rows_in_ten_dimensions_it_is_not_certain(seed):
+    """It is hardly worse than the distribution of Y, by which a row is predicted without inputs."""
+    X, Y = make_friedman1(520, 10, noise=1.0, random_state=seed)
+    Y = ((Y - np.mean(Y)) / np.std(Y))[:, None]
+    learned = gvi.learn((X[:20], Y[:20]))
+    nll = -np.mean(learned.predict_log_density((X[20:], Y[20:])))
+    assert nll < scipy.stats.norm().entropy() + 0.5
+
+
+def _moments(learned, X):
+    return [np.asarray(part) for part in learned.predict_y(X)]
+
+
+def test_each_row_twice_is_each_row_once(rng):
+    X = rng.uniform(-3.0, 3.0, size=(60, 1))
+    Y, new = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape), np.linspace(-3.0, 3.0, 50)[:, None]
+    once = gvi.learn((X, Y))
+    twice = gvi.learn((np.r_[X, X], np.r_[Y, Y]))
+    for ours, theirs in zip(_moments(twice, new), _moments(once, new), strict=True):
+        assert_close(ours, theirs)
+    assert "60 are copies and count once" in str(twice.summary())
+
+
+def test_a_gross_value_is_told_and_left_out(rng):
+    X = rng.normal(size=(60, 2))
+    Y = X @ [[1.0], [-2.0]] + 0.1 * rng.normal(size=(60, 1))
+    wrong = Y.copy()
+    wrong[17] += 50.0 * np.std(Y)
+    with pytest.warns(gvi.errors.NumericsWarning, match=r"in row 17\. Such rows are left out"):
+        learned = gvi.learn((X, wrong))
+    new = rng.normal(size=(200, 2))
+    error = np.sqrt(np.mean(np.square(_moments(learned, new)[0] - new @ [[1.0], [-2.0]])))
+    assert error < 0.1  # the noise
+
+
+def test_what_is_promised_of_noise_is_its_entropy(rng):
+    X, Y = rng.normal(size=(150, 3)), rng.normal(size=(150, 1))
+    learned = gvi.learn((X, Y))
+    promised = float(learned.summary().facts["NLL on rows not seen"])
+    assert_estimates(promised, scipy.stats.norm().entropy(), np.sqrt(0.5 / 150))
+    new = rng.normal(size=(3000, 3)), rng.normal(size=(3000, 1))
+    nll = -np.mean(learned.predict_log_density(new))
+    assert nll < scipy.stats.norm().entropy() + 5.0 * np.sqrt(0.5 / 150)

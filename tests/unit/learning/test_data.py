@@ -1,0 +1,93 @@
+"""Repeats, folds, the grid of y and gross values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpflow_gvi.learning.data import folds_of, gross_rows, groups_of, repeats, spacing
+
+
+def test_rows_of_equal_inputs_are_one_group_up_to_rounding(rng):
+    X = rng.normal(size=(20, 3)) * [1.0, 1e6, 1e-6]
+    order = rng.permutation(40)
+    rows = np.r_[X, X * (1.0 + 1e-15)][order]
+    groups = groups_of(rows)
+    assert len(np.unique(groups)) == 20
+    for i, j in np.ndindex(40, 40):
+        assert (groups[i] == groups[j]) == (order[i] % 20 == order[j] % 20)
+
+
+def test_rows_that_differ_in_one_column_are_two_groups():
+    X = np.array([[1.0, 2.0], [1.0, 2.001], [1.0, 2.0], [1.0 + 1e-6, 2.0]])
+    assert len(np.unique(groups_of(X))) == 3
+
+
+def test_folds_have_one_size_and_a_group_is_in_one_of_them(rng):
+    X = np.repeat(rng.normal(size=(20, 3)), 3, axis=0)
+    groups = groups_of(X)
+    fold = folds_of(groups, 5, seed=0)
+    np.testing.assert_array_equal(np.bincount(fold), 12)
+    np.testing.assert_array_equal(fold[::3], fold[1::3])
+    np.testing.assert_array_equal(fold[::3], fold[2::3])
+    assert not np.array_equal(fold, folds_of(groups, 5, seed=1))
+    with pytest.raises(ValueError, match=r"X has 4 distinct rows, .* 5 folds.* predictor=None"):
+        folds_of(np.array([0, 1, 2, 3, 3]), 5, seed=0)
+
+
+def test_copies_count_once(rng):
+    X, Y = rng.normal(size=(10, 2)), rng.normal(size=(10, 1))
+    found = repeats(np.r_[X, X[:4]], np.r_[Y, Y[:4]])
+    assert found.rows == 4
+    np.testing.assert_array_equal(found.kept, np.arange(10))
+
+
+def test_observations_of_equal_inputs_that_differ_are_replicates(rng):
+    X, y = np.repeat(np.arange(5.0), 6)[:, None], rng.integers(0, 3, size=(30, 1)).astype(float)
+    found = repeats(X, y)
+    assert found.rows == 25
+    assert len(found.kept) == 30  # also those that agree: they lie on a grid
+
+
+def test_of_real_values_that_agree_to_the_last_digit_one_is_a_copy(rng):
+    X, Y = np.zeros((6, 1)), rng.normal(size=(6, 1))
+    Y[3] = Y[0]
+    np.testing.assert_array_equal(repeats(X, Y).kept, [0, 1, 2, 4, 5])
+
+
+def test_whole_numbers_that_are_a_function_of_the_inputs_count_once(rng):
+    X = np.repeat(rng.normal(size=(10, 2)), 3, axis=0)
+    y = np.repeat(rng.integers(0, 4, size=10), 3)[:, None].astype(float)
+    assert len(repeats(X, y).kept) == 10
+
+
+@pytest.mark.parametrize("step", [1.0, 0.1, 0.25, 3e-7, 1e9])
+@pytest.mark.parametrize("shift", [0.0, -17.0])
+def test_the_grid_of_rounded_values_is_found(step, shift, rng):
+    y = step * (np.round(rng.normal(0.0, 4.0, size=300)) + shift)
+    assert spacing(y) == pytest.approx(step)
+
+
+def test_real_values_are_on_no_grid(rng):
+    assert spacing(rng.normal(size=300)) == np.inf
+    assert spacing(np.repeat(rng.normal(size=20), 15)) == np.inf  # values that repeat
+    assert spacing(np.ones(5)) == np.inf
+
+
+@pytest.mark.parametrize("N", [20, 1000])
+@pytest.mark.parametrize("law", ["normal", "lognormal", "student", "counts"])
+def test_values_of_a_law_with_a_tail_are_not_gross(law, N, rng):
+    draw = {
+        "normal": lambda: rng.normal(size=(N, 2)),
+        "lognormal": lambda: rng.lognormal(sigma=1.0, size=(N, 2)),
+        "student": lambda: rng.standard_t(3.0, size=(N, 2)),
+        "counts": lambda: rng.poisson(0.1, size=(N, 2)).astype(float),
+    }[law]
+    assert sum(len(gross_rows(draw())) for _ in range(20)) <= 1
+
+
+@pytest.mark.parametrize("N", [20, 1000])
+def test_a_slip_of_the_pen_is_gross(N, rng):
+    Y = rng.normal(size=(N, 2))
+    Y[7, 1] = -50.0
+    np.testing.assert_array_equal(gross_rows(Y), [7])
