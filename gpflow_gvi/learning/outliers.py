@@ -34,6 +34,7 @@ from ..regulariser.fit import fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import left_out, sites_of
 from . import recipe
+from .data import groups_of
 from .rows.scaling import Scaling
 from .settings import RegulariserSettings
 
@@ -122,7 +123,9 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
     likelihood: Contaminated = best.likelihood
     Z, _ = settings.select(X, settings.count(len(X)), kernel=best.prior.kernel, seed=seed)
     sites = sites_of(likelihood, best.prior, Z, (tf.constant(X), tf.constant(Y)))
-    mean, variance = left_out(leave_one_out(best.prior, sites.variance, Z, (X, sites.Y)), sites)
+    observed, groups = (X, sites.Y), groups_of(X)
+    of_y = leave_one_out(best.prior, sites.variance, Z, observed, groups)
+    mean, variance = left_out(of_y, sites)
     probability = np.max(likelihood.probability(mean, variance, Y), axis=1)  # [N]
     rows = np.flatnonzero(probability > 0.5)
     logger.info("%d of %d rows are outliers.", len(rows), len(X))

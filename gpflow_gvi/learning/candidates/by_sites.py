@@ -43,6 +43,7 @@ from ...regulariser.fit import Regulariser, Round
 from ...regulariser.leave_one_out import leave_one_out
 from ...regulariser.site_fit import Rows, SiteFit
 from ...regulariser.sites import Sites, first_sites, left_out
+from ..data import folds_of, groups_of
 from ..rows.targets import prior_mean
 from ..settings import Settings, recipe_predictors
 from ..start import TrainingData
@@ -200,8 +201,9 @@ def _amplify(fit: SiteFit, mean: MeanFunction, Z: AnyNDArray, rows: Rows, sites:
 def _left_out_nll(
     likelihood: Likelihood, prior: GaussianProcess, Z: AnyNDArray, rows: Rows, sites: Sites
 ) -> float:
-    """Return the mean negative log density of observations, each given all the others."""
-    of_y = leave_one_out(prior, sites.variance, Z, (rows.X, sites.Y))
+    """Return the mean negative log density of observations, each given all other groups."""
+    groups = groups_of(np.asarray(rows.X))
+    of_y = leave_one_out(prior, sites.variance, Z, (rows.X, sites.Y), groups)
     densities = log_predictive_densities(likelihood, rows.X, *left_out(of_y, sites), rows.Y)
     return -float(np.mean(densities))
 
@@ -214,8 +216,9 @@ def _held_out_nll(fit: SiteFit, prior: GaussianProcess, Z: AnyNDArray, rows: Row
     the more f varies. Here sites are those that the other folds have by themselves.
     """
     X, Y = np.asarray(rows.X), np.asarray(rows.Y)
-    num_folds = min(NUM_FOLDS, len(X))
-    fold = np.arange(len(X)) % num_folds  # the rows are shuffled
+    groups = groups_of(X)
+    num_folds = min(NUM_FOLDS, int(np.max(groups)) + 1)
+    fold = folds_of(groups, num_folds, seed=0)
     densities = []
     for k in range(num_folds):
         given, held = fold != k, fold == k
