@@ -34,9 +34,9 @@ from ..learning.joint_outputs import observed, with_nan
 from ..learning.learned import Learned
 from ..learning.one_call import learn
 from ..learning.rows.scaling import Scaling
-from ..learning.settings import CosineAdam, Effort, Noise, Passes, Settings
+from ..learning.settings import Effort, Noise, Settings
 from ..losses import Loss
-from ..models import GVI, PGVI
+from ..models import GVI
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -60,16 +60,16 @@ class _Estimator(BaseEstimator):
     :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
         noise of heavy tails; of a classifier, one of as many classes as y has.
     :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
-    :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
+    :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence. By default `PGVI`.
     :param divergence: D; by default that of the model.
     :param divergence_weight: λ; by default 0.1.
     :param num_inducing: the maximal number M of inducing points; by default that of `learn`.
     :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
         sets of classes.
-    :param epochs: the maximal number of epochs of training Q. By default 20 if a network,
-        another model, a divergence or its weight is given; else none, and Q is P.
-    :param batch_size: rows of a batch.
-    :param learning_rate: Adam's at the start.
+    :param epochs: the maximal number of epochs of training Q. By default 20 if a network, a model,
+        a loss, a divergence or its weight is given; else none, and Q is P.
+    :param batch_size: rows of a batch, of what is trained; by default 200.
+    :param learning_rate: Adam's at the start, of what is trained; by default 0.003.
     :param effort: "fast", "default" or "best", as of `learn`.
     :param n_jobs: how many predictors are fitted at once, as joblib has it.
     :param random_state: a whole number for the same result in each fit.
@@ -86,14 +86,14 @@ class _Estimator(BaseEstimator):
     features: Any = None
     likelihood: Likelihood | None = None
     loss: Literal["robust"] | Loss | None = None
-    model: type[GVI] = PGVI
+    model: type[GVI] | None = None
     divergence: Divergence | None = None
     divergence_weight: float | None = None
     num_inducing: int | None = None
     calibration_fraction: float = Settings.calibration_fraction
     epochs: int | None = None
-    batch_size: int = Passes.batch_size
-    learning_rate: float = CosineAdam.learning_rate
+    batch_size: int | None = None
+    learning_rate: float | None = None
     effort: Effort = "default"
     n_jobs: int | None = None
     random_state: Any = None

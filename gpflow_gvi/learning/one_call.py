@@ -25,7 +25,7 @@ from ..models import GVI, PGVI
 from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers
 from .around_network.learn_around import is_meant, learn_around
-from .around_network.network_training import NetworkTraining
+from .around_network.network_training import NetworkTraining, all_compiled
 from .candidates.cross_fitting import of_argument
 from .joint_outputs import learn_jointly, observed
 from .learned import Learned
@@ -49,11 +49,22 @@ from .start import InducingPlusNetwork, inducing_mean
 
 NO_CHOICE_OF_Q = (
     "has no effect here: Q has the predictions of the network for its mean and the covariance of "
-    "P, and is not trained"
+    "P, and is not trained. Leave it out"
 )
 NOT_JOINT = (
     "is not for several outputs that are learned together, as correlated ones and those with "
-    "missing values are"
+    "missing values are. Leave it out"
+)
+NOT_TRAINED = (
+    "has no effect, as nothing of Q is trained here: pass model=, network=, divergence= or "
+    "epochs= to train it, or leave it out"
+)
+COMPILED = (
+    "has no effect, as the network is compiled with an optimiser of its own: compile it with that "
+    "rate, or leave it out"
+)
+NETWORK_NOT_TRAINED = (
+    "has no effect, as the network is not trained: pass train_network=True, or leave it out"
 )
 
 
@@ -70,7 +81,7 @@ def learn(
     features: Any = None,
     likelihood: Likelihood | None = None,
     loss: Literal["robust"] | Loss | None = None,
-    model: type[GVI] = PGVI,
+    model: type[GVI] | None = None,
     divergence: Divergence | None = None,
     divergence_weight: float | None = None,
     num_inducing: int | None = None,
@@ -80,8 +91,8 @@ def learn(
     calibration_fraction: float = Settings.calibration_fraction,
     standardise: bool = Settings.standardise,
     epochs: int | None = None,
-    batch_size: int = Passes.batch_size,
-    learning_rate: float = CosineAdam.learning_rate,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
     effort: Effort = "default",
     n_jobs: int | None = None,
     seed: int = Settings.seed,
@@ -153,7 +164,7 @@ def learn(
     :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
         of the result) by a likelihood that allows for them, and learns from the others. Or the loss
         that Q is trained with, such as `losses.GammaLoss()`.
-    :param model: `PGVI`, `GWI` or `GVI`.
+    :param model: `PGVI`, `GWI` or `GVI`; by default `PGVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
     :param divergence_weight: λ; by default 0.1.
@@ -167,8 +178,9 @@ def learn(
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
         over the data if that is more; held-out data are evaluated after each. By default 20 where
         Q is trained.
-    :param batch_size: rows of a batch.
-    :param learning_rate: Adam's at the start; it falls along a cosine.
+    :param batch_size: rows of a batch; by default 200. It is for what is trained, Q or a network.
+    :param learning_rate: Adam's at the start; it falls along a cosine. By default 0.003, and for
+        what is trained, too, but a compiled network.
     :param effort: "fast" fits one squared exponential, without trees or noise that varies;
         "default" is described above; "best" fits hyper-parameters to more rows and for longer, and
         takes more folds.
@@ -181,7 +193,8 @@ def learn(
         raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
     if epochs is not None:
         checks.count("epochs", epochs, least=0)
-    checks.count("batch_size", batch_size)
+    if batch_size is not None:
+        checks.count("batch_size", batch_size)
     if num_inducing is not None:
         checks.count("num_inducing", num_inducing)
     checks.one_of("noise", noise, (None, *get_args(Noise)))
@@ -203,8 +216,10 @@ def learn(
             "divergence is InducingKL(), which is infinite where a network is added to the mean of "
             "Q. Leave out the network, or take a projected divergence or GaussianWasserstein()."
         )
-    chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
-    chosen = chosen or model is not PGVI or isinstance(loss, Loss)
+    of_q = (network, model, divergence, divergence_weight, epochs)
+    chosen = any(each is not None for each in of_q) or isinstance(loss, Loss)
+    if not chosen:
+        _refuse(NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
     of_recipe = kernel is None and not chosen
     by_recipe = of_recipe and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
@@ -213,7 +228,8 @@ def learn(
     likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     regulariser = of_effort(effort)
-    schedule = Passes(Passes.epochs if epochs is None else epochs, batch_size)
+    schedule = Passes(_given(epochs, Passes.epochs), _given(batch_size, Passes.batch_size))
+    rate = _given(learning_rate, CosineAdam.learning_rate)
     settings = Settings(
         regulariser=dataclasses.replace(
             regulariser,
@@ -231,15 +247,13 @@ def learn(
             InducingPlusNetwork(network) if chosen and not is_svgp else inducing_mean
         ),
         model=ModelSettings(
-            kind=model,
+            kind=_given(model, PGVI),
             # Each training starts from the same state of its context.
             divergence=None if divergence is None else lambda _: deepcopy(divergence),
             loss=(lambda: loss) if isinstance(loss, Loss) else None,
-            divergence_weight=(
-                ModelSettings.divergence_weight if divergence_weight is None else divergence_weight
-            ),
+            divergence_weight=_given(divergence_weight, ModelSettings.divergence_weight),
         ),
-        training=BatchTraining(schedule, CosineAdam(learning_rate), EarlyStopping()),
+        training=BatchTraining(schedule, CosineAdam(rate), EarlyStopping()),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
         likelihood=likelihood,
@@ -264,15 +278,23 @@ def learn(
         if is_around:
             _refuse(
                 NO_CHOICE_OF_Q,
-                model=None if model is PGVI else model,
+                model=model,
                 divergence=divergence,
                 divergence_weight=divergence_weight,
                 predictor=None if isinstance(predictor, str) else predictor,
                 loss=loss,
                 noise=noise,
-                epochs=None if train_network else epochs,
             )
-            training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
+            if not train_network:
+                _refuse(
+                    NETWORK_NOT_TRAINED,
+                    epochs=epochs,
+                    batch_size=batch_size,
+                    learning_rate=learning_rate,
+                )
+            elif all_compiled(network):
+                _refuse(COMPILED, learning_rate=learning_rate)
+            training = NetworkTraining(schedule, rate, EarlyStopping(), seed)
             of_network = functools.partial(
                 learn_around,
                 rows,
@@ -292,11 +314,16 @@ def learn(
         return dataclasses.replace(learned, outliers=found)
 
 
+def _given(value: Any, default: Any) -> Any:
+    """Return the default of an argument that was not given."""
+    return default if value is None else value
+
+
 def _refuse(why: str, **arguments: Any) -> None:
     """Raise if arguments of `learn` are given that have no effect, and say why."""
     for name, value in arguments.items():
         if value is not None:
-            raise ValueError(f"{name} is {shown(value)}, which {why}. Leave it out.")
+            raise ValueError(f"{name} is {shown(value)}, which {why}.")
 
 
 def _outliers(rows: RegressionData, settings: Settings, loss: str) -> outliers.Outliers:
