@@ -55,7 +55,7 @@ class _Estimator(BaseEstimator):
     :param network: what is added to the mean of Q, as of `learn`, or the number of units in
         both hidden layers of `recipe.network`; or a model of Keras, or a list of such, to put a
         Gaussian process around. With one, X may be images.
-    :param train_network: False to leave a network as it is.
+    :param train_network: False to leave a network as it is; by default it is trained.
     :param features: of a network, what the kernel is on, as of `learn`.
     :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
         noise of heavy tails; of a classifier, one of as many classes as y has.
@@ -82,7 +82,7 @@ class _Estimator(BaseEstimator):
     outputs: Literal["independent", "correlated"] = "independent"
     missing: Literal["refuse", "ignore"] = "refuse"
     network: Any = None
-    train_network: bool = True
+    train_network: bool | None = None
     features: Any = None
     likelihood: Likelihood | None = None
     loss: Literal["robust"] | Loss | None = None
@@ -329,7 +329,7 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         around = self._is_around_network and is_meant(
             self.network, self.features, self.train_network, X
         )
-        likelihood = None if around else self._of_classes(K)
+        likelihood = self.likelihood if around else self._of_classes(K)
         latents = K if around else labels.num_latents(likelihood, codes[:, None])
         self.learned_ = self._learn(X, codes, latents, likelihood=likelihood)
         return self

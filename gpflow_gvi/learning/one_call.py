@@ -10,20 +10,18 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
-from gpflow import Parameter
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 
 from .._core import checks, progress
 from .._core.data import Data
-from .._core.errors import shown
 from .._core.graphs import deepcopy
 from ..divergences import Divergence, InducingKL
 from ..losses import Loss
 from ..models import GVI, PGVI
 from ..regulariser.inducing_points import Select, greedy_variance
-from . import outliers
+from . import outliers, refusals
 from .around_network.learn_around import is_meant, learn_around
 from .around_network.network_training import NetworkTraining, all_compiled
 from .candidates.cross_fitting import of_argument
@@ -31,6 +29,7 @@ from .joint_outputs import learn_jointly, observed
 from .learned import Learned
 from .procedure import Procedure, recorded
 from .q_training import BatchTraining
+from .refusals import refuse
 from .rows.parquet import ParquetRows
 from .rows.split import Split, of_labels
 from .settings import (
@@ -47,26 +46,6 @@ from .settings import (
 )
 from .start import InducingPlusNetwork, inducing_mean
 
-NO_CHOICE_OF_Q = (
-    "has no effect here: Q has the predictions of the network for its mean and the covariance of "
-    "P, and is not trained. Leave it out"
-)
-NOT_JOINT = (
-    "is not for several outputs that are learned together, as correlated ones and those with "
-    "missing values are. Leave it out"
-)
-NOT_TRAINED = (
-    "has no effect, as nothing of Q is trained here: pass model=, network=, divergence= or "
-    "epochs= to train it, or leave it out"
-)
-COMPILED = (
-    "has no effect, as the network is compiled with an optimiser of its own: compile it with that "
-    "rate, or leave it out"
-)
-NETWORK_NOT_TRAINED = (
-    "has no effect, as the network is not trained: pass train_network=True, or leave it out"
-)
-
 
 def learn(
     data: RegressionData | tf.data.Dataset | ParquetRows,
@@ -77,7 +56,7 @@ def learn(
     outputs: Literal["independent", "correlated"] = "independent",
     missing: Literal["refuse", "ignore"] = "refuse",
     network: Any = None,
-    train_network: bool = True,
+    train_network: bool | None = None,
     features: Any = None,
     likelihood: Likelihood | None = None,
     loss: Literal["robust"] | Loss | None = None,
@@ -151,8 +130,9 @@ def learn(
         errors in standard units, until held-out rows are predicted no better. The covariance of Q
         is then learned on its features (`around_network`). Or a list of such models, an ensemble:
         the mean of Q is that of their probabilities or numbers, on the features of the first.
-    :param train_network: False to leave the network as it is: it then is the mean of Q for rows of
-        numbers, too, in original units, and `validation_data` should be rows unseen by it.
+    :param train_network: False to leave the network as it is, which by default is trained: it then
+        is the mean of Q for rows of numbers, too, in original units, and `validation_data` should
+        be rows unseen by it.
     :param features: what the kernel is on, around a network: "penultimate", what its last layer
         receives; "layers", the default, this and what is in front of it, averaged over pixels or
         steps of a sequence; the name of a layer; "inputs"; another model; or a list of such.
@@ -172,7 +152,8 @@ def learn(
         up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000.
     :param select: how they are chosen.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
-    :param validation_fraction: how large a part; by default a tenth where Q is trained, or none.
+    :param validation_fraction: how large a part, without `validation_data`; by default a tenth
+        where Q is trained, or none.
     :param calibration_fraction: the part to set aside for conformal intervals, if any.
     :param standardise: whether to work in standard units, for which the defaults are made.
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
@@ -219,10 +200,14 @@ def learn(
     of_q = (network, model, divergence, divergence_weight, epochs)
     chosen = any(each is not None for each in of_q) or isinstance(loss, Loss)
     if not chosen:
-        _refuse(NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
+        refuse(refusals.NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
     of_recipe = kernel is None and not chosen
     by_recipe = of_recipe and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
+    if validation_data is not None:
+        refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
+    if network is None:
+        refuse(refusals.NO_NETWORK, features=features, train_network=train_network)
     is_around = is_meant(network, features, train_network, data)
     rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
     likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
@@ -263,37 +248,43 @@ def learn(
     )
     with progress.spoken(verbose):
         if jointly:
-            has_constant_noise = isinstance(likelihood, Gaussian) and isinstance(
-                likelihood.variance, Parameter
-            )
-            _refuse(
-                NOT_JOINT,
+            refuse(
+                refusals.NOT_JOINT,
                 loss=loss,
                 noise=None if noise == "constant" else noise,
                 predictor=None if isinstance(predictor, str) else predictor,
-                **({"network, model, divergence or epochs": "chosen"} if chosen else {}),
-                likelihood=None if has_constant_noise else likelihood,
+                network=network,
+                model=model,
+                divergence=divergence,
+                divergence_weight=divergence_weight,
+                epochs=epochs,
+                n_jobs=n_jobs,
+                likelihood=None if refusals.is_constant_noise(likelihood) else likelihood,
             )
             return learn_jointly(rows, kernels, settings, validation_data)
         if is_around:
-            _refuse(
-                NO_CHOICE_OF_Q,
+            has_points = effort == "best" and num_inducing is None  # twice as many
+            refuse(
+                refusals.NOT_AROUND,
                 model=model,
                 divergence=divergence,
                 divergence_weight=divergence_weight,
                 predictor=None if isinstance(predictor, str) else predictor,
                 loss=loss,
                 noise=noise,
+                n_jobs=n_jobs,
+                effort=None if effort == "default" or has_points else effort,
             )
-            if not train_network:
-                _refuse(
-                    NETWORK_NOT_TRAINED,
+            trains = _given(train_network, True)
+            if not trains:
+                refuse(
+                    refusals.NETWORK_NOT_TRAINED,
                     epochs=epochs,
                     batch_size=batch_size,
                     learning_rate=learning_rate,
                 )
             elif all_compiled(network):
-                _refuse(COMPILED, learning_rate=learning_rate)
+                refuse(refusals.COMPILED, learning_rate=learning_rate)
             training = NetworkTraining(schedule, rate, EarlyStopping(), seed)
             of_network = functools.partial(
                 learn_around,
@@ -302,10 +293,14 @@ def learn(
                 settings,
                 features=features,
                 kernel=kernel,
-                training=training if train_network else None,
+                training=training if trains else None,
                 validation_data=validation_data,
             )
             return dataclasses.replace(recorded(of_network), classes_=classes)
+        if not refusals.is_constant_noise(likelihood):
+            refuse(refusals.NO_NOISE.format(type(likelihood).__name__), noise=noise)
+        if not refusals.cross_fits(settings):
+            refuse(refusals.NO_CROSS_FITS, n_jobs=n_jobs)
         found = None
         if not (loss is None or isinstance(loss, Loss)):
             found = _outliers(rows, settings, loss)
@@ -317,13 +312,6 @@ def learn(
 def _given(value: Any, default: Any) -> Any:
     """Return the default of an argument that was not given."""
     return default if value is None else value
-
-
-def _refuse(why: str, **arguments: Any) -> None:
-    """Raise if arguments of `learn` are given that have no effect, and say why."""
-    for name, value in arguments.items():
-        if value is not None:
-            raise ValueError(f"{name} is {shown(value)}, which {why}.")
 
 
 def _outliers(rows: RegressionData, settings: Settings, loss: str) -> outliers.Outliers:

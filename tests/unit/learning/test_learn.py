@@ -335,24 +335,6 @@ def test_models_that_cannot_be_are_refused(options, words):
         gvi.learn(_curve(60), **options)
 
 
-def test_the_default_model_is_trained_where_it_is_asked_for():
-    options = {"kernel": _kernel(), "num_inducing": 8, "validation_fraction": 0.0}
-    learned = gvi.learn(_curve(60), model=gvi.models.PGVI, **options)
-    assert len(learned.history["loss"]) == 20
-    P, Q = learned.model.regulariser, learned.model.variational
-    x = np.linspace(-2.0, 2.0, 7)[:, None]
-    assert np.max(np.abs(Q.mean(x) - P.mean(x))) > 1e-3
-    assert not gvi.learn(_curve(60), **options).history
-
-
-@pytest.mark.parametrize("name", ["batch_size", "learning_rate"])
-def test_options_of_training_are_refused_where_nothing_is_trained(name):
-    with pytest.raises(ValueError, match=rf"^{name} is 7, .* nothing of Q is trained.* epochs="):
-        gvi.learn(_curve(60), **{name: 7})
-    with pytest.raises(ValueError, match=rf"^{name} is 7, .* nothing of Q is trained.* epochs="):
-        gvi.GVIRegressor(**{name: 7}).fit(*_curve(60))
-
-
 def test_bad_data():
     X, Y = _curve(60)
     with pytest.raises(ValueError, match="X has 60 rows and Y has 59"):

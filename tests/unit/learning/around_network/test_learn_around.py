@@ -325,17 +325,6 @@ def test_numbers_of_words_are_sequences():
     assert gvi.metrics.accuracy(labels, learned.predict_proba(words)) > 0.85
 
 
-def test_options_of_training_are_refused_of_a_network_that_is_not_trained_by_them():
-    for option in ({"epochs": 3}, {"batch_size": 7}, {"learning_rate": 0.1}):
-        name = next(iter(option))
-        with pytest.raises(ValueError, match=rf"{name} is .*network is not trained"):
-            gvi.learn(images(100), network=network(), train_network=False, **option)
-    compiled = network()
-    compiled.compile("sgd", keras.losses.SparseCategoricalCrossentropy(True))
-    with pytest.raises(ValueError, match=r"learning_rate is 0\.1.*network is compiled"):
-        gvi.learn(images(100), network=compiled, learning_rate=0.1)
-
-
 NAN = network()
 NAN.set_weights([np.full_like(weight, np.nan) for weight in NAN.get_weights()])
 X_ONLY = images(5)[0]
