@@ -42,7 +42,7 @@ def learn(path: Path, target: str, output: Path, *, overwrite: bool, **options: 
     return str(outcome)
 
 
-def predict(folder: Path, path: Path, output: Path | None, coverage: float) -> str:
+def predict(folder: Path, path: Path, output: Path | None, coverage: float | None) -> str:
     """Write the predictions of a file, and return a line on them."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file.")
