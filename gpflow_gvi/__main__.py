@@ -195,7 +195,7 @@ def _checked(command: Handler) -> Handler:
 
 @contextlib.contextmanager
 def _loading() -> Iterator[None]:
-    """Say that TensorFlow is imported, which takes seconds, and keep its own messages back."""
+    """Say that TensorFlow is imported, which is slow, and keep its own messages back."""
     with progress.spoken(1, sys.stderr):
         progress.now("loading TensorFlow")
         with quiet_start():

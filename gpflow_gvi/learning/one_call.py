@@ -82,14 +82,14 @@ def learn(
     The candidates for the regulariser P are sparse posteriors, with hyper-parameters of the
     greatest evidence: of the recipe's kernels; around the predictions of trees, or of a linear
     function, that have not seen the row; and with noise that varies. What predicts each row best
-    from all the others is taken, and tempered by these predictions. Q starts there, which is its
-    optimum under Gaussian noise.
+    from all the others is taken, and tempered by these predictions. Q starts there, at the
+    optimum of its bound.
 
-    With a `network`, labels, or anything else chosen of Q and its objective, Q is trained, with a
-    network that starts at zero added to its mean, for as long as held-out data gain by it, and
-    tempered with them. Rows that this function held out, and not the caller, then join the others:
-    P is conditioned on all rows, Q is trained on them for as long as was found best, and tempered
-    by the factor that was found.
+    If any of `network`, `model`, a loss, `divergence`, `divergence_weight` and `epochs` is given, Q
+    is trained: with a network that starts at zero added to its mean, for as long as held-out data
+    gain by it, and tempered with them. Rows that this function held out, and not the caller, then
+    join the others: P is conditioned on all rows, Q is trained on them for as long as was best, and
+    tempered by the factor that was best.
 
     Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.

@@ -23,7 +23,7 @@ def learn(path: Path, target: str, output: Path, *, overwrite: bool, **options: 
     :param options: of `learn_table`.
     """
     for module in ("pandas", "jinja2", "matplotlib"):
-        required(module)  # before minutes are spent
+        required(module)  # before anything is learned
     is_ours = (output / "structure.json").exists()
     if (
         output.exists()

@@ -60,7 +60,7 @@ class GaussianCandidate(Candidate):
         if P.left_out is None:
             factor = np.maximum(error, 1.0 / MAX_FACTOR)
             nll = 0.5 * float(np.sum(np.log(factor) + logs)) + penalty(P, num_rows)
-        else:  # the factor that mends certain errors is hardly known from few rows
+        else:  # from few rows the factor of the variance is hardly known
             nll = 0.5 * float(np.sum(error - 1.0 + logs))
         return cls(P, nll, mean, noise_variance * errors, is_around, origin, began_at)
 

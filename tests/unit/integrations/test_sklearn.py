@@ -314,7 +314,7 @@ JOINT = {"kernel": gpflow.kernels.SquaredExponential(), "missing": "ignore", "ra
 
 def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path, monkeypatch):
     X, Y = with_gaps
-    calls = mock.Mock(wraps=gvi.learn)  # to learn once more would take seconds
+    calls = mock.Mock(wraps=gvi.learn)  # it need not be learned once more
     monkeypatch.setattr("gpflow_gvi.integrations.sklearn.learn", calls)
     fitted = clone(gvi.GVIRegressor(**JOINT, predictor=None)).fit(X, Y)
     calls.assert_called_once()
