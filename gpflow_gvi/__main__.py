@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import errno
 import functools
+import importlib.util
 import json
 import os
 import signal
@@ -75,7 +76,7 @@ def _add_learn(commands: Commands) -> None:
         "or ridge",
     )
     add("--effort", choices=("fast", "default", "best"), default="default")
-    add("--held-out", type=float, default=0.2, metavar="PART", help="of the rows, to score with")
+    add("--held-out", type=float, metavar="PART", help="of the rows, to score with; by default 0.2")
     add("--seed", type=int, default=0)
     add("--output", type=Path, default=Path("model"), help="the folder to write to")
     add("--overwrite", action="store_true", help="replace the model in that folder")
@@ -88,7 +89,7 @@ def _add_predict(commands: Commands) -> None:
     add("model", type=Path, help="the folder that learn wrote")
     add("table", type=Path, help="a file of CSV or Parquet with the same columns")
     add("--output", type=Path, help="the file to write; by default beside the table")
-    add("--coverage", type=float, default=0.95, help="of the intervals")
+    add("--coverage", type=float, help="of the intervals of numbers; by default 0.95")
     predict.set_defaults(handler=_predict)
 
 
@@ -153,9 +154,9 @@ def _add_report(commands: Commands) -> None:
 def _add_launch(commands: Commands) -> None:
     launch = commands.add_parser("launch", help="run a program as workers that train one model")
     add = launch.add_argument
-    add("--workers", type=int, default=2, help="their number, on this machine")
+    add("--workers", type=int, help="their number, on this machine; by default 2")
     add("--cluster", default="", help="instead, all workers of several machines: host:port,...")
-    add("--index", type=int, default=0, help="the number of this one among them, from 0")
+    add("--index", type=int, help="the number of this one among them; by default 0, the first")
     add("--restarts", type=int, default=3, help="maximal number of restarts")
     add("program", nargs=argparse.REMAINDER, help="a Python file, its arguments")
     launch.set_defaults(handler=_launch)
@@ -194,7 +195,7 @@ def _checked(command: Handler) -> Handler:
 
 @contextlib.contextmanager
 def _loading() -> Iterator[None]:
-    """Say that TensorFlow is imported, which takes seconds, and keep its own messages back."""
+    """Say that TensorFlow is imported, which is slow, and keep its own messages back."""
     with progress.spoken(1, sys.stderr):
         progress.now("loading TensorFlow")
         with quiet_start():
@@ -264,8 +265,7 @@ def _run(options: argparse.Namespace) -> int:
         import yaml
 
         print(f"# {folder}")
-        settings = experiment.model_dump(mode="json")
-        print(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), end="")
+        print(yaml.safe_dump(experiment.settings(), sort_keys=False, allow_unicode=True), end="")
         return 0
     if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
         with _loading():
@@ -279,6 +279,8 @@ def _run(options: argparse.Namespace) -> int:
                 pictures=not options.no_figures,
                 tensorboard=options.tensorboard,
             )
+    elif options.tensorboard and not (folder / "tensorboard").exists():
+        raise ValueError(f"--tensorboard has no effect: {folder} is finished. Pass --force, too.")
     print((folder / "metrics.json").read_text("utf-8"), end="")
     print(folder)
     return 0
@@ -288,6 +290,8 @@ def _run(options: argparse.Namespace) -> int:
 def _sweep(options: argparse.Namespace) -> int:
     from .experiments.sweep import read_sweep, sample
 
+    if options.figures and importlib.util.find_spec("matplotlib") is None:
+        raise ImportError("--figures needs matplotlib: pip install 'gpflow-gvi[plots]'")
     runs = read_sweep(options.config)
     if options.sample is not None:
         runs = sample(runs, options.sample)

@@ -25,7 +25,7 @@ BLOCK = 2_000
 Module = TypeVar("Module")
 
 MAX_ATTEMPTS = 20
-"""About one attempt in twenty fails while two other threads do nothing but use bijectors."""
+"""How often a cache is cleared that another thread fills or clears at the same time."""
 
 _WITH_BRANCHES = ("If", "StatelessIf", "While", "StatelessWhile")
 """The types of operations that have graphs of their own."""

@@ -275,9 +275,9 @@ def outer_product(A: tf.Tensor) -> tf.Tensor:
 def _takes_lapack(M: tf.Tensor) -> bool:
     """Return whether NumPy computes with M, by a LAPACK and a BLAS for this processor.
 
-    At M = 1,000 on a CPU that takes a third of the time of TensorFlow's eigendecomposition, and
-    half of that of its products. XLA compiles no such call, and a GPU has libraries of its own.
-    What is saved to be used elsewhere cannot have it: it is for distances alone.
+    On a CPU its eigendecompositions and products of large matrices are faster than TensorFlow's.
+    XLA compiles no such call, and a GPU has libraries of its own. What is saved to be used
+    elsewhere cannot have it: it is for distances alone.
     """
     if implementation_selection.is_xla() or tf.config.list_logical_devices("GPU"):
         return False
@@ -297,7 +297,7 @@ def _eigh_of_array(M: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
     "return: [batch..., M, M]",
 )
 def inverse_of_triangular(L: tf.Tensor) -> tf.Tensor:
-    """Return L⁻¹: products with it take a third of the time of solves with many columns."""
+    """Return L⁻¹: products with it are faster than solves with many columns."""
     identity = tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype)
     return tf.linalg.triangular_solve(L, identity)
 
@@ -318,7 +318,7 @@ def positive_part(M: tf.Tensor) -> tf.Tensor:
         scaled = vectors * tf.nn.relu(-eigenvalues)[..., None, :]
         return tf.matmul(scaled, vectors, transpose_b=True)
 
-    # A factorisation takes a tenth of the time, and only what is positive has one.
+    # A factorisation is far cheaper, and only what is positive has one.
     is_positive = tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(constant)))
     return M + tf.cond(is_positive, lambda: tf.zeros_like(constant), negative_part)
 

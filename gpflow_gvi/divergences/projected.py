@@ -77,7 +77,7 @@ class ProjectedRenyi(ProjectedDivergence):
 
 
 class ProjectedKL(ProjectedDivergence):
-    """KL(Q_x‖P_x) = ½ ( q/p + δ²/p - 1 + log(p/q) ); the logarithm of the draft is mended."""
+    """KL(Q_x‖P_x) = ½ ( q/p + δ²/p - 1 + log(p/q) ); the logarithm is not as printed there."""
 
     def _between(self, delta: tf.Tensor, q: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
         logs = tf.math.log(p) - tf.math.log(q)
@@ -85,7 +85,7 @@ class ProjectedKL(ProjectedDivergence):
 
 
 class ProjectedReverseKL(ProjectedDivergence):
-    """KL(P_x‖Q_x) = ½ ( p/q + δ²/q - 1 + log(q/p) ); the draft's KL, its logarithm mended."""
+    """KL(P_x‖Q_x) = ½ ( p/q + δ²/q - 1 + log(q/p) ), there the KL, with another logarithm."""
 
     def _between(self, delta: tf.Tensor, q: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
         return ProjectedKL()._between(delta, p, q)
@@ -104,8 +104,8 @@ class ProjectedBhattacharyya(ProjectedDivergence):
 class ProjectedHellinger(ProjectedDivergence):
     """The squared Hellinger distance, 1 - √(2√(pq)/(p+q)) exp(-¼ δ²/(p+q)).
 
-    The sign in the exponent is mended. It is one minus the exponential of minus Bhattacharyya, so
-    over independent outputs it is 1 - Π_j (1 - H²_j) and no sum.
+    The sign in the exponent is not as printed there. It is one minus the exponential of minus
+    Bhattacharyya, so over independent outputs it is 1 - Π_j (1 - H²_j) and no sum.
     """
 
     def _between(self, delta: tf.Tensor, q: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
@@ -123,7 +123,7 @@ class ProjectedWasserstein(ProjectedDivergence):
 
 
 class ProjectedSquaredDifference(ProjectedDivergence):
-    """δ² + (q - p)², the draft's naive divergence."""
+    """δ² + (q - p)², the naive divergence there."""
 
     def _between(self, delta: tf.Tensor, q: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
         return tf.square(delta) + tf.square(q - p)

@@ -24,7 +24,7 @@ WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    # Dask's profiler takes up to 0.7 seconds of a run. Workers of jobs read this.
+    # Dask's profiler competes with the run for the core. Workers of jobs read this.
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
 }
 
@@ -33,9 +33,9 @@ _SCHEDULER = {"dashboard_address": ":0"}
 
 _LOCAL_WORKERS = {
     "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "1 s",  # 20 ms, which takes 2 % of a core
+    "distributed.admin.tick.interval": "1 s",  # the default, 20 ms, wakes each worker for nothing
     # Dask sets a threshold (MALLOC_TRIM_THRESHOLD_) with which the allocator returns large blocks
-    # at once. The matrices of each step then have new pages, which takes a fifth of a run.
+    # at once. The matrices of each step then have new pages, which have to be cleared first.
     "distributed.nanny.pre-spawn-environ": {},
 }
 """Workers of this machine have the configuration of their parent, not that of their environment."""

@@ -20,6 +20,12 @@ from .parts.training import Calibration, HeldOutTempering, Optimiser, Tempering,
 from .parts.variational import Covariance, Mean
 from .reading import ConfigError, Document
 
+OF_Q = ("mean", "covariance", "divergence", "loss", "optimiser", "training")
+"""What says how Q is trained, so that it is where any of them is given."""
+
+OF_GVI = ("likelihood", "regulariser", *OF_Q, "train_q", "tempering", "refit", "calibration")
+"""What describes the model of this package, and none of the others."""
+
 OF_REGULARISER = ("data", "split", "standardise", "likelihood", "regulariser")
 """What an experiment takes from the file of another one's regulariser."""
 
@@ -32,7 +38,7 @@ class Experiment(Part):
     standardise: Flag = Settings.standardise
     """Whether the model works in units in which columns have mean zero and deviation one."""
     model: Model = "gvi"
-    """Of another kind than gvi, the parts from likelihood to calibration do not matter."""
+    """Of another kind than gvi, the parts from likelihood to calibration are to be left out."""
     likelihood: Likelihood = "gaussian"
     regulariser: Regulariser = Regulariser()
     mean: Mean = "recipe"
@@ -41,6 +47,9 @@ class Experiment(Part):
     loss: Loss = "log_loss"
     optimiser: Optimiser = "adam"
     training: Training = Training()
+    train_q: Flag | None = None
+    """Whether Q is trained; by default if its mean, its covariance, the divergence, the loss, the
+    optimiser or the training is given."""
     tempering: Tempering = HeldOutTempering()
     refit: Flag = Settings.refit
     """Whether rows that were held out for validation join the others in the end."""
@@ -61,12 +70,13 @@ class Experiment(Part):
 
     @model_validator(mode="after")
     def _possible(self) -> Experiment:
+        if self.train_q is None:  # not among the keys that are given, so that a sweep may add them
+            object.__setattr__(self, "train_q", bool(self.model_fields_set & set(OF_Q)))
+        self._require_parts_with_an_effect()
         self._require_a_fitting_split()
         self._require_a_fitting_likelihood()
         self._require_held_out_rows()
         self._require_a_finite_divergence()
-        if self.model.kind != "gvi" and self.likelihood.kind != "gaussian":
-            raise impossible("model", self.model.kind, "it is for real numbers; take gvi.")
         P = self.regulariser
         if P.evidence.kind == "inducing" and P.select.kind == "kmeans":
             raise impossible(
@@ -80,6 +90,11 @@ class Experiment(Part):
                 require_images(getattr(self, name), name)
         return self
 
+    def settings(self) -> dict[str, Any]:
+        """Return all settings, with the defaults, from which the experiment can be made again."""
+        others = None if self.model.kind == "gvi" else set(OF_GVI)
+        return self.model_dump(mode="json", exclude=others)
+
     def graph_settings(self) -> str:
         """Return the settings that are in the graph of the model; others change what it reads.
 
@@ -92,7 +107,32 @@ class Experiment(Part):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let other processes receive the settings, which make the classes of the parts anew."""
-        return type(self).model_validate, (self.model_dump(mode="json"),)
+        return type(self).model_validate, (self.settings(),)
+
+    def _require_parts_with_an_effect(self) -> None:
+        if self.model.kind != "gvi":
+            if self.data.of_classes:
+                raise impossible("model", self.model.kind, "it is for real numbers; take gvi.")
+            for name in OF_GVI:
+                if name in self.model_fields_set:
+                    reason = f"it is for model: gvi, but model is {self.model.kind}. Leave it out."
+                    part = getattr(self, name)
+                    raise impossible(name, getattr(part, "kind", part), reason)
+        if "train_q" in self.model_fields_set and not self.train_q:
+            default = Experiment.model_validate({"data": self.data})
+            for name in OF_Q:
+                if getattr(self, name) != getattr(default, name):
+                    reason = f"{name} says how Q is trained. Leave out one of them."
+                    raise impossible("train_q", False, reason)
+        P = self.regulariser
+        if P.noise is not None and self.likelihood.kind != "gaussian":
+            reason = f"likelihood is {self.likelihood.kind}, which has none; leave it out."
+            raise impossible("regulariser.noise", P.noise, reason)
+        if P.evidence.kind == "inducing":
+            for name, value in (("predictors", "recipe"), ("noise", "auto"), ("noise", "varying")):
+                if getattr(P, name) == value:
+                    reason = "with evidence: inducing there is none; take evidence: data."
+                    raise impossible(f"regulariser.{name}", value, reason)
 
     def _require_a_fitting_split(self) -> None:
         data, split = self.data, self.split
@@ -123,7 +163,7 @@ class Experiment(Part):
             )
 
     def _require_held_out_rows(self) -> None:
-        if self.split.validation != 0.0:
+        if self.split.validation != 0.0 or not self.train_q:
             return
         for path, part in (
             ("training.early_stopping", self.training.early_stopping),

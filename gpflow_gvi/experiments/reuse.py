@@ -1,6 +1,6 @@
 """What a process keeps from one run to the next: one traced graph serves many runs.
 
-Tracing a model takes seconds and leaves megabytes behind; training a small one takes less. Runs
+To trace a small model takes longer than to train it, and leaves memory behind. Runs
 whose settings differ by numbers alone (the data, the seed, the learning rate) have the same graph.
 So the model of the first run is traced, with everything that its graph reads in variables; the
 values of the others are copied to it, and back when it is trained.

@@ -60,6 +60,11 @@ def run(
         folder, too.
     """
     place = RunFolder(Path(folder) / name_of(experiment))
+    if tensorboard and not experiment.train_q:
+        raise ValueError(
+            "tensorboard is True, which has no effect, as the experiment trains nothing by epochs. "
+            "Leave it out, or say how Q is trained: train_q: true, or a divergence, a mean, ...."
+        )
     with place.locked():
         if place.is_complete and not force:
             return place.path
@@ -124,12 +129,10 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
 
 def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settings:
     """Return the settings of the procedure; the likelihood is that of labels, or None."""
-    trains_likelihood = getattr(experiment.likelihood, "trainable", True)
-    leaves_q_open = trains_likelihood and _leaves_q_open(experiment)
-    of_classes = labels.num_classes(likelihood) is not None
     settings = Settings(
-        regulariser=experiment.regulariser.build(is_default=leaves_q_open and not of_classes),
+        regulariser=experiment.regulariser.build(is_default=not experiment.train_q),
         training=experiment.training.build(experiment.optimiser),
+        trains=experiment.train_q,
         temper=None if experiment.tempering.kind == "none" else gvi.temper,
         refit=experiment.refit,
         validation_fraction=experiment.split.validation,
@@ -141,7 +144,7 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
         input_shape=experiment.data.input_shape,
         seed=experiment.seed,
     )
-    if leaves_q_open:
+    if not experiment.train_q:
         return settings
     return dataclasses.replace(
         settings,
@@ -151,16 +154,9 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
             divergence=experiment.divergence.build,
             divergence_weight=experiment.divergence.weight,
             loss=experiment.loss.build,
-            train_likelihood=trains_likelihood,
+            train_likelihood=getattr(experiment.likelihood, "trainable", True),
         ),
     )
-
-
-def _leaves_q_open(experiment: Experiment) -> bool:
-    """Return whether nothing of Q, its objective or its training is given."""
-    default = Experiment.model_validate({"data": experiment.data})
-    names = ("mean", "covariance", "divergence", "loss", "training", "optimiser")
-    return all(getattr(experiment, name) == getattr(default, name) for name in names)
 
 
 def _metrics(experiment: Experiment, fitted: Learned | Fitted, rows: Rows) -> dict[str, Any]:
@@ -201,5 +197,5 @@ def _facts(
 
 
 def _write_config(experiment: Experiment, path: Path) -> None:
-    text = yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(experiment.settings(), sort_keys=False, allow_unicode=True)
     path.write_text(text, encoding="utf-8")

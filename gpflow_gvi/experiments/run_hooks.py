@@ -23,7 +23,7 @@ from .config import OF_REGULARISER, Experiment
 from .reuse import RunCache
 from .run_folder import digest, held
 
-SETTINGS_OF_FIT = {*OF_REGULARISER, "calibration", "seed"}
+SETTINGS_OF_FIT = {*OF_REGULARISER, "train_q", "calibration", "seed"}
 """The parts of an experiment that the fit of its regulariser depends on."""
 
 

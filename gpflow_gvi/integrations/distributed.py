@@ -26,9 +26,9 @@ POLL_SECONDS = 0.1
 def launch(
     command: Sequence[str],
     *,
-    workers: int = 2,
+    workers: int | None = None,
     cluster: Sequence[str] = (),
-    index: int = 0,
+    index: int | None = None,
     restarts: int = 3,
 ) -> int:
     """Run the workers until all are done, and return 0; or the status of a failure (1 of a signal).
@@ -38,13 +38,22 @@ def launch(
     this one with an error too, so that each machine restarts its own.
 
     :param command: a Python program with its arguments.
-    :param workers: the number of workers on this machine.
+    :param workers: the number of workers on this machine; by default 2.
     :param cluster: instead, all workers of several machines, as `host:port`.
-    :param index: the index of this worker in the cluster.
+    :param index: the index of this worker in the cluster; by default 0, the first.
     :param restarts: the maximal number of restarts.
     """
     if not command:
         raise ValueError("command is empty; name the Python program to run.")
+    if cluster and workers is not None:
+        raise ValueError(
+            f"workers is {workers}, but cluster names {len(cluster)}, of which this machine has "
+            "one: leave out one of them."
+        )
+    if index is not None and not cluster:
+        raise ValueError(f"index is {index}, a place in a cluster: pass cluster, or leave it out.")
+    workers = 2 if workers is None else workers
+    index = 0 if index is None else index
     if workers < 1:
         raise ValueError(f"workers is {workers}; it must be at least 1.")
     if cluster and not 0 <= index < len(cluster):

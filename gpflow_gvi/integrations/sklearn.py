@@ -34,9 +34,9 @@ from ..learning.joint_outputs import observed, with_nan
 from ..learning.learned import Learned
 from ..learning.one_call import learn
 from ..learning.rows.scaling import Scaling
-from ..learning.settings import CosineAdam, Effort, Noise, Passes, Settings
+from ..learning.settings import Effort, Noise, Settings
 from ..losses import Loss
-from ..models import GVI, PGVI
+from ..models import GVI
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -55,21 +55,21 @@ class _Estimator(BaseEstimator):
     :param network: what is added to the mean of Q, as of `learn`, or the number of units in
         both hidden layers of `recipe.network`; or a model of Keras, or a list of such, to put a
         Gaussian process around. With one, X may be images.
-    :param train_network: False to leave a network as it is.
+    :param train_network: False to leave a network as it is; by default it is trained.
     :param features: of a network, what the kernel is on, as of `learn`.
     :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
         noise of heavy tails; of a classifier, one of as many classes as y has.
     :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
-    :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence.
+    :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence. By default `PGVI`.
     :param divergence: D; by default that of the model.
     :param divergence_weight: λ; by default 0.1.
     :param num_inducing: the maximal number M of inducing points; by default that of `learn`.
     :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
         sets of classes.
-    :param epochs: the maximal number of epochs of training Q. By default 20 if a network,
-        another model, a divergence or its weight is given; else none, and Q is P.
-    :param batch_size: rows of a batch.
-    :param learning_rate: Adam's at the start.
+    :param epochs: the maximal number of epochs of training Q. By default 20 if a network, a model,
+        a loss, a divergence or its weight is given; else none, and Q is P.
+    :param batch_size: rows of a batch, of what is trained; by default 200.
+    :param learning_rate: Adam's at the start, of what is trained; by default 0.003.
     :param effort: "fast", "default" or "best", as of `learn`.
     :param n_jobs: how many predictors are fitted at once, as joblib has it.
     :param random_state: a whole number for the same result in each fit.
@@ -82,18 +82,18 @@ class _Estimator(BaseEstimator):
     outputs: Literal["independent", "correlated"] = "independent"
     missing: Literal["refuse", "ignore"] = "refuse"
     network: Any = None
-    train_network: bool = True
+    train_network: bool | None = None
     features: Any = None
     likelihood: Likelihood | None = None
     loss: Literal["robust"] | Loss | None = None
-    model: type[GVI] = PGVI
+    model: type[GVI] | None = None
     divergence: Divergence | None = None
     divergence_weight: float | None = None
     num_inducing: int | None = None
     calibration_fraction: float = Settings.calibration_fraction
     epochs: int | None = None
-    batch_size: int = Passes.batch_size
-    learning_rate: float = CosineAdam.learning_rate
+    batch_size: int | None = None
+    learning_rate: float | None = None
     effort: Effort = "default"
     n_jobs: int | None = None
     random_state: Any = None
@@ -329,7 +329,7 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         around = self._is_around_network and is_meant(
             self.network, self.features, self.train_network, X
         )
-        likelihood = None if around else self._of_classes(K)
+        likelihood = self.likelihood if around else self._of_classes(K)
         latents = K if around else labels.num_latents(likelihood, codes[:, None])
         self.learned_ = self._learn(X, codes, latents, likelihood=likelihood)
         return self

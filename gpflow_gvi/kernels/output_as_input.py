@@ -62,7 +62,7 @@ class OutputAsInput(MultioutputKernel):
         if not full_output_cov:
             return tf.reshape(outputs.variance(self.kernel, at_output(X, numbers)), [-1, J])
         members = tf.reshape(at_output(X, numbers), [-1, J, tf.shape(X)[-1] + 1])  # [N, J, D + 1]
-        # AutoGraph would take seconds to convert what lies beneath.
+        # AutoGraph would take longer to convert what lies beneath than that takes to run.
         of_input = tf.autograph.experimental.do_not_convert(
             lambda rows: outputs.covariance(self.kernel, rows)[0]
         )

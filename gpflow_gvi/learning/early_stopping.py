@@ -52,7 +52,7 @@ def tempered_nll(
 
     With noise that is Gaussian and v the variance of y it is
     ½ log( average of (y - m)² / v ) + ½ average of log v, up to a constant and summed over outputs:
-    a constant factor in v, which tempering would mend, does not matter. Under another likelihood
+    a constant factor in v, which tempering finds, does not matter. Under another likelihood
     it is the density as it is.
     """
     X, Y = images.as_rows(data[0], process), data[1]

@@ -152,7 +152,7 @@ def learn_jointly(
             heavy_tails=False,
             num_inducing=min(J, MAX_INDUCING_FACTOR) * count,
         ),
-        likelihood=Gaussian(NoiseOfOutput(np.full(J, 0.1, default_float()))),
+        likelihood=_noise_of_outputs(settings.likelihood, J),
         standardise=False,
         calibration_fraction=0.0,
     )
@@ -163,6 +163,15 @@ def learn_jointly(
         return learned
     standard = units[0].standard(calibration[0]), units[1].standard(calibration[1])
     return dataclasses.replace(learned, calibration=conformal(learned.model, standard))
+
+
+def _noise_of_outputs(start: Any, J: int) -> Gaussian:
+    """Return noise of each output that starts, or stays, where a `Gaussian` has it."""
+    variance = 0.1 if start is None else np.asarray(start.variance)
+    noise = NoiseOfOutput(np.broadcast_to(np.asarray(variance, default_float()), J))
+    if start is not None:
+        set_trainable(noise, bool(start.trainable_variables))
+    return Gaussian(noise)
 
 
 def joint_kernels(

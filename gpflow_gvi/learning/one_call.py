@@ -10,27 +10,26 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
-from gpflow import Parameter
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 
 from .._core import checks, progress
 from .._core.data import Data
-from .._core.errors import shown
 from .._core.graphs import deepcopy
 from ..divergences import Divergence, InducingKL
 from ..losses import Loss
 from ..models import GVI, PGVI
 from ..regulariser.inducing_points import Select, greedy_variance
-from . import outliers
+from . import outliers, refusals
 from .around_network.learn_around import is_meant, learn_around
-from .around_network.network_training import NetworkTraining
+from .around_network.network_training import NetworkTraining, all_compiled
 from .candidates.cross_fitting import of_argument
 from .joint_outputs import learn_jointly, observed
 from .learned import Learned
 from .procedure import Procedure, recorded
 from .q_training import BatchTraining
+from .refusals import refuse
 from .rows.parquet import ParquetRows
 from .rows.split import Split, of_labels
 from .settings import (
@@ -47,15 +46,6 @@ from .settings import (
 )
 from .start import InducingPlusNetwork, inducing_mean
 
-NO_CHOICE_OF_Q = (
-    "has no effect here: Q has the predictions of the network for its mean and the covariance of "
-    "P, and is not trained"
-)
-NOT_JOINT = (
-    "is not for several outputs that are learned together, as correlated ones and those with "
-    "missing values are"
-)
-
 
 def learn(
     data: RegressionData | tf.data.Dataset | ParquetRows,
@@ -66,11 +56,11 @@ def learn(
     outputs: Literal["independent", "correlated"] = "independent",
     missing: Literal["refuse", "ignore"] = "refuse",
     network: Any = None,
-    train_network: bool = True,
+    train_network: bool | None = None,
     features: Any = None,
     likelihood: Likelihood | None = None,
     loss: Literal["robust"] | Loss | None = None,
-    model: type[GVI] = PGVI,
+    model: type[GVI] | None = None,
     divergence: Divergence | None = None,
     divergence_weight: float | None = None,
     num_inducing: int | None = None,
@@ -80,8 +70,8 @@ def learn(
     calibration_fraction: float = Settings.calibration_fraction,
     standardise: bool = Settings.standardise,
     epochs: int | None = None,
-    batch_size: int = Passes.batch_size,
-    learning_rate: float = CosineAdam.learning_rate,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
     effort: Effort = "default",
     n_jobs: int | None = None,
     seed: int = Settings.seed,
@@ -92,14 +82,14 @@ def learn(
     The candidates for the regulariser P are sparse posteriors, with hyper-parameters of the
     greatest evidence: of the recipe's kernels; around the predictions of trees, or of a linear
     function, that have not seen the row; and with noise that varies. What predicts each row best
-    from all the others is taken, and tempered by these predictions. Q starts there, which is its
-    optimum under Gaussian noise.
+    from all the others is taken, and tempered by these predictions. Q starts there, at the
+    optimum of its bound.
 
-    With a `network`, labels, or anything else chosen of Q and its objective, Q is trained, with a
-    network that starts at zero added to its mean, for as long as held-out data gain by it, and
-    tempered with them. Rows that this function held out, and not the caller, then join the others:
-    P is conditioned on all rows, Q is trained on them for as long as was found best, and tempered
-    by the factor that was found.
+    If any of `network`, `model`, a loss, `divergence`, `divergence_weight` and `epochs` is given, Q
+    is trained: with a network that starts at zero added to its mean, for as long as held-out data
+    gain by it, and tempered with them. Rows that this function held out, and not the caller, then
+    join the others: P is conditioned on all rows, Q is trained on them for as long as was best, and
+    tempered by the factor that was best.
 
     Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
@@ -140,8 +130,9 @@ def learn(
         errors in standard units, until held-out rows are predicted no better. The covariance of Q
         is then learned on its features (`around_network`). Or a list of such models, an ensemble:
         the mean of Q is that of their probabilities or numbers, on the features of the first.
-    :param train_network: False to leave the network as it is: it then is the mean of Q for rows of
-        numbers, too, in original units, and `validation_data` should be rows unseen by it.
+    :param train_network: False to leave the network as it is, which by default is trained: it then
+        is the mean of Q for rows of numbers, too, in original units, and `validation_data` should
+        be rows unseen by it.
     :param features: what the kernel is on, around a network: "penultimate", what its last layer
         receives; "layers", the default, this and what is in front of it, averaged over pixels or
         steps of a sequence; the name of a layer; "inputs"; another model; or a list of such.
@@ -153,7 +144,7 @@ def learn(
     :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
         of the result) by a likelihood that allows for them, and learns from the others. Or the loss
         that Q is trained with, such as `losses.GammaLoss()`.
-    :param model: `PGVI`, `GWI` or `GVI`.
+    :param model: `PGVI`, `GWI` or `GVI`; by default `PGVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
     :param divergence_weight: λ; by default 0.1.
@@ -161,14 +152,16 @@ def learn(
         up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000.
     :param select: how they are chosen.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
-    :param validation_fraction: how large a part; by default a tenth where Q is trained, or none.
+    :param validation_fraction: how large a part, without `validation_data`; by default a tenth
+        where Q is trained, or none.
     :param calibration_fraction: the part to set aside for conformal intervals, if any.
     :param standardise: whether to work in standard units, for which the defaults are made.
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
         over the data if that is more; held-out data are evaluated after each. By default 20 where
         Q is trained.
-    :param batch_size: rows of a batch.
-    :param learning_rate: Adam's at the start; it falls along a cosine.
+    :param batch_size: rows of a batch; by default 200. It is for what is trained, Q or a network.
+    :param learning_rate: Adam's at the start; it falls along a cosine. By default 0.003, and for
+        what is trained, too, but a compiled network.
     :param effort: "fast" fits one squared exponential, without trees or noise that varies;
         "default" is described above; "best" fits hyper-parameters to more rows and for longer, and
         takes more folds.
@@ -181,7 +174,8 @@ def learn(
         raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
     if epochs is not None:
         checks.count("epochs", epochs, least=0)
-    checks.count("batch_size", batch_size)
+    if batch_size is not None:
+        checks.count("batch_size", batch_size)
     if num_inducing is not None:
         checks.count("num_inducing", num_inducing)
     checks.one_of("noise", noise, (None, *get_args(Noise)))
@@ -203,17 +197,24 @@ def learn(
             "divergence is InducingKL(), which is infinite where a network is added to the mean of "
             "Q. Leave out the network, or take a projected divergence or GaussianWasserstein()."
         )
-    chosen = (network, divergence, divergence_weight, epochs) != (None, None, None, None)
-    chosen = chosen or model is not PGVI or isinstance(loss, Loss)
+    of_q = (network, model, divergence, divergence_weight, epochs)
+    chosen = any(each is not None for each in of_q) or isinstance(loss, Loss)
+    if not chosen:
+        refuse(refusals.NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
     of_recipe = kernel is None and not chosen
     by_recipe = of_recipe and effort != "fast"
     predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
+    if validation_data is not None:
+        refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
+    if network is None:
+        refuse(refusals.NO_NETWORK, features=features, train_network=train_network)
     is_around = is_meant(network, features, train_network, data)
     rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
     likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     regulariser = of_effort(effort)
-    schedule = Passes(Passes.epochs if epochs is None else epochs, batch_size)
+    schedule = Passes(_given(epochs, Passes.epochs), _given(batch_size, Passes.batch_size))
+    rate = _given(learning_rate, CosineAdam.learning_rate)
     settings = Settings(
         regulariser=dataclasses.replace(
             regulariser,
@@ -231,15 +232,13 @@ def learn(
             InducingPlusNetwork(network) if chosen and not is_svgp else inducing_mean
         ),
         model=ModelSettings(
-            kind=model,
+            kind=_given(model, PGVI),
             # Each training starts from the same state of its context.
             divergence=None if divergence is None else lambda _: deepcopy(divergence),
             loss=(lambda: loss) if isinstance(loss, Loss) else None,
-            divergence_weight=(
-                ModelSettings.divergence_weight if divergence_weight is None else divergence_weight
-            ),
+            divergence_weight=_given(divergence_weight, ModelSettings.divergence_weight),
         ),
-        training=BatchTraining(schedule, CosineAdam(learning_rate), EarlyStopping()),
+        training=BatchTraining(schedule, CosineAdam(rate), EarlyStopping()),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
         likelihood=likelihood,
@@ -250,30 +249,44 @@ def learn(
     )
     with progress.spoken(verbose):
         if jointly:
-            has_constant_noise = isinstance(likelihood, Gaussian) and isinstance(
-                likelihood.variance, Parameter
-            )
-            _refuse(
-                NOT_JOINT,
+            refuse(
+                refusals.NOT_JOINT,
                 loss=loss,
                 noise=None if noise == "constant" else noise,
                 predictor=None if isinstance(predictor, str) else predictor,
-                **({"network, model, divergence or epochs": "chosen"} if chosen else {}),
-                likelihood=None if has_constant_noise else likelihood,
+                network=network,
+                model=model,
+                divergence=divergence,
+                divergence_weight=divergence_weight,
+                epochs=epochs,
+                n_jobs=n_jobs,
+                likelihood=None if refusals.is_constant_noise(likelihood) else likelihood,
             )
             return learn_jointly(rows, kernels, settings, validation_data)
         if is_around:
-            _refuse(
-                NO_CHOICE_OF_Q,
-                model=None if model is PGVI else model,
+            has_points = effort == "best" and num_inducing is None  # twice as many
+            refuse(
+                refusals.NOT_AROUND,
+                model=model,
                 divergence=divergence,
                 divergence_weight=divergence_weight,
                 predictor=None if isinstance(predictor, str) else predictor,
                 loss=loss,
                 noise=noise,
-                epochs=None if train_network else epochs,
+                n_jobs=n_jobs,
+                effort=None if effort == "default" or has_points else effort,
             )
-            training = NetworkTraining(schedule, learning_rate, EarlyStopping(), seed)
+            trains = _given(train_network, True)
+            if not trains:
+                refuse(
+                    refusals.NETWORK_NOT_TRAINED,
+                    epochs=epochs,
+                    batch_size=batch_size,
+                    learning_rate=learning_rate,
+                )
+            elif all_compiled(network):
+                refuse(refusals.COMPILED, learning_rate=learning_rate)
+            training = NetworkTraining(schedule, rate, EarlyStopping(), seed)
             of_network = functools.partial(
                 learn_around,
                 rows,
@@ -281,10 +294,14 @@ def learn(
                 settings,
                 features=features,
                 kernel=kernel,
-                training=training if train_network else None,
+                training=training if trains else None,
                 validation_data=validation_data,
             )
             return dataclasses.replace(recorded(of_network), classes_=classes)
+        if not refusals.is_constant_noise(likelihood):
+            refuse(refusals.NO_NOISE.format(type(likelihood).__name__), noise=noise)
+        if not refusals.cross_fits(settings):
+            refuse(refusals.NO_CROSS_FITS, n_jobs=n_jobs)
         found = None
         if not (loss is None or isinstance(loss, Loss)):
             found = _outliers(rows, settings, loss)
@@ -293,11 +310,9 @@ def learn(
         return dataclasses.replace(learned, outliers=found)
 
 
-def _refuse(why: str, **arguments: Any) -> None:
-    """Raise if arguments of `learn` are given that have no effect, and say why."""
-    for name, value in arguments.items():
-        if value is not None:
-            raise ValueError(f"{name} is {shown(value)}, which {why}. Leave it out.")
+def _given(value: Any, default: Any) -> Any:
+    """Return the default of an argument that was not given."""
+    return default if value is None else value
 
 
 def _outliers(rows: RegressionData, settings: Settings, loss: str) -> outliers.Outliers:

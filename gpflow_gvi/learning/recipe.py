@@ -44,8 +44,8 @@ MIN_ROWS_OF_TREES = 40
 """Of fewer rows no trees are grown by default."""
 
 MAX_ROWS_OF_SHARED = 50
-"""With more rows for each feature than these, no lengthscale is shared by all features: on ten
-development splits of five such tables none was chosen."""
+"""With more rows for each feature than these, no lengthscale is shared by all features, as they
+suffice for one of each."""
 
 MIN_ROWS_OF_SEASONS = 20
 """Fewer rows do not determine frequencies: a function through all of them would be known without
@@ -62,8 +62,8 @@ MIN_ROWS_OF_LINEAR = 40
 """Of fewer rows no linear function of few features is learned by default."""
 
 MAX_FEATURES_OF_SUMS = 100
-"""Of more features there is no sum of functions of each: to fit it takes minutes, as it evaluates a
-cosine for each pair of rows and each feature."""
+"""Of more features there is no sum of functions of each: it is slow to fit, with a cosine for each
+pair of rows and each feature."""
 
 MIN_LENGTHSCALE = 1e-3
 """In standard units. A feature that names a group would drive its lengthscale to zero, and the

@@ -356,14 +356,14 @@ class Settings:
         default_factory=lambda: BatchTraining(Passes(), CosineAdam(), EarlyStopping())
     )
     trains: bool | None = None
-    """Whether Q is trained; by default where it may not start at its optimum (see `trains_q`)."""
+    """Whether Q is trained; by default if anything of it is chosen (see `trains_q`)."""
     temper: Callable[[GVI, RegressionData], GVI] | None = dataclasses.field(default_factory=_temper)
     """What is done with the trained model and the validation data; None for nothing. Without
     training, it is tempered by predictions of each row by all the others."""
     refit: bool = True
     """Whether rows that were held out for validation join the others in the end: P is conditioned
-    on all rows, Q is trained on them for as long as was found best, and tempered by the factor that
-    was found."""
+    on all rows, Q is trained on them for as long as was best, and tempered by the factor that was
+    best."""
     validation_fraction: float | None = None
     """The fraction of the rows to hold out for validation, where no validation data are given. By
     default it is a tenth where Q is trained, and nothing elsewhere."""

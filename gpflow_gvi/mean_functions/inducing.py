@@ -23,8 +23,8 @@ class Inducing(MeanFunction):
     """The mean of a sparse variational GP: m_Q(x) = m_P(x) + K_xZ K_ZZ⁻¹ (μ - m_P(Z)).
 
     As in GPflow's SVGP, what is learned is `q_mu`: μ - m_P(Z) (`whiten=False`) or L⁻¹(μ - m_P(Z))
-    (`whiten=True`), with K_ZZ = L Lᵀ. Titsias (2009); m_P(Z) is subtracted, which the first draft
-    of the method leaves out. k and m_P belong to the regulariser P and are not trained here.
+    (`whiten=True`), with K_ZZ = L Lᵀ. Titsias (2009); m_P(Z) is subtracted, so that
+    m_Q is m_P where q_mu is zero. k and m_P belong to the regulariser P and are not trained here.
 
     :param kernel: the regulariser's kernel k.
     :param inducing_variable: any of GPflow's, the same object as the covariance's; an array is

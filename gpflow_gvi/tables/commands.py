@@ -23,7 +23,7 @@ def learn(path: Path, target: str, output: Path, *, overwrite: bool, **options: 
     :param options: of `learn_table`.
     """
     for module in ("pandas", "jinja2", "matplotlib"):
-        required(module)  # before minutes are spent
+        required(module)  # before anything is learned
     is_ours = (output / "structure.json").exists()
     if (
         output.exists()
@@ -42,7 +42,7 @@ def learn(path: Path, target: str, output: Path, *, overwrite: bool, **options: 
     return str(outcome)
 
 
-def predict(folder: Path, path: Path, output: Path | None, coverage: float) -> str:
+def predict(folder: Path, path: Path, output: Path | None, coverage: float | None) -> str:
     """Write the predictions of a file, and return a line on them."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file.")

@@ -38,6 +38,13 @@ PREDICTORS: dict[str, Any] = {
 """What P may be around, by the names of the command line."""
 
 
+HELD_OUT = 0.2
+"""The part of the rows that is scored with by default."""
+
+MIN_HELD_OUT = 2
+"""Fewer rows are not scored with."""
+
+
 class Outcome(NamedTuple):
     """A model, and how it predicts rows that it has not seen."""
 
@@ -67,7 +74,7 @@ def learn_table(
     task: Task | None = None,
     predictor: str = "auto",
     effort: Effort = "default",
-    held_out: float = 0.2,
+    held_out: float | None = None,
     seed: int = 0,
 ) -> Outcome:
     """Learn to predict one column of a table from the others.
@@ -77,10 +84,12 @@ def learn_table(
     :param task: "regression" or "classification"; recognised if not given.
     :param predictor: one of `PREDICTORS`, for regression.
     :param effort: as of `learn`.
-    :param held_out: the part of the rows to score with, and not to learn from; 0 for none.
+    :param held_out: the part of the rows to score with, and not to learn from; 0 for none. By
+        default a fifth, or none where that is less than two rows.
     :param seed: of what is held out, and of `learn`.
     """
-    checks.fraction("held-out", held_out)
+    if held_out is not None:
+        checks.fraction("held-out", held_out)
     if predictor not in PREDICTORS:
         raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
     progress.now(f"reading {path}")
@@ -91,7 +100,12 @@ def learn_table(
         raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
     columns = Columns.of(table)
     progress.found(**_recognised(columns, known, y, task))
-    fitting, unseen = _split(y, task, held_out, seed)
+    if held_out and _count(held_out, y) < MIN_HELD_OUT:
+        raise ValueError(
+            f"held-out is {held_out}, which is less than {MIN_HELD_OUT} of the {len(y)} rows with "
+            "a target. Hold out more, or 0 to score with none."
+        )
+    fitting, unseen = _split(y, task, HELD_OUT if held_out is None else held_out, seed)
     kind = GVIRegressor if task == "regression" else GVIClassifier
     estimator: Any = kind(predictor=PREDICTORS[predictor](seed), effort=effort, random_state=seed)
     typed = columns.typed(table.iloc[fitting])
@@ -127,13 +141,17 @@ def _recognised(
     return facts
 
 
+def _count(held_out: float, y: AnyNDArray) -> int:
+    return round(held_out * len(y))
+
+
 def _split(y: AnyNDArray, task: Task, held_out: float, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
     """Return the numbers of the rows to learn from, and of those to score with."""
     rows = np.arange(len(y))
-    if round(held_out * len(y)) < 2:
+    if _count(held_out, y) < MIN_HELD_OUT:
         return rows, rows[:0]
     by = y if task == "classification" else None
-    if by is not None and round(held_out * len(y)) < len(np.unique(y)):
+    if by is not None and _count(held_out, y) < len(np.unique(y)):
         by = None  # not all classes fit in
     fitting, unseen = train_test_split(rows, test_size=held_out, random_state=seed, stratify=by)
     is_known = np.isin(y[unseen], y[fitting]) | (task == "regression")

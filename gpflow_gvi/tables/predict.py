@@ -14,17 +14,23 @@ ROWS_AT_ONCE = 20_000
 
 
 def predict_file(
-    folder: Path, path: Path, output: Path, *, coverage: float = 0.95, size: int = ROWS_AT_ONCE
+    folder: Path,
+    path: Path,
+    output: Path,
+    *,
+    coverage: float | None = None,
+    size: int = ROWS_AT_ONCE,
 ) -> int:
     """Write the rows of a file with their predictions, and return their number.
 
     :param folder: of the model, as `gpflow-gvi learn` wrote it.
     :param path: a file of CSV or Parquet with the columns that were learned from.
     :param output: the file to write, of CSV or Parquet.
-    :param coverage: of the intervals.
+    :param coverage: of the intervals of numbers; by default 0.95.
     :param size: how many rows are in memory at once.
     """
-    checks.coverage(coverage)
+    if coverage is not None:
+        checks.coverage(coverage)
     table_files.required("pandas")
     progress.now(f"loading {folder}")
     model = saving.load(folder)
@@ -33,11 +39,16 @@ def predict_file(
             f"{folder} holds a {type(model).__name__}, which is no model of a table. Give a folder "
             "that gpflow-gvi learn wrote."
         )
+    if coverage is not None and model.classes_ is not None:
+        raise ValueError(
+            f"coverage is {coverage}, which is that of intervals, but {model.target!r} is of "
+            "classes, which have probabilities. Leave it out."
+        )
     progress.now(f"predicting {path}")
     count = 0
     with table_files.writer(output) as write:
         for table in table_files.chunks(path, size):
-            predicted = model.predict(table, coverage)
+            predicted = model.predict(table, 0.95 if coverage is None else coverage)
             taken = [name for name in predicted if name in table]
             if taken:
                 raise ValueError(

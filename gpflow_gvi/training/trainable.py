@@ -214,7 +214,7 @@ class Trainable(Module, abc.ABC):
             target = -(-len(X) // size)
         progress = keras.utils.Progbar(target) if verbose else None
         predict = self._predictive_mean
-        if target != 1:  # to trace takes five times as long as one batch without
+        if target != 1:  # one batch is not worth a trace
             predict = tf.function(predict, autograph=False, reduce_retracing=True)
         means = []
         for batch in batches:

@@ -414,7 +414,7 @@ ENTRIES: dict[str, Entry] = {
 }
 
 SLOW = {name for name, entry in ENTRIES.items() if entry.fits or name == "learn validation_data"}
-"""Those that take seconds where they take the data."""
+"""Those that are slow where they take the data."""
 
 
 class Trial(NamedTuple):

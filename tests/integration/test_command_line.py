@@ -41,6 +41,12 @@ def test_help_names_every_command_without_tensorflow():
         assert f"\n    {command} " in done.stdout
 
 
+def test_figures_that_cannot_be_drawn_are_refused_before_a_sweep_begins():
+    done = _call(["sweep", "none.yaml", "--figures"], absent=["matplotlib"])
+    assert done.returncode == 1
+    assert "--figures needs matplotlib: pip install 'gpflow-gvi[plots]'" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "absent"),
     [

@@ -1,6 +1,6 @@
 """What is exported predicts the same in a process that can import neither GPflow nor this package.
 
-All cases are predicted in one such process, as TensorFlow takes seconds to start.
+All cases are predicted in one such process, as TensorFlow is slow to start.
 """
 
 from __future__ import annotations

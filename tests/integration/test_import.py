@@ -42,5 +42,5 @@ def test_import_loads_nothing_but_the_package_itself(imported):
         for name in added
         if name.partition(".")[0] not in {"gpflow_gvi", *sys.stdlib_module_names}
     }
-    assert foreign <= {"gpflux"}  # for the layers; it takes a fiftieth of a second
+    assert foreign <= {"gpflux"}  # for the layers
     assert "gpflow_gvi.demo" not in added

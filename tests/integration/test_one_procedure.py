@@ -98,7 +98,6 @@ def test_a_file_without_settings_is_learn_without_settings(write):
 
 QUICK = {
     "regulariser": {"kernel": "squared_exponential", "inducing": 8},
-    "mean": {"kind": "sum", "parts": ["inducing", {"kind": "network"}]},
     "optimiser": {"kind": "adam", "learning_rate": 0.01},
     "training": {"epochs": 2, "batch_size": 30},
     "divergence": {"kind": "projected_renyi", "weight": 0.3},

@@ -82,6 +82,8 @@ def test_folder_of_a_run_and_what_becomes_of_it(config, tmp_path, monkeypatch, c
     command = ["run", str(config), "--folder", str(tmp_path / "runs")]
     assert main(command) == 0
     assert str(folder) in capsys.readouterr().out
+    assert main([*command, "--tensorboard"]) == 1
+    assert "is finished. Pass --force" in capsys.readouterr().err
     assert (folder / "run.json").stat().st_mtime_ns == before
 
     # A disk that is full when it is repeated leaves it alone.
@@ -94,6 +96,14 @@ def test_folder_of_a_run_and_what_becomes_of_it(config, tmp_path, monkeypatch, c
     assert "No space left" in told
     assert "intact" in told
     assert (folder / "run.json").stat().st_mtime_ns == before
+
+
+def test_events_of_a_training_that_does_not_take_place_are_refused(tmp_path):
+    path = tmp_path / "experiment.yaml"
+    for given in ({}, {"model": "svgp"}):
+        path.write_text(yaml.safe_dump({"data": SMALL["data"], **given}))
+        with pytest.raises(ValueError, match="tensorboard is True, which has no effect"):
+            run(read(path), tmp_path, tensorboard=True)
 
 
 class Killed(BaseException):

@@ -36,7 +36,7 @@ from . import signatures
 
 
 class Library:
-    """A module that is imported when it is first used, as TensorFlow takes seconds to load."""
+    """A module that is imported when it is first used, as TensorFlow is slow to load."""
 
     def __init__(self, name: str) -> None:
         self._name = name

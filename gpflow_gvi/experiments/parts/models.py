@@ -172,6 +172,6 @@ def _ard(X: Array) -> Any:
 
 
 def _minimise(model: Any, loss: Callable[[], Any], iterations: int) -> None:
-    loss = tf.autograph.experimental.do_not_convert(loss)  # the conversion takes seconds
+    loss = tf.autograph.experimental.do_not_convert(loss)  # slow, and GPflow needs none
     options = {"maxiter": iterations}
     gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables, options=options)

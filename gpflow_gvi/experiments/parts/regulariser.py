@@ -109,8 +109,8 @@ class Regulariser(Part):
     mode: Literal["posterior", "prior"] = "posterior"
     """Whether P is conditioned on the observations that the evidence is of."""
     evidence: Evidence = "data"
-    inducing: Count | PowerOfN = NUM_INDUCING
-    """The maximal number of inducing points; `learn`'s default has more where 200 miss much."""
+    inducing: Count | PowerOfN | None = None
+    """The maximal number of inducing points; null for what `learn` does by default."""
     select: Selection = "greedy_variance"
     max_rounds: Count = RegulariserSettings.max_rounds
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
@@ -118,6 +118,8 @@ class Regulariser(Part):
 
     def num_inducing(self, N: int) -> int:
         """Return the number M of inducing points for N rows."""
+        if self.inducing is None:
+            return NUM_INDUCING
         if isinstance(self.inducing, int):
             return self.inducing
         # 64^(1/3) is 3.999... in floating point.
@@ -126,7 +128,7 @@ class Regulariser(Part):
     def build(self, *, is_default: bool = False) -> RegulariserSettings:
         """Return the settings of the fit.
 
-        :param is_default: whether nothing of Q or its objective is given.
+        :param is_default: whether Q is not trained.
         """
         by_recipe = is_default and self.kernel.kind == "recipe"
         wanted = by_recipe if self.predictors is None else self.predictors == "recipe"
@@ -135,7 +137,7 @@ class Regulariser(Part):
             predictors=settings.recipe_predictors if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
             num_inducing=self.num_inducing,
-            max_inducing=MAX_INDUCING if is_default and self.inducing == NUM_INDUCING else None,
+            max_inducing=MAX_INDUCING if is_default and self.inducing is None else None,
             max_rows=getattr(self.evidence, "max_rows", None),
             evidence=self.evidence.build(),
             select=self.select.build(),

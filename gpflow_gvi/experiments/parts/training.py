@@ -104,7 +104,7 @@ class Training(Part):
     """Epochs and batches."""
 
     epochs: Annotated[int, Field(strict=True, ge=0)] | None = None
-    """null for 20 where Q is trained: for labels, or if anything of Q or its objective is given."""
+    """null for 20."""
     batch_size: Count | None = Passes.batch_size
     """null for all rows."""
     steps_per_epoch: Count | PassesPerEpoch | None = PassesPerEpoch()
@@ -133,7 +133,8 @@ class Training(Part):
 
 
 class HeldOutTempering(Part):
-    """The factor of best predictive density of the held-out data."""
+    """The factor of best predictive density of the held-out data; of each row given all the others
+    where Q is not trained and nothing is held out."""
 
     kind: Literal["held_out"] = "held_out"
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ...learning.start import Start, inducing_mean
+from ...learning.start import InducingPlusNetwork, Start
 from .base import OneOf, Positive
 from .kernels import BaseKernel
 from .layers import DEFAULT, Layers, network
@@ -51,8 +51,8 @@ def mean_of_regulariser(start: Start) -> MeanFunction:
 
 
 def recipe_mean(start: Start) -> MeanFunction:
-    """The mean of `learn`: that of the sparse posterior; for labels, with a network added."""
-    return inducing_mean(start)
+    """The mean of `learn`: that of the sparse posterior, with a network added."""
+    return InducingPlusNetwork()(start)
 
 
 def sum_of_means(

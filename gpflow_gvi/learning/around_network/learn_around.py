@@ -67,19 +67,18 @@ MAX_ROWS_OF_SCALES = 5000
 """The scales are fitted to not more rows than these."""
 
 
-def is_meant(network: Any, features: Any, train_network: bool, data: Any) -> bool:
+def is_meant(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
     """Return whether a process is put around a network, and not a network into Q's mean.
 
     It is for inputs that are no rows of numbers, such as images or numbers of words; where the
     network is not to be trained; where features are asked for; and for several networks.
     """
     if network is None:
-        if features is not None or not train_network:
-            raise ValueError("features and train_network are those of a network: pass network=....")
         return False
     X = data[0] if isinstance(data, tuple | list) and len(data) == 2 else data
     is_of_images = len(getattr(X, "shape", ())) > 2
-    asked = features is not None or not train_network or isinstance(network, list | tuple)
+    is_fixed = train_network is not None and not train_network
+    asked = features is not None or is_fixed or isinstance(network, list | tuple)
     return asked or is_of_images or network_layers.embeds(network)
 
 
@@ -137,7 +136,8 @@ def learn_around(
     progress.now("outputs and features of all rows")
     rows = network_rows(networks, features, inputs, outputs)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
-    split = dataclasses.replace(split, inputs=rows.scaling(split.train[0], units))
+    scaling = rows.scaling(split.train[0], units, standardise=settings.standardise)
+    split = dataclasses.replace(split, inputs=scaling)
     progress.now(f"P around the network, {len(split.train[0])} rows")
     learned = _learned(split, settings, rows, kernel)
     return dataclasses.replace(learned, inputs=NetworkInputs(rows, split.inputs), history=history)

@@ -103,20 +103,24 @@ class NetworkRows:
             )
         return tf.convert_to_tensor(rows)
 
-    def scaling(self, rows: AnyNDArray, of_outputs: Scaling) -> Scaling:
+    def scaling(
+        self, rows: AnyNDArray, of_outputs: Scaling, *, standardise: bool = True
+    ) -> Scaling:
         """Return standard units of the rows: those of each feature, and one for all pixels.
 
         :param rows: those to train with, [N, J + F].
         :param of_outputs: the units of h.
+        :param standardise: whether features are in standard units, or in their own.
         """
-        features = Scaling.of(rows[:, self.num_outputs :])
+        of_features = Scaling.of if standardise else Scaling.none
+        features = of_features(rows[:, self.num_outputs :])
         scale = features.scale
         if np.all(np.ptp(rows[:, self.num_outputs :], axis=0) == 0.0):
             raise ValueError(
                 "features are the same for all rows, so that nothing tells inputs apart. Check "
                 "the weights of the network, or name another layer, features=...."
             )
-        if self.with_inputs:  # some pixels hardly vary, and are not to count most
+        if self.with_inputs and standardise:  # some pixels hardly vary, and are not to count most
             columns = rows[:, -self.num_features[-1] :]
             scale[-self.num_features[-1] :] = np.sqrt(np.mean(np.var(columns, axis=0))) or 1.0
         return Scaling(

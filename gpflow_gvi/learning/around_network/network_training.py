@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..._core import progress
+from ..._core import network_layers, progress
 from ..._core.errors import shown
 from ..._core.network_function import as_function
 from ..._core.network_variables import is_keras, keras_of
@@ -72,7 +72,7 @@ class NetworkTraining:
         if schedule.epochs == 0:
             return network, {}
         keras = keras_of(network)
-        if getattr(network, "optimizer", None) is None:
+        if not _is_compiled(network):
             rate = keras.optimizers.schedules.CosineDecay(self.learning_rate, schedule.steps)
             network.compile(keras.optimizers.Adam(rate), _loss(keras, network, loss))
         X, Y = split.train[0], _targets(split, split.train, loss)
@@ -99,6 +99,15 @@ class NetworkTraining:
                 f"{shown(network.loss)}: {error} Labels are whole numbers, not a one-hot code."
             ) from error
         return network, fitted.history
+
+
+def all_compiled(networks: Any) -> bool:
+    """Return whether a network, or each of several, is trained as it was compiled."""
+    return all(map(_is_compiled, network_layers.members(networks)))
+
+
+def _is_compiled(network: Any) -> bool:
+    return getattr(network, "optimizer", None) is not None
 
 
 def _loss(keras: Any, network: Any, loss: str | None) -> Any:

@@ -46,8 +46,8 @@ from .promising import MAX_ERROR_RATIO, have_small_errors, useful
 from .varying_noise import MAX_RATIO, MAX_VARIANCE, MIN_RATIO, VaryingNoise, gain
 
 MIN_ROWS_OF_HALF = 700
-"""The exact evidence of as many rows is first maximised for half of them, which takes a fifth of
-the time for each iteration."""
+"""The exact evidence of as many rows is first maximised for half of them, whose factorisation takes
+an eighth of the operations."""
 
 MIN_GAIN_OF_SERIES = 0.05
 """A trend whose slope changes is taken if it predicts better by this many nats: with few rows its

@@ -48,7 +48,7 @@ INGREDIENTS = {
 SOME = ("points", "heaviside", "J=3, all separate")
 FEW = ("points", "J=3, separate")
 
-# Without autograph a graph is traced several times faster, and nothing here needs it.
+# AutoGraph is slow, and nothing here needs it.
 graph = functools.partial(tf.function, autograph=False)
 
 every_covariance = pytest.mark.parametrize("name", catalogue.COVARIANCES)

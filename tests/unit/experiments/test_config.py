@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import pickle
 import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
 
+import gpflow
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -18,7 +20,10 @@ from gpflow_gvi.experiments.parts.base import Part, kinds
 from gpflow_gvi.experiments.parts.regulariser import PowerOfN, Regulariser
 from gpflow_gvi.experiments.parts.training import Training
 from gpflow_gvi.experiments.reading import Document
-from gpflow_gvi.experiments.run_folder import name_of
+from gpflow_gvi.experiments.run import settings_of
+from gpflow_gvi.experiments.run_folder import digest, name_of
+from gpflow_gvi.experiments.run_hooks import SETTINGS_OF_FIT
+from gpflow_gvi.learning.settings import recipe_predictors
 
 FEW_LINES = """\
 data: {kind: curve, number: 4}
@@ -239,7 +244,10 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         (f"{KL}mean: inducing\n", "regulariser.mode"),
         (f"{KL}regulariser: {{mode: prior}}\n", "mean"),
         (f"{KL}regulariser: {{mode: prior}}\nmean: inducing\ncovariance: kernelised", "covariance"),
-        ("data: yacht\nsplit: {kind: given, validation: 0.0}\n", "training.early_stopping"),
+        (
+            "data: yacht\nsplit: {kind: given, validation: 0.0}\nloss: gamma_loss",
+            "training.early_stopping",
+        ),
         (
             "data: yacht\nsplit: {kind: given, validation: 0.0}\ntraining: {early_stopping: none}",
             "tempering",
@@ -260,12 +268,78 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
             "regulariser.kernel.layers",
         ),
         ("data: mnist\nregulariser: {kernel: {kind: nngp, layers: [max_pooling_2d]}}", "layers"),
+        ("data: mnist\nregulariser: {noise: constant}", "regulariser.noise"),
+        ("data: yacht\nregulariser: {evidence: inducing, noise: auto}", "regulariser.noise"),
+        (
+            "data: yacht\nregulariser: {evidence: inducing, predictors: recipe}",
+            "regulariser.predictors",
+        ),
+        ("data: yacht\ntrain_q: false\ncovariance: diagonal", "train_q"),
+        ("data: yacht\nmodel: svgp\nloss: log_loss", "loss"),
+        ("data: yacht\nmodel: exact_gp\nregulariser: {inducing: 9}", "regulariser"),
+        ("data: yacht\nmodel: network\ntempering: none", "tempering"),
     ],
 )
 def test_what_does_not_go_together_is_refused_where_it_stands(write, text, path):
     with pytest.raises(ConfigError) as caught:
         read(write(text))
     assert f"{path} is " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "trains"),
+    [
+        ("", False),
+        ("regulariser: {kernel: matern52}\ntempering: none\nrefit: false", False),
+        ("likelihood: {kind: gaussian, trainable: false}", False),
+        ("mean: recipe", True),
+        ("covariance: cholesky", True),
+        ("divergence: projected_renyi", True),
+        ("loss: log_loss", True),
+        ("optimiser: adam", True),
+        ("training: {batch_size: 200}", True),
+        ("train_q: true", True),
+        ("train_q: false", False),
+        ("train_q: false\ndivergence: projected_renyi", False),
+    ],
+)
+def test_what_is_given_of_q_is_trained_even_if_it_is_the_default(write, tmp_path, said, trains):
+    experiment = read(write(f"data: yacht\n{said}\n"))
+    assert settings_of(experiment, None).trains_q is trains
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(yaml.safe_dump(experiment.settings()))
+    for again in (read(resolved), pickle.loads(pickle.dumps(experiment))):
+        assert again == experiment
+        assert again.train_q is trains
+
+
+def test_fits_of_the_regulariser_are_shared_by_runs_that_train_q_or_do_not(write):
+    default, trained, otherwise = (
+        digest(read(write(f"data: yacht\n{said}\n")), of=SETTINGS_OF_FIT)
+        for said in ("", "loss: log_loss", "loss: gamma_loss")
+    )
+    assert trained == otherwise != default
+
+
+def test_a_number_of_inducing_points_that_is_given_is_not_exceeded(write):
+    for said, most in (("", 1000), ("regulariser: {inducing: 200}", 200)):
+        experiment = read(write(f"data: yacht\n{said}\n"))
+        assert settings_of(experiment, None).regulariser.most_inducing(5000) == most
+
+
+def test_labels_have_the_predictors_of_learn_by_default(write):
+    experiment = read(write("data: banana\nlikelihood: bernoulli\n"))
+    likelihood = gpflow.likelihoods.Bernoulli()
+    assert settings_of(experiment, likelihood).regulariser.predictors is recipe_predictors
+
+
+def test_other_models_are_written_without_the_parts_that_they_do_not_have(write, tmp_path):
+    experiment = read(write("data: yacht\nmodel: svgp\nseed: 3\n"))
+    assert set(experiment.settings()) == {"data", "split", "standardise", "model", "seed"}
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(yaml.safe_dump(experiment.settings()))
+    for again in (read(resolved), pickle.loads(pickle.dumps(experiment))):
+        assert again == experiment
 
 
 def test_svgp_is_an_experiment(write):

@@ -67,7 +67,7 @@ memory = []
 
 @pytest.fixture(autouse=True)
 def _workers_without_tensorflow(monkeypatch):
-    """These tasks need none of it, and each process of a worker would import it, in 4 seconds."""
+    """These tasks need none of it, and each process of a worker would import it."""
     monkeypatch.setattr(clients, "_QUIET", "import sys")
 
 

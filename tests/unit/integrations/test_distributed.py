@@ -76,6 +76,8 @@ def test_the_worker_of_one_machine(program: list[str]) -> None:
         ({"workers": 0}, "workers is 0"),
         ({"restarts": -1}, "restarts is -1"),
         ({"cluster": ["a:1"], "index": 1}, "index is 1"),
+        ({"index": 1}, "index is 1, a place in a cluster"),
+        ({"cluster": ["a:1"], "workers": 2}, "workers is 2, but cluster names 1"),
         ({"command": []}, "command is empty"),
     ],
 )

@@ -69,12 +69,12 @@ def _bound(likelihood, data, sites, Z, prior):
 
 def _train(svgp, data, **options):
     closure = svgp.training_loss_closure(data, compile=False)
-    loss = tf.function(closure, autograph=False)  # whose conversion takes seconds
+    loss = tf.function(closure, autograph=False)  # which would be slow
     gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables, options=options)
 
 
 def slowly(*names):
-    """Cases that take seconds and differ little from the others."""
+    """Cases that are slow and differ little from the others."""
     return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 

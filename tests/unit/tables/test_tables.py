@@ -104,6 +104,8 @@ def test_classes_are_recognised(folder, capsys):
     assert len(clear) > 50
     best = np.where(clear["p(<big>)"] > 0.5, "<big>", "small")
     np.testing.assert_array_equal(clear["kind_label"], best)
+    assert main(["predict", str(output), str(folder / "kinds.csv"), "--coverage", "0.9"]) == 2
+    assert "coverage is 0.9, which is that of intervals" in capsys.readouterr().err
 
 
 def test_effort_and_predictor_are_those_of_the_classifier(folder, written, monkeypatch):
@@ -142,6 +144,7 @@ WRONG = {
     "single row of a class": (["--target", "rare"], "a class with a single row"),
     "unknown predictor": (["--target", "y", "--predictor", "oracle"], "predictor is 'oracle'"),
     "held out": (["--target", "y", "--held-out", "1.5"], "held-out is 1.5"),
+    "no row held out": (["--target", "y", "--held-out", "0.001"], "held-out is 0.001"),
     "folder in use": (["--target", "y", "--output", "."], "is in use"),
 }
 

@@ -243,7 +243,7 @@ def test_the_noise_is_the_formula():
     np.testing.assert_allclose(noise(np.zeros((3, 1))), expected)
 
 
-@pytest.mark.slow  # five seconds for all candidates
+@pytest.mark.slow  # with all candidates
 def test_hardly_any_rows_are_learned_without_trees(rng):
     X = rng.normal(size=(15, 2))
     learned = gvi.learn((X, X[:, 0]))
@@ -345,7 +345,7 @@ def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng
         for M in (None, 200)
     }
     exact = gpflow.models.GPR(rows, gpflow.kernels.SquaredExponential(lengthscales=0.15))
-    loss = tf.autograph.experimental.do_not_convert(exact.training_loss)  # it takes a second
+    loss = tf.autograph.experimental.do_not_convert(exact.training_loss)  # which is slow
     gpflow.optimizers.Scipy().minimize(loss, exact.trainable_variables, options={"maxiter": 30})
     of_exact = exact.predict_f(X[400:])[0] - f[400:]
     rmse = {M: np.sqrt(np.mean(np.square(e))) for M, e in errors.items()}

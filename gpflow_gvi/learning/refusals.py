@@ -1,0 +1,77 @@
+"""Refusals of arguments of `learn` that are given and would have no effect.
+
+The default of an argument that matters only in some cases is None, so that what is asked for can be
+told from what is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .._core.errors import shown
+
+if TYPE_CHECKING:
+    from gpflow.likelihoods import Likelihood
+
+    from .settings import Settings
+
+NOT_TRAINED = (
+    "has no effect, as nothing of Q is trained here: pass model=, network=, divergence= or "
+    "epochs= to train it, or leave it out"
+)
+NO_NETWORK = "has no effect without a network: pass network=, or leave it out"
+NOT_AROUND = (
+    "has no effect around a network, whose predictions are the mean of P and Q: no candidates "
+    "for P are compared, and Q is not trained. Leave it out"
+)
+NETWORK_NOT_TRAINED = (
+    "has no effect, as the network is not trained: pass train_network=True, or leave it out"
+)
+COMPILED = (
+    "has no effect, as the network is compiled with an optimiser of its own: compile it with that "
+    "rate, or leave it out"
+)
+NOT_JOINT = (
+    "is not for several outputs that are learned together, as correlated ones and those with "
+    "missing values are. Leave it out"
+)
+NO_NOISE = (
+    "is for real-valued Y under Gaussian noise that starts from a number; likelihood is {}. Leave "
+    "one of them out"
+)
+NOTHING_HELD_OUT = (
+    "has no effect, as validation_data are given and nothing else is held out: leave out one of "
+    "them"
+)
+NO_CROSS_FITS = (
+    "has no effect, as neither predictors nor a pattern of the noise are fitted here: pass "
+    'predictor= or noise="varying", or leave it out'
+)
+
+
+def refuse(why: str, **arguments: Any) -> None:
+    """Raise if any of the arguments is given, and say why it cannot be.
+
+    :param why: why, and what to do instead; it follows the name and the value.
+    :param arguments: what is to be None.
+    """
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(f"{name} is {shown(value)}, which {why}.")
+
+
+def is_constant_noise(likelihood: Likelihood | None) -> bool:
+    """Return whether observations are real numbers with noise that a number describes."""
+    from gpflow import Parameter
+    from gpflow.likelihoods import Gaussian
+
+    return likelihood is None or (
+        isinstance(likelihood, Gaussian) and isinstance(likelihood.variance, Parameter)
+    )
+
+
+def cross_fits(settings: Settings) -> bool:
+    """Return whether the procedure may fit anything without each fold of the rows in turn."""
+    P, has_noise = settings.regulariser, is_constant_noise(settings.likelihood)
+    around = P.predictors is not None and (has_noise or settings.of_classes)
+    return around or (P.noise != "constant" and has_noise)

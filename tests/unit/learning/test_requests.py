@@ -1,0 +1,155 @@
+"""What is asked for is done or refused: no argument of `learn` is without effect in silence."""
+
+from __future__ import annotations
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
+
+import gpflow_gvi as gvi
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2))
+Y = np.sin(X[:, :1]) + 0.1 * RNG.normal(size=(60, 1))
+COUNTS = RNG.poisson(2.0, size=60).astype(float)
+NAMES = np.where(X[:, 0] > 0.0, "right", "left")
+WITH_GAPS = np.where(RNG.uniform(size=(60, 2)) < 0.2, np.nan, np.c_[Y, -Y])
+
+
+def net(J=1):
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(4), keras.layers.Dense(J)])
+
+
+ONE = {"kernel": SquaredExponential()}
+FIXED = {"network": net(), "train_network": False}
+
+
+@pytest.mark.parametrize(
+    ("targets", "options", "refused"),
+    [
+        (Y, {"batch_size": 200}, "batch_size is 200, .* nothing of Q is trained"),
+        (Y, {"learning_rate": 3e-3}, r"learning_rate is 0\.003, .* nothing of Q is trained"),
+        (NAMES, {"batch_size": 50}, "batch_size is 50, .* nothing of Q is trained"),
+        (Y, {"features": "inputs"}, "features is 'inputs', .* without a network"),
+        (Y, {"train_network": True}, "train_network is True, .* without a network"),
+        (Y, {"train_network": False}, "train_network is False, .* without a network"),
+        (Y, FIXED | {"epochs": 3}, "epochs is 3, .* network is not trained"),
+        (Y, FIXED | {"batch_size": 7}, "batch_size is 7, .* network is not trained"),
+        (Y, FIXED | {"model": gvi.models.PGVI}, "model is .*PGVI.*, .* around a network"),
+        (Y, FIXED | {"divergence_weight": 0.1}, r"divergence_weight is 0\.1, .* around"),
+        (Y, FIXED | {"loss": gvi.losses.LogLoss()}, "loss is .*, .* around a network"),
+        (Y, FIXED | {"noise": "constant"}, "noise is 'constant', .* around a network"),
+        (Y, FIXED | {"n_jobs": 2}, "n_jobs is 2, .* around a network"),
+        (Y, FIXED | {"effort": "fast"}, "effort is 'fast', .* around a network"),
+        (
+            Y,
+            FIXED | {"effort": "best", "num_inducing": 9},
+            "effort is 'best', .* around a network",
+        ),
+        (
+            Y,
+            {"validation_data": (X, Y), "validation_fraction": 0.1},
+            r"validation_fraction is 0\.1, .* validation_data are given",
+        ),
+        (Y, ONE | {"n_jobs": 2}, "n_jobs is 2, .* neither predictors nor"),
+        (Y, {"effort": "fast", "n_jobs": 2}, "n_jobs is 2, .* neither predictors nor"),
+        (Y, {"epochs": 1, "n_jobs": -1}, "n_jobs is -1, .* neither predictors nor"),
+        (COUNTS, {"likelihood": Poisson(), "n_jobs": 2}, "n_jobs is 2, .* neither predictors nor"),
+        (NAMES, {"noise": "varying"}, "noise is 'varying', .* likelihood is Bernoulli"),
+        (NAMES, {"noise": "constant"}, "noise is 'constant', .* likelihood is Bernoulli"),
+        (COUNTS, {"likelihood": Poisson(), "noise": "auto"}, "noise is 'auto', .* Poisson"),
+        (
+            Y,
+            {"likelihood": Gaussian(gpflow.functions.Constant(0.1)), "noise": "constant"},
+            "noise is 'constant', .* likelihood is Gaussian",
+        ),
+        (WITH_GAPS, {"missing": "ignore", "epochs": 1}, "epochs is 1, .* learned together"),
+        (
+            WITH_GAPS,
+            {"missing": "ignore", "divergence_weight": 0.1},
+            r"divergence_weight is 0\.1, .* learned together",
+        ),
+        (WITH_GAPS, {"missing": "ignore", "n_jobs": 2}, "n_jobs is 2, .* learned together"),
+        (
+            WITH_GAPS,
+            {"missing": "ignore", "learning_rate": 0.1},
+            r"learning_rate is 0\.1, .* nothing of Q is trained",
+        ),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(targets, options, refused):
+    with pytest.raises(ValueError, match=f"^{refused}"):
+        gvi.learn((X, targets), **options)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "targets", "refused"),
+    [
+        (gvi.GVIRegressor(learning_rate=0.1), Y[:, 0], "learning_rate is .* nothing of Q"),
+        (gvi.GVIRegressor(train_network=True), Y[:, 0], "train_network is True, .* without a"),
+        (gvi.GVIClassifier(batch_size=7), NAMES, "batch_size is 7, .* nothing of Q"),
+        (gvi.GVIClassifier(noise="auto"), NAMES, "noise is 'auto', .* likelihood is Bernoulli"),
+        (
+            gvi.GVIClassifier(network=net(2), features="inputs", likelihood=Bernoulli()),
+            NAMES,
+            "network returns 2 columns, .* under Bernoulli has 1 latent functions",
+        ),
+    ],
+)
+def test_estimators_refuse_it_as_well(estimator, targets, refused):
+    with pytest.raises(ValueError, match=f"^{refused}"):
+        estimator.fit(X, targets)
+
+
+def test_a_network_that_is_trained_by_its_own_optimiser_has_no_other_rate():
+    compiled = net()
+    compiled.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=r"^learning_rate is 0\.1, .* network is compiled"):
+        gvi.learn((X, Y), network=compiled, features="inputs", learning_rate=0.1)
+
+
+def test_requests_that_are_carried_out_are_not_refused():
+    """Nothing is asked for here that is not done, so that none of these is an error."""
+    one = ONE | {"num_inducing": 9}
+    gvi.learn((X, Y), validation_data=(X[:30], Y[:30]), validation_fraction=0.0, **one)
+    gvi.learn((X, Y), noise="varying", n_jobs=1, **one)
+
+
+def test_the_default_model_is_trained_where_it_is_asked_for():
+    options = ONE | {"num_inducing": 8, "validation_fraction": 0.0}
+    learned = gvi.learn((X, Y), model=gvi.models.PGVI, **options)
+    assert len(learned.history["loss"]) == 20
+    P, Q = learned.model.regulariser, learned.model.variational
+    assert np.max(np.abs(Q.mean(X) - P.mean(X))) > 1e-3
+    assert not gvi.learn((X, Y), **options).history
+
+
+def test_noise_of_outputs_that_are_learned_together_stays_as_it_is_given():
+    fixed = Gaussian(0.3)
+    gpflow.set_trainable(fixed, False)
+    learned = gvi.learn((X[:30], WITH_GAPS[:30]), missing="ignore", likelihood=fixed, **ONE)
+    np.testing.assert_allclose(learned.regulariser.likelihood.variance, [0.3, 0.3])
+
+
+def test_features_stay_in_their_units_without_standard_ones():
+    options = {"network": net(), "train_network": False, "features": "inputs"}
+    given = {"validation_data": (X[:30], Y[:30]), "num_inducing": 9, **options}
+    for standardise in (True, False):
+        learned = gvi.learn((X, Y), standardise=standardise, **given)
+        rows = np.asarray(learned.inputs.standard(X))[:, 1:]  # behind the output of the network
+        assert np.allclose(rows, X) is not standardise
+
+
+def test_a_classifier_around_a_network_has_the_likelihood_that_it_is_given():
+    network = net(2)
+    network.compile("sgd", keras.losses.SparseCategoricalCrossentropy(True))
+    likelihood = Softmax(2)
+    likelihood.num_monte_carlo_points = 7
+    estimator = gvi.GVIClassifier(
+        network=network, features="inputs", likelihood=likelihood, epochs=1, num_inducing=9
+    )
+    found = estimator.fit(X, NAMES).learned_.likelihood
+    assert found.num_monte_carlo_points == 7
