@@ -30,7 +30,7 @@ from gpflow_gvi.covariances import (
     Tempered,
 )
 from tests.designs import each_value
-from tests.tolerances import ITERATIVE, assert_close
+from tests.tolerances import ITERATIVE, ROUNDING, assert_close
 
 M, D = 4, 2
 JITTER = gpflow.config.default_jitter()
@@ -205,7 +205,6 @@ def test_formula_of_each_output(name, setting, rng):
     covariance, formula = FORMULAS[name](setting, rng)
     X, X2 = rng.normal(size=(5, D)), rng.normal(size=(3, D))
     expected = np.stack([formula(j, X, np.concatenate([X, X2])) for j in range(setting.J)])
-    close = {"rtol": 1e-6, "atol": 1e-7}
     assert covariance.num_outputs == setting.J
     assert_close(covariance.output_covariance(X, X2), expected[:, :, 5:])
     assert_close(covariance.output_covariance(X), expected[:, :, :5])
@@ -247,7 +246,7 @@ def test_sparse_posteriors_on_all_data_are_the_exact_noise_free_posterior(spread
     for covariance in (SparsePosterior(kernel, Z), FixedSparsePosterior(kernel, Z)):
         assert_close(covariance(X), exact, ITERATIVE)
         assert_close(covariance(X), gpr[0], ITERATIVE)
-        assert_close(covariance(Z), 0.0)
+        assert_close(covariance(Z), 0.0, ITERATIVE, scale=1.7)
 
 
 @pytest.mark.parametrize("setting", ENDS, indirect=True, ids=in_words)
@@ -258,7 +257,7 @@ def test_fixed_sparse_posterior_starts_as_sparse_posterior(setting, rng):
     fixed = FixedSparsePosterior(setting.kernel, setting.inducing_variable, **options)
     assert_close(fixed(X, X2), free(X, X2))
     # The floor of the fixed one may lift variances of the size of the jitter.
-    assert_close(fixed(X), free(X))
+    assert_close(fixed(X), free(X), ITERATIVE)
 
 
 def optimum(s: Setting, j: int, X: np.ndarray, noise: float) -> np.ndarray:
@@ -341,11 +340,12 @@ def test_svgp_covariances_grow_with_sigma_from_k_without_its_nystrom_part(seed, 
     S = np.exp(log_scale) * (np.eye(M) + 0.3 * np.ones((M, M)))
     direction = rng.normal(size=(M, 1))
     removed, some, more = r(np.zeros((M, M))), r(S), r(S + direction @ direction.T)
-    assert_close(removed, kernel(X).numpy() - Kzx.T @ np.linalg.solve(Kzz, Kzx))
+    expected = kernel(X).numpy() - Kzx.T @ np.linalg.solve(Kzz, Kzx)
+    assert_close(removed, expected, scale=1.0)
     assert_close(r(np.eye(M) if whiten else Kzz), kernel(X))
-    scale = 1e-8 * max(1.0, np.trace(more))
+    scale = max(1.0, np.trace(more))
     for difference in (removed, some - removed, more - some):
-        assert np.linalg.eigvalsh(difference).min() > -scale
+        assert np.linalg.eigvalsh(difference).min() > -ROUNDING.float64 * scale
 
 
 def test_parameters_are_shared_and_not_wrapped_anew():
