@@ -74,14 +74,14 @@ def test_unknown_estimators_are_refused_with_the_known_ones(estimator):
     ("name", "points"), each_value(catalogue.COVARIANCES, ["distinct", "repeated", "many"])
 )
 def test_zero_between_a_process_and_itself(rng, name, points):
-    """Up to 1e-6 of the variance: the root of what rounding leaves of zero eigenvalues."""
+    """Up to the root of what rounding leaves of zero eigenvalues."""
     X = {
         "distinct": rng.normal(size=(B, 2)),
         "repeated": rng.normal(size=(3, 2))[[0, 1, 1, 2, 2, 2]],
         "many": np.linspace(-1.0, 1.0, 60)[:, None] * np.ones(2),
     }[points]
     q = variational(rng, name, 2)
-    assert_close(GaussianWasserstein()(q, q, X), 0.0)
+    assert_close(GaussianWasserstein()(q, q, X), 0.0, ITERATIVE, scale=np.mean(q.variance(X)))
 
 
 def test_zero_when_q_is_p_written_otherwise(rng):
@@ -89,7 +89,8 @@ def test_zero_when_q_is_p_written_otherwise(rng):
     p = regulariser(rng, 2)
     covariance = gvi.covariances.CholeskySVGP(p.kernel, rng.normal(size=(3, 2)))
     q = gvi.GaussianProcess(p.mean_function, covariance)
-    assert_close(GaussianWasserstein()(q, p, rng.normal(size=(B, 2))), 0.0)
+    X = rng.normal(size=(B, 2))
+    assert_close(GaussianWasserstein()(q, p, X), 0.0, ITERATIVE, scale=np.mean(p.variance(X)))
 
 
 @pytest.mark.parametrize("factor", [0.25, 1.3, 9.0], ids=str)
@@ -109,7 +110,7 @@ def test_processes_of_low_rank_in_closed_form(rng):
     fidelity = np.sqrt(0.7 * 1.4) * abs(np.sum(X))
     expected = (0.7 * np.sum(X**2) + 1.4 * B - 2 * fidelity) / B
     for pair in ((q, p), (p, q)):
-        assert_close(GaussianWasserstein()(*pair, X), expected)
+        assert_close(GaussianWasserstein()(*pair, X), expected, ITERATIVE)
 
 
 @pytest.mark.parametrize("shared", ["p", "q"])
@@ -155,7 +156,8 @@ def test_triangle_inequality(a, b, c):
     """Of the distance, not of its square; many of these covariances are singular."""
     X = np.arange(3.0)[:, None]
     ab, bc, ac = (np.sqrt(3 * GaussianWasserstein()(*pair, X)) for pair in ((a, b), (b, c), (a, c)))
-    assert ac <= ab + bc + 1e-3  # the root of what singular covariances leave of accuracy
+    variances = sum(np.sum(process.variance(X)) for process in (a, b, c))
+    assert ac <= ab + bc + np.sqrt(ITERATIVE.float64 * variances)
 
 
 # --- gradients ----------------------------------------------------------------------------------
@@ -213,4 +215,4 @@ def test_float32_and_singular_covariances(name, points):
     precise = evaluate()
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         single = evaluate()
-    assert_close(single, precise, ITERATIVE)
+    assert_close(single, precise, ITERATIVE, precision=np.float32)
