@@ -14,7 +14,7 @@ from gpflow_gvi._core.memo import memoised
 from gpflow_gvi.kernels.feature_map import FeatureInducingPoints, FeatureMap
 from tests import networks
 from tests.designs import each_value
-from tests.tolerances import assert_close
+from tests.tolerances import ITERATIVE, assert_close, assert_differ
 
 X = np.random.default_rng(1).normal(size=(12, 2))
 Y = np.sin(2.0 * X[:, :1]) + 0.1 * X[:, 1:]
@@ -153,8 +153,8 @@ def test_the_gradient_reaches_network_and_base_kernel_alike(make, rng):
         return float(model.training_loss())
 
     ahead, behind = moved(1e-5), moved(-2e-5)
-    assert_close((ahead - behind) / 2e-5, expected)
-    assert min(np.abs(g).max() for g in gradients if g.shape.rank == 2) > 1e-3
+    assert_close((ahead - behind) / 2e-5, expected, ITERATIVE)
+    assert all(np.any(gradient != 0.0) for gradient in gradients)
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_q_s_copy_of_the_kernel_trains_while_p_s_stays(make, name):
         compile=False,
     )
     np.testing.assert_array_equal(kernel(X), gram)
-    assert np.abs(r.base_kernel(X) - gram).max() > 1e-3
-    assert np.abs(model.predict_f(NEW)[1] - prediction).max() > 1e-3
+    assert_differ(r.base_kernel(X), gram)
+    assert_differ(model.predict_f(NEW)[1], prediction)
     cached = model.posterior().predict_f(NEW)
     assert_close(cached[1], model.predict_f(NEW)[1])
 

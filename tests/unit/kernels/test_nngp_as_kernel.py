@@ -23,7 +23,7 @@ from gpflow_gvi.kernels.nngp import (
     GlobalAveragePooling2D,
     ReLU,
 )
-from tests.tolerances import ITERATIVE, assert_close
+from tests.tolerances import ITERATIVE, ROUNDING, assert_close, assert_estimates
 from tests.unit.kernels.nngp_examples import DENSE, IMAGE, IMAGES, NETWORKS, also_tiled, inputs
 
 Array = np.ndarray
@@ -39,10 +39,14 @@ def test_is_a_covariance(name, tile, rng):
     X = np.concatenate([X, X[:2], -X[:2], 1e-6 * X[:1], 1e3 * X[:1], 0 * X[:1]])
     kernel = NNGP(NETWORKS[name]())
     K = kernel(X).numpy()
-    assert_close(K, K.T)
-    assert_close(np.diag(K), kernel(X, full_cov=False))
-    assert_close(np.diag(kernel(X, X.copy())), np.diag(K))
-    assert np.linalg.eigvalsh(K).min() > -1e-13 * K.max()
+    # Inputs are of many sizes, and so are variances.
+    variance = np.diag(K)
+    scale = np.sqrt(np.outer(variance, variance))
+    assert_close(K, K.T, scale=scale)
+    assert_close(variance, kernel(X, full_cov=False), scale=variance)
+    assert_close(np.diag(kernel(X, X.copy())), variance, scale=variance)
+    correlation = np.divide(K, scale, out=np.zeros_like(K), where=scale > 0.0)
+    assert np.linalg.eigvalsh(correlation).min() > -ROUNDING.float64
 
 
 @pytest.mark.parametrize("name", ["flatten first", "same", "global"])
@@ -104,13 +108,13 @@ def test_float32(name, tile, rng):
 
 
 def test_models_of_gpflow(rng):
-    """A GPR passes through a function of this kernel; an SVGP on its points is the same process."""
+    """A GPR finds a function of this kernel; an SVGP on its points is the same process."""
     X = rng.normal(size=(12, int(np.prod(IMAGE))))
     kernel = NNGP(IMAGES["valid"](), input_shape=IMAGE)
-    factor = np.linalg.cholesky(kernel(X) + 1e-10 * np.eye(12))
-    Y = factor @ rng.normal(size=(12, 1))
-    gpr = gpflow.models.GPR((X, Y), kernel, noise_variance=1e-4)
-    assert_close(gpr.predict_f(X)[0], Y, ITERATIVE)
+    F = np.linalg.cholesky(kernel(X)) @ rng.normal(size=(12, 1))
+    gpr = gpflow.models.GPR((X, F + 0.1 * rng.normal(size=F.shape)), kernel, noise_variance=0.01)
+    mean, variance = gpr.predict_f(X)
+    assert_estimates(mean, F, np.sqrt(variance))
     with tf.GradientTape() as tape:
         loss = gpr.training_loss()
     gradients = tape.gradient(loss, gpr.trainable_variables)
@@ -121,7 +125,9 @@ def test_models_of_gpflow(rng):
     svgp.q_mu.assign(mean)
     svgp.q_sqrt.assign(np.linalg.cholesky(covariance))
     new = rng.normal(size=(3, X.shape[1]))
-    for found, expected in zip(svgp.predict_f(new), gpr.predict_f(new), strict=True):
+    with as_context(Config(jitter=1e-10)):  # K_ZZ needs none
+        of_svgp = svgp.predict_f(new)
+    for found, expected in zip(of_svgp, gpr.predict_f(new), strict=True):
         assert_close(found, expected, ITERATIVE)
 
 
@@ -178,7 +184,7 @@ def test_gradient(name, tile, rng):
     directions = [rng.normal(size=gradient.shape) for gradient in gradients]
     found = sum(np.sum(g * d) for g, d in zip(gradients, directions, strict=True))
     expected = slope(lambda: objective(kernel, X, X2), variables, directions)
-    assert_close(found, expected)
+    assert_close(found, expected, ITERATIVE)
 
 
 @also_tiled(["relu"], ["same"])
@@ -231,7 +237,7 @@ def test_gradient_at_equal_inputs_is_the_limit(rng):
         return tape.gradient(value, point).numpy()
 
     beside = gradient(x + 1e-7 * rng.normal(size=x.shape))
-    assert_close(gradient(x), beside)
+    assert_close(gradient(x), beside, ITERATIVE)
     # With u = w·x + b, the derivative of E[φ(u) φ(u')] at u' = u is E[φ(u) φ'(u) w] = Cov(u, w)/2.
     assert_close(gradient(x), 0.5 * 1.7 * x / 3)
 

@@ -6,7 +6,6 @@ import gpflow
 import numpy as np
 import pytest
 import scipy.integrate
-import scipy.optimize
 import tensorflow as tf
 
 from gpflow_gvi.kernels.spectral_mixture import AdditiveSpectralMixture
@@ -66,8 +65,9 @@ def test_derivatives_in_the_parameters_are_differences(rng, parameters):
         return float(tf.reduce_sum(weight * kernel(X, X2)))
 
     start = np.concatenate([np.ravel(variable) for variable in kernel.trainable_variables])
-    expected = scipy.optimize.approx_fprime(start, at, 1e-6)
-    assert_close(np.ravel(gradients), expected, ITERATIVE)
+    h = 1e-6
+    expected = [at(start + step) - at(start - step) for step in h * np.eye(len(start))]
+    assert_close(np.ravel(gradients), np.array(expected) / (2 * h), ITERATIVE)
 
 
 def test_is_the_transform_of_a_mixture_of_gaussians():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
+from scipy import stats
 
 from gpflow_gvi import metrics
 from tests.models import make
-from tests.tolerances import ITERATIVE, assert_close
+from tests.tolerances import ITERATIVE, ROUNDING, STANDARD_ERRORS, assert_close, assert_estimates
 
 sklearn_metrics = pytest.importorskip("sklearn.metrics")
 
@@ -60,7 +61,7 @@ def test_false_positives_are_those_of_the_curve_of_sklearn(rng, tpr):
     false, true, _ = sklearn_metrics.roc_curve(
         kinds, np.concatenate([low, high]), drop_intermediate=False
     )
-    expected = false[true >= tpr - 1e-12].min()
+    expected = false[true >= tpr - ROUNDING.float64].min()
     assert_close(metrics.fpr_at_tpr(low, high, tpr), expected)
 
 
@@ -69,10 +70,12 @@ def test_interval_of_the_calibration_error_is_that_of_a_fraction(rng):
     N = 400
     p, Y = np.tile([0.9, 0.1], (N, 1)), (rng.random(N) < 0.4).astype(int)
     right = 1.0 - Y.mean()
-    half = 1.96 * np.sqrt(right * (1.0 - right) / N)
+    deviation = np.sqrt(right * (1.0 - right) / N)
     low, high = metrics.ece_interval(Y, p, num_samples=2000)
-    assert_close(low, 0.9 - right - half, ITERATIVE)
-    assert_close(high, 0.9 - right + half, ITERATIVE)
+    # Of the quantile q of S samples with density p there it is √(q (1 - q) / S) / p.
+    error = deviation * np.sqrt(0.025 * 0.975 / 2000) / stats.norm.pdf(1.96)
+    assert_estimates(low, 0.9 - right - 1.96 * deviation, error)
+    assert_estimates(high, 0.9 - right + 1.96 * deviation, error)
     assert low < metrics.ece(Y, p) < high
 
 
@@ -96,8 +99,11 @@ def test_certainty_belongs_to_the_last_bin():
 def test_calibrated_probabilities_have_a_small_error(rng):
     p = rng.dirichlet(np.ones(3), size=20_000)
     Y = np.array([rng.choice(3, p=each) for each in p])
-    assert metrics.ece(Y, p) < 0.02
-    assert metrics.ece((Y + 1) % 3, p) > 0.2
+    diagram = metrics.reliability(Y, p)
+    error = np.sqrt(diagram.confidence * (1.0 - diagram.confidence) / diagram.count)
+    assert_estimates(diagram.accuracy, diagram.confidence, error)
+    assert metrics.ece(Y, p) < STANDARD_ERRORS * np.average(error, weights=diagram.count)
+    assert metrics.ece((Y + 1) % 3, p) > 10.0 * metrics.ece(Y, p)
 
 
 def test_selective_prediction_counts_the_most_certain_first(predicted):

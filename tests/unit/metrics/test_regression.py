@@ -66,7 +66,7 @@ def test_crps_is_its_integral(predicted) -> None:
 
 def test_crps_of_a_certain_prediction_is_its_absolute_error(predicted) -> None:
     Y, mean, variance = predicted
-    certain = metrics.crps(Y, mean, 1e-18 * variance)
+    certain = metrics.crps(Y, mean, 1e-24 * variance)
     assert_close(certain, metrics.mae(Y, mean))
 
 
@@ -94,12 +94,13 @@ def test_calibration_error_of_quantiles_is_zero_and_of_far_points_is_the_mean_le
     n = 2000
     Y = stats.norm.ppf((np.arange(n) + 0.5) / n)[:, None]
     zeros = np.zeros((n, 1))
-    assert metrics.calibration_error(Y, zeros, zeros + 1.0) < 1e-3
+    # A coverage is a multiple of 1/n.
+    assert metrics.calibration_error(Y, zeros, zeros + 1.0) <= 1.0 / n
     assert_close(metrics.calibration_error(Y + 100.0, zeros, zeros + 1.0), 0.5)
     # Twice the standard deviation: the level p becomes that of half the quantile.
     levels = np.arange(1, 20) / 20
     shift = 2.0 * stats.norm.cdf(2.0 * stats.norm.ppf(0.5 + 0.5 * levels)) - 1.0 - levels
-    assert_close(metrics.calibration_error(Y, zeros, zeros + 4.0), np.mean(shift), ITERATIVE)
+    assert abs(metrics.calibration_error(Y, zeros, zeros + 4.0) - np.mean(shift)) <= 1.0 / n
 
 
 @pytest.mark.parametrize("convert", [tf.constant, np.float32, np.ndarray.tolist])
@@ -115,7 +116,8 @@ def test_any_arrays_go_in_and_floats_come_out(convert, predicted) -> None:
     ):
         result = metric(*arguments)
         assert type(result) is float
-        assert_close(result, metric(*predicted[: len(arguments)]), ITERATIVE)
+        precision = np.float32 if convert is np.float32 else np.float64
+        assert_close(result, metric(*predicted[: len(arguments)]), precision=precision)
 
 
 ONES = np.ones((3, 1))
@@ -174,33 +176,39 @@ def model(
     return model
 
 
+def assert_same_figures(
+    found: dict[str, float], expected: dict[str, float], precision: type = np.float64
+) -> None:
+    assert found.keys() == expected.keys()
+    for name, figure in found.items():
+        assert_close(figure, expected[name], precision=precision)
+
+
 def test_evaluate_gives_every_metric_of_the_predictions(rng: np.random.Generator) -> None:
     X, Y = rng.normal(size=(N, 1)), rng.normal(size=(N, J))
     svgp = model(rng)
     result = metrics.evaluate(svgp, (X, Y), coverage_level=0.8)
     mean, variance = (part.numpy() for part in svgp.predict_y(X))
     lower, upper = stats.norm.interval(0.8, mean, np.sqrt(variance))
-    assert_close(
-        result,
-        {
-            "nll": -np.mean(svgp.predict_log_density((X, Y))),
-            "rmse": metrics.rmse(Y, mean),
-            "mae": metrics.mae(Y, mean),
-            "crps": metrics.crps(Y, mean, variance),
-            "coverage": metrics.coverage(Y, lower, upper),
-            "width": metrics.width(lower, upper),
-            "calibration_error": metrics.calibration_error(Y, mean, variance),
-        },
-        ITERATIVE,
-    )
-    assert_close(result["nll"], metrics.nll(Y, mean, variance), ITERATIVE)
+    expected = {
+        "nll": -np.mean(svgp.predict_log_density((X, Y))),
+        "rmse": metrics.rmse(Y, mean),
+        "mae": metrics.mae(Y, mean),
+        "crps": metrics.crps(Y, mean, variance),
+        "coverage": metrics.coverage(Y, lower, upper),
+        "width": metrics.width(lower, upper),
+        "calibration_error": metrics.calibration_error(Y, mean, variance),
+    }
+    assert_same_figures(result, expected)
+    assert_close(result["nll"], metrics.nll(Y, mean, variance))
     assert set(result) == set(metrics.METRICS)
     assert all(type(value) is float for value in result.values())
 
 
 def test_nll_is_that_of_the_likelihood(rng: np.random.Generator) -> None:
     X, Y = rng.normal(size=(N, 1)), rng.normal(size=(N, J))
-    svgp = model(rng, gpflow.likelihoods.StudentT(scale=0.5, df=4.0))
+    quadrature = gpflow.quadrature.NDiagGHQuadrature(1, 80)
+    svgp = model(rng, gpflow.likelihoods.StudentT(scale=0.5, df=4.0, quadrature=quadrature))
     result = metrics.evaluate(svgp, (X, Y))
     f_mean, f_variance = (part.numpy() for part in svgp.predict_f(X))
     f = np.linspace(-12.0, 12.0, 4001)[:, None, None]
@@ -291,7 +299,7 @@ def test_evaluate_in_single_precision(rng: np.random.Generator) -> None:
         svgp = model(np.random.default_rng(1))
         single = metrics.evaluate(svgp, (X.astype(np.float32), Y.astype(np.float32)))
     double = metrics.evaluate(model(np.random.default_rng(1)), (X, Y))
-    assert_close(single, double, ITERATIVE)
+    assert_same_figures(single, double, np.float32)
 
 
 @pytest.mark.parametrize(
