@@ -16,10 +16,10 @@ from scipy import integrate, special, stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi.losses import log_power_integral
-from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 from .. import catalogue
 from ..designs import each_pair
+from ..tolerances import ITERATIVE, assert_close, assert_estimates
 
 X = np.array([[0.2], [1.0], [-0.4]])
 SCALE = (0.3 * X + 0.7)[:, 0]

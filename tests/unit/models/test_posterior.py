@@ -14,10 +14,10 @@ from gpflow.posteriors import PrecomputeCacheType
 from scipy import stats
 
 import gpflow_gvi as gvi
-from tests.tolerances import assert_close, assert_differ, assert_estimates
 
 from ... import catalogue
 from ...designs import each_value
+from ...tolerances import assert_close, assert_differ, assert_estimates
 
 M, D = 4, 2
 _RNG = np.random.default_rng(3)
