@@ -380,7 +380,8 @@ def test_shared_kernels_are_compared_once_and_counted_for_each_output(rng, kind,
             process3 = gvi.GaussianProcess(zeros, covariance)
             value = divergence(process3, p3, X)
             assert value.dtype == dtype
-            assert_close(value, 3.0 * one)
+            # In float32 these matrices are singular.
+            assert_close(value, 3.0 * one, ITERATIVE if dtype == np.float32 else ROUNDING)
 
 
 @pytest.mark.parametrize("rank", [None, pytest.param(7, marks=pytest.mark.slow)])
