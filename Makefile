@@ -21,7 +21,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test programs coverage benchmark mutants lint types format docs links clean
+.PHONY: help demo test portable programs coverage benchmark mutants lint types format docs links clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -31,6 +31,14 @@ demo: $(STAMP)  ## Run the demonstration
 
 test: $(STAMP)  ## Run the fast tests (all of them: make test ARGS=--runslow)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+# NumPy's and SciPy's OpenBLAS sums in another order then, and TensorFlow does without oneDNN.
+portable: $(STAMP)  ## Run the fast tests as on two other processors, Haswell and Nehalem
+	for core in Haswell Nehalem; do \
+	    echo "OPENBLAS_CORETYPE=$$core"; \
+	    OPENBLAS_CORETYPE=$$core TF_ENABLE_ONEDNN_OPTS=0 \
+	        $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS) || exit 1; \
+	done
 
 programs: $(STAMP)  ## Run examples, demonstration, pages, shortened notebooks, and a wheel
 	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow \

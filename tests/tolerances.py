@@ -71,6 +71,16 @@ def assert_close(
     )
 
 
+def assert_differ(actual: Any, other: Any) -> None:
+    """Assert that some values differ by more than any comparison with `assert_close` forgives."""
+    actual, other = np.asarray(actual), np.asarray(other)
+    precision = np.float32 if actual.dtype == np.float32 else np.float64
+    difference, scale = np.max(np.abs(actual - other)), np.max(np.abs(other))
+    assert difference > ITERATIVE.of(precision) * scale, (
+        f"The values differ by {difference:.3g} at most, with a scale of {scale:.3g}."
+    )
+
+
 def assert_estimates(estimate: Any, expected: Any, standard_error: Any) -> None:
     """Assert that an estimate is within `STANDARD_ERRORS` of what it estimates."""
     estimate, expected = np.asarray(estimate), np.asarray(expected)

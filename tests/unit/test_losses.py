@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.quadrature import NDiagGHQuadrature
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi.losses import log_power_integral
 
 from .. import catalogue
 from ..designs import each_pair
+from ..tolerances import ITERATIVE, assert_close, assert_estimates
 
 X = np.array([[0.2], [1.0], [-0.4]])
 SCALE = (0.3 * X + 0.7)[:, 0]
@@ -145,7 +146,7 @@ def test_loss_is_the_integral_of_its_definition(loss: str, likelihood: str, J: i
     """With J = 2 the density is that of both observations together."""
     case = LIKELIHOODS[likelihood]
     value = LOSSES[loss][0](case.build(), X, *marginals(J), observations(J, case.binary))
-    np.testing.assert_allclose(value, reference(loss, case, J), rtol=1e-6, atol=1e-8)
+    assert_close(value, reference(loss, case, J))
 
 
 def test_log_losses_are_those_of_gpflow_and_of_samples(rng: np.random.Generator) -> None:
@@ -163,8 +164,7 @@ def test_log_losses_are_those_of_gpflow_and_of_samples(rng: np.random.Generator)
     right = np.argmax(samples, axis=-1) == Y[:, 0]
     p = np.where(right, 1.0 - 1e-3, 1e-3)
     for value, sampled in ((expected, -np.log(p)), (np.exp(-predictive), p)):
-        error = sampled.std(axis=0) / np.sqrt(len(samples))
-        assert np.all(np.abs(value - sampled.mean(axis=0)) < 5.0 * error)
+        assert_estimates(sampled.mean(axis=0), value, stats.sem(sampled))
 
 
 CONSTANTS = {
@@ -186,19 +186,14 @@ def test_limit_at_one_is_the_log_loss(kind, likelihood: str) -> None:
     _, value, gradient = value_and_gradients(kind(1.0), case.build(), Y)
     np.testing.assert_array_equal(value, log_value)
     np.testing.assert_array_equal(gradient, log_gradient)
-    errors = []
-    for c in (1e-3, -1e-3, 1e-4, -1e-4):
+    values, gradients = [], []
+    for c in (1e-4, -1e-4):
         _, value, gradient = value_and_gradients(kind(1.0 + c), case.build(), Y)
-        errors.append(
-            [
-                np.max(np.abs(value - constant(1.0 + c) - log_value)),
-                np.max(np.abs(gradient - log_gradient)),
-            ]
-        )
-    assert np.all(np.array(errors[:2]) < 0.05)
-    # The difference is of first order in what is missing to one.
-    np.testing.assert_allclose(errors[2], 0.1 * np.array(errors[0]), rtol=0.05)
-    np.testing.assert_allclose(errors[3], 0.1 * np.array(errors[1]), rtol=0.05)
+        values.append(value - constant(1.0 + c))
+        gradients.append(gradient)
+    # Orders on either side of one differ to first order, but their average does not.
+    assert_close(np.mean(values, axis=0), log_value, ITERATIVE)
+    assert_close(np.mean(gradients, axis=0), log_gradient, ITERATIVE)
 
 
 def value_and_gradients(loss, likelihood, Y) -> tuple[list[tf.Tensor], np.ndarray, np.ndarray]:
@@ -224,7 +219,7 @@ def test_gradients_are_those_of_finite_differences(loss: str, likelihood: str) -
     moved = [(np.array(a) + steps[:, i]).reshape(-1, 2) for i, a in enumerate(arguments)]
     values = kind(built, np.tile(X, (8, 1)), *moved, np.tile(Y, (8, 1))).numpy().reshape(2, 4, 3)
     expected = np.einsum("acn->anc", ((values[0] - values[1]) / 2e-5).reshape(2, 2, 3))
-    np.testing.assert_allclose(gradients, expected, rtol=1e-5, atol=1e-8)
+    assert_close(gradients, expected, ITERATIVE)
 
 
 @pytest.mark.parametrize("likelihood", ["Gaussian", "StudentT"])
@@ -246,11 +241,11 @@ def test_outliers_lose_their_pull(kind, likelihood: str) -> None:
         return -tape.gradient(value, f_mean).numpy()[:, 0]
 
     robust = pull(kind(1.5))
-    assert robust[0] > 0.1
+    assert robust[0] > 0.0
     assert np.all(np.diff(robust) <= 0.0)
-    assert 0.0 <= robust[-1] < 1e-6
+    assert 0.0 <= robust[-1] < ITERATIVE.float64 * robust[0]
     if likelihood == "Gaussian":
-        np.testing.assert_allclose(pull(gvi.losses.LogLoss()), residuals[:, 0] / 0.4)
+        assert_close(pull(gvi.losses.LogLoss()), residuals[:, 0] / 0.4)
 
 
 @pytest.mark.parametrize("kind", [gvi.losses.BetaLoss, gvi.losses.GammaLoss])
@@ -263,11 +258,11 @@ def test_expectation_that_diverges_is_infinite_and_not_nan(kind) -> None:
     assert np.isfinite(value[2])
 
 
-class Laplace(gpflow.likelihoods.ScalarLikelihood):
-    """A likelihood of a user's own: p(y|f) = ½ exp(-|y - f|)."""
+class Logistic(gpflow.likelihoods.ScalarLikelihood):
+    """A likelihood of a user's own: p(y|f) = s (1 - s) with s the logistic function of y - f."""
 
     def _scalar_log_prob(self, X, F, Y):
-        return -tf.abs(Y - F) - np.log(2.0)
+        return tf.math.log_sigmoid(Y - F) + tf.math.log_sigmoid(F - Y)
 
     _conditional_mean = _conditional_variance = None
 
@@ -286,16 +281,15 @@ def test_likelihood_without_a_known_integral_is_refused(kind) -> None:
 
 def test_likelihood_of_ones_own_is_registered() -> None:
     @log_power_integral.register
-    def _(likelihood: Laplace, X, F, power):
-        return tf.zeros_like(F) + (1.0 - power) * np.log(2.0) - np.log(power)
+    def _(likelihood: Logistic, X, F, power):
+        return tf.zeros_like(F) + special.betaln(power, power)  # as dy = ds / (s (1 - s))
 
     case = Likelihood(
-        lambda: Laplace(quadrature=NDiagGHQuadrature(1, 80)),
-        lambda y, f, _: stats.laplace.logpdf(y, f),
+        lambda: Logistic(quadrature=NDiagGHQuadrature(1, 80)),
+        lambda y, f, _: stats.logistic.logpdf(y, f),
     )
     value = gvi.losses.BetaLoss(1.3)(case.build(), X, *marginals(1), observations(1, False))
-    # A density with a kink converges slowly under any quadrature.
-    np.testing.assert_allclose(value, reference("Beta(1.3)", case, 1), rtol=5e-3)
+    assert_close(value, reference("Beta(1.3)", case, 1))
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
@@ -312,4 +306,4 @@ def test_degrees_of_freedom_and_pi_are_not_rounded_to_single_precision():
     expected = np.log(2.0 * integrate.quad(lambda y: density(y) ** 1.4, 0.0, np.inf)[0])
     F = tf.zeros([1, 1], tf.float64)
     value = log_power_integral(likelihood, F, F, 1.4)
-    np.testing.assert_allclose(value, [[expected]], rtol=1e-9)
+    assert_close(value, [[expected]])

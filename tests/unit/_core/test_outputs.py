@@ -9,6 +9,7 @@ import pytest
 import gpflow_gvi as gvi
 from gpflow_gvi._core import outputs
 from tests import catalogue
+from tests.tolerances import assert_close
 
 J = 3
 KINDS = {
@@ -51,15 +52,13 @@ def test_variance_and_covariances_are_those_of_each_output(kind, rng):
     cross = np.broadcast_to(outputs.covariance(kernel, X, X2), (J, 5, 4))
     for j in range(J):
         single = in_turn(kernel, j)
-        np.testing.assert_allclose(variance[:, j], single(X, full_cov=False), atol=1e-12)
-        np.testing.assert_allclose(covariance[j], single(X), atol=1e-12)
-        np.testing.assert_allclose(cross[j], single(X, X2), atol=1e-12)
-        np.testing.assert_allclose(joint[:, j, :, j], single(X, X2), atol=1e-12)
+        assert_close(variance[:, j], single(X, full_cov=False))
+        assert_close(covariance[j], single(X))
+        assert_close(cross[j], single(X, X2))
+        assert_close(joint[:, j, :, j], single(X, X2))
         others = [i for i in range(J) if i != j]
         assert not np.any(joint[:, j][:, :, others])
-        np.testing.assert_allclose(
-            joint_variance[:, j], np.outer(variance[:, j], np.eye(J)[j]), atol=1e-12
-        )
+        assert_close(joint_variance[:, j], np.outer(variance[:, j], np.eye(J)[j]))
 
 
 def test_correlated_outputs_are_those_of_the_mixed_latent_processes(rng):
@@ -68,17 +67,11 @@ def test_correlated_outputs_are_those_of_the_mixed_latent_processes(rng):
     W = kernel.W.numpy()
     latent = np.stack([part(X, X2) for part in kernel.kernels])
     joint = np.einsum("jl,lnm,il->njmi", W, latent, W)
-    np.testing.assert_allclose(outputs.joint_covariance(kernel, X, X2, J), joint, atol=1e-12)
-    np.testing.assert_allclose(
-        outputs.covariance(kernel, X, X2), np.einsum("njmj->jnm", joint), atol=1e-12
-    )
+    assert_close(outputs.joint_covariance(kernel, X, X2, J), joint)
+    assert_close(outputs.covariance(kernel, X, X2), np.einsum("njmj->jnm", joint))
     # Every latent process has unit variance here.
-    np.testing.assert_allclose(
-        outputs.joint_variance(kernel, X, J), np.broadcast_to(W @ W.T, (5, J, J)), atol=1e-12
-    )
-    np.testing.assert_allclose(
-        outputs.variance(kernel, X), np.broadcast_to((W**2).sum(1), (5, J)), atol=1e-12
-    )
+    assert_close(outputs.joint_variance(kernel, X, J), np.broadcast_to(W @ W.T, (5, J, J)))
+    assert_close(outputs.variance(kernel, X), np.broadcast_to((W**2).sum(1), (5, J)))
 
 
 def test_independent_noise_is_added_to_correlated_outputs(rng):
@@ -88,11 +81,10 @@ def test_independent_noise_is_added_to_correlated_outputs(rng):
     joint = outputs.joint_covariance(mixed + noise, X, None, J).numpy()
     alone = mixed(X, full_cov=True, full_output_cov=True).numpy()
     expected = alone.reshape(4 * J, 4 * J) + 0.3 * np.eye(4 * J)
-    np.testing.assert_allclose(joint.reshape(4 * J, 4 * J), expected, atol=1e-12)
-    np.testing.assert_allclose(
+    assert_close(joint.reshape(4 * J, 4 * J), expected)
+    assert_close(
         outputs.joint_variance(mixed + noise, X, J),
         np.einsum("njni->nji", expected.reshape(4, J, 4, J)),
-        atol=1e-12,
     )
 
 
@@ -100,15 +92,13 @@ def test_a_single_factor_scales_every_block_of_correlated_outputs(rng):
     mixed, factor = mixing(rng), gpflow.kernels.Matern32(variance=0.7)
     X, X2 = rng.normal(size=(4, 1)), rng.normal(size=(3, 1))
     alone = mixed(X, X2, full_cov=True, full_output_cov=True).numpy()
-    np.testing.assert_allclose(
+    assert_close(
         outputs.joint_covariance(mixed * factor, X, X2, J),
         alone * factor(X, X2).numpy()[:, None, :, None],
-        atol=1e-12,
     )
-    np.testing.assert_allclose(
+    assert_close(
         outputs.joint_variance(mixed * factor, X, J),
         0.7 * mixed(X, full_cov=False, full_output_cov=True).numpy(),
-        atol=1e-12,
     )
 
 
@@ -142,9 +132,9 @@ def test_the_dimensions_that_each_output_looks_at_are_kept(rng, name):
     else:
         kernel = gpflow.kernels.SeparateIndependent(parts)
     expected = np.stack([part(X, X2) for part in parts])
-    np.testing.assert_allclose(outputs.covariance(kernel, X, X2), expected)
+    assert_close(outputs.covariance(kernel, X, X2), expected)
     expected = np.stack([part(X, full_cov=False) for part in parts], axis=-1)
-    np.testing.assert_allclose(outputs.variance(kernel, X), expected)
+    assert_close(outputs.variance(kernel, X), expected)
 
 
 def test_a_kernel_that_outputs_share_is_evaluated_once(rng, monkeypatch):

@@ -13,6 +13,7 @@ from scipy import stats
 from gpflow_gvi.calibration.conformal_prediction import Conformal, conformal
 from gpflow_gvi.calibration.tempering import temper
 from tests.models import data, make
+from tests.tolerances import P_VALUE, assert_close, assert_estimates
 
 ONES = np.ones((12, 1))
 
@@ -38,8 +39,8 @@ def test_intervals_reach_out_by_an_order_statistic() -> None:
     for coverage, rank in ((0.9, 10), (0.85, 10), (0.5, 6), (0.01, 1), (2 / 11, 2), (10 / 11, 10)):
         lower, upper = intervals.predict_interval(new, coverage)
         assert lower.shape == upper.shape == new.shape
-        np.testing.assert_allclose(upper, 2.0 * new + rank * np.array([1.0, 10.0]), rtol=1e-12)
-        np.testing.assert_allclose(lower, 2.0 * new - rank * np.array([1.0, 10.0]), rtol=1e-12)
+        assert_close(upper, 2.0 * new + rank * np.array([1.0, 10.0]))
+        assert_close(lower, 2.0 * new - rank * np.array([1.0, 10.0]))
     # 95 % is the default, for which ten points are too few.
     for coverage in ((), (0.95,), (0.91,)):
         lower, upper = intervals.predict_interval(new, *coverage)
@@ -75,7 +76,7 @@ def test_coverage_is_at_least_nominal(n: int, coverage: float) -> None:
     covered = np.mean((lower <= Y[n:]) & (Y[n:] <= upper))
     rank = math.ceil((n + 1) * coverage)
     assert coverage <= rank / (n + 1) < coverage + 1.0 / (n + 1)
-    assert abs(covered - rank / (n + 1)) < 4.0 * np.sqrt(coverage * (1.0 - coverage) / repetitions)
+    assert_estimates(covered, rank / (n + 1), np.sqrt(coverage * (1.0 - coverage) / repetitions))
 
 
 def test_coverage_given_the_calibration_data_has_a_beta_distribution() -> None:
@@ -86,7 +87,7 @@ def test_coverage_given_the_calibration_data_has_a_beta_distribution() -> None:
     _, upper = intervals.predict_interval(np.zeros((1, repetitions)), coverage)
     covered = 1.0 - np.exp(-upper.numpy()[0])  # of a Laplace variable within ± upper
     rank = math.ceil((n + 1) * coverage)
-    assert stats.kstest(covered, stats.beta(rank, n + 1 - rank).cdf).pvalue > 1e-3
+    assert stats.kstest(covered, stats.beta(rank, n + 1 - rank).cdf).pvalue > P_VALUE
 
 
 def test_conformal_intervals_of_models() -> None:
@@ -100,9 +101,9 @@ def test_conformal_intervals_of_models() -> None:
         lower, upper = conformal(each, (X[30:], Y[30:])).predict_interval(X, 0.8)
         inside = (lower <= Y) & (upper >= Y)
         assert np.mean(inside[30:]) >= 0.8, "the calibration points themselves are covered"
-        np.testing.assert_allclose(0.5 * (lower + upper), each.predict_y(X)[0])
+        assert_close(0.5 * (lower + upper), each.predict_y(X)[0])
         ends.append(upper)
-    np.testing.assert_allclose(ends[1], ends[2], rtol=1e-10)
+    assert_close(ends[1], ends[2])
 
 
 def test_infinitely_many_deviations_of_zero_are_infinite() -> None:

@@ -14,8 +14,15 @@ from scipy import integrate, optimize, stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.calibration.tempering import temper, tempered_by
+from gpflow_gvi.calibration.tempering import PRIOR_DEVIATION, temper, tempered_by
 from tests.models import N, data, make
+from tests.tolerances import (
+    ITERATIVE,
+    ROUNDING,
+    assert_close,
+    assert_differ,
+    assert_estimates,
+)
 
 
 class Wave(MeanFunction):
@@ -72,8 +79,8 @@ def test_gaussian_factors_are_those_of_maximum_likelihood(likelihood: str) -> No
 
     factors, lowest = best(by_hand, 2)
     tempered = temper(model, (X, Y))
-    np.testing.assert_allclose(tempered.variational.kernel.factor, factors, rtol=1e-5)
-    np.testing.assert_allclose(nll(tempered, (X, Y)), lowest, rtol=1e-9)
+    assert_close(tempered.variational.kernel.factor, factors, ITERATIVE)
+    assert_close(nll(tempered, (X, Y)), lowest)
 
 
 @pytest.mark.parametrize(
@@ -88,20 +95,22 @@ def test_gaussian_tempering_scales_every_variance(likelihood: str, J: int) -> No
     tempered = temper(model, (X, Y))
     factor = tempered.variational.kernel.factor.numpy()
     assert factor.shape == (J,)
-    assert np.all(factor < 1e-3)
+    assert np.all(
+        factor * model.predict_y(X)[1] < gpflow.config.default_likelihood_positive_minimum()
+    )
     new = np.linspace(-3.0, 3.0, 7)[:, None]
     for method, noisy in ((model.predict_f, False), (model.predict_y, True)):
         mean, variance = method(new)
         of_tempered = tempered.predict_y if noisy else tempered.predict_f
-        np.testing.assert_allclose(of_tempered(new)[0], mean)
-        np.testing.assert_allclose(of_tempered(new)[1], factor * variance, rtol=1e-12)
+        assert_close(of_tempered(new)[0], mean)
+        assert_close(of_tempered(new)[1], factor * variance, scale=factor * variance)
     noise = model.predict_y(new)[1] - model.predict_f(new)[1]
     zeros = np.zeros((7, J))
-    np.testing.assert_allclose(
-        tempered.likelihood.conditional_variance(new, zeros), factor * noise, rtol=1e-5
-    )
+    found = tempered.likelihood.conditional_variance(new, zeros)
+    assert_close(found, factor * noise, scale=factor * noise)
     covariance = factor[:, None, None] * model.predict_f(new, full_cov=True)[1]
-    np.testing.assert_allclose(tempered.predict_f(new, full_cov=True)[1], covariance, atol=1e-12)
+    scale = factor[:, None, None] * np.ones((7, 7))
+    assert_close(tempered.predict_f(new, full_cov=True)[1], covariance, scale=scale)
 
 
 def test_noise_and_expectations_of_each_output() -> None:
@@ -109,26 +118,25 @@ def test_noise_and_expectations_of_each_output() -> None:
     X, Y = data(2)
     tempered = temper(make(2), (X, Y))
     variance = tempered.likelihood.variance.numpy()
-    np.testing.assert_allclose(variance, 0.3 * tempered.variational.kernel.factor, rtol=1e-12)
+    assert_close(variance, 0.3 * tempered.variational.kernel.factor)
     mean, f_variance = (part.numpy() for part in tempered.predict_f(X))
     f = np.random.default_rng(0).normal(mean, np.sqrt(f_variance), size=(4000, N, 2))
     logs = np.sum(stats.norm.logpdf(Y, f, np.sqrt(variance)), axis=-1)  # [S, N]
     expectations = tempered.likelihood.variational_expectations(X, mean, f_variance, Y)
-    error = 5.0 * logs.std(axis=0) / np.sqrt(4000)
-    assert np.all(np.abs(expectations - logs.mean(axis=0)) < error)
+    assert_estimates(logs.mean(axis=0), expectations, stats.sem(logs))
 
 
 def test_tempering_what_is_tempered_changes_nothing() -> None:
     X, Y = data(2)
     once = temper(make(2), (X, Y))
     twice = temper(once, (X, Y))
-    np.testing.assert_allclose(twice.variational.kernel.factor, 1.0, rtol=1e-12)
-    np.testing.assert_allclose(nll(twice, (X, Y)), nll(once, (X, Y)), rtol=1e-12)
+    assert_close(twice.variational.kernel.factor, 1.0)
+    assert_close(nll(twice, (X, Y)), nll(once, (X, Y)))
     # On other data it composes.
     again = temper(once, (X, 3.0 * Y))
     direct = temper(make(2), (X, 3.0 * Y))
     for part, expected in zip(again.predict_y(X), direct.predict_y(X), strict=True):
-        np.testing.assert_allclose(part, expected, rtol=1e-12)
+        assert_close(part, expected)
 
 
 @pytest.mark.parametrize("likelihood", ["variance of each output", "scale", "variance function"])
@@ -138,11 +146,11 @@ def test_factors_of_one_fit_serve_another(likelihood: str) -> None:
     tempered = temper(model, (X, Y))
     again = tempered_by(model, tempered.variational.kernel.factor)
     for part, expected in zip(again.predict_y(X), tempered.predict_y(X), strict=True):
-        np.testing.assert_allclose(part, expected, rtol=1e-12)
+        assert_close(part, expected)
     assert again.variational.kernel.factor is not tempered.variational.kernel.factor
     other = make(2, GAUSSIANS[likelihood](), mean=Wave(2, 1.0), scale=2.0)
     _, variance = tempered_by(other, np.array([4.0, 0.5])).predict_y(X)
-    np.testing.assert_allclose(variance, np.array([4.0, 0.5]) * other.predict_y(X)[1], rtol=1e-12)
+    assert_close(variance, np.array([4.0, 0.5]) * other.predict_y(X)[1])
 
 
 @pytest.mark.parametrize(
@@ -215,15 +223,22 @@ def over_confident(name: str, size: float = 3.0) -> tuple[gvi.models.GVI, tuple[
     return model, (X, Y if name == "Softmax" else Y.astype(float))
 
 
-def best_by_hand(
+def posterior_by_hand(
     name: str, model: gvi.models.GVI, data: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray:
-    """The maximum of the posterior density of log α ~ N(0, 1/4), on a grid."""
+) -> Callable[[float], float]:
+    """The logarithm of the posterior density of log α ~ N(0, 1/4), but for a constant."""
     (X, Y), density = data, CLASSIFIERS[name][2]
     mean, variance = (part.numpy() for part in model.predict_f(X))
-    grid = np.linspace(np.log(0.01), np.log(100.0), 231)
-    logs = [np.sum(np.log(density(mean, np.exp(g) * variance, Y))) for g in grid]
-    return grid[np.argmax(np.array(logs) - 2.0 * grid**2)]
+    return lambda g: float(np.sum(np.log(density(mean, np.exp(g) * variance, Y)))) - 2.0 * g**2
+
+
+def greatest(log_posterior: Callable[[float], float]) -> tuple[float, float]:
+    """Where it is greatest, by a grid that is then refined, and its value there."""
+    grid = np.linspace(np.log(0.01), np.log(100.0), 41)
+    i = int(np.clip(np.argmax([log_posterior(g) for g in grid]), 1, 39))
+    bounds = grid[i - 1], grid[i + 1]
+    found = optimize.minimize_scalar(lambda g: -log_posterior(g), bounds=bounds, method="bounded")
+    return found.x, -found.fun
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -234,9 +249,12 @@ def test_the_factor_of_a_classifier_is_that_of_a_search_by_hand(name: str, rows:
     factor = temper(model, (X, Y)).variational.kernel.factor.numpy()
     assert factor.shape == (CLASSIFIERS[name][0],)
     assert np.all(factor == factor[0]), "the outputs share it"
-    expected = best_by_hand(name, model, (X, Y))
-    assert rows < 200 or expected > 0.5, "the predictions were not over-confident"
-    np.testing.assert_allclose(np.log(factor[0]), expected, atol=0.1)
+    log_posterior = posterior_by_hand(name, model, (X, Y))
+    best, expected = greatest(log_posterior)
+    assert rows < 200 or best > PRIOR_DEVIATION, "the predictions were not over-confident"
+    # The density under Softmax is an average over points.
+    tolerance = ITERATIVE if name == "Softmax" else ROUNDING
+    assert_close(log_posterior(np.log(factor[0])), expected, tolerance)
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -246,7 +264,7 @@ def test_few_labels_that_are_predicted_well_leave_the_factor_at_one(name: str) -
     mean = model.variational.mean(X[:20]).numpy()
     Y = np.argmax(mean, axis=1)[:, None] if mean.shape[1] > 1 else 1.0 * (mean > 0.0)
     factor = temper(model, (X[:20], Y)).variational.kernel.factor.numpy()
-    assert np.all(np.abs(np.log(factor)) < 0.25)
+    assert np.all(np.abs(np.log(factor)) < 0.5 * PRIOR_DEVIATION)
 
 
 def test_samples_of_a_likelihood_do_not_depend_on_chance() -> None:
@@ -264,13 +282,13 @@ def test_an_overconfident_classifier_is_corrected() -> None:
     Y = np.argmax(model.variational.mean(X), axis=1)[:, None].astype(float)
     Y[::5] = 1.0 - Y[::5]
     tempered = temper(model, (X, Y))
-    expected = best_by_hand("MultiClass", model, (X, Y))
-    np.testing.assert_allclose(
-        np.log(tempered.variational.kernel.factor), expected, atol=0.05, err_msg="a local optimum"
-    )
-    assert nll(model, (X, Y)) > 1.0
-    # The best that a classifier can do that is as sure in one cluster as in the other is 0.50.
-    assert nll(tempered, (X, Y)) < 0.6
+    log_posterior = posterior_by_hand("MultiClass", model, (X, Y))
+    found = np.log(tempered.variational.kernel.factor[0])
+    assert_close(log_posterior(found), greatest(log_posterior)[1])  # else it is a local optimum
+    # That of one in five labels that are wrong, in both clusters.
+    entropy = -0.8 * np.log(0.8) - 0.2 * np.log(0.2)
+    assert nll(tempered, (X, Y)) < 1.2 * entropy
+    assert nll(model, (X, Y)) > 2.0 * entropy
 
 
 @pytest.mark.parametrize(
@@ -289,7 +307,8 @@ def test_no_likelihood_is_made_worse(likelihood: gpflow.likelihoods.Likelihood, 
     Y = {"Poisson": counts, "Exponential": positive}.get(type(likelihood).__name__, 3.0 * Y)
     model = make(J, likelihood)
     tempered = temper(model, (X, Y))
-    assert nll(tempered, (X, Y)) < nll(model, (X, Y)) - 1e-3
+    assert nll(tempered, (X, Y)) < nll(model, (X, Y))
+    assert_differ(nll(tempered, (X, Y)), nll(model, (X, Y)))
     # Only a Gaussian likelihood has a noise that is scaled with Q.
     assert read_values(tempered.likelihood) == read_values(likelihood)
 
@@ -302,7 +321,8 @@ def test_variances_of_zero_are_tempered_too() -> None:
     X, Y = data()
     X[::4] = 0.0
     tempered = temper(model, (X, Y))
-    assert nll(tempered, (X, Y)) < nll(model, (X, Y)) - 0.1
+    assert nll(tempered, (X, Y)) < nll(model, (X, Y))
+    assert_differ(nll(tempered, (X, Y)), nll(model, (X, Y)))
 
 
 # The tempered model as a model.
@@ -350,7 +370,7 @@ def test_posterior_of_a_tempered_model_predicts_the_same() -> None:
             tempered.predict_f(X, full_cov),
             strict=True,
         ):
-            np.testing.assert_allclose(kept, direct, atol=1e-12)
+            assert_close(kept, direct)
 
 
 @pytest.mark.parametrize("trainable", [True, False])
@@ -381,7 +401,7 @@ def test_tempering_in_single_precision(likelihood: str) -> None:
             assert factor.dtype == tempered.predict_y(X)[1].dtype == dtype
             factors.append(factor.numpy())
     if likelihood != "Softmax":  # whose samples are others
-        np.testing.assert_allclose(*factors, rtol=2e-4 if likelihood in GAUSSIANS else 0.05)
+        assert_close(*factors, ROUNDING if likelihood in GAUSSIANS else ITERATIVE)
 
 
 class Broken(MeanFunction):

@@ -35,6 +35,14 @@ from gpflow_gvi.divergences.contexts import (
     TrainingInputs,
     UniformBox,
 )
+from tests.tolerances import (
+    ITERATIVE,
+    P_VALUE,
+    STANDARD_ERRORS,
+    assert_close,
+    assert_differ,
+    assert_estimates,
+)
 
 N, D = 24, 2
 _RNG = np.random.default_rng(5)
@@ -87,8 +95,8 @@ def test_divergence_at_other_inputs_is_the_divergence_there(name: str) -> None:
     fitted = model(divergence, divergence_weight=0.7)
     terms = fitted.loss_terms((X, Y))
     np.testing.assert_array_equal(terms.divergence, expected)
-    np.testing.assert_allclose(fitted.training_loss((X, Y)), N * (terms.loss + 0.7 * expected))
-    assert abs(expected - DIVERGENCES[name]()(*processes(), X)) > 1e-3
+    assert_close(fitted.training_loss((X, Y)), N * (terms.loss + 0.7 * expected))
+    assert_differ(DIVERGENCES[name]()(*processes(), X), expected)
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)
@@ -112,15 +120,15 @@ def test_uniform_box_averages_to_quadrature() -> None:
 
     divergence = ProjectedKL(context=UniformBox(LOWER, UPPER, 1000))
     draws = [float(divergence(Q, P, X)) for _ in range(30)]
-    assert stats.sem(draws) < 0.005 * expected
-    assert abs(np.mean(draws) - expected) < 4.0 * stats.sem(draws)
+    assert_estimates(np.mean(draws), expected, stats.sem(draws))
+    assert STANDARD_ERRORS * stats.sem(draws) < 0.05 * expected, "a check that says nothing"
 
 
 def test_sum_is_a_mixture_in_the_proportion_of_the_points() -> None:
     context = TrainingInputs() + Inputs(ELSEWHERE) + Inputs(3.0 * ELSEWHERE)
     D_0 = [float(ProjectedKL()(*processes(), points)) for points in (X, ELSEWHERE, 3.0 * ELSEWHERE)]
     value = ProjectedKL(context=context)(*processes(), X)
-    np.testing.assert_allclose(value, np.average(D_0, weights=[N, 7, 7]))
+    assert_close(value, np.average(D_0, weights=[N, 7, 7]))
 
 
 def test_inducing_kl_takes_none() -> None:
@@ -135,8 +143,8 @@ def test_law_of_the_box() -> None:
     points = UniformBox(LOWER, UPPER, 2000, seed=3)(X).numpy()
     assert points.shape == (2000, D)
     for column, a, b in zip(points.T, LOWER, UPPER, strict=True):
-        assert stats.kstest(column, stats.uniform(a, b - a).cdf).pvalue > 0.01
-    assert stats.spearmanr(points).pvalue > 0.01
+        assert stats.kstest(column, stats.uniform(a, b - a).cdf).pvalue > P_VALUE
+    assert stats.spearmanr(points).pvalue > P_VALUE
 
 
 @pytest.mark.parametrize("num_points", [None, 4000])
@@ -149,16 +157,16 @@ def test_law_of_the_noise(num_points: int | None) -> None:
     if num_points is None:
         np.testing.assert_array_equal(nearest, np.repeat(np.arange(N), 80))
     else:
-        assert stats.chisquare(np.bincount(nearest, minlength=N)).pvalue > 0.01
+        assert stats.chisquare(np.bincount(nearest, minlength=N)).pvalue > P_VALUE
     noise = (points - X[nearest]) / scale
-    assert stats.kstest(noise.ravel(), "norm").pvalue > 0.01
+    assert stats.kstest(noise.ravel(), "norm").pvalue > P_VALUE
 
 
 def test_law_of_drawn_inputs() -> None:
     points = Inputs(ELSEWHERE, 2000, seed=2)(X).numpy()
     matches = np.all(points[:, None] == ELSEWHERE, axis=-1)  # [2000, 7]
     assert np.all(matches.sum(axis=1) == 1)
-    assert stats.chisquare(matches.sum(axis=0)).pvalue > 0.01
+    assert stats.chisquare(matches.sum(axis=0)).pvalue > P_VALUE
 
 
 def test_box_has_as_many_points_as_the_batch_by_default() -> None:
@@ -175,7 +183,8 @@ def test_parts_of_a_sum_are_not_alike() -> None:
     context = RANDOM["box"](500) + (RANDOM["box"](500) + RANDOM["box"](500))
     parts = tf.split(context(X), 3)
     for i in range(3):
-        assert abs(np.corrcoef(parts[i - 1][:, 0], parts[i][:, 0])[0, 1]) < 0.2
+        correlation = np.corrcoef(parts[i - 1][:, 0], parts[i][:, 0])[0, 1]
+        assert_estimates(correlation, 0.0, 1.0 / np.sqrt(500))
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -183,12 +192,12 @@ def test_points_are_fresh_and_their_graph_is_not(name: str) -> None:
     context = RANDOM[name](50)
     draw = tf.function(context, autograph=False)
     first, second = draw(X).numpy(), draw(X).numpy()
-    assert not np.allclose(first, second)
+    assert_differ(first, second)
     assert draw.experimental_get_tracing_count() == 1
     same, other = RANDOM[name](50), RANDOM[name](50, seed=1)
     np.testing.assert_array_equal(same(X), first)
     np.testing.assert_array_equal(same(X), second)
-    assert not np.allclose(other(X), first)
+    assert_differ(other(X), first)
 
 
 # Images and single precision.
@@ -224,7 +233,7 @@ def test_single_precision() -> None:
         P = gvi.GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.SquaredExponential())
         Q = gvi.GaussianProcess(gpflow.functions.Constant(1.0), P.kernel)
         value = ProjectedKL(context=context)(Q, P, rows)
-        np.testing.assert_allclose(value, 0.5, rtol=1e-6)
+        assert_close(value, 0.5)
 
 
 # Training.
@@ -373,9 +382,10 @@ def test_fixed_context_suits_lbfgs_and_brings_q_back_to_p() -> None:
     divergence = ProjectedKL(context=TrainingInputs() + Inputs(points))
     fitted = gvi.models.PGVI(P, Q, likelihood, divergence, num_data=40, divergence_weight=weight)
     gap = np.linspace(-0.7, 0.7, 9)[:, None]
-    assert np.abs(Q.mean(gap)).max() > 2.0  # where no data ever change it
+    deviation = np.sqrt(variance)  # P's
+    assert np.abs(Q.mean(gap)).max() > 2.0 * deviation  # where no data ever change it
     closure = fitted.training_loss_closure((x, y))
-    options = {"maxiter": 30}
+    options = {"maxiter": 300, "ftol": 0.0, "gtol": 1e-10}
     gpflow.optimizers.Scipy().minimize(
         closure, fitted.trainable_variables, options=options, compile=False
     )
@@ -385,8 +395,8 @@ def test_fixed_context_suits_lbfgs_and_brings_q_back_to_p() -> None:
     A = np.concatenate([scale * row for scale, row in zip(scales, rows, strict=True)])
     b = np.concatenate([scales[0] * y, np.zeros((120, 1))])
     expected = network.features(gap).numpy() @ np.linalg.lstsq(A, b, rcond=None)[0]
-    np.testing.assert_allclose(Q.mean(gap), expected, atol=0.01)
-    assert np.abs(Q.mean(gap)).max() < 0.1
+    assert_close(Q.mean(gap), expected, ITERATIVE, scale=deviation)
+    assert np.abs(Q.mean(gap)).max() < 0.2 * deviation
 
 
 # Bad input.

