@@ -5,6 +5,8 @@ ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
+# Of a file in the repository. Pictures are the largest.
+MAX_KB := 400
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # If the caller names PYTHON, only that interpreter is tried; the default has alternatives.
@@ -47,9 +49,15 @@ mutants: $(STAMP)  ## Change the core mathematics in a sample of places, about a
 	$(PIP_INSTALL) -e ".[mutants]"
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
-lint: $(STAMP)  ## Check style and formatting
+lint: $(STAMP)  ## Check style, formatting, and files: conflict markers, white space, YAML, TOML, size
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	git grep -Ilz "" | xargs -0 $(BIN)/check-merge-conflict --assume-in-merge
+	git grep -Ilz "" | xargs -0 $(BIN)/end-of-file-fixer
+	git grep -Ilz "" | xargs -0 $(BIN)/trailing-whitespace-fixer
+	git ls-files -z "*.yml" "*.yaml" | xargs -0 $(BIN)/check-yaml
+	git ls-files -z "*.toml" | xargs -0 $(BIN)/check-toml
+	git ls-files -z | xargs -0 $(BIN)/check-added-large-files --enforce-all --maxkb=$(MAX_KB)
 
 types: $(STAMP)  ## Check types
 	$(BIN)/python -m mypy
