@@ -23,7 +23,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test programs coverage benchmark mutants lint types format docs links clean
+.PHONY: help demo test programs wheel coverage benchmark mutants lint types format docs links clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,29 @@ programs: $(STAMP)  ## Run examples, demonstration, pages, shortened notebooks, 
 	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow \
 	    $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py \
 	    test_command_line.py)
+
+# Only the dependencies of the wheel are there at first: commands that need an extra must say so.
+wheel: WHEEL := $(abspath $(VENV)-wheel)
+wheel: $(STAMP)  ## Build a wheel, install it into a fresh environment, run its commands there
+	rm -rf build $(WHEEL)
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL)/dist .
+	$(BIN)/python -m venv $(WHEEL)
+	$(WHEEL)/bin/pip install --quiet -c constraints.txt $(WHEEL)/dist/*.whl
+	mkdir $(WHEEL)/work
+	cp examples/quick_start.py examples/experiment.yaml examples/small_sweep.yaml \
+	    gpflow_gvi/demo/yacht.csv $(WHEEL)/work
+	cd $(WHEEL)/work && ../bin/python quick_start.py && ../bin/gpflow-gvi demo
+	! $(WHEEL)/bin/gpflow-gvi run none.yaml
+	! $(WHEEL)/bin/gpflow-gvi report $(WHEEL)/work
+	$(WHEEL)/bin/pip install --quiet -c constraints.txt pandas jinja2 matplotlib
+	cd $(WHEEL)/work && ../bin/gpflow-gvi learn yacht.csv --target resistance --effort fast \
+	    && ../bin/gpflow-gvi predict model yacht.csv
+	$(WHEEL)/bin/pip install --quiet -c constraints.txt "$$(echo $(WHEEL)/dist/*.whl)[experiments]"
+	cd $(WHEEL)/work && ../bin/gpflow-gvi schema > schema.json \
+	    && ../bin/gpflow-gvi run experiment.yaml --folder runs/one \
+	    && ../bin/gpflow-gvi sweep small_sweep.yaml --sample 2 --folder runs/sweep \
+	    && ../bin/gpflow-gvi report runs/sweep \
+	    && ../bin/gpflow-gvi launch --workers 2 quick_start.py
 
 coverage: $(STAMP)  ## Run the fast tests with coverage, at half the speed
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)
@@ -73,7 +96,7 @@ links: $(DOCS_STAMP)  ## Check every link of the documentation (needs the networ
 	$(BIN)/python -m sphinx -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 
 clean:  ## Remove all generated files and the environment
-	rm -rf $(VENV) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-wheel .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard gpflow_gvi tests docs examples benchmarks) -type d -name __pycache__ -prune -exec rm -rf {} +
 
