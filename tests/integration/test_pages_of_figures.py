@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks import ranks
@@ -204,3 +205,73 @@ def test_commands_of_the_page_print_its_columns(page, data, tmp_path):
         expected = [name for name in table.columns if name not in missing]
         of_command = [found.columns for found in tables(printed[table.commands[-1]])]
         assert expected in of_command, table.commands[-1]
+
+
+def figures(table: Table) -> dict[str, dict[str, str]]:
+    """Return the cells of a table by the first column and the names of the others."""
+    rows = (columns(line) for line in table.lines[2:])
+    return {first: dict(zip(table.columns[1:], rest, strict=True)) for first, *rest in rows}
+
+
+def number(cell: str) -> float:
+    return float(cell.replace("*", "").split(" ± ")[0])
+
+
+def _readme(first_row: str) -> Table:
+    """Return the table of the README with a row of this name."""
+    (table,) = (
+        table
+        for table in tables((ROOT / "README.md").read_text("utf-8"))
+        if any(line.startswith(f"| {first_row} |") for line in table.lines)
+    )
+    return table
+
+
+def test_regression_of_the_readme_is_that_of_the_page():
+    nll, _ = ranks.read(PAGES["regression"].read_text("utf-8"))
+    names = {
+        "`learn`": "learn",
+        "GPflow SGPR, M = 200": "SGPR",
+        "ensemble of five networks": "ensemble",
+        "HistGradientBoosting, 5 folds": "HistGB, 5 folds",
+    }
+    shown = figures(_readme("yacht"))
+    assert set(shown) == set(UCI)
+    for data, row in shown.items():
+        for model, cell in row.items():
+            on_page = nll.loc[data, names.get(model, model)]
+            assert abs(number(cell) - on_page) <= 0.0051, (data, model)
+
+
+def test_classes_of_the_readme_are_those_of_the_page():
+    small, *_, large = tables(PAGES["classification"].read_text("utf-8"))
+    names = {
+        "`learn`": "learn",
+        "GP of scikit-learn": "GPC",
+        "HistGradientBoosting": "HistGB",
+    }
+    shown = figures(_readme("banana"))
+    *data, of_tables = shown
+    assert len(data) == 5
+    for name in data:
+        on_page = figures(small)[name.replace(" ", "_")]
+        for model, cell in shown[name].items():
+            assert number(cell) == number(on_page[names.get(model, model)]), (name, model)
+    for model, cell in shown[of_tables].items():
+        if cell:
+            assert number(cell) == number(figures(large)["mean rank"][names.get(model, model)])
+
+
+def test_mean_ranks_of_classifiers_follow_from_the_page():
+    for table in tables(PAGES["classification"].read_text("utf-8")):
+        cells = figures(table)
+        if "mean rank" not in cells:
+            continue
+        ours = cells.pop("mean rank")
+        models = [model for model, rank in ours.items() if rank]
+        frame = pd.DataFrame([[row[m] for m in models] for row in cells.values()], columns=models)
+        losses = frame.map(lambda cell: number(cell) if cell else np.nan)
+        expected = losses.rank(axis=1).mean()
+        assert {model: number(ours[model]) for model in models} == pytest.approx(
+            expected.to_dict(), abs=0.051
+        )
