@@ -42,6 +42,8 @@ BATCH = 100
 EPOCHS = 500  # of six steps
 POINTS = (0, 50, 200)
 LOWER, UPPER = -2.0, 2.0
+SETTINGS = list(itertools.product(MEANS, WEIGHTS, POINTS))
+QUICK = list(itertools.product(MEANS, WEIGHTS[:1], POINTS[:2]))
 
 
 def network(seed: int) -> Any:
@@ -94,8 +96,9 @@ def scores(model: Any, learned: Any, curve: Curve) -> dict[str, float]:
     }
 
 
-def run(curve: Curve, seed: int, epochs: int = EPOCHS) -> list[dict[str, Any]]:
+def run(curve: Curve, seed: int, *, quick: bool = False) -> list[dict[str, Any]]:
     """Return the scores of all settings on a curve."""
+    epochs = 1 if quick else EPOCHS
     learned = gvi.learn(
         (curve.X, curve.Y),
         validation_data=(curve.X_validation, curve.Y_validation),
@@ -111,7 +114,7 @@ def run(curve: Curve, seed: int, epochs: int = EPOCHS) -> list[dict[str, Any]]:
         return gvi.models.PGVI(P, Q, likelihood, num_data=len(data[0]), **options)
 
     rows: list[dict[str, Any]] = [{"mean": "P", **scores(model(P), learned, curve)}]
-    for kind, weight, num_points in itertools.product(MEANS, WEIGHTS, POINTS):
+    for kind, weight, num_points in QUICK if quick else SETTINGS:
         Q = gvi.GaussianProcess(mean(kind, P, seed), gpflow.utilities.deepcopy(P.kernel))
         divergence = ProjectedRenyi(context=context(num_points, learned, seed))
         fitted = model(Q, divergence=divergence, divergence_weight=weight)
@@ -152,12 +155,10 @@ def settings(results: dict[int, list[dict[str, Any]]]) -> str:
     """Return for each setting the mean scores over the curves."""
     lines = ["| mean of Q | λ | points | validation | gaps |"]
     lines.append("| --- " * 5 + "|")
-    keys = ("validation", "gaps")
-    for i, setting in enumerate(itertools.product(MEANS, WEIGHTS, POINTS)):
-        kind, weight, num_points = setting
-        figures = [[rows[i + 1][key] for key in keys] for rows in results.values()]
-        v, g = np.mean(figures, axis=0)
-        lines.append(f"| {kind} | {weight:g} | {num_points} | {v:.3f} | {g:.3f} |")
+    for of_curves in list(zip(*results.values(), strict=True))[1:]:
+        kind, weight, points = (of_curves[0][key] for key in ("mean", "weight", "points"))
+        v, g = (np.mean([row[key] for row in of_curves]) for key in ("validation", "gaps"))
+        lines.append(f"| {kind} | {weight:g} | {points} | {v:.3f} | {g:.3f} |")
     return "\n".join(lines)
 
 
@@ -170,7 +171,6 @@ def main() -> None:
     add_argument(parser)
     add_quick(parser)
     options = parser.parse_args()
-    epochs = 1 if options.quick else EPOCHS
     results: dict[int, list[dict[str, Any]]] = {}
     if options.output and options.output.exists():
         known = json.loads(options.output.read_text())
@@ -178,7 +178,7 @@ def main() -> None:
     for number in options.curves[: 1 if options.quick else None]:
         if number not in results:
             curve = load_curve(Path(options.data_dir), number)
-            results[number] = run(curve, options.seed, epochs)
+            results[number] = run(curve, options.seed, quick=options.quick)
         if options.output:
             options.output.write_text(json.dumps(results, indent=1))
     print(table(results), settings(results), sep="\n\n")

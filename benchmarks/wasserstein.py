@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -66,10 +66,23 @@ def distance(kind: CovarianceDistance, B: int) -> Callable[[], Any]:
     return lambda: run(batch)[0].numpy()
 
 
-def dense(rounds: int, sizes: Sequence[int] = (250, 500, 1000)) -> list[Row]:
+class Sizes(NamedTuple):
+    """What is measured: numbers of rows, covariances, and D with lengthscales of kernels."""
+
+    dense: Sequence[int] = (250, 500, 1000)
+    steps: Sequence[int] = (500, 1000, 5000)
+    errors: tuple[int, int] = (500, 2000)
+    covariances: Sequence[str] = COVARIANCES
+    kernels: Sequence[tuple[int, float]] = tuple(SMOOTH)
+
+
+QUICK = Sizes((30,), (30,), (120, 130), COVARIANCES[:1], SMOOTH[:1])
+
+
+def dense(rounds: int, sizes: Sizes) -> list[Row]:
     """Return milliseconds of the estimators that cost O(B³)."""
     rows = []
-    for B in sizes:
+    for B in sizes.dense:
         kinds = {"exact": Exact(), "newton_schulz": NewtonSchulz()}
         cases = {name: timing.timed(distance(kind, B)) for name, kind in kinds.items()}
         K = steps.kernel()(inputs(B, M)[0]).numpy()
@@ -79,11 +92,11 @@ def dense(rounds: int, sizes: Sequence[int] = (250, 500, 1000)) -> list[Row]:
     return rows
 
 
-def linear(rounds: int, sizes: Sequence[int] = (500, 1000, 5000)) -> list[Row]:
+def linear(rounds: int, sizes: Sizes) -> list[Row]:
     """Return milliseconds of steps, and ratios to a step of PGVI."""
     rows = []
-    for covariance in COVARIANCES:
-        for B in sizes:
+    for covariance in sizes.covariances:
+        for B in sizes.steps:
             X, Y, _ = inputs(B, M)
             cases = {"PGVI": timing.timed(steps.step(steps.pgvi(covariance, B, M), X, Y))}
             for name, kind in ESTIMATORS.items():
@@ -113,16 +126,11 @@ def posterior(name: str, k: gpflow.kernels.Kernel, X: np.ndarray, Z: np.ndarray)
     return getattr(gvi.covariances, name)(k, Z, base_kernel=own)
 
 
-def errors(
-    B: int,
-    kinds: dict[str, CovarianceDistance],
-    seed: int = 0,
-    covariances: Sequence[str] = COVARIANCES,
-) -> list[Row]:
+def errors(B: int, kinds: dict[str, CovarianceDistance], sizes: Sizes, seed: int = 0) -> list[Row]:
     """Return relative errors of W₂² in percent, with inducing points by greedy variance."""
     rows = []
-    for covariance in covariances:
-        for D, lengthscale in SMOOTH:
+    for covariance in sizes.covariances:
+        for D, lengthscale in sizes.kernels:
             X = np.random.default_rng(seed).normal(size=(B, D))
             k = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
             Z = gvi.inducing.greedy_variance(X, M, kernel=k).points
@@ -138,23 +146,22 @@ def errors(
     return rows
 
 
-def all_errors(*, quick: bool) -> dict[str, list[Row]]:
+def all_errors(sizes: Sizes) -> dict[str, list[Row]]:
     """Return the tables of errors; `newton_schulz` of the smaller batch alone."""
-    few = {"covariances": COVARIANCES[:1]} if quick else {}
-    small, large = (120, 130) if quick else (500, 2000)
+    small, large = sizes.errors
     return {
-        "Errors at B = 500": errors(small, {**ESTIMATORS, "newton_schulz": NewtonSchulz()}, **few),
-        "Errors at B = 2000": errors(large, ESTIMATORS, **few),
+        "Errors at B = 500": errors(small, {**ESTIMATORS, "newton_schulz": NewtonSchulz()}, sizes),
+        "Errors at B = 2000": errors(large, ESTIMATORS, sizes),
     }
 
 
 def parts(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, list[Row]]]]:
     """Return the parts of this benchmark, which give tables."""
-    rounds, sizes = timing.rounds(options), ((30,),) if options.quick else ()
+    rounds, sizes = timing.rounds(options), QUICK if options.quick else Sizes()
     return {
-        "distance": lambda: {"Distance and gradient": dense(rounds, *sizes)},
-        "steps": lambda: {"Steps with a distance on function space": linear(rounds, *sizes)},
-        "errors": lambda: all_errors(quick=options.quick),
+        "distance": lambda: {"Distance and gradient": dense(rounds, sizes)},
+        "steps": lambda: {"Steps with a distance on function space": linear(rounds, sizes)},
+        "errors": lambda: all_errors(sizes),
     }
 
 
