@@ -150,8 +150,10 @@ def all_errors(sizes: Sizes) -> dict[str, list[Row]]:
     """Return the tables of errors; `newton_schulz` of the smaller batch alone."""
     small, large = sizes.errors
     return {
-        "Errors at B = 500": errors(small, {**ESTIMATORS, "newton_schulz": NewtonSchulz()}, sizes),
-        "Errors at B = 2000": errors(large, ESTIMATORS, sizes),
+        f"Errors at B = {small}": errors(
+            small, {**ESTIMATORS, "newton_schulz": NewtonSchulz()}, sizes
+        ),
+        f"Errors at B = {large}": errors(large, ESTIMATORS, sizes),
     }
 
 
