@@ -5,6 +5,8 @@ ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
+# Of a file in the repository. Pictures are the largest.
+MAX_KB := 400
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # If the caller names PYTHON, only that interpreter is tried; the default has alternatives.
@@ -21,7 +23,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test portable programs coverage benchmark mutants lint types format docs links clean
+.PHONY: help demo test portable programs wheel coverage benchmark mutants lint types format docs links clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -45,6 +47,29 @@ programs: $(STAMP)  ## Run examples, demonstration, pages, shortened notebooks, 
 	    $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py \
 	    test_command_line.py)
 
+# Only the dependencies of the wheel are there at first: commands that need an extra must say so.
+wheel: WHEEL := $(abspath $(VENV)-wheel)
+wheel: $(STAMP)  ## Build a wheel, install it into a fresh environment, run its commands there
+	rm -rf build $(WHEEL)
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL)/dist .
+	$(BIN)/python -m venv $(WHEEL)
+	$(WHEEL)/bin/pip install --quiet -c constraints.txt $(WHEEL)/dist/*.whl
+	mkdir $(WHEEL)/work
+	cp examples/quick_start.py examples/experiment.yaml examples/small_sweep.yaml \
+	    gpflow_gvi/demo/yacht.csv $(WHEEL)/work
+	cd $(WHEEL)/work && ../bin/python quick_start.py && ../bin/gpflow-gvi demo
+	! $(WHEEL)/bin/gpflow-gvi run none.yaml
+	! $(WHEEL)/bin/gpflow-gvi report $(WHEEL)/work
+	$(WHEEL)/bin/pip install --quiet -c constraints.txt pandas jinja2 matplotlib
+	cd $(WHEEL)/work && ../bin/gpflow-gvi learn yacht.csv --target resistance --effort fast \
+	    && ../bin/gpflow-gvi predict model yacht.csv
+	$(WHEEL)/bin/pip install --quiet -c constraints.txt "$$(echo $(WHEEL)/dist/*.whl)[experiments]"
+	cd $(WHEEL)/work && ../bin/gpflow-gvi schema > schema.json \
+	    && ../bin/gpflow-gvi run experiment.yaml --folder runs/one \
+	    && ../bin/gpflow-gvi sweep small_sweep.yaml --sample 2 --folder runs/sweep \
+	    && ../bin/gpflow-gvi report runs/sweep \
+	    && ../bin/gpflow-gvi launch --workers 2 quick_start.py
+
 coverage: $(STAMP)  ## Run the fast tests with coverage, at half the speed
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)
 
@@ -55,9 +80,15 @@ mutants: $(STAMP)  ## Change the core mathematics in a sample of places, about a
 	$(PIP_INSTALL) -e ".[mutants]"
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
-lint: $(STAMP)  ## Check style and formatting
+lint: $(STAMP)  ## Check style, formatting, and files: conflict markers, white space, YAML, TOML, size
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	git grep -Ilz "" | xargs -0 $(BIN)/check-merge-conflict --assume-in-merge
+	git grep -Ilz "" | xargs -0 $(BIN)/end-of-file-fixer
+	git grep -Ilz "" | xargs -0 $(BIN)/trailing-whitespace-fixer
+	git ls-files -z "*.yml" "*.yaml" | xargs -0 $(BIN)/check-yaml
+	git ls-files -z "*.toml" | xargs -0 $(BIN)/check-toml
+	git ls-files -z | xargs -0 $(BIN)/check-added-large-files --enforce-all --maxkb=$(MAX_KB)
 
 types: $(STAMP)  ## Check types
 	$(BIN)/python -m mypy
@@ -73,7 +104,7 @@ links: $(DOCS_STAMP)  ## Check every link of the documentation (needs the networ
 	$(BIN)/python -m sphinx -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 
 clean:  ## Remove all generated files and the environment
-	rm -rf $(VENV) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-wheel .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard gpflow_gvi tests docs examples benchmarks) -type d -name __pycache__ -prune -exec rm -rf {} +
 

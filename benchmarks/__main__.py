@@ -47,13 +47,14 @@ def nngp(options: argparse.Namespace) -> Tables:
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder) / "reference.npz")
         script = nngp_against_neural_tangents.__file__
-        subprocess.run([python, script, "reference", file], check=True)
-        return {"NNGP": nngp_against_neural_tangents.times(file)}
+        quick = ["--quick"] if options.quick else []
+        subprocess.run([python, script, "reference", file, *quick], check=True)
+        return {"NNGP": nngp_against_neural_tangents.times(file, quick=options.quick)}
 
 
 def selected(options: argparse.Namespace) -> Tables:
     """Return seconds of selection beside NumPy."""
-    return {"Selection": selection.rows(options.rounds)}
+    return {"Selection": selection.rows(options)}
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Tables]] = {
@@ -85,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; all if none are named")
     parser.add_argument("--output", type=Path, default=Path("benchmark.json"))
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each for a median")
+    timing.add_arguments(parser)
     parser.add_argument(
         "--neural-tangents", metavar="PYTHON", help="an interpreter that has neural-tangents"
     )
@@ -100,11 +101,11 @@ def main() -> None:
     for name, part in PARTS.items():
         if name in (options.parts or PARTS):
             for title, rows in part(options).items():
-                print(f"\n{title}\n\n{timing.table(rows)}\n", flush=True)
+                print(timing.titled(title, rows), flush=True)
                 results["tables"][title] = rows
             options.output.write_text(json.dumps(results, indent=1))
     if beside := comparisons(results["tables"]):
-        print(f"\nBeside others\n\n{timing.table(beside)}\n")
+        print(timing.titled("Beside others", beside))
     print(f"written: {options.output}")
 
 

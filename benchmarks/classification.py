@@ -2,7 +2,7 @@
 
     GPFLOW_GVI_DATA=... python -m benchmarks.classification --output ours.json
     pip install numpy scikit-learn catboost   # in an environment of its own
-    GPFLOW_GVI_DATA=... python benchmarks/classification.py --models CatBoost --output trees.json
+    GPFLOW_GVI_DATA=... python -m benchmarks.classification --models CatBoost --output trees.json
     python -m benchmarks.classification --tables ours.json trees.json
 
 The banana data come from the folder, and half of the 400 rows are for testing; the others are
@@ -15,6 +15,7 @@ three classes, at quantiles of the part for training; their splits are those of 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import time
 import warnings
@@ -25,9 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 if __package__:
-    from .data import Split, add_argument, load_split
+    from .data import Split, add_argument, add_quick, load_split
 else:
-    from data import Split, add_argument, load_split
+    from data import Split, add_argument, add_quick, load_split
 
 NUM_BINS = 15
 MAX_ROWS_OF_CUBIC = 1000
@@ -194,21 +195,60 @@ MODELS: dict[str, Fit] = {
 }
 
 
-def table(rows: Sequence[Row], figure: str, form: str) -> list[str]:
+OURS = ("learn", "GVIClassifier")
+FIGURES = ("log_loss", "accuracy", "ece")
+
+
+def values(rows: Sequence[Row], data: str, model: str, figure: str) -> np.ndarray:
+    """Return a figure of a model on a data set, split by split."""
+    found = {
+        row.split: getattr(row, figure) for row in rows if (row.data, row.model) == (data, model)
+    }
+    return np.array([found[split] for split in sorted(found)])
+
+
+def table(rows: Sequence[Row], figure: str) -> list[str]:
     """Return a Markdown table of the means over the splits, and the errors of log losses."""
-    data = list(dict.fromkeys(row.data for row in rows))
     models = [name for name in MODELS if any(row.model == name for row in rows)]
-    lines = [f"| {figure} | " + " | ".join(data) + " |", "| --- |" + " ---: |" * len(data)]
-    for model in models:
-        cells = []
-        for name in data:
-            found = [row for row in rows if (row.data, row.model) == (name, model)]
-            values = np.array([getattr(row, figure) for row in found])
-            cells.append(form.format(values.mean()) if len(values) else "")
-            if figure == "log_loss" and len(values) > 1:
-                cells[-1] += f" ± {values.std(ddof=1) / np.sqrt(len(values)):.3f}"
-        lines.append(f"| {model} | " + " | ".join(cells) + " |")
+    with_rival = figure == "log_loss" and "learn" in models and set(models) - set(OURS)
+    head = [figure, *models, *(["learn less the best other"] if with_rival else [])]
+    lines = [f"| {' | '.join(head)} |", "| --- |" + " ---: |" * (len(head) - 1)]
+    for data in dict.fromkeys(row.data for row in rows):
+        of = {model: values(rows, data, model, figure) for model in models}
+        cells = [_average(found, "" if figure == "log_loss" else None) for found in of.values()]
+        if with_rival:
+            others = {name: v.mean() for name, v in of.items() if len(v) and name not in OURS}
+            best = min(others, key=others.__getitem__)
+            both = len(of[best]) == len(of["learn"])
+            gap = of["learn"] - of[best] if both else of["learn"].mean() - of[best].mean()
+            cells.append(f"{_average(np.atleast_1d(gap), '+')}, {best}")
+        lines.append(f"| {data} | {' | '.join(cells)} |")
+    if with_rival:
+        ranks = mean_ranks(rows, [name for name in models if name != "GVIClassifier"])
+        cells = [f"{ranks[name]:.1f}" if name in ranks else "" for name in models]
+        lines.append(f"| mean rank | {' | '.join([*cells, ''])} |")
     return [*lines, ""]
+
+
+def mean_ranks(rows: Sequence[Row], models: Sequence[str]) -> dict[str, float]:
+    """Return the mean ranks of models by log loss, among those that were run on a data set."""
+    from scipy.stats import rankdata
+
+    ranks = []
+    for data in dict.fromkeys(row.data for row in rows):
+        found = [values(rows, data, model, "log_loss") for model in models]
+        losses = [of_splits.mean() if len(of_splits) else np.nan for of_splits in found]
+        ranks.append(rankdata(losses, nan_policy="omit"))
+    return dict(zip(models, np.nanmean(ranks, axis=0).tolist(), strict=True))
+
+
+def _average(found: np.ndarray, sign: str | None) -> str:
+    """Return the mean, and its standard error unless there is no format of a sign."""
+    if not len(found):
+        return ""
+    if sign is None or len(found) == 1:
+        return f"{found.mean():{sign or ''}.3f}"
+    return f"{found.mean():{sign}.3f} ± {found.std(ddof=1) / np.sqrt(len(found)):.3f}"
 
 
 def main() -> None:
@@ -222,20 +262,26 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     parser.add_argument("--tables", type=Path, nargs="+", help="files of rows to print tables of")
     add_argument(parser)
+    add_quick(parser)
     options = parser.parse_args()
     if options.tables:
         rows = [Row(**row) for path in options.tables for row in json.loads(path.read_text())]
-        figures = {"log_loss": "{:.3f}", "accuracy": "{:.3f}", "ece": "{:.3f}", "seconds": "{:.1f}"}
-        print(
-            "\n".join(line for figure in figures for line in table(rows, figure, figures[figure]))
-        )
+        print("\n".join(line for figure in FIGURES for line in table(rows, figure)))
         return
     warnings.filterwarnings("ignore", category=FutureWarning)
-    rows = []
-    for name in options.data:
-        for split in options.splits:
+    rows: list[Row] = []
+    asked = options.models
+    if importlib.util.find_spec("catboost") is None and "CatBoost" in asked:
+        asked = [model for model in asked if model != "CatBoost"]
+        print("catboost is not installed, left out", flush=True)
+    if options.output:
+        options.output.write_text("[]")
+    for name in options.data[: 1 if options.quick else None]:
+        for split in options.splits[: 1 if options.quick else None]:
             part = split_of(name, options.data_dir and Path(options.data_dir), split)
-            models = options.models
+            if options.quick:
+                part = Split(*(value[:60] for value in part))
+            models = asked
             if len(part.X) > MAX_ROWS_OF_CUBIC and ":" in name:
                 models = [model for model in models if model not in ("GPC", "SVC")]
             for model in models:

@@ -1,11 +1,12 @@
-"""`learn` with its default recipe on the ten regression curves, against GPflow's exact GPR.
+"""`learn` on the ten regression curves: by default, beside GPflow's exact GPR, or with a network.
 
-    GPFLOW_GVI_DATA=... python benchmarks/curves.py --picture curves.png
+    GPFLOW_GVI_DATA=... python -m benchmarks.curves --picture curves.png
+    GPFLOW_GVI_DATA=... python -m benchmarks.curves --epochs 20
 
-Each curve has noise of standard deviation 0.5, 600 training points, 150 of which are the validation
-set, and five gaps. The validation set is used for early stopping and tempering; the gaps are used
-for the figures alone. GPR is fitted to the training data, with a squared exponential, from three
-starts.
+Each curve has noise of standard deviation 0.5, 600 training points, 150 validation points, and five
+gaps. The validation set is used for early stopping and tempering; the gaps are used for the figures
+alone. GPR is fitted to the training data, with a squared exponential, from three starts. With
+`--epochs` a network in the mean of Q is trained, by PGVI and by GWI; by default nothing is.
 """
 
 from __future__ import annotations
@@ -13,27 +14,30 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import gpflow
+import numpy as np
 
 import gpflow_gvi as gvi
 from gpflow_gvi import metrics
 
 if __package__:
-    from .data import Curve, add_argument, load_curve
+    from .data import Curve, add_argument, add_quick, load_curve
 else:
-    from data import Curve, add_argument, load_curve
+    from data import Curve, add_argument, add_quick, load_curve
+
+PARTS = ("validation", "gaps")
 
 
-def learned(kind: type[gvi.models.GVI], curve: Curve, seed: int) -> Any:
-    """The default recipe."""
+def learned(curve: Curve, **options: Any) -> Any:
+    """`learn` with the validation data of a curve."""
     validation_data = (curve.X_validation, curve.Y_validation)
-    return gvi.learn((curve.X, curve.Y), validation_data=validation_data, model=kind, seed=seed)
+    return gvi.learn((curve.X, curve.Y), validation_data=validation_data, **options)
 
 
 def gpr(curve: Curve) -> Any:
@@ -47,40 +51,62 @@ def gpr(curve: Curve) -> Any:
     return min(models, key=lambda model: float(model.training_loss()))
 
 
+def models(epochs: int | None, seed: int) -> dict[str, Callable[[Curve], Any]]:
+    """Return how each model is fitted to a curve.
+
+    :param epochs: of the training of a network in the mean of Q; without it nothing is trained.
+    """
+    if epochs is None:
+        return {"learn": lambda curve: learned(curve, seed=seed), "GPR": gpr}
+    kinds = {"PGVI": gvi.models.PGVI, "GWI": gvi.models.GWI}
+    return {
+        name: lambda curve, kind=kind: learned(curve, model=kind, epochs=epochs, seed=seed)
+        for name, kind in kinds.items()
+    }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the negative log densities of each curve, and their means, as Markdown."""
+    names = list(dict.fromkeys(row["model"] for row in rows))
+    head = ["curve", *(f"{name} {part}" for part in PARTS for name in names)]
+    lines = [f"| {' | '.join(head)} |", f"|{' --: |' * len(head)}"]
+    figures = {
+        number: [row[part] for part in PARTS for row in rows if row["curve"] == number]
+        for number in dict.fromkeys(row["curve"] for row in rows)
+    }
+    for name, values in {**figures, "mean": np.mean(list(figures.values()), axis=0)}.items():
+        lines.append(f"| {name} | {' | '.join(f'{value:.3f}' for value in values)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Fit the curves, print the table, draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("curves", nargs="*", type=int, default=list(range(10)))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--without-gpr", action="store_true")
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--epochs", type=int, help="train a network in the mean of Q: 20 suffice")
+    parser.add_argument("--picture", type=Path, help="where to draw the first model's fits")
     parser.add_argument("--output", type=Path, help="a JSON file for the figures")
     add_argument(parser)
+    add_quick(parser)
     options = parser.parse_args()
-    makers = {
-        "PGVI": lambda curve: learned(gvi.models.PGVI, curve, options.seed),
-        "GWI": lambda curve: learned(gvi.models.GWI, curve, options.seed),
-    }
-    if not options.without_gpr:
-        makers["GPR"] = gpr
+    makers = models(options.epochs and (1 if options.quick else options.epochs), options.seed)
     rows: list[dict[str, Any]] = []
     fits: dict[int, tuple[Curve, Any]] = {}
-    for number in options.curves:
+    for number in options.curves[: 1 if options.quick else None]:
         curve = load_curve(Path(options.data_dir), number)
         for name, make in makers.items():
-            start = time.perf_counter()
             model = make(curve)
-            row = {"curve": number, "model": name, "seconds": time.perf_counter() - start}
-            for part in ("validation", "gaps"):
+            row: dict[str, Any] = {"curve": number, "model": name}
+            for part in PARTS:
                 X, Y = getattr(curve, f"X_{part}"), getattr(curve, f"Y_{part}")
                 row[part] = metrics.nll(Y, *model.predict_y(X))
             rows.append(row)
-            line = "{curve:>2}  {model:<5} {validation:.3f}  gaps {gaps:.3f}  {seconds:.1f} s"
-            print(line.format(**row), flush=True)
-            if name == "PGVI":
-                fits[number] = curve, model
-    if options.output:
-        options.output.write_text(json.dumps(rows, indent=1))
+            fits.setdefault(number, (curve, model))
+            print("{curve:>2}  {model:<5} {validation:.3f}  {gaps:.3f}".format(**row), flush=True)
+            if options.output:
+                options.output.write_text(json.dumps(rows, indent=1))
+    print(f"\n{table(rows)}")
     if options.picture:
         draw(fits, options.picture)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +41,25 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_quick(parser: argparse.ArgumentParser) -> None:
+    """Add `--quick` to the arguments of a benchmark: its figures then mean nothing."""
+    parser.add_argument(
+        "--quick", action="store_true", help="the smallest sizes: does the command still run?"
+    )
+
+
 UCI = ("yacht", "energy", "concrete", "naval", "protein")
+FEW = ("airfoil", "autompg", "concreteslump", "forest", "pendulum", "servo", "stock")
+MANY = ("bike", "elevators", "parkinsons", "pol", "pumadyn32nm")
+
+SPLITS: dict[str, Sequence[int]] = {
+    **dict.fromkeys(UCI, range(5, 10)),
+    "protein": range(5),
+    "autos": range(10),
+    **dict.fromkeys(FEW, range(2)),
+    **dict.fromkeys(MANY, range(1)),
+}
+"""The splits or folds that are tested on: those of the UCI sets, and of the tables."""
 
 
 def distance_of_hand(angles: np.ndarray) -> np.ndarray:

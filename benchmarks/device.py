@@ -179,16 +179,19 @@ def run(options: argparse.Namespace) -> dict[str, list[Row]]:
     name = device_name()
     J = options.outputs or (2 if name == "CPU" else 10)
     B = options.rows or (300 if name == "CPU" else 1000)
+    size, rounds = (5000, 100), timing.rounds(options)
+    if options.quick:
+        J, B, size = 2, 30, (20, 5)
     tables = {}
     for precision, (dtype, jitter) in PRECISIONS.items():
         config = gpflow.config.Config(float=dtype, jitter=jitter)
         with timing.by_the_wall(), gpflow.config.as_context(config):
             where = f"{name}, {precision}"
-            alone = operations(J, B, options.rounds)
+            alone = operations(J, B, rounds)
             tables[f"Operations, {J} matrices of {B}, {where}"] = alone
-            found = distances(J, B, options.rounds, alone)
+            found = distances(J, B, rounds, alone)
             tables[f"Distances with gradients, J = {J}, B = {B}, {where}"] = found
-            tables[f"Steps, {where}"] = in_steps(5000, 100, options.rounds)
+            tables[f"Steps, {where}"] = in_steps(*size, rounds)
     return tables
 
 
@@ -196,9 +199,9 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser)
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each for a median")
+    timing.add_arguments(parser)
     for title, rows in run(parser.parse_args()).items():
-        print(f"\n{title}\n\n{timing.table(rows)}\n", flush=True)
+        print(timing.titled(title, rows), flush=True)
 
 
 if __name__ == "__main__":

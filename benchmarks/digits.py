@@ -1,7 +1,7 @@
 """Ten of 5,000 images of each MNIST digit, chosen by greedy variance under several kernels.
 
-    GPFLOW_GVI_DATA=... python benchmarks/digits.py --picture digits.png
-    GPFLOW_GVI_DATA=... python benchmarks/digits.py --digit 3 --picture three.png
+    GPFLOW_GVI_DATA=... python -m benchmarks.digits --picture digits.png
+    GPFLOW_GVI_DATA=... python -m benchmarks.digits --digit 3 --picture three.png
 
 A selection has two scores, each in two distances:
 
@@ -36,10 +36,10 @@ from gpflow_gvi.regulariser.inducing_points import greedy_variance, kmeans, unif
 
 if __package__:
     from . import image_kernels
-    from .data import add_argument, load_images
+    from .data import add_argument, add_quick, load_images
 else:
     import image_kernels
-    from data import add_argument, load_images
+    from data import add_argument, add_quick, load_images
 
 NUM_CHOSEN = 10
 NUM_IMAGES = 5_000
@@ -47,10 +47,13 @@ Choose = Callable[[np.ndarray], np.ndarray]
 """From the images of a digit to the positions of the chosen ones."""
 
 
-def methods(X: np.ndarray, labels: np.ndarray) -> dict[str, Choose]:
-    """Return the methods of selection; trained kernels are trained on these images."""
+def methods(X: np.ndarray, labels: np.ndarray, rows: int = 500) -> dict[str, Choose]:
+    """Return the methods of selection; trained kernels are trained on these images.
+
+    :param rows: how many of them ARD is fitted to.
+    """
     kernels = {
-        "ARD": image_kernels.ard(X, labels),
+        "ARD": image_kernels.ard(X, labels, rows=rows),
         "FC-NNGP": image_kernels.fully_connected(),
         "CNN-NNGP": image_kernels.convolutional(),
         "FeatureMap": image_kernels.feature_map(X, labels),
@@ -141,7 +144,9 @@ def main() -> None:
     parser.add_argument("--digit", type=int, choices=range(10), help="one digit; all ten if left")
     parser.add_argument("--seeds", type=int, default=20, help="of the uniform choices")
     parser.add_argument("--picture", type=Path, help="where to write the grid")
+    add_quick(parser)
     options = parser.parse_args()
+    per_digit, rows = (20, 30) if options.quick else (NUM_IMAGES, 500)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     gpflow.config.set_default_float(np.float32)
@@ -149,15 +154,16 @@ def main() -> None:
 
     X, labels = load_images(options.data_dir, "mnist")
     of_digit = [np.flatnonzero(labels == digit) for digit in range(10)]
-    candidates = [rows[:NUM_IMAGES] for rows in of_digit]
+    candidates = [of_one[:per_digit] for of_one in of_digit]
     others = np.random.default_rng(0).permutation(
-        np.concatenate([r[NUM_IMAGES:] for r in of_digit])
+        np.concatenate([of_one[per_digit:] for of_one in of_digit])
     )
     seen = np.random.default_rng(1).permutation(np.concatenate(candidates))[: len(others)]
-    ways = methods(X[seen], labels[seen])
+    ways = methods(X[seen], labels[seen], rows)
     features = independent_features(X[others], labels[others])
 
     digits = list(range(10)) if options.digit is None else [options.digit]
+    digits = digits[: 1 if options.quick else None]
     chosen: dict[str, list[np.ndarray]] = {name: [] for name in ways}
     scores: dict[str, list[np.ndarray]] = {name: [] for name in ways if name != "uniform"}
     baseline = []

@@ -16,13 +16,13 @@ import numpy as np
 
 if __package__:
     from . import regression, timing
-    from .data import add_argument, load_split, standardised
+    from .data import Split, add_argument, add_quick, load_split, standardised
     from .timing import Row
     from .trees import measured
 else:
     import regression
     import timing
-    from data import add_argument, load_split, standardised
+    from data import Split, add_argument, add_quick, load_split, standardised
     from timing import Row
     from trees import measured
 
@@ -33,13 +33,19 @@ MODELS = {
 }
 
 
-def end_to_end(folder: Path, data: list[str], splits: int) -> list[Row]:
-    """Return the medians over splits for each model and data set."""
+def end_to_end(
+    folder: Path, data: list[str], splits: int, max_rows: int | None = None
+) -> list[Row]:
+    """Return the medians over splits for each model and data set.
+
+    :param max_rows: the number of rows that are taken of each part.
+    """
     rows = []
     for name in data:
         found: dict[str, list[tuple[float, float]]] = {model: [] for model in MODELS}
         for split in range(splits):
             part = standardised(load_split(folder, name, split))
+            part = Split(*(value[:max_rows] for value in part))
             for model, fit in MODELS.items():
                 row = measured(name, split, model, part, fit)
                 found[model].append((row.seconds, row.nll))
@@ -69,16 +75,18 @@ def run(options: argparse.Namespace) -> dict[str, list[Row]]:
     if options.data_dir is None:
         print("end_to_end: GPFLOW_GVI_DATA names no folder with data sets, left out")
         return {}
-    return {"End to end": end_to_end(Path(options.data_dir), options.data, options.splits)}
+    small = (options.data[:1], 1, 60) if options.quick else (options.data, options.splits)
+    return {"End to end": end_to_end(Path(options.data_dir), *small)}
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser)
+    add_quick(parser)
     timing.one_core()
-    for name, rows in run(parser.parse_args()).items():
-        print(f"\n{name}\n\n{timing.table(rows)}", flush=True)
+    for title, rows in run(parser.parse_args()).items():
+        print(timing.titled(title, rows), flush=True)
 
 
 if __name__ == "__main__":

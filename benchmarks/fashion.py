@@ -1,8 +1,8 @@
 """Fashion-MNIST: accuracy, calibration, and detection of MNIST as out-of-distribution.
 
-    GPFLOW_GVI_DATA=... python benchmarks/fashion.py                 # a subset, on two cores
-    GPFLOW_GVI_DATA=... python benchmarks/fashion.py --rows 55000 --epochs 30 --width 64   # a GPU
-    python benchmarks/fashion.py ... --weights FOLDER --laplace PYTHON --models network ensemble
+    GPFLOW_GVI_DATA=... python -m benchmarks.fashion                 # a subset, on two cores
+    GPFLOW_GVI_DATA=... python -m benchmarks.fashion --rows 55000 --epochs 30 --width 64   # a GPU
+    python -m benchmarks.fashion ... --weights FOLDER --laplace PYTHON --models network ensemble
 
 The same residual network, on augmented images, is trained by maximum likelihood, five times for an
 ensemble, and as the mean of a generalised variational posterior, for several weights λ of the
@@ -43,9 +43,11 @@ from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.prediction.class_probabilities import Entropies, class_probabilities, entropies
 
 if __package__:
-    from .data import add_argument, load_images
+    from .data import add_argument, add_quick, load_images
+    from .peers import can_import
 else:
-    from data import add_argument, load_images
+    from data import add_argument, add_quick, load_images
+    from peers import can_import
 
 J = 10
 BATCH = 128
@@ -394,14 +396,24 @@ def context_of(X: np.ndarray) -> contexts.Context:
     return contexts.TrainingInputs() + contexts.Inputs(images, BATCH)
 
 
-def load(folder: Path, rows: int) -> tuple[Images, Images, Images, Images]:
+def load(
+    folder: Path, rows: int, num_held_out: int = 5000
+) -> tuple[Images, Images, Images, Images]:
     """Return the training, held-out and test images of Fashion-MNIST, and those of MNIST."""
     X, Y = load_images(folder, "fashion_mnist")
     order = np.random.default_rng(0).permutation(len(X))
-    train, held_out = order[5000 : 5000 + rows], order[:5000]
+    train, held_out = order[num_held_out : num_held_out + rows], order[:num_held_out]
     test = Images(*load_images(folder, "fashion_mnist", part="test"))
     outside = Images(*load_images(folder, "mnist", part="test"))
     return Images(X[train], Y[train]), Images(X[held_out], Y[held_out]), test, outside
+
+
+def _row(name: str, figures: dict[str, float]) -> str:
+    """Return a row of the table, with the score that detects MNIST best."""
+    kind = max((kind for kind in KINDS if kind in figures), key=figures.__getitem__)
+    accuracy, nll, ece = (f"{figures[key]:.3f}" for key in ("accuracy", "nll", "ece"))
+    found = f"{figures[kind]:.3f} ({kind}) | {figures[f'{kind} fpr95']:.2f}"
+    return f"| {name} | {accuracy} | {nll} | {ece} | {found} | {figures['seconds']:,.0f} |"
 
 
 def main() -> None:
@@ -417,9 +429,15 @@ def main() -> None:
     parser.add_argument("--laplace", help="an interpreter that has laplace-torch")
     parser.add_argument("--models", nargs="+", help="rows of the table (default: all)")
     add_argument(parser)
+    add_quick(parser)
     options = parser.parse_args()
+    num_held_out = 5000
+    if options.quick:
+        options.rows, num_held_out, options.scored = 200, 60, 40
+        options.epochs, options.width, options.members = 1, 2, 1
+        options.models = options.models or ["network", "MC dropout", "learn"]
     gpflow.config.set_default_float(np.float32)
-    train, held_out, test, outside = load(Path(options.data_dir), options.rows)
+    train, held_out, test, outside = load(Path(options.data_dir), options.rows, num_held_out)
     test, outside = (Images(*(v[: options.scored] for v in part)) for part in (test, outside))
     task = Task(train, held_out, test, outside, options.epochs, options.width)
     pairs = [trained(task, seed, options.weights) for seed in range(options.members)]
@@ -445,12 +463,14 @@ def main() -> None:
         "PGVI, 0.03": (pgvi(0.03), 0.0),
         "PGVI, 0.03, context": (pgvi(0.03, context_of(train.X)), 0.0),
     }
-    if options.laplace:
+    if options.laplace and can_import("laplace", options.laplace):
         models["last-layer Laplace"] = (laplace(options.laplace), seconds)
+    elif options.laplace:
+        print(f"last-layer Laplace: {options.laplace} cannot import laplace, left out\n")
     if options.models:
         models = {name: models[name] for name in options.models}
-    columns = ("accuracy", "nll", "ece", *KINDS, *(f"{kind} fpr95" for kind in KINDS), "seconds")
-    print(f"| model | {' | '.join(columns)} |\n| --- |{' --: |' * len(columns)}")
+    print("| model | accuracy | NLL | ECE | AUROC of MNIST | FPR at 95 % TPR | seconds |")
+    print("| --- | --: | --: | --: | --- | --: | --: |")
     figures: dict[str, Any] = {}
     for name, (predict, before) in models.items():
         start = time.perf_counter()
@@ -463,10 +483,7 @@ def main() -> None:
             **{f"{k} fpr95": metrics.fpr_at_tpr(*pair) for k, pair in prediction.scores.items()},
             "seconds": time.perf_counter() - start + before,
         }
-        row = (figures[name].get(column) for column in columns)
-        print(
-            f"| {name} | {' | '.join('' if v is None else f'{v:.4g}' for v in row)} |", flush=True
-        )
+        print(_row(name, figures[name]), flush=True)
         if options.output:
             options.output.write_text(json.dumps(figures, indent=1))
 

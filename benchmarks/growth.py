@@ -55,6 +55,7 @@ SIZES: dict[str, Sequence[int]] = {
     "J": (1, 2, 4, 8, 16),
     "N": (10_000, 100_000, 300_000, 1_000_000),
 }
+QUICK = {what: (20, 40, 60) for what in ("B", "B, low_rank", "N")} | {"M": (2, 4, 6), "J": (1, 2)}
 LABELS = {"B": "B, rows of a batch", "M": "M, inducing points", "J": "J, outputs", "N": "N, rows"}
 
 
@@ -111,15 +112,22 @@ def slopes(rows: list[Row]) -> list[Row]:
     found = []
     for what in dict.fromkeys(row["of"] for row in rows):
         last = [row for row in rows if row["of"] == what][-3:]
-        sizes, ms, held = (np.log([row[key] for row in last]) for key in ("size", "ms", "MiB"))
+        sizes, ms, held = (np.array([row[key] for row in last]) for key in ("size", "ms", "MiB"))
         found.append(
             {
                 "of": what,
-                "slope of time": float(np.polyfit(sizes, ms, 1)[0]),
-                "slope of memory": float(np.polyfit(sizes, held, 1)[0]),
+                "slope of time": _slope(sizes, ms),
+                "slope of memory": _slope(sizes, held),
             }
         )
     return found
+
+
+def _slope(sizes: np.ndarray, values: np.ndarray) -> float:
+    """Return NaN where a value is not known, or too small to be measured."""
+    if not np.all(values > 0.0):
+        return float("nan")
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def picture(rows: list[Row], path: Path) -> None:
@@ -204,12 +212,11 @@ def stream(N: int, M: int = 200) -> list[Row]:
 
 
 def _cost(what: str, path: Path, run: Callable[[], Any]) -> Row:
-    start = time.perf_counter(), time.process_time()
+    start = time.process_time()
     held = timing.memory(run)
     return {
         "of": what,
-        "seconds": time.perf_counter() - start[0],
-        "of processor time": time.process_time() - start[1],
+        "seconds of processor time": time.process_time() - start,
         "MiB on disk": path.stat().st_size / 2**20,
         "MiB of tensors": held,
         "MiB of the process": timing.peak_memory(),
@@ -234,10 +241,11 @@ def run(options: argparse.Namespace) -> dict[str, list[Row]]:
     """Measure, and return the tables."""
     found = {}
     if options.stream:  # first: peaks of memory are those of the process
-        found["Rows from disk"] = [row for N in options.stream for row in stream(N)]
+        sizes = [2_000] if options.quick else options.stream
+        found["Rows from disk"] = [row for N in sizes for row in stream(N)]
     if options.only_stream:
         return found
-    cost = growth(SIZES, options.rounds)
+    cost = growth(QUICK if options.quick else SIZES, timing.rounds(options))
     if options.picture:
         picture(cost, options.picture)
     return {**found, "Cost": cost, "Slopes": slopes(cost)}
@@ -247,10 +255,10 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser)
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each for a median")
+    timing.add_arguments(parser)
     timing.one_core()
-    for name, rows in run(parser.parse_args()).items():
-        print(f"\n{name}\n\n{timing.table(rows)}", flush=True)
+    for title, rows in run(parser.parse_args()).items():
+        print(timing.titled(title, rows), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 neural-tangents does not import with current JAX, so the two parts run in two environments:
 
     pip install neural-tangents "jax<0.6" "tf2jax<0.3.7"                   # in its own environment
-    python benchmarks/nngp_against_neural_tangents.py reference nt.npz       # there
-    python benchmarks/nngp_against_neural_tangents.py compare nt.npz         # in that of gpflow-gvi
+    python -m benchmarks.nngp_against_neural_tangents reference nt.npz       # there
+    python -m benchmarks.nngp_against_neural_tangents compare nt.npz         # in that of gpflow-gvi
 
-    python benchmarks/nngp_against_neural_tangents.py memory                 # there as well
+    python -m benchmarks.nngp_against_neural_tangents memory                 # there as well
 
 The second prints tables in Markdown: for each architecture the largest relative difference between
 the two Gram matrices, and for the larger ones the seconds of CPU time. Each part runs on one core.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import os
 import resource
 import sys
@@ -25,6 +26,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+if __package__:
+    from .data import add_quick
+else:
+    from data import add_quick
 
 Layer = tuple[Any, ...]
 """For example ("dense", σ_w², σ_b²) or ("conv", size, strides, padding, σ_w², σ_b²)."""
@@ -97,11 +103,14 @@ def main() -> None:
         half = parts.add_parser(part.__name__, help=part.__doc__)
         half.add_argument("file", help="the file with the results of the first part")
         half.set_defaults(run=part)
-    parts.add_parser("memory", help=memory.__doc__).set_defaults(run=lambda file: memory())
+    parts.add_parser("memory", help=memory.__doc__).set_defaults(run=memory)
+    for part in parts.choices.values():
+        add_quick(part)
     arguments = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    arguments.run(getattr(arguments, "file", None))
+    file = [arguments.file] if "file" in arguments else []
+    arguments.run(*file, quick=arguments.quick)
 
 
 def inputs(number: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -109,8 +118,19 @@ def inputs(number: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(number, *shape))
 
 
-def reference(file: str) -> None:
+def _timed(*, quick: bool) -> dict[str, tuple[int, tuple[int, ...], list[Layer]]]:
+    """Return the larger Gram matrices, or one of them with few inputs."""
+    if not quick:
+        return TIMED
+    name, (_, shape, layers) = next(iter(TIMED.items()))
+    return {name: (10, shape, layers)}
+
+
+def reference(file: str, *, quick: bool = False) -> None:
     """Write the Gram matrices and times of neural-tangents."""
+    if importlib.util.find_spec("neural_tangents") is None:
+        print("neural-tangents is not installed, left out")
+        return
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -122,7 +142,7 @@ def reference(file: str) -> None:
         kernel = _neural_tangents(layers)
         results[f"{name}/cross"] = np.asarray(kernel(X[:5], X[5:]))
         results[f"{name}/gram"] = np.asarray(kernel(X, None))
-    for name, (number, shape, layers) in TIMED.items():
+    for name, (number, shape, layers) in _timed(quick=quick).items():
         X = jax.numpy.asarray(inputs(number, shape))
         kernel = jax.jit(_neural_tangents(layers), static_argnums=1)
         results[f"{name}/gram"] = np.asarray(kernel(X, None))
@@ -131,7 +151,7 @@ def reference(file: str) -> None:
     print(f"wrote {file}")
 
 
-def compare(file: str) -> None:
+def compare(file: str, *, quick: bool = False) -> None:
     """Print the differences."""
     theirs = np.load(file)
     versions = [f"{package} {_version(package)}" for package in ("gpflow", "tensorflow")]
@@ -147,17 +167,17 @@ def compare(file: str) -> None:
         "\n| Gram matrix | largest relative difference | neural-tangents (s) | gpflow-gvi (s) "
         "| ratio |\n| --- | --- | --- | --- | --- |"
     )
-    for row in times(file):
+    for row in times(file, quick=quick):
         name, *figures = row.values()
         print(f"| {name} | {' | '.join(f'{figure:.2g}' for figure in figures)} |")
 
 
-def times(file: str) -> list[dict[str, Any]]:
+def times(file: str, *, quick: bool = False) -> list[dict[str, Any]]:
     """Return seconds of larger Gram matrices beside those in the file."""
     import tensorflow as tf
 
     theirs, rows = np.load(file), []
-    for name, (number, shape, layers) in TIMED.items():
+    for name, (number, shape, layers) in _timed(quick=quick).items():
         X = tf.constant(inputs(number, shape))
         kernel = tf.function(_ours(layers, shape))
         reference, own = float(theirs[f"{name}/seconds"]), best(lambda: kernel(X).numpy())  # noqa: B023
@@ -173,12 +193,12 @@ def times(file: str) -> list[dict[str, Any]]:
     return rows
 
 
-def memory() -> None:
+def memory(*, quick: bool = False) -> None:
     """Print the peak of memory for a large Gram matrix of images, and for its gradient."""
     import tensorflow as tf
 
     kernel = _ours([*_BODY, FLATTEN, ("dense", 1.0, 0.0)], (28, 28, 1))
-    X = tf.constant(inputs(1000, (28, 28, 1)))
+    X = tf.constant(inputs(10 if quick else 1000, (28, 28, 1)))
     gram = tf.function(kernel)
 
     @tf.function
@@ -187,12 +207,13 @@ def memory() -> None:
             value = tf.reduce_sum(kernel(X))
         return tape.gradient(value, kernel.trainable_variables)
 
-    print(f"imports: {_peak():.2f} GiB")
+    print("| | peak of the process | CPU time |\n| --- | --- | --- |")
+    print(f"| after the imports | {_peak():.2f} GiB | |")
     for name, function in {"Gram matrix": lambda: gram(X), "gradient": gradient}.items():
         start = time.process_time()
         function()
         seconds = time.process_time() - start
-        print(f"{name}: {_peak():.2f} GiB peak, {seconds:.0f} s", flush=True)
+        print(f"| {name} | {_peak():.2f} GiB | {seconds:.0f} s |", flush=True)
 
 
 def _peak() -> float:

@@ -1,6 +1,6 @@
 """Ranks of models over data sets, from the table that `regression.py` prints.
 
-    python benchmarks/ranks.py results/regression.md --picture results/ranks.png
+    python -m benchmarks.ranks benchmarks/results/regression.md --picture ranks.png
 
 Ranks are those of the mean NLL of each data set, among the models that have been run on it. The
 picture compares the models that have been run on most sets, as Demšar (2006) does: Friedman's test
@@ -66,7 +66,8 @@ def summary(nll: pd.DataFrame, error: pd.DataFrame) -> str:
     lines += ["| --- | --: | --: | --- |"]
     others = nll.drop(columns=OURS)
     best = others.idxmin(axis=1)
-    for data, gap in (nll[OURS] - others.min(axis=1)).sort_values().items():
+    gaps = (nll[OURS] - others.min(axis=1)).round(3)  # those that look equal keep their order
+    for data, gap in gaps.sort_values(kind="stable").items():
         both = np.hypot(*error.loc[data, [OURS, best[data]]])
         shown = "" if np.isnan(both) else f"{both:.3f}"  # of one split none is known
         lines.append(f"| {data} | {gap:.3f} | {shown} | {best[data]} |")

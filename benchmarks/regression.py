@@ -1,6 +1,7 @@
 """`learn` with its default recipe, and what else one would take for a table of numbers.
 
-    GPFLOW_GVI_DATA=... python benchmarks/regression.py yacht --splits 5 6 --beside trees.json
+    GPFLOW_GVI_DATA=... python -m benchmarks.regression --beside trees.json
+    GPFLOW_GVI_DATA=... python -m benchmarks.regression yacht --splits 5 6 --models learn GPR
 
 Data are the UCI sets, with the splits of the literature, and the tables, with their folds. Features
 and targets are standardised on the training part; the figures are on that scale. All models of a
@@ -30,14 +31,11 @@ import gpflow_gvi as gvi
 from gpflow_gvi.learning.settings import NUM_INDUCING
 
 if __package__:
-    from .data import Split, add_argument
-    from .trees import Prediction, Row, run
+    from .data import Split
+    from .trees import Prediction, Row, add_arguments, run
 else:
-    from data import Split, add_argument
-    from trees import Prediction, Row, run
-
-AROUND_CATBOOST = "learn, CatBoost"
-"""The name of the model that is run only if it is asked for."""
+    from data import Split
+    from trees import Prediction, Row, add_arguments, run
 
 MAX_ROWS_OF_GPR = 2000
 """An exact Gaussian process is left out on more rows."""
@@ -147,20 +145,18 @@ MODELS: dict[str, Callable[[Split, int], Prediction]] = {
     "GPR": gpr,
     "scikit-learn GPR": gpr_of_scikit_learn,
     "ensemble": ensemble,
-    AROUND_CATBOOST: around_catboost,
+    "learn, CatBoost": around_catboost,
 }
+
+UNUSUAL = ("learn, network", "learn, CatBoost")
+"""Models that are run only if they are asked for."""
 
 
 def main() -> None:
     """Run the models, print tables, and write the rows as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", nargs="+", help="a UCI set or a table")
-    parser.add_argument("--splits", type=int, nargs="+", default=[5, 6, 7, 8, 9])
-    usual = [name for name in MODELS if name != AROUND_CATBOOST]
-    parser.add_argument("--models", nargs="*", default=usual, choices=list(MODELS))
+    add_arguments(parser, (name for name in MODELS if name not in UNUSUAL))
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="rows of other runs")
-    parser.add_argument("--output", type=Path, help="a JSON file for the rows")
-    add_argument(parser)
     options = parser.parse_args()
     rows = run(options, MODELS)
     for path in options.beside:
@@ -177,23 +173,23 @@ def table(rows: list[Row]) -> str:
     ]
     for data, model in sorted({(row.data, row.model) for row in rows}):
         own = [row for row in rows if (row.data, row.model) == (data, model)]
-        (nll, nll_error), (crps, crps_error) = (
-            _average([getattr(row, field) for row in own]) for field in ("nll", "crps")
-        )
+        nll = _average([row.nll for row in own], 3)
+        crps = _average([row.crps for row in own], 4)
         rmse, inside, seconds = (
             np.mean([getattr(row, field) for row in own])
             for field in ("rmse", "coverage", "seconds")
         )
         lines.append(
-            f"| {data} | {model} | {nll:.3f} ± {nll_error:.3f} | {crps:.4f} ± {crps_error:.4f} "
-            f"| {rmse:.4f} | {inside:.3f} | {seconds:.1f} |"
+            f"| {data} | {model} | {nll} | {crps} | {rmse:.4f} | {inside:.3f} | {seconds:.1f} |"
         )
     return "\n".join(lines)
 
 
-def _average(values: list[float]) -> tuple[float, float]:
-    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return float(np.mean(values)), float(error)
+def _average(values: list[float], digits: int) -> str:
+    mean = f"{np.mean(values):.{digits}f}"
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
 
 
 def _ard(X: np.ndarray, scale: float = 1.0) -> gpflow.kernels.Kernel:

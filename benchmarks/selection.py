@@ -1,6 +1,6 @@
 """Time `greedy_variance` against the same factorisation written out in NumPy.
 
-    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/selection.py
+    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python -m benchmarks.selection
 
 Both run alternately on one core and choose the same points; "textbook" is the loop that computes
 all variances again for each point, in O(NM³). Times are medians, in seconds of processor time, so
@@ -23,9 +23,9 @@ import tensorflow as tf
 from gpflow_gvi.regulariser.inducing_points import greedy_variance, uniform
 
 if __package__:
-    from .timing import Row, medians, table, timed
+    from .timing import Row, add_arguments, medians, rounds, table, timed
 else:
-    from timing import Row, medians, table, timed
+    from timing import Row, add_arguments, medians, rounds, table, timed
 
 CASES = [
     # N, D, M, lengthscale
@@ -45,6 +45,7 @@ CASES = [
 
 
 WITH_TEXTBOOK = CASES[:2]
+QUICK = [(40, 8, 5, 2.8), (30, 1, 5, 0.05)]
 
 
 def pivoted_cholesky(X: np.ndarray, M: int, lengthscale: float) -> np.ndarray:
@@ -112,20 +113,21 @@ def compare(N: int, D: int, M: int, lengthscale: float, repeats: int) -> Row:
     }
 
 
-def rows(repeats: int) -> list[Row]:
+def rows(options: argparse.Namespace) -> list[Row]:
     """Return the table."""
+    cases, repeats = QUICK if options.quick else CASES, rounds(options)
     greedy_variance(np.eye(2), 1, kernel=gpflow.kernels.Linear())  # TensorFlow's own first call
-    return [compare(*case, min(repeats, 3) if case[0] > 10_000 else repeats) for case in CASES]
+    return [compare(*case, min(repeats, 3) if case[0] > 10_000 else repeats) for case in cases]
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=9, help="calls of each for a median")
-    repeats = parser.parse_args().repeats
+    add_arguments(parser)
+    options = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    print(table(rows(repeats)))
+    print(table(rows(options)))
 
 
 if __name__ == "__main__":

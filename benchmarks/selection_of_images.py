@@ -1,6 +1,6 @@
 """Time and memory of `greedy_variance` on images.
 
-    GPFLOW_GVI_DATA=... python benchmarks/selection_of_images.py
+    GPFLOW_GVI_DATA=... python -m benchmarks.selection_of_images
 
 Each case is a process of its own, on one core. Memory is the peak of the process (`getrusage`)
 minus the memory before the call, when TensorFlow and the data were loaded.
@@ -26,10 +26,10 @@ from gpflow_gvi.regulariser.inducing_points import greedy_variance
 
 if __package__:
     from . import image_kernels
-    from .data import add_argument, load_images
+    from .data import add_argument, add_quick, load_images
 else:
     import image_kernels
-    from data import add_argument, load_images
+    from data import add_argument, add_quick, load_images
 
 KERNELS = {
     "SquaredExponential ARD": lambda X, y: gpflow.kernels.SquaredExponential(
@@ -76,18 +76,22 @@ def main() -> None:
     add_argument(parser)
     parser.add_argument("--case", type=int, help="measure this case alone, in this process")
     parser.add_argument("--dtype", default=None, choices=("float32", "float64"))
+    add_quick(parser)
     options = parser.parse_args()
     if options.case is not None:
         dtype = np.dtype(options.dtype or "float32").type
-        print(measure(*CASES[options.case], dtype, options.data_dir), flush=True)
+        name, N, M = CASES[options.case]
+        N, M = (100, 5) if options.quick else (N, M)
+        print(measure(name, N, M, dtype, options.data_dir), flush=True)
         return
     print("| kernel | N | M | precision | CPU (s) | wall (s) | X (MiB) | memory above (MiB) |")
     print("|---|--:|--:|---|--:|--:|--:|--:|", flush=True)
-    for case in range(len(CASES)):
+    for case in range(1 if options.quick else len(CASES)):
         for dtype in ("float32", "float64") if options.dtype is None else (options.dtype,):
             case_options = ["--case", str(case), "--dtype", dtype]
             command = [sys.executable, __file__, "--data-dir", str(options.data_dir)]
-            subprocess.run([*command, *case_options], check=True)
+            quick = ["--quick"] if options.quick else []
+            subprocess.run([*command, *case_options, *quick], check=True)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ COVARIANCES: dict[str, Callable[..., gpflow.kernels.Kernel]] = {
 }
 AS_LEARNED = "as learn has it"
 REFERENCE = "GPflow SVGP"
+WHOLE = "fit, an epoch a call"
 FIXED = "GPflow SVGP, kernel and Z fixed"
 
 
@@ -133,18 +134,21 @@ def steps(sizes: Iterable[tuple[int, int]], peers: dict[str, Peer], rounds: int)
 
 
 def in_fit(B: int = 100, M: int = 32, count: int = 1000, rounds: int = 9) -> list[Row]:
-    """Return milliseconds of a step inside `fit`, and those of a bare loop in one graph."""
+    """Return milliseconds of a step inside `fit`, and those of a bare loop in one graph.
+
+    Compiled calls are of a tenth of an epoch, or of a whole one.
+    """
     X, Y, _ = inputs(B * count, M)
     rows = []
     for name in COVARIANCES:
         cases = {
-            f"fit, {most} a call": timing.timed(fit(pgvi(name, B, M, len(X)), X, Y, B, most))
-            for most in (count // 10, count)
+            key: timing.timed(fit(pgvi(name, B, M, len(X)), X, Y, B, most))
+            for key, most in {"fit": count // 10, WHOLE: count}.items()
         }
         bare = pgvi(name, B, M, len(X))
         cases["bare loop"] = timing.timed(bare_loop(bare, X[:B], Y[:B], count))
         ms = {key: 1e3 * value / count for key, value in timing.medians(cases, rounds).items()}
-        added = ms[f"fit, {count} a call"] - ms["bare loop"]
+        added = ms[WHOLE] - ms["bare loop"]
         rows.append({"B": B, "M": M, "covariance": name, **ms, "added in a call": added})
     return rows
 
@@ -212,24 +216,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> dict[str, list[Row]]:
     """Measure, and return the table."""
+    sizes = [(20, 5)] if options.quick else options.sizes
     with open_peers(options) as peers:
-        return {"Steps": steps(options.sizes, peers, options.rounds)}
+        return {"Steps": steps(sizes, peers, timing.rounds(options))}
 
 
 def run_in_fit(options: argparse.Namespace) -> dict[str, list[Row]]:
     """Measure steps inside `fit`, and return the table."""
-    return {"Steps inside fit": in_fit(rounds=options.rounds)}
+    small = {"B": 20, "M": 5, "count": 20} if options.quick else {}
+    return {"Steps inside fit": in_fit(**small, rounds=timing.rounds(options))}
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser)
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each for a median")
+    timing.add_arguments(parser)
     timing.one_core()
     options = parser.parse_args()
-    for name, rows in {**run(options), **run_in_fit(options)}.items():
-        print(f"\n{name}\n\n{timing.table(rows)}")
+    for title, rows in {**run(options), **run_in_fit(options)}.items():
+        print(timing.titled(title, rows))
 
 
 if __name__ == "__main__":

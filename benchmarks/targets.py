@@ -12,6 +12,7 @@ average loss of both ends of the 90 % interval.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import time
@@ -26,9 +27,13 @@ import numpy as np
 from sklearn.metrics import mean_pinball_loss
 
 if __package__:
+    from . import target_rivals
+    from .data import add_quick
     from .target_data import KINDS, Kind, Sample, sample
     from .target_rivals import ENDS, Fit, rivals
 else:
+    import target_rivals
+    from data import add_quick
     from target_data import KINDS, Kind, Sample, sample
     from target_rivals import ENDS, Fit, rivals
 
@@ -113,27 +118,21 @@ def comparison(rows: Sequence[Row]) -> list[str]:
     return [*lines, ""]
 
 
-def table(rows: Sequence[Row], kind: str) -> list[str]:
-    """Return a table of all models of a kind."""
-    figures = [figure for figure in Row._fields[3:-1] if _is_known(rows, kind, figure)]
+def table(rows: Sequence[Row]) -> list[str]:
+    """Return a table of all models; intervals are compared where they are what is asked for."""
+    figures = Row._fields[3:-1]
     lines = [
-        f"| {kind} | " + " | ".join(figures) + " |",
-        "| --- |" + " ---: |" * len(figures),
+        f"| targets | model | {' | '.join(figures)} |",
+        "| --- | --- |" + " ---: |" * len(figures),
     ]
-    for model in dict.fromkeys(row.model for row in rows if row.kind == kind):
+    for kind, model in dict.fromkeys((row.kind, row.model) for row in rows):
         cells = []
         for figure in figures:
             mean, error = average(values(rows, kind, model, figure))
-            cells.append("" if np.isnan(mean) else f"{mean:.4f} ± {error:.4f}")
-        lines.append(f"| {model} | " + " | ".join(cells) + " |")
-    return [*lines, ""]
-
-
-def _is_known(rows: Sequence[Row], kind: str, figure: str) -> bool:
-    """Intervals are compared where they are what is asked for."""
-    if figure in ("coverage", "pinball") and not kind.startswith("varying"):
-        return False
-    return any(not np.isnan(getattr(row, figure)) for row in rows if row.kind == kind)
+            left_out = figure in ("coverage", "pinball") and not kind.startswith("varying")
+            cells.append("" if np.isnan(mean) or left_out else f"{mean:.4f} ± {error:.4f}")
+        lines.append(f"| {kind} | {model} | {' | '.join(cells)} |")
+    return lines
 
 
 def run(names: Sequence[str], seeds: Sequence[int], output: Path | None, only: str = "") -> None:
@@ -166,14 +165,18 @@ def main() -> None:
     parser.add_argument("--only", default="", help="the start of the names of models to run")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--tables", type=Path, nargs="+", help="files of rows to print tables of")
+    add_quick(parser)
     options = parser.parse_args()
     if options.tables:
         rows = [Row(**row) for path in options.tables for row in json.loads(path.read_text())]
-        kinds = dict.fromkeys(row.kind for row in rows)
-        lines = [*comparison(rows), *(line for kind in kinds for line in table(rows, kind))]
-        print("\n".join(lines))
+        print("\n".join([*comparison(rows), *table(rows)]))
         return
     warnings.filterwarnings("ignore")
+    if options.quick:
+        options.kinds, options.seeds = options.kinds[:1], options.seeds[:2]
+        target_rivals.STEPS = 20
+        (name,) = options.kinds
+        KINDS[name] = dataclasses.replace(KINDS[name], num_rows=40)
     run(options.kinds, options.seeds, options.output, options.only)
 
 

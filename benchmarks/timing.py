@@ -6,6 +6,7 @@ ratios, not seconds.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import resource
@@ -16,6 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import threadpoolctl
+
+if __package__:
+    from .data import add_quick
+else:
+    from data import add_quick
 
 Timed = Callable[[int], float]
 """From a number of calls to the seconds of processor time that they took."""
@@ -66,6 +72,17 @@ def medians(cases: Mapping[str, Timed], rounds: int, at_least: float = 0.05) -> 
     return {name: statistics.median(values) for name, values in found.items()}
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what all benchmarks that measure times have: `--rounds`, and `--quick`."""
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each for a median")
+    add_quick(parser)
+
+
+def rounds(options: argparse.Namespace) -> int:
+    """Return the number of turns."""
+    return 1 if options.quick else options.rounds
+
+
 def one_core() -> None:
     """Restrict this process and its children to one core, where the system can.
 
@@ -88,6 +105,35 @@ def table(rows: Sequence[Row]) -> str:
     cells = [[_cell(row[name]) for name in head] for row in rows]
     rule = ["---" if isinstance(rows[0][name], str) else "--:" for name in head]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *cells))
+
+
+WIDE = {
+    "Steps": (("B", "M"), "model"),
+    "Distance and gradient": (("B",), "estimator"),
+    "Steps with a distance on function space": (("covariance", "B"), "divergence"),
+}
+"""By its title, what a table is printed by: the columns that name a row, and that of its cells."""
+
+
+def titled(title: str, rows: Sequence[Row]) -> str:
+    """Return a table below its title."""
+    printed = wide(rows, *WIDE[title]) if title in WIDE else rows
+    return f"\n{title}\n\n{table(printed)}\n"
+
+
+def wide(rows: Sequence[Row], by: Sequence[str], name: str) -> list[Row]:
+    """Return a row for each of what is measured, with the milliseconds of all in its columns.
+
+    :param by: what is measured.
+    :param name: the column with the names of the new columns. Ratios other than 1 are in brackets.
+    """
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        key = tuple(row[part] for part in by)
+        ratio = row.get("ratio", 1.0)
+        cell = f"{row['ms']:.3g}" + (f" ({ratio:.3g})" if ratio != 1.0 else "")
+        found.setdefault(key, dict(zip(by, key, strict=True)))[row[name]] = cell
+    return list(found.values())
 
 
 def _cell(value: Any) -> str:

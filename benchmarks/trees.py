@@ -1,27 +1,30 @@
 """Boosted trees with uncertainty, as rivals of `learn`, in an environment of their own.
 
     pip install numpy scikit-learn catboost ngboost
-    GPFLOW_GVI_DATA=... python benchmarks/trees.py yacht energy --splits 5 6 --output trees.json
+    GPFLOW_GVI_DATA=... python -m benchmarks.trees --output trees.json
+    GPFLOW_GVI_DATA=... python -m benchmarks.trees yacht energy --splits 5 6 --output trees.json
 
-The rows that it writes are those of `regression.py`, which reads them by `--beside`.
+The rows that it writes are those of `regression.py`, which reads them by `--beside`. A library that
+is not installed is left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 if __package__:
-    from .data import Split, add_argument, load_split, standardised
+    from .data import SPLITS, Split, add_argument, add_quick, load_split, standardised
 else:
-    from data import Split, add_argument, load_split, standardised
+    from data import SPLITS, Split, add_argument, add_quick, load_split, standardised
 
 Prediction = tuple[np.ndarray, ...]
 """Mean and variance of y, and where its law is not Gaussian the log densities."""
@@ -132,6 +135,9 @@ def ngboost(part: Split, seed: int) -> Prediction:
     return predicted["loc"], np.square(predicted["scale"])
 
 
+LIBRARIES = {"CatBoost": "catboost", "NGBoost": "ngboost"}
+"""What models need that have these words in their names."""
+
 MODELS: dict[str, Callable[[Split, int], Prediction]] = {
     "HistGB, 5 folds": hist_gradient_boosting,
     "CatBoost, 5 folds": catboost_folds,
@@ -143,30 +149,58 @@ MODELS: dict[str, Callable[[Split, int], Prediction]] = {
 def main() -> None:
     """Run the models and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", nargs="+")
-    parser.add_argument("--splits", type=int, nargs="+", default=[5, 6, 7, 8, 9])
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--output", type=Path, required=True)
-    add_argument(parser)
+    add_arguments(parser, MODELS)
     options = parser.parse_args()
     run(options, MODELS)
+
+
+def add_arguments(parser: argparse.ArgumentParser, models: Iterable[str]) -> None:
+    """Add the options that choose data, splits and models.
+
+    :param models: the names of those that are run by default.
+    """
+    parser.add_argument("data", nargs="*", default=list(SPLITS), help="UCI sets or tables; all")
+    parser.add_argument("--splits", type=int, nargs="+", help="by default those of `data.SPLITS`")
+    parser.add_argument("--models", nargs="*", default=list(models), help="by default the usual")
+    parser.add_argument("--output", type=Path, help="a JSON file for the rows")
+    add_argument(parser)
+    add_quick(parser)
 
 
 def run(
     options: argparse.Namespace, models: dict[str, Callable[[Split, int], Prediction]]
 ) -> list[Row]:
     """Run models on all splits, print their figures and write them as JSON."""
+    if unknown := set(options.models) - set(models):
+        raise SystemExit(f"{', '.join(sorted(unknown))}: the models are {', '.join(models)}")
     rows: list[Row] = []
-    for name in options.data:
-        for split in options.splits:
+    names = installed(options.models)
+    if options.output:
+        options.output.write_text("[]")
+    for name in options.data[: 1 if options.quick else None]:
+        for split in (options.splits or SPLITS.get(name, range(5)))[: 1 if options.quick else None]:
             part = standardised(load_split(Path(options.data_dir or "."), name, split))
-            for model in options.models:
+            if options.quick:
+                part = Split(*(value[:60] for value in part))
+            for model in names:
                 rows.append(measured(name, split, model, part, models[model]))
                 line = "{:<14}{:>3}  {:<18} nll {:7.3f}  crps {:.4f}  rmse {:.4f}  {:.2f}  {:.1f} s"
                 print(line.format(*rows[-1]), flush=True)
                 if options.output:
                     options.output.write_text(json.dumps([row._asdict() for row in rows], indent=1))
     return rows
+
+
+def installed(models: Iterable[str]) -> list[str]:
+    """Return the models whose library can be imported, and name the others."""
+    found = []
+    for model in models:
+        needed = [library for part, library in LIBRARIES.items() if part in model]
+        if all(importlib.util.find_spec(library) for library in needed):
+            found.append(model)
+        else:
+            print(f"{model}: {', '.join(needed)} is not installed, left out", flush=True)
+    return found
 
 
 if __name__ == "__main__":

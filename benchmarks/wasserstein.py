@@ -1,6 +1,7 @@
 """The estimators of the function-space Wasserstein distance: their time and their error.
 
     python -m benchmarks.wasserstein --output wasserstein.json
+    python -m benchmarks.wasserstein errors                      # one part alone
 
 Time of the distance with its gradient, where it costs O(B³); of a training step with it, beside a
 step of PGVI, where its cost is linear in B; and the error against the exact distance. On one core,
@@ -13,9 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -65,10 +66,23 @@ def distance(kind: CovarianceDistance, B: int) -> Callable[[], Any]:
     return lambda: run(batch)[0].numpy()
 
 
-def dense(rounds: int) -> list[Row]:
+class Sizes(NamedTuple):
+    """What is measured: numbers of rows, covariances, and D with lengthscales of kernels."""
+
+    dense: Sequence[int] = (250, 500, 1000)
+    steps: Sequence[int] = (500, 1000, 5000)
+    errors: tuple[int, int] = (500, 2000)
+    covariances: Sequence[str] = COVARIANCES
+    kernels: Sequence[tuple[int, float]] = tuple(SMOOTH)
+
+
+QUICK = Sizes((30,), (30,), (120, 130), COVARIANCES[:1], SMOOTH[:1])
+
+
+def dense(rounds: int, sizes: Sizes) -> list[Row]:
     """Return milliseconds of the estimators that cost O(B³)."""
     rows = []
-    for B in (250, 500, 1000):
+    for B in sizes.dense:
         kinds = {"exact": Exact(), "newton_schulz": NewtonSchulz()}
         cases = {name: timing.timed(distance(kind, B)) for name, kind in kinds.items()}
         K = steps.kernel()(inputs(B, M)[0]).numpy()
@@ -78,11 +92,11 @@ def dense(rounds: int) -> list[Row]:
     return rows
 
 
-def linear(rounds: int) -> list[Row]:
+def linear(rounds: int, sizes: Sizes) -> list[Row]:
     """Return milliseconds of steps, and ratios to a step of PGVI."""
     rows = []
-    for covariance in COVARIANCES:
-        for B in (500, 1000, 5000):
+    for covariance in sizes.covariances:
+        for B in sizes.steps:
             X, Y, _ = inputs(B, M)
             cases = {"PGVI": timing.timed(steps.step(steps.pgvi(covariance, B, M), X, Y))}
             for name, kind in ESTIMATORS.items():
@@ -112,11 +126,11 @@ def posterior(name: str, k: gpflow.kernels.Kernel, X: np.ndarray, Z: np.ndarray)
     return getattr(gvi.covariances, name)(k, Z, base_kernel=own)
 
 
-def errors(B: int, kinds: dict[str, CovarianceDistance], seed: int = 0) -> list[Row]:
+def errors(B: int, kinds: dict[str, CovarianceDistance], sizes: Sizes, seed: int = 0) -> list[Row]:
     """Return relative errors of W₂² in percent, with inducing points by greedy variance."""
     rows = []
-    for covariance in COVARIANCES:
-        for D, lengthscale in SMOOTH:
+    for covariance in sizes.covariances:
+        for D, lengthscale in sizes.kernels:
             X = np.random.default_rng(seed).normal(size=(B, D))
             k = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
             Z = gvi.inducing.greedy_variance(X, M, kernel=k).points
@@ -132,26 +146,46 @@ def errors(B: int, kinds: dict[str, CovarianceDistance], seed: int = 0) -> list[
     return rows
 
 
+def all_errors(sizes: Sizes) -> dict[str, list[Row]]:
+    """Return the tables of errors; `newton_schulz` of the smaller batch alone."""
+    small, large = sizes.errors
+    return {
+        f"Errors at B = {small}": errors(
+            small, {**ESTIMATORS, "newton_schulz": NewtonSchulz()}, sizes
+        ),
+        f"Errors at B = {large}": errors(large, ESTIMATORS, sizes),
+    }
+
+
+def parts(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, list[Row]]]]:
+    """Return the parts of this benchmark, which give tables."""
+    rounds, sizes = timing.rounds(options), QUICK if options.quick else Sizes()
+    return {
+        "distance": lambda: {"Distance and gradient": dense(rounds, sizes)},
+        "steps": lambda: {"Steps with a distance on function space": linear(rounds, sizes)},
+        "errors": lambda: all_errors(sizes),
+    }
+
+
 def run(options: argparse.Namespace) -> dict[str, list[Row]]:
     """Measure, and return the tables."""
-    return {
-        "Distance and gradient": dense(options.rounds),
-        "Steps with a distance on function space": linear(options.rounds),
-        "Errors at B = 500": errors(500, {**ESTIMATORS, "newton_schulz": NewtonSchulz()}),
-        "Errors at B = 2000": errors(2000, ESTIMATORS),
-    }
+    return {title: rows for part in parts(options).values() for title, rows in part().items()}
 
 
 def main() -> None:
     """Print the tables, and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each for a median")
+    parser.add_argument("parts", nargs="*", help="distance, steps, errors; all if none are named")
+    timing.add_arguments(parser)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     timing.one_core()
-    tables = run(options)
+    tables = {}
+    for part, measure in parts(options).items():
+        if part in (options.parts or parts(options)):
+            tables |= measure()
     for title, rows in tables.items():
-        print(f"\n{title}\n\n{timing.table(rows)}\n", flush=True)
+        print(timing.titled(title, rows), flush=True)
     if options.output:
         options.output.write_text(json.dumps(tables, indent=1) + "\n")
 
