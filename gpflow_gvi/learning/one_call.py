@@ -79,11 +79,13 @@ def learn(
 ) -> Learned:
     """Learn a Gaussian process from data, end to end.
 
-    The candidates for the regulariser P are sparse posteriors, with hyper-parameters of the
-    greatest evidence: of the recipe's kernels; around the predictions of trees, or of a linear
-    function, that have not seen the row; and with noise that varies. What predicts each row best
-    from all the others is taken, and tempered by these predictions. Q starts there, at the
-    optimum of its bound.
+    The candidates for the regulariser P are sparse posteriors with hyper-parameters of the greatest
+    evidence: of a constant, a linear function and the recipe's kernels; around predictions of trees
+    or a linear function that have not seen the row; and with noise that varies. Each is fitted once
+    more without each fold of the rows, and these predictions decide: they give each candidate its
+    tempering factor and tails, and its weight in a mixture, or say that one is best alone. Q is P,
+    the optimum of its bound. Rows with equal X are left out together; copies count once, and a
+    value of Y that is far from all others not at all, with a warning.
 
     If any of `network`, `model`, a loss, `divergence`, `divergence_weight` and `epochs` is given, Q
     is trained: with a network that starts at zero added to its mean, for as long as held-out data
