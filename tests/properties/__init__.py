@@ -1,0 +1,1 @@
+"""What has to hold of every fit of `learn`, whatever the rows: slow, `make properties`."""
