@@ -21,7 +21,7 @@ from gpflow.base import RegressionData
 from .._core.graphs import deepcopy
 from .._core.lru_cache import LRUCache
 from ..learning.q_training import CompiledModel
-from ..learning.settings import Schedule
+from ..learning.schedules import Schedule
 from ..models import GVI
 from .config import Experiment
 

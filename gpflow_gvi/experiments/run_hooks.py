@@ -15,7 +15,7 @@ import gpflow_gvi as gvi
 from ..learning.learned import Learned
 from ..learning.procedure import Hooks
 from ..learning.q_training import CompiledModel
-from ..learning.settings import Schedule
+from ..learning.schedules import Schedule
 from ..learning.start import TrainingData
 from ..models import GVI
 from ..regulariser.fit import Regulariser

@@ -32,14 +32,12 @@ from .q_training import BatchTraining
 from .refusals import refuse
 from .rows.parquet import ParquetRows
 from .rows.split import Split, of_labels
+from .schedules import CosineAdam, EarlyStopping, Passes
 from .settings import (
     MAX_INDUCING,
-    CosineAdam,
-    EarlyStopping,
     Effort,
     ModelSettings,
     Noise,
-    Passes,
     Settings,
     VariationalSettings,
     of_effort,

@@ -19,6 +19,9 @@ PRIOR = 0.5
 MIN_WEIGHT = 0.03
 """A candidate of less weight is left out, as it takes as long to predict as the others."""
 
+MAX_PARTS = 3
+"""The largest number of candidates in a pool: each takes as long to predict as one alone."""
+
 MIN_GAIN = 0.01
 """A pool is one candidate alone where it gains fewer nats of log density in each row."""
 
@@ -59,6 +62,9 @@ def pooled(log_densities: AnyNDArray) -> AnyNDArray:
     means = np.mean(log_densities, axis=1)
     best = int(np.argmax(means))
     weights = stacked(log_densities)
+    parts = np.sort(np.argsort(-weights)[:MAX_PARTS])
+    weights = np.zeros(C)
+    weights[parts] = stacked(log_densities[parts])
     weights = np.where(weights >= MIN_WEIGHT, weights, 0.0)
     weights /= np.sum(weights)
     differences = log_densities - log_densities[best]

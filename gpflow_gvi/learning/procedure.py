@@ -45,7 +45,8 @@ from .q_training import CompiledModel, TrainingResult
 from .rows import targets
 from .rows.split import Rows, Split
 from .rows.streams import Stream
-from .settings import Schedule, Settings, recipe_predictors
+from .schedules import Schedule
+from .settings import Settings, recipe_predictors
 from .start import Start, TrainingData
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..models import GVI
     from ..regulariser.lbfgs import Minimise
     from .procedure import Hooks
-    from .settings import EarlyStopping, Schedule
+    from .schedules import EarlyStopping, Schedule
     from .start import TrainingData
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from .q_training import BatchTraining, Train
+from .schedules import CosineAdam, EarlyStopping, Passes
 from .start import Start, TrainingData, inducing_covariance, inducing_mean
 
 if TYPE_CHECKING:
@@ -290,59 +291,6 @@ class ModelSettings:
             divergence_weight=self.divergence_weight,
             **options,
         )
-
-
-class Schedule(NamedTuple):
-    """The epochs of a training in batches; validation data are evaluated after each epoch."""
-
-    epochs: int
-    batch_size: int
-    steps_per_epoch: int
-
-    @property
-    def steps(self) -> int:
-        """The number of steps in all."""
-        return self.epochs * self.steps_per_epoch
-
-
-@dataclasses.dataclass(frozen=True)
-class Passes:
-    """Epochs of several passes over the data each, and of more where these take few steps."""
-
-    epochs: int = 20
-    """The maximal number of epochs."""
-    batch_size: int = 200
-    passes: int = 2
-    """The number of passes over the data in an epoch."""
-    min_steps: int = 50
-    """The minimal number of steps in an epoch, as a validation has its cost."""
-
-    def __call__(self, num_rows: int) -> Schedule:
-        """Return the schedule for this number of rows."""
-        steps = max(self.min_steps, self.passes * num_rows // self.batch_size)
-        return Schedule(self.epochs, min(self.batch_size, num_rows), steps)
-
-
-@dataclasses.dataclass(frozen=True)
-class CosineAdam:
-    """Adam with a learning rate that falls along a cosine, to zero at the last step."""
-
-    learning_rate: float = 3e-3
-
-    def __call__(self, steps: int) -> Any:
-        """Return the optimiser for this number of steps."""
-        import keras
-
-        rate = keras.optimizers.schedules.CosineDecay(self.learning_rate, steps)
-        return keras.optimizers.Adam(rate)
-
-
-@dataclasses.dataclass(frozen=True)
-class EarlyStopping:
-    """Stop when validation data gain no more, and keep the weights of their best epoch."""
-
-    patience: int = 5
-    """The number of epochs without a gain after which training stops."""
 
 
 @dataclasses.dataclass(frozen=True)

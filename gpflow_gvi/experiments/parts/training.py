@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ...learning.q_training import BatchTraining
-from ...learning.settings import CosineAdam, EarlyStopping, Passes, Schedule
+from ...learning.schedules import CosineAdam, EarlyStopping, Passes, Schedule
 from .base import ByKind, Count, Omitted, OneOf, Part, Positive, keras, tf
 
 MAX_MERGED_STEPS = 50

@@ -15,7 +15,7 @@ from ..._core.errors import shown
 from ..._core.network_function import as_function
 from ..._core.network_variables import is_keras, keras_of
 from ..rows.split import Rows, Split
-from ..settings import EarlyStopping, Passes
+from ..schedules import EarlyStopping, Passes
 from .network_rows import BLOCK, Inputs
 
 

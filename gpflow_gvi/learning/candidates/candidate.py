@@ -94,10 +94,6 @@ class Candidates(abc.ABC, Generic[AnyCandidate]):
         return max(MIN_NOISE, float(np.min(known)) ** 2 / 12.0 if len(known) else 0.0)
 
     @abc.abstractmethod
-    def best(self) -> Regulariser:
-        """Return the one that predicts best."""
-
-    @abc.abstractmethod
     def _fit(
         self,
         kernel: Kernel,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray, MeanAndVariance
+from gpflow.base import AnyNDArray
 from gpflow.functions import Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
@@ -25,12 +25,10 @@ from ..._core.graphs import deepcopy
 from ...covariances import gram
 from ...gaussian_process import GaussianProcess
 from ...mean_functions.predictor import Predictor
-from ...regulariser.conditioning import conditioned
 from ...regulariser.evidence import DataEvidence, InducingEvidence
 from ...regulariser.evidence_fit import EvidenceFit, Rows, assign
 from ...regulariser.fit import Regulariser, Round
 from ...regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
-from ...regulariser.plain_evidence import exact_predictions, sparse_predictions
 from .. import recipe
 from ..data import groups_of
 from ..rows.scaling import Scaling, exactly_original
@@ -78,10 +76,6 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         return self.lower_bound_of_noise, MAX_VARIANCE * float(
             np.max(np.var(self.data.responses, axis=0))
         )
-
-    def best(self) -> Regulariser:
-        """Return the one that predicts best."""
-        return self.finished(best_of(self.fitted()))
 
     def finished(self, found: GaussianCandidate) -> Regulariser:
         """Return the regulariser of a candidate, as it will be conditioned."""
@@ -210,7 +204,7 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         data = self.data
         means = self.means_at(data)
         weights = np.full(means.shape[1:], 1.0 / means.shape[1], means.dtype)
-        if self._fits_weights:
+        if self.fits_weights:
             weights = _non_negative(means, data.responses)
         left = data.responses - np.sum(weights * means, axis=1)
         error = float(np.mean(np.var(left, axis=0)))
@@ -294,9 +288,9 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         gram.require_independent_outputs(kernel)
         # With as many points as rows the bound is the evidence, which takes less time by itself.
         is_exact = len(first.X) <= M and type(settings.evidence) is DataEvidence
-        fit = self._evidence_fit(kernel, noise, is_exact=is_exact)
-        rows = self._rows(first, self.means_at(first) if means else None, pattern)
-        which = {"means": means and self._fits_weights, "pattern": pattern is not None}
+        fit = self.evidence_fit_of(kernel, noise, is_exact=is_exact)
+        rows = self.rows(first, self.means_at(first) if means else None, pattern)
+        which = {"means": means and self.fits_weights, "pattern": pattern is not None}
         with fit.lock:
             fit.start(kernel, variance, weights, 0.5 if pattern else 0.0)
             points = None if is_exact else M
@@ -336,58 +330,8 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         progress.found(nll=found.nll + density_constant(data), M=len(Z))
         return found
 
-    def predict(
-        self, candidate: GaussianCandidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray
-    ) -> MeanAndVariance:
-        """Return mean and variance of held observations by a candidate that is fitted without them.
-
-        Its hyper-parameters start where those of all rows are.
-
-        :param given: the rows to fit to, [n].
-        :param held: the rows to predict, [B].
-        :param means: predictions at all rows by models that have seen neither the row nor those
-            held: [N, C, J].
-        """
-        P, data, settings = candidate.regulariser, self.data, self.settings
-        pattern = candidate.pattern
-        varying = P.likelihood.variance
-        variance = varying if pattern is None else varying.variance
-        fit = self._evidence_fit(
-            P.prior.kernel, deepcopy(self.likelihood), is_exact=candidate.num_points is None
-        )
-        rows = self._rows(data, means if candidate.is_around else None, pattern)
-        first = rows.some(given[: settings.max_rows])
-        which = {
-            "means": candidate.is_around and self._fits_weights,
-            "pattern": pattern is not None,
-        }
-        with fit.lock:
-            weights = candidate.weights if candidate.is_around else None
-            fit.start(P.prior.kernel, variance, weights, candidate.exponent)
-            Z = first.X
-            if candidate.num_points is not None:
-                M = candidate.num_points
-                Z, _ = settings.select(first.X, M, kernel=fit.prior.kernel, seed=data.seed)
-            fit.minimise(settings.again(data.D, len(data.X)), Z, first, **which)
-            of_means = np.sum(fit.weights.numpy() * rows.means, axis=1)  # [N, J]
-            noise = fit.variance.numpy() * rows.pattern ** fit.exponent.numpy()
-            noise = noise if pattern is None else np.clip(noise, *self.bounds_of_noise)
-            X, residual = np.asarray(rows.X[given]), rows.Y[given] - of_means[given]
-            M = self.points.of_all(len(given), candidate.num_points)
-            observed, kernel = (X, noise[given], residual), fit.prior.kernel
-            if len(given) <= M:
-                moments = exact_predictions(kernel, *observed, rows.X[held])
-            else:
-                Z, _ = settings.select(X, M, kernel=kernel, seed=data.seed)
-                moments = sparse_predictions(kernel, Z, *observed, rows.X[held])
-            if moments is None:
-                Z, _ = settings.select(X, M, kernel=kernel, seed=data.seed)
-                posterior = conditioned(fit.prior, Z, [(X, residual, noise[given])])
-                moments = tuple(part.numpy() for part in posterior.predict(rows.X[held]))
-            mean, variance = moments
-            return mean + of_means[held], variance + noise[held]
-
-    def _evidence_fit(self, kernel: Kernel, noise: Likelihood, *, is_exact: bool) -> EvidenceFit:
+    def evidence_fit_of(self, kernel: Kernel, noise: Likelihood, *, is_exact: bool) -> EvidenceFit:
+        """Return the fit of a kernel by the exact evidence, or by that of inducing points."""
         evidence = InducingEvidence() if is_exact else self.settings.evidence
         shape = self.predictors.num_means, self.data.D, self.data.J
         return evidence_fit(kernel, noise, shape, evidence)
@@ -424,16 +368,19 @@ class GaussianCandidates(Candidates[GaussianCandidate]):
         return np.asarray(rows.X), Round(np.arange(N), loss, {})
 
     @property
-    def _fits_weights(self) -> bool:
+    def fits_weights(self) -> bool:
         """Whether predictors have weights (Kennedy and O'Hagan 2001), as they may err much.
 
         P with a given kernel is around the only one as it is."""
         several = self.is_recipe or self.predictors.num_means > 1
         return several or self.settings.kernels is recipe_kernels
 
-    def _rows(
-        self, data: TrainingData, means: AnyNDArray | None, pattern: Predictor | None
-    ) -> Rows:
+    def rows(self, data: TrainingData, means: AnyNDArray | None, pattern: Predictor | None) -> Rows:
+        """Return what the evidence is of.
+
+        :param means: predictions by models that have not seen the rows, if P is around them.
+        :param pattern: that of the noise, if it varies.
+        """
         ratio = np.ones_like(data.responses) if pattern is None else pattern.predict(data.X)
         if means is None:
             means = np.zeros([len(data.X), self.predictors.num_means, data.J])

@@ -25,6 +25,7 @@ from ..summary import UNSEEN
 from .candidate import best_of
 from .gaussian import GaussianCandidates
 from .gaussian_candidate import GaussianCandidate
+from .refits import predict_without
 
 MAX_ROWS_OF_REFITS = 2000
 """Of more rows, those that hyper-parameters have not seen are predicted in closed form."""
@@ -48,7 +49,7 @@ def predictions_of(
     for r in range(R):
         for given, held, means in _folds(tried, r, any(each.is_around for each in candidates)):
             for candidate, predictions in zip(candidates, found, strict=True):
-                mean, variance = tried.predict(candidate, given, held, means)
+                mean, variance = predict_without(tried, candidate, given, held, means)
                 predictions.mean[r, held], predictions.variance[r, held] = mean, variance
     return found
 

@@ -16,7 +16,8 @@ from gpflow_gvi.learning import Learned, Settings
 from gpflow_gvi.learning.procedure import Hooks, Procedure
 from gpflow_gvi.learning.q_training import BatchTraining
 from gpflow_gvi.learning.rows.split import Split
-from gpflow_gvi.learning.settings import LBFGS, CosineAdam, Passes, RegulariserSettings
+from gpflow_gvi.learning.schedules import CosineAdam, Passes
+from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings
 
 QUICK = {"num_inducing": 8, "epochs": 1}
 
