@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import pytest
 import tensorflow as tf
+
+from tests.tolerances import assert_close
 
 
 def comparing_with_a_tape(compared: list[int]) -> Callable[[Any, Any], None]:
@@ -21,9 +21,9 @@ def comparing_with_a_tape(compared: list[int]) -> Callable[[Any, Any], None]:
             value = loss()
         by_tape = tape.gradient(value, variables)
         found, gradients = loss.value_and_gradients(variables)
-        assert float(found) == pytest.approx(float(value), rel=1e-9)
+        assert_close(float(found), float(value))
         for one, other in zip(gradients, by_tape, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+            assert_close(one, other)
         compared.append(len(variables))
 
     return minimise
