@@ -13,6 +13,7 @@ from gpflow_gvi.learning.candidates.few_rows import NUM_FOLDS, left_out_by_folds
 from gpflow_gvi.learning.candidates.kept_fits import evidence_fit
 from gpflow_gvi.regulariser.evidence import InducingEvidence
 from gpflow_gvi.regulariser.evidence_fit import Rows
+from tests.tolerances import ITERATIVE, assert_close
 
 
 def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
@@ -35,8 +36,8 @@ def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
         np.testing.assert_array_equal(given, X[~held])
         exact = gpflow.models.GPR((X[~held], (Y - 0.5 * F)[~held]), kernel, noise_variance=noise)
         of_exact = exact.predict_y(X[held])
-        np.testing.assert_allclose(mean[held], of_exact[0] + 0.5 * F[held], atol=1e-4)
-        np.testing.assert_allclose(variance[held], of_exact[1], rtol=1e-4)
+        assert_close(mean[held], of_exact[0] + 0.5 * F[held], ITERATIVE)
+        assert_close(variance[held], of_exact[1], ITERATIVE)
 
 
 @pytest.mark.slow
@@ -57,4 +58,4 @@ def test_of_few_rows_it_is_saved_and_loaded(tmp_path, rng):
     gvi.save(learned, tmp_path / "learned")
     loaded = gvi.load(tmp_path / "learned")
     for part, of_loaded in zip(learned.predict_y(X), loaded.predict_y(X), strict=True):
-        np.testing.assert_allclose(part, of_loaded, rtol=1e-8)
+        assert_close(part, of_loaded)
