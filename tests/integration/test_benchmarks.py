@@ -29,11 +29,13 @@ from benchmarks import (
 )
 from benchmarks.against_peers import comparisons
 from gpflow_gvi.__main__ import main
+from tests.tolerances import assert_close
 
 
 def test_medians_are_of_calls():
     found = timing.medians({"a": lambda calls: 0.3 * calls, "b": lambda calls: 0.1 * calls}, 3)
-    assert found == pytest.approx({"a": 0.3, "b": 0.1})
+    assert found.keys() == {"a", "b"}
+    assert_close([found["a"], found["b"]], [0.3, 0.1])
 
 
 def require_processor_time():
@@ -94,15 +96,15 @@ def test_slopes_are_the_exponents():
     sizes = (1, 10, 20, 40)
     rows = [{"of": "B", "size": n, "ms": 2.0 * n**1.5, "MiB": 7.0 * n} for n in sizes]
     (found,) = growth.slopes(rows)
-    assert found["slope of time"] == pytest.approx(1.5)
-    assert found["slope of memory"] == pytest.approx(1.0)
+    assert_close(found["slope of time"], 1.5)
+    assert_close(found["slope of memory"], 1.0)
 
 
 def test_a_step_gives_the_training_loss():
     X, Y, _ = peers.inputs(20, 5)
     model = steps.pgvi("CholeskySVGP", 20, 5)
     loss = model.training_loss((X, Y)).numpy()
-    np.testing.assert_allclose(steps.step(model, X, Y)(), loss, rtol=1e-10)
+    assert_close(steps.step(model, X, Y)(), loss)
 
 
 @pytest.mark.slow
@@ -145,7 +147,7 @@ def test_targets_are_drawn_from_the_law_that_is_known(name):
     part = target_data.sample(kind, 100)
     error = part.Y_test - part.mean
     assert abs(error.mean()) < 5.0 * error.std() / np.sqrt(len(error))
-    assert np.mean(~part.is_clean) == pytest.approx(kind.outliers)
+    assert_close(np.mean(~part.is_clean), kind.outliers)
     moved = kind.law(kind.f(part.X_test) + 0.3, part.X_test)
     log_density = getattr(moved, "logpdf", None) or moved.logpmf
     assert part.log_density.mean() > np.mean(log_density(part.Y_test))

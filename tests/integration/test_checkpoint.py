@@ -15,6 +15,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi._core.state import state
 from gpflow_gvi.kernels.feature_map import FeatureMap
 from tests import catalogue, networks
+from tests.tolerances import assert_close
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(5).normal(size=(20, 2))
@@ -97,7 +98,7 @@ def test_deepcopy_predicts_the_same_and_is_apart(name):
 def test_parameter_dict_carries_a_model_over(name):
     model, other = trained(name), build(name)
     gpflow.utilities.multiple_assign(other, gpflow.utilities.read_values(model))
-    np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-12)
+    assert_close(predictions(other), predictions(model))
 
 
 # Models with networks: their weights, what batch normalisation knows, and the optimiser.
@@ -157,7 +158,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path
     train(2)
     train_other(2)
     assert not np.allclose(predictions(model), stopped)
-    np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6, atol=1e-7)
+    assert_close(predictions(other), predictions(model))
 
 
 @ONE_KERAS
@@ -181,4 +182,4 @@ def test_parameter_dict_carries_the_networks_over(K):
     values = gpflow.utilities.read_values(model)
     assert ".variational.mean_function.network.weights['layers[1].gamma']" in values
     gpflow.utilities.multiple_assign(other, values)
-    np.testing.assert_allclose(predictions(other), predictions(model), rtol=1e-6, atol=1e-7)
+    assert_close(predictions(other), predictions(model))

@@ -13,10 +13,12 @@ from gpflow.inducing_variables import (
     SharedIndependentInducingVariables,
 )
 from gpflow.kernels import SeparateIndependent, SharedIndependent, SquaredExponential
+from scipy.special import softmax
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
 from tests.designs import each_value
+from tests.tolerances import ITERATIVE, ROUNDING, STANDARD_ERRORS, assert_close, assert_estimates
 
 J, N, M = 3, 90, 10
 _RNG = np.random.default_rng(11)
@@ -67,7 +69,7 @@ def test_three_classes_are_learned(name, mode):
     assert history["loss"][-1] < history["loss"][0]
     figures = gvi.metrics.evaluate(model, (X, Y))
     assert figures["accuracy"] > 0.95
-    assert figures["nll"] < 0.5
+    assert figures["nll"] < 0.5  # of who knows nothing: log 3
 
 
 def test_two_classes_with_one_latent_function():
@@ -112,9 +114,7 @@ def test_kernels_and_inducing_points_shared_or_one_for_each_class(kernels, point
         InducingPoints(Zs[0 if points == "shared" else 1]),
         q_sqrt=q_sqrt[1:2],
     )
-    np.testing.assert_allclose(
-        model.variational.variance(X)[:, 1], single(X, full_cov=False), rtol=1e-6, atol=1e-9
-    )
+    assert_close(model.variational.variance(X)[:, 1], single(X, full_cov=False))
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
@@ -122,11 +122,18 @@ def test_predictive_log_loss_is_the_cross_entropy(name):
     P = gvi.GaussianProcess(gpflow.functions.Zero(J), SquaredExponential())
     likelihood = LIKELIHOODS[name]()
     model = classifier(P, likelihood, X[:M], loss=gvi.losses.PredictiveLogLoss())
-    likelihood.num_monte_carlo_points = 10_000
+    S = likelihood.num_monte_carlo_points = 2**14
     terms = model.loss_terms((X, Y))
-    p = gvi.classification.class_probabilities(model, X, num_samples=4096)
+    p = gvi.classification.class_probabilities(model, X, num_samples=S)
     expected = gvi.metrics.cross_entropy(Y, p)
-    assert float(terms.loss) == pytest.approx(expected, rel=1e-2)
+    if name == "MultiClass":
+        assert_close(float(terms.loss), expected, ITERATIVE)  # quadrature
+        return
+    mean, variance = model.predict_f(X)
+    draws = softmax(_RNG.normal(mean, np.sqrt(variance), size=(1000, N, J)), axis=-1)
+    of_labels = draws[:, np.arange(N), Y]
+    relative = of_labels.std(axis=0) / of_labels.mean(axis=0)
+    assert_estimates(terms.loss, expected, np.sqrt(2.0 * np.sum(relative**2) / S) / N)
 
 
 LABELS = (Y, Y[:, None].astype(float))
@@ -140,7 +147,7 @@ def test_labels_are_whole_numbers_of_any_type(name):
     for labels in LABELS:
         tf.random.set_seed(3)  # of the samples that Softmax takes
         losses.append(model.training_loss((X, labels)))
-    np.testing.assert_allclose(*losses, rtol=1e-9)
+    assert_close(*losses)
 
 
 def test_labels_from_a_dataset():
@@ -153,7 +160,7 @@ def test_labels_from_a_dataset():
         model.set_weights(start)
         dataset = tf.data.Dataset.from_tensor_slices((X, labels)).batch(30)
         histories.append(model.fit(dataset, epochs=2, verbose=0).history["loss"])
-    np.testing.assert_allclose(*histories, rtol=1e-9)
+    assert_close(*histories)
 
 
 def test_all_classes_share_one_factor():
@@ -163,7 +170,7 @@ def test_all_classes_share_one_factor():
     assert len(np.unique(tempered.variational.kernel.factor)) == 1
     assert tempered.variational.kernel.factor.shape == (J,)
     before, after = (gvi.metrics.evaluate(each, (X, Y))["nll"] for each in (model, tempered))
-    assert after <= before + 1e-9
+    assert after <= before + ROUNDING.float64
 
 
 def test_learn_takes_labels(tmp_path):
@@ -174,10 +181,11 @@ def test_learn_takes_labels(tmp_path):
     assert np.mean(learned.predict(1e3 * X) == names) > 0.95
     assert gvi.metrics.evaluate(learned, (1e3 * X, names))["accuracy"] > 0.95
     sets = learned.predict_set(1e3 * X, 0.9)
-    assert np.mean(sets[np.arange(N), np.searchsorted(learned.classes_, names)]) > 0.8
+    covered = np.mean(sets[np.arange(N), np.searchsorted(learned.classes_, names)])
+    assert covered > 0.9 - STANDARD_ERRORS * np.sqrt(0.9 * 0.1 / N)
     assert np.mean(learned.predict_set(1e3 * X, 0.9, adaptive=True)) < 0.6
     learned.save(tmp_path / "model")
-    np.testing.assert_allclose(gvi.load(tmp_path / "model").predict_proba(1e3 * X), p, atol=1e-10)
+    assert_close(gvi.load(tmp_path / "model").predict_proba(1e3 * X), p)
     with pytest.raises(TypeError, match="whose observations are classes"):
         learned.predict_interval(X)
 
@@ -212,7 +220,7 @@ def test_two_bananas():
     rival = GaussianProcessClassifier(ConstantKernel() * RBF()).fit(moons, labels)
     p = learned.predict_proba(new)
     assert log_loss(expected, p) < log_loss(expected, rival.predict_proba(new)) + 0.01
-    assert gvi.metrics.ece(expected, p) < 0.05
+    assert gvi.metrics.ece(expected, p) < 0.05  # 15 bins of 2,000 rows: up to ½ √(15 / 2000)
     factor = learned.model.variational.kernel.factor.numpy()
     assert 0.2 < factor[0] < 5.0
     across = gvi.classification.entropies(learned, np.array([[8.0, 8.0], [-8.0, -8.0]]))

@@ -13,6 +13,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from gpflow_gvi import demo
+from tests.tolerances import assert_estimates
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -92,9 +93,9 @@ def test_demo_scores_are_those_of_gaussians():
     rng = np.random.default_rng(0)
     mean, sd = rng.normal(size=4000), rng.uniform(0.5, 2.0, 4000)
     y = mean + sd * rng.normal(size=4000)
-    assert demo._coverage(y, (mean, sd)) == pytest.approx(0.95, abs=0.02)
+    assert_estimates(demo._coverage(y, (mean, sd)), 0.95, np.sqrt(0.95 * 0.05 / 4000))
     X, x = rng.normal(size=(300, 1)), rng.normal(size=(50, 1))
     noisy = 3.0 * X[:, 0] + 0.5 * rng.normal(size=300)
     predicted, error = demo._with_error_out_of_fold(LinearRegression(), X, noisy, x)
-    np.testing.assert_allclose(predicted, 3.0 * x[:, 0], atol=0.2)
-    np.testing.assert_allclose(error, 0.5, rtol=0.15)
+    assert_estimates(predicted, 3.0 * x[:, 0], 0.5 * np.sqrt((1.0 + x[:, 0] ** 2) / 300))
+    assert_estimates(error, 0.5, 0.5 / np.sqrt(2 * 300))

@@ -25,6 +25,7 @@ from gpflow_gvi.kernels import nngp
 from gpflow_gvi.learning import Learned
 from gpflow_gvi.learning.rows.scaling import Scaling
 from tests import networks
+from tests.tolerances import assert_close
 
 N, M, D = 20, 5, 2
 IMAGE = (4, 3, 2)
@@ -207,9 +208,8 @@ def test_predicts_the_same_where_gpflow_is_not(name, predictions):
             assert found.dtype == expected.dtype
             assert found.shape == (rows, *expected.shape[1:])
             scale = np.abs(expected).max()
-            np.testing.assert_allclose(
-                found, expected[:rows], rtol=0.0, atol=scale * (1e-5 if coarse else 1e-11)
-            )
+            precision = np.float32 if coarse else np.float64
+            assert_close(found, expected[:rows], scale=scale, precision=precision)
 
 
 def test_a_folder_in_use_is_not_overwritten(tmp_path):

@@ -14,6 +14,7 @@ from gpflow_gvi.experiments import read
 from gpflow_gvi.experiments.data_sets import load
 from gpflow_gvi.experiments.run import prepare, run
 from gpflow_gvi.learning import one_call
+from tests.tolerances import assert_close
 
 SEED = int(np.random.RandomState(0).randint(2**31 - 1))  # what an estimator makes of 0
 
@@ -90,10 +91,10 @@ def test_a_file_without_settings_is_learn_without_settings(write):
     expected = gvi.learn((X, Y))
     assert int(learned.model.num_data) == len(X) == 59  # those held out have joined in the end
     for ours, theirs in zip(learned.predict_y(X), expected.predict_y(X), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        assert_close(ours, theirs)
     assert list(learned.history) == list(expected.history)
     for name, values in expected.history.items():
-        np.testing.assert_allclose(learned.history[name], values, rtol=1e-6, atol=1e-6)
+        assert_close(learned.history[name], values)
 
 
 QUICK = {
@@ -120,11 +121,11 @@ def test_an_estimator_with_the_settings_of_a_file_predicts_the_same(write):
         calibration_fraction=0.2,
         random_state=0,
     ).fit(X, Y[:, 0])
-    np.testing.assert_allclose(regressor.predict(X), learned.predict_y(X)[0][:, 0], rtol=1e-7)
+    assert_close(regressor.predict(X), learned.predict_y(X)[0][:, 0])
     for ours, theirs in zip(
         regressor.predict_interval(X, 0.8), learned.predict_interval(X, 0.8), strict=True
     ):
-        np.testing.assert_allclose(ours, theirs[:, 0], rtol=1e-7)
+        assert_close(ours, theirs[:, 0])
 
 
 @pytest.mark.slow
@@ -149,4 +150,4 @@ def test_rows_for_validation_that_data_name_are_validation_data(tmp_path):
     assert int(learned.model.num_data) == len(rows["train"].X)
     X = rows["test"].X
     for ours, theirs in zip(learned.predict_y(X), expected.predict_y(X), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-7)
+        assert_close(ours, theirs)

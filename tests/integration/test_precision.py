@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import gpflow_gvi as gvi
 from tests import catalogue
+from tests.tolerances import ITERATIVE, ROUNDING, assert_close
 
 # The square roots in the Wasserstein distance have steep derivatives where an eigenvalue is nearly
 # zero, as it is for these covariances near inducing points; single precision damps them.
@@ -62,15 +63,14 @@ def test_single_precision_agrees_with_double(covariance):
     assert all(np.all(np.isfinite(part)) for part in tf.nest.flatten(single))
     # Sums of well-conditioned terms are good to more digits than their gradients.
     for name, value in double[0].items():
-        close = {"rtol": 1e-2} if name == EXACT else {"rtol": 1e-3, "atol": 1e-4}
-        np.testing.assert_allclose(single[0][name], value, err_msg=name, **close)
+        assert_close(single[0][name], value, ITERATIVE if name == EXACT else ROUNDING)
     names = ("smooth",) if covariance in STEEP else ("smooth", EXACT)
     for low, high in zip(
         [*tf.nest.flatten([single[1][name] for name in names]), *single[2]],
         [*tf.nest.flatten([double[1][name] for name in names]), *double[2]],
         strict=True,
     ):
-        np.testing.assert_allclose(low, high, rtol=2e-2, atol=2e-3 * (1.0 + np.abs(high).max()))
+        assert_close(low, high, ITERATIVE)
 
 
 def test_single_precision_trains():

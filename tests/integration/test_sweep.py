@@ -13,7 +13,6 @@ from pathlib import Path
 
 import dask_jobqueue
 import distributed
-import numpy as np
 import pytest
 import yaml
 
@@ -27,6 +26,7 @@ from gpflow_gvi.experiments.reuse import LRUCache, RunCache, TracedModel
 from gpflow_gvi.experiments.run import run
 from gpflow_gvi.experiments.run_all import run_all
 from gpflow_gvi.experiments.sweep import read_sweep
+from tests.tolerances import assert_close
 
 BASE = {
     "data": {"kind": "curve", "number": 1},
@@ -87,7 +87,7 @@ def test_runs_that_differ_by_numbers_share_a_graph_and_come_out_the_same(tmp_pat
     assert len(count) == 3
     for folder, expected in zip((shared[1], shared[3]), alone, strict=True):
         assert folder.name == expected.name
-        np.testing.assert_allclose(_metrics(folder), _metrics(expected), rtol=1e-6)
+        assert_close(_metrics(folder), _metrics(expected))
     assert len({tuple(_metrics(folder)) for folder in shared}) == len(shared)
 
 
@@ -105,7 +105,7 @@ def test_every_covariance_can_be_lent_a_graph(covariance, mode, tmp_path, count)
         found = run(experiment, tmp_path / "shared", pictures=False, cache=cache)
     assert len(count) == 1
     expected = run(experiment, tmp_path / "alone", pictures=False)
-    np.testing.assert_allclose(_metrics(found), _metrics(expected), rtol=1e-6)
+    assert_close(_metrics(found), _metrics(expected))
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_a_graph_that_has_other_numbers_in_it_is_not_used(
     shared = [run(each, tmp_path / "a", pictures=False, cache=cache) for each in (first, second)]
     assert len(count) == graphs
     alone = run(second, tmp_path / "b", pictures=False)
-    np.testing.assert_allclose(_metrics(shared[1]), _metrics(alone), rtol=1e-6)
+    assert_close(_metrics(shared[1]), _metrics(alone))
 
 
 def test_structure_is_what_is_no_number(tmp_path):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 import gpflow_gvi as gvi
+from tests.tolerances import assert_close, assert_estimates
 
 from .. import catalogue
 from ..designs import each_value
@@ -160,7 +161,7 @@ def test_batches_of_an_iterator(compiled: bool) -> None:
     closure = model.training_loss_closure(iterator, compile=compiled)
     batches = [(X[i : i + 8], Y[i : i + 8]) for i in (0, 8, 16)]
     for batch in 2 * batches:
-        np.testing.assert_allclose(closure(), model.training_loss(batch), rtol=1e-10)
+        assert_close(closure(), model.training_loss(batch))
     before = float(model.training_loss((X, Y)))
     optimizer = tf_keras.optimizers.Adam(0.02)
     for _ in range(6):
@@ -232,6 +233,6 @@ def test_known_function_is_recovered(covariance: str, divergence: str) -> None:
         options={"maxiter": 100},
         compile=False,
     )
-    assert error() < 0.5 * noise
+    assert error() < 0.5 * noise  # ten functions of 150 rows leave √(10 / 150) of it, a quarter
     # The noise is told from the function.
-    np.testing.assert_allclose(model.likelihood.variance, noise**2, rtol=0.4)
+    assert_estimates(model.likelihood.variance, noise**2, np.sqrt(2.0 / 150) * noise**2)

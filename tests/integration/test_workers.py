@@ -16,6 +16,7 @@ import tf_keras
 
 from gpflow_gvi._core.errors import NonFiniteLossError
 from gpflow_gvi.integrations.distributed import launch
+from tests.tolerances import assert_close
 
 from ..unit.training.test_fit import Line
 from ..unit.training.test_fit import X as LX
@@ -146,7 +147,7 @@ def assert_same(folder: Path, names: list[str]) -> None:
         with np.load(folder / f"{name}.npz") as file:
             theirs = [file[key] for key in file.files]
         for ours, other in zip(TRAININGS[name](), theirs, strict=True):
-            np.testing.assert_allclose(other, ours, rtol=1e-8, atol=1e-8, err_msg=name)
+            assert_close(other, ours)
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from gpflow_gvi.experiments.data_sets import (
     ThesisCurve,
     load,
 )
+from tests.tolerances import assert_close, assert_estimates
 
 
 @pytest.fixture(autouse=True)
@@ -39,12 +40,12 @@ def test_curves_follow_the_protocol(gaps):
         assert sizes == [800 - 40 * gaps, 200 - 10 * gaps, 50 * gaps]
         every = np.concatenate([np.hstack(part) for part in parts.values()])
         every = every[np.argsort(every[:, 0])]
-        np.testing.assert_allclose(every[:, 0], x)
+        assert_close(every[:, 0], x)
         noises.append(every[:, 1] - FUNCTIONS[number](x))
         segments = np.round((parts["test"][0][:, 0] + 2.0) / 4.0 * 999).astype(int) // 50
         assert all(np.bincount(segments)[np.unique(segments)] == 50)
-    np.testing.assert_allclose(noises, np.tile(noises[0], (10, 1)), atol=1e-12)
-    assert np.std(noises[0]) == pytest.approx(0.5, abs=0.05)  # 1,000 draws: 4.5 standard errors
+    assert_close(noises, np.tile(noises[0], (10, 1)))
+    assert_estimates(np.std(noises[0]), 0.5, 0.5 / np.sqrt(2 * 1000))
 
 
 def test_curves_depend_on_the_seed_and_on_nothing_else():
@@ -69,7 +70,7 @@ def test_curves_depend_on_the_seed_and_on_nothing_else():
     ],
 )
 def test_functions_of_the_curves(number, x, y):
-    assert FUNCTIONS[number](np.array(x)) == pytest.approx(y)
+    assert_close(FUNCTIONS[number](np.array(x)), y)
 
 
 DATA = os.environ.get("GPFLOW_GVI_DATA", "")
@@ -84,7 +85,7 @@ def test_functions_are_those_of_the_thesis(number):
         X, Y = (np.concatenate(parts)[:, 0] for parts in zip(*found.values(), strict=True))
         return (Y - FUNCTIONS[number](X))[np.argsort(X)]
 
-    np.testing.assert_allclose(noise(number), noise(1), atol=1e-9)
+    assert_close(noise(number), noise(1))
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def test_images_become_rows_between_zero_and_one(folder):
     assert found["train"].X.shape == (7, 784)
     assert found["test"].Y.shape == (5, 1)
     with np.load(folder / "img_mnist.npz") as file:
-        np.testing.assert_allclose(255.0 * found["test"].X.ravel(), file["x_test"].ravel())
+        assert_close(255.0 * found["test"].X.ravel(), file["x_test"].ravel())
 
 
 @given(
@@ -166,8 +167,8 @@ def test_columns_of_own_files(suffix, tmp_path, rng):
         arrow.parquet.write_table(arrow.table({"a": a, "b": b, "the c": c}), path)
     table = Table(path=str(path), inputs=("the c", "a"), outputs=("b",))
     rows = table.load()["train"]
-    np.testing.assert_allclose(rows.X, np.stack([c, a], axis=1))
-    np.testing.assert_allclose(rows.Y, b[:, None])
+    assert_close(rows.X, np.stack([c, a], axis=1))
+    assert_close(rows.Y, b[:, None])
     with pytest.raises(ValueError, match=r"no column 'z'; it has a, b"):
         Table(path=str(path), inputs=("z",), outputs=("b",)).load()
 

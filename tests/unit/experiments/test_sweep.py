@@ -15,6 +15,7 @@ from gpflow_gvi.experiments.config import Experiment
 from gpflow_gvi.experiments.reading import ConfigError
 from gpflow_gvi.experiments.run_folder import name_of
 from gpflow_gvi.experiments.sweep import read_sweep, sample
+from tests.tolerances import P_VALUE
 
 THESIS = Path(__file__).parents[3] / "examples" / "thesis_sweep.yaml"
 
@@ -76,10 +77,10 @@ def test_what_is_drawn(points):
     }
     found = points(random={"runs": 800, "draw": draw})
     rates = np.log10([p.experiment.optimiser.learning_rate for p in found])
-    assert stats.kstest(rates, stats.uniform(-4.0, 3.0).cdf).pvalue > 1e-3
+    assert stats.kstest(rates, stats.uniform(-4.0, 3.0).cdf).pvalue > P_VALUE
     sizes = [p.experiment.regulariser.inducing for p in found]
     _, counts = np.unique(sizes, return_counts=True)
-    assert stats.chisquare(counts).pvalue > 1e-3
+    assert stats.chisquare(counts).pvalue > P_VALUE
     assert {p.experiment.covariance.kind for p in found} == {"cholesky", "diagonal"}
     assert len(counts) == 4
     again = points(random={"runs": 800, "draw": draw})

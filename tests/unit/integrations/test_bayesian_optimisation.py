@@ -12,6 +12,7 @@ import tensorflow as tf
 from gpflow_gvi.integrations import bayesian_optimisation as bo
 from gpflow_gvi.prediction.samples import draw_functions
 from tests import models
+from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 CASES = [(0.3, 0.5, 0.1), (-1.0, 2.0, 0.4), (2.0, 0.04, 0.0), (0.0, 1e-4, 0.05)]
 """Mean, variance and the best that was found."""
@@ -49,26 +50,26 @@ def by_quadrature(gain, mean: float, variance: float, best: float) -> float:
 )
 def test_improvement_is_the_integral(acquisition, gain, dtype):
     expected = [by_quadrature(gain, *case) for case in CASES]
-    tolerance = 1e-7 if dtype == np.float64 else 2e-5
-    np.testing.assert_allclose(of_marginals(acquisition, dtype), expected, atol=tolerance)
+    assert_close(of_marginals(acquisition, dtype), expected)
 
 
 def test_improvement_is_the_average_over_draws(rng):
     mean, variance, best = np.array(CASES).T[..., None]
     draws = mean + np.sqrt(variance) * rng.standard_normal((len(CASES), 200_000))
     gains = np.maximum(best - draws, 0.0)
-    error = 5.0 * gains.std(axis=1) / np.sqrt(gains.shape[1]) + 1e-12
-    assert np.all(np.abs(of_marginals(bo.ExpectedImprovement()) - gains.mean(axis=1)) < error)
+    S = gains.shape[1]
+    error = gains.std(axis=1) / np.sqrt(S) + np.finfo(float).eps  # no draw gains in one case
+    assert_estimates(of_marginals(bo.ExpectedImprovement()), gains.mean(axis=1), error)
     part = (gains > 0.0).mean(axis=1)
-    error = 5.0 * np.sqrt(part * (1.0 - part) / gains.shape[1]) + 10.0 / gains.shape[1]
-    assert np.all(np.abs(of_marginals(bo.ProbabilityOfImprovement()) - part) < error)
+    error = np.sqrt(part * (1.0 - part) / S) + 1.0 / S  # and in another, nearly all do
+    assert_estimates(of_marginals(bo.ProbabilityOfImprovement()), part, error)
 
 
 def test_lower_confidence_bound_is_a_quantile():
     mean, variance, _ = np.array(CASES).T
     expected = scipy.stats.norm(mean, np.sqrt(variance)).ppf(0.05)
     beta = -scipy.stats.norm.ppf(0.05)
-    np.testing.assert_allclose(-of_marginals(bo.LowerConfidenceBound(beta)), expected)
+    assert_close(-of_marginals(bo.LowerConfidenceBound(beta)), expected)
 
 
 def gpr(data: gpflow.base.RegressionData, *, seed: int = 0) -> gpflow.models.GPR:
@@ -91,7 +92,7 @@ def test_best_is_the_least_mean_at_what_was_evaluated(rng):
         for mean, variance in zip(means, variances, strict=True)
     ]
     function = bo.ExpectedImprovement()(model, (X, Y))
-    np.testing.assert_allclose(function(tf.constant(new)), expected, atol=1e-7)
+    assert_close(function(tf.constant(new)), expected)
 
 
 def test_slope_at_what_was_evaluated_is_finite(rng):
@@ -110,7 +111,7 @@ def test_thompson_sampling_is_minus_a_draw():
     X, Y = models.data()
     function = bo.ThompsonSampling(num_features=64)(model, (X, Y), seed=3)
     drawn = draw_functions(model.variational, 1, num_features=64, seed=3)
-    np.testing.assert_allclose(function(tf.constant(X)), -drawn(X)[0, :, 0])
+    assert_close(function(tf.constant(X)), -drawn(X)[0, :, 0])
     with pytest.raises(TypeError, match="model is a GPR"):
         bo.ThompsonSampling()(gpr((X, Y)), (X, Y))
 
@@ -124,7 +125,7 @@ def test_maximum_is_that_of_a_grid(rng):
     grid = np.linspace(0.0, 1.0, 20_001)[:, None]
     expected = grid[np.argmax(function(tf.constant(grid)))]
     found = bo.maximise(function, [(0.0, 1.0)], num_candidates=32)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert np.abs(found - expected) <= 1.0 / 20_000  # it is next to the best of the grid
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-12])
@@ -135,7 +136,7 @@ def test_maximum_is_found_however_small(scale):
         [(-2.0, 2.0), (-8.0, 8.0)],
         num_candidates=64,
     )
-    np.testing.assert_allclose(found, peak, atol=1e-3)
+    assert_close(found, peak, ITERATIVE)
 
 
 def test_maximum_at_the_boundary_is_within():
@@ -150,7 +151,7 @@ def test_narrow_peak_is_found_near_the_best():
         [(0.0, 1.0)] * 6,
         near=peak + 0.02,
     )
-    np.testing.assert_allclose(found, peak, atol=1e-3)
+    assert_close(found, peak, ITERATIVE)
 
 
 # The loop.
@@ -194,7 +195,7 @@ def test_default_model_starts_at_the_posterior_and_learns(rng):
     exact = gpflow.models.GPR((X, Y), k, noise_variance=noise)
     new = rng.random((5, 2))
     for ours, theirs in zip(start.predict_f(new), exact.predict_f(new), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+        assert_close(ours, theirs, ITERATIVE)
     assert trained.training_loss((X, Y)) < start.training_loss((X, Y))
     assert not trained.likelihood.trainable_variables
 
@@ -207,10 +208,13 @@ def branin(x: np.ndarray) -> float:
 
 
 @pytest.mark.slow
-def test_minimum_of_branin():
+def test_minimum_of_branin(rng):
     result = bo.minimise(branin, [(-5.0, 10.0), (0.0, 15.0)], num_steps=20)
     assert result.nfev == 25
-    assert result.fun == pytest.approx(0.397887, abs=0.1)
+    lower, upper = np.array([-5.0, 0.0]), np.array([10.0, 15.0])
+    by_chance = branin((lower + (upper - lower) * rng.random((100_000, 2))).T)
+    assert result.fun > 0.39788  # and fewer than one random point in a thousand is as low
+    assert np.mean(by_chance <= result.fun) < 1e-3
 
 
 @pytest.mark.slow
@@ -219,9 +223,12 @@ def test_minimum_of_branin():
     [bo.ThompsonSampling(), bo.LowerConfidenceBound()],
     ids=lambda acquisition: type(acquisition).__name__,
 )
-def test_minimum_of_a_bowl(acquisition):
+def test_minimum_of_a_bowl(acquisition, rng):
     result = bo.minimise(bowl, BOUNDS, num_steps=8, acquisition=acquisition)
-    assert result.fun == pytest.approx(300.0, abs=0.5)
+    lower, upper = np.array(BOUNDS).T
+    by_chance = bowl((lower + (upper - lower) * rng.random((100_000, 2))).T)
+    assert result.fun >= 300.0
+    assert np.mean(by_chance <= result.fun) < 1e-2
 
 
 # What cannot be.

@@ -28,6 +28,7 @@ from sklearn.utils.estimator_checks import (
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.integrations import sklearn as sklearn_estimators
+from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 QUICK = {"num_inducing": 8, "effort": "fast", "random_state": 0}
 
@@ -121,11 +122,9 @@ def test_predictions_are_those_of_the_learned_model(regressor, curve):
     expected, variance = regressor.learned_.predict_y(X)
     assert mean.shape == std.shape == y.shape
     for again in (expected[:, 0], regressor.predict(X)):  # the first call has no graph
-        np.testing.assert_allclose(again, mean, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(std**2, variance[:, 0])
-    np.testing.assert_allclose(
-        regressor.predict_interval(X, 0.8), scipy.stats.norm.interval(0.8, mean, std)
-    )
+        assert_close(again, mean)
+    assert_close(std**2, variance[:, 0])
+    assert_close(regressor.predict_interval(X, 0.8), scipy.stats.norm.interval(0.8, mean, std))
 
 
 def test_learned_model_is_that_of_learn(regressor, curve):
@@ -134,7 +133,7 @@ def test_learned_model_is_that_of_learn(regressor, curve):
     learned = gvi.learn((X, y), num_inducing=8, effort="fast", seed=seed)
     for predict in (regressor.predict, learned.predict_y):
         predict(X)  # from the second call on factors are computed in advance
-    np.testing.assert_allclose(regressor.predict(X), learned.predict_y(X)[0][:, 0], rtol=1e-12)
+    assert_close(regressor.predict(X), learned.predict_y(X)[0][:, 0])
 
 
 def test_several_outputs_one_of_them_constant(several, regressor, curve):
@@ -145,9 +144,9 @@ def test_several_outputs_one_of_them_constant(several, regressor, curve):
     for column in (mean[:, 1], lower[:, 1], upper[:, 1]):
         np.testing.assert_array_equal(column, 0.1)
     np.testing.assert_array_equal(std[:, 1], 0.0)
-    np.testing.assert_allclose(mean[:, 2], -0.01 * mean[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(std[:, 2], 0.01 * std[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(mean[:, 0], y, atol=5e3)
+    assert_close(mean[:, 2], -0.01 * mean[:, 0])
+    assert_close(std[:, 2], 0.01 * std[:, 0])
+    assert_estimates(mean[:, 0], y, std[:, 0])
     assert np.all(upper[:, ::2] > lower[:, ::2])
 
 
@@ -170,11 +169,11 @@ def test_samples_have_the_shape_of_sklearn_and_the_moments_of_y(regressor, sever
     samples = regressor.sample_y(X, 20_000, random_state=1)
     mean, std = regressor.predict(X, return_std=True)
     again, covariance = regressor.predict(X, return_cov=True)
-    np.testing.assert_allclose(again, mean)
-    np.testing.assert_allclose(np.diag(covariance), std**2)
-    scale = np.mean(std)
-    np.testing.assert_allclose(samples.mean(axis=1) / scale, mean / scale, atol=0.05)
-    np.testing.assert_allclose(np.cov(samples) / scale**2, covariance / scale**2, atol=0.05)
+    assert_close(again, mean)
+    assert_close(np.diag(covariance), std**2)
+    assert_estimates(samples.mean(axis=1), mean, std / np.sqrt(20_000))
+    error = np.sqrt((np.outer(std**2, std**2) + covariance**2) / 20_000)
+    assert_estimates(np.cov(samples), covariance, error)
     np.testing.assert_array_equal(regressor.sample_y(X, 2), regressor.sample_y(X, 2))
 
 
@@ -202,23 +201,24 @@ def test_classes_may_have_any_names(classifier, moons):
     labels = np.array(["upper", "lower"])[y]
     assert classifier.classes_.tolist() == ["lower", "upper"]
     p = classifier.predict_proba(X[400:])
-    np.testing.assert_allclose(p.sum(axis=1), 1.0)
-    np.testing.assert_allclose(p, classifier.learned_.predict_proba(X[400:]), rtol=1e-10)
+    assert_close(p.sum(axis=1), 1.0)
+    assert_close(p, classifier.learned_.predict_proba(X[400:]))
     np.testing.assert_array_equal(
         classifier.predict(X[400:]), np.where(p[:, 1] > p[:, 0], "upper", "lower")
     )
-    assert classifier.score(X[400:], labels[400:]) > 0.9
     line = LogisticRegression().fit(X[:400], labels[:400])  # what a line between them can do
+    assert classifier.score(X[400:], labels[400:]) > line.score(X[400:], labels[400:])
     assert log_loss(labels[400:], p) < log_loss(labels[400:], line.predict_proba(X[400:]))
     covered = classifier.predict_set(X[400:], 0.8)[np.arange(400), 1 - y[400:]]
-    assert 0.7 < np.mean(covered) < 0.97
+    # Of 400 rows, by the quantile of 80 that were held out.
+    assert_estimates(np.mean(covered), 0.8, np.sqrt(0.8 * 0.2 / 400 + 0.8 * 0.2 / 80))
 
 
 @pytest.mark.slow
 def test_classes_of_iris_are_learned():
     X, y = load_iris(return_X_y=True)
     scores = cross_val_score(gvi.GVIClassifier(random_state=0), X, y, cv=3)
-    assert np.mean(scores) > 0.92
+    assert np.mean(scores) > 0.92  # where two of the classes are taken for one it is 0.67
 
 
 def test_one_class_is_predicted_as_it_is():
@@ -268,7 +268,7 @@ def test_a_search_over_the_weight_of_the_divergence(curve):
 def test_units_do_not_matter_in_a_pipeline(regressor, curve):
     X, y = curve
     pipeline = make_pipeline(StandardScaler(), clone(regressor)).fit(X, y)
-    np.testing.assert_allclose(pipeline.predict(X), regressor.predict(X), rtol=1e-4)
+    assert_close(pipeline.predict(X), regressor.predict(X), ITERATIVE)
 
 
 @pytest.mark.parametrize(
@@ -328,10 +328,10 @@ def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path,
     learned.predict_y(X)  # from the second call on factors are computed in advance
     mean, variance = learned.predict_y(X)
     found, std = fitted.predict(X, return_std=True)
-    np.testing.assert_allclose(found, mean, rtol=1e-12)
-    np.testing.assert_allclose(std**2, variance, rtol=1e-12)
+    assert_close(found, mean)
+    assert_close(std**2, variance)
     expected = [r2_score(Y[at, j], found[at, j]) for j, at in enumerate(~np.isnan(Y.T))]
-    np.testing.assert_allclose(fitted.score(X, Y), np.mean(expected))
+    assert_close(fitted.score(X, Y), np.mean(expected))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.score(X, Y.T)
     joblib.dump(fitted, tmp_path / "model")
@@ -350,11 +350,11 @@ def test_columns_with_gaps_may_be_constant(with_gaps):
     mean, std = fitted.predict(X, return_std=True)
     np.testing.assert_array_equal(mean[:, 1], 0.1)
     np.testing.assert_array_equal(std[:, 1], 0.0)
-    np.testing.assert_allclose(mean[:, 0], alone.predict(X), rtol=1e-10)
+    assert_close(mean[:, 0], alone.predict(X))
     known = ~np.isnan(Y[:, 0])  # of a single column the rows with gaps are left out
     without = gvi.GVIRegressor(**QUICK).fit(X[known], Y[known, 0])
-    np.testing.assert_allclose(alone.predict(X), without.predict(X), rtol=1e-12)
-    assert alone.score(X, Y[:, 0]) == pytest.approx(without.score(X[known], Y[known, 0]))
+    assert_close(alone.predict(X), without.predict(X))
+    assert_close(alone.score(X, Y[:, 0]), without.score(X[known], Y[known, 0]))
 
 
 @pytest.mark.parametrize("gap", [np.nan, None, np.ma.masked])
@@ -466,7 +466,7 @@ def test_images_with_a_network_that_is_trained(rng, tmp_path):
     np.testing.assert_array_equal(estimator.predict(X), expected)
     joblib.dump(estimator, tmp_path / "estimator")
     loaded = joblib.load(tmp_path / "estimator")
-    np.testing.assert_allclose(loaded.predict_proba(X), estimator.predict_proba(X), rtol=1e-10)
+    assert_close(loaded.predict_proba(X), estimator.predict_proba(X))
     with pytest.raises(ValueError, match=r"X has shape \(150, 4, 5, 1\)"):
         estimator.predict(np.pad(X, ((0, 0), (0, 0), (0, 1), (0, 0))))
 

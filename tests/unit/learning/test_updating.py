@@ -11,6 +11,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi._core import outputs
 from gpflow_gvi.regulariser.evidence import DataEvidence
 from gpflow_gvi.regulariser.sites import sites_of
+from tests.tolerances import STANDARD_ERRORS, assert_close, assert_estimates
 
 RNG = np.random.default_rng(20261122)
 X = RNG.uniform(-3.0, 3.0, size=(90, 1))
@@ -51,10 +52,10 @@ def test_under_gaussian_noise_it_is_the_posterior_of_all_rows(learned):
     factor = learned.model.variational.kernel.factor  # all else is that of the regulariser
     for updated in (at_once, one_by_one):
         mean, variance = updated.model.predict_f(learned.inputs.standard(AT))
-        np.testing.assert_allclose(mean, expected[0], atol=1e-6)
-        np.testing.assert_allclose(variance, factor * expected[1], rtol=1e-5)
+        assert_close(mean, expected[0])
+        assert_close(variance, factor * expected[1])
         posterior = updated.regulariser.posterior.predict(learned.inputs.standard(AT))
-        np.testing.assert_allclose(posterior, expected, atol=1e-6)
+        assert_close(posterior, expected)
         assert int(updated.model.num_data) == 90
     before = learned.model.predict_f(learned.inputs.standard(AT))[0]
     assert np.max(np.abs(before - expected[0])) > 1e-3  # the new rows say something
@@ -66,11 +67,12 @@ def test_of_counts_it_is_near_to_the_posterior_of_all_rows():
     at = learned.inputs.standard(AT)
     mean, variance = _of_all_rows(learned, COUNTS).predict(at)
     updated = learned.update(X[NEW], COUNTS[NEW], num_inducing=0).regulariser.posterior
-    before = learned.regulariser.posterior.predict(at)[0]
+    before, of_old = learned.regulariser.posterior.predict(at)
     error = np.abs(updated.mean(at) - mean) / np.sqrt(variance)
     assert np.max(error) < 0.3
     assert np.max(error) < 0.5 * np.max(np.abs(before - mean) / np.sqrt(variance))
-    np.testing.assert_allclose(updated.variance(at), variance, rtol=0.2)
+    ratios = [np.abs(np.log(v / variance)) for v in (updated.variance(at), of_old)]
+    assert np.max(ratios[0]) < 0.5 * np.max(ratios[1])
 
 
 def test_far_from_the_old_rows_points_are_added(learned):
@@ -82,10 +84,11 @@ def test_far_from_the_old_rows_points_are_added(learned):
     assert M < len(updated.regulariser.inducing_points) <= M + 20
     residual = [np.abs(each.predict_f(far)[0] - Y).mean() for each in (updated, without)]
     assert residual[0] < 2.0 < residual[1]
-    near = learned.predict_f(AT)  # what is far says nothing here
-    np.testing.assert_allclose(updated.predict_f(AT)[0], near[0], atol=0.5)
+    mean, variance = learned.predict_f(AT)  # what is far says nothing here
+    assert np.all(np.abs(updated.predict_f(AT)[0] - mean) < 0.5 * np.sqrt(variance))
     lower, upper = updated.predict_interval(far, 0.99)
-    assert np.mean((lower <= Y) & (upper >= Y)) > 0.95
+    covered = np.mean((lower <= Y) & (upper >= Y))
+    assert covered > 0.99 - STANDARD_ERRORS * np.sqrt(0.99 * 0.01 / 30)
 
 
 def test_it_can_be_saved_and_the_first_is_as_it_was(learned, tmp_path):
@@ -94,7 +97,7 @@ def test_it_can_be_saved_and_the_first_is_as_it_was(learned, tmp_path):
     updated = learned.update(X[NEW], REAL[NEW])
     np.testing.assert_array_equal(learned.predict_y(AT), before)
     updated.save(tmp_path / "model")
-    np.testing.assert_allclose(gvi.load(tmp_path / "model").predict_y(AT), updated.predict_y(AT))
+    assert_close(gvi.load(tmp_path / "model").predict_y(AT), updated.predict_y(AT))
 
 
 def test_what_does_not_fit_is_refused(learned):
@@ -112,17 +115,19 @@ def test_where_to_look_next(learned):
     """In original units, as from mean and variance; information has none."""
     candidates = np.linspace(-4.0, 4.0, 17)[:, None]
     mean, variance = (np.asarray(part)[:, 0] for part in learned.predict_f(candidates))
-    np.testing.assert_allclose(learned.acquire(candidates, "variance"), variance)
+    assert_close(learned.acquire(candidates, "variance"), variance)
     noise = np.asarray(learned.predict_y(candidates)[1])[:, 0] - variance
     expected = 0.5 * np.log1p(variance / noise)
-    np.testing.assert_allclose(learned.acquire(candidates, "bald"), expected, rtol=1e-6)
+    assert_close(learned.acquire(candidates, "bald"), expected)
     bound = learned.acquire(candidates, "upper_confidence_bound", beta=1.5)
-    np.testing.assert_allclose(bound, 1.5 * np.sqrt(variance) - mean)
+    assert_close(bound, 1.5 * np.sqrt(variance) - mean)
     best = 45.0
     found = learned.acquire(candidates, "expected_improvement", best=best)
     draws = stats.norm.rvs(mean, np.sqrt(variance), (200_000, 17), random_state=0)
-    simulated = np.maximum(best - draws, 0.0).mean(axis=0)
-    np.testing.assert_allclose(found, simulated, atol=0.05)
+    gains = np.maximum(best - draws, 0.0)
+    error = gains.std(axis=0) / np.sqrt(len(gains))
+    error += np.sqrt(variance) / len(gains)  # one draw more or less, where hardly any gains
+    assert_estimates(found, gains.mean(axis=0), error)
     where = candidates[np.argmax(learned.acquire(candidates, "expected_improvement")), 0]
     truth = candidates[np.argmin(2.0 * np.sin(2.0 * candidates)), 0]
     assert abs(where - truth) < 1.0 or abs(where) > 3.0  # at a minimum, or outside

@@ -14,6 +14,7 @@ from gpflow_gvi.learning import recipe
 from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
 from gpflow_gvi.regulariser.evidence_fit import EvidenceFit, Rows
 from tests.minimisers import comparing_with_a_tape
+from tests.tolerances import ITERATIVE, assert_close
 
 
 def _fit(kernel, likelihood, C, D, J, evidence):
@@ -45,7 +46,7 @@ def test_with_all_inducing_points_it_is_the_density_of_a_normal_law(rng):
     log_density = scipy.stats.multivariate_normal.logpdf(residual, cov=K)
     log_prior = scipy.stats.lognorm.logpdf(0.9, 2.0) + scipy.stats.norm.logpdf(0.8, 0.5, 0.5)
     value = fit.minimise(lambda loss, variables: None, rows.X, rows, means=True, pattern=True)
-    assert value == pytest.approx(-log_density - log_prior, rel=1e-4)
+    assert_close(value, -log_density - log_prior, ITERATIVE)
 
 
 @pytest.mark.parametrize(("means", "pattern"), [(True, True), (False, True), (False, False)])
@@ -68,11 +69,10 @@ def test_gradients_are_those_of_what_is_fitted(means, pattern, rng):
         for variable, own in zip(variables, before, strict=True):
             np.testing.assert_array_equal(variable, own)  # it is evaluated without an assignment
         seen["size"] = sum(len(part) for part in x)
-        np.testing.assert_allclose(
+        assert_close(
             np.concatenate([np.ravel(gradient) for gradient in gradients]),
             scipy.optimize.approx_fprime(np.concatenate(x), value, 1e-6),
-            rtol=1e-3,
-            atol=1e-3,
+            ITERATIVE,
         )
 
     fit.minimise(check, rows.X[:4], rows, means=means, pattern=pattern)
@@ -91,10 +91,10 @@ def test_numpy_and_the_graph_have_the_same_value_and_gradients(evidence, J, rng)
     rows = Rows(X, Y, rng.normal(size=(40, 2, J)), rng.gamma(2.0, size=(40, J)))
     value, gradients = fit._of_numpy(fit._plain, Z, rows, {})
     expected, of_graph = fit.graph(Z, *rows)
-    assert value == pytest.approx(float(expected), rel=1e-9)
+    assert_close(value, float(expected))
     assert len(gradients) == len(of_graph) == len(fit.variables)
     for found, by_graph in zip(gradients, of_graph, strict=True):
-        np.testing.assert_allclose(found, by_graph, rtol=1e-6, atol=1e-7)
+        assert_close(found, by_graph)
 
 
 def test_a_minimiser_may_take_derivatives_by_a_tape(rng):
@@ -125,4 +125,4 @@ def test_without_a_pattern_its_prior_is_no_part_of_the_evidence(rng):
     value = fit.minimise(lambda loss, variables: None, rows.X, rows, means=False, pattern=False)
     K = kernel(rows.X).numpy() + 0.2 * np.eye(len(rows.X))
     expected = scipy.stats.multivariate_normal.logpdf(rows.Y[:, 0], cov=K)
-    assert value == pytest.approx(-expected, rel=1e-4)
+    assert_close(value, -expected, ITERATIVE)

@@ -16,8 +16,10 @@ from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import Selection, kmeans, uniform
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from tests.minimisers import comparing_with_a_tape
+from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 few_iterations = partial(lbfgs, max_iterations=30)
+to_the_end = partial(lbfgs, tolerance=1e-15)
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +47,16 @@ def fitted(data):
 
 
 def test_with_all_points_it_is_gpr(data):
-    regulariser = fit_regulariser(data, _kernel(), 60, select=uniform)
+    regulariser = fit_regulariser(data, _kernel(), 60, select=uniform, minimise=to_the_end)
     gpr = gpflow.models.GPR(data, _kernel())
     loss = tf.autograph.experimental.do_not_convert(gpr.training_loss)
-    gpflow.optimizers.Scipy().minimize(loss, gpr.trainable_variables)
-    assert regulariser.log_evidence == pytest.approx(float(gpr.log_marginal_likelihood()), abs=1e-4)
-    np.testing.assert_allclose(
-        regulariser.likelihood.variance.numpy(), gpr.likelihood.variance.numpy(), rtol=1e-2
-    )
+    gpflow.optimizers.Scipy().minimize(loss, gpr.trainable_variables, options={"ftol": 1e-15})
+    assert_close(regulariser.log_evidence, float(gpr.log_marginal_likelihood()))
+    noise = regulariser.likelihood.variance.numpy()
+    assert_close(noise, gpr.likelihood.variance.numpy(), ITERATIVE)
     x = np.linspace(-4.0, 4.0, 9)[:, None]
     for ours, theirs in zip(regulariser.posterior.predict(x), gpr.predict_f(x), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-2)
+        assert_close(ours, theirs, ITERATIVE)
 
 
 @pytest.mark.parametrize("evidence", [InducingEvidence(), DataEvidence()])
@@ -78,7 +79,7 @@ def test_the_prior_keeps_no_memory_of_the_data(fitted):
     x = np.linspace(-4.0, 4.0, 9)[:, None]
     np.testing.assert_array_equal(regulariser.prior.mean(x), np.zeros((9, 1)))
     variance = regulariser.prior.variance(x)
-    np.testing.assert_allclose(variance, np.full((9, 1), variance[0, 0]))
+    assert_close(variance, np.full((9, 1), variance[0, 0]))
 
 
 def test_outputs_belong_to_their_inducing_points(data, fitted):
@@ -103,7 +104,7 @@ def test_each_round_starts_from_the_values_that_were_given(fitted):
     for start in starts[1:]:
         for first, later in zip(starts[0], start, strict=True):
             np.testing.assert_array_equal(first, later)
-    assert kernel.lengthscales.numpy() == pytest.approx(0.2)  # the caller's own is as it was
+    assert_close(kernel.lengthscales.numpy(), 0.2)  # the caller's own is as it was
 
 
 def test_history_has_the_loss_of_its_hyper_parameters(data, fitted):
@@ -116,14 +117,14 @@ def test_history_has_the_loss_of_its_hyper_parameters(data, fitted):
             ),
             noise_variance=values[".likelihood.variance"],
         )
-        assert entry.loss == pytest.approx(-float(gpr.log_marginal_likelihood()), rel=1e-8)
+        assert_close(entry.loss, -float(gpr.log_marginal_likelihood()))
 
 
 def test_priors_on_hyper_parameters_count(data):
     kernel = _kernel()
     kernel.lengthscales.prior = tfp.distributions.LogNormal(np.float64(1.5), np.float64(0.01))
     regulariser = fit_regulariser(data, kernel, 20)
-    assert regulariser.prior.kernel.lengthscales.numpy() == pytest.approx(np.exp(1.5), rel=0.05)
+    assert_estimates(np.log(regulariser.prior.kernel.lengthscales.numpy()), 1.5, 0.01)
 
 
 @pytest.mark.slow
@@ -133,9 +134,11 @@ def test_fits_more_data_than_an_exact_process_could(rng):
     regulariser = fit_regulariser(
         (X, Y), _kernel(), 20, evidence=DataEvidence(), minimise=few_iterations, max_rounds=1
     )
-    assert regulariser.likelihood.variance.numpy() == pytest.approx(0.04, rel=0.05)
+    noise = regulariser.likelihood.variance.numpy()
+    assert_estimates(noise, 0.04, 0.04 * np.sqrt(2.0 / 50_000))
     x = np.linspace(-2.5, 2.5, 11)[:, None]
-    np.testing.assert_allclose(regulariser.posterior.mean(x), np.sin(2.0 * x), atol=0.05)
+    mean, variance = regulariser.posterior.predict(x)
+    assert_estimates(mean, np.sin(2.0 * x), np.sqrt(variance))
 
 
 def test_all_data_take_points_that_are_not_rows(data):
@@ -151,14 +154,18 @@ def test_several_outputs_with_kernels_and_noises_of_their_own(data):
     kernel = gpflow.kernels.SeparateIndependent([_kernel(), _kernel()])
     likelihood = gpflow.likelihoods.Gaussian(np.array([0.1, 0.1]))
     both = fit_regulariser(
-        (X, np.hstack([Y, 3.0 * Y[::-1]])), kernel, 60, select=uniform, likelihood=likelihood
+        (X, np.hstack([Y, 3.0 * Y[::-1]])),
+        kernel,
+        60,
+        select=uniform,
+        likelihood=likelihood,
+        minimise=to_the_end,
     )
-    first = fit_regulariser((X, Y), _kernel(), 60, select=uniform)
-    np.testing.assert_allclose(
-        both.likelihood.variance.numpy()[0], first.likelihood.variance.numpy(), rtol=0.02
-    )
+    first = fit_regulariser((X, Y), _kernel(), 60, select=uniform, minimise=to_the_end)
+    noises = both.likelihood.variance.numpy()
+    assert_close(noises[0], first.likelihood.variance.numpy(), ITERATIVE)
     x = np.linspace(-4.0, 4.0, 9)[:, None]
-    np.testing.assert_allclose(both.posterior.mean(x)[:, :1], first.posterior.mean(x), atol=0.02)
+    assert_close(both.posterior.mean(x)[:, :1], first.posterior.mean(x), ITERATIVE)
 
 
 @pytest.mark.parametrize(
@@ -236,14 +243,14 @@ def test_with_nothing_trainable_the_hyper_parameters_stay_and_p_is_conditioned(d
     )  # of no effect
     regulariser = fit_regulariser(data, kernel, 60, likelihood=noise, select=uniform)
     gpr = gpflow.models.GPR(data, kernel, likelihood=noise)
-    np.testing.assert_allclose(regulariser.log_evidence, gpr.log_marginal_likelihood(), rtol=1e-8)
+    assert_close(regulariser.log_evidence, gpr.log_marginal_likelihood())
     x = np.linspace(-4.0, 4.0, 9)[:, None]
     for ours, theirs in zip(regulariser.posterior.predict(x), gpr.predict_f(x), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+        assert_close(ours, theirs)
     by_scale = gpflow.likelihoods.Gaussian(scale=0.2)
     gpflow.set_trainable(by_scale, False)
     same = fit_regulariser(data, kernel, 60, likelihood=by_scale, select=uniform)
-    np.testing.assert_allclose(same.log_evidence, regulariser.log_evidence, rtol=1e-10)
+    assert_close(same.log_evidence, regulariser.log_evidence)
 
 
 def test_what_p_cannot_be_fitted_with_is_refused_before_any_work(data):
@@ -270,4 +277,4 @@ def test_noise_that_is_a_function_of_x_is_that_of_each_row(data):
     )
     covariance = kernel(X).numpy() + np.diag((0.1 * X[:, 0] + 0.5) ** 2)
     expected = scipy.stats.multivariate_normal(np.zeros(60), covariance).logpdf(Y[:, 0])
-    np.testing.assert_allclose(regulariser.log_evidence, expected, atol=1e-3)
+    assert_close(regulariser.log_evidence, expected, ITERATIVE)

@@ -14,6 +14,7 @@ from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.site_fit import TOLERANCE, Rows, SiteFit
 from gpflow_gvi.regulariser.sites import first_sites
 from tests.minimisers import comparing_with_a_tape
+from tests.tolerances import ITERATIVE, assert_close
 
 
 @pytest.fixture(name="rows")
@@ -29,8 +30,8 @@ def a_fit() -> SiteFit:
 
 def test_sites_of_gaussian_observations_are_the_observations(rows):
     sites = a_fit().sites(rows.X[::3], rows, first_sites(np.zeros_like(rows.Y)))
-    np.testing.assert_allclose(sites.Y, rows.Y, atol=1e-9)
-    np.testing.assert_allclose(sites.variance, np.full(rows.Y.shape, 0.2), rtol=1e-9)
+    assert_close(sites.Y, rows.Y)
+    assert_close(sites.variance, np.full(rows.Y.shape, 0.2))
 
 
 def test_rounds_go_on_while_the_bound_gains(rows):
@@ -54,8 +55,8 @@ def test_rounds_go_on_while_the_bound_gains(rows):
         minimise, rows.X, rows, first_sites(np.zeros_like(rows.Y)), means=False
     )
     assert len(calls) == 4  # three that gain, and the one that does not
-    np.testing.assert_allclose(calls, [-each for each in (*evidences, evidences[-1])], atol=1e-3)
-    np.testing.assert_allclose(minus_bound, -evidences[-1], atol=1e-3)
+    assert_close(calls, [-each for each in (*evidences, evidences[-1])], ITERATIVE)
+    assert_close(minus_bound, -evidences[-1], ITERATIVE)
 
 
 def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negative(rng):
@@ -86,7 +87,7 @@ def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negativ
         return -float(gpr.log_marginal_likelihood()) + 0.125 * weight**2
 
     best = scipy.optimize.minimize_scalar(minus_evidence)  # a parabola
-    np.testing.assert_allclose(np.ravel(fit.weights), [best.x, 0.0], atol=2e-3)
+    assert_close(np.ravel(fit.weights), [best.x, 0.0], ITERATIVE)
 
 
 def test_where_means_tell_all_labels_apart_their_weight_is_that_of_the_greatest_posterior():
@@ -105,7 +106,7 @@ def test_where_means_tell_all_labels_apart_their_weight_is_that_of_the_greatest_
         return 30.0 * np.log1p(np.exp(-3.0 * weight)) + 0.125 * weight**2
 
     best = scipy.optimize.minimize_scalar(minus_log_posterior)
-    np.testing.assert_allclose(np.ravel(fit.weights), best.x, rtol=0.01)
+    assert_close(np.ravel(fit.weights), best.x, ITERATIVE)
 
 
 @pytest.mark.parametrize(
@@ -127,4 +128,4 @@ def test_derivatives_by_numpy_are_those_by_a_tape(likelihood, rng):
     assert compared
     # At the sites of these parameters the bound is what `fit` returns.
     bound, _ = fit.value_and_gradients(X[::3], rows, sites)
-    np.testing.assert_allclose(minus_bound, -bound, rtol=1e-9)
+    assert_close(minus_bound, -bound)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import gpflow
 import numpy as np
 import pytest
@@ -13,12 +11,12 @@ from gpflow.kernels import SquaredExponential
 from scipy import optimize, stats
 
 from gpflow_gvi.gaussian_process import GaussianProcess
+from gpflow_gvi.regulariser import site_fit
 from gpflow_gvi.regulariser import sites as module_of_sites
 from gpflow_gvi.regulariser.evidence import DataEvidence
-from gpflow_gvi.regulariser.expectations import expected_log_density
+from gpflow_gvi.regulariser.expectations import NUM_SAMPLES, expected_log_density
 from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import uniform
-from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.leave_one_out import leave_one_out
 from gpflow_gvi.regulariser.sites import (
     converged,
@@ -29,8 +27,9 @@ from gpflow_gvi.regulariser.sites import (
     sites_of,
     step,
 )
+from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
-N, M = 60, 12
+N, M = 60, 6
 
 
 def _x():
@@ -67,10 +66,24 @@ def _bound(likelihood, data, sites, Z, prior):
     return float(step(rows, likelihood, sites).bound)
 
 
-def _train(svgp, data, **options):
+def _train(svgp, data):
     closure = svgp.training_loss_closure(data, compile=False)
-    loss = tf.function(closure, autograph=False)  # which would be slow
+    loss = tf.function(closure, autograph=False)  # whose conversion takes seconds
+    options = {"maxiter": 10_000, "maxfun": 10_000, "ftol": 1e-15, "gtol": 1e-8}
     gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables, options=options)
+
+
+@pytest.fixture
+def to_the_end(monkeypatch):
+    """Sites are updated, and hyper-parameters fitted, until the bound gains nothing.
+
+    And with little jitter: that of SVGP is absolute, and that of sites relative to the kernel.
+    """
+    monkeypatch.setattr(module_of_sites, "TOLERANCE", 1e-12)
+    monkeypatch.setattr(site_fit, "TOLERANCE", 1e-8)
+    monkeypatch.setattr(module_of_sites, "MAX_UPDATES", 500)
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-10)):
+        yield
 
 
 def slowly(*names):
@@ -82,6 +95,7 @@ def slowly(*names):
     "name",
     ["bernoulli", "beta", "student", *slowly("logistic", "poisson", "exponential", "gamma")],
 )
+@pytest.mark.usefixtures("to_the_end")
 def test_sites_reach_the_bound_that_svgp_is_trained_to(name):
     likelihood, Y = _observations(name)
     prior, Z = _prior(), _x()[:: N // M]
@@ -92,22 +106,27 @@ def test_sites_reach_the_bound_that_svgp_is_trained_to(name):
     gpflow.set_trainable(svgp.inducing_variable, False)
     gpflow.set_trainable(svgp.likelihood, False)
     _train(svgp, (_x(), Y))
-    assert bound == pytest.approx(float(svgp.elbo((_x(), Y))), abs=0.02)
+    expected = float(svgp.elbo((_x(), Y)))
+    if name == "student":  # a density that is not log-concave asks for negative precision
+        assert expected - 1e-3 * N < bound < expected
+        return
+    assert_close(bound, expected, ITERATIVE)
     posterior = DataEvidence().posterior(prior, sites.variance, (Z, None), (_x(), sites.Y))
-    mean, variance = svgp.predict_f(_x())
-    np.testing.assert_allclose(posterior.mean(_x()), mean, atol=0.05)
-    np.testing.assert_allclose(posterior.variance(_x()), variance, rtol=0.1)
+    for found, by_svgp in zip(posterior.predict(_x()), svgp.predict_f(_x()), strict=True):
+        assert_close(found, by_svgp, ITERATIVE)
 
 
+@pytest.mark.usefixtures("to_the_end")
 def test_under_gaussian_noise_sites_are_the_observations_and_their_noise():
     rng = np.random.default_rng(1)
     Y = np.sin(_x()) + 0.3 * rng.normal(size=(N, 1))
-    sites = sites_of(likelihoods.Gaussian(0.09), _prior(), _x()[::5], (_x(), Y))
-    np.testing.assert_allclose(sites.Y, Y, rtol=1e-8)
-    np.testing.assert_allclose(sites.variance, np.full((N, 1), 0.09), rtol=1e-8)
-    sgpr = gpflow.models.SGPR((_x(), Y), _prior().kernel, _x()[::5], noise_variance=0.09)
-    bound = _bound(likelihoods.Gaussian(0.09), (_x(), Y), sites, _x()[::5], _prior())
-    assert bound == pytest.approx(float(sgpr.elbo()), rel=1e-4)
+    Z = _x()[:: N // M]
+    sites = sites_of(likelihoods.Gaussian(0.09), _prior(), Z, (_x(), Y))
+    assert_close(sites.Y, Y)
+    assert_close(sites.variance, np.full((N, 1), 0.09))
+    sgpr = gpflow.models.SGPR((_x(), Y), _prior().kernel, Z, noise_variance=0.09)
+    bound = _bound(likelihoods.Gaussian(0.09), (_x(), Y), sites, Z, _prior())
+    assert_close(bound, float(sgpr.elbo()), ITERATIVE)
 
 
 def _left_out_poisson():
@@ -131,36 +150,47 @@ def test_predictions_left_out_are_those_given_the_other_sites():
     for n in (0, 17, 40, N - 1):
         others = np.delete(np.arange(N), n)
         mean, variance = _given(prior, (part.numpy()[others] for part in sites), others, n)
-        assert float(loo[0][n]) == pytest.approx(mean, rel=1e-8)
-        assert float(loo[1][n]) == pytest.approx(variance, rel=1e-8)
+        assert_close(float(loo[0][n]), mean)
+        assert_close(float(loo[1][n]), variance)
 
 
-def test_predictions_left_out_are_those_of_a_fit_to_the_other_rows(monkeypatch):
-    """But for what the other sites would be without the one that is left out."""
-    monkeypatch.setattr(module_of_sites, "TOLERANCE", 1e-9)
-    prior, (likelihood, Y), _, loo = _left_out_poisson()
-    for n in (0, 17, 40, N - 1):
+@pytest.mark.usefixtures("to_the_end")
+def test_predictions_left_out_are_those_of_a_fit_to_the_other_rows():
+    """But for what the other sites would be without the row: it matters less than its own site."""
+    prior, (likelihood, Y), sites, loo = _left_out_poisson()
+    rows = 0, 17, 40, N - 1
+    refitted, kept = [], []
+    for n in rows:
         others = np.delete(np.arange(N), n)
         refit = sites_of(likelihood, prior, _x()[::3], (_x()[others], Y[others]))
-        mean, variance = _given(prior, refit, others, n)
-        assert float(loo[0][n]) == pytest.approx(mean, abs=0.1 * variance**0.5)
-        assert float(loo[1][n]) == pytest.approx(variance, rel=0.2)
+        refitted.append(tuple(_given(prior, refit, others, n)))
+        kept.append(tuple(_given(prior, sites, np.arange(N), n)))
+    for found, kept_in, expected in zip(
+        loo, np.transpose(kept), np.transpose(refitted), strict=True
+    ):
+        error = np.abs(found.numpy()[list(rows), 0] - expected)
+        assert np.sum(error) < 0.5 * np.sum(np.abs(kept_in - expected))
 
 
+@pytest.mark.usefixtures("to_the_end")
 def test_two_classes_by_softmax_are_those_of_a_logistic_function():
-    """p(y = 1) = 1 / (1 + exp(f_0 - f_1)), and f_1 - f_0 has twice the variance of each."""
+    """p(y = 1) = 1 / (1 + exp(f_0 - f_1)), and f_1 - f_0 has twice the variance of each.
+
+    They are a little apart, as the posterior of f_0 and f_1 is taken for independent.
+    """
     labels = _observations("bernoulli")[1].astype(int)
     prior, Z = _prior(2), _x()[::5]
     sites = sites_of(likelihoods.Softmax(2), prior, Z, (_x(), labels))
     posterior = DataEvidence().posterior(prior, sites.variance, (Z, None), (_x(), sites.Y))
     mean = posterior.mean(_x())
-    np.testing.assert_allclose(mean[:, 0], -mean[:, 1], atol=1e-2)
+    assert_close(mean[:, 0], -mean[:, 1], ITERATIVE)
     doubled = SquaredExponential(variance=4.0, lengthscales=0.8)
     one = GaussianProcess(gpflow.functions.Zero(1), doubled)
     logistic = likelihoods.Bernoulli(invlink=tf.sigmoid)
     of_one = sites_of(logistic, one, Z, (_x(), labels.astype(float)))
     expected = DataEvidence().posterior(one, of_one.variance, (Z, None), (_x(), of_one.Y))
-    np.testing.assert_allclose(mean[:, 1] - mean[:, 0], expected.mean(_x())[:, 0], atol=0.35)
+    of_one, variance = (part.numpy()[:, 0] for part in expected.predict(_x()))
+    assert np.all(np.abs(mean[:, 1] - mean[:, 0] - of_one) < 0.2 * np.sqrt(variance))
 
 
 def test_expected_log_density_of_softmax_is_that_of_many_samples(rng):
@@ -173,10 +203,12 @@ def test_expected_log_density_of_softmax_is_that_of_many_samples(rng):
     f = mean + np.sqrt(variance) * rng.normal(size=(200_000, 4, 3))
     logs = f - np.log(np.sum(np.exp(f), axis=-1, keepdims=True))
     expected = np.mean(logs[:, np.arange(4), Y[:, 0]], axis=0)
-    np.testing.assert_allclose(ours, expected, atol=0.03)
+    error = np.std(logs[:, np.arange(4), Y[:, 0]], axis=0)
+    assert_estimates(ours, expected, error / np.sqrt(NUM_SAMPLES))
 
 
 @pytest.mark.parametrize("name", ["poisson", *slowly("logistic", "gamma")])
+@pytest.mark.usefixtures("to_the_end")
 def test_hyper_parameters_have_the_bound_of_an_svgp_trained_with_them(name):
     likelihood, Y = _observations(name)
     found = fit_regulariser(
@@ -187,16 +219,14 @@ def test_hyper_parameters_have_the_bound_of_an_svgp_trained_with_them(name):
         evidence=DataEvidence(),
         select=uniform,
         max_rounds=1,
-        minimise=functools.partial(lbfgs, max_iterations=50),
     )
     svgp = gpflow.models.SVGP(_prior().kernel, likelihood, found.inducing_points)
     gpflow.set_trainable(svgp.inducing_variable, False)
-    _train(svgp, (_x(), Y), maxiter=3000)
-    assert found.log_evidence == pytest.approx(float(svgp.elbo((_x(), Y))), abs=0.05)
-    lengthscale = svgp.kernel.lengthscales.numpy()
-    assert found.prior.kernel.lengthscales.numpy() == pytest.approx(lengthscale, rel=0.05)
+    _train(svgp, (_x(), Y))
+    assert_close(found.log_evidence, float(svgp.elbo((_x(), Y))), ITERATIVE)
 
 
+@pytest.mark.usefixtures("to_the_end")
 def test_a_single_row_has_the_gaussian_approximation_of_least_divergence():
     """Of one Poisson count, by a search over mean and variance with SciPy."""
     likelihood, Y = likelihoods.Poisson(), np.array([[3.0]])
@@ -213,10 +243,11 @@ def test_a_single_row_has_the_gaussian_approximation_of_least_divergence():
         return -log_sd - np.sum(weights * logs) / np.sum(weights)
 
     best = optimize.minimize(divergence, [0.0, 0.0], tol=1e-10).x
-    assert float(posterior.mean(X)) == pytest.approx(best[0], abs=1e-3)
-    assert float(posterior.variance(X)) == pytest.approx(np.exp(2.0 * best[1]), rel=5e-3)
+    assert_close(float(posterior.mean(X)), best[0], ITERATIVE)
+    assert_close(float(posterior.variance(X)), np.exp(2.0 * best[1]), ITERATIVE)
 
 
+@pytest.mark.usefixtures("to_the_end")
 def test_a_step_that_is_too_long_is_shortened():
     """From sites far from the optimum the bound still only rises."""
     likelihood, Y = _observations("poisson")
@@ -234,7 +265,7 @@ def test_a_step_that_is_too_long_is_shortened():
     _, bound = converged(take_step, far)
     assert bound == max(bounds)
     best = sites_of(likelihood, prior, Z, (_x(), Y))
-    assert bound == pytest.approx(_bound(likelihood, (_x(), Y), best, Z, prior), abs=0.01)
+    assert_close(bound, _bound(likelihood, (_x(), Y), best, Z, prior), ITERATIVE)
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "gamma"])
@@ -244,19 +275,20 @@ def test_rows_in_blocks_have_the_sites_of_all_at_once(name, monkeypatch):
     expected = sites_of(likelihood, prior, Z, (_x(), Y))
     monkeypatch.setattr(module_of_sites, "MAX_ROWS_AT_ONCE", 7)
     found = sites_of(likelihood, prior, Z, (_x(), Y))
-    np.testing.assert_allclose(found.Y, expected.Y, rtol=1e-6)
-    np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-6)
+    assert_close(found.Y, expected.Y)
+    assert_close(found.variance, expected.variance)
 
 
+@pytest.mark.usefixtures("to_the_end")
 def test_a_prior_of_large_variance_has_the_same_optimum_as_svgp():
     """Far from zero the probit's logarithm is cut off: a start there would find no slope."""
     likelihood, Y = likelihoods.Bernoulli(), np.where(_x() > 0.0, 1.0, 0.0)
     kernel = SquaredExponential(variance=350.0, lengthscales=1.5)
-    prior, Z = GaussianProcess(gpflow.functions.Zero(1), kernel), _x()[::5]
+    prior, Z = GaussianProcess(gpflow.functions.Zero(1), kernel), _x()[::15]
     sites = sites_of(likelihood, prior, Z, (_x(), Y))
     svgp = gpflow.models.SVGP(kernel, likelihood, Z, q_sqrt=0.05 * np.eye(len(Z))[None])
     gpflow.set_trainable(svgp.kernel, False)
     gpflow.set_trainable(svgp.inducing_variable, False)
-    _train(svgp, (_x(), Y), maxiter=300)
+    _train(svgp, (_x(), Y))
     bound = _bound(likelihood, (_x(), Y), sites, Z, prior)
-    assert bound == pytest.approx(float(svgp.elbo((_x(), Y))), abs=0.1)
+    assert_close(bound, float(svgp.elbo((_x(), Y))), ITERATIVE)

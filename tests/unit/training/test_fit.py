@@ -21,12 +21,14 @@ from gpflow_gvi._core.notices import notice
 from gpflow_gvi.training import Trainable
 from gpflow_gvi.training.guard import LossTerms
 from tests.designs import each_pair
+from tests.tolerances import assert_close
 
 N = 10
 _RNG = np.random.default_rng(4)
 X = _RNG.normal(size=(N, 2))
 Y = _RNG.normal(size=(N, 1))
-RATE = 0.05
+RATE = N / 256
+"""Divided by N it is exact in float32, in which Keras keeps it."""
 
 
 class Line(Trainable):
@@ -104,16 +106,15 @@ def test_steps_are_those_of_gradient_descent(
     for epoch in range(3):
         w, means = by_numpy([slice(i, i + size) for i in range(0, N, size)], w)
         for name, mean in zip(("loss", "expected_loss", "divergence"), means, strict=True):
-            # tf_keras keeps its learning rate in float32
-            np.testing.assert_allclose(history[name][epoch], mean, rtol=1e-6)
-    np.testing.assert_allclose(model.w, w, rtol=1e-6)
+            assert_close(history[name][epoch], mean)
+    assert_close(model.w, w)
 
 
 def test_batch_size_none_is_all_rows() -> None:
     model = compiled()
     w, _ = by_numpy([slice(None)], model.w.numpy())
     model.fit((X, Y), batch_size=None, verbose=0)
-    np.testing.assert_allclose(model.w, w, rtol=1e-7)
+    assert_close(model.w, w)
 
 
 def test_validation_is_the_loss_afterwards_out_of_training() -> None:
@@ -121,9 +122,9 @@ def test_validation_is_the_loss_afterwards_out_of_training() -> None:
     history = model.fit((X, Y), verbose=0, batch_size=4, validation_data=(X[:7], Y[:7])).history
     w = model.w.numpy()
     loss = np.mean((X[:7] @ w - Y[:7]) ** 2)
-    assert history["val_expected_loss"] == [pytest.approx(loss, rel=1e-12)]
-    assert history["val_divergence"] == [pytest.approx(0.5 * np.sum(w**2), rel=1e-12)]
-    assert history["val_loss"] == [pytest.approx(N * (loss + 0.05 * np.sum(w**2)), rel=1e-12)]
+    assert_close(history["val_expected_loss"], [loss])
+    assert_close(history["val_divergence"], [0.5 * np.sum(w**2)])
+    assert_close(history["val_loss"], [N * (loss + 0.05 * np.sum(w**2))])
     assert (model._trained, model._traces) == (1, 2)
 
 
@@ -156,7 +157,7 @@ ROWS = (np.arange(N, dtype=float)[:, None], np.zeros((N, 1)))
 def order_after(seed: int = 0, **options: Any) -> np.ndarray:
     model = compiled(Visits(), keras.optimizers.SGD(1.0))
     model.fit(ROWS, batch_size=3, verbose=0, seed=seed, **options)
-    assert np.sum(model.counts) == pytest.approx(N * options.get("epochs", 1))
+    assert_close(np.sum(model.counts), N * options.get("epochs", 1))
     np.testing.assert_array_equal(model.counts, options.get("epochs", 1))
     return model.seen_in.numpy()
 
@@ -249,7 +250,7 @@ def test_learning_rate_may_change_between_epochs() -> None:
     history = model.fit((X, Y), epochs=3, verbose=0, callbacks=[schedule, tell]).history
     assert np.any(after[0] != [[0.3], [-0.2]])
     np.testing.assert_array_equal(after[2], after[0])
-    assert history["learning_rate"] == pytest.approx([RATE / N, 0.0, 0.0])
+    assert history["learning_rate"] == [RATE / N, 0.0, 0.0]
     assert model._traces == 1
 
 

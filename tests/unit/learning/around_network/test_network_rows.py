@@ -12,6 +12,7 @@ from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.learning.around_network.learn_around import feature_kernel
 from gpflow_gvi.learning.around_network.network_rows import Inputs, Outputs, network_rows
 from gpflow_gvi.learning.rows.scaling import Scaling
+from tests.tolerances import assert_close
 
 N, SHAPE = 30, (6, 6, 2)
 X = np.random.default_rng(0).uniform(size=(N, *SHAPE)).astype(np.float32)
@@ -55,7 +56,7 @@ def test_columns_are_the_outputs_and_the_layers(K, features, names):
     expected = [net.predict(X, verbose=0), *(layer_of(net, name) for name in names)]
     rows = rows_of(net, features)
     assert rows.num_features == tuple(part.shape[1] for part in expected[1:])
-    np.testing.assert_allclose(rows(X), np.concatenate(expected, axis=1), rtol=1e-5, atol=1e-6)
+    assert_close(rows(X), np.concatenate(expected, axis=1))
 
 
 @PACKAGES
@@ -78,15 +79,12 @@ def test_layers_are_averaged_over_positions(K):
     parts = [layer_of(flatten, name).mean(axis=(1, 2)) for name in ("second", "third")]
     expected = [flatten.predict(X, verbose=0), *parts, layer_of(flatten, "hidden")]
     assert rows.num_features == (4, 3, 5)
-    np.testing.assert_allclose(rows(X), np.concatenate(expected, axis=1), rtol=1e-5, atol=1e-5)
+    assert_close(rows(X), np.concatenate(expected, axis=1))
     assert rows_of(network(K), "layers").num_features == (5,)
     inner = K.Sequential([K.Input(SHAPE), K.layers.Conv2D(4, 3, name="inner")])
     nested = K.Sequential([K.Input(SHAPE), inner, K.layers.Flatten(), K.layers.Dense(3)])
-    np.testing.assert_allclose(
-        rows_of(nested, "layers")(X)[:, 3:7],
-        inner.predict(X, verbose=0).mean(axis=(1, 2)),
-        rtol=1e-5,
-        atol=1e-5,
+    assert_close(
+        rows_of(nested, "layers")(X)[:, 3:7], inner.predict(X, verbose=0).mean(axis=(1, 2))
     )
 
 
@@ -100,7 +98,7 @@ def test_what_a_layer_returns_elsewhere_is_left_out():
     rows = rows_of(keras.Model(here, outputs), "layers")
     assert rows.num_features == (2, 72)  # of here, averaged and flattened
     averaged = shared(keras.Model(here, hidden)(X)).numpy().mean(axis=(1, 2))
-    np.testing.assert_allclose(rows(X)[:, 3:5], averaged, rtol=1e-5, atol=1e-6)
+    assert_close(rows(X)[:, 3:5], averaged)
 
 
 def test_features_of_a_function_and_of_the_inputs():
@@ -108,17 +106,19 @@ def test_features_of_a_function_and_of_the_inputs():
     rows = rows_of(net, [lambda images: images[:, 0, 0], "inputs"])
     assert rows.num_features == (2, 72)
     found = rows(X).numpy()[:, 3:]
-    np.testing.assert_allclose(found, np.hstack([X[:, 0, 0], X.reshape(N, -1)]), rtol=1e-6)
+    assert_close(found, np.hstack([X[:, 0, 0], X.reshape(N, -1)]))
 
 
 @PACKAGES
 def test_outputs_that_are_probabilities_become_logits(K):
     net = network(K, "softmax")
     h = rows_of(net)(X).numpy()[:, :3]
-    np.testing.assert_allclose(scipy.special.softmax(h, axis=1), net.predict(X, verbose=0), 1e-5)
+    found = scipy.special.softmax(h, axis=1)
+    assert_close(found, net.predict(X, verbose=0), precision=np.float32)
     net = network(K, "sigmoid", J=1)
     h = rows_of(net)(X).numpy()[:, :1]
-    np.testing.assert_allclose(scipy.special.expit(h), net.predict(X, verbose=0), rtol=1e-5)
+    found = scipy.special.expit(h)
+    assert_close(found, net.predict(X, verbose=0), precision=np.float32)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,10 @@ def test_a_copy_is_taken_of_the_network():
 def test_pixels_in_bytes_are_scaled_once():
     pixels = np.round(255 * X).astype(np.uint8)
     net = network()
-    np.testing.assert_allclose(
-        rows_of(net, inputs=pixels)(pixels), rows_of(net)(pixels / 255.0), rtol=1e-6
-    )
-    scaling = network(first=[keras.layers.Rescaling(1.0 / 255.0)])
-    np.testing.assert_allclose(
-        rows_of(scaling, inputs=pixels)(pixels), rows_of(net)(pixels / 255.0), rtol=1e-5, atol=1e-6
-    )
+    expected = rows_of(net)(pixels / 255.0)
+    for scaled in (net, network(first=[keras.layers.Rescaling(1.0 / 255.0)])):
+        found = rows_of(scaled, inputs=pixels)(pixels)
+        assert_close(found, expected, precision=np.float32)
     with pytest.warns(NumericsWarning, match="looks like images that were not scaled"):
         rows_of(net)(pixels.astype(float))
 
@@ -167,9 +164,9 @@ def test_each_feature_has_its_own_unit_and_pixels_have_one():
     values[:, -1] *= 1e-9  # a pixel that hardly varies
     units = rows.scaling(values, Scaling(np.full(3, 7.0), np.full(3, 2.0)))
     standard = units.standard(values).numpy()
-    np.testing.assert_allclose(standard[:, :3], (values[:, :3] - 7.0) / 2.0)
-    np.testing.assert_allclose(standard[:, 3:8].std(axis=0), 1.0, rtol=1e-6)
-    np.testing.assert_allclose(standard[:, 8:].var(axis=0).mean(), 1.0, rtol=1e-6)
+    assert_close(standard[:, :3], (values[:, :3] - 7.0) / 2.0)
+    assert_close(standard[:, 3:8].std(axis=0), 1.0)
+    assert_close(standard[:, 8:].var(axis=0).mean(), 1.0)
     assert standard[:, -1].std() < 1e-6
 
 
@@ -182,7 +179,7 @@ def test_kernel_is_a_sum_of_one_for_each_group_by_median_distances():
         distances = np.linalg.norm(group[:, None] - group[None], axis=-1)
         ell = 0.5 * np.median(distances[np.triu_indices(N, 1)])
         expected += 0.5 * np.mean(about_mean**2) * np.exp(-0.5 * np.square(distances / ell))
-    np.testing.assert_allclose(kernel(values), expected, rtol=1e-6, atol=1e-9)
+    assert_close(kernel(values), expected)
     assert not kernel.trainable_variables
 
 

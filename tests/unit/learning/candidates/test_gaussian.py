@@ -29,6 +29,7 @@ from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
 from gpflow_gvi.mean_functions import CrossFitted
 from gpflow_gvi.regulariser.evidence_fit import EvidenceFit
+from tests.tolerances import ITERATIVE, STANDARD_ERRORS, assert_close, assert_estimates
 
 
 def _kernel():
@@ -60,8 +61,8 @@ def test_noise_that_varies_is_found(varying):
     _, of_f = learned.predict_f(X[250:])
     large = X[250:, 0] > 0.0
     deviation = np.sqrt(variance - of_f)[:, 0]
-    assert np.median(deviation[large]) == pytest.approx(1.0, rel=0.25)
-    assert np.median(deviation[~large]) == pytest.approx(0.1, rel=0.6)
+    assert_estimates(np.median(deviation[large]), 1.0, 1.0 / np.sqrt(2 * 125))
+    assert 0.05 < np.median(deviation[~large]) < 0.2  # 0.1, within a factor of two
     truth = -scipy.stats.norm.logpdf(Y[250:], np.sin(2.0 * X[250:, 1:]), _deviation(X[250:])).mean()
     constant = gvi.learn((X[:250], Y[:250]), kernel=_kernel(), num_inducing=40)
     assert _nll(learned, X[250:], Y[250:]) < truth + 0.35
@@ -136,7 +137,8 @@ def test_around_a_predictor_residuals_are_those_of_new_rows(steps):
     assert _nll(learned, X[200:], Y[200:]) < _nll(alone, X[200:], Y[200:]) - 0.3
     predicted, variance = learned.predict_y(X[200:])
     inside = np.abs(Y[200:] - predicted) < 1.96 * np.sqrt(variance)
-    assert 0.85 <= np.mean(inside) <= 1.0  # a tree has no error at all at the rows of its fit
+    # A tree has no error at all at the rows of its fit.
+    assert np.mean(inside) > 0.95 - STANDARD_ERRORS * np.sqrt(0.95 * 0.05 / 100)
     error = np.sqrt(np.mean(np.square(predicted - Y[200:])))
     of_tree = tree.fit(X[:200], Y[:200]).predict(X[200:])[:, None]
     assert error < 1.2 * np.sqrt(np.mean(np.square(of_tree - Y[200:])))
@@ -148,8 +150,10 @@ def test_a_predictor_of_another_scale_has_the_weight_that_mends_it(rng):
     Y = jumps + 0.1 * rng.normal(size=X.shape)
     data = X[:200], Y[:200]
     learned = gvi.learn(data, predictor=lambda X: 3.0 * np.sign(np.sin(40.0 * X)))
-    error = np.sqrt(np.mean(np.square(learned.predict(X[200:]) - jumps[200:])))
-    assert error < 0.05
+    predicted = learned.predict(X[200:])
+    # With the weight 1 the error is 2, with the weight 0 it is 1; of a third the noise is left.
+    assert_estimates(np.mean(predicted * jumps[200:]), 1.0, 0.1 / np.sqrt(200))
+    assert np.sqrt(np.mean(np.square(predicted - jumps[200:]))) < 0.1
 
 
 def test_a_predictor_that_says_nothing_does_no_harm(rng):
@@ -160,7 +164,7 @@ def test_a_predictor_that_says_nothing_does_no_harm(rng):
     memory.fit(X, rng.normal(size=len(X)))
     learned = gvi.learn(data, predictor=memory.predict)
     error = np.sqrt(np.mean(np.square(learned.predict(X[200:]) - f[200:])))
-    assert error < 0.05
+    assert error < 0.05  # half of what one observation tells, while the predictor is wrong by 2
 
 
 @pytest.mark.usefixtures("graphs_of_users")
@@ -171,11 +175,11 @@ def test_rows_of_the_data_are_predicted_the_same_in_each_call(steps):
     learned = gvi.learn((X, Y), kernel=_kernel(), predictor=tree, num_inducing=20)
     m_P = learned.regulariser.prior.mean_function
     found = np.asarray(m_P(learned.inputs.standard(X)))
-    np.testing.assert_allclose(np.sort(found, axis=0), np.sort(m_P.out_of_fold, axis=0))
+    assert_close(np.sort(found, axis=0), np.sort(m_P.out_of_fold, axis=0))
     expected = learned.model.predict_f(learned.inputs.standard(X))[0]
     for _ in range(3):
         mean = learned.outputs.standard(learned.predict_y(X)[0])
-        np.testing.assert_allclose(mean, expected, rtol=1e-9, atol=1e-9)
+        assert_close(mean, expected)
 
 
 @pytest.mark.filterwarnings("ignore:squared errors of rows")  # a step is a few rows off
@@ -190,7 +194,8 @@ def test_a_fitted_predictor_is_judged_by_rows_that_it_has_not_seen(steps):
     )
     assert int(learned.model.num_data) == 70
     predicted, variance = learned.predict_y(X[220:])
-    assert np.mean(np.abs(Y[220:] - predicted) < 1.96 * np.sqrt(variance)) > 0.85
+    covered = np.mean(np.abs(Y[220:] - predicted) < 1.96 * np.sqrt(variance))
+    assert covered > 0.95 - STANDARD_ERRORS * np.sqrt(0.95 * 0.05 / 80)
 
 
 def test_it_is_saved_with_its_predictors_and_not_exported(steps, tmp_path):
@@ -233,14 +238,15 @@ def test_predictions_of_the_others_temper(rng):
     with pytest.warns(NumericsWarning, match=r"left out are .* times their variance"):
         learned = gvi.learn((X, Y), kernel=kernel, likelihood=noise, num_inducing=30)
     mean, variance = learned.predict_y(X)
-    assert np.mean((Y - mean) ** 2 / variance) == pytest.approx(1.0, rel=0.15)
+    # It is 1 of rows left out, and 20 without the factor; there are few points in this kernel.
+    assert 0.85 < np.mean((Y - mean) ** 2 / variance) < 1.15
 
 
 def test_the_noise_is_the_formula():
     ratio = np.array([[0.0], [0.5], [4.0]])
     noise = VaryingNoise(lambda X: ratio, 0.3, 0.7)
     expected = 0.3 * np.maximum(ratio, MIN_RATIO) ** 0.7
-    np.testing.assert_allclose(noise(np.zeros((3, 1))), expected)
+    assert_close(noise(np.zeros((3, 1))), expected)
 
 
 @pytest.mark.slow  # with all candidates
@@ -306,7 +312,7 @@ def test_what_is_not_trainable_stays_as_it_is(steps):
     )
     P = learned.regulariser
     assert float(P.prior.kernel.variance.numpy()) == 0.7
-    assert float(P.likelihood.variance.numpy()) == pytest.approx(0.3, rel=1e-12)
+    assert_close(float(P.likelihood.variance.numpy()), 0.3)
 
 
 def test_two_relevant_features_among_thirty_are_found(rng):
@@ -325,7 +331,9 @@ def test_relevance_is_relative_to_that_of_the_most_relevant_feature(rng):
     X = rng.normal(size=(500, 4))
     relevance = gvi.recipe.relevance(X, X[:, :1] + 0.5 * X[:, 1:2])
     # The variance that a feature explains is in proportion to the square of its slope.
-    np.testing.assert_allclose(relevance, [1.0, 0.25, 0.05, 0.05], atol=0.1)
+    assert relevance[0] == 1.0
+    assert 0.15 < relevance[1] < 0.35  # ¼, but for what trees of 500 rows take for relevant
+    np.testing.assert_array_equal(relevance[2:], 0.05)
     np.testing.assert_array_equal(gvi.recipe.relevance(X, np.ones((500, 1))), np.full(4, 0.05))
 
 
@@ -413,7 +421,8 @@ def test_a_fit_that_begins_with_half_of_the_rows_has_the_evidence_of_all(monkeyp
     loss = tf.autograph.experimental.do_not_convert(exact.training_loss)
     gpflow.optimizers.Scipy().minimize(loss, exact.trainable_variables)
     best = float(exact.log_marginal_likelihood())
-    assert best - 0.05 < learned.regulariser.log_evidence < best + 1e-3
+    rounding = ITERATIVE.float64 * abs(best)
+    assert best - 0.05 < learned.regulariser.log_evidence < best + rounding
     Z = learned.regulariser.inducing_points
     assert len(Z) < 60  # chosen for this kernel
     assert set(Z[:, 0]) <= set(X[:, 0])
@@ -441,13 +450,14 @@ def test_an_exact_fit_to_some_rows_is_judged_by_all_of_them(num_rows, rng):
     regulariser = RegulariserSettings(max_rows=60, num_inducing=60, predictors=None)
     settings = Settings(regulariser, standardise=False)
     kernel = gpflow.kernels.SquaredExponential(lengthscales=0.2)
-    found = GaussianCandidates(data, settings)._fit(kernel, gpflow.likelihoods.Gaussian(0.01))
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-10)):
+        found = GaussianCandidates(data, settings)._fit(kernel, gpflow.likelihoods.Gaussian(0.01))
     prior, noise = found.regulariser.prior, found.regulariser.likelihood
     for n in (0, 30, 60, 80):
         rest = np.arange(num_rows) != n
         exact = gpflow.models.GPR((X[rest], Y[rest]), prior.kernel, likelihood=noise)
         expected = exact.predict_f(X[n : n + 1])[0]
-        np.testing.assert_allclose(found.mean[n : n + 1], expected, atol=1e-3)
+        assert_close(found.mean[n : n + 1], expected, ITERATIVE, scale=1.0)  # the size of Y
 
 
 @pytest.mark.parametrize(("slope", "is_tried"), [(2.0, True), (0.2, False)])
@@ -507,7 +517,8 @@ def test_a_linear_function_of_few_of_many_features_is_found(rng):
     mean, variance = learned.predict_y(X[50:])
     rmse = np.sqrt(np.mean(np.square(Y[50:] - mean)))
     assert rmse < 0.8  # where the noise alone has 0.5, and the mean of Y 2.7
-    assert np.mean(np.abs(Y[50:] - mean) < 1.96 * np.sqrt(variance)) > 0.85
+    covered = np.mean(np.abs(Y[50:] - mean) < 1.96 * np.sqrt(variance))
+    assert covered > 0.95 - STANDARD_ERRORS * np.sqrt(0.95 * 0.05 / 250)
 
 
 @pytest.mark.parametrize("seed", [2, 7])
@@ -539,7 +550,7 @@ def test_features_that_do_not_matter_cost_little():
 
 def test_the_mode_of_a_prior_is_where_it_is_said_to_be():
     values = np.array([0.1, 3.0])
-    np.testing.assert_allclose(recipe.with_mode(values, 1.5).mode(), values)
+    assert_close(recipe.with_mode(values, 1.5).mode(), values)
 
 
 @pytest.mark.parametrize(
@@ -564,7 +575,8 @@ def test_noise_of_some_tens_of_rows_is_found():
     )
     learned = gvi.learn((X, Y))
     assert -np.mean(learned.predict_log_density((x, y))) < -0.4  # of the truth: -0.88
-    np.testing.assert_allclose(learned.likelihood.variance, 0.1**2 / np.var(Y), rtol=0.7)
+    noise = 0.1**2 / np.var(Y)
+    assert_estimates(learned.likelihood.variance, noise, np.sqrt(2.0 / 60) * noise)
 
 
 @pytest.mark.slow
