@@ -123,7 +123,7 @@ def _given(prior, sites, others, n):
     """Mean and variance of f at a row, given the sites of others."""
     Y, variance = sites
     posterior = DataEvidence().posterior(prior, variance, (_x()[::3], None), (_x()[others], Y))
-    return (float(part) for part in posterior.predict(_x()[n : n + 1]))
+    return (part.numpy().item() for part in posterior.predict(_x()[n : n + 1]))
 
 
 def test_predictions_left_out_are_those_given_the_other_sites():
@@ -131,8 +131,8 @@ def test_predictions_left_out_are_those_given_the_other_sites():
     for n in (0, 17, 40, N - 1):
         others = np.delete(np.arange(N), n)
         mean, variance = _given(prior, (part.numpy()[others] for part in sites), others, n)
-        assert float(loo[0][n]) == pytest.approx(mean, rel=1e-8)
-        assert float(loo[1][n]) == pytest.approx(variance, rel=1e-8)
+        assert loo[0][n].numpy().item() == pytest.approx(mean, rel=1e-8)
+        assert loo[1][n].numpy().item() == pytest.approx(variance, rel=1e-8)
 
 
 def test_predictions_left_out_are_those_of_a_fit_to_the_other_rows(monkeypatch):
@@ -143,8 +143,8 @@ def test_predictions_left_out_are_those_of_a_fit_to_the_other_rows(monkeypatch):
         others = np.delete(np.arange(N), n)
         refit = sites_of(likelihood, prior, _x()[::3], (_x()[others], Y[others]))
         mean, variance = _given(prior, refit, others, n)
-        assert float(loo[0][n]) == pytest.approx(mean, abs=0.1 * variance**0.5)
-        assert float(loo[1][n]) == pytest.approx(variance, rel=0.2)
+        assert loo[0][n].numpy().item() == pytest.approx(mean, abs=0.1 * variance**0.5)
+        assert loo[1][n].numpy().item() == pytest.approx(variance, rel=0.2)
 
 
 def test_two_classes_by_softmax_are_those_of_a_logistic_function():
@@ -213,8 +213,8 @@ def test_a_single_row_has_the_gaussian_approximation_of_least_divergence():
         return -log_sd - np.sum(weights * logs) / np.sum(weights)
 
     best = optimize.minimize(divergence, [0.0, 0.0], tol=1e-10).x
-    assert float(posterior.mean(X)) == pytest.approx(best[0], abs=1e-3)
-    assert float(posterior.variance(X)) == pytest.approx(np.exp(2.0 * best[1]), rel=5e-3)
+    assert posterior.mean(X).numpy().item() == pytest.approx(best[0], abs=1e-3)
+    assert posterior.variance(X).numpy().item() == pytest.approx(np.exp(2.0 * best[1]), rel=5e-3)
 
 
 def test_a_step_that_is_too_long_is_shortened():
