@@ -3,6 +3,7 @@ VENV ?= .venv
 ARGS ?=
 
 BIN := $(VENV)/bin
+NUMPY2 := .venv-numpy2
 STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
 # Of a file in the repository. Pictures are the largest.
@@ -23,10 +24,10 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test portable programs wheel coverage benchmark mutants lint types format docs links clean
+.PHONY: help demo test portable programs wheel coverage benchmark mutants lint types format docs links numpy2 clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 demo: $(STAMP)  ## Run the demonstration
 	$(BIN)/python -m gpflow_gvi demo $(ARGS)
@@ -103,8 +104,11 @@ docs: $(DOCS_STAMP)  ## Build the documentation in docs/_build/html
 links: $(DOCS_STAMP)  ## Check every link of the documentation (needs the network)
 	$(BIN)/python -m sphinx -b linkcheck -D nb_execution_mode=off docs docs/_build/links
 
-clean:  ## Remove all generated files and the environment
-	rm -rf $(VENV) $(VENV)-wheel .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
+numpy2: $(NUMPY2)/.ready  ## Run the fast tests with numpy 2 in an environment of its own, also on Python 3.13
+	$(NUMPY2)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+clean:  ## Remove all generated files and the environments
+	rm -rf $(VENV) $(VENV)-wheel $(NUMPY2) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard gpflow_gvi tests docs examples benchmarks) -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -134,4 +138,22 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 
 $(DOCS_STAMP): $(STAMP)
 	$(PIP_INSTALL) -e ".[docs]"
+	@touch $@
+
+# The requirements of the tests, as pip would install gpflow with the extra itself.
+TESTS_EXTRA := import tomllib; \
+	extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+	tests = extras["tests"] + extras["experiments"]; \
+	print(*(each for each in tests if not each.startswith("gpflow-gvi[")), sep="\n")
+
+# The two commands of docs/how_to/use_numpy_2.md, under the pins of constraints.txt but numpy's.
+$(NUMPY2)/.ready: pyproject.toml requirements-numpy2.txt constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "numpy 2 needs Python 3.11 or later: make numpy2 PYTHON=python3.13")'
+	$(PYTHON) -m venv --clear $(NUMPY2)
+	sed '/^numpy==/d' constraints.txt > $(NUMPY2)/constraints.txt
+	$(NUMPY2)/bin/python -c '$(TESTS_EXTRA)' > $(NUMPY2)/tests.txt
+	$(NUMPY2)/bin/python -m pip install --quiet --disable-pip-version-check -c $(NUMPY2)/constraints.txt \
+	    -r requirements-numpy2.txt -r $(NUMPY2)/tests.txt
+	$(NUMPY2)/bin/python -m pip install --quiet --disable-pip-version-check -c $(NUMPY2)/constraints.txt \
+	    --no-deps gpflow gpflux -e .
 	@touch $@

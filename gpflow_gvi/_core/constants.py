@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import record
+
+from .tensorflow_private import is_differentiated
 
 
 def in_dtype(value: Any, dtype: tf.DType) -> tf.Tensor:
@@ -22,6 +23,6 @@ def constant(value: tf.Tensor) -> tf.Variable | tf.Tensor:
     graph, where no variable can be made, or one that a gradient may be taken of, stays the tensor
     that it is.
     """
-    if not tf.executing_eagerly() or record.could_possibly_record():
+    if not tf.executing_eagerly() or is_differentiated():
         return value
     return tf.Variable(value, trainable=False)

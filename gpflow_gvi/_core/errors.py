@@ -9,13 +9,22 @@ from __future__ import annotations
 import reprlib
 from typing import Any
 
+import numpy as np
+
 MAX_SHOWN = 200
 """The maximal length of a value in a message."""
 
 
+class _Repr(reprlib.Repr):
+    """Numbers and text of NumPy are written as Python's, not as np.float64(1.0)."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        return super().repr1(x.item() if isinstance(x, np.generic) else x, level)
+
+
 def shown(value: Any) -> str:
     """Return a value as Python writes it, shortened and on one line."""
-    short = reprlib.Repr()
+    short = _Repr()
     short.maxstring = short.maxother = short.maxlong = 100
     text = " ".join(short.repr(value).split())
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

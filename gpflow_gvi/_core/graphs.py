@@ -10,10 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
 from gpflow.utilities import reset_cache_bijectors
-from tensorflow.python.eager import record
-from tensorflow.python.framework.ops import gradient_registry
 
 from .row_blocks import tensors_by_blocks
+from .tensorflow_private import call, forget_custom_gradients, is_differentiated
 
 Rows = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 """A function from rows [N, D...] to tensors [N, ...]."""
@@ -26,9 +25,6 @@ Module = TypeVar("Module")
 
 MAX_ATTEMPTS = 20
 """How often a cache is cleared that another thread fills or clears at the same time."""
-
-_WITH_BRANCHES = ("If", "StatelessIf", "While", "StatelessWhile")
-"""The types of operations that have graphs of their own."""
 
 
 class Factors(Protocol):
@@ -77,7 +73,7 @@ class Compiled:
 
     def _of_block(self, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
         key = X.dtype, *tuple(X.shape)[1:]
-        if record.could_possibly_record():
+        if is_differentiated():
             return self._function(X)
         graph = self._graphs.get(key)
         if graph is None:
@@ -90,11 +86,11 @@ class Compiled:
                     self._graphs[key] = self._graph(spec)
             graph = self._graphs[key]
         try:
-            is_current, found = _called(graph, X)
+            is_current, found = call(graph, X)
             if self._factors is not None and not is_current:
                 with self._lock:
                     self._factors().renew()
-                _, found = _called(graph, X)
+                _, found = call(graph, X)
         except tf.errors.OpError:  # what a graph makes of an error that was raised in Python
             return self._function(X)
         return tuple(found)
@@ -111,14 +107,6 @@ class Compiled:
         return without_gradients(run, spec)
 
 
-def _called(graph: Any, X: tf.Tensor) -> Any:
-    """Return the value of a graph at rows of its type.
-
-    For one row its public call takes half as long again, to compare the types of arguments.
-    """
-    return graph._call_flat([X], graph.captured_inputs)
-
-
 def without_gradients(function: Callable[..., Any], *specs: Any) -> Any:
     """Return a function as a graph that no tape of gradients will see.
 
@@ -126,7 +114,7 @@ def without_gradients(function: Callable[..., Any], *specs: Any) -> Any:
     :param specs: their types.
     """
     graph = tf.function(function, autograph=False).get_concrete_function(*specs)
-    forget_gradients(graph.graph)
+    forget_custom_gradients(graph.graph)
     return graph
 
 
@@ -147,21 +135,3 @@ def deepcopy(module: Module) -> Module:
     """Return a deep copy, as `gpflow.utilities.deepcopy` does, also beside other threads."""
     forget_tensors(module)
     return copy.deepcopy(module)
-
-
-def forget_gradients(graph: tf.Graph) -> None:
-    """Take the custom gradients in a graph out of TensorFlow's registry, which keeps the graph.
-
-    It is for a graph that no tape will see: without this it stayed until the end of the process,
-    with what it refers to. Gradients of functions that it calls remain, as others may call them.
-    """
-    for operation in graph.get_operations():
-        with contextlib.suppress(ValueError):  # most have no such attribute
-            name = operation.get_attr("_gradient_op_type").decode()
-            if name.startswith("CustomGradient-"):
-                gradient_registry._registry.pop(name, None)
-        if operation.type in _WITH_BRANCHES:
-            for attribute in operation.node_def.attr.values():
-                inner = graph._get_function(attribute.func.name)
-                if inner is not None:
-                    forget_gradients(inner.graph)

@@ -17,6 +17,7 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax, SwitchedLikelihood
 
 from . import checks
+from .errors import shown
 
 
 def num_classes(likelihood: Likelihood | None) -> int | None:
@@ -67,7 +68,7 @@ def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
     if np.any(unknown):
         raise ValueError(
             f"{name} has labels that are none of the {len(classes)} classes in {np.sum(unknown)} "
-            f"of {len(values)} rows (the first is {values[unknown][0]!r}). The classes are "
+            f"of {len(values)} rows (the first is {shown(values[unknown][0])}). The classes are "
             f"{classes[:10].tolist()}."
         )
     return np.searchsorted(classes, values)
@@ -77,8 +78,8 @@ def likelihood_of(classes: AnyNDArray) -> Likelihood:
     """Return the likelihood of classes by default: `Bernoulli` of two, else `Softmax`."""
     if len(classes) < 2:
         raise ValueError(
-            f"Y has examples of class {classes[0]!r} alone: there is nothing to tell apart. Give "
-            "examples of at least two classes."
+            f"Y has examples of class {shown(classes[0])} alone: there is nothing to tell apart. "
+            "Give examples of at least two classes."
         )
     return Bernoulli() if len(classes) == 2 else Softmax(len(classes))
 

@@ -16,10 +16,10 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_jitter
-from tensorflow_probability.python.internal import implementation_selection
 
 from .errors import NotPositiveDefiniteError
 from .notices import notice
+from .tensorflow_private import is_compiled_by_xla
 
 MAXIMAL_JITTER = 1e-3
 """A matrix that needs more than this, relative to its mean diagonal, is no covariance."""
@@ -279,7 +279,7 @@ def _takes_lapack(M: tf.Tensor) -> bool:
     XLA compiles no such call, and a GPU has libraries of its own. What is saved to be used
     elsewhere cannot have it: it is for distances alone.
     """
-    if implementation_selection.is_xla() or tf.config.list_logical_devices("GPU"):
+    if is_compiled_by_xla() or tf.config.list_logical_devices("GPU"):
         return False
     is_small = M.shape[-1] is not None and M.shape[-1] < MIN_LAPACK
     return M.dtype == tf.float64 and not is_small

@@ -45,7 +45,7 @@ class TracedModel(CompiledModel):
         super().__init__(model, optimizer, steps)
         self.optimizer = optimizer
         optimizer.build(list(model.trainable_variables))
-        self._start = [np.array(variable) for variable in optimizer.variables]
+        self._start = [np.copy(variable.numpy()) for variable in optimizer.variables]
         # Partial functions have no code, by which TensorFlow would count traces to warn of many.
         self._loss = tf.function(functools.partial(_loss, model), autograph=False)
 

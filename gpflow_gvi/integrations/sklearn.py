@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._core import checks, labels
 from .._core.data import as_floats, observations
-from .._core.errors import NumericsWarning
+from .._core.errors import NumericsWarning, shown
 from .._core.row_blocks import by_blocks
 from ..divergences import Divergence
 from ..learning import recipe
@@ -323,7 +323,7 @@ class GVIClassifier(ClassifierMixin, _Estimator):
             self.classes_, codes = np.unique(y, return_inverse=True)
         K = len(self.classes_)
         if K == 1:
-            _warn(f"y has examples of class {self.classes_[0]!r} alone")
+            _warn(f"y has examples of class {shown(self.classes_[0])} alone")
             self.learned_ = None
             return self
         around = self._is_around_network and is_meant(

@@ -11,7 +11,6 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models import SVGP, GPModel
 from gpflow.posteriors import PrecomputeCacheType
-from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from .._core import checks, images, labels, outputs
 from .._core.constants import in_dtype
@@ -168,7 +167,7 @@ class GVI(Trainable, SVGP):
         return type(self.loss).__name__, type(self.divergence).__name__
 
     def training_loss_closure(
-        self, data: RegressionData | OwnedIterator, *, compile: bool = True
+        self, data: RegressionData | tf.data.Iterator, *, compile: bool = True
     ) -> Callable[[], tf.Tensor]:
         """Return a closure that computes the training loss, for any GPflow or Keras optimiser.
 
@@ -181,12 +180,12 @@ class GVI(Trainable, SVGP):
         """
         if tf.inside_function():
             return lambda: self.training_loss(
-                next(data) if isinstance(data, OwnedIterator) else data
+                next(data) if isinstance(data, tf.data.Iterator) else data
             )
         warn_of_default_kernel(None if isinstance(self.divergence, InducingKL) else self.kernel)
         variables = (*self.trainable_variables, *state(self))
         step = GuardedStep(self._objective, self._term_names, variables)
-        if isinstance(data, OwnedIterator):
+        if isinstance(data, tf.data.Iterator):
             run = step.run
             if compile:
                 run = tf.function(run, input_signature=data.element_spec, autograph=False)

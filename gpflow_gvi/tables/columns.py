@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from gpflow.base import AnyNDArray
 
+from .._core.errors import shown
 from .table_files import required
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _numbers(name: str, column: pd.Series[Any]) -> AnyNDArray:
     wrong = column[values.isna() & column.notna()]
     if len(wrong):
         raise ValueError(
-            f"column {name} is of numbers, but it has {wrong.iloc[0]!r} in row {wrong.index[0]}. "
-            "Make it a number, or leave the cell empty where it is not known."
+            f"column {name} is of numbers, but it has {shown(wrong.iloc[0])} in row "
+            f"{wrong.index[0]}. Make it a number, or leave the cell empty where it is not known."
         )
     return np.asarray(values, dtype=float)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from gpflow.base import AnyNDArray
 
+from .._core.errors import shown
 from .table_files import required
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def target_of(
     if not is_number and len(distinct) > MAX_NAMED_CLASSES:
         raise ValueError(
             f"target {name!r} is text of {len(distinct)} different values such as "
-            f"{distinct[0]!r}: neither numbers nor classes. Correct what should be numbers, or "
-            "name another column."
+            f"{shown(distinct[0])}: neither numbers nor classes. Correct what should be numbers, "
+            "or name another column."
         )
     return known, _labels(name, column, is_number), task
 
@@ -62,8 +63,8 @@ def target_of(
 def _numbers(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
     if not is_number:
         raise ValueError(
-            f"target {name!r} has {column.iloc[0]!r}, which is no number, and regression needs "
-            "numbers. Pass --task classification, or name another column."
+            f"target {name!r} has {shown(column.iloc[0])}, which is no number, and regression "
+            "needs numbers. Pass --task classification, or name another column."
         )
     return np.asarray(column, dtype=float)
 
@@ -72,8 +73,8 @@ def _labels(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
     counts = column.value_counts()
     if counts.min() < 2:
         raise ValueError(
-            f"target {name!r} has a class with a single row, {counts.index[-1]!r}. Leave it out, "
-            "or pass --task regression if these are numbers."
+            f"target {name!r} has a class with a single row, {shown(counts.index[-1])}. "
+            "Leave it out, or pass --task regression if these are numbers."
         )
     if is_number:
         values = np.asarray(column, dtype=float)

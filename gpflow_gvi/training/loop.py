@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from .._core.graphs import forget_gradients
+from .._core.tensorflow_private import forget_custom_gradients
 from .batches import Chunk, Stream
 
 NAMES = ("loss", "expected_loss", "divergence")
@@ -111,7 +111,7 @@ class Loop:
     def _traced(self, source: Any) -> tuple[Callable[..., Outcome], Outcome]:
         """Return the step for a source, and the outcome where there is no batch."""
         step = self._step.get_concrete_function(*source.spec)
-        forget_gradients(step.graph)  # it has them already
+        forget_custom_gradients(step.graph)  # it has them already
         self._after_tracing()
         nothing: Outcome = tf.nest.map_structure(
             lambda tensor: tf.zeros(tensor.shape, tensor.dtype), step.structured_outputs

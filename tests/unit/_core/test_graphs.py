@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.utilities import positive
-from tensorflow_probability.python.internal.cache_util import BijectorCache
 
 from gpflow_gvi._core.graphs import BLOCK, Compiled, forget_tensors
 from gpflow_gvi.learning.candidates.kept_fits import evidence_fit
@@ -152,14 +151,15 @@ def transform(transforms_of_tfp, monkeypatch) -> tfp.bijectors.Bijector:
     """Return a bijector, a tensor of which another thread releases while they are forgotten."""
     transform, kept = positive(lower=1e-6), [tf.constant(1.0, tf.float64)]
     kept.append(transform.forward(kept[0]))
-    keys_of = BijectorCache.weak_keys
+    cache_of_tfp = type(transform._cache)
+    keys_of = cache_of_tfp.weak_keys
 
-    def keys_before_the_release(cache: BijectorCache, *arguments: Any) -> list[Any]:
+    def keys_before_the_release(cache: Any, *arguments: Any) -> list[Any]:
         keys = keys_of(cache, *arguments)
         kept.clear()
         return keys
 
-    monkeypatch.setattr(BijectorCache, "weak_keys", keys_before_the_release)
+    monkeypatch.setattr(cache_of_tfp, "weak_keys", keys_before_the_release)
     return transform
 
 

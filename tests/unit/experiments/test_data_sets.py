@@ -156,7 +156,7 @@ def test_columns_of_own_files(suffix, tmp_path, rng):
     a, b, c = rng.normal(size=(3, 6))
     path = tmp_path / f"own.{suffix}"
     if suffix == "csv":
-        lines = [f"{x},{y!r},text,{z}" for x, y, z in zip(a, b, c, strict=True)]
+        lines = [f"{x},{float(y)!r},text,{z}" for x, y, z in zip(a, b, c, strict=True)]
         path.write_text("\n".join(['a, "b" ,name,the c', *lines]), encoding="utf-8-sig")
         path.write_text(path.read_text("utf-8-sig").replace(' "b" ', "b"), encoding="utf-8-sig")
     elif suffix == "npz":

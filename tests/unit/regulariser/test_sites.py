@@ -142,7 +142,7 @@ def _given(prior, sites, others, n):
     """Mean and variance of f at a row, given the sites of others."""
     Y, variance = sites
     posterior = DataEvidence().posterior(prior, variance, (_x()[::3], None), (_x()[others], Y))
-    return (float(part) for part in posterior.predict(_x()[n : n + 1]))
+    return (part.numpy().item() for part in posterior.predict(_x()[n : n + 1]))
 
 
 def test_predictions_left_out_are_those_given_the_other_sites():
@@ -150,8 +150,8 @@ def test_predictions_left_out_are_those_given_the_other_sites():
     for n in (0, 17, 40, N - 1):
         others = np.delete(np.arange(N), n)
         mean, variance = _given(prior, (part.numpy()[others] for part in sites), others, n)
-        assert_close(float(loo[0][n]), mean)
-        assert_close(float(loo[1][n]), variance)
+        assert_close(loo[0][n].numpy().item(), mean)
+        assert_close(loo[1][n].numpy().item(), variance)
 
 
 @pytest.mark.usefixtures("to_the_end")
@@ -243,8 +243,8 @@ def test_a_single_row_has_the_gaussian_approximation_of_least_divergence():
         return -log_sd - np.sum(weights * logs) / np.sum(weights)
 
     best = optimize.minimize(divergence, [0.0, 0.0], tol=1e-10).x
-    assert_close(float(posterior.mean(X)), best[0], ITERATIVE)
-    assert_close(float(posterior.variance(X)), np.exp(2.0 * best[1]), ITERATIVE)
+    assert_close(posterior.mean(X).numpy().item(), best[0], ITERATIVE)
+    assert_close(posterior.variance(X).numpy().item(), np.exp(2.0 * best[1]), ITERATIVE)
 
 
 @pytest.mark.usefixtures("to_the_end")
