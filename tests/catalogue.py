@@ -59,8 +59,11 @@ COVARIANCES: dict[str, Callable[..., gvi.covariances.Covariance]] = {
     ),
 }
 
-SOME_COVARIANCES = ("CholeskySVGP(unwhitened)", "KernelisedSVGP", "SparsePosterior", "Tempered")
-"""The others consist of much the same operations."""
+SOME_COVARIANCES = ("CholeskySVGP(unwhitened)", "SparsePosterior", "Tempered")
+"""One of each structure: with a Σ, with a kernel of its own, and of another covariance.
+
+The formulas of all are tested by `tests/unit/covariances/test_formulas.py`.
+"""
 
 
 def covariances_in_turn(*others: Iterable[Any]) -> list[ParameterSet]:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import check_shapes
 import gpflow
 import keras
 import numpy as np
@@ -160,11 +159,15 @@ class _Float32:
 @pytest.fixture(scope="module")
 def predictions(request, tmp_path_factory):
     """Return, for each case, what is predicted here and there."""
-    check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.ENABLED)
     folder = tmp_path_factory.mktemp("exported")
     here = {}
-    slow = request.config.getoption("--runslow")
-    cases = {name: make for name, make in CASES.items() if slow or name not in SLOW}
+    asked = (item for item in request.session.items if item.path == request.path)
+    names = {
+        item.callspec.params["name"]
+        for item in asked
+        if "predictions" in item.fixturenames and not item.get_closest_marker("skip")
+    }
+    cases = {name: make for name, make in CASES.items() if name in names}
     for name, make in cases.items():
         rng = np.random.default_rng(4)
         if name == "float32":

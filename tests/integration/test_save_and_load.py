@@ -24,6 +24,7 @@ from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.regulariser.fit import Regulariser, Round
 from gpflow_gvi.saving import load, save
 from tests import catalogue, networks
+from tests.designs import each_value
 from tests.tolerances import assert_close
 
 ROOT = Path(__file__).parents[2]
@@ -157,8 +158,9 @@ MODELS = {
         f"{name}-{J}-{sharing}": lambda name=name, J=J, sharing=sharing: model(
             catalogue.kernels(J)[sharing], J, covariance=name
         )
-        for name in catalogue.COVARIANCES
-        for J, sharing in ((1, "single"), (2, "separate"))
+        for name, (J, sharing) in each_value(
+            catalogue.COVARIANCES, [(1, "single"), (2, "separate")]
+        )
     },
     "sums": sums,
     "conditioned": on_conditioned,

@@ -165,8 +165,7 @@ def exact_optimum(whiten: bool, sharing: str = "single", J: int = 1) -> gvi.mode
     )
 
 
-@pytest.mark.parametrize("J", [1, 3])
-@pytest.mark.parametrize("whiten", [True, False], ids=["whitened", "unwhitened"])
+@pytest.mark.parametrize(("J", "whiten"), [(1, True), (3, False)])
 def test_sgpr_is_the_start_from_data(whiten: bool, J: int) -> None:
     ours = exact_optimum(whiten, J=J)
     theirs = gpflow.models.SGPR(

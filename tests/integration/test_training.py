@@ -105,9 +105,7 @@ OPTIMISERS: dict[str, Callable[[Problem], None]] = {
 @pytest.mark.parametrize(
     ("covariance", "divergence", "optimiser"),
     [
-        *each_value(
-            catalogue.COVARIANCES, ["Renyi(0.3)", "GaussianWasserstein(exact)"], OPTIMISERS
-        ),
+        *catalogue.covariances_in_turn(["Renyi(0.3)", "GaussianWasserstein(exact)"], OPTIMISERS),
         # A covariance whose marginals do not depend on all of its parameters, with each optimiser.
         *(
             pytest.param("KernelisedSVGP", "Renyi(0.3)", optimiser, marks=pytest.mark.slow)

@@ -147,7 +147,7 @@ def test_a_copy_has_the_function_and_no_graph():
 
 
 @pytest.fixture
-def transform(transforms_of_tfp, monkeypatch) -> tfp.bijectors.Bijector:
+def transform(monkeypatch) -> tfp.bijectors.Bijector:
     """Return a bijector, a tensor of which another thread releases while they are forgotten."""
     transform, kept = positive(lower=1e-6), [tf.constant(1.0, tf.float64)]
     kept.append(transform.forward(kept[0]))

@@ -15,6 +15,7 @@ from scipy import integrate, optimize, stats
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.calibration.tempering import PRIOR_DEVIATION, temper, tempered_by
+from tests.designs import each_value
 from tests.models import N, data, make
 from tests.tolerances import (
     ITERATIVE,
@@ -83,10 +84,7 @@ def test_gaussian_factors_are_those_of_maximum_likelihood(likelihood: str) -> No
     assert_close(nll(tempered, (X, Y)), lowest)
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "J"),
-    [(name, 2) for name in GAUSSIANS] + [("variance", 1), ("scale function", 1)],
-)
+@pytest.mark.parametrize(("likelihood", "J"), each_value(GAUSSIANS, [2, 1]))
 def test_gaussian_tempering_scales_every_variance(likelihood: str, J: int) -> None:
     model = make(J, GAUSSIANS[likelihood]())
     # Small residuals: the tempered noise falls below the lower bound that it had.
@@ -241,8 +239,7 @@ def greatest(log_posterior: Callable[[float], float]) -> tuple[float, float]:
     return found.x, -found.fun
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
-@pytest.mark.parametrize("rows", [200, 20])
+@pytest.mark.parametrize(("name", "rows"), each_value(CLASSIFIERS, [200, 20]))
 def test_the_factor_of_a_classifier_is_that_of_a_search_by_hand(name: str, rows: int) -> None:
     model, (X, Y) = over_confident(name)
     X, Y = X[:rows], Y[:rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -189,12 +188,12 @@ FORMULAS = {
 }
 
 
-# Each formula with one output and with outputs that share nothing; and two of them, one with
-# something added and one without, with everything that outputs may share.
+# Each formula with one output or with outputs that share nothing; and two of them, one with
+# something added and one without, in turn with everything that outputs may share.
 ENDS = (SETTINGS[0], SETTINGS[-1])
 CASES = [
-    *itertools.product(FORMULAS, ENDS),
-    *itertools.product(["CholeskySVGP", "SparsePosterior"], SETTINGS[1:-1]),
+    *each_value(FORMULAS, ENDS),
+    *((name, s) for s, name in each_value(SETTINGS[1:], ["SparsePosterior", "CholeskySVGP"])),
 ]
 
 

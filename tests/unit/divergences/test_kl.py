@@ -16,7 +16,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi.divergences import InducingKL, RegularisedKL
 from gpflow_gvi.mean_functions import Inducing
 from tests import catalogue, references
-from tests.designs import each_pair, each_value
+from tests.designs import each_pair
 from tests.tolerances import ITERATIVE, assert_close
 
 Array = np.ndarray
@@ -237,10 +237,8 @@ def test_gamma_is_a_hundredth_by_default(rng):
 
 @pytest.mark.parametrize(
     ("name", "case", "points"),
-    each_value(
-        catalogue.COVARIANCES,
-        [(1, 1e-3), (2, 0.4)],
-        ["distinct", "distinct", "repeated", "repeated"],
+    catalogue.covariances_in_turn(
+        [(1, 1e-3), (2, 0.4)], ["distinct", "distinct", "repeated", "repeated"]
     ),
 )
 def test_regularised_kl_is_that_of_dense_gaussians(rng, name, case, points):

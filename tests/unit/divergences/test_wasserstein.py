@@ -14,7 +14,6 @@ from hypothesis import given, settings
 import gpflow_gvi as gvi
 from gpflow_gvi.divergences import GaussianWasserstein
 from tests import catalogue, references
-from tests.designs import each_value
 from tests.tolerances import ITERATIVE, assert_close
 
 Array = np.ndarray
@@ -44,7 +43,7 @@ def joint(process: gvi.GaussianProcess, X: Array) -> tuple[Array, Array]:
     return mean, scipy.linalg.block_diag(*process.covariance(X).numpy())
 
 
-@pytest.mark.parametrize(("name", "J"), each_value(catalogue.COVARIANCES, [2, 1]))
+@pytest.mark.parametrize(("name", "J"), catalogue.covariances_in_turn([2, 1]))
 def test_exact_is_the_distance_of_the_joint_draws_over_their_number(rng, name, J):
     """Over inputs only: λ = 1/N in the objective leaves the unscaled squared distance."""
     q, p, X = variational(rng, name, J), regulariser(rng, J), rng.normal(size=(B, 2))
@@ -71,7 +70,7 @@ def test_unknown_estimators_are_refused_with_the_known_ones(estimator):
 
 
 @pytest.mark.parametrize(
-    ("name", "points"), each_value(catalogue.COVARIANCES, ["distinct", "repeated", "many"])
+    ("name", "points"), catalogue.covariances_in_turn(["distinct", "repeated", "many"])
 )
 def test_zero_between_a_process_and_itself(rng, name, points):
     """Up to the root of what rounding leaves of zero eigenvalues."""
@@ -195,7 +194,7 @@ def test_gradient_in_all_parameters_against_finite_differences(rng, estimator):
 
 
 @pytest.mark.parametrize(
-    ("name", "points"), each_value(catalogue.COVARIANCES, ["distinct", "repeated"])
+    ("name", "points"), catalogue.covariances_in_turn(["distinct", "repeated"])
 )
 def test_float32_and_singular_covariances(name, points):
     """Gradients are finite, and both precisions agree as far as singular matrices allow."""

@@ -61,13 +61,24 @@ FIT_ONCE_OF_TWO = [("check_estimators_overwrite_params", gvi.GVIClassifier)]
 """Checks of code that both estimators share, which fit once: slow of the one named."""
 
 
-@parametrize_with_checks([gvi.GVIRegressor(), gvi.GVIClassifier()])
-def test_sklearn_checks(estimator, check, request):
+def _fits_little(estimator, check):
     name = getattr(check, "func", check).__name__
-    little = name in FIT_LITTLE and (name, type(estimator)) not in FIT_ONCE_OF_TWO
-    if not request.config.getoption("--runslow"):
-        if not little:
-            pytest.skip("slow: run with --runslow")
+    return name in FIT_LITTLE and (name, type(estimator)) not in FIT_ONCE_OF_TWO
+
+
+def _checks():
+    """scikit-learn's checks, most of them slow."""
+    all_of_them = parametrize_with_checks([gvi.GVIRegressor(), gvi.GVIClassifier()])
+    names, cases = all_of_them.args
+    cases = [
+        pytest.param(*case, marks=() if _fits_little(*case) else pytest.mark.slow) for case in cases
+    ]
+    return pytest.mark.parametrize(names, cases, **all_of_them.kwargs)
+
+
+@_checks()
+def test_sklearn_checks(estimator, check):
+    if _fits_little(estimator, check):
         estimator = clone(estimator).set_params(effort="fast")
     check(estimator)
 

@@ -15,6 +15,7 @@ from scipy import linalg, stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NoEvidenceBoundError
+from tests.designs import each_value
 from tests.tolerances import assert_close, assert_differ
 
 N, M, D = 12, 4, 2
@@ -92,9 +93,7 @@ BY_HAND = {
 }
 
 
-@pytest.mark.parametrize(
-    ("divergence", "J"), [("ProjectedKL", 1), *((name, 2) for name in BY_HAND)]
-)
+@pytest.mark.parametrize(("divergence", "J"), each_value(BY_HAND, [1, 2, 2]))
 def test_objective_is_that_of_the_formula(divergence: str, J: int) -> None:
     kind, by_hand = BY_HAND[divergence]
     data = (X, Y[:, :J])

@@ -80,6 +80,7 @@ MODELS: dict[str, Callable[[], gvi.models.GVI]] = {
     ),
     "conditioned P": conditioned,
 }
+NOT_SLOW = (*catalogue.SOME_COVARIANCES, "sum", "conditioned")
 
 
 @pytest.mark.parametrize("J", [1, 2])
@@ -162,7 +163,13 @@ def assert_same_predictions(posterior, model, predict: str = "predict_f") -> Non
         assert_equal(getattr(posterior, predict)(XNEW, *flags), model.predict_f(XNEW, *flags))
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(model, marks=() if model.startswith(NOT_SLOW) else pytest.mark.slow)
+        for model in MODELS
+    ],
+)
 def test_posterior_predicts_what_the_model_does(model: str) -> None:
     model = MODELS[model]()
     direct = {flags: model.predict_f(XNEW, *flags) for flags in SHAPES}

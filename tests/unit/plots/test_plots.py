@@ -20,6 +20,12 @@ import matplotlib.pyplot as plt
 from tests.tolerances import assert_close, assert_estimates
 
 FAST = {"num_inducing": 15, "predictor": None}
+COUNTS = {
+    "kernel": gpflow.kernels.SquaredExponential(),
+    "likelihood": gpflow.likelihoods.Poisson(),
+    "effort": "fast",
+    **FAST,
+}
 
 
 def _data(D, N=50):
@@ -72,7 +78,7 @@ def test_a_curve_of_counts_is_that_of_their_mean():
     rng = np.random.default_rng(0)
     X = np.linspace(0.0, 6.0, 40)[:, None]
     Y = rng.poisson(np.exp(2.0 + np.sin(X))).astype(float)
-    learned = gvi.learn((X, Y), likelihood=gpflow.likelihoods.Poisson(), effort="fast", **FAST)
+    learned = gvi.learn((X, Y), **COUNTS)
     display = plots.CurveDisplay.from_estimator(learned, X, Y)
     assert display.f_interval is None
     assert_close(display.mean, learned.predict_y(display.x[:, None])[0][:, 0])
@@ -85,7 +91,7 @@ def test_maps_and_partial_dependence_of_counts_are_those_of_their_mean():
     rng = np.random.default_rng(1)
     X = rng.uniform(-1.0, 1.0, size=(40, 2))
     Y = rng.poisson(50.0 * np.exp(X[:, 0]))
-    learned = gvi.learn((X, Y), likelihood=gpflow.likelihoods.Poisson(), effort="fast", **FAST)
+    learned = gvi.learn((X, Y), **COUNTS)
     display = plots.MapDisplay.from_estimator(learned, X, Y, resolution=5)
     at = np.stack(np.meshgrid(*display.grid), axis=-1).reshape(-1, 2)
     mean, variance = learned.predict_y(at)

@@ -52,7 +52,7 @@ def require_moments(samples, process, X) -> None:
 # Joint samples.
 
 
-@pytest.mark.parametrize("name", catalogue.COVARIANCES)
+@pytest.mark.parametrize("name", catalogue.covariances_in_turn())
 def test_joint_samples_have_the_moments_of_the_process(name, rng):
     """Rows that coincide make every covariance singular."""
     X = rng.uniform(-3.0, 3.0, size=(N, 1))

@@ -10,7 +10,6 @@ import sys
 import weakref
 from collections.abc import Callable
 
-import check_shapes
 import gpflow
 import numpy as np
 import pytest
@@ -49,12 +48,6 @@ def told(words):
 
 SE = gpflow.kernels.SquaredExponential
 SELECTIONS = {"greedy_variance": greedy_variance, "kmeans": kmeans, "uniform": uniform}
-
-
-@pytest.fixture(autouse=True)
-def _shapes_are_checked_outside_graphs(_checked_shapes_and_seeds):
-    """Checked inside as well, they would treble the time of the many tracings here."""
-    check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.EAGER_MODE_ONLY)
 
 
 @pytest.fixture(params=SELECTIONS)

@@ -42,7 +42,6 @@ def _graphs(before=frozenset()):
     }
 
 
-@pytest.mark.usefixtures("transforms_of_tfp")
 def test_no_graph_is_left_of_a_fit_and_of_predictions(rng):
     """But for those that TFP keeps of the model before, in the cache of a shared transform."""
 
@@ -62,7 +61,7 @@ def test_no_graph_is_left_of_a_fit_and_of_predictions(rng):
     assert len(_graphs(before)) == kept <= 1
 
 
-@pytest.mark.usefixtures("transforms_of_tfp")
+@pytest.mark.slow
 def test_no_graph_is_left_of_learning_again(rng):
     """But for those of the last predictions, which TFP keeps until then."""
     X, kernels = rng.normal(size=(30, 2)), [gpflow.kernels.Matern52(), _OwnKernel()]

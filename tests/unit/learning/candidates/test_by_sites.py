@@ -88,7 +88,8 @@ def test_all_predictions_of_labels_are_of_the_same_probabilities(learned, monkey
 @pytest.mark.parametrize(("N", "likelihood"), [(1, StudentT()), (3, Softmax(2))])
 def test_fewer_rows_than_folds(N, likelihood, rng):
     X = rng.normal(size=(N, 1))
-    learned = gvi.learn((X, np.arange(N) % 2), likelihood=likelihood, num_inducing=3)
+    options = {"likelihood": likelihood, "kernel": gpflow.kernels.Matern52(), "num_inducing": 3}
+    learned = gvi.learn((X, np.arange(N) % 2), **options)
     assert np.all(np.isfinite(learned.predict_y(X)[0]))
 
 

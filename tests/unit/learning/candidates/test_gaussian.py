@@ -167,7 +167,6 @@ def test_a_predictor_that_says_nothing_does_no_harm(rng):
     assert error < 0.05  # half of what one observation tells, while the predictor is wrong by 2
 
 
-@pytest.mark.usefixtures("graphs_of_users")
 def test_rows_of_the_data_are_predicted_the_same_in_each_call(steps):
     """The first call is without a graph, others are by one, which scales by the reciprocal."""
     X, Y = (part[:50] for part in steps)

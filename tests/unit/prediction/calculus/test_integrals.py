@@ -36,7 +36,7 @@ from tests.unit.prediction.calculus.processes import (
 
 @pytest.mark.parametrize(
     ("name", "case"),
-    each_value(catalogue.COVARIANCES, [(1, "single", "gaussian"), (2, "separate", "uniform")]),
+    catalogue.covariances_in_turn([(1, "single", "gaussian"), (2, "separate", "uniform")]),
 )
 def test_integrals_of_variational_processes(name, case, rng):
     J, kind, measure = case

@@ -1,0 +1,45 @@
+"""Which slow tests run: none by default, all with `--runslow`, a part with `--slow-share`."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--runslow", action="store_true", help="run the slow tests as well")
+    parser.addoption(
+        "--slow-share",
+        metavar="K/N",
+        type=_share,
+        help="run the K-th of N parts of the slow tests, and no others",
+    )
+
+
+def _share(text: str) -> tuple[int, int]:
+    k, n = map(int, text.split("/"))  # argparse reports a ValueError with the option and its value
+    if not 1 <= k <= n:
+        raise ValueError(text)
+    return k, n
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if share := config.getoption("--slow-share"):
+        others = [item for item in items if not _is_in(share, item)]
+        items[:] = [item for item in items if _is_in(share, item)]
+        config.hook.pytest_deselected(items=others)
+    elif not config.getoption("--runslow"):
+        for item in filter(_is_slow, items):
+            item.add_marker(pytest.mark.skip(reason="slow: run with --runslow"))
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None  # keywords also have the names of folders
+
+
+def _is_in(share: tuple[int, int], item: pytest.Item) -> bool:
+    """Parts depend on the names of tests alone: a test stays in its part wherever it is moved."""
+    k, n = share
+    name = item.nodeid.partition("::")[2]
+    return _is_slow(item) and zlib.crc32(name.encode()) % n == k - 1
