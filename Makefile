@@ -10,6 +10,12 @@ DOCS_STAMP := $(VENV)/.ready-docs
 MAX_KB := 400
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+PROGRAMS := $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py \
+	test_command_line.py)
+
+# The same for each run of a commit. In a clone without history it is always the same.
+SHARE ?= $(shell echo $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % 5 + 1)))/5
+
 # If the caller names PYTHON, only that interpreter is tried; the default has alternatives.
 ifeq ($(origin PYTHON),file)
 PYTHONS := $(PYTHON) python3.12 python3.11 python3.10
@@ -24,10 +30,11 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test portable programs wheel coverage benchmark mutants lint types format docs links numpy2 clean
+.PHONY: help demo test portable programs slow-share wheel coverage benchmark mutants lint types format docs \
+	links numpy2 clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: $(STAMP)  ## Run the demonstration
 	$(BIN)/python -m gpflow_gvi demo $(ARGS)
@@ -44,9 +51,11 @@ portable: $(STAMP)  ## Run the fast tests as on two other processors, Haswell an
 	done
 
 programs: $(STAMP)  ## Run examples, demonstration, pages, shortened notebooks, and a wheel
-	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow \
-	    $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py \
-	    test_command_line.py)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow $(PROGRAMS)
+
+slow-share: $(STAMP)  ## Run a fifth of the slow tests, another for each commit (or SHARE=2/5)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --slow-share $(SHARE) \
+	    $(addprefix --ignore=,$(PROGRAMS)) $(ARGS)
 
 # Only the dependencies of the wheel are there at first: commands that need an extra must say so.
 wheel: WHEEL := $(abspath $(VENV)-wheel)
