@@ -28,7 +28,7 @@ from sklearn.utils.estimator_checks import (
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.integrations import sklearn as sklearn_estimators
-from tests.tolerances import ITERATIVE, assert_close, assert_estimates
+from tests.tolerances import ITERATIVE, STANDARD_ERRORS, assert_close, assert_estimates
 
 QUICK = {"num_inducing": 8, "effort": "fast", "random_state": 0}
 
@@ -220,9 +220,11 @@ def test_classes_may_have_any_names(classifier, moons):
     line = LogisticRegression().fit(X[:400], labels[:400])  # what a line between them can do
     assert classifier.score(X[400:], labels[400:]) > line.score(X[400:], labels[400:])
     assert log_loss(labels[400:], p) < log_loss(labels[400:], line.predict_proba(X[400:]))
-    covered = classifier.predict_set(X[400:], 0.8)[np.arange(400), 1 - y[400:]]
+    sets = classifier.predict_set(X[400:], 0.8)
+    covered = np.mean(sets[np.arange(400), 1 - y[400:]])  # more often, as no set is empty
     # Of 400 rows, by the quantile of 80 that were held out.
-    assert_estimates(np.mean(covered), 0.8, np.sqrt(0.8 * 0.2 / 400 + 0.8 * 0.2 / 80))
+    assert covered > 0.8 - STANDARD_ERRORS * np.sqrt(0.8 * 0.2 / 400 + 0.8 * 0.2 / 80)
+    assert np.mean(sets) < 0.6  # of classes, where one half is the least
 
 
 @pytest.mark.slow

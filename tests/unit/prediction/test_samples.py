@@ -180,7 +180,7 @@ def test_frequencies_are_spread_evenly(rng):
 
     _, frequencies = spectrum(kernel, 1, 500, rng)
     independent = min(error(rng.normal(size=(1, 500))) for _ in range(5))
-    assert error(frequencies.numpy()) < 0.5 * independent
+    assert error(frequencies.numpy()) < 0.25 * independent
 
 
 PRIORS = {

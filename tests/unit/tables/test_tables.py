@@ -15,7 +15,7 @@ from gpflow_gvi.__main__ import main
 from gpflow_gvi.tables import TableModel, learn_table, predict_file
 from gpflow_gvi.tables.columns import Columns
 from gpflow_gvi.tables.target import target_of
-from tests.tolerances import assert_close, assert_estimates
+from tests.tolerances import ROUNDING, assert_close, assert_estimates
 
 N = 60
 
@@ -102,7 +102,7 @@ def test_classes_are_recognised(folder, capsys):
     predicted = pd.read_csv(folder / "kinds_predicted.csv")
     total = predicted["p(<big>)"] + predicted["p(small)"]
     assert_close(total, 1.0, precision=np.float32)  # a file has seven digits
-    clear = predicted[np.abs(predicted["p(<big>)"] - 0.5) > 1e-5]
+    clear = predicted[np.abs(predicted["p(<big>)"] - 0.5) > ROUNDING.float32]
     assert len(clear) > 50
     best = np.where(clear["p(<big>)"] > 0.5, "<big>", "small")
     np.testing.assert_array_equal(clear["kind_label"], best)
