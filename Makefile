@@ -30,7 +30,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test portable programs slow-share wheel coverage benchmark mutants lint types format docs \
+.PHONY: help demo test portable programs slow-share wheel properties coverage benchmark mutants lint types format docs \
 	links numpy2 clean
 
 help:  ## Show this list
@@ -79,6 +79,9 @@ wheel: $(STAMP)  ## Build a wheel, install it into a fresh environment, run its 
 	    && ../bin/gpflow-gvi sweep small_sweep.yaml --sample 2 --folder runs/sweep \
 	    && ../bin/gpflow-gvi report runs/sweep \
 	    && ../bin/gpflow-gvi launch --workers 2 quick_start.py
+
+properties: $(STAMP)  ## Run what has to hold of every fit of learn, some ten minutes
+	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow tests/properties $(ARGS)
 
 coverage: $(STAMP)  ## Run the fast tests with coverage, at half the speed
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov $(ARGS)

