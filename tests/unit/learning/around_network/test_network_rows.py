@@ -56,7 +56,7 @@ def test_columns_are_the_outputs_and_the_layers(K, features, names):
     expected = [net.predict(X, verbose=0), *(layer_of(net, name) for name in names)]
     rows = rows_of(net, features)
     assert rows.num_features == tuple(part.shape[1] for part in expected[1:])
-    assert_close(rows(X), np.concatenate(expected, axis=1))
+    assert_close(rows(X), np.concatenate(expected, axis=1), precision=np.float32)
 
 
 @PACKAGES

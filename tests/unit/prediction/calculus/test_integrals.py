@@ -159,7 +159,8 @@ def test_narrow_measures_give_the_value(rng):
         calculus.UniformMeasure(x - 1e-7, x + 1e-7),
     ):
         mean, variance = calculus.integrate(process, measure)
-        assert_close(mean, process.mean(x[None])[0])
+        # Differences of distribution functions 2e-7 apart have half of their digits.
+        assert_close(mean, process.mean(x[None])[0], ITERATIVE)
         assert_close(variance, process.variance(x[None])[0], ITERATIVE)
 
 
