@@ -203,7 +203,10 @@ def test_commands_of_the_page_print_its_columns(page, data, tmp_path):
         printed[command] = _run(command, tmp_path, data)
     for table in of_page:
         expected = [name for name in table.columns if name not in missing]
-        of_command = [found.columns for found in tables(printed[table.commands[-1]])]
+        text = printed[table.commands[-1]]
+        of_command = [found.columns for found in tables(text)]
+        if not of_command and "left out" in text:
+            continue  # all that it compares with is not installed
         assert expected in of_command, table.commands[-1]
 
 
