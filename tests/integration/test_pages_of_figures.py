@@ -25,6 +25,7 @@ import pytest
 from benchmarks import ranks
 from benchmarks.data import SPLITS, UCI
 from benchmarks.nngp_against_neural_tangents import ARCHITECTURES, TIMED
+from tests.tolerances import ROUNDING
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -275,6 +276,5 @@ def test_mean_ranks_of_classifiers_follow_from_the_page():
         frame = pd.DataFrame([[row[m] for m in models] for row in cells.values()], columns=models)
         losses = frame.map(lambda cell: number(cell) if cell else np.nan)
         expected = losses.rank(axis=1).mean()
-        assert {model: number(ours[model]) for model in models} == pytest.approx(
-            expected.to_dict(), abs=0.051
-        )
+        for model in models:  # to one decimal
+            assert abs(number(ours[model]) - expected[model]) <= 0.05 + ROUNDING.float64, model
