@@ -54,10 +54,6 @@ doubt."""
 MIN_ROWS_OF_FEATURE = 10
 """With less rows for each feature than these, the noise has a prior."""
 
-MIN_ROWS_OF_SCORES = 5
-"""With less rows for each feature than these, candidates are compared by predictions of rows that
-their hyper-parameters have not seen either."""
-
 MIN_ROWS_OF_LINEAR = 40
 """Of fewer rows no linear function of few features is learned by default."""
 

@@ -16,7 +16,6 @@ from gpflow.base import AnyNDArray
 from scipy import stats
 
 from ..calibration.tails import scale_and_degrees_of_freedom
-from ..likelihoods import HeavyTailed
 
 NUM_FOLDS = 5
 """K: each fit lacks a fifth of the rows, which costs little of what it predicts."""
@@ -104,12 +103,6 @@ class Calibration:
         if self.df is None:
             return stats.norm()
         return stats.t(self.df[j], scale=np.sqrt((self.df[j] - 2.0) / self.df[j]))
-
-    @classmethod
-    def of_likelihood(cls, factor: AnyNDArray, likelihood: object) -> Calibration:
-        """Return the calibration of a model that is tempered already."""
-        df = np.asarray(likelihood.df) if isinstance(likelihood, HeavyTailed) else None
-        return cls(np.asarray(factor), df)
 
 
 def num_partitions(num_rows: int) -> int:
