@@ -3,7 +3,8 @@ VENV ?= .venv
 ARGS ?=
 
 BIN := $(VENV)/bin
-NUMPY2 := .venv-numpy2
+# One for each interpreter.
+NUMPY2 := .venv-numpy2-$(notdir $(PYTHON))
 STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
 # Of a file in the repository. Pictures are the largest.
@@ -120,7 +121,7 @@ numpy2: $(NUMPY2)/.ready  ## Run the fast tests with numpy 2 in an environment o
 	$(NUMPY2)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 clean:  ## Remove all generated files and the environments
-	rm -rf $(VENV) $(VENV)-wheel $(NUMPY2) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-wheel .venv-numpy2-* .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard gpflow_gvi tests docs examples benchmarks) -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -152,18 +153,19 @@ $(DOCS_STAMP): $(STAMP)
 	$(PIP_INSTALL) -e ".[docs]"
 	@touch $@
 
-# The requirements of the tests, as pip would install gpflow with the extra itself.
+# What the tests need besides; with the extra itself pip would install gpflow's numpy<2.
 TESTS_EXTRA := import tomllib; \
 	extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
 	tests = extras["tests"] + extras["experiments"]; \
 	print(*(each for each in tests if not each.startswith("gpflow-gvi[")), sep="\n")
 
-# The two commands of docs/how_to/use_numpy_2.md, under the pins of constraints.txt but numpy's.
+# The two commands of docs/numpy_2.md, under the pins of constraints.txt but numpy's.
 $(NUMPY2)/.ready: pyproject.toml requirements-numpy2.txt constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "numpy 2 needs Python 3.11 or later: make numpy2 PYTHON=python3.13")'
-	$(PYTHON) -m venv --clear $(NUMPY2)
-	sed '/^numpy==/d' constraints.txt > $(NUMPY2)/constraints.txt
-	$(NUMPY2)/bin/python -c '$(TESTS_EXTRA)' > $(NUMPY2)/tests.txt
+	@echo "Installing into $(NUMPY2): TensorFlow is large, this takes some minutes"
+	@$(PYTHON) -m venv --clear $(NUMPY2)
+	@sed '/^numpy==/d' constraints.txt > $(NUMPY2)/constraints.txt
+	@$(NUMPY2)/bin/python -c '$(TESTS_EXTRA)' > $(NUMPY2)/tests.txt
 	$(NUMPY2)/bin/python -m pip install --quiet --disable-pip-version-check -c $(NUMPY2)/constraints.txt \
 	    -r requirements-numpy2.txt -r $(NUMPY2)/tests.txt
 	$(NUMPY2)/bin/python -m pip install --quiet --disable-pip-version-check -c $(NUMPY2)/constraints.txt \
