@@ -70,7 +70,8 @@ def test_single_precision_agrees_with_double(covariance):
         [*tf.nest.flatten([double[1][name] for name in names]), *double[2]],
         strict=True,
     ):
-        assert_close(low, high, ITERATIVE)
+        # A gradient that vanishes is the difference of terms near one.
+        assert_close(low, high, ITERATIVE, scale=1.0 + np.abs(high).max())
 
 
 def test_single_precision_trains():

@@ -21,7 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
-from tests.tolerances import assert_close, assert_estimates
+from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 QUICK = {"num_inducing": 10, "effort": "fast", "random_state": 0}
 
@@ -103,8 +103,10 @@ def test_a_transformed_target_has_transformed_intervals():
         gvi.GVIRegressor(**QUICK), func=np.log, inverse_func=np.exp
     ).fit(X, np.exp(y))
     alone = gvi.GVIRegressor(**QUICK).fit(X, y)
-    assert_close(whole.predict(X), np.exp(alone.predict(X)))
-    assert_close(whole.regressor_.predict_interval(X, 0.9), alone.predict_interval(X, 0.9))
+    # The logarithm of an exponential is another number but for rounding, so that fits end apart.
+    assert_close(whole.predict(X), np.exp(alone.predict(X)), ITERATIVE)
+    intervals = (each.predict_interval(X, 0.9) for each in (whole.regressor_, alone))
+    assert_close(*intervals, ITERATIVE)
 
 
 @pytest.mark.slow
