@@ -84,8 +84,11 @@ def export(
 
         result = dict(zip(("f_mean", "f_variance"), mixed("f_given"), strict=True))
         if is_of_classes(models[0]):
-            (probabilities,) = parts[0].probabilities_given(*of_f[0])
-            return {"probabilities": probabilities, **result}
+            of_parts = [
+                weight * part.probabilities_given(*f)[0]
+                for weight, part, f in zip(weights, parts, of_f, strict=True)
+            ]
+            return {"probabilities": tf.add_n(of_parts), **result}
         return {**dict(zip(("mean", "variance"), mixed("y_given"), strict=True)), **result}
 
     signature = [tf.TensorSpec([None, *shape], default_float(), name="X")]

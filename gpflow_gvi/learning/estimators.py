@@ -1,8 +1,11 @@
-"""The estimators of scikit-learn that P of real-valued observations may be around by default."""
+"""The estimators of scikit-learn that P may be around by default."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -19,70 +22,170 @@ MAX_LEAVES = 5000
 MAX_ROWS_OF_RANDOMISED = 20_000
 """Of more rows trees are boosted alone: it takes long to grow randomised ones."""
 
-
-MIN_ROWS_OF_NETWORK = 1000
-"""Of fewer rows no network is trained by default."""
-
 BATCH_SIZE, MAX_STEPS = 200, 4000
 """Of the training of a network: the rows in a step, and the maximal number of steps."""
 
+MIN_ROWS_OF_CLASS = 10
+"""Where a class has fewer rows nothing is stopped early: scikit-learn parts the rows by classes for
+that, and raises where a fold leaves a class a single row."""
 
-def linear_of_few(J: int) -> Any:
-    """Return an estimator of a linear function of few features."""
-    from sklearn.linear_model import LassoCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    # Smaller penalties than a hundredth of the largest one take many more iterations.
-    return of_outputs(make_pipeline(StandardScaler(), LassoCV(eps=1e-2, cv=5)), J)
+MAX_CLASSES_OF_BOOSTING = 5
+"""Boosting fits a tree for each class at a time, so that it is left out for more."""
 
 
-def trees(data: TrainingData) -> list[Any]:
-    """Return ensembles of trees."""
-    from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+@dataclasses.dataclass(frozen=True)
+class Regressors:
+    """Estimators of real-valued observations."""
 
-    N, seed = len(data.X), data.seed
-    many = N > MAX_ROWS_OF_SMALL_TREES
-    if many:
-        count, leaves, rate = 1000, 63, 0.1
-    else:
-        count, leaves, rate = (150, 8, 0.1) if N <= MAX_ROWS_OF_FEW_LEAVES else (300, 16, 0.06)
-    boosting = HistGradientBoostingRegressor(
-        learning_rate=rate,
-        max_iter=count,
-        max_leaf_nodes=leaves,
-        min_samples_leaf=10 if many else max(2, min(20, N // 50)),
-        l2_regularization=1.0,
-        max_features=0.5,
-        early_stopping=many,
-        n_iter_no_change=20,
-        random_state=seed,
-    )
-    if N > MAX_ROWS_OF_RANDOMISED:
-        return [of_outputs(boosting, data.J)]
-    leaf = max(1, N // MAX_LEAVES)
-    randomised = ExtraTreesRegressor(100, min_samples_leaf=leaf, random_state=seed)
-    return [of_outputs(boosting, data.J), randomised]
+    data: TrainingData
+
+    def trees(self) -> list[Any]:
+        """Return gradient boosting with histograms and, for not too many rows, randomised trees.
+
+        Geurts, Ernst and Wehenkel (2006), "Extremely randomized trees".
+        """
+        from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+
+        N, seed = len(self.data.X), self.data.seed
+        if many := N > MAX_ROWS_OF_SMALL_TREES:
+            count, leaves, rate = 1000, 63, 0.1
+        else:
+            few = N <= MAX_ROWS_OF_FEW_LEAVES
+            count, leaves, rate = (150, 8, 0.1) if few else (300, 16, 0.06)
+        boosting = HistGradientBoostingRegressor(
+            learning_rate=rate,
+            max_iter=count,
+            max_leaf_nodes=leaves,
+            min_samples_leaf=10 if many else max(2, min(20, N // 50)),
+            l2_regularization=1.0,
+            max_features=0.5,
+            early_stopping=many,
+            n_iter_no_change=20,
+            random_state=seed,
+        )
+        boosted = of_outputs(boosting, self.data.J)
+        if N > MAX_ROWS_OF_RANDOMISED:
+            return [boosted]
+        leaf = max(1, N // MAX_LEAVES)
+        return [boosted, ExtraTreesRegressor(100, min_samples_leaf=leaf, random_state=seed)]
+
+    def lasso(self) -> list[Any]:
+        """Return a linear function of few features."""
+        from sklearn.linear_model import LassoCV
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        # Smaller penalties than a hundredth of the largest one take many more iterations.
+        linear = make_pipeline(StandardScaler(), LassoCV(eps=1e-2, cv=5))
+        return [of_outputs(linear, self.data.J)]
+
+    def networks(self) -> list[Any]:
+        """Return a network that standardises its rows and its outputs.
+
+        It tells more of a smooth function of several features than trees and few inducing points.
+        """
+        from sklearn.compose import TransformedTargetRegressor
+        from sklearn.neural_network import MLPRegressor
+        from sklearn.preprocessing import StandardScaler
+
+        layers = _perceptron(MLPRegressor, self.data)
+        return [TransformedTargetRegressor(layers, transformer=StandardScaler())]
 
 
-def network(data: TrainingData) -> Any:
-    """Return a network that standardises its rows and its outputs."""
-    from sklearn.compose import TransformedTargetRegressor
-    from sklearn.neural_network import MLPRegressor
-    from sklearn.preprocessing import StandardScaler
+@dataclasses.dataclass(frozen=True)
+class Classifiers:
+    """Estimators of labels."""
 
-    return TransformedTargetRegressor(perceptron(MLPRegressor, data), transformer=StandardScaler())
+    data: TrainingData
+
+    def trees(self) -> list[Any]:
+        """Return boosted trees of few classes and, for not too many rows, randomised trees.
+
+        These are grown until labels differ no more. The average over many of them is not certain,
+        and how certain P is is decided by its weight.
+        """
+        from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+
+        N, seed = len(self.data.X), self.data.seed
+        leaf = max(1, N // MAX_LEAVES)
+        randomised = ExtraTreesClassifier(100, min_samples_leaf=leaf, random_state=seed)
+        if self.data.J > MAX_CLASSES_OF_BOOSTING:
+            return [randomised.set_params(n_estimators=200)]
+        many = N > MAX_ROWS_OF_SMALL_TREES
+        boosting = HistGradientBoostingClassifier(
+            learning_rate=0.1 if many else 0.06,
+            max_iter=300 if many else 100,
+            max_leaf_nodes=63 if many else 16,
+            min_samples_leaf=10 if many else 5,
+            l2_regularization=1.0,
+            max_features=0.5,
+            early_stopping=many and self._stops,
+            n_iter_no_change=20,
+            random_state=seed,
+        )
+        return [boosting] if N > MAX_ROWS_OF_RANDOMISED else [boosting, randomised]
+
+    def lasso(self) -> list[Any]:
+        """Return a logistic regression on the features that a Lasso of two classes takes."""
+        from sklearn.feature_selection import SelectFromModel
+        from sklearn.linear_model import LassoCV, LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        if self.data.J > 1:
+            return []
+        # Of coefficients that are all zero, each is as large as their mean: all features remain.
+        select = SelectFromModel(LassoCV(eps=1e-2, cv=5), threshold="mean")
+        return [make_pipeline(StandardScaler(), select, LogisticRegression())]
+
+    def networks(self) -> list[Any]:
+        """Return a network, if it can be stopped early."""
+        from sklearn.neural_network import MLPClassifier
+
+        return [_perceptron(MLPClassifier, self.data)] if self._stops else []
+
+    @property
+    def _stops(self) -> bool:
+        """Whether training may stop early: each class has enough rows."""
+        _, counts = np.unique(self.data.Y, return_counts=True)
+        return bool(counts.min() >= MIN_ROWS_OF_CLASS)
 
 
-def perceptron(kind: type, data: TrainingData) -> Any:
-    """Return a network of two hidden layers, by Adam until a tenth of its rows gains no more.
+def noise_models(X: Any, errors: Any, process: Any) -> list[Any]:
+    """Return estimators of the pattern of the noise, to choose among.
 
-    A function that is smooth in many features has more detail than trees or few inducing points
-    can tell from many rows.
+    They are fitted to squared errors, which are Gamma distributed under Gaussian noise.
 
-    :param kind: scikit-learn's `MLPRegressor` or `MLPClassifier`.
-    :param data: the rows to learn from.
+    :param X: the inputs, in the units that the estimators will have, [N, D].
+    :param errors: squared, [N, J].
+    :param process: a Gaussian process of the log variance.
     """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    if X.shape[-1] == 1:
+        return [process]
+    boosting = HistGradientBoostingRegressor(
+        loss="gamma",
+        learning_rate=0.05,
+        max_iter=100,
+        max_leaf_nodes=8,
+        min_samples_leaf=max(10, len(X) // 20),
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=0,
+    )
+    return [of_outputs(boosting, errors.shape[-1]), process]
+
+
+def of_outputs(estimator: Any, J: int) -> Any:
+    """Return an estimator of one output as one of J."""
+    from sklearn.multioutput import MultiOutputRegressor
+
+    return estimator if J == 1 else MultiOutputRegressor(estimator)
+
+
+def _perceptron(kind: type, data: TrainingData) -> Any:
+    """Return a network of two hidden layers, by Adam until a tenth of its rows gains no more."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -96,10 +199,3 @@ def perceptron(kind: type, data: TrainingData) -> Any:
         random_state=data.seed,
     )
     return make_pipeline(StandardScaler(), layers)
-
-
-def of_outputs(estimator: Any, J: int) -> Any:
-    """Return an estimator of one output as one of J."""
-    from sklearn.multioutput import MultiOutputRegressor
-
-    return estimator if J == 1 else MultiOutputRegressor(estimator)

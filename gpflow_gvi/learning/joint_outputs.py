@@ -39,9 +39,10 @@ from ..kernels.columns import on_columns
 from ..kernels.output_as_input import at_output
 from ..mean_functions import MeanOfOutputs
 from ..models import GVI, PGVI
-from . import recipe
+from . import starts
 from .learned import Learned
 from .procedure import Procedure
+from .recipe import Recipe
 from .rows.scaling import Scaling
 from .rows.split import Split, hold_out, require_variation
 from .settings import Settings
@@ -146,7 +147,9 @@ def learn_jointly(
         settings,
         regulariser=dataclasses.replace(
             settings.regulariser,
-            kernels=lambda data: joint_kernels(data.X, data.responses[:, 0], J, kernels),
+            kernels=lambda data: joint_kernels(
+                data.X, data.responses[:, 0], J, kernels, settings.regulariser.recipe
+            ),
             predictors=None,
             noise="constant",
             heavy_tails=False,
@@ -175,18 +178,21 @@ def _noise_of_outputs(start: Any, J: int) -> Gaussian:
 
 
 def joint_kernels(
-    rows: AnyNDArray, y: AnyNDArray, J: int, given: Sequence[Kernel] | None
+    rows: AnyNDArray, y: AnyNDArray, J: int, given: Sequence[Kernel] | None, recipe: Recipe
 ) -> list[Kernel]:
     """Return kernels of [x, j] to choose among.
 
     :param rows: [N, D + 1], with j in the last column.
     :param y: the observations, [N].
     :param J: the number of outputs.
-    :param given: kernels of x to make them of; those of the recipe if None.
+    :param given: kernels of x to make them of; those of one function if None.
+    :param recipe: from how many rows on there is a second start.
     """
     X, D = rows[:, :-1], rows.shape[1] - 1
     if given is None:
-        given = recipe.starts_of_one(X, y[:, None])
+        given = [starts.one_kernel(D)]
+        if D > 1 and len(X) >= recipe.min_rows_of_relevance:
+            given.append(starts.relevant_first(X, y[:, None]))
         terms = [given[0], _shorter(given[0])]
     else:
         terms = list(given)

@@ -24,7 +24,7 @@ from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers, refusals
 from .around_network.learn_around import is_meant, learn_around
 from .around_network.network_training import NetworkTraining, all_compiled
-from .candidates.cross_fitting import of_argument
+from .predictors import parse_predictor
 from .joint_outputs import learn_jointly, observed
 from .learned import Learned
 from .procedure import Procedure, recorded
@@ -40,7 +40,7 @@ from .settings import (
     Noise,
     Settings,
     VariationalSettings,
-    of_effort,
+    preset,
 )
 from .start import InducingPlusNetwork, inducing_mean
 
@@ -203,7 +203,7 @@ def learn(
         refuse(refusals.NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
     of_recipe = kernel is None and not chosen
     by_recipe = of_recipe and effort != "fast"
-    predictors, rows, validation_data = of_argument(predictor, by_recipe, data, validation_data)
+    predictors, rows, validation_data = parse_predictor(predictor, by_recipe, data, validation_data)
     if validation_data is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
     if network is None:
@@ -212,13 +212,13 @@ def learn(
     rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
     likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
-    regulariser = of_effort(effort)
+    regulariser = preset(effort)
     schedule = Passes(_given(epochs, Passes.epochs), _given(batch_size, Passes.batch_size))
     rate = _given(learning_rate, CosineAdam.learning_rate)
     settings = Settings(
         regulariser=dataclasses.replace(
             regulariser,
-            kernels=regulariser.kernels if kernels is None else lambda _: kernels,
+            kernels=None if kernels is None else lambda _: kernels,
             num_inducing=regulariser.num_inducing if num_inducing is None else num_inducing,
             max_inducing=None if num_inducing or chosen or effort == "fast" else MAX_INDUCING,
             predictors=predictors,

@@ -33,7 +33,6 @@ from ..regulariser.evidence import DataEvidence
 from ..regulariser.fit import fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import left_out, sites_of
-from . import recipe
 from .data import groups_of
 from .rows.scaling import Scaling
 from .settings import RegulariserSettings
@@ -117,7 +116,7 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
             max_rounds=1,
             seed=seed,
         )
-        for kernel in recipe.kernels(X[first], np.clip(Y[first], -WINSOR, WINSOR))
+        for kernel in settings.recipe.kernels_of_numbers(X[first], np.clip(Y[first], -WINSOR, WINSOR))
     ]
     best = max(fits, key=lambda fit: fit.log_evidence)
     likelihood: Contaminated = best.likelihood

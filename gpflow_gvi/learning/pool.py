@@ -13,17 +13,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy.special import logsumexp
 
-PRIOR = 0.5
-"""a: each candidate has the weight of half a row beforehand."""
-
-MIN_WEIGHT = 0.03
-"""A candidate of less weight is left out, as it takes as long to predict as the others."""
-
-MAX_PARTS = 3
-"""The largest number of candidates in a pool: each takes as long to predict as one alone."""
-
-MIN_GAIN = 0.01
-"""A pool is one candidate alone where it gains fewer nats of log density in each row."""
+from .recipe import Recipe
 
 STANDARD_ERRORS = 2.0
 """Of the difference of two candidates, by which the worse one may be the better one."""
@@ -32,46 +22,48 @@ MAX_ITERATIONS = 500
 TOLERANCE = 1e-8
 
 
-def stacked(log_densities: AnyNDArray) -> AnyNDArray:
+def stacked(log_densities: AnyNDArray, prior: float) -> AnyNDArray:
     """Return the weights of the greatest posterior density, by expectation maximisation: [C].
 
     :param log_densities: of rows that the candidates have not seen, [C, N].
+    :param prior: a.
     """
     C, N = log_densities.shape
     w = np.full(C, 1.0 / C)
     for _ in range(MAX_ITERATIONS):
         joint = np.log(w)[:, None] + log_densities
         responsibility = np.exp(joint - logsumexp(joint, axis=0))
-        updated = (np.sum(responsibility, axis=1) + PRIOR) / (N + C * PRIOR)
+        updated = (np.sum(responsibility, axis=1) + prior) / (N + C * prior)
         if np.max(np.abs(updated - w)) < TOLERANCE:
             break
         w = updated
     return updated
 
 
-def pooled(log_densities: AnyNDArray) -> AnyNDArray:
+def pooled(log_densities: AnyNDArray, recipe: Recipe) -> AnyNDArray:
     """Return the weights of a pool, many of them zero: [C].
 
-    It is the best candidate alone where the mixture gains less than `MIN_GAIN`, and no part of it
-    may be better than that candidate by as much: of few rows the choice would be one of chance,
-    which costs more than the mixture does.
+    It is the best candidate alone where the mixture gains less than the recipe's least gain, and no
+    part of it may be better than that candidate by as much: of few rows the choice would be one of
+    chance, which costs more than the mixture does.
 
     :param log_densities: of rows that the candidates have not seen, [C, N].
+    :param recipe: the prior, the least weight and gain, and the largest number of parts.
     """
     C, N = log_densities.shape
     means = np.mean(log_densities, axis=1)
     best = int(np.argmax(means))
-    weights = stacked(log_densities)
-    parts = np.sort(np.argsort(-weights)[:MAX_PARTS])
+    weights = stacked(log_densities, recipe.prior)
+    parts = np.sort(np.argsort(-weights)[: recipe.max_parts])
     weights = np.zeros(C)
-    weights[parts] = stacked(log_densities[parts])
-    weights = np.where(weights >= MIN_WEIGHT, weights, 0.0)
+    weights[parts] = stacked(log_densities[parts], recipe.prior)
+    weights = np.where(weights >= recipe.min_weight, weights, 0.0)
     weights /= np.sum(weights)
     differences = log_densities - log_densities[best]
     errors = np.std(differences, axis=1) / np.sqrt(N)
     may_gain = means - means[best] + STANDARD_ERRORS * errors  # [C]
-    is_clear = np.all(may_gain[weights > 0.0] < MIN_GAIN)
-    if is_clear and log_density(weights, log_densities) < means[best] + MIN_GAIN:
+    is_clear = np.all(may_gain[weights > 0.0] < recipe.min_gain)
+    if is_clear and log_density(weights, log_densities) < means[best] + recipe.min_gain:
         return np.eye(C)[best]
     return weights
 

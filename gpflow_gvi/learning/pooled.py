@@ -1,4 +1,4 @@
-"""A pool of learned models: predictions are a mixture, which of them holds is not known.
+"""A pool of learned models: predictions are a mixture, as which of them holds is not known.
 
 p(y | x) = Σ_c w_c p_c(y | x)
 """
@@ -13,11 +13,15 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from scipy import stats
+from scipy.special import xlogy
 
 from .._core import checks
 from .._core.row_blocks import by_blocks
+from ..calibration.conformal_prediction import require_real_outputs
 from ..likelihoods import HeavyTailed
 from ..models import GVI
+from ..prediction.acquisition import Kind
+from ..prediction.class_probabilities import Entropies
 from .learned import Array, Learned
 from .predictions import moments_of_mixture
 
@@ -27,7 +31,7 @@ NUM_HALVINGS = 60
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Pooled(Learned):
-    """A mixture of models of real-valued Y, with exact moments, densities, quantiles and samples.
+    """A mixture of models, with exact moments, densities, probabilities, quantiles and samples.
 
     What a single process has, as `model` and `regulariser`, is that of the part of the largest
     weight.
@@ -109,8 +113,40 @@ class Pooled(Learned):
         random = np.random.default_rng(seed)
         return random.multinomial(num_samples, self.weights), random.permutation(num_samples)
 
+    def predict_proba(self, X: TensorType) -> Array:
+        """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
+        parts = [part.predict_proba(X) for part in self.parts]
+        return np.einsum("c,cnj->nj", self.weights, parts)
+
+    def entropies(self, X: TensorType) -> Entropies:
+        """Return the total, aleatoric and epistemic entropy of the class at X: [N] each.
+
+        What the parts disagree about is not known either.
+        """
+        p = self.predict_proba(X)
+        total = -np.sum(xlogy(p, p), axis=1)
+        aleatoric = self.weights @ [np.asarray(part.entropies(X).aleatoric) for part in self.parts]
+        return Entropies(total, aleatoric, np.maximum(total - aleatoric, 0.0))
+
+    def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
+        """Return what an observation at each candidate is worth: [N].
+
+        Of information ("bald") it is the average over parts, and of classes what it is of all.
+        """
+        if kind != "bald":
+            return super().acquire(candidates, kind, **options)
+        if self.classes_ is not None:
+            return self.entropies(candidates).epistemic
+        parts = [part.acquire(candidates, kind, **options) for part in self.parts]
+        return np.einsum("c,cn->n", self.weights, parts)
+
     def score_ood(self, X: TensorType) -> Array:
-        """Return how little is known of f at X: the variance of f in standard units, [N]."""
+        """Return how little is known of f at X: [N].
+
+        It is the variance of f in standard units, and of classes the epistemic entropy.
+        """
+        if self.classes_ is not None:
+            return self.entropies(X).epistemic
         (variance,) = by_blocks(lambda rows: (self.predict_f(rows)[1],), X)
         return np.mean(variance / self.outputs.scale**2, axis=-1)
 
@@ -118,6 +154,7 @@ class Pooled(Learned):
         self, X: TensorType, coverage: float = 0.95
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the quantiles of the mixture between which y is with the given probability."""
+        require_real_outputs(self.model)
         checks.coverage(coverage)
         laws = [_law(part, X) for part in self.parts]
         levels = 0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage
@@ -138,8 +175,9 @@ class Pooled(Learned):
         return np.sum([w * law.cdf(Y) for w, law in zip(self.shares, laws, strict=True)], axis=0)
 
     def pit(self, X: TensorType, Y: TensorType) -> Array:
-        """Return the probability integral transform of each observation: [N, J]."""
-        return self._cdf([_law(part, X) for part in self.parts], np.asarray(Y).reshape(len(Y), -1))
+        """Return the (randomised) probability integral transform of each observation: [N, J]."""
+        parts = [part.pit(X, Y) for part in self.parts]
+        return np.einsum("c,cnj->nj", self.weights, parts)
 
     def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Pooled:
         """Return the mixture of the parts, each conditioned on new rows as well."""

@@ -34,11 +34,12 @@ from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser, fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, sites_of
-from .candidates import judging
-from .candidates.by_sites import SiteCandidates
-from .candidates.gaussian import MAX_ROWS_OF_SCORES, GaussianCandidates
 from .data import groups_of
 from .early_stopping import tempered_nll
+from .fit import Fits
+from .fit_by_evidence import MAX_ROWS_OF_SCORES, EvidenceFits
+from .fit_by_sites import SiteFits
+from .judge import members
 from .learned import Learned
 from .pooled import Pooled
 from .q_training import CompiledModel, TrainingResult
@@ -46,7 +47,7 @@ from .rows import targets
 from .rows.split import Rows, Split
 from .rows.streams import Stream
 from .schedules import Schedule
-from .settings import Settings, recipe_predictors
+from .settings import RECIPE, Settings
 from .start import Start, TrainingData
 
 
@@ -127,12 +128,12 @@ class Procedure:
         """Return the regulariser that predicts best, conditioned on all rows."""
         settings = self.settings.regulariser
         if self._has_candidates(data):
-            if self._of_numbers:
-                best = judging.best(GaussianCandidates(data, self.settings))
-            else:
-                best = SiteCandidates(data, self.settings).best()
-            return self.condition(best, data)
-        if settings.predictors not in (None, recipe_predictors) or settings.noise == "varying":
+            judges = validation is None and not self.settings.trains_q
+            judges = judges and self.settings.temper is not None
+            judges = judges and len(data.X) >= MIN_VALIDATION_POINTS
+            (best,) = members(self._fits(data), is_free=False, mixes=False, judges=judges)
+            return self.condition(best.regulariser, data)
+        if settings.predictors not in (None, RECIPE) or settings.noise == "varying":
             raise ValueError(
                 "predictor and noise='varying' are for real-valued Y, inputs [N, D], and noise to "
                 "start from that is a number, Gaussian(variance). Leave them out here."
@@ -151,36 +152,40 @@ class Procedure:
                 max_rounds=settings.max_rounds,
                 seed=data.seed,
             )
-            for kernel in settings.kernels(first)
+            for kernel in settings.kernels_for(first)
         ]
         best = fits[0] if len(fits) == 1 else _best(fits, validation)
         # Evidence at the inducing points alone is that of these points.
         return best if settings.evidence.needs_inducing_outputs else self.condition(best, data)
 
-    @property
-    def _of_numbers(self) -> bool:
-        """Whether the noise is Gaussian."""
-        return isinstance(self.settings.likelihood, Gaussian | None)
+    def _fits(self, data: TrainingData) -> Fits:
+        """Return how candidates are fitted under the likelihood."""
+        if isinstance(self.settings.likelihood, Gaussian | None):
+            return EvidenceFits(data, self.settings)
+        return SiteFits(data, self.settings)
 
     def _may_pool(self, data: TrainingData, validation: RegressionData | None) -> bool:
-        """Return whether several candidates may predict together."""
+        """Return whether several candidates are compared by fits without some of the rows."""
         settings = self.settings
         is_whole = validation is None and self.split.calibration is None
         may = settings.pool and is_whole and not settings.trains_q and settings.temper is not None
-        return may and self._of_numbers and self._has_candidates(data)
+        return may and self._has_candidates(data)
 
     def _pooled(self, data: TrainingData) -> Learned:
         """Return the candidates that predict best together, or the best one."""
-        found = []
-        members = judging.pool(GaussianCandidates(data, self.settings))
-        for member in members:
-            regulariser = self.condition(member.regulariser, data)
-            model, result = self.train(regulariser, data, None)
-            model = self.tempered(model, regulariser, data, None)
-            found.append(self.calibrated(model, regulariser, result.history))
-        if len(found) == 1:
-            return found[0]
-        return Pooled.of(tuple(found), tuple(member.weight for member in members))
+        of_numbers = isinstance(self.settings.likelihood, Gaussian | None)
+        mixes = of_numbers or self.settings.of_classes
+        found = members(self._fits(data), is_free=True, mixes=mixes, judges=True)
+        parts = [self._finished(member.regulariser, data) for member in found]
+        if len(parts) == 1:
+            return parts[0]
+        return Pooled.of(tuple(parts), tuple(member.weight for member in found))
+
+    def _finished(self, found: Regulariser, data: TrainingData) -> Learned:
+        """Return P as a model: conditioned on all rows, and tempered."""
+        regulariser = self.condition(found, data)
+        model = self.tempered(self.start(regulariser, data), regulariser, data, None)
+        return self.calibrated(model, regulariser, {})
 
     def _has_candidates(self, data: TrainingData) -> bool:
         """Return whether P is for rows, of which it is fitted to all, without given noise."""

@@ -1,30 +1,23 @@
-"""How well a candidate predicts rows that nothing of its fit has seen.
-
-The groups of rows are parted into folds. For each fold the hyper-parameters are fitted once more to
-the other rows, from where all rows have brought them, predictors are those that have not seen the
-fold either, and P is conditioned as it will be in the end. Few rows are parted more than once, as a
-single partition of them decides by chance.
-"""
+"""How well a candidate predicts rows that nothing of its fit has seen."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray
+from gpflow.likelihoods import Gaussian, Likelihood
 from scipy import stats
 
+from .._core import labels
 from ..calibration.tails import scale_and_degrees_of_freedom
-
-NUM_FOLDS = 5
-"""K: each fit lacks a fifth of the rows, which costs little of what it predicts."""
-
-MAX_ROWS_OF_PARTITIONS = 300
-"""Up to this number of rows there are several partitions."""
-
-NUM_PARTITIONS = 3
-"""Of few rows."""
+from ..calibration.tempering import factors
+from ..losses import Marginals
+from ..regulariser.expectations import log_predictive_densities
+from ..regulariser.fit import Judged
 
 MIN_DENSITY = 1e-300
 """The smallest probability of a value on a grid, whose logarithm is finite."""
@@ -37,19 +30,45 @@ MIN_FACTOR = 1e-3
 
 
 class Predictions(NamedTuple):
-    """Predictions of observations, noise included, by what was fitted without them."""
+    """Predictions of rows by what was fitted without them.
+
+    Under Gaussian noise they are of observations, noise included, else of f.
+    """
 
     mean: AnyNDArray
     """Of each partition: [R, N, J]."""
     variance: AnyNDArray
     """[R, N, J]."""
     Y: AnyNDArray
-    """What was observed: [N, J]."""
+    """What was observed: [N, P]."""
+    X: Any = None
+    """The rows, [N, D], where the likelihood needs them."""
 
     @property
     def squares(self) -> AnyNDArray:
         """The squared errors in units of the variance: [R, N, J]."""
         return np.square(self.Y - self.mean) / self.variance
+
+    def beyond(self, count: int | None) -> Predictions:
+        """Return those of all but the first rows."""
+        mean, variance, Y, X = self
+        rows = slice(count, None)
+        return Predictions(mean[:, rows], variance[:, rows], Y[rows], None if X is None else X[rows])
+
+    def and_of(self, other: Predictions) -> Predictions:
+        """Return those of other partitions of the same rows, too."""
+        mean, variance = (np.concatenate(parts) for parts in zip(self[:2], other[:2], strict=True))
+        return self._replace(mean=mean, variance=variance)
+
+
+class Score(NamedTuple):
+    """What predictions of unseen rows say of a candidate."""
+
+    judged: Judged
+    log_densities: AnyNDArray
+    """Of each observation, calibrated, averaged over partitions: [N]."""
+    is_of_errors: bool = True
+    """Whether the factor is that of squared errors, and not one of f."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +124,74 @@ class Calibration:
         return stats.t(self.df[j], scale=np.sqrt((self.df[j] - 2.0) / self.df[j]))
 
 
-def num_partitions(num_rows: int) -> int:
-    """Return R."""
-    return NUM_PARTITIONS if num_rows <= MAX_ROWS_OF_PARTITIONS else 1
+@functools.singledispatch
+def score(
+    likelihood: Likelihood,
+    predictions: Predictions,
+    *,
+    spacing: AnyNDArray,
+    tails: bool,
+    max_factor: float,
+) -> Score:
+    """Return the factor of the variance of f that predicts best, and the densities with it.
+
+    :param likelihood: p(y | f), as it was fitted to all rows.
+    :param predictions: of f.
+    :param spacing: δ of each output, under Gaussian noise: [J].
+    :param tails: whether errors may have heavy tails, under Gaussian noise.
+    :param max_factor: the largest factor of squared errors, under Gaussian noise.
+    """
+    X, Y = predictions.X, predictions.Y
+    moments = map(tf.constant, (predictions.mean, predictions.variance))
+    parts = list(zip(*map(tf.unstack, moments), strict=True))
+    found = [factors(likelihood, Marginals(X, m, v, Y)) for m, v in parts]
+    factor = np.exp(np.mean(np.log(found), axis=0))  # [J]
+
+    def log_densities(scale: Any) -> AnyNDArray:
+        each = [log_predictive_densities(likelihood, X, m, scale * v, Y) for m, v in parts]
+        return np.mean(each, axis=0)
+
+    before, after = log_densities(1.0), log_densities(factor)
+    means = -float(np.mean(before)), -float(np.mean(after))
+    return Score(Judged(factor, None, len(Y), *means), after, is_of_errors=False)
+
+
+@score.register
+def _(
+    likelihood: Gaussian,
+    predictions: Predictions,
+    *,
+    spacing: AnyNDArray,
+    tails: bool,
+    max_factor: float,
+) -> Score:
+    """Return the factor of squared errors, their tails, and the densities with both."""
+    calibration = Calibration.of(predictions, tails=tails, max_factor=max_factor)
+    no_grid = np.full(predictions.Y.shape[1], np.inf)
+    as_it_is = Calibration(np.ones_like(calibration.factor), None)
+    means = [
+        -float(np.mean(each.log_densities(predictions, no_grid)))
+        for each in (as_it_is, calibration)
+    ]
+    judged = Judged(calibration.factor, calibration.df, len(predictions.Y), *means)
+    return Score(judged, calibration.log_densities(predictions, spacing))
+
+
+def constant_nll(likelihood: Likelihood, Y: AnyNDArray, spacing: AnyNDArray) -> float:
+    """Return the negative log density of rows by what all have in common, ∞ if that is not known.
+
+    :param likelihood: p(y | f).
+    :param Y: observations, [N, P].
+    :param spacing: δ of each output, ∞ where there is no grid: [P].
+    """
+    if labels.num_classes(likelihood) is not None:
+        _, counts = np.unique(Y, return_counts=True)
+        p = counts / np.sum(counts)
+        return -float(np.sum(p * np.log(p)))
+    if not isinstance(likelihood, Gaussian):
+        return np.inf
+    N = len(Y)
+    mean, variance = np.mean(Y, axis=0), np.var(Y, axis=0)
+    moments = (np.broadcast_to(part, (1, *Y.shape)) for part in (mean, variance * N / (N - 1)))
+    known = Calibration(np.ones(Y.shape[1]), None)
+    return -float(np.mean(known.log_densities(Predictions(*moments, Y), spacing)))

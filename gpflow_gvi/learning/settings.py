@@ -28,41 +28,19 @@ if TYPE_CHECKING:
     from ..regulariser.fit import Regulariser
     from ..regulariser.inducing_points import Select
     from ..regulariser.lbfgs import Minimise
-
-
-def recipe_kernels(data: TrainingData) -> Sequence[Kernel]:
-    """Return the kernels of `recipe`, or of labels those of `class_recipe`."""
-    from . import class_recipe, recipe
-
-    if data.of_classes:
-        return class_recipe.kernels(len(data.X), data.D)
-    return _of_latents(recipe.kernels(data.X, data.responses), data)
-
-
-def _of_latents(kernels: Sequence[Kernel], data: TrainingData) -> Sequence[Kernel]:
-    """Return kernels of several latent functions, if one observation has them: each its own."""
-    from gpflow.kernels import SeparateIndependent
-
-    from .._core.graphs import deepcopy
-
-    if data.Y.shape[-1] >= data.J:
-        return kernels
-    return [SeparateIndependent([deepcopy(kernel) for _ in range(data.J)]) for kernel in kernels]
-
-
-def recipe_predictors(data: TrainingData) -> Sequence[Any]:
-    """Return the predictors of `recipe`, or of labels those of `class_recipe`."""
-    from . import class_recipe, recipe
-
-    if data.of_classes:
-        return class_recipe.predictors(data)
-    return [*recipe.predictors(data), *recipe.networks(data)]
+    from .recipe import Recipe
 
 
 def _greedy_variance() -> Select:
     from ..regulariser.inducing_points import greedy_variance
 
     return greedy_variance
+
+
+def _recipe() -> Recipe:
+    from .recipe import Recipe
+
+    return Recipe()
 
 
 def _data_evidence() -> Evidence:
@@ -117,6 +95,9 @@ TOLERANCE = 1e-5
 Noise = Literal["auto", "constant", "varying"]
 Effort = Literal["fast", "default", "best"]
 
+RECIPE: Literal["recipe"] = "recipe"
+"""The predictors of the recipe."""
+
 NUM_INDUCING = 200
 """The maximal number of inducing points."""
 
@@ -140,11 +121,14 @@ moves with the sites."""
 class RegulariserSettings:
     """How the regulariser P is fitted."""
 
-    kernels: Callable[[TrainingData], Sequence[Kernel]] = recipe_kernels
-    """The kernels to choose among, with the hyper-parameters to start from."""
-    predictors: Callable[[TrainingData], Sequence[Any]] | None = recipe_predictors
-    """Estimators to cross-fit: P may be around their predictions, or is if they are not those of
-    the recipe. None for none. They are for real-valued Y."""
+    recipe: Recipe = dataclasses.field(default_factory=_recipe)
+    """What is tried by default, and the numbers by which is chosen."""
+    kernels: Callable[[TrainingData], Sequence[Kernel]] | None = None
+    """The kernels to choose among, with the hyper-parameters to start from; None for those of the
+    recipe."""
+    predictors: Callable[[TrainingData], Sequence[Any]] | Literal["recipe"] | None = RECIPE
+    """Estimators to cross-fit: P may be around the predictions of those of the recipe, and is
+    around those of any others. None for none."""
     noise: Noise = "auto"
     """Whether the variance of the noise depends on the input, where Y is real-valued."""
     heavy_tails: bool | None = None
@@ -174,6 +158,10 @@ class RegulariserSettings:
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
 
+    def kernels_for(self, data: TrainingData) -> Sequence[Kernel]:
+        """Return the kernels to choose among."""
+        return self.recipe.kernels(data) if self.kernels is None else self.kernels(data)
+
     @property
     def has_heavy_tails(self) -> bool:
         """Whether real-valued Y are predicted with tails."""
@@ -195,13 +183,9 @@ class RegulariserSettings:
             return self.briefly(num_features)
         return _with_iterations(self.minimise_briefly, lambda n: (n + 3) // 4)
 
-    def after_half(self) -> Minimise | None:
-        """Return `minimise` with a third of the iterations, from a fit to half of the rows.
-
-        It is None if it is another minimiser than L-BFGS.
-        """
-        full = self.minimise
-        return _with_iterations(full, lambda n: n // 3) if isinstance(full, LBFGS) else None
+    def again_by_sites(self) -> Minimise:
+        """Return `minimise_briefly` for fits without some of the rows, from those to all."""
+        return _with_iterations(self.minimise_briefly, lambda n: (n + 3) // 4)
 
     def of_a_round(self) -> Minimise:
         """Return `minimise`, of L-BFGS with few iterations: sites are updated after these."""
@@ -218,26 +202,16 @@ class RegulariserSettings:
         return max(self.count(num_rows), (self.max_inducing or 0) if few else 0)
 
 
-def one_kernel(data: TrainingData) -> Sequence[Kernel]:
-    """Return the one kernel of `recipe` with its starts, or that of `class_recipe`."""
-    from . import class_recipe, recipe
-
-    if data.of_classes:
-        return [class_recipe.shared_scale(data.D)]
-    return _of_latents(recipe.starts_of_one(data.X, data.responses), data)
-
-
-def of_effort(effort: Effort) -> RegulariserSettings:
+def preset(effort: Effort) -> RegulariserSettings:
     """Return how P is fitted, by the effort to spend on it."""
-    if effort == "fast":  # one kernel leaves time for more rows
-        return RegulariserSettings(
-            one_kernel, predictors=None, noise="constant", heavy_tails=True, max_rows=2000
-        )
+    if effort == "fast":
+        recipe = dataclasses.replace(_recipe(), sums=False)
+        return RegulariserSettings(recipe, predictors=None, noise="constant", heavy_tails=True)
     if effort == "best":
         return RegulariserSettings(
             num_folds=10,
             num_inducing=2 * NUM_INDUCING,
-            max_rows=3000,
+            max_rows=2000,
             minimise=LBFGS(200, 1e-7),
             minimise_briefly=LBFGS(100, 1e-7),
         )

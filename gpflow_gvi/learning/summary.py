@@ -40,8 +40,6 @@ class Summary:
     candidates: list[Stage]
     """The candidates for P that were compared, the best first; `nll` is the negative log density of
     a row given the others, in original units."""
-    taken: Stage | None
-    """The candidate that was taken, if it is one."""
     judged: list[Stage]
     """Candidates that were fitted without the rows that they predict, the best first, with
     `nll_unseen`, in original units, and their `weight` in what predicts."""
@@ -82,12 +80,14 @@ class Summary:
             facts["took"] = f"{learned.record.seconds:.1f} s"
         scored = [stage for stage in stages if "nll" in stage.facts]
         scored.sort(key=lambda stage: float(stage.facts["nll"]))
-        name = described(P.prior.kernel, around=around, varying=varying) + ", fitted"
-        # A kernel may have been fitted again with more inducing points.
-        of_name = [stage for stage in stages if stage in scored and stage.what.startswith(name)]
-        last = [stage for stage in scored if of_name and stage.what == of_name[-1].what]
-        taken = last[0] if last and len(learned.models) == 1 else None
-        return cls(facts, scored, taken, judged)
+        return cls(facts, scored, judged)
+
+    @property
+    def taken(self) -> list[Stage]:
+        """The candidates that predict, of those that were compared last."""
+        if self.judged:
+            return [stage for stage in self.judged if float(stage.facts["weight"]) > 0.0]
+        return self.candidates[:1]
 
     @property
     def line(self) -> str:
@@ -105,9 +105,11 @@ class Summary:
         if self.candidates:
             lines += self._judged()
             width = max(len(stage.what) for stage in self.candidates)
-            lines += ["", f"{'compared for P':<{width}}{'NLL':>9}{'seconds':>9}"]
+            title = "compared for P, each row given all others"
+            width = max(width, len(title))
+            lines += ["", f"{title:<{width}}{'NLL':>9}{'seconds':>9}"]
             for stage in self.candidates:
-                mark = "  taken" if stage is self.taken else ""
+                mark = "  taken" if stage in self.taken else ""
                 nll = float(stage.facts["nll"])
                 lines.append(f"{stage.what[3:]:<{width}}{nll:>9.3f}{stage.seconds:>9.1f}{mark}")
         return "\n".join(lines)
@@ -116,14 +118,12 @@ class Summary:
         """Return the table of predictions of rows that were not seen."""
         if not self.judged:
             return []
-        width = max(len(stage.what) for stage in self.judged)
-        lines = [
-            "",
-            f"{'fitted without the rows that it predicts':<{width}}{'NLL':>9}{'weight':>9}",
-        ]
-        for stage in self.judged:
-            nll, weight = (float(stage.facts[name]) for name in ("nll_unseen", "weight"))
-            name = stage.what[3:].removesuffix(UNSEEN)
+        title = "fitted without the rows that it predicts"
+        names = [stage.what[3:].removesuffix(UNSEEN) for stage in self.judged]
+        width = max(map(len, (title, *names)))
+        lines = ["", f"{title:<{width}}{'NLL':>9}{'weight':>9}"]
+        for name, stage in zip(names, self.judged, strict=True):
+            nll, weight = (float(stage.facts[fact]) for fact in ("nll_unseen", "weight"))
             lines.append(f"{name:<{width}}{nll:>9.3f}{weight:>9.2f}")
         return lines
 
@@ -141,7 +141,9 @@ def _rows(stages: Any) -> dict[str, str]:
     if "gross" in found:
         facts["gross values"] = f"{found['gross']} rows with one are left out"
     if "promised" in found:
-        facts["NLL on rows not seen"] = f"{float(found['promised']):.3f}"
+        without = float(found["of_constant"])
+        beside = f", without any inputs {without:.3f}" if np.isfinite(without) else ""
+        facts["NLL on rows not seen"] = f"{float(found['promised']):.3f}{beside}"
     return facts
 
 

@@ -51,7 +51,7 @@ class HistoryDisplay(Display):
 
 @dataclasses.dataclass
 class CandidatesDisplay(Display):
-    """The candidates for P by the negative log density of a row given the others."""
+    """The candidates for P by the negative log density of rows that they have not seen."""
 
     scores: list[tuple[str, float, bool]]
     """Name, score, and whether it was taken; the best first."""
@@ -68,10 +68,13 @@ class CandidatesDisplay(Display):
             raise ValueError(
                 "nothing was compared and Q was not trained, so that there is no history to draw."
             )
+        stages, score = summary.candidates, "nll"
+        if summary.judged:
+            stages, score = summary.judged, "nll_unseen"
         return cls(
             [
-                (stage.what[3:], float(stage.facts["nll"]), stage is summary.taken)
-                for stage in summary.candidates
+                (stage.what[3:], float(stage.facts[score]), stage in summary.taken)
+                for stage in stages
             ]
         ).plot(ax)
 
@@ -81,7 +84,7 @@ class CandidatesDisplay(Display):
             ax.plot(nll, -row, "o", color=VERMILLION if taken else BLUE)
         names = [name for name, _, _ in self.scores]
         ax.set_yticks(range(0, -len(names), -1), names, fontsize="small")
-        ax.set(xlabel="NLL of a row given the others", ylim=(-len(names), 1))
+        ax.set(xlabel="NLL of a row that was not seen", ylim=(-len(names), 1))
         ax.ticklabel_format(axis="x", useOffset=False)
         best, worst = self.scores[0][1], self.scores[-1][1]
         ax.set_xlim(best - 0.1 * (worst - best) - 0.02, worst + 0.1 * (worst - best) + 0.02)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -92,7 +91,6 @@ class EvidenceFit:
         self.weights = tf.Variable(tf.zeros([C, J], dtype))
         half: AnyNDArray = np.asarray(0.5, dtype)
         self.exponent = Parameter(0.0, prior=tfp.distributions.Normal(half, half))
-        self.lock = threading.Lock()
         self._evidence = evidence
         self._parameters = _Parameters(prior, likelihood, self.exponent)
         self.variables: list[tf.Variable] = [*self._parameters.trainable_variables, self.weights]

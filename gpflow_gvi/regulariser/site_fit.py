@@ -7,7 +7,6 @@ kernel and the likelihood, the sites are updated for these, and so on until the 
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +28,18 @@ from ..kernels.plain import (
     value_of,
 )
 from .lbfgs import Array, LossWithGradients, Minimise, assign_by_id
-from .sites import Covariances, Sites, Step, converged, covariances, rows_of, step
+from .sites import (
+    Covariances,
+    Posterior,
+    Sites,
+    Step,
+    converged,
+    covariances,
+    marginals,
+    rows_of,
+    statistics,
+    step,
+)
 from .sites import Rows as AtRows
 
 Trace = Callable[..., Any]
@@ -43,6 +53,10 @@ SCALE_OF_WEIGHTS = 2.0
 
 TOLERANCE = 1e-4
 """Rounds end when the bound gains less than this for each row."""
+
+
+SHARED = {"_rows", "_step", "_predict", "_bound_of_covariances", "_log_prior_of_others"}
+"""The graphs that take covariances, and serve kernels of any structure."""
 
 
 class Rows(NamedTuple):
@@ -74,13 +88,25 @@ class SiteFit:
     :param prior: P before it is conditioned; it is fitted in place.
     :param likelihood: p(y | f); what is trainable of it is fitted in place.
     :param num_means: C, the number of means that are added to m_P, with a weight each.
+    :param like: a fit of another kernel, whose mean function, likelihood, weights, and graphs that
+        are not of a kernel, this one shares.
     """
 
-    def __init__(self, prior: GaussianProcess, likelihood: Likelihood, num_means: int = 0) -> None:
+    def __init__(
+        self,
+        prior: GaussianProcess,
+        likelihood: Likelihood,
+        num_means: int = 0,
+        *,
+        like: SiteFit | None = None,
+    ) -> None:
+        self._graphs: dict[Any, Any] = {}
+        self._roots = tf.Variable(tf.zeros([num_means, 1], default_float()))
+        if like is not None:
+            prior = GaussianProcess(like.prior.mean_function, prior.kernel)
+            likelihood, self._graphs, self._roots = like.likelihood, like._graphs, like._roots
         self.prior = prior
         self.likelihood = likelihood
-        self._roots = tf.Variable(tf.zeros([num_means, 1], default_float()))
-        self.lock = threading.Lock()
         self._of_kernel: Sequence[Parameter] = prior.kernel.trainable_parameters
         self._others: Sequence[Parameter] = [
             *prior.mean_function.trainable_parameters,
@@ -91,7 +117,6 @@ class SiteFit:
             self._roots,
         ]
         self._plain = [PlainParameter(each) for each in prior.kernel.parameters if is_plain(each)]
-        self._graphs: dict[str, Any] = {}
 
     @property
     def weights(self) -> tf.Tensor:
@@ -103,9 +128,10 @@ class SiteFit:
         """
         return tf.square(self._roots)
 
-    def start_weights(self, weight: float) -> None:
-        """Let all weights start at a value."""
-        self._roots.assign(tf.fill(self._roots.shape, tf.constant(weight**0.5, default_float())))
+    def start_weights(self, weights: Any) -> None:
+        """Let weights start at values, [C, 1], or all at one."""
+        roots = tf.sqrt(tf.constant(weights, default_float()))
+        self._roots.assign(tf.broadcast_to(roots, self._roots.shape))
 
     def mean(self, rows: Rows) -> tf.Tensor:
         """Return m_P at the rows: [N, J]."""
@@ -113,7 +139,14 @@ class SiteFit:
         return self.prior.mean_function(rows.X) + added
 
     def fit(
-        self, minimise: Minimise, Z: AnyNDArray, rows: Rows, sites: Sites, *, means: bool
+        self,
+        minimise: Minimise,
+        Z: AnyNDArray,
+        rows: Rows,
+        sites: Sites,
+        *,
+        means: bool,
+        max_rounds: int = MAX_ROUNDS,
     ) -> tuple[float, Sites]:
         """Fit the parameters, and return minus the bound, and the sites.
 
@@ -122,10 +155,11 @@ class SiteFit:
         :param rows: the rows.
         :param sites: the sites to start from.
         :param means: whether the weights of the means are fitted.
+        :param max_rounds: the maximal number of rounds.
         """
         variables = self.variables if means else self.variables[:-1]
         sites, bound = self._converged(Z, rows, sites)
-        for _ in range(MAX_ROUNDS):
+        for _ in range(max_rounds):
             minimise(self._loss(Z, rows, sites), variables)
             sites, after = self._converged(Z, rows, sites)
             gain, bound = after - bound, after
@@ -174,14 +208,43 @@ class SiteFit:
 
     def _converged(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tuple[Sites, float]:
         """Return the sites for the parameters as they are, and the bound."""
+        at_rows = self._at(Z, rows)
+        found, bound = converged(functools.partial(self._run, self._step, at_rows), sites)
+        return found, bound + self._log_prior_density()
+
+    def _at(self, Z: AnyNDArray, rows: Rows) -> AtRows:
+        """Return rows with what of P the sites need there, for the parameters as they are."""
         inputs, rows = _tensors(Z, rows)
         if self._is_plain(inputs):
             at = _of_one_output(self._plain_covariances(inputs, value_of))
         else:
             at = self._run(self._covariances, inputs)
-        at_rows = self._run(self._rows, at, rows)
-        found, bound = converged(functools.partial(self._run, self._step, at_rows), sites)
-        return found, bound + float(self._log_prior((*self._of_kernel, *self._others)))
+        return self._run(self._rows, at, rows)
+
+    def _log_prior_density(self) -> float:
+        """Return the log density of all parameters under their priors."""
+        if len(self._plain) < len(self.prior.kernel.parameters):
+            return float(self._log_prior((*self._of_kernel, *self._others)))
+        of_kernel, _ = PlainParameters(self._plain).with_priors(self._of_kernel, [])
+        return of_kernel + float(self._run(self._log_prior_of_others))
+
+    def _log_prior_of_others(self) -> tf.Tensor:
+        return self._log_prior(self._others)
+
+    def predict(
+        self, Z: AnyNDArray, rows: Rows, sites: Sites, new: Rows
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return mean and variance of f at new rows, given the sites of others: [B, J] each.
+
+        :param Z: the inducing points, [M, D].
+        :param rows: the rows of the sites.
+        :param sites: their sites.
+        :param new: the new rows, of which Y does not matter.
+        """
+        return self._run(self._predict, self._at(Z, rows), sites, self._at(Z, new))
+
+    def _predict(self, rows: AtRows, sites: Sites, new: AtRows) -> tuple[tf.Tensor, tf.Tensor]:
+        return marginals(new, Posterior.given(statistics(rows, sites)))
 
     def _is_plain(self, inputs: _Inputs) -> bool:
         """Return whether NumPy evaluates the kernel."""
@@ -202,9 +265,11 @@ class SiteFit:
     ) -> Any:
         """Return the value of a function, by a graph that takes any number of rows."""
         name = function.__name__
-        if name not in self._graphs:
-            self._graphs[name] = trace(function, *map(_specs, arguments))
-        return self._graphs[name](*arguments)
+        # Those that have a kernel in them are for this one alone.
+        key = name if name in SHARED else (name, id(self))
+        if key not in self._graphs:
+            self._graphs[key] = trace(function, *map(_specs, arguments))
+        return self._graphs[key](*arguments)
 
     def _covariances(self, inputs: _Inputs) -> Covariances:
         return covariances(self.prior.kernel, *inputs)

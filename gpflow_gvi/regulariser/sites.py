@@ -92,9 +92,9 @@ class Posterior(NamedTuple):
     """[J, M]."""
 
     @classmethod
-    def given(cls, statistics: tuple[tf.Tensor, tf.Tensor]) -> Posterior:
-        """Return the distribution from the `_statistics` of all rows."""
-        inner, projected = statistics
+    def given(cls, sums: tuple[tf.Tensor, tf.Tensor]) -> Posterior:
+        """Return the distribution from the `statistics` of all rows."""
+        inner, projected = sums
         C = linalg.cholesky(linalg.add_to_diagonal(inner, tf.ones([], inner.dtype)))
         return cls(C, tf.linalg.triangular_solve(C, projected[..., None])[..., 0])
 
@@ -146,7 +146,7 @@ def rows_of(at: Covariances, X: TensorType, Y: TensorType, m: TensorType) -> Row
 
 def step(rows: Rows, likelihood: Likelihood, sites: Sites) -> Step:
     """Return the evidence lower bound for given sites, and what they become by one update."""
-    posterior = Posterior.given(_statistics(rows, sites))
+    posterior = Posterior.given(statistics(rows, sites))
     expected, updated = _at_rows(rows, likelihood, posterior)
     return Step(expected - posterior.divergence(), updated)
 
@@ -155,9 +155,9 @@ def step_by_blocks(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites)
     """Return what `step` returns for many rows, of which only A is in memory for all of them."""
     starts = np.cumsum([0, *(len(block.X) for block in blocks)])
     parts = [Sites(*(part[i:j] for part in sites)) for i, j in itertools.pairwise(starts)]
-    statistics = map(_statistics, blocks, parts)
+    of_blocks = map(statistics, blocks, parts)
     posterior = Posterior.given(
-        functools.reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), statistics)
+        functools.reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), of_blocks)
     )
     results = [_at_rows(block, likelihood, posterior) for block in blocks]
     expected, updated = zip(*results, strict=True)
@@ -165,20 +165,25 @@ def step_by_blocks(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites)
     return Step(tf.add_n(expected) - posterior.divergence(), joined)
 
 
-def _statistics(rows: Rows, sites: Sites) -> tuple[tf.Tensor, tf.Tensor]:
+def statistics(rows: Rows, sites: Sites) -> tuple[tf.Tensor, tf.Tensor]:
     """Return A diag(1/s²) Aᵀ, [J, M, M], and A (ỹ - m)/s², [J, M]: sums over rows."""
     noise = tf.linalg.matrix_transpose(sites.variance)  # [J, N]
     residual = tf.linalg.matrix_transpose(sites.Y - rows.m) / noise
     return gram.information(rows.A, noise), tf.linalg.matvec(rows.A, residual)
 
 
-def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[tf.Tensor, Sites]:
-    """Return Σ_n E log p(y_n | f), [], and the sites by its derivatives, [N, J] each."""
+def marginals(rows: Rows, posterior: Posterior) -> MeanAndVariance:
+    """Return mean and variance of f at rows: [N, J] each."""
     S = tf.linalg.triangular_solve(posterior.C, rows.A)  # [J, M, N]
-    f_mean = rows.m + tf.linalg.matrix_transpose(tf.linalg.matvec(S, posterior.w, transpose_a=True))
+    mean = rows.m + tf.linalg.matrix_transpose(tf.linalg.matvec(S, posterior.w, transpose_a=True))
     variance = rows.beyond + tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(S), axis=-2))
     # Derivatives by a variance of zero are infinite.
-    f_variance = tf.maximum(variance, tf.constant(1e-12, variance.dtype))
+    return mean, tf.maximum(variance, tf.constant(1e-12, variance.dtype))
+
+
+def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[tf.Tensor, Sites]:
+    """Return Σ_n E log p(y_n | f), [], and the sites by its derivatives, [N, J] each."""
+    f_mean, f_variance = marginals(rows, posterior)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch((f_mean, f_variance))
         expectations = expected_log_density(likelihood, rows.X, f_mean, f_variance, rows.Y)

@@ -174,9 +174,9 @@ def _objects() -> list[type]:
         tables,
     )
     from ..learning.around_network.network_rows import NetworkInputs, NetworkRows
-    from ..learning.candidates.class_predictors import LogProbabilities
-    from ..learning.candidates.cross_fitting import Fitted, InOriginalUnits
-    from ..learning.candidates.varying_noise import VaryingNoise
+    from ..learning.class_predictors import LogProbabilities
+    from ..learning.predictors import Fitted, InOriginalUnits
+    from ..learning.noise import VaryingNoise
     from ..learning.pooled import Pooled
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)

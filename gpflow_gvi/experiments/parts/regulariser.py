@@ -133,8 +133,8 @@ class Regulariser(Part):
         by_recipe = is_default and self.kernel.kind == "recipe"
         wanted = by_recipe if self.predictors is None else self.predictors == "recipe"
         return RegulariserSettings(
-            kernels=self._kernels,
-            predictors=settings.recipe_predictors if wanted else None,
+            kernels=None if self.kernel.kind == "recipe" else self._kernels,
+            predictors=settings.RECIPE if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
             num_inducing=self.num_inducing,
             max_inducing=MAX_INDUCING if is_default and self.inducing is None else None,

@@ -17,7 +17,6 @@ from ..._core.data import Data
 from ..._core.errors import NumericsWarning
 from ...calibration.tempering import MIN_VALIDATION_POINTS
 from ..data import GROSS_RATIO, gross_rows, repeats
-from ..settings import one_kernel, recipe_kernels
 from .scaling import Scaling
 from .streams import Stream, survey
 
@@ -64,7 +63,7 @@ class Split:
         seen = survey(data, likelihood, settings.seed)
         X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
         shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
-        if len(shape) > 1 and settings.regulariser.kernels in (recipe_kernels, one_kernel):
+        if len(shape) > 1 and settings.regulariser.kernels is None:
             raise ValueError(
                 f"X has shape {X.shape}: the default kernels are for tables of features, take "
                 "very long for as many columns as images have, and predict badly. Pass a network, "

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gpflow.base import AnyNDArray
@@ -22,13 +22,13 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from ..._core import progress
-from ..._core.names import predictor_name
-from ...mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
-from ..data import folds_of, groups_of
-from ..rows.scaling import Scaling, exactly_original
-from ..settings import recipe_predictors
-from ..start import TrainingData
+from .._core import progress
+from .._core.names import predictor_name
+from ..mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
+from .data import folds_of, groups_of
+from .rows.scaling import Scaling, exactly_original
+from .settings import RECIPE
+from .start import TrainingData
 
 MAX_ROWS_OF_ONE_THREAD = 5000
 """Up to this number of rows trees are grown by one thread: several wait for one another longer."""
@@ -102,15 +102,6 @@ class CrossFits:
                 found.append(Predictor(self._wrap(estimator), num_outputs=J))
         return found
 
-    def of_fold(self, k: int) -> tuple[AnyNDArray, AnyNDArray]:
-        """Return the rows of a fold, [B], and what each estimator predicts there: [B, C, J].
-
-        Only the fits without that fold are needed.
-        """
-        self._fit([frozenset([k])])
-        rows = np.flatnonzero(self.fold == k)
-        return rows, self._at(rows, [frozenset([k])])
-
     def unseen(self, k: int) -> AnyNDArray:
         """Return predictions by fits that have seen neither the row nor fold k: [N, C, J].
 
@@ -144,7 +135,7 @@ class CrossFits:
 
         :param kept: their numbers, in order.
         """
-        found = copy.copy(self)
+        found, kept = copy.copy(self), list(kept)
         vars(found).pop("means", None)  # those of all estimators, where they are cached
         found._estimators = [self._estimators[c] for c in kept]
         found._models = {
@@ -224,9 +215,9 @@ class Fitted:
         return self.model.predict(X)
 
 
-def of_argument(
+def parse_predictor(
     predictor: Any, by_recipe: bool, data: Any, validation_data: Any
-) -> tuple[Callable[[TrainingData], Sequence[Any]] | None, Any, Any]:
+) -> tuple[Callable[[TrainingData], Sequence[Any]] | Literal["recipe"] | None, Any, Any]:
     """Return what `learn`'s argument `predictor` stands for, and the rows to learn from.
 
     :param predictor: the argument.
@@ -240,7 +231,7 @@ def of_argument(
             raise ValueError(
                 f'predictor is {predictor!r}; it must be "auto", None, an estimator or a function.'
             )
-        return recipe_predictors if by_recipe else None, data, validation_data
+        return RECIPE if by_recipe else None, data, validation_data
     if predictor is None:
         return None, data, validation_data
     estimators = list(predictor) if isinstance(predictor, list | tuple) else [predictor]

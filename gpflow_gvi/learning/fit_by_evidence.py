@@ -1,0 +1,225 @@
+"""Fits under Gaussian noise: by the exact evidence of not too many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray, MeanAndVariance
+from gpflow.functions import Zero
+from gpflow.likelihoods import Gaussian
+from scipy.optimize import nnls
+
+from .._core.graphs import deepcopy
+from ..gaussian_process import GaussianProcess
+from ..regulariser.conditioning import conditioned
+from ..regulariser.evidence import InducingEvidence
+from ..regulariser.evidence_fit import EvidenceFit, Rows, assign
+from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
+from ..regulariser.plain_evidence import exact_predictions
+from .candidate import Candidate, Fitted
+from .fit import MIN_NOISE, Fits, scaled
+from .noise import VaryingNoise, noise_at
+from .predictors import CrossFits
+from .score import MAX_FACTOR, MIN_FACTOR, Predictions
+from .settings import Settings
+from .start import TrainingData
+
+MAX_ROWS_OF_SCORES = 30_000
+"""The screening predicts not more rows than these."""
+
+MAX_VARIANCE = 4.0
+"""The largest variance of noise that varies, in units of the variance of y: beyond the data a
+pattern may be anything, but observations hardly vary more than they do among the data."""
+
+
+class EvidenceFits(Fits):
+    """Fits under Gaussian noise."""
+
+    may_have_varying_noise = True
+
+    def __init__(self, data: TrainingData, settings: Settings) -> None:
+        self._fits: dict[Hashable, EvidenceFit] = {}
+        super().__init__(data, settings)
+        self.mean, self.observed = Zero(data.J), data.responses
+        self.has_closed_form = len(data.X) > self.recipe.max_rows_of_refits
+        known = self.spacing[np.isfinite(self.spacing)]
+        # The variance of what was rounded away, where that of an output is known.
+        lower = max(MIN_NOISE, float(np.min(known)) ** 2 / 12.0 if len(known) else 0.0)
+        self.bounds_of_noise = lower, MAX_VARIANCE * float(np.max(np.var(data.responses, axis=0)))
+        """The smallest and the largest variance of noise that varies."""
+        noise = Gaussian(0.1)
+        if settings.standardise:  # its prior is for standard units
+            noise = self.recipe.noise(len(data.X), data.D, lower)
+        self.likelihood = settings.likelihood or noise
+
+    def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
+        targets = np.asarray(self.data.units[1].original(self.data.responses))
+        return self.cross_fit(estimators, self.data, targets)
+
+    def cross_fit(
+        self, estimators: Sequence[Any], data: TrainingData, targets: AnyNDArray, **options: Any
+    ) -> CrossFits:
+        """Return cross-fits of estimators to targets in original units, [N, J]."""
+        options |= {"num_folds": self.settings.num_folds, "n_jobs": self.settings.n_jobs}
+        return CrossFits(
+            estimators, data, targets, is_brief=not self.has_given_predictors, **options
+        )
+
+    def minimiser(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Any:
+        """Return L-BFGS with as many iterations as features at least, one for each curvature."""
+        return self.settings.briefly(self.data.D) if brief else self.settings.minimise
+
+    def _fit(
+        self, start: Candidate, rows: AnyNDArray, minimise: Any, means: AnyNDArray | None = None
+    ) -> Candidate:
+        fit, noise = self._evidence_fit(start), start.noise
+        given, exponent = start.likelihood.variance, 0.0
+        if noise is not None:
+            given = max(float(noise.variance.numpy()), 1.001 * self.bounds_of_noise[0])
+            exponent = float(noise.exponent.numpy())
+        fit.start(start.kernel, given, start.weights, exponent)
+        at = self._rows(start, rows, means)
+        loss = fit.minimise(
+            minimise,
+            at.X,
+            at,
+            means=start.is_around and self.fits_weights,
+            pattern=noise is not None,
+        )
+        likelihood = deepcopy(self.likelihood)
+        assign(likelihood.variance, fit.variance)
+        if noise is not None:
+            values = likelihood.variance.numpy(), fit.exponent.numpy()
+            varying = VaryingNoise(noise.pattern, *values, self.bounds_of_noise)
+            likelihood = Gaussian(varying, variance_lower_bound=self.bounds_of_noise[0])
+        return start.replace(
+            kernel=deepcopy(fit.prior.kernel),
+            likelihood=likelihood,
+            weights=fit.weights.numpy() if start.is_around else None,
+            loss=loss,
+        )
+
+    def _evidence_fit(self, start: Candidate) -> EvidenceFit:
+        """Return the fit of kernels like this one, whose graph, if it needs one, is traced once."""
+        if start.family not in self._fits:
+            self._fits[start.family] = EvidenceFit(
+                GaussianProcess(Zero(self.data.J), deepcopy(start.kernel)),
+                deepcopy(self.likelihood),
+                InducingEvidence(),  # with a point at each row
+                features=[self.data.D],
+                num_outputs=self.data.J,
+                num_means=self.predictors.num_means,
+            )
+        return self._fits[start.family]
+
+    def _rows(self, candidate: Candidate, rows: AnyNDArray, means: AnyNDArray | None) -> Rows:
+        """Return what the evidence is of."""
+        data, noise = self.data, candidate.noise
+        nothing: AnyNDArray = np.zeros([len(data.X), self.predictors.num_means, data.J])
+        if not candidate.is_around:
+            means = nothing
+        elif means is None:
+            means = self.means
+        ratio = np.ones_like(data.responses) if noise is None else noise.ratio(data.X)
+        return Rows(data.X, data.responses, means.astype(data.X.dtype), ratio).some(rows)
+
+    def screened(self, candidate: Candidate) -> Fitted:
+        """Return how a fitted candidate predicts each group of rows from all others."""
+        data, N = self.data.first(MAX_ROWS_OF_SCORES), len(self.data.X)
+        observed, groups = (data.X, data.responses), self.groups[: len(data.X)]
+        prior, noise = self.prior(candidate), noise_at(candidate, data.X, data.J)
+        found: Any = None
+        if N <= self.recipe.max_rows_of_points:
+            found = leave_one_out_of_all(prior, noise, observed, groups)
+        if found is None:
+            M = self._num_points(candidate)
+            Z, _ = self.settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
+            found = leave_one_out(prior, noise, Z, observed, groups)
+        mean, variance = (np.asarray(part) for part in found)
+        predictions = Predictions(mean[None], variance[None], data.responses)
+        factor = np.clip(np.mean(predictions.squares[0], axis=0), MIN_FACTOR, MAX_FACTOR)
+        logs = np.log(2.0 * np.pi * factor * variance) + predictions.squares[0] / factor
+        nll = 0.5 * float(np.sum(np.mean(logs, axis=0)))
+        return Fitted(candidate, predictions, nll + candidate.num_parameters / len(self.first))
+
+    def _num_points(self, candidate: Candidate) -> int:
+        X = self.data.X[self.first]
+        return self.num_points(candidate, noise_at(candidate, X, self.data.J))
+
+    def keep_useful_predictors(self, plain: Fitted) -> None:
+        """Leave out predictors with larger errors than those of a fit without them.
+
+        A weighted sum gains by a predictor with r times the error only if errors have a correlation
+        below 1/r (Bates and Granger 1969, "The combination of forecasts"), but both have the noise
+        in common.
+        """
+        if self.predictors.num_means:
+            Y = self.data.responses[: len(plain.mean)]
+            largest = self.recipe.max_error_ratio * _rms(Y - plain.mean)
+            errors = [_rms(Y - mean[: len(Y)]) for mean in np.moveaxis(self.means, 1, 0)]
+            self.predictors = self.predictors.only(np.flatnonzero(np.array(errors) < largest))
+            del self.means
+            self._fits.clear()  # they have as many weights as there are predictors
+
+    def around(self, plain: Fitted) -> Candidate:
+        """Return P around predictors: their weights start at those of least squares."""
+        data = self.data
+        weights: AnyNDArray = np.ones(self.means.shape[1:], data.X.dtype)
+        if self.fits_weights:
+            weights = _non_negative(self.means, data.responses)
+        left = data.responses - np.sum(weights * self.means, axis=1)
+        error = float(np.mean(np.var(left, axis=0)))
+        ratio = error / float(np.mean(np.var(data.responses, axis=0)))
+        likelihood = deepcopy(self.likelihood)
+        if likelihood.variance.trainable:
+            likelihood.variance.assign(max(0.5 * max(error, 1e-4), 2.0 * self.bounds_of_noise[0]))
+        kernel = scaled(plain.candidate.kernel, ratio)
+        return plain.candidate.replace(kernel=kernel, likelihood=likelihood, weights=weights)
+
+    def predict_without(
+        self, candidate: Candidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray
+    ) -> MeanAndVariance:
+        """Return mean and variance of held observations, noise included: [B, J] each."""
+        minimise = self.settings.again(self.data.D, len(self.data.X))
+        found = self._fit(candidate, given[: self.settings.max_rows], minimise, means)
+        every = self._rows(found, np.arange(len(self.data.X)), means)
+        of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
+        of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]
+        noise = noise_at(found, self.data.X, self.data.J)
+        observed = every.X[given], noise[given], every.Y[given] - of_means[given]
+        mean, variance = self._predicted(found, observed, every.X[held])
+        return mean + of_means[held], variance + noise[held]
+
+    def _predicted(
+        self, candidate: Candidate, observed: tuple[AnyNDArray, ...], new: AnyNDArray
+    ) -> Any:
+        """Return mean and variance of f at new rows, as P will be conditioned in the end.
+
+        :param observed: rows, their noise variances, and what the means leave of Y.
+        """
+        X, noise, residual = observed
+        M, kernel = self._num_points(candidate), candidate.kernel
+        found = exact_predictions(kernel, *observed, new) if M >= len(X) else None
+        if found is not None:
+            return found
+        Z, _ = self.settings.select(X, M, kernel=kernel, seed=self.data.seed)
+        prior = GaussianProcess(self.mean, kernel)
+        posterior = conditioned(prior, Z, [(X, residual, noise)])
+        return tuple(part.numpy() for part in posterior.predict(new))
+
+
+def _non_negative(means: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
+    """Return weights of predictors of the least squared errors, w ≥ 0 with Σ w ≤ 1: [C, J].
+
+    :param means: predictions by models that have not seen the row, [N, C, J].
+    :param Y: observations, [N, J].
+    """
+    columns = zip(np.moveaxis(means, -1, 0), Y.T, strict=True)
+    found = np.stack([nnls(F, y)[0] for F, y in columns], 1)
+    return found / np.maximum(np.sum(found, axis=0), 1.0)
+
+
+def _rms(errors: AnyNDArray) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))

@@ -1,0 +1,192 @@
+"""Fits under a likelihood that is not Gaussian, of labels or counts: by the sites that stand for it.
+
+Of labels P may be around the log probabilities of classifiers that have not seen the row; of other
+observations it is around a constant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, MeanAndVariance
+
+from .._core import labels, outputs
+from .._core.data import Data
+from .._core.graphs import deepcopy
+from ..gaussian_process import GaussianProcess
+from ..likelihoods import usable
+from ..regulariser.conditioning import conditioned
+from ..regulariser.evidence_fit import assign_all
+from ..regulariser.expectations import log_predictive_densities
+from ..regulariser.leave_one_out import leave_one_out
+from ..regulariser.site_fit import Rows, SiteFit
+from ..regulariser.sites import first_sites, left_out
+from .candidate import Candidate, Fitted
+from .class_predictors import LogProbabilities
+from .fit import Fits, scaled
+from .predictors import CrossFits
+from .rows.targets import prior_mean
+from .score import Predictions
+from .settings import RECIPE, Settings
+from .start import TrainingData
+
+MAX_VALUES = 4_000
+"""Hyper-parameters are fitted to not more rows times latent functions than these."""
+
+MAX_POINTS = 100
+"""Hyper-parameters are fitted at not more inducing points: a bound costs O(J N M²)."""
+
+MAX_ROUNDS_AGAIN = 2
+"""Of sites and hyper-parameters, without some of the rows: an optimum hardly moves."""
+
+SHARE_OF_KERNEL = 0.1
+"""Of the variance of f, where a fit around classifiers starts. From all of it f would explain the
+labels before the classifiers do, at an optimum of smaller evidence."""
+
+
+class SiteFits(Fits):
+    """Fits under a likelihood that is not Gaussian."""
+
+    def __init__(self, data: TrainingData, settings: Settings) -> None:
+        P, likelihood = settings.regulariser, settings.likelihood
+        kind = type(likelihood).__name__
+        J = labels.num_classes(likelihood)
+        if P.noise == "varying":
+            raise ValueError(
+                "noise is 'varying', which is for real-valued Y under Gaussian noise; likelihood "
+                f"is {kind}. Leave one of them out."
+            )
+        if J is None:
+            if P.predictors not in (None, RECIPE):
+                raise ValueError(
+                    "predictor is for labels, and for real-valued Y under Gaussian noise; "
+                    f"likelihood is {kind}. Leave one of them out."
+                )
+            settings = dataclasses.replace(
+                settings, regulariser=dataclasses.replace(P, predictors=None)
+            )
+        self.classes = np.arange(J or 0) if settings.classes is None else settings.classes
+        self._fits: dict[Hashable, SiteFit] = {}
+        super().__init__(data, settings)
+        self.likelihood = usable(likelihood)
+        self.mean = prior_mean(likelihood, data.responses)
+        self.observed = np.asarray(Data.of((data.X, data.Y), self.likelihood).Y)
+
+    @property
+    def first(self) -> AnyNDArray:
+        """The rows that hyper-parameters are fitted to: [n]."""
+        return super().first[: MAX_VALUES // self.data.J]
+
+    @property
+    def rows_of_scores(self) -> AnyNDArray:
+        """The rows that fits without them predict: [n]."""
+        return self.first
+
+    def on_first(self, num_rows: int) -> Fits:
+        """Return fits to the first rows, not more than this number of them."""
+        found = super().on_first(num_rows)
+        found.observed = self.observed[:num_rows]
+        return found
+
+    def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
+        data = self.data
+        wrap = functools.partial(
+            LogProbabilities, inputs=data.units[0], classes=self.classes, num_latents=data.J
+        )
+        return CrossFits(
+            estimators,
+            data,
+            data.Y.astype(int),
+            num_folds=self.settings.num_folds,
+            n_jobs=self.settings.n_jobs,
+            is_brief=not self.has_given_predictors,
+            wrap=wrap,
+        )
+
+    def minimiser(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Any:
+        """Return L-BFGS with few iterations: sites are updated after these."""
+        return self.settings.minimise_briefly if brief else self.settings.of_a_round()
+
+    def _fit(
+        self, start: Candidate, rows: AnyNDArray, minimise: Any, means: AnyNDArray | None = None
+    ) -> Candidate:
+        fit = self._started(start)
+        at = self._rows(start, rows, means)
+        Z = self._points(start, rows)
+        loss, _ = fit.fit(minimise, Z, at, first_sites(fit.mean(at)), means=start.is_around)
+        return start.replace(
+            kernel=deepcopy(fit.prior.kernel),
+            likelihood=deepcopy(fit.likelihood),
+            mean=deepcopy(fit.prior.mean_function),
+            weights=fit.weights.numpy() if start.is_around else None,
+            loss=loss,
+        )
+
+    def _started(self, start: Candidate) -> SiteFit:
+        """Return a fit at the values of a candidate; graphs are traced for the first one alone."""
+        if start.family not in self._fits:
+            prior = GaussianProcess(deepcopy(start.mean), deepcopy(start.kernel))
+            like = next(iter(self._fits.values()), None)
+            self._fits[start.family] = SiteFit(
+                prior, deepcopy(start.likelihood), self.predictors.num_means, like=like
+            )
+        fit = self._fits[start.family]
+        assign_all(fit.prior.kernel, start.kernel)
+        assign_all(fit.prior.mean_function, start.mean)
+        assign_all(fit.likelihood, start.likelihood)
+        fit.start_weights(0.0 if start.weights is None else start.weights)
+        return fit
+
+    def _rows(self, candidate: Candidate, rows: AnyNDArray, means: AnyNDArray | None) -> Rows:
+        if not candidate.is_around:
+            means = np.zeros([len(self.data.X), self.predictors.num_means, self.data.J])
+        elif means is None:
+            means = self.means
+        values = self.data.X, self.observed, means.astype(self.data.X.dtype)
+        return Rows(*(part[rows] for part in values))
+
+    def _points(self, candidate: Candidate, rows: AnyNDArray) -> AnyNDArray:
+        """Return the inducing points of a fit."""
+        M = min(self.settings.count(len(rows)), MAX_POINTS)
+        X, kernel = self.data.X[rows], candidate.kernel
+        return self.settings.select(X, M, kernel=kernel, seed=self.data.seed)[0]
+
+    def screened(self, candidate: Candidate) -> Fitted:
+        """Return how a fitted candidate predicts each group of rows from all others."""
+        fit, rows = self._started(candidate), self.first
+        at, Z = self._rows(candidate, rows, None), self._points(candidate, rows)
+        sites = fit.sites(Z, at, first_sites(fit.mean(at)))
+        prior = GaussianProcess(self.prior(candidate).mean_function, candidate.kernel)
+        groups = np.unique(self.groups[rows], return_inverse=True)[1]
+        of_y = leave_one_out(prior, sites.variance, Z, (at.X, sites.Y), groups)
+        mean, variance = (np.asarray(part) for part in left_out(of_y, sites))
+        variance = np.maximum(variance, 0.0)
+        f = tf.constant(mean), tf.constant(variance)
+        densities = log_predictive_densities(candidate.likelihood, at.X, *f, at.Y)
+        nll = candidate.num_parameters / len(rows) - float(np.mean(densities))
+        return Fitted(candidate, Predictions(mean[None], variance[None], at.Y), nll)
+
+    def around(self, plain: Fitted) -> Candidate:
+        """Return P around predictors, whose weights start equal."""
+        C, start = self.predictors.num_means, plain.candidate
+        weights: AnyNDArray = np.full((C, 1), 1.0 / C, self.data.X.dtype)
+        return start.replace(kernel=scaled(start.kernel, SHARE_OF_KERNEL), weights=weights)
+
+    def predict_without(
+        self, candidate: Candidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray
+    ) -> MeanAndVariance:
+        """Return mean and variance of f at held rows: [B, J] each."""
+        given = given[np.isin(given, self.first)]
+        fit, Z = self._started(candidate), self._points(candidate, given)
+        at, new = (self._rows(candidate, rows, means) for rows in (given, held))
+        minimise, sites = self.settings.again_by_sites(), first_sites(fit.mean(at))
+        _, sites = fit.fit(
+            minimise, Z, at, sites, means=candidate.is_around, max_rounds=MAX_ROUNDS_AGAIN
+        )
+        mean, variance = fit.predict(Z, at, sites, new)
+        return mean.numpy(), np.broadcast_to(variance, mean.shape)

@@ -1,0 +1,169 @@
+"""How candidates are judged: by fits without the rows that they predict.
+
+The groups of rows are parted into folds. For each fold hyper-parameters are fitted once more to the
+other rows, from where all rows have brought them, predictors are those that have not seen the fold
+either, and P is conditioned as it will be in the end. Of many rows under Gaussian noise
+hyper-parameters are fitted to a part, and the others are predicted in closed form.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from .._core import progress
+from .._core.errors import NumericsWarning
+from ..calibration import tempering
+from ..regulariser.fit import Regulariser
+from .candidate import Fitted, best_of, near_best
+from .data import folds_of
+from .fit import Fits
+from .pool import log_density, pooled
+from .score import MAX_FACTOR, Predictions, Score, constant_nll, score
+from .search import floor, search
+from .summary import UNSEEN
+
+
+class Member(NamedTuple):
+    """A part of a pool."""
+
+    weight: float
+    regulariser: Regulariser
+
+
+def members(fits: Fits, *, is_free: bool, mixes: bool, judges: bool) -> list[Member]:
+    """Return the candidates that predict best together, the one of the largest weight first.
+
+    :param fits: how they are fitted.
+    :param is_free: whether a constant and a linear function may be taken, too.
+    :param mixes: whether several may be taken, where one alone is not as good.
+    :param judges: whether there are fits without some of the rows.
+    """
+    recipe, found = fits.recipe, search(fits)
+    if not judges:
+        return [Member(1.0, fits.regulariser(best_of(found).candidate))]
+    candidates = near_best(found, recipe.gap_of_pool, recipe.max_candidates)
+    if is_free:
+        candidates = [*floor(fits), *candidates]
+    # Where there is no other candidate, predictions that are much too certain are widened.
+    max_factor = MAX_FACTOR if is_free else tempering.MAX_FACTOR
+    scores = [_score(fits, *each, max_factor) for each in _unseen(fits, candidates)]
+    log_densities = np.array([each.log_densities for each in scores])
+    weights = np.eye(len(scores))[np.argmax(np.mean(log_densities, axis=1))]
+    if mixes:
+        weights = pooled(log_densities, recipe)
+    _tell(fits, candidates, weights, log_densities)
+    order = np.argsort(-weights)
+    _warn_of_factor(scores[order[0]])
+    return [
+        Member(float(weights[c]), fits.regulariser(candidates[c].candidate, scores[c].judged))
+        for c in order
+        if weights[c] > 0.0
+    ]
+
+
+def _unseen(fits: Fits, found: Sequence[Fitted]) -> list[tuple[Fitted, Predictions]]:
+    """Return candidates with their predictions of rows that they have not seen.
+
+    Few rows are parted more than once, as a single partition of them decides by chance; what is
+    much worse by the first one is left out of the others.
+    """
+    if fits.has_closed_form:
+        return [(each, each.left_out.beyond(fits.settings.max_rows)) for each in found]
+    N, recipe = len(fits.rows_of_scores), fits.recipe
+    progress.now(f"predictions of each fold of {N} rows by fits to the others")
+    unseen = _of_partition(fits, found, 0)
+    if N <= recipe.max_rows_of_partitions:
+        nlls = [_score(fits, *each, MAX_FACTOR).judged.nll_after for each in unseen]
+        near = np.flatnonzero(np.array(nlls) < np.min(nlls) + recipe.gap_of_pool)
+        for r in range(1, recipe.num_partitions):
+            again = _of_partition(fits, [found[c] for c in near], r)
+            for c, (each, predictions) in zip(near, again, strict=True):
+                unseen[c] = each, unseen[c][1].and_of(predictions)
+    return unseen
+
+
+def _of_partition(
+    fits: Fits, found: Sequence[Fitted], partition: int
+) -> list[tuple[Fitted, Predictions]]:
+    """Return candidates with their predictions of each fold of a partition."""
+    rows, J = fits.rows_of_scores, fits.data.J
+    nothing: AnyNDArray = np.empty((1, len(rows), J), fits.data.X.dtype)
+    observed = fits.observed[rows], fits.data.X[rows]
+    unseen = [Predictions(nothing.copy(), nothing.copy(), *observed) for _ in found]
+    with_means = any(each.candidate.is_around for each in found)
+    for given, held, means in _folds(fits, partition, with_means):
+        at = np.flatnonzero(np.isin(rows, held))
+        for each, predictions in zip(found, unseen, strict=True):
+            mean, variance = fits.predict_without(each.candidate, given, rows[at], means)
+            predictions.mean[0, at], predictions.variance[0, at] = mean, variance
+    return list(zip(found, unseen, strict=True))
+
+
+def _folds(
+    fits: Fits, partition: int, with_means: bool
+) -> Iterator[tuple[AnyNDArray, AnyNDArray, AnyNDArray]]:
+    """Yield the rows to fit to, those to predict, and means that have not seen either."""
+    data, predictors = fits.data, fits.predictors
+    seed = data.seed + partition
+    K = min(fits.settings.num_folds, int(np.max(fits.groups)) + 1)
+    is_nested = not fits.has_given_predictors and len(data.X) <= fits.recipe.max_rows_of_nested
+    if with_means and is_nested and partition:
+        predictors = predictors.of_partition(seed)
+    fold = predictors.fold if with_means else folds_of(fits.groups, K, seed)
+    nothing: AnyNDArray = np.zeros([len(data.X), predictors.num_means, data.J])
+    for k in range(K):
+        means = nothing
+        if with_means:
+            means = predictors.unseen(k) if is_nested else fits.means
+        yield np.flatnonzero(fold != k), np.flatnonzero(fold == k), means
+
+
+def _score(fits: Fits, found: Fitted, unseen: Predictions, max_factor: float) -> Score:
+    return score(
+        found.candidate.likelihood,
+        unseen,
+        spacing=fits.spacing,
+        tails=fits.settings.has_heavy_tails,
+        max_factor=max_factor,
+    )
+
+
+def _tell(
+    fits: Fits, found: Sequence[Fitted], weights: AnyNDArray, log_densities: AnyNDArray
+) -> None:
+    """Say what the scores are, and warn where they are worse than those of a constant."""
+    units = float(np.sum(np.log(fits.data.units[1].scale)))
+    for each, weight, density in zip(found, weights, log_densities, strict=True):
+        progress.now(each.candidate.name + UNSEEN)
+        progress.found(nll_unseen=units - float(np.mean(density)), weight=float(weight))
+    progress.now("the weights of candidates")
+    promised = -log_density(weights, log_densities)
+    of_constant = constant_nll(fits.likelihood, fits.observed, fits.spacing)
+    progress.found(promised=units + promised, of_constant=units + of_constant)
+    standard_error = float(np.std(weights @ log_densities)) / np.sqrt(log_densities.shape[1])
+    if promised - of_constant > max(0.1, 2.0 * standard_error):
+        warnings.warn(
+            f"rows that were left out are predicted worse than without any inputs: the negative "
+            f"log density is {units + promised:.3g}, that of a constant {units + of_constant:.3g}. "
+            "Predictions are not to be relied on: check the rows, or leave out what was chosen.",
+            NumericsWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_of_factor(best: Score) -> None:
+    """Warn if what predicts was much too certain."""
+    factor = float(np.max(best.judged.factor))
+    if best.is_of_errors and factor > 0.99 * MAX_FACTOR:
+        warnings.warn(
+            f"squared errors of rows that were left out are {factor:.3g} times their variance or "
+            "more, so that predictions are not to be relied on. Check the rows for mistakes, give "
+            "another kernel or noise, or loss='robust'.",
+            NumericsWarning,
+            stacklevel=2,
+        )

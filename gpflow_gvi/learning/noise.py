@@ -1,0 +1,156 @@
+"""Noise whose variance depends on the input, in the pattern of errors of rows left out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, TensorType
+from gpflow.config import default_float
+from gpflow.functions import Function, MeanFunction
+from gpflow.likelihoods import Gaussian
+from gpflow.utilities import positive
+from scipy.optimize import minimize_scalar
+
+from .._core import outputs
+from ..mean_functions.predictor import Predictor
+from ..regulariser.evidence_fit import BOUNDS_OF_EXPONENT
+from .estimators import noise_models
+from .log_process import LogProcess, fitted_hyperparameters
+from .rows.scaling import Scaling, exactly_original
+
+if TYPE_CHECKING:
+    from .candidate import Candidate, Fitted
+    from .fit_by_evidence import EvidenceFits
+
+MIN_RATIO = 0.01
+"""Where the pattern is smaller than this, it is taken to be this."""
+
+MAX_RATIO = 100.0
+"""Where the pattern is larger than this, it is taken to be this."""
+
+
+class VaryingNoise(Function):
+    """σ²(x) = v h(x)^κ, within bounds: a pattern h of the noise, that v scales and κ flattens.
+
+    With κ = 0 the noise is constant, with κ = 1 it follows the pattern. A GPflow likelihood takes
+    it for its variance: `gpflow.likelihoods.Gaussian(VaryingNoise(h))`.
+
+    :param pattern: h, a positive function of [N, D] to [N, J], such as a `CrossFitted` of squared
+        residuals.
+    :param variance: the start of v.
+    :param exponent: the start of κ, which has a normal prior around one half.
+    :param bounds: the smallest and the largest σ²(x).
+    """
+
+    def __init__(
+        self,
+        pattern: MeanFunction,
+        variance: Any,
+        exponent: Any = 0.5,
+        bounds: tuple[float, float] = (0.0, np.inf),
+    ) -> None:
+        super().__init__()
+        self.lower, self.upper = map(float, bounds)
+        self.pattern = pattern
+        self.variance = Parameter(variance, transform=positive(base="exp"))
+        half: AnyNDArray = np.asarray(0.5, default_float())
+        self.exponent = Parameter(exponent, prior=tfp.distributions.Normal(half, half))
+
+    @check_shapes(
+        "X: [N, D]",
+        "return: [N, J]",
+    )
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return σ²(X): [N, J]."""
+        ratio = tf.clip_by_value(self.pattern(X), *_bounds(MIN_RATIO, MAX_RATIO))
+        variance = self.variance * tf.pow(ratio, self.exponent)
+        return tf.clip_by_value(variance, *_bounds(self.lower, self.upper))
+
+    def ratio(self, X: AnyNDArray) -> AnyNDArray:
+        """Return h at rows, within bounds: [N, J]."""
+        return np.clip(self.pattern.predict(X), MIN_RATIO, MAX_RATIO)
+
+
+def _bounds(*bounds: float) -> list[tf.Tensor]:
+    return [tf.constant(each, default_float()) for each in bounds]
+
+
+def noise_at(candidate: Candidate, X: AnyNDArray, J: int) -> AnyNDArray:
+    """Return the variance of Gaussian noise at rows: [N, J]."""
+    variance = np.asarray(outputs.noise_variance_at(candidate.likelihood, X, J))
+    return np.broadcast_to(variance, (len(X), J))
+
+
+def varying(fits: EvidenceFits, constant: Fitted) -> Candidate | None:
+    """Return a candidate with noise in the pattern of a fit's errors; None if they have none.
+
+    :param fits: those it is one of.
+    :param constant: what the errors are of.
+    """
+    pattern = _pattern(fits, constant)
+    if pattern is None:
+        return None
+    noise, half = constant.candidate.likelihood.variance, 0.5
+    if isinstance(noise, VaryingNoise):
+        noise, half = noise.variance, float(noise.exponent.numpy())
+    function = VaryingNoise(pattern, noise.numpy(), half, fits.bounds_of_noise)
+    likelihood = Gaussian(function, variance_lower_bound=fits.bounds_of_noise[0])
+    return constant.candidate.replace(likelihood=likelihood)
+
+
+def _pattern(fits: EvidenceFits, fitted: Fitted) -> Predictor | None:
+    """Return the pattern of errors that predicts those left out best.
+
+    There is none if it gains less than its exponent costs, unless noise has to vary. Of squared
+    errors of rows left out, noise has the share σ² / variance.
+    """
+    predictions = fitted.left_out
+    data = fits.data.first(predictions.Y.shape[0])
+    noise = noise_at(fitted.candidate, data.X, data.J)
+    errors = (noise * predictions.squares[0])[: len(fits.first)]
+    data = data.first(len(errors))
+    inputs, unscaled = data.units[0], Scaling.none(errors)
+    mean = np.maximum(np.mean(errors, axis=0), np.finfo(errors.dtype).tiny)
+    errors = np.maximum(errors / mean, 1e-6)
+    X = exactly_original(inputs, data.X)
+    # Few hyper-parameters of all rows hardly flatter predictions of one fold, and save time.
+    process = LogProcess(fitted_hyperparameters(X, errors))
+    patterns = fits.cross_fit(
+        noise_models(X, errors, process),
+        dataclasses.replace(data, units=(inputs, unscaled), seed=data.seed + 1),
+        errors,
+        what="the pattern of the noise",
+    ).means
+    gains = [gain(pattern.predict(data.X), errors) for pattern in patterns]
+    best = int(np.argmax(gains))
+    has_to_vary = fits.settings.noise == "varying"
+    return patterns[best] if has_to_vary or gains[best] > 1.0 / len(errors) else None
+
+
+def gain(pattern: AnyNDArray, errors: AnyNDArray) -> float:
+    """Return how much the log density of an observation gains by noise that has a pattern.
+
+    It is that of errors under N(0, v h^κ) with the best v and κ, less that with κ = 0:
+
+        ½ log mean(e) - ½ min_κ (log mean(e h^-κ) + κ mean(log h))
+
+    It is that of rows left out if h has not seen them. The function of κ is convex.
+
+    :param pattern: h at the rows: [N, J].
+    :param errors: e, squared, there: [N, J].
+    """
+    mean = np.mean(pattern, axis=0)
+    log_h = np.log(np.clip(pattern, MIN_RATIO * mean, MAX_RATIO * mean))
+
+    def loss(exponent: float) -> float:
+        scale = np.mean(errors * np.exp(-exponent * log_h), axis=0)
+        return 0.5 * float(np.sum(np.log(scale) + exponent * np.mean(log_h, axis=0)))
+
+    found = minimize_scalar(loss, bounds=BOUNDS_OF_EXPONENT, method="bounded")
+    return loss(0.0) - float(found.fun)

@@ -1,0 +1,73 @@
+"""The candidates for P, found by a screening: kernels, then predictors, then noise that varies."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Hashable
+
+from . import starts
+from .candidate import Fitted, best_of, near_best
+from .fit import Fits
+from .noise import varying
+
+
+def search(fits: Fits) -> list[Fitted]:
+    """Return fits of all candidates, of which the screening says how good they are."""
+    found = _of_kernels(fits)
+    if not fits.has_given_predictors:
+        fits.keep_useful_predictors(best_of(found))
+    if fits.predictors.num_means:
+        around = [fits.fitted(fits.around(each)) for each in _near(fits, found)]
+        found = around if fits.has_given_predictors else [*found, *around]
+    noise = fits.settings.noise
+    if fits.may_have_varying_noise and noise != "constant":
+        few = len(set(fits.groups.tolist())) < fits.recipe.min_rows_of_varying_noise
+        if noise == "varying" or not few:
+            vary = [each for near in _near(fits, found) for each in _with_varying_noise(fits, near)]
+            found = vary if noise == "varying" else [*found, *vary]
+    return found
+
+
+def floor(fits: Fits) -> list[Fitted]:
+    """Return a constant and a linear function, below which no other candidate may fall."""
+    return [fits.fitted(fits.candidate(kernel)) for kernel in fits.recipe.floor(fits.data)]
+
+
+def _near(fits: Fits, found: list[Fitted]) -> list[Fitted]:
+    return near_best(found, fits.recipe.gap)
+
+
+def _of_kernels(fits: Fits) -> list[Fitted]:
+    """Return the fits of the promising kernels, each from the best of its starts."""
+    kernels = fits.settings.kernels_for(fits.data)
+    if len(kernels) == 1:
+        return [fits.fitted(fits.candidate(kernels[0]), brief=False)]
+    of_family: dict[Hashable, list[Fitted]] = collections.defaultdict(list)
+    few = fits.on_first(fits.recipe.max_rows_of_starts)
+    for kernel in kernels:
+        start = few.candidate(kernel)
+        of_family[start.family].append(few.fitted(start))
+    best = [best_of(each) for each in of_family.values()]
+    if few is fits and len(best) == len(kernels):
+        return best
+    promising = near_best(best, fits.recipe.gap_of_starts)
+    return [fits.fitted(each.candidate, brief=False) for each in promising]
+
+
+def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
+    """Return fits with noise in the pattern of the errors, if they have one.
+
+    Of a single feature, where little noise is found f is known better, and so are the errors, and
+    its kinks.
+    """
+    first = varying(fits, constant)
+    if first is None:
+        return [constant] if fits.settings.noise == "varying" else []
+    found = [fits.fitted(first)]
+    if fits.data.D == 1:
+        again = varying(fits, found[0]) or found[0].candidate
+        found = [best_of([*found, fits.fitted(again)])]
+        if fits.settings.kernels is None:
+            rough = fits.candidate(starts.rough_kernel())
+            found.append(fits.fitted(rough.replace(likelihood=again.likelihood)))
+    return found
