@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .rows.scaling import Scaling, exactly_original
 from .predictors import Fitted
+from .rows.scaling import Scaling, exactly_original
 
 MIN_PROBABILITY = 1e-3
 """Smaller probabilities are taken to be this: trees give 0 to what they have not seen."""

@@ -146,8 +146,8 @@ class Fits(abc.ABC):
             held: [N, C, J].
         """
 
-    def keep_useful_predictors(self, plain: Fitted) -> None:
-        """Leave out predictors beside which a fit without them has no need of their help."""
+    def keep_useful_predictors(self, plain: Fitted) -> None:  # noqa: B027  (by default all are)
+        """Leave out predictors that do not help a fit which does without them."""
 
     @abc.abstractmethod
     def around(self, plain: Fitted) -> Candidate:
@@ -192,7 +192,7 @@ class Fits(abc.ABC):
         few, most = self.settings.count(N), self.settings.most_inducing(self.data.num_rows)
         if few == most:
             return few
-        if N <= self.recipe.max_rows_of_points:
+        if self.recipe.max_rows_of_points >= N:
             return N
         X = self.data.X[self.first]
         Z, _ = self.settings.select(X, few, kernel=candidate.kernel, seed=self.data.seed)

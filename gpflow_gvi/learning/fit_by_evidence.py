@@ -131,7 +131,7 @@ class EvidenceFits(Fits):
         observed, groups = (data.X, data.responses), self.groups[: len(data.X)]
         prior, noise = self.prior(candidate), noise_at(candidate, data.X, data.J)
         found: Any = None
-        if N <= self.recipe.max_rows_of_points:
+        if self.recipe.max_rows_of_points >= N:
             found = leave_one_out_of_all(prior, noise, observed, groups)
         if found is None:
             M = self._num_points(candidate)
@@ -201,7 +201,7 @@ class EvidenceFits(Fits):
         """
         X, noise, residual = observed
         M, kernel = self._num_points(candidate), candidate.kernel
-        found = exact_predictions(kernel, *observed, new) if M >= len(X) else None
+        found = exact_predictions(kernel, *observed, new) if len(X) <= M else None
         if found is not None:
             return found
         Z, _ = self.settings.select(X, M, kernel=kernel, seed=self.data.seed)

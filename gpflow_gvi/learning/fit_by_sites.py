@@ -1,4 +1,4 @@
-"""Fits under a likelihood that is not Gaussian, of labels or counts: by the sites that stand for it.
+"""Fits under a likelihood that is not Gaussian, of labels or counts: by its sites.
 
 Of labels P may be around the log probabilities of classifiers that have not seen the row; of other
 observations it is around a constant.
@@ -15,12 +15,11 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance
 
-from .._core import labels, outputs
+from .._core import labels
 from .._core.data import Data
 from .._core.graphs import deepcopy
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import usable
-from ..regulariser.conditioning import conditioned
 from ..regulariser.evidence_fit import assign_all
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.leave_one_out import leave_one_out

@@ -51,7 +51,7 @@ def members(fits: Fits, *, is_free: bool, mixes: bool, judges: bool) -> list[Mem
         candidates = [*floor(fits), *candidates]
     # Where there is no other candidate, predictions that are much too certain are widened.
     max_factor = MAX_FACTOR if is_free else tempering.MAX_FACTOR
-    scores = [_score(fits, *each, max_factor) for each in _unseen(fits, candidates)]
+    scores = [_score(fits, *each, max_factor) for each in unseen(fits, candidates)]
     log_densities = np.array([each.log_densities for each in scores])
     weights = np.eye(len(scores))[np.argmax(np.mean(log_densities, axis=1))]
     if mixes:
@@ -66,7 +66,7 @@ def members(fits: Fits, *, is_free: bool, mixes: bool, judges: bool) -> list[Mem
     ]
 
 
-def _unseen(fits: Fits, found: Sequence[Fitted]) -> list[tuple[Fitted, Predictions]]:
+def unseen(fits: Fits, found: Sequence[Fitted]) -> list[tuple[Fitted, Predictions]]:
     """Return candidates with their predictions of rows that they have not seen.
 
     Few rows are parted more than once, as a single partition of them decides by chance; what is
@@ -76,15 +76,15 @@ def _unseen(fits: Fits, found: Sequence[Fitted]) -> list[tuple[Fitted, Predictio
         return [(each, each.left_out.beyond(fits.settings.max_rows)) for each in found]
     N, recipe = len(fits.rows_of_scores), fits.recipe
     progress.now(f"predictions of each fold of {N} rows by fits to the others")
-    unseen = _of_partition(fits, found, 0)
-    if N <= recipe.max_rows_of_partitions:
-        nlls = [_score(fits, *each, MAX_FACTOR).judged.nll_after for each in unseen]
+    result = _of_partition(fits, found, 0)
+    if recipe.max_rows_of_partitions >= N:
+        nlls = [_score(fits, *each, MAX_FACTOR).judged.nll_after for each in result]
         near = np.flatnonzero(np.array(nlls) < np.min(nlls) + recipe.gap_of_pool)
         for r in range(1, recipe.num_partitions):
             again = _of_partition(fits, [found[c] for c in near], r)
             for c, (each, predictions) in zip(near, again, strict=True):
-                unseen[c] = each, unseen[c][1].and_of(predictions)
-    return unseen
+                result[c] = each, result[c][1].and_of(predictions)
+    return result
 
 
 def _of_partition(
@@ -94,14 +94,14 @@ def _of_partition(
     rows, J = fits.rows_of_scores, fits.data.J
     nothing: AnyNDArray = np.empty((1, len(rows), J), fits.data.X.dtype)
     observed = fits.observed[rows], fits.data.X[rows]
-    unseen = [Predictions(nothing.copy(), nothing.copy(), *observed) for _ in found]
+    result = [Predictions(nothing.copy(), nothing.copy(), *observed) for _ in found]
     with_means = any(each.candidate.is_around for each in found)
     for given, held, means in _folds(fits, partition, with_means):
         at = np.flatnonzero(np.isin(rows, held))
-        for each, predictions in zip(found, unseen, strict=True):
+        for each, predictions in zip(found, result, strict=True):
             mean, variance = fits.predict_without(each.candidate, given, rows[at], means)
             predictions.mean[0, at], predictions.variance[0, at] = mean, variance
-    return list(zip(found, unseen, strict=True))
+    return list(zip(found, result, strict=True))
 
 
 def _folds(

@@ -24,9 +24,9 @@ from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers, refusals
 from .around_network.learn_around import is_meant, learn_around
 from .around_network.network_training import NetworkTraining, all_compiled
-from .predictors import parse_predictor
 from .joint_outputs import learn_jointly, observed
 from .learned import Learned
+from .predictors import parse_predictor
 from .procedure import Procedure, recorded
 from .q_training import BatchTraining
 from .refusals import refuse

@@ -105,6 +105,7 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
     X, Y = (Scaling.of(X).standard(X).numpy(), _robust(Y).standard(Y).numpy())
     order = np.random.default_rng(seed).permutation(len(X))
     first = order[: settings.max_rows]
+    kernels = settings.recipe.kernels_of_numbers(X[first], np.clip(Y[first], -WINSOR, WINSOR))
     fits = [
         fit_regulariser(
             (X[first], Y[first]),
@@ -116,7 +117,7 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
             max_rounds=1,
             seed=seed,
         )
-        for kernel in settings.recipe.kernels_of_numbers(X[first], np.clip(Y[first], -WINSOR, WINSOR))
+        for kernel in kernels
     ]
     best = max(fits, key=lambda fit: fit.log_evidence)
     likelihood: Contaminated = best.likelihood

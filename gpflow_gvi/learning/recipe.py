@@ -126,21 +126,21 @@ class Recipe:
         if D == 1 and self.sums:
             return self._kernels_of_one_feature(X, Y)
         found: list[Kernel] = [starts.one_kernel(D)]
-        if D > 1 and N >= self.min_rows_of_relevance:
+        if D > 1 and self.min_rows_of_relevance <= N:
             found.append(starts.relevant_first(X, Y))
         if not self.sums:
             return found
-        if D <= self.max_features_of_sums:
+        if self.max_features_of_sums >= D:
             found = [*starts.sums(D), *found]
-        if N < self.max_rows_of_shared * D:
+        if self.max_rows_of_shared * D > N:
             found.append(starts.shared_kernel(D) + starts.linear(D))
         return found
 
     def _kernels_of_one_feature(self, X: Array, Y: Array) -> list[Kernel]:
         """Return kernels of smooth or quasi-periodic functions and a trend, which may change."""
         N = len(X)
-        found: list[Kernel] = [starts.one_kernel(1)] if N < self.max_rows_of_smooth else []
-        if N < self.min_rows_of_seasons:
+        found: list[Kernel] = [starts.one_kernel(1)] if self.max_rows_of_smooth > N else []
+        if self.min_rows_of_seasons > N:
             return [Sum([each, *starts.trend()]) for each in found]
         seasons = starts.seasons(X, Y)
         changing = [Sum([deepcopy(each), *starts.changing_trend()]) for each in seasons]
@@ -151,7 +151,7 @@ class Recipe:
         found: list[Kernel] = [starts.shared_kernel(D) + starts.linear(D)]
         if not self.sums:
             return found
-        of_each = D > 1 and N >= self.min_rows_of_lengthscales * D
+        of_each = D > 1 and self.min_rows_of_lengthscales * D <= N
         each = [starts.one_kernel(D) + starts.linear(D)] if of_each else []
         return [*found, starts.fast_kernel(D), *each]
 
@@ -189,9 +189,9 @@ class Recipe:
         of_data = kind(data)
         per_feature = self.min_rows_of_lengthscales if data.of_classes else self.max_rows_of_shared
         return [
-            *(of_data.trees() if N >= self.min_rows_of_trees else []),
+            *(of_data.trees() if self.min_rows_of_trees <= N else []),
             *(of_data.lasso() if self.min_rows_of_lasso <= N < per_feature * D else []),
-            *(of_data.networks() if N >= self.min_rows_of_networks else []),
+            *(of_data.networks() if self.min_rows_of_networks <= N else []),
         ]
 
 

@@ -52,8 +52,8 @@ class Predictions(NamedTuple):
     def beyond(self, count: int | None) -> Predictions:
         """Return those of all but the first rows."""
         mean, variance, Y, X = self
-        rows = slice(count, None)
-        return Predictions(mean[:, rows], variance[:, rows], Y[rows], None if X is None else X[rows])
+        X = None if X is None else X[count:]
+        return Predictions(mean[:, count:], variance[:, count:], Y[count:], X)
 
     def and_of(self, other: Predictions) -> Predictions:
         """Return those of other partitions of the same rows, too."""

@@ -233,5 +233,3 @@ def with_mode(value: Any, scale: float = 2.0) -> tfp.distributions.Distribution:
     With a median μ it is greatest at μ exp(-σ²), which for σ = 2 is μ/55.
     """
     return around(np.asarray(value) * np.exp(scale**2), scale)
-
-

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpflow import Parameter
-from gpflow.functions import Constant, Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 
@@ -52,7 +51,6 @@ class Summary:
         varying = isinstance(P.likelihood, Gaussian) and not isinstance(
             P.likelihood.variance, Parameter
         )
-        around = not isinstance(P.prior.mean_function, Zero | Constant)
         r = model.variational.kernel
         factor = next((k.factor for k in (r, *r.submodules) if isinstance(k, Tempered)), None)
         facts = {

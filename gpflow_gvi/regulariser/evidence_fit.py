@@ -99,7 +99,7 @@ class EvidenceFit:
             and isinstance(prior.mean_function, Zero)
             and has_plain_loss(prior.kernel, self.variance, evidence, features[0])
         )
-        arguments = prior.kernel, evidence, self.variance, self.exponent
+        arguments = prior.kernel, self.variance, self.exponent
         self._plain = PlainLoss(*arguments) if is_plain else None
         inputs, columns = tf.TensorSpec([None, *features], dtype), tf.TensorSpec([None, J], dtype)
         self._specs = inputs, inputs, columns, tf.TensorSpec([None, C, J], dtype), columns
@@ -160,7 +160,7 @@ class EvidenceFit:
         if self._plain is not None:
             # With more jitter the graph may have a value where NumPy has none.
             with contextlib.suppress(np.linalg.LinAlgError):
-                return self._of_numpy(self._plain, Z, rows, at)
+                return self._of_numpy(self._plain, rows, at)
         assign_by_id(self.variables, at)
         return self.graph(*map(tf.convert_to_tensor, (Z, *rows)))
 
@@ -170,12 +170,12 @@ class EvidenceFit:
         return without_gradients(self._value_and_gradients, *self._specs)
 
     def _of_numpy(
-        self, loss: PlainLoss, Z: TensorType, rows: Rows, at: Mapping[int, AnyNDArray]
+        self, loss: PlainLoss, rows: Rows, at: Mapping[int, AnyNDArray]
     ) -> tuple[float, list[AnyNDArray]]:
-        Z, X, Y, means, pattern = (np.asarray(each, np.float64) for each in (Z, *rows))
+        X, Y, means, pattern = (np.asarray(each, np.float64) for each in rows)
         weights = at[id(self.weights)] if id(self.weights) in at else self.weights.numpy()
         residual = Y - np.einsum("cj,ncj->nj", weights, means)
-        value, gradients, by_residual = loss(Z, X, residual, pattern, at=at)
+        value, gradients, by_residual = loss(X, residual, pattern, at=at)
         of_weights = -np.einsum("nj,ncj->cj", by_residual, means)
         return value, [*(gradients[id(each)] for each in self.variables[:-1]), of_weights]
 

@@ -11,7 +11,7 @@ from . import archive
 
 _TRUSTED = frozenset(
     {
-        "gpflow_gvi.learning.candidates.log_process.LogProcess",
+        "gpflow_gvi.learning.log_process.LogProcess",
         "numpy.dtype",
         "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",

@@ -175,9 +175,9 @@ def _objects() -> list[type]:
     )
     from ..learning.around_network.network_rows import NetworkInputs, NetworkRows
     from ..learning.class_predictors import LogProbabilities
-    from ..learning.predictors import Fitted, InOriginalUnits
     from ..learning.noise import VaryingNoise
     from ..learning.pooled import Pooled
+    from ..learning.predictors import Fitted, InOriginalUnits
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
     homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))

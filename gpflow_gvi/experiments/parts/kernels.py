@@ -102,7 +102,7 @@ def recipe(site: TrainingData) -> list[GPflowKernel]:
             f"for images of shape {site.input_shape}. Take squared_exponential with ard: false, "
             "nngp, or feature_map."
         )
-    return gvi.recipe.kernels(site.X, site.responses)
+    return gvi.recipe.Recipe().kernels(site)
 
 
 KERNELS: dict[str, Entry] = {

@@ -14,8 +14,9 @@ import tensorflow_probability as tfp
 from gpflow.utilities import positive
 
 from gpflow_gvi._core.graphs import BLOCK, Compiled, forget_tensors
-from gpflow_gvi.learning.candidates.kept_fits import evidence_fit
+from gpflow_gvi.gaussian_process import GaussianProcess
 from gpflow_gvi.regulariser.evidence import DataEvidence
+from gpflow_gvi.regulariser.evidence_fit import EvidenceFit
 from tests.tolerances import assert_close
 
 
@@ -173,4 +174,5 @@ def test_bijectors_forget_tensors_that_are_released_meanwhile(transform):
 def test_a_fit_is_prepared_while_tensors_are_released(transform):
     noise = gpflow.likelihoods.Gaussian(0.1)
     noise.variance = gpflow.Parameter(0.1, transform=transform)
-    evidence_fit(gpflow.kernels.Linear(), noise, (0, 1, 1), DataEvidence())
+    prior = GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.Linear())
+    EvidenceFit(prior, noise, DataEvidence(), features=[1], num_outputs=1)

@@ -23,7 +23,7 @@ from gpflow_gvi.experiments.reading import Document
 from gpflow_gvi.experiments.run import settings_of
 from gpflow_gvi.experiments.run_folder import digest, name_of
 from gpflow_gvi.experiments.run_hooks import SETTINGS_OF_FIT
-from gpflow_gvi.learning.settings import recipe_predictors
+from gpflow_gvi.learning.settings import RECIPE
 
 FEW_LINES = """\
 data: {kind: curve, number: 4}
@@ -330,7 +330,7 @@ def test_a_number_of_inducing_points_that_is_given_is_not_exceeded(write):
 def test_labels_have_the_predictors_of_learn_by_default(write):
     experiment = read(write("data: banana\nlikelihood: bernoulli\n"))
     likelihood = gpflow.likelihoods.Bernoulli()
-    assert settings_of(experiment, likelihood).regulariser.predictors is recipe_predictors
+    assert settings_of(experiment, likelihood).regulariser.predictors is RECIPE
 
 
 def test_other_models_are_written_without_the_parts_that_they_do_not_have(write, tmp_path):

@@ -18,7 +18,7 @@ from scipy import stats
 import gpflow_gvi as gvi
 from gpflow_gvi.calibration.conformal_prediction import conformal
 from gpflow_gvi.learning import Learned
-from gpflow_gvi.learning.candidates.varying_noise import VaryingNoise
+from gpflow_gvi.learning.noise import VaryingNoise
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.models.posterior import GVIPosterior
 from gpflow_gvi.prediction.class_probabilities import class_probabilities

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from gpflow.kernels import SquaredExponential
 from sklearn.base import is_classifier
-from sklearn.neural_network import MLPClassifier
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 
 from gpflow_gvi.kernels.spectral_mixture import AdditiveSpectralMixture
-from gpflow_gvi.learning import class_recipe, recipe
-from gpflow_gvi.learning.estimators import MAX_LEAVES
+from gpflow_gvi.learning.estimators import MAX_LEAVES, Classifiers, Regressors
+from gpflow_gvi.learning.recipe import Recipe
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
 
@@ -21,15 +23,15 @@ def _rows_of_noise(N: int, rng: np.random.Generator, D: int = 2) -> TrainingData
     return TrainingData(X, Y, Y, 0, (2,), False, (Scaling.none(X), Scaling.none(Y)))
 
 
-@pytest.mark.parametrize("module", [recipe, class_recipe])
+@pytest.mark.parametrize("kind", [Regressors, Classifiers])
 @pytest.mark.parametrize("N", [200, 4_000, 15_000])
-def test_randomised_trees_fit_noise_with_a_bounded_number_of_leaves(module, N, rng):
+def test_randomised_trees_fit_noise_with_a_bounded_number_of_leaves(kind, N, rng):
     """They are kept for each fold, and saved; of few rows each leaf has one label."""
     data = _rows_of_noise(N, rng)
-    found = [each for each in module.predictors(data) if hasattr(each, "n_estimators")]
+    found = [each for each in kind(data).trees() if hasattr(each, "n_estimators")]
     assert found
     for trees in found:
-        assert is_classifier(trees) == (module is class_recipe)
+        assert is_classifier(trees) == (kind is Classifiers)
         tree = trees.set_params(n_estimators=1).fit(data.X, data.Y[:, 0]).estimators_[0]
         assert tree.get_n_leaves() <= 1.5 * MAX_LEAVES
         if N <= MAX_LEAVES:
@@ -37,15 +39,14 @@ def test_randomised_trees_fit_noise_with_a_bounded_number_of_leaves(module, N, r
 
 
 def test_of_many_rows_trees_are_boosted_alone(rng):
-    for module in (recipe, class_recipe):
-        found = module.predictors(_rows_of_noise(30_000, rng))
-        (boosting,) = (each for each in found if not isinstance(each, Pipeline))
+    for kind in (Regressors, Classifiers):
+        (boosting,) = kind(_rows_of_noise(30_000, rng)).trees()
         assert not hasattr(boosting, "n_estimators")
 
 
 @pytest.mark.parametrize("D", [100, 101])
 def test_no_kernel_of_many_features_evaluates_each_of_them_for_all_pairs_of_rows(D, rng):
-    found = recipe.kernels(rng.normal(size=(30, D)), rng.normal(size=(30, 1)))
+    found = Recipe().kernels_of_numbers(rng.normal(size=(30, D)), rng.normal(size=(30, 1)))
     terms = [term for kernel in found for term in getattr(kernel, "kernels", [kernel])]
     assert any(isinstance(term, AdditiveSpectralMixture) for term in terms) == (D == 100)
     assert any(isinstance(term, SquaredExponential) for term in terms)
@@ -54,16 +55,16 @@ def test_no_kernel_of_many_features_evaluates_each_of_them_for_all_pairs_of_rows
 @pytest.mark.parametrize(("N", "D", "count"), [(999, 2, 0), (1_000, 2, 1), (1_000, 1, 0)])
 def test_of_many_rows_of_several_features_there_is_a_network(N, D, count, rng):
     data = _rows_of_noise(N, rng, D)
-    assert len(recipe.networks(data)) == count
-    classifiers = class_recipe.predictors(data)
-    pipelines = [each for each in classifiers if isinstance(each, Pipeline)]
-    assert [type(each[-1]) for each in pipelines] == [MLPClassifier] * count
+    kinds = {False: TransformedTargetRegressor, True: Pipeline}
+    for of_classes, kind in kinds.items():
+        found = Recipe().predictors(dataclasses.replace(data, of_classes=of_classes))
+        assert len([each for each in found if isinstance(each, kind)]) == count
 
 
 def test_a_network_does_not_depend_on_units(rng):
     X, f = rng.normal(size=(1_000, 2)), lambda X: np.sin(2.0 * X[:, 0]) * X[:, 1]
     data = TrainingData(X, *2 * [f(X)[:, None]], 0, (2,), False, ())
-    (network,) = recipe.networks(data)
+    (network,) = Regressors(data).networks()
     scales = np.array([1e3, 1e-4])
     network.fit(X * scales, 1e5 + 1e2 * f(X))
     rows = rng.normal(size=(500, 2))
@@ -78,7 +79,7 @@ def test_a_class_of_few_rows_is_learned(N, rng):
     labels = np.zeros(N, int)
     labels[0] = 1
     rare = TrainingData(**vars(data) | {"Y": labels[:, None]})
-    found = class_recipe.predictors(rare)
+    found = Classifiers(rare).trees()
     boosting = [each for each in found if not hasattr(each, "n_estimators")]
     for classifier in boosting:
         assert classifier.set_params(max_iter=2).fit(data.X, labels).predict_proba(data.X).shape

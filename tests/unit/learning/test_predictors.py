@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -15,8 +13,8 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from gpflow_gvi.learning.candidates.cross_fitting import CrossFits, Fitted, of_argument
 from gpflow_gvi.learning.data import folds_of, groups_of
+from gpflow_gvi.learning.predictors import CrossFits, Fitted, parse_predictor
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
 from tests.tolerances import ITERATIVE, assert_close
@@ -42,31 +40,13 @@ def test_no_row_is_predicted_by_a_model_that_has_seen_it(data):
     np.testing.assert_array_equal(np.unique(mean(data.X) % 1.0), 0.0)
 
 
-def test_a_fold_is_predicted_by_the_fit_without_it_alone(data, monkeypatch):
-    Y = data.units[1].original(data.Y)
-    fits = mock.Mock(wraps=LinearRegression.fit)
-    monkeypatch.setattr(LinearRegression, "fit", lambda *arguments: fits(*arguments))
-    found = CrossFits([LinearRegression(), lambda X: X[:, 0]], data, Y, num_folds=5)
-    rows, values = found.of_fold(2)
-    of_fit, of_function = values.swapaxes(0, 1)
-    np.testing.assert_array_equal(rows, np.flatnonzero(folds_of(groups_of(data.X), 5, seed=0) == 2))
-    assert fits.call_count == 1
-    of_all, _ = found.means
-    assert fits.call_count == 5
-    np.testing.assert_array_equal(of_fit, of_all(data.X).numpy()[rows])
-    np.testing.assert_array_equal(of_function, found.means[1](data.X[rows]))
-
-
 def test_some_of_the_estimators_keep_their_fits(data):
     Y = data.units[1].original(data.Y)
     estimators = [LinearRegression(), KNeighborsRegressor(1), KNeighborsRegressor(2)]
     every = CrossFits(estimators, data, Y, num_folds=5)
-    _, values = every.of_fold(2)
-    some = every.only([0, 2])
-    np.testing.assert_array_equal(some.of_fold(2)[1], values[:, [0, 2]])
     wanted_means = every.means[0], every.means[2]
-    for found in (some, every.only([0, 2])):  # before and after all of them are fitted
-        assert len(found.means) == found.num_means == 2
+    some = every.only([0, 2])
+    assert len(some.means) == some.num_means == 2
     for mean, wanted in zip(some.means, wanted_means, strict=True):
         np.testing.assert_array_equal(mean(data.X), wanted(data.X))
 
@@ -101,9 +81,9 @@ def test_another_partition_has_other_folds(data):
 def test_a_training_that_is_brief_on_purpose_does_not_warn(data):
     Y = data.units[1].original(data.Y)
     estimators = [MLPRegressor(max_iter=1)]
-    CrossFits(estimators, data, Y, num_folds=2, is_brief=True).of_fold(0)
+    assert CrossFits(estimators, data, Y, num_folds=2, is_brief=True).means
     with pytest.raises(ConvergenceWarning):
-        CrossFits(estimators, data, Y, num_folds=2).of_fold(0)
+        assert CrossFits(estimators, data, Y, num_folds=2).means
 
 
 def test_elsewhere_it_is_the_average_of_the_models(data):
@@ -138,8 +118,8 @@ def test_a_predictor_that_is_fitted_already_needs_rows_that_it_has_not_seen(data
     rows, unseen = (data.X, data.Y), (data.X + 1.0, data.Y)
     fitted = LinearRegression().fit(*rows)
     with pytest.raises(ValueError, match=r"LinearRegression that is fitted .* validation_data"):
-        of_argument(fitted, True, rows, None)
-    predictors, given, validation = of_argument(fitted, True, rows, unseen)
+        parse_predictor(fitted, True, rows, None)
+    predictors, given, validation = parse_predictor(fitted, True, rows, unseen)
     assert given is unseen
     assert validation is None
     (predictor,) = predictors(data)
@@ -148,11 +128,13 @@ def test_a_predictor_that_is_fitted_already_needs_rows_that_it_has_not_seen(data
     # scikit-learn's Gaussian process predicts without having been fitted.
     process = GaussianProcessRegressor(alpha=0.1)
     with pytest.raises(ValueError, match="Pipeline that is fitted"):
-        of_argument(make_pipeline(StandardScaler(), clone(process)).fit(*rows), True, rows, None)
+        parse_predictor(
+            make_pipeline(StandardScaler(), clone(process)).fit(*rows), True, rows, None
+        )
     pipeline = make_pipeline(StandardScaler(), process)
     unfitted_ones = (LinearRegression(), np.sin, [LinearRegression(), np.sin], process, pipeline)
     for unfitted in unfitted_ones:
-        predictors, given, validation = of_argument(unfitted, True, rows, unseen)
+        predictors, given, validation = parse_predictor(unfitted, True, rows, unseen)
         assert given is rows
         assert validation is unseen
 
@@ -161,10 +143,10 @@ def test_predictors_of_which_some_are_fitted_are_refused(data):
     rows = (data.X, data.Y)
     both = [LinearRegression().fit(*rows), LinearRegression()]
     with pytest.raises(ValueError, match="that are fitted and others that are not"):
-        of_argument(both, True, rows, rows)
+        parse_predictor(both, True, rows, rows)
 
 
 @pytest.mark.parametrize("predictor", ["trees", 3.0, LinearRegression, [LinearRegression(), None]])
 def test_what_is_no_predictor_is_refused(predictor):
     with pytest.raises((TypeError, ValueError), match=r"predictor is .*; it must be"):
-        of_argument(predictor, True, None, None)
+        parse_predictor(predictor, True, None, None)

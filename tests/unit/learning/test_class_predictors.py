@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 import gpflow_gvi as gvi
-from gpflow_gvi.learning.candidates.class_predictors import MIN_PROBABILITY, LogProbabilities
+from gpflow_gvi.learning.class_predictors import MIN_PROBABILITY, LogProbabilities
 from gpflow_gvi.learning.rows.scaling import Scaling
 from tests.tolerances import assert_close
 

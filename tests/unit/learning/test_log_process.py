@@ -9,9 +9,9 @@ import scipy.stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from gpflow_gvi.learning.candidates import log_process
-from gpflow_gvi.learning.candidates.log_process import LogProcess, fitted_hyperparameters
-from gpflow_gvi.learning.candidates.varying_noise import MIN_RATIO, gain
+from gpflow_gvi.learning import log_process
+from gpflow_gvi.learning.log_process import LogProcess, fitted_hyperparameters
+from gpflow_gvi.learning.noise import MIN_RATIO, gain
 from gpflow_gvi.regulariser.evidence_fit import BOUNDS_OF_EXPONENT
 from gpflow_gvi.saving import estimator_files
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates

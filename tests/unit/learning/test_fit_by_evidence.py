@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from unittest import mock
-
 import gpflow
 import numpy as np
 import pytest
@@ -17,18 +14,15 @@ from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.learning import recipe
-from gpflow_gvi.learning.candidates import gaussian as gaussian_candidates
-from gpflow_gvi.learning.candidates import points
-from gpflow_gvi.learning.candidates.candidate import Candidate, near_best
-from gpflow_gvi.learning.candidates.gaussian import GaussianCandidates
-from gpflow_gvi.learning.candidates.log_process import LogProcess
-from gpflow_gvi.learning.candidates.varying_noise import MIN_RATIO, VaryingNoise
+from gpflow_gvi.learning import starts
+from gpflow_gvi.learning.candidate import Fitted, near_best
+from gpflow_gvi.learning.fit_by_evidence import EvidenceFits
+from gpflow_gvi.learning.log_process import LogProcess
+from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
 from gpflow_gvi.mean_functions import CrossFitted
-from gpflow_gvi.regulariser.evidence_fit import EvidenceFit
 from tests.tolerances import ITERATIVE, STANDARD_ERRORS, assert_close, assert_estimates
 
 
@@ -328,18 +322,68 @@ def test_two_relevant_features_among_thirty_are_found(rng):
 
 def test_relevance_is_relative_to_that_of_the_most_relevant_feature(rng):
     X = rng.normal(size=(500, 4))
-    relevance = gvi.recipe.relevance(X, X[:, :1] + 0.5 * X[:, 1:2])
+    relevance = starts.relevance(X, X[:, :1] + 0.5 * X[:, 1:2])
     # The variance that a feature explains is in proportion to the square of its slope.
     assert relevance[0] == 1.0
     assert 0.15 < relevance[1] < 0.35  # ¼, but for what trees of 500 rows take for relevant
     np.testing.assert_array_equal(relevance[2:], 0.05)
-    np.testing.assert_array_equal(gvi.recipe.relevance(X, np.ones((500, 1))), np.full(4, 0.05))
+    np.testing.assert_array_equal(starts.relevance(X, np.ones((500, 1))), np.full(4, 0.05))
 
 
 def test_a_second_kernel_stays_a_candidate_while_it_is_not_much_worse():
-    candidates = [Candidate(None, nll) for nll in (0.4, np.nan, 0.12, 0.05, 0.1)]
-    assert [each.nll for each in near_best(candidates, 0.1)] == [0.05, 0.1]
-    assert [each.nll for each in near_best(candidates[:3], 0.1)] == [0.12]
+    fits = [Fitted(None, None, nll) for nll in (0.4, np.nan, 0.12, 0.05, 0.1)]
+    assert [each.nll for each in near_best(fits, 0.1)] == [0.05, 0.1]
+    assert [each.nll for each in near_best(fits[:3], 0.1)] == [0.12]
+
+
+def _fits(X, Y, **options):
+    units = Scaling.none(X), Scaling.none(Y)
+    data = TrainingData(X, Y, Y, 0, X.shape[1:], False, units)
+    settings = Settings(RegulariserSettings(**options), standardise=False)
+    return EvidenceFits(data, settings)
+
+
+def test_a_fit_has_the_greatest_evidence(rng):
+    """That of GPflow's GPR."""
+    X = rng.uniform(-3.0, 3.0, size=(120, 1))
+    rows = X, np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
+    fits, kernel = _fits(*rows, predictors=None), gpflow.kernels.SquaredExponential()
+    found = fits.fit(fits.candidate(kernel), np.arange(120), brief=False)
+    exact = gpflow.models.GPR(rows, kernel, noise_variance=0.1)
+    gpflow.optimizers.Scipy().minimize(exact.training_loss, exact.trainable_variables)
+    best = float(exact.log_marginal_likelihood())
+    assert best - 0.05 < -found.loss < best + ITERATIVE.float64 * abs(best)
+
+
+@pytest.mark.parametrize("num_rows", [90, 150])
+def test_the_screening_predicts_each_row_by_an_exact_process_of_the_others(num_rows, rng):
+    """Also those that hyper-parameters were not fitted to."""
+    fitted, others = rng.uniform(-3.0, 2.0, [60, 1]), rng.uniform(2.0, 3.0, [num_rows - 60, 1])
+    X = np.concatenate([fitted, others])
+    Y = np.sin(9.0 * X) + 0.1 * rng.normal(size=X.shape)
+    fits = _fits(X, Y, max_rows=60, predictors=None)
+    start = fits.candidate(gpflow.kernels.SquaredExponential(lengthscales=0.2))
+    found = fits.fitted(start)
+    kernel, noise = found.candidate.kernel, found.candidate.likelihood
+    for n in (0, 30, 60, 80):
+        rest = np.arange(num_rows) != n
+        exact = gpflow.models.GPR((X[rest], Y[rest]), kernel, likelihood=noise)
+        expected = exact.predict_f(X[n : n + 1])[0]
+        assert_close(found.mean[n : n + 1], expected, ITERATIVE, scale=1.0)  # the size of Y
+
+
+@pytest.mark.parametrize(("slope", "is_kept"), [(2.0, True), (0.2, False)])
+def test_predictors_with_much_larger_errors_than_a_process_are_left_out(slope, is_kept, rng):
+    X = rng.uniform(-2.0, 2.0, size=(60, 2))
+    curve = 0.0 if is_kept else np.sin(2.0 * X[:, :1])
+    fits = _fits(
+        X,
+        slope * X[:, 1:] + curve + 0.1 * rng.normal(size=(60, 1)),
+        predictors=lambda data: [LinearRegression()],
+    )
+    plain = fits.fitted(fits.candidate(gpflow.kernels.SquaredExponential()))
+    fits.keep_useful_predictors(plain)
+    assert fits.predictors.num_means == is_kept
 
 
 def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng):
@@ -387,89 +431,6 @@ def test_as_many_inducing_points_serve_more_rows_than_hyper_parameters_are_fitte
     assert rmse[None] < 0.8 * rmse[200]
 
 
-@pytest.mark.parametrize(("lengthscale", "few"), [(1.0, True), (0.1, False)])
-def test_of_many_rows_further_candidates_have_few_points_if_these_miss_little(
-    monkeypatch, rng, lengthscale, few
-):
-    monkeypatch.setattr(points, "MIN_ROWS_OF_FEW_POINTS", 300)
-    X = rng.uniform(-1.0, 1.0, size=(400, 2))
-    Y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.normal(size=(400, 1))
-    unscaled = Scaling.none(X), Scaling.none(Y)
-    data = TrainingData(X, Y, Y, seed=0, input_shape=(2,), of_classes=False, units=unscaled)
-    regulariser = RegulariserSettings(num_inducing=50, max_inducing=400, predictors=None)
-    candidates = GaussianCandidates(data, Settings(regulariser, standardise=False))
-    candidates.points.count = 400
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
-    found = candidates._fit(_kernel(), gpflow.likelihoods.Gaussian(0.09), starts_of=None)
-    P = found.regulariser._replace(prior=gvi.GaussianProcess(gpflow.functions.Zero(), kernel))
-    best = dataclasses.replace(found, regulariser=P)
-    assert candidates._needs_few_points(best, is_promising=False) == few
-
-
-def test_a_fit_that_begins_with_half_of_the_rows_has_the_evidence_of_all(monkeypatch, rng):
-    """That of GPflow's GPR."""
-    monkeypatch.setattr(gaussian_candidates, "MIN_ROWS_OF_HALF", 100)
-    fits = mock.Mock(wraps=EvidenceFit.minimise)
-    monkeypatch.setattr(EvidenceFit, "minimise", lambda *args, **which: fits(*args, **which))
-    X = rng.uniform(-3.0, 3.0, size=(120, 1))
-    rows = X, np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
-    kernel = gpflow.kernels.SquaredExponential()
-    learned = gvi.learn(rows, kernel=kernel, standardise=False)
-    assert [len(call.args[3].X) for call in fits.call_args_list][:2] == [60, 120]
-    exact = gpflow.models.GPR(rows, kernel, noise_variance=0.1)
-    loss = tf.autograph.experimental.do_not_convert(exact.training_loss)
-    gpflow.optimizers.Scipy().minimize(loss, exact.trainable_variables)
-    best = float(exact.log_marginal_likelihood())
-    rounding = ITERATIVE.float64 * abs(best)
-    assert best - 0.05 < learned.regulariser.log_evidence < best + rounding
-    Z = learned.regulariser.inducing_points
-    assert len(Z) < 60  # chosen for this kernel
-    assert set(Z[:, 0]) <= set(X[:, 0])
-
-
-def test_starts_have_the_exact_evidence_where_that_of_all_rows_may_be_taken(monkeypatch, rng):
-    fits = mock.Mock(wraps=EvidenceFit.minimise)
-    monkeypatch.setattr(EvidenceFit, "minimise", lambda *args, **which: fits(*args, **which))
-    X = rng.normal(size=(310, 2))
-    Y = np.sin(X[:, :1]) + 0.1 * rng.normal(size=(310, 1))
-    gvi.learn((X, Y), kernel=[gpflow.kernels.SquaredExponential(), gpflow.kernels.Matern52()])
-    starts = [call.args[2:4] for call in fits.call_args_list if len(call.args[3].X) == 300]
-    assert starts
-    assert all(len(Z) == 300 for Z, _ in starts)
-
-
-@pytest.mark.parametrize("num_rows", [90, 150])
-def test_an_exact_fit_to_some_rows_is_judged_by_all_of_them(num_rows, rng):
-    """By predictions of rows left out from all the others, as GPflow's GPR has them."""
-    fitted, others = rng.uniform(-3.0, 2.0, [60, 1]), rng.uniform(2.0, 3.0, [num_rows - 60, 1])
-    X = np.concatenate([fitted, others])
-    Y = np.sin(9.0 * X) + 0.1 * rng.normal(size=X.shape)
-    unscaled = Scaling.none(X), Scaling.none(Y)
-    data = TrainingData(X, Y, Y, seed=0, input_shape=(1,), of_classes=False, units=unscaled)
-    regulariser = RegulariserSettings(max_rows=60, num_inducing=60, predictors=None)
-    settings = Settings(regulariser, standardise=False)
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.2)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-10)):
-        found = GaussianCandidates(data, settings)._fit(kernel, gpflow.likelihoods.Gaussian(0.01))
-    prior, noise = found.regulariser.prior, found.regulariser.likelihood
-    for n in (0, 30, 60, 80):
-        rest = np.arange(num_rows) != n
-        exact = gpflow.models.GPR((X[rest], Y[rest]), prior.kernel, likelihood=noise)
-        expected = exact.predict_f(X[n : n + 1])[0]
-        assert_close(found.mean[n : n + 1], expected, ITERATIVE, scale=1.0)  # the size of Y
-
-
-@pytest.mark.parametrize(("slope", "is_tried"), [(2.0, True), (0.2, False)])
-def test_predictors_with_much_larger_errors_than_a_process_are_not_tried(
-    slope, is_tried, monkeypatch, rng
-):
-    monkeypatch.setattr(recipe, "predictors", lambda data: [LinearRegression()])
-    X = rng.uniform(-2.0, 2.0, size=(60, 2))
-    curve = 0.0 if is_tried else np.sin(2.0 * X[:, :1])
-    learned = gvi.learn((X, slope * X[:, 1:] + curve + 0.1 * rng.normal(size=(60, 1))))
-    assert any("around" in stage.what for stage in learned.record.stages) == is_tried
-
-
 def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
     X = rng.uniform(-1.0, 1.0, size=(400, 2))
     Y = np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(400, 1))
@@ -503,7 +464,7 @@ def test_few_of_many_features_are_found():
     X = rng.uniform(-1.7, 1.7, (700, 40))
     truth = np.sin(2.0 * X[:, :1] * X[:, 1:2]) + X[:, 2:3] ** 2 + X[:, 3:4]
     Y = truth + 0.1 * rng.normal(size=(700, 1))
-    kernels = recipe.starts_of_one(X[:300], Y[:300])
+    kernels = [starts.one_kernel(40), starts.relevant_first(X[:300], Y[:300])]
     learned = gvi.learn((X[:300], Y[:300]), kernel=kernels, standardise=False)
     assert np.std(learned.predict_y(X[300:])[0] - truth[300:]) < 0.3 * np.std(truth)
 
@@ -539,7 +500,7 @@ def test_features_that_do_not_matter_cost_little():
         np.sin(2.0 * rows[:, :1]) + 0.5 * rows[:, 1:2] ** 2 + 0.3 * rng.normal(size=(len(rows), 1))
         for rows in (X, x)
     )
-    learned = gvi.learn((X, Y), kernel=recipe.one_kernel(8))
+    learned = gvi.learn((X, Y), kernel=starts.one_kernel(8))
     exact = gpflow.models.GPR((X, Y), gpflow.kernels.SquaredExponential(lengthscales=[3.0] * 8))
     loss = tf.autograph.experimental.do_not_convert(exact.training_loss)
     gpflow.optimizers.Scipy().minimize(loss, exact.trainable_variables)
@@ -549,7 +510,7 @@ def test_features_that_do_not_matter_cost_little():
 
 def test_the_mode_of_a_prior_is_where_it_is_said_to_be():
     values = np.array([0.1, 3.0])
-    assert_close(recipe.with_mode(values, 1.5).mode(), values)
+    assert_close(starts.with_mode(values, 1.5).mode(), values)
 
 
 @pytest.mark.parametrize(
