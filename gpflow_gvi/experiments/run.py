@@ -143,6 +143,7 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
         standardise=experiment.standardise,
         input_shape=experiment.data.input_shape,
         seed=experiment.seed,
+        pool=not experiment.train_q and experiment.regulariser.is_free,
     )
     if not experiment.train_q:
         return settings

@@ -113,8 +113,7 @@ def _pattern(fits: EvidenceFits, fitted: Fitted) -> Predictor | None:
     predictions = fitted.left_out
     data = fits.data.first(predictions.Y.shape[0])
     noise = noise_at(fitted.candidate, data.X, data.J)
-    errors = (noise * predictions.squares[0])[: len(fits.first)]
-    data = data.first(len(errors))
+    errors = noise * predictions.squares[0]
     inputs, unscaled = data.units[0], Scaling.none(errors)
     mean = np.maximum(np.mean(errors, axis=0), np.finfo(errors.dtype).tiny)
     errors = np.maximum(errors / mean, 1e-6)

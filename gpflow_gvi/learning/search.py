@@ -64,10 +64,11 @@ def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     if first is None:
         return [constant] if fits.settings.noise == "varying" else []
     found = [fits.fitted(first)]
-    if fits.data.D == 1:
-        again = varying(fits, found[0]) or found[0].candidate
+    again = varying(fits, found[0])
+    if again is not None:
         found = [best_of([*found, fits.fitted(again)])]
-        if fits.settings.kernels is None:
-            rough = fits.candidate(starts.rough_kernel())
-            found.append(fits.fitted(rough.replace(likelihood=again.likelihood)))
+    if fits.data.D == 1 and fits.settings.kernels is None:
+        rough = fits.candidate(starts.rough_kernel())
+        likelihood = (again or found[0].candidate).likelihood
+        found.append(fits.fitted(rough.replace(likelihood=likelihood)))
     return found

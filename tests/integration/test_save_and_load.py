@@ -374,7 +374,7 @@ def test_what_the_whole_procedure_returns(tmp_path):
 # Another process.
 
 IN_NEW_PROCESS = (
-    "CholeskySVGP-2-separate",
+    "CholeskySVGP(unwhitened)-2-separate",
     "Tempered-1-single",
     "conditioned",
     "keras",

@@ -116,6 +116,11 @@ class Regulariser(Part):
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimiser = "lbfgs"
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing of what the recipe chooses among is chosen."""
+        return self.kernel.kind == "recipe" and self.predictors is None and self.noise is None
+
     def num_inducing(self, N: int) -> int:
         """Return the number M of inducing points for N rows."""
         if self.inducing is None:
