@@ -44,7 +44,6 @@ class Fits(abc.ABC):
     :param settings: what is tried, and how.
     """
 
-    may_have_varying_noise = False
     has_closed_form = False
     """Whether rows that hyper-parameters have not seen are many, and predicted in closed form."""
     observed: AnyNDArray
@@ -148,6 +147,10 @@ class Fits(abc.ABC):
 
     def keep_useful_predictors(self, plain: Fitted) -> None:  # noqa: B027  (by default all are)
         """Leave out predictors that do not help a fit which does without them."""
+
+    def with_varying_noise(self, constant: Fitted) -> Candidate | None:
+        """Return P with noise in the pattern of a fit's errors, if they have one."""
+        return None
 
     @abc.abstractmethod
     def around(self, plain: Fitted) -> Candidate:

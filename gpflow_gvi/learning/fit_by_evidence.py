@@ -20,7 +20,7 @@ from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 from ..regulariser.plain_evidence import exact_predictions
 from .candidate import Candidate, Fitted
 from .fit import MIN_NOISE, Fits, scaled
-from .noise import VaryingNoise, noise_at
+from .noise import VaryingNoise, noise_at, varying
 from .predictors import CrossFits
 from .score import MAX_FACTOR, MIN_FACTOR, Predictions
 from .settings import Settings
@@ -36,8 +36,6 @@ pattern may be anything, but observations hardly vary more than they do among th
 
 class EvidenceFits(Fits):
     """Fits under Gaussian noise."""
-
-    may_have_varying_noise = True
 
     def __init__(self, data: TrainingData, settings: Settings) -> None:
         self._fits: dict[Hashable, EvidenceFit] = {}
@@ -136,7 +134,7 @@ class EvidenceFits(Fits):
         if found is None:
             M = self._num_points(candidate)
             Z, _ = self.settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
-            found = leave_one_out(prior, noise, Z, observed, groups)
+            found = leave_one_out(prior, noise, Z, observed, groups, remainder=True)
         mean, variance = (np.asarray(part) for part in found)
         predictions = Predictions(mean[None], variance[None], data.responses)
         factor = np.clip(np.mean(predictions.squares[0], axis=0), MIN_FACTOR, MAX_FACTOR)
@@ -159,9 +157,18 @@ class EvidenceFits(Fits):
             Y = self.data.responses[: len(plain.mean)]
             largest = self.recipe.max_error_ratio * _rms(Y - plain.mean)
             errors = [_rms(Y - mean[: len(Y)]) for mean in np.moveaxis(self.means, 1, 0)]
-            self.predictors = self.predictors.only(np.flatnonzero(np.array(errors) < largest))
+            kept = [c for c, error in enumerate(errors) if error < largest]
+            self.predictors = self.predictors.only(kept)
             del self.means
             self._fits.clear()  # they have as many weights as there are predictors
+
+    def with_varying_noise(self, constant: Fitted) -> Candidate | None:
+        """Return P with noise in the pattern of a fit's errors, if they have one."""
+        if self.settings.noise == "auto":
+            few = len(np.unique(self.groups)) < self.recipe.min_rows_of_varying_noise
+            if few:
+                return None
+        return varying(self, constant)
 
     def around(self, plain: Fitted) -> Candidate:
         """Return P around predictors: their weights start at those of least squares."""
@@ -201,12 +208,12 @@ class EvidenceFits(Fits):
         """
         X, noise, residual = observed
         M, kernel = self._num_points(candidate), candidate.kernel
-        found = exact_predictions(kernel, *observed, new) if len(X) <= M else None
+        found = exact_predictions(kernel, X, noise, residual, new) if len(X) <= M else None
         if found is not None:
             return found
         Z, _ = self.settings.select(X, M, kernel=kernel, seed=self.data.seed)
         prior = GaussianProcess(self.mean, kernel)
-        posterior = conditioned(prior, Z, [(X, residual, noise)])
+        posterior = conditioned(prior, Z, [(X, residual, noise)], remainder=len(Z) < len(X))
         return tuple(part.numpy() for part in posterior.predict(new))
 
 

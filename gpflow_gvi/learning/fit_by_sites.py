@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance
+from gpflow.likelihoods import Likelihood
 
 from .._core import labels
 from .._core.data import Data
@@ -72,7 +73,7 @@ class SiteFits(Fits):
         self.classes = np.arange(J or 0) if settings.classes is None else settings.classes
         self._fits: dict[Hashable, SiteFit] = {}
         super().__init__(data, settings)
-        self.likelihood = usable(likelihood)
+        self.likelihood = usable(cast(Likelihood, likelihood))
         self.mean = prior_mean(likelihood, data.responses)
         self.observed = np.asarray(Data.of((data.X, data.Y), self.likelihood).Y)
 

@@ -131,8 +131,8 @@ class Procedure:
             judges = validation is None and not self.settings.trains_q
             judges = judges and self.settings.temper is not None
             judges = judges and len(data.X) >= MIN_VALIDATION_POINTS
-            (best,) = members(self._fits(data), is_free=False, mixes=False, judges=judges)
-            return self.condition(best.regulariser, data)
+            (only,) = members(self._fits(data), is_free=False, mixes=False, judges=judges)
+            return self.condition(only.regulariser, data)
         if settings.predictors not in (None, RECIPE) or settings.noise == "varying":
             raise ValueError(
                 "predictor and noise='varying' are for real-valued Y, inputs [N, D], and noise to "
@@ -202,13 +202,16 @@ class Procedure:
         U = None if indices is None else data.responses[indices]
         if stream := self._stream(regulariser, data):
             noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
-            posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in stream.blocks()))
+            blocks = ((X, Y, noise(X)) for X, Y in stream.blocks())
+            posterior = conditioned(prior, Z, blocks, remainder=True)
         else:
             Y, variance = self.sites(regulariser, Z, data)
-            if isinstance(regulariser.likelihood, Gaussian):
+            of_numbers = isinstance(regulariser.likelihood, Gaussian)
+            if of_numbers and not self._has_candidates(data):
                 posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
             else:
-                posterior = conditioned(prior, Z, [(data.X, Y, variance)])
+                misses = of_numbers and len(Z) < len(data.X)
+                posterior = conditioned(prior, Z, [(data.X, Y, variance)], remainder=misses)
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
 
     def _stream(self, regulariser: Regulariser, data: TrainingData) -> Stream | None:

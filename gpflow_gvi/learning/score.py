@@ -192,6 +192,8 @@ def constant_nll(likelihood: Likelihood, Y: AnyNDArray, spacing: AnyNDArray) -> 
         return np.inf
     N = len(Y)
     mean, variance = np.mean(Y, axis=0), np.var(Y, axis=0)
-    moments = (np.broadcast_to(part, (1, *Y.shape)) for part in (mean, variance * N / (N - 1)))
+    shape = 1, *Y.shape
+    variance = np.broadcast_to(variance * N / max(N - 1, 1), shape)
+    predictions = Predictions(np.broadcast_to(mean, shape), variance, Y)
     known = Calibration(np.ones(Y.shape[1]), None)
-    return -float(np.mean(known.log_densities(Predictions(*moments, Y), spacing)))
+    return -float(np.mean(known.log_densities(predictions, spacing)))

@@ -8,7 +8,6 @@ from collections.abc import Hashable
 from . import starts
 from .candidate import Fitted, best_of, near_best
 from .fit import Fits
-from .noise import varying
 
 
 def search(fits: Fits) -> list[Fitted]:
@@ -20,11 +19,9 @@ def search(fits: Fits) -> list[Fitted]:
         around = [fits.fitted(fits.around(each)) for each in _near(fits, found)]
         found = around if fits.has_given_predictors else [*found, *around]
     noise = fits.settings.noise
-    if fits.may_have_varying_noise and noise != "constant":
-        few = len(set(fits.groups.tolist())) < fits.recipe.min_rows_of_varying_noise
-        if noise == "varying" or not few:
-            vary = [each for near in _near(fits, found) for each in _with_varying_noise(fits, near)]
-            found = vary if noise == "varying" else [*found, *vary]
+    if noise != "constant":
+        vary = [each for near in _near(fits, found) for each in _with_varying_noise(fits, near)]
+        found = (vary or found) if noise == "varying" else [*found, *vary]
     return found
 
 
@@ -57,18 +54,17 @@ def _of_kernels(fits: Fits) -> list[Fitted]:
 def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     """Return fits with noise in the pattern of the errors, if they have one.
 
-    Of a single feature, where little noise is found f is known better, and so are the errors, and
-    its kinks.
+    Where little noise is found f is known better, and so are the errors, and its kinks: the pattern
+    is learned once more, and of a single feature there is a rough kernel, too.
     """
-    first = varying(fits, constant)
+    first = fits.with_varying_noise(constant)
     if first is None:
-        return [constant] if fits.settings.noise == "varying" else []
+        return []
     found = [fits.fitted(first)]
-    again = varying(fits, found[0])
+    again = fits.with_varying_noise(found[0])
     if again is not None:
         found = [best_of([*found, fits.fitted(again)])]
     if fits.data.D == 1 and fits.settings.kernels is None:
         rough = fits.candidate(starts.rough_kernel())
-        likelihood = (again or found[0].candidate).likelihood
-        found.append(fits.fitted(rough.replace(likelihood=likelihood)))
+        found.append(fits.fitted(rough.replace(likelihood=found[0].candidate.likelihood)))
     return found

@@ -102,11 +102,12 @@ class SiteFit:
     ) -> None:
         self._graphs: dict[Any, Any] = {}
         self._roots = tf.Variable(tf.zeros([num_means, 1], default_float()))
+        self.prior: GaussianProcess = prior
+        self.likelihood: Likelihood = likelihood
         if like is not None:
-            prior = GaussianProcess(like.prior.mean_function, prior.kernel)
-            likelihood, self._graphs, self._roots = like.likelihood, like._graphs, like._roots
-        self.prior = prior
-        self.likelihood = likelihood
+            self.prior = prior = GaussianProcess(like.prior.mean_function, prior.kernel)
+            self.likelihood = likelihood = like.likelihood
+            self._graphs, self._roots = like._graphs, like._roots
         self._of_kernel: Sequence[Parameter] = prior.kernel.trainable_parameters
         self._others: Sequence[Parameter] = [
             *prior.mean_function.trainable_parameters,

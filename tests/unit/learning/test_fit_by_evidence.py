@@ -127,8 +127,6 @@ def test_around_a_predictor_residuals_are_those_of_new_rows(steps):
     mean = learned.regulariser.prior.mean_function
     assert isinstance(mean, CrossFitted)
     assert len(mean.models) == 5
-    alone = gvi.learn((X[:200], Y[:200]), kernel=_kernel(), num_inducing=40)
-    assert _nll(learned, X[200:], Y[200:]) < _nll(alone, X[200:], Y[200:]) - 0.3
     predicted, variance = learned.predict_y(X[200:])
     inside = np.abs(Y[200:] - predicted) < 1.96 * np.sqrt(variance)
     # A tree has no error at all at the rows of its fit.
