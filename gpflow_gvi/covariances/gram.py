@@ -154,17 +154,6 @@ def optimal_precision(A: tf.Tensor, noise_variance: TensorType) -> tf.Tensor:
     return linalg.add_to_diagonal(inner, tf.ones([], dtype=A.dtype))
 
 
-def remainder(kernel: Kernel, A: tf.Tensor, X: TensorType) -> tf.Tensor:
-    """Return the variance of f at rows that inducing points leave, k - diag AᵀA: [J, N].
-
-    :param kernel: k.
-    :param A: the features of the rows, [J, M, N].
-    :param X: [N, D].
-    """
-    variance = tf.linalg.matrix_transpose(outputs.variance(kernel, X))
-    return tf.nn.relu(variance - tf.reduce_sum(tf.square(A), axis=-2))
-
-
 def information(A: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     """Return A diag(1/σ²) Aᵀ, which is a sum over rows: [J, M, M].
 

@@ -134,7 +134,7 @@ class EvidenceFits(Fits):
         if found is None:
             M = self._num_points(candidate)
             Z, _ = self.settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
-            found = leave_one_out(prior, noise, Z, observed, groups, remainder=True)
+            found = leave_one_out(prior, noise, Z, observed, groups)
         mean, variance = (np.asarray(part) for part in found)
         predictions = Predictions(mean[None], variance[None], data.responses)
         factor = np.clip(np.mean(predictions.squares[0], axis=0), MIN_FACTOR, MAX_FACTOR)
@@ -153,14 +153,22 @@ class EvidenceFits(Fits):
         below 1/r (Bates and Granger 1969, "The combination of forecasts"), but both have the noise
         in common.
         """
-        if self.predictors.num_means:
-            Y = self.data.responses[: len(plain.mean)]
-            largest = self.recipe.max_error_ratio * _rms(Y - plain.mean)
-            errors = [_rms(Y - mean[: len(Y)]) for mean in np.moveaxis(self.means, 1, 0)]
-            kept = [c for c, error in enumerate(errors) if error < largest]
-            self.predictors = self.predictors.only(kept)
-            del self.means
-            self._fits.clear()  # they have as many weights as there are predictors
+        if not self.predictors.num_means:
+            return
+        rows = np.arange(len(plain.mean))
+        if len(rows) > self.recipe.max_rows_of_partitions:  # one fold suffices, and saves most fits
+            fold, values = self.predictors.of_fold(0)
+            is_known = fold < len(rows)
+            rows, values = fold[is_known], values[is_known]
+        else:
+            values = self.means
+        Y = self.data.responses[rows]
+        largest = self.recipe.max_error_ratio * _rms(Y - plain.mean[rows])
+        errors = [_rms(Y - of_one) for of_one in np.moveaxis(values, 1, 0)]
+        kept = [c for c, error in enumerate(errors) if error < largest]
+        self.predictors = self.predictors.only(kept)
+        vars(self).pop("means", None)
+        self._fits.clear()  # they have as many weights as there are predictors
 
     def with_varying_noise(self, constant: Fitted) -> Candidate | None:
         """Return P with noise in the pattern of a fit's errors, if they have one."""
@@ -213,7 +221,7 @@ class EvidenceFits(Fits):
             return found
         Z, _ = self.settings.select(X, M, kernel=kernel, seed=self.data.seed)
         prior = GaussianProcess(self.mean, kernel)
-        posterior = conditioned(prior, Z, [(X, residual, noise)], remainder=len(Z) < len(X))
+        posterior = conditioned(prior, Z, [(X, residual, noise)])
         return tuple(part.numpy() for part in posterior.predict(new))
 
 

@@ -102,6 +102,15 @@ class CrossFits:
                 found.append(Predictor(self._wrap(estimator), num_outputs=J))
         return found
 
+    def of_fold(self, k: int) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return the rows of a fold, [B], and what each estimator predicts there: [B, C, J].
+
+        Only the fits without that fold are needed.
+        """
+        self._fit([frozenset([k])])
+        rows = np.flatnonzero(self.fold == k)
+        return rows, self._at(rows, [frozenset([k])])
+
     def unseen(self, k: int) -> AnyNDArray:
         """Return predictions by fits that have seen neither the row nor fold k: [N, C, J].
 

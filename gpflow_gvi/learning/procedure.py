@@ -202,16 +202,13 @@ class Procedure:
         U = None if indices is None else data.responses[indices]
         if stream := self._stream(regulariser, data):
             noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
-            blocks = ((X, Y, noise(X)) for X, Y in stream.blocks())
-            posterior = conditioned(prior, Z, blocks, remainder=True)
+            posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in stream.blocks()))
         else:
             Y, variance = self.sites(regulariser, Z, data)
-            of_numbers = isinstance(regulariser.likelihood, Gaussian)
-            if of_numbers and not self._has_candidates(data):
+            if isinstance(regulariser.likelihood, Gaussian):
                 posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
             else:
-                misses = of_numbers and len(Z) < len(data.X)
-                posterior = conditioned(prior, Z, [(data.X, Y, variance)], remainder=misses)
+                posterior = conditioned(prior, Z, [(data.X, Y, variance)])
         return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
 
     def _stream(self, regulariser: Regulariser, data: TrainingData) -> Stream | None:

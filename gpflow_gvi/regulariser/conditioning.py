@@ -15,11 +15,7 @@ from ..mean_functions import Inducing
 
 
 def conditioned(
-    prior: GaussianProcess,
-    inducing_points: Any,
-    blocks: Iterable[tuple[TensorType, ...]],
-    *,
-    remainder: bool = False,
+    prior: GaussianProcess, inducing_points: Any, blocks: Iterable[tuple[TensorType, ...]]
 ) -> GaussianProcess:
     """Return the process of the optimal inducing distribution. Titsias (2009), eq. 10.
 
@@ -33,9 +29,6 @@ def conditioned(
     :param inducing_points: Z, [M, D], or an inducing variable.
     :param blocks: (X, Y, σ²), with one noise variance for all outputs, [J], or one for each row,
         [N, J].
-    :param remainder: whether the variance of f at a row that Z leaves, k - diag AᵀA, counts as
-        noise there (Snelson and Ghahramani 2006, "Sparse Gaussian processes using pseudo-inputs").
-        Otherwise a posterior of few points is certain of what these miss.
     """
     kernel, Z = prior.kernel, gram.as_inducing_variable(inducing_points)
 
@@ -47,9 +40,7 @@ def conditioned(
             residual = tf.linalg.matrix_transpose(Y - prior.mean_function(X))  # [J, N]
             noise += tf.zeros_like(residual[:1])
             for rows in row_blocks.slices(len(X)):
-                A = gram.features(kernel, Z, X[rows])
-                left = gram.remainder(kernel, A, X[rows]) if remainder else 0.0
-                yield A, noise[:, rows] + left, residual[:, rows]
+                yield gram.features(kernel, Z, X[rows]), noise[:, rows], residual[:, rows]
 
     B, b = precision_and_projection(features())
     q_mu = tf.linalg.cholesky_solve(linalg.cholesky(B), b)[..., 0]

@@ -68,8 +68,6 @@ def leave_one_out(
     Z: TensorType,
     data: RegressionData,
     groups: AnyNDArray | None = None,
-    *,
-    remainder: bool = False,
 ) -> MeanAndVariance:
     """Return mean and variance of each y given those of all other groups: [N, J] each.
 
@@ -79,8 +77,6 @@ def leave_one_out(
     :param data: (X, Y).
     :param groups: the group of each row, which rows of equal inputs share, [N]; by default each row
         is one.
-    :param remainder: whether what Z leaves of the variance of f counts as noise, as `conditioned`
-        has it.
     """
     checks.positive("noise_variance", noise_variance)
     X, Y = (tf.convert_to_tensor(part) for part in data)
@@ -90,26 +86,21 @@ def leave_one_out(
     noise = outputs.noise_of_rows(noise_variance) + tf.zeros_like(residual[:1])  # [J, N]
     blocks = list(row_blocks.slices(len(X)))
     features = [gram.features(kernel, inducing_variable, X[rows]) for rows in blocks]
-    beyond = tf.concat(
-        [
-            gram.remainder(kernel, A, X[rows]) + tf.zeros_like(residual[:1, rows])
-            for rows, A in zip(blocks, features, strict=True)
-        ],
-        axis=-1,
-    )  # [J, N]
-    own = noise + beyond if remainder else noise
     B, b = precision_and_projection(
-        (A, own[:, rows], residual[:, rows]) for rows, A in zip(blocks, features, strict=True)
+        (A, noise[:, rows], residual[:, rows]) for rows, A in zip(blocks, features, strict=True)
     )
     L = linalg.cholesky(B)
     weights = tf.linalg.triangular_solve(L, b)  # [J, M, 1]
     found = []
     for rows, A in zip(blocks, features, strict=True):
         S = tf.linalg.triangular_solve(L, A)  # [J, M, N]
+        beyond = tf.linalg.matrix_transpose(outputs.variance(kernel, X[rows]))
+        beyond = tf.nn.relu(beyond - tf.reduce_sum(tf.square(A), axis=-2))  # [J, N]
         mean = tf.linalg.matmul(S, weights, transpose_a=True)[..., 0]  # [J, N]
-        found.append((mean, tf.reduce_sum(tf.square(S), axis=-2)))
-    mean, variance = (tf.concat(each, axis=-1) for each in zip(*found, strict=True))  # [J, N]
-    mean, variance = _without_group(mean, variance, own, residual, groups)
+        found.append((mean, tf.reduce_sum(tf.square(S), axis=-2), beyond))
+    parts = zip(*found, strict=True)
+    mean, variance, beyond = (tf.concat(each, axis=-1) for each in parts)  # [J, N]
+    mean, variance = _without_group(mean, variance, noise, residual, groups)
     variance += beyond + noise
     return m + tf.linalg.matrix_transpose(mean), tf.linalg.matrix_transpose(variance)
 
