@@ -134,3 +134,31 @@ def test_what_is_promised_of_noise_is_its_entropy(rng):
     new = rng.normal(size=(3000, 3)), rng.normal(size=(3000, 1))
     nll = -np.mean(learned.predict_log_density(new))
     assert nll < scipy.stats.norm().entropy() + 5.0 * np.sqrt(0.5 / 150)
+
+
+def test_what_is_promised_of_labels_that_say_nothing_is_their_frequency(rng):
+    """A tree knows them by heart, and a kernel with ten lengthscales nearly so."""
+    X, y = rng.normal(size=(80, 10)), np.where(rng.random(80) < 0.3, "yes", "no")
+    learned = gvi.learn((X, y))
+    p = np.mean(y == "yes")
+    entropy = scipy.stats.bernoulli(p).entropy()
+    promised, constant = (
+        float(part.split()[-1])
+        for part in learned.summary().facts["NLL on rows not seen"].split(",")
+    )
+    assert round(entropy, 3) == constant
+    assert promised < entropy + 0.05
+    new = rng.normal(size=(2000, 10))
+    labels = np.where(rng.random(2000) < 0.3, "yes", "no")
+    truth = scipy.stats.bernoulli(0.3).entropy()
+    assert -np.mean(learned.predict_log_density((new, labels))) < truth + 0.06
+
+
+def test_a_warning_tells_that_a_kernel_is_worse_than_nothing(rng):
+    X = rng.uniform(-1.0, 1.0, size=(60, 1))
+    kernel = gpflow.kernels.SquaredExponential(variance=100.0, lengthscales=0.05)
+    noise = gpflow.likelihoods.Gaussian(1e-4)
+    for part in (kernel, noise):
+        gpflow.set_trainable(part, False)
+    with pytest.warns(gvi.errors.NumericsWarning, match="predicted worse than without any inputs"):
+        gvi.learn((X, rng.normal(size=(60, 1))), kernel=kernel, likelihood=noise)

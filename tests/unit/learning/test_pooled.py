@@ -108,3 +108,41 @@ def test_new_rows_are_for_all_parts(pool):
 def test_far_from_the_data_less_is_known(pool):
     inside, outside = pool.score_ood(np.array([[0.0], [1e3]]))
     assert outside > inside
+
+
+@pytest.fixture(scope="module")
+def pool_of_classes():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-3.0, 3.0, size=(60, 1))
+    names = np.array(["a", "b", "c"])[np.clip(np.floor(np.ravel(X) / 2.0 + 1.5), 0, 2).astype(int)]
+    parts = [
+        gvi.learn((X, names), kernel=kernel, num_inducing=10)
+        for kernel in (gpflow.kernels.SquaredExponential(), gpflow.kernels.Linear())
+    ]
+    return Pooled.of(tuple(parts), SHARES)
+
+
+def test_probabilities_and_entropies_are_those_of_a_mixture(pool_of_classes):
+    pool = pool_of_classes
+    p = sum(w * part.predict_proba(NEW) for w, part in zip(SHARES, pool.parts, strict=True))
+    assert_close(pool.predict_proba(NEW), p)
+    np.testing.assert_array_equal(pool.predict(NEW), np.array(["a", "b", "c"])[p.argmax(axis=1)])
+    mean, variance = pool.predict_y(NEW)
+    assert_close(mean, p)
+    assert_close(variance, p * (1.0 - p))
+    labels = np.array(["b", "c", "a"])
+    parts = [np.exp(np.asarray(part.predict_log_density((NEW, labels)))) for part in pool.parts]
+    expected = np.log(np.average(parts, axis=0, weights=SHARES))
+    assert_close(pool.predict_log_density((NEW, labels)), expected)
+    entropies = pool.entropies(NEW)
+    assert_close(entropies.total, scipy.stats.entropy(p, axis=1))
+    aleatoric = [np.asarray(part.entropies(NEW).aleatoric) for part in pool.parts]
+    assert_close(entropies.aleatoric, np.average(aleatoric, axis=0, weights=SHARES))
+    assert_close(pool.score_ood(NEW), entropies.total - entropies.aleatoric, ITERATIVE)
+
+
+def test_a_mixture_of_probabilities_is_exported(pool_of_classes, tmp_path):
+    gvi.export(pool_of_classes, tmp_path / "exported")
+    exported = tf.saved_model.load(tmp_path / "exported")
+    found = exported.predict(NEW)
+    assert_close(found["probabilities"], pool_of_classes.predict_proba(NEW), ITERATIVE)
