@@ -3,9 +3,9 @@
     GPFLOW_GVI_DATA=... python -m benchmarks.ablation --output ablation.json
     GPFLOW_GVI_DATA=... python -m benchmarks.ablation yacht servo --splits 0 1 --rules trees pool
 
-For each table, split and rule `learn` runs with the recipe and without the rule. What is compared is
-the log density of the test part, in nats a row: the average over all runs and the largest loss of a
-single one. Runs in the output file are not repeated.
+For each table, split and rule `learn` runs with the recipe and without the rule. What is compared
+is the log density of the test part, in nats a row: the average over all runs and the largest loss
+of a single one. Runs in the output file are not repeated.
 """
 
 from __future__ import annotations

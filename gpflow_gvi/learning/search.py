@@ -26,8 +26,13 @@ def search(fits: Fits) -> list[Fitted]:
 
 
 def floor(fits: Fits) -> list[Fitted]:
-    """Return a constant and a linear function, below which no other candidate may fall."""
-    return [fits.fitted(fits.candidate(kernel)) for kernel in fits.recipe.floor(fits.data)]
+    """Return a constant and a linear function, below which no other candidate may fall.
+
+    Few rows suffice for their few hyper-parameters.
+    """
+    few = fits.on_first(fits.recipe.max_rows_of_starts)
+    begun = map(few.candidate, fits.recipe.floor(fits.data))
+    return [fits.screened(few.fit(start, few.first, brief=True)) for start in begun]
 
 
 def _near(fits: Fits, found: list[Fitted]) -> list[Fitted]:

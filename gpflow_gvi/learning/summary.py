@@ -139,9 +139,9 @@ def _rows(stages: Any) -> dict[str, str]:
     if "gross" in found:
         facts["gross values"] = f"{found['gross']} rows with one are left out"
     if "promised" in found:
-        without = float(found["of_constant"])
-        beside = f", without any inputs {without:.3f}" if np.isfinite(without) else ""
-        facts["NLL on rows not seen"] = f"{float(found['promised']):.3f}{beside}"
+        facts["NLL on rows not seen"] = f"{float(found['promised']):.3f}"
+        if np.isfinite(without := float(found["of_constant"])):
+            facts["NLL without inputs"] = f"{without:.3f}"
     return facts
 
 
