@@ -127,8 +127,10 @@ class Data:
 def observations(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
     """Return rows of finite numbers as `inputs` does, a vector as one column: [N, P]."""
     value = _known(name, value)
-    value = value[:, None] if len(value.shape) == 1 else value
-    if not tf.is_symbolic_tensor(value) and len(value.shape) > 2:
+    value = value[:, None] if value.ndim == 1 else value
+    if value.ndim is None:  # of a graph
+        value = tf.ensure_shape(value, [None, None])
+    if not tf.is_symbolic_tensor(value) and value.ndim > 2:
         raise ValueError(
             f"{name} has shape {tuple(value.shape)}; observations must be [N] or [N, P], a column "
             f"for each output: {name}.reshape(len({name}), -1)."
