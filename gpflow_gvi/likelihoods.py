@@ -60,7 +60,7 @@ class Ordinal(gpflow.likelihoods.Ordinal):
         below, above = (lower - F) / self.sigma, (upper - F) / self.sigma
         # The outer levels have one end. The others' ends must differ where they are not taken.
         inner = (level > 0) & (level < last)
-        width = tf.where(inner, upper - lower, 1.0) / self.sigma
+        width = tf.where(inner, upper - lower, tf.ones([], F.dtype)) / self.sigma
         between = _log_probability_between(tf.where(inner, below, above - width), above, width)
         outer = _log_cdf(tf.where(level == 0, above, -below))
         return tf.where(inner, between, outer)
@@ -144,7 +144,8 @@ def _log_probability_between(lower: tf.Tensor, upper: tf.Tensor, width: tf.Tenso
     around = (lower < 0.0) & (upper > 0.0)
     lower, upper = tf.where(lower >= 0.0, -upper, lower), tf.where(lower >= 0.0, -lower, upper)
     # In a place that is not taken a function must not overflow, as its derivative is taken, too.
-    left = tf.where(around, -1.0, upper), tf.where(around, -1.0 - width, lower)
+    one = tf.ones([], upper.dtype)
+    left = tf.where(around, -one, upper), tf.where(around, -one - width, lower)
     root = np.sqrt(2.0)
     more, less = (tfp.math.logerfcx(-end / root) for end in left)
     difference = more - less - 0.5 * width * (left[0] + left[1])

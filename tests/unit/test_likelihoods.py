@@ -52,7 +52,7 @@ def exact_level(level, f, sigma):
     with mpmath.workdps(60):
         f, sigma = mpmath.mpf(float(f)), mpmath.mpf(float(sigma))
         ends = [-mpmath.inf, *(mpmath.mpf(float(edge)) for edge in EDGES), mpmath.inf]
-        ends = [(end - f) / sigma for end in ends[level : level + 2]]
+        ends = [(end - f) / sigma for end in ends[int(level) : int(level) + 2]]
         if ends[0] > 0:  # the complements, which are small
             probability = (mpmath.erfc(ends[0] / mpmath.sqrt(2)) - right_tail(ends[1])) / 2
         else:
@@ -75,22 +75,30 @@ def right_tail(x):
 def test_levels_are_right_at_any_distance_and_so_are_their_slopes(precision, sigma):
     """Also about 40 σ, and so far that no probability is a number other than 0."""
     distances = np.array([0.0, 0.3, 1.0, 5.0, 14.0, 38.0, 39.9, 40.0, 40.1, 52.0, 1e3, 1e5])
-    f = (0.5 + sigma * np.concatenate([-distances[:0:-1], distances])).astype(precision)[:, None]
+    f = (0.5 + sigma * np.concatenate([-distances[:0:-1], distances])).astype(precision)
+    f, level = np.tile(f, 4)[:, None], np.repeat(np.arange(4.0), len(f))[:, None]
     with gpflow.config.as_context(gpflow.config.Config(float=precision)):
         likelihood = Ordinal(EDGES.astype(precision))
         likelihood.sigma.assign(sigma)
-        for level in range(4):
-            F, width = tf.constant(f), likelihood.sigma.unconstrained_variable
+        width = likelihood.sigma.unconstrained_variable
+
+        @tf.function(autograph=False)
+        def with_slopes(F, Y):
             with tf.GradientTape() as tape:
                 tape.watch(F)
-                logs = likelihood.log_prob(np.zeros_like(f), F, np.full_like(f, level))
-            by_f, by_width = tape.gradient(logs, [F, width])
-            expected = np.array([exact_level(level, each, sigma) for each in f[:, 0]])
-            assert_close(logs, expected[:, 0], scale=np.maximum(1.0, np.abs(expected[:, 0])))
-            assert_close(by_f[:, 0], expected[:, 1], scale=np.maximum(1.0, np.abs(expected[:, 1])))
-            # σ = softplus(its variable): the slope of one by the other is 1 - e^-σ.
-            total = np.sum(expected[:, 2]) * -np.expm1(-sigma)
-            assert_close(by_width, total, scale=np.sum(np.abs(expected[:, 2])))
+                logs = likelihood.log_prob(tf.zeros_like(F), F, Y)
+            return logs, *tape.gradient(logs, [F, width])
+
+        logs, by_f, by_width = with_slopes(tf.constant(f), tf.constant(level, precision))
+    expected = np.array(
+        [exact_level(*each, sigma) for each in zip(level[:, 0], f[:, 0], strict=True)]
+    )
+    of_logs, of_f = (np.maximum(1.0, np.abs(expected[:, i])) for i in (0, 1))
+    assert_close(logs, expected[:, 0], scale=of_logs)
+    assert_close(by_f[:, 0], expected[:, 1], scale=of_f)
+    # σ = softplus(its variable): the slope of one by the other is 1 - e^-σ.
+    total = np.sum(expected[:, 2]) * -np.expm1(-sigma)
+    assert_close(by_width, total, scale=np.sum(np.abs(expected[:, 2])))
 
 
 def test_variances_of_levels_are_not_negative():
