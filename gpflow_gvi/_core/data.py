@@ -17,6 +17,7 @@ from gpflow.likelihoods import Likelihood
 
 from . import checks, domains, labels
 from .errors import NumericsWarning
+from .forks import require_threads
 
 MIN_IMAGE_COLUMNS = 36
 """Rows of fewer whole numbers are hardly images."""
@@ -148,6 +149,7 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
 
 def finite_rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Tensor:
     """Return the same, but an array as an array, of which more can be asked in little time."""
+    require_threads()
     value = _known(name, value)
     is_array = isinstance(value, np.ndarray)
     if not is_array and tf.is_symbolic_tensor(value):
