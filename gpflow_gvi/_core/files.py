@@ -96,17 +96,19 @@ def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
     Yields whether nobody else has locked it, if not to `wait` for them.
     """
+    if fcntl is None:
+        yield True
+        return
     with contextlib.ExitStack() as stack:
         is_free = True
         # It may not be there yet, or not be readable; some network file systems have no locks.
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY)
             stack.callback(os.close, descriptor)  # this unlocks
-            if fcntl is not None:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-                except BlockingIOError:
-                    is_free = False
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                is_free = False
         yield is_free
 
 

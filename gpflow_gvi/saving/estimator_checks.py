@@ -6,6 +6,7 @@ attacker can have changed them: the process would crash, or never end.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -258,8 +259,11 @@ def _check_histograms(estimator: Any) -> None:
     """Check that the trees of histogram gradient boosting split by the columns that it has."""
     if "_predictors" not in vars(estimator):
         return
-    row = np.zeros((1, _num_columns(estimator)))
-    columns = estimator._preprocess_X(row, reset=False).shape[1]
+    columns = _num_columns(estimator)
+    if estimator._preprocessor is not None:  # which encodes categories
+        with warnings.catch_warnings():  # of columns without names
+            warnings.simplefilter("ignore")
+            columns = estimator._preprocessor.transform(np.zeros((1, columns))).shape[1]
     is_categorical = _array(estimator._bin_mapper, "is_categorical_", (columns,), "biu")
     for predictor in (predictor for stage in estimator._predictors for predictor in stage):
         nodes = predictor.nodes

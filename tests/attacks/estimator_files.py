@@ -57,7 +57,8 @@ def fitted(name: str) -> Any:
     """The estimator of a name, fitted."""
     estimator = ESTIMATORS[name]()
     is_of_labels = name.endswith("classes") or name == "neighbours"
-    with warnings.catch_warnings(action="ignore"):  # that so few steps do not converge
+    with warnings.catch_warnings():  # that so few steps do not converge
+        warnings.simplefilter("ignore")
         return estimator.fit(X, LABELS if is_of_labels else y)
 
 

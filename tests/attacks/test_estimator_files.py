@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeRegressor
 
@@ -133,6 +134,13 @@ def test_attributes_of_estimators_fit_together(name, attribute, change, message)
         return
     with pytest.raises(ValueError, match=message):
         require_valid(estimator)
+
+
+def test_columns_with_names_are_read_without_a_warning():
+    X = pd.DataFrame(attacks.X, columns=["a", "b", "c"])
+    estimator = attacks.ESTIMATORS["histograms"]().fit(X, attacks.y)
+    read = estimator_files.read(attacks.content(estimator), {})
+    np.testing.assert_array_equal(read.predict(X), estimator.predict(X))
 
 
 def test_a_random_generator_that_would_take_hours_is_not_made():
