@@ -161,7 +161,7 @@ def _values(law: PredictiveLaw) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
     a coordinate in which the density has no end and light tails.
     """
     dtype = law.weights.dtype
-    tail = max(TAIL, 100.0 * np.finfo(dtype.as_numpy_dtype).eps)
+    tail = max(TAIL, 100.0 * float(np.finfo(dtype.as_numpy_dtype).eps))
     lower, upper = (law.quantile([[level]]) for level in (tail, 1.0 - tail))
     if law.values.whole:
         largest = (upper - lower) / NUM_VALUES

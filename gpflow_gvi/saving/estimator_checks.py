@@ -88,7 +88,7 @@ def _num_columns(estimator: Any) -> int:
     number = vars(estimator).get("n_features_in_")
     is_number = isinstance(number, int | np.integer) and 0 < number <= MAX_COLUMNS
     _require(is_number, estimator, f"n_features_in_ {number!r:.50}")
-    return int(number)  # type: ignore[arg-type]
+    return int(number)
 
 
 def _array(thing: Any, name: str, shape: tuple[int | None, ...], kinds: str) -> AnyNDArray:
