@@ -286,7 +286,7 @@ def _example(shape: Sequence[int]) -> tf.Tensor:
 
 def _as_floats(name: str, X: TensorType) -> tf.Tensor:
     known = isinstance(X, tf.Tensor | np.ndarray)
-    if known and len(X.shape) > 1 and X.shape[0] == 0:  # a part of a batch may have no rows
+    if known and (X.ndim or 0) > 1 and X.shape[0] == 0:  # a part of a batch may have no rows
         return tf.cast(X, default_float())
     tensor = inputs(name, X)
     if tensor.dtype != default_float():

@@ -10,6 +10,7 @@ import functools
 from typing import Any
 
 import gpflow
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
@@ -36,9 +37,6 @@ from ._core.graphs import deepcopy
 
 tfd = tfp.distributions
 
-FAR = 40.0
-"""Beyond this number of standard deviations a Gaussian's distribution function is 0 or 1."""
-
 
 class Ordinal(gpflow.likelihoods.Ordinal):
     """GPflow's `Ordinal`, with probabilities that are finite in the first and the last level.
@@ -46,8 +44,8 @@ class Ordinal(gpflow.likelihoods.Ordinal):
         p(y | f) = Φ((a_y - f) / σ) - Φ((a_{y-1} - f) / σ),    a_{-1} = -∞,  a_{K-1} = ∞
 
     Chu and Ghahramani (2005). GPflow evaluates Φ at infinity, where TensorFlow's error function of
-    several numbers is NaN, and bounds the probabilities from below. Here logarithms of differences
-    are exact in the tails, too.
+    several numbers is NaN, and bounds the probabilities from below. Here logarithms of
+    probabilities, and their derivatives, are exact however far away a level is.
 
     :param bin_edges: a_0 < ... < a_{K-2}, the values of f where the level changes.
     """
@@ -57,21 +55,33 @@ class Ordinal(gpflow.likelihoods.Ordinal):
         level = to_default_int(Y)
         last = self.num_bins - 1
         edges = in_dtype(self.bin_edges, F.dtype)
-        far = tf.constant(FAR, F.dtype)
-        above = (tf.gather(edges, tf.minimum(level, last - 1)) - F) / self.sigma
-        below = (tf.gather(edges, tf.maximum(level - 1, 0)) - F) / self.sigma
-        above = tf.where(level == last, far, above)
-        below = tf.where(level == 0, -far, below)
-        # Differences of numbers near 1 are those of their complements.
-        flipped = below > 0.0
-        upper, lower = tf.where(flipped, -below, above), tf.where(flipped, -above, below)
-        return tfp.math.log_sub_exp(_log_cdf(upper), _log_cdf(lower))
+        upper = tf.gather(edges, tf.minimum(level, last - 1))
+        lower = tf.gather(edges, tf.maximum(level - 1, 0))
+        below, above = (lower - F) / self.sigma, (upper - F) / self.sigma
+        # The outer levels have one end. The others' ends must differ where they are not taken.
+        inner = (level > 0) & (level < last)
+        width = tf.where(inner, upper - lower, tf.ones([], F.dtype)) / self.sigma
+        between = _log_probability_between(tf.where(inner, below, above - width), above, width)
+        outer = _log_cdf(tf.where(level == 0, above, -below))
+        return tf.where(inner, between, outer)
+
+    def _log_phi(self, F: TensorType) -> tf.Tensor:
+        """Return the logarithms of what `_make_phi` returns."""
+        column = tf.reshape(F, [-1, 1])
+        levels = tf.range(self.num_bins, dtype=column.dtype)[None, :] + tf.zeros_like(column)
+        return self._scalar_log_prob(column, column + tf.zeros_like(levels), levels)
 
     @inherit_check_shapes
     def _make_phi(self, F: TensorType) -> tf.Tensor:
-        column = tf.reshape(F, [-1, 1])
-        levels = tf.range(self.num_bins, dtype=column.dtype)[None, :] + tf.zeros_like(column)
-        return tf.exp(self._scalar_log_prob(column, column + tf.zeros_like(levels), levels))
+        return tf.exp(self._log_phi(F))
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        # Squares of differences, as differences of squares can be less than zero.
+        levels = tf.range(self.num_bins, dtype=F.dtype)
+        differences = levels - tf.reshape(self._conditional_mean(X, F), [-1, 1])
+        variance = tf.reduce_sum(self._make_phi(F) * tf.square(differences), axis=1)
+        return tf.reshape(variance, tf.shape(F))
 
 
 class HeavyTailed(Gaussian):
@@ -122,6 +132,27 @@ class HeavyTailed(Gaussian):
 def _log_cdf(x: tf.Tensor) -> tf.Tensor:
     zero, one = tf.zeros([], x.dtype), tf.ones([], x.dtype)
     return tfd.Normal(zero, one).log_cdf(x)
+
+
+def _log_probability_between(lower: tf.Tensor, upper: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    """Return log (Φ(upper) - Φ(lower)), upper - lower = width > 0.
+
+    Of an interval on one side of 0, taken as the left one, it is log Φ(upper) + log (1 - e^-d) with
+    d = log Φ(upper) - log Φ(lower). As Φ(-x) = ½ e^(-x²/2) erfcx(x/√2), the large squares of d are
+    subtracted in closed form.
+    """
+    around = (lower < 0.0) & (upper > 0.0)
+    lower, upper = tf.where(lower >= 0.0, -upper, lower), tf.where(lower >= 0.0, -lower, upper)
+    # In a place that is not taken a function must not overflow, as its derivative is taken, too.
+    one = tf.ones([], upper.dtype)
+    left = tf.where(around, -one, upper), tf.where(around, -one - width, lower)
+    root = np.sqrt(2.0)
+    more, less = (tfp.math.logerfcx(-end / root) for end in left)
+    difference = more - less - 0.5 * width * (left[0] + left[1])
+    aside = _log_cdf(left[0]) + tfp.math.log1mexp(difference)
+    ends = tf.where(around, upper, width), tf.where(around, -lower, width)
+    both = tf.math.log(0.5 * (tf.math.erf(ends[0] / root) + tf.math.erf(ends[1] / root)))
+    return tf.where(around, both, aside)
 
 
 def usable(likelihood: Likelihood) -> Likelihood:
@@ -187,10 +218,9 @@ def _(likelihood: Beta, X: TensorType, F: TensorType) -> Any:
 
 @law.register
 def _(likelihood: gpflow.likelihoods.Ordinal, X: TensorType, F: TensorType) -> Any:
-    probabilities = usable(likelihood)._make_phi(F)  # [... N P, K]
+    logs = usable(likelihood)._log_phi(F)  # [... N P, K]
     shape = tf.concat([tf.shape(F), [likelihood.num_bins]], axis=0)
-    probabilities = tf.reshape(probabilities, shape)
-    return tfd.Categorical(probs=probabilities, dtype=F.dtype)
+    return tfd.Categorical(logits=tf.reshape(logs, shape), dtype=F.dtype)
 
 
 @law.register

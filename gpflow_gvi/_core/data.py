@@ -17,6 +17,7 @@ from gpflow.likelihoods import Likelihood
 
 from . import checks, domains, labels
 from .errors import NumericsWarning
+from .forks import require_threads
 
 MIN_IMAGE_COLUMNS = 36
 """Rows of fewer whole numbers are hardly images."""
@@ -127,8 +128,10 @@ class Data:
 def observations(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
     """Return rows of finite numbers as `inputs` does, a vector as one column: [N, P]."""
     value = _known(name, value)
-    value = value[:, None] if len(value.shape) == 1 else value
-    if not tf.is_symbolic_tensor(value) and len(value.shape) > 2:
+    value = value[:, None] if value.ndim == 1 else value
+    if value.ndim is None:  # of a graph
+        value = tf.ensure_shape(value, [None, None])
+    if not tf.is_symbolic_tensor(value) and value.ndim > 2:
         raise ValueError(
             f"{name} has shape {tuple(value.shape)}; observations must be [N] or [N, P], a column "
             f"for each output: {name}.reshape(len({name}), -1)."
@@ -146,6 +149,8 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
 
 def finite_rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Tensor:
     """Return the same, but an array as an array, of which more can be asked in little time."""
+    require_threads()
+    columns = getattr(value, "columns", None)  # of a table
     value = _known(name, value)
     is_array = isinstance(value, np.ndarray)
     if not is_array and tf.is_symbolic_tensor(value):
@@ -165,7 +170,7 @@ def finite_rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Te
         if not flat.dot(flat) <= most * most:  # nor does NaN compare
             bad = ~(np.abs(numbers) <= most)
             if bad.any():
-                raise _not_finite(name, numbers, bad, first_row)
+                raise _not_finite(name, numbers, bad, first_row, columns)
     warn_of_unscaled_images(name, numbers)
     if is_array:
         return numbers
@@ -186,9 +191,15 @@ def largest(dtype: Any) -> float:
     return 0.009 * math.sqrt(np.finfo(dtype).max)
 
 
-def _not_finite(name: str, numbers: AnyNDArray, bad: AnyNDArray, first_row: int) -> ValueError:
+def _not_finite(
+    name: str, numbers: AnyNDArray, bad: AnyNDArray, first_row: int, columns: Any
+) -> ValueError:
     rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
-    where = f"{len(rows)} of {len(bad)} rows (the first is row {first_row + rows[0]})"
+    place = f"row {first_row + rows[0]}"
+    if bad.ndim == 2 and bad.shape[1] > 1:
+        column = int(np.argmax(bad[rows[0]]))
+        place += f", column {column if columns is None else repr(columns[column])}"
+    where = f"{len(rows)} of {len(bad)} rows (the first is {place})"
     if not np.all(np.isfinite(numbers)):
         ignore = " learn(..., missing='ignore') leaves out missing values." if name == "Y" else ""
         return ValueError(

@@ -42,5 +42,9 @@ class NoEvidenceBoundError(RuntimeError):
     """The objective is not an evidence lower bound, so that a quantity of it is not defined."""
 
 
+class ForkedProcessError(RuntimeError):
+    """TensorFlow had started before this process was forked, and cannot compute in it."""
+
+
 class NumericsWarning(UserWarning):
     """The result is usable, but something was added or cut off to obtain it."""

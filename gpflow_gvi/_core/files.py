@@ -1,7 +1,9 @@
 """Files and folders that are complete, or not there at all, whatever happens during the writing.
 
 What is written has a name of its own until it is complete, so that any number of processes may
-write to one place: it holds what one of them wrote, and nobody's other files are touched.
+write to one place: it holds what one of them wrote, and nobody's other files are touched. Whoever
+writes has a lock on it, which ends with the process: what killed processes left is known by that,
+and by its age where a file system has no locks.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-ABANDONED_AFTER = 3600.0
-"""The age in seconds of an incomplete folder from which nobody can still be writing to it."""
+ABANDONED_AFTER = 86400.0
+"""The age in seconds of what is incomplete and not locked from which it is removed."""
+
+_NAME = re.compile(r"(.+)\.[0-9a-f]{32}\.(partial|replaced)")
+"""The names that `_beside` makes."""
 
 
 @contextlib.contextmanager
@@ -30,8 +35,9 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yield a new binary file, which takes the place of the one at `path` if nothing is raised."""
     path = Path(path)
     partial = _beside(path, "partial")
+    _clear_abandoned(path.parent)
     try:
-        with partial.open("x+b") as stream:
+        with _naming(path), partial.open("x+b") as stream, _locked(partial):
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -56,7 +62,7 @@ def new_folder(
     folder = Path(folder).resolve()
     with _locked(folder.parent):
         _require_free(folder, mark, overwrite=overwrite)
-        _clear_abandoned(folder)
+        _clear_abandoned(folder.parent)
     partial = _beside(folder, "partial")
     try:
         try:
@@ -66,12 +72,13 @@ def new_folder(
                 f"folder {folder} cannot be written: {folder.parent} may not be changed; choose "
                 "another one."
             ) from error
-        yield partial
-        for path in (*partial.rglob("*"), partial):
-            _settle(path)
-        with _locked(folder.parent):
-            _require_free(folder, mark, overwrite=overwrite)
-            _replace(folder, partial)
+        with _naming(folder), _locked(partial):
+            yield partial
+            for path in (*partial.rglob("*"), partial):
+                _settle(path)
+            with _locked(folder.parent):
+                _require_free(folder, mark, overwrite=overwrite)
+                _replace(folder, partial)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -84,18 +91,36 @@ def present(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _locked(parent: Path) -> Iterator[None]:
-    """Let no other process replace a folder in this one, where the system has such locks."""
+def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Keep others from locking a file or folder, where the system has such locks.
+
+    Yields whether nobody else has locked it, if not to `wait` for them.
+    """
     if fcntl is None:
-        yield
+        yield True
         return
     with contextlib.ExitStack() as stack:
+        is_free = True
         # It may not be there yet, or not be readable; some network file systems have no locks.
         with contextlib.suppress(OSError):
-            descriptor = os.open(parent, os.O_RDONLY)
+            descriptor = os.open(path, os.O_RDONLY)
             stack.callback(os.close, descriptor)  # this unlocks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                is_free = False
+        yield is_free
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let errors of the system say what could not be written, as that of a full disk does not."""
+    try:
         yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _require_free(folder: Path, mark: str, *, overwrite: bool) -> None:
@@ -132,12 +157,19 @@ def _found_beside(path: Path, suffix: str) -> list[Path]:
     return [p for p in path.parent.glob(f"*.{suffix}") if name.fullmatch(p.name)]
 
 
-def _clear_abandoned(folder: Path) -> None:
+def _clear_abandoned(parent: Path) -> None:
     """Remove what processes that were killed have left, save the only complete folder."""
-    suffixes = ("partial", "replaced") if folder.exists() else ("partial",)
-    for path in (path for suffix in suffixes for path in _found_beside(folder, suffix)):
-        if time.time() - _changed(path) >= ABANDONED_AFTER:
-            shutil.rmtree(path, ignore_errors=True)
+    for path in (*parent.glob("*.partial"), *parent.glob("*.replaced")):
+        name = _NAME.fullmatch(path.name)
+        if name is None or time.time() - _changed(path) < ABANDONED_AFTER:
+            continue
+        if name[2] == "replaced" and not path.with_name(name[1]).exists():
+            continue
+        with _locked(path, wait=False) as is_free:
+            if is_free and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif is_free:
+                path.unlink(missing_ok=True)
 
 
 def _changed(path: Path) -> float:

@@ -25,11 +25,14 @@ from . import outputs
 def as_rows(X: TensorType, *parts: tf.Module) -> TensorType:
     """Return images [batch..., N, H, W, C] as rows [batch..., N, H·W·C], and rows as they are.
 
-    Images of one channel may lack the last axis.
+    Images of one channel may lack the last axis. A tensor of unknown rank is one set of images or
+    rows, as a batch of sets has to be declared as such.
 
     :param parts: what X is for; they say the shape of one input.
     """
     rank = tf.TensorShape(getattr(X, "shape", None)).rank
+    if rank is None and tf.is_symbolic_tensor(X):
+        return _one_set_of_rows(X, input_shape(*parts))
     if rank is None or rank <= 2:
         return X
     shape = input_shape(*parts)
@@ -42,6 +45,13 @@ def as_rows(X: TensorType, *parts: tf.Module) -> TensorType:
             f"{('N', *shape)}, or rows of {math.prod(shape)} numbers."
         )
     return tf.reshape(X, [*tf.unstack(tf.shape(X)[: rank - own]), math.prod(shape)])
+
+
+def _one_set_of_rows(X: tf.Tensor, shape: tuple[int, ...] | None) -> tf.Tensor:
+    """Return a tensor of unknown rank as rows: [N, D]."""
+    if shape is None:
+        return tf.ensure_shape(X, [None, None])
+    return tf.reshape(X, [tf.shape(X)[0], math.prod(shape)])
 
 
 def process_rows(X: tf.Tensor, process: tf.Module) -> tf.Tensor:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import record
+from tensorflow.python.eager import context, record
 from tensorflow.python.framework.ops import gradient_registry
 from tensorflow_probability.python.internal import implementation_selection
 
@@ -36,6 +36,15 @@ def is_compiled_by_xla() -> bool:
     TensorFlow has no public function that goes through them.
     """
     return bool(implementation_selection.is_xla())
+
+
+def has_started() -> bool:
+    """Return whether TensorFlow has threads, which a forked process does not inherit.
+
+    Public functions start it when they are asked about it.
+    """
+    known = context.context_safe()
+    return known is not None and bool(known._initialized)
 
 
 def call(graph: Any, *tensors: tf.Tensor) -> Any:

@@ -32,7 +32,7 @@ from .parts.models import Fitted, PeerRun
 from .parts.training import Conformal
 from .reuse import RunCache
 from .run_folder import COMPLETE, RunFolder, name_of, write_json
-from .run_hooks import RunHooks, Timer
+from .run_hooks import RunHooks, Timer, require_tensorboard
 
 
 def run(
@@ -65,6 +65,8 @@ def run(
             "tensorboard is True, which has no effect, as the experiment trains nothing by epochs. "
             "Leave it out, or say how Q is trained: train_q: true, or a divergence, a mean, ...."
         )
+    if tensorboard:
+        require_tensorboard()
     with place.locked():
         if place.is_complete and not force:
             return place.path

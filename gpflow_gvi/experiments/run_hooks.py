@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -92,7 +93,8 @@ class RunHooks(Hooks):
         backup = keras.callbacks.BackupAndRestore(str(folder), delete_checkpoint=False)
         if not self.tensorboard:
             return [backup]
-        return [backup, _tensorboard(self.work / "tensorboard" / self.stage)]
+        folder = self.work / "tensorboard" / self.stage
+        return [backup, keras.callbacks.TensorBoard(str(folder), write_graph=False)]
 
     def before_refit(self, learned: Learned) -> None:
         """Keep the model, for the metrics of validation."""
@@ -110,11 +112,9 @@ def _kept(fit: Callable[[], Regulariser], folder: Path) -> Regulariser:
     return fitted
 
 
-def _tensorboard(folder: Path) -> Any:
-    try:
-        import tensorboard  # noqa: F401
-    except ImportError as error:
+def require_tensorboard() -> None:
+    """Raise unless there is what writes events."""
+    if importlib.util.find_spec("tensorboard") is None:
         raise ImportError(
             "--tensorboard needs TensorBoard to write its events: pip install tensorboard."
-        ) from error
-    return keras.callbacks.TensorBoard(str(folder), write_graph=False)
+        )

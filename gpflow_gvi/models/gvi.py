@@ -349,7 +349,10 @@ class GVI(Trainable, SVGP):
         columns = Y.shape[-1]
         scalar = isinstance(self.likelihood, ScalarLikelihood)
         switched = isinstance(self.likelihood, SwitchedLikelihood)  # has a column of its own
-        if scalar and not switched and columns != num_outputs:
+        if scalar and not switched and columns is None:  # in a graph
+            message = "Y must have as many columns as Q has outputs."
+            tf.debugging.assert_equal(tf.shape(Y)[-1], num_outputs, message)
+        elif scalar and not switched and columns != num_outputs:
             raise ValueError(
                 f"Y has {columns} columns, but Q has {num_outputs} outputs. Pass num_latent_gps="
                 f"{columns} to the mean or the covariance of Q, or a multi-output kernel."

@@ -2,13 +2,13 @@
 
 Under Gaussian noise it is Gaussian, or Student's t (`likelihoods.HeavyTailed`). Under any other
 likelihood it is computed as a mixture: over one latent function by the trapezoidal rule, whose
-error decreases exponentially with the distance of its points, and over several by quasi-random
-points.
+error decreases exponentially with the distance of its points (with others where y says much of f,
+see `narrow_laws`), and over several by quasi-random points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,10 @@ from .._core.domains import Domain, domain
 from .._core.normal_points import normal_points
 from .._core.row_blocks import by_blocks
 from ..likelihoods import HeavyTailed, law
+from .narrow_laws import sharpened
 
-NUM_POINTS = 101
-"""The number of points of a latent function, from -5 to 5 standard deviations."""
+NUM_POINTS = 121
+"""The number of points of a latent function, from -6 to 6 standard deviations."""
 
 NUM_SAMPLES = 1024
 """The number of points of several latent functions that one observation has."""
@@ -40,18 +41,26 @@ class PredictiveLaw:
     :param given_f: p(y | f_s), a distribution of batch shape [S, N, P].
     :param weights: w, [S].
     :param values: those that y may have.
+    :param z: of one latent function, (f_s - m) / s, [S].
+    :param given_z: p(y | m + s z) as a function of z, [S, N, P].
     """
 
     given_f: Any
     weights: tf.Tensor
     values: Domain
+    z: tf.Tensor | None = None
+    given_z: Callable[[tf.Tensor], Any] | None = None
 
     @check_shapes("Y: [N, P]", "return: [N, P]")
     def cdf(self, Y: TensorType) -> tf.Tensor:
         """Return the probability of not more than y: [N, P]."""
         Y = tf.convert_to_tensor(Y, self.weights.dtype)
         inside = tf.clip_by_value(Y, *(tf.cast(end, Y.dtype) for end in self.values[1:3]))
-        probability = tf.tensordot(self.weights, self.given_f.cdf(inside), 1)
+        at_f = self.given_f.cdf(inside)
+        probability = tf.tensordot(self.weights, at_f, 1)
+        if self.given_z is not None:
+            given_z = self.given_z
+            probability = sharpened(lambda z: given_z(z).cdf(inside), self.z, at_f, probability)
         return tf.where(self.values.least > Y, tf.zeros_like(Y), probability)
 
     @check_shapes("Y: [N, P]", "uniform: [N, P]", "return: [N, P]")
@@ -138,7 +147,11 @@ def half_width(likelihood: Gaussian, coverage: float) -> AnyNDArray:
 
 @check_shapes("X: [N, D...]", "f_mean: [N, J]", "f_variance: [N, J]")
 def predictive_law(
-    likelihood: Likelihood, X: TensorType, f_mean: TensorType, f_variance: TensorType
+    likelihood: Likelihood,
+    X: TensorType,
+    f_mean: TensorType,
+    f_variance: TensorType,
+    num_points: int = NUM_POINTS,
 ) -> PredictiveLaw:
     """Return the law of y at inputs where f has independent Gaussian marginals.
 
@@ -146,6 +159,7 @@ def predictive_law(
     :param X: the inputs.
     :param f_mean: the means of f.
     :param f_variance: the variances of f.
+    :param num_points: of a latent function that is the only one of an observation.
     """
     f_mean, f_variance = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
     values, dtype = domain(likelihood), f_mean.dtype
@@ -153,15 +167,19 @@ def predictive_law(
         variance = f_variance + likelihood.conditional_variance(X, f_mean)
         of_y = with_moments(likelihood, f_mean[None], variance[None])
         return PredictiveLaw(of_y, tf.ones([1], dtype), values)
+    s = tf.sqrt(f_variance)
     if isinstance(likelihood, ScalarLikelihood):
-        points = np.linspace(-5.0, 5.0, NUM_POINTS)[:, None, None]  # [S, 1, 1]
-        weights = np.exp(-0.5 * np.square(points[:, 0, 0]))
-    else:
-        J = f_mean.shape[-1]
-        points = normal_points(NUM_SAMPLES, J, dtype.as_numpy_dtype)[:, None, :]  # [S, 1, J]
-        weights = np.ones(NUM_SAMPLES)
-    F = f_mean + tf.sqrt(f_variance) * tf.cast(points, dtype)  # [S, N, J]
-    return PredictiveLaw(law(likelihood, X, F), tf.cast(weights / np.sum(weights), dtype), values)
+        z = np.linspace(-6.0, 6.0, num_points)
+        weights = np.exp(-0.5 * np.square(z))
+        weights, z = (tf.cast(part, dtype) for part in (weights / np.sum(weights), z))
+
+        def given_z(z: tf.Tensor) -> Any:
+            return law(likelihood, X, f_mean + s * z)
+
+        return PredictiveLaw(given_z(z[:, None, None]), weights, values, z, given_z)
+    points = normal_points(NUM_SAMPLES, f_mean.shape[-1], dtype.as_numpy_dtype)[:, None, :]
+    weights = tf.fill([NUM_SAMPLES], tf.constant(1.0 / NUM_SAMPLES, dtype))
+    return PredictiveLaw(law(likelihood, X, f_mean + s * points), weights, values)
 
 
 def pit(model: Any, data: RegressionData, *, name: str = "data") -> AnyNDArray:

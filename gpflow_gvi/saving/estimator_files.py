@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from . import archive
+from .estimator_checks import require_valid
 
 _TRUSTED = frozenset(
     {
@@ -20,7 +21,12 @@ _TRUSTED = frozenset(
     }
 )
 """What is read beside what skops trusts by itself, which is estimators of scikit-learn, arrays of
-NumPy and Python's own containers and numbers. A dtype is that of an array that was read."""
+NumPy and Python's own containers and numbers. A dtype is that of an array that was read, and the
+arrays of trees are checked."""
+
+
+_POOL_SIZE = "4"
+"""The size of the pool of `numpy.random.SeedSequence`, as skops writes it."""
 
 
 def is_estimator(thing: Any) -> bool:
@@ -44,6 +50,7 @@ def write(estimator: Any, path: Path) -> dict[str, Any]:
             "Save it by its own method, and learn with predictor=None, or with an estimator of "
             "scikit-learn, to save the rest."
         )
+    require_valid(estimator)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     return {}
@@ -57,7 +64,8 @@ def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
     """
     import skops.io
 
-    archive.members(content)  # stored, not compressed, and no larger than the file
+    files = archive.members(content)  # stored, not compressed, and no larger than the file
+    _require_small_pools(archive.parsed(files["schema.json"]))
     needed = set(skops.io.get_untrusted_types(data=content))
     unknown = sorted(needed - _TRUSTED - set(custom_objects))
     if unknown:
@@ -66,7 +74,37 @@ def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
             "them in custom_objects, under these names."
         )
     estimator = skops.io.loads(content, trusted=sorted(needed))
+    require_valid(estimator)
     is_fit_for_use = hasattr(estimator, "predict") or hasattr(estimator, "transform")
     if not (is_estimator(estimator) and is_fit_for_use):
         raise ValueError(f"a file of an estimator holds a {type(estimator).__name__}.")
     return estimator
+
+
+def _require_small_pools(schema: Any) -> None:
+    """Raise if a random generator is to be built from a pool of another size than NumPy's.
+
+    A large one takes as long as an attacker likes. What has the same `__id__` is built once, from
+    the first of its places.
+    """
+    nodes = list(_nodes(schema))
+    for node in nodes:
+        if node.get("__loader__") != "RandomGeneratorNode":
+            continue
+        seed = node["content"]["seed_seq"]
+        pool = seed["content"]["pool_size"]
+        ids = [part["__id__"] for part in (seed, pool) if "__id__" in part]
+        same = [n for n in nodes if n.get("__id__", nodes) in ids]
+        if any(n is not seed and n.get("content") != _POOL_SIZE for n in (pool, *same)):
+            raise ValueError("a random generator in it has a seed that NumPy does not make.")
+
+
+def _nodes(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield all JSON objects in a part."""
+    parts = [part]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            yield part
+        if isinstance(part, dict | list):
+            parts += part.values() if isinstance(part, dict) else part

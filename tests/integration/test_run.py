@@ -107,6 +107,15 @@ def test_events_of_a_training_that_does_not_take_place_are_refused(tmp_path):
             run(read(path), tmp_path, tensorboard=True)
 
 
+def test_events_that_nothing_can_write_are_refused_before_anything_is_fitted(tmp_path, monkeypatch):
+    path = tmp_path / "experiment.yaml"
+    path.write_text(yaml.safe_dump({"data": SMALL["data"], "train_q": True}))
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(ImportError, match="pip install tensorboard"):
+        run(read(path), tmp_path / "runs", tensorboard=True)
+    assert not (tmp_path / "runs").exists()
+
+
 class Killed(BaseException):
     """Stands for kill -9."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gpflow
+import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,7 +11,7 @@ from gpflow import likelihoods
 from scipy import stats
 
 from gpflow_gvi.likelihoods import Ordinal, law, usable
-from tests.tolerances import assert_close
+from tests.tolerances import ITERATIVE, assert_close
 
 EDGES = np.array([-1.0, 0.5, 2.0])
 F = np.linspace(-3.0, 4.0, 8)[:, None]
@@ -25,7 +26,7 @@ def test_probabilities_of_levels_are_differences_of_a_distribution_function():
         Y = np.full((8, 1), float(level))
         expected = np.diff(stats.norm.cdf((ends[level : level + 2] - F) / 0.7))[:, 0]
         assert_close(np.exp(likelihood.log_prob(X, F, Y)), expected)
-    probabilities = law(likelihood, X, tf.constant(F)).probs[:, 0]
+    probabilities = law(likelihood, X, tf.constant(F)).probs_parameter()[:, 0]
     assert_close(np.sum(probabilities, axis=1), 1.0)
     mean = probabilities.numpy() @ np.arange(4.0)
     assert_close(likelihood.conditional_mean(X, F)[:, 0], mean)
@@ -44,6 +45,68 @@ def test_far_away_levels_have_the_logarithm_of_their_probability_and_a_slope():
     assert_close(logs, expected)
     slope = sign * np.exp(stats.norm.logpdf(distance) - expected)
     assert_close(tape.gradient(logs, far)[:, 0], slope)
+
+
+def exact_level(level, f, sigma):
+    """log p(y | f) and its derivatives by f and by σ, with hundreds of digits."""
+    with mpmath.workdps(60):
+        f, sigma = mpmath.mpf(float(f)), mpmath.mpf(float(sigma))
+        ends = [-mpmath.inf, *(mpmath.mpf(float(edge)) for edge in EDGES), mpmath.inf]
+        ends = [(end - f) / sigma for end in ends[int(level) : int(level) + 2]]
+        if ends[0] > 0:  # the complements, which are small
+            probability = (mpmath.erfc(ends[0] / mpmath.sqrt(2)) - right_tail(ends[1])) / 2
+        else:
+            probability = (right_tail(-ends[1]) - right_tail(-ends[0])) / 2
+        slopes = [mpmath.npdf(end) if mpmath.isfinite(end) else mpmath.mpf(0) for end in ends]
+        moments = [s * end if s else mpmath.mpf(0) for s, end in zip(slopes, ends, strict=True)]
+        by_f = (slopes[0] - slopes[1]) / sigma / probability
+        by_sigma = (moments[0] - moments[1]) / sigma / probability
+        return [float(mpmath.log(probability)), float(by_f), float(by_sigma)]
+
+
+def right_tail(x):
+    if x == mpmath.inf:
+        return mpmath.mpf(0)
+    return mpmath.mpf(2) if x == -mpmath.inf else mpmath.erfc(x / mpmath.sqrt(2))
+
+
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
+@pytest.mark.parametrize("sigma", [0.0625, 1.0, 8.0])
+def test_levels_are_right_at_any_distance_and_so_are_their_slopes(precision, sigma):
+    """Also about 40 σ, and so far that no probability is a number other than 0."""
+    distances = np.array([0.0, 0.3, 1.0, 5.0, 14.0, 38.0, 39.9, 40.0, 40.1, 52.0, 1e3, 1e5])
+    f = (0.5 + sigma * np.concatenate([-distances[:0:-1], distances])).astype(precision)
+    f, level = np.tile(f, 4)[:, None], np.repeat(np.arange(4.0), len(f))[:, None]
+    with gpflow.config.as_context(gpflow.config.Config(float=precision)):
+        likelihood = Ordinal(EDGES.astype(precision))
+        likelihood.sigma.assign(sigma)
+        width = likelihood.sigma.unconstrained_variable
+
+        @tf.function(autograph=False)
+        def with_slopes(F, Y):
+            with tf.GradientTape() as tape:
+                tape.watch(F)
+                logs = likelihood.log_prob(tf.zeros_like(F), F, Y)
+            return logs, *tape.gradient(logs, [F, width])
+
+        logs, by_f, by_width = with_slopes(tf.constant(f), tf.constant(level, precision))
+    expected = np.array(
+        [exact_level(*each, sigma) for each in zip(level[:, 0], f[:, 0], strict=True)]
+    )
+    of_logs, of_f = (np.maximum(1.0, np.abs(expected[:, i])) for i in (0, 1))
+    assert_close(logs, expected[:, 0], scale=of_logs)
+    assert_close(by_f[:, 0], expected[:, 1], scale=of_f)
+    # σ = softplus(its variable): the slope of one by the other is 1 - e^-σ.
+    total = np.sum(expected[:, 2]) * -np.expm1(-sigma)
+    assert_close(by_width, total, scale=np.sum(np.abs(expected[:, 2])))
+
+
+def test_variances_of_levels_are_not_negative():
+    likelihood = Ordinal(np.arange(40.0))
+    f = np.linspace(-3.0, 60.0, 500)[:, None]
+    variance = likelihood.conditional_variance(np.zeros_like(f), f)
+    assert np.all(variance >= 0.0)
+    assert_close(variance[100:300], np.full((200, 1), 1.0 + 1.0 / 12.0), ITERATIVE)
 
 
 def test_ordinal_of_gpflow_is_replaced_with_its_width():

@@ -96,3 +96,14 @@ def test_tensors_stay_differentiable():
 def test_data_are_a_pair(given):
     with pytest.raises(ValueError, match=r"validation_data is a .*must be the pair of arrays"):
         Data.of(given, name="validation_data")
+
+
+def test_infinite_values_are_named_by_row_and_column():
+    X = np.zeros((5, 3))
+    X[3, 1] = np.inf
+    with pytest.raises(ValueError, match=r"1 of 5 rows \(the first is row 3, column 1\)"):
+        inputs("X", X)
+    with pytest.raises(ValueError, match=r"row 13, column 'pay'\)"):
+        inputs("X", pd.DataFrame(X, columns=["age", "pay", "time"]), first_row=10)
+    with pytest.raises(ValueError, match=r"first is row 3\)"):
+        observations("Y", X[:, 1])

@@ -1,0 +1,274 @@
+"""What compiled code of scikit-learn takes on trust: checked in estimators that files hold.
+
+Predictions follow indices of these parts without looking whether they lie within an array, and an
+attacker can have changed them: the process would crash, or never end.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+_ROWS_OF_INPUTS = ("cluster_centers_", "components_", "exp_dirichlet_component_", "_fit_X")
+"""Fitted attributes that are rows of as many numbers as an input has."""
+
+MAX_COLUMNS = 2**24
+"""The maximal number of columns: a row of zeros is made to see what an estimator makes of it."""
+
+
+def require_valid(estimator: Any) -> None:
+    """Raise unless all parts of an estimator, and of those in it, fit together."""
+    things = _parts(estimator)
+    for kind, check in _checks():
+        for thing in things:
+            if isinstance(thing, kind):
+                check(thing)
+
+
+def _checks() -> list[tuple[Any, Callable[[Any], None]]]:
+    """Return what is checked of which class, the last of them by means of what others checked."""
+    from sklearn import base, ensemble, neighbors, svm, tree
+    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+
+    boosted = (ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor)
+    histograms = (
+        ensemble.HistGradientBoostingClassifier,
+        ensemble.HistGradientBoostingRegressor,
+    )
+    vectors = (svm.NuSVC, svm.NuSVR, svm.OneClassSVM, svm.SVC, svm.SVR)
+    neighbours = (neighbors.KNeighborsClassifier, neighbors.RadiusNeighborsClassifier)
+    return [
+        (tree._tree.Tree, _check_tree),
+        (TreePredictor, _check_predictor),
+        (tree.BaseDecisionTree, _check_decision_tree),
+        (base.BaseEstimator, _check_columns),
+        (vectors, _check_vectors),
+        (neighbours, _check_neighbours),
+        (ensemble._forest.BaseForest, _check_forest),
+        (ensemble.IsolationForest, _check_isolation_forest),
+        (boosted, _check_boosted),
+        (histograms, _check_histograms),
+    ]
+
+
+def _parts(thing: Any) -> list[Any]:
+    """Return an object and all that is within it, each once."""
+    found: dict[int, Any] = {}
+    left = [thing]
+    while left:
+        thing = left.pop()
+        if id(thing) in found or isinstance(thing, type | str | bytes | float | int):
+            continue
+        found[id(thing)] = thing
+        if isinstance(thing, dict):
+            left += thing.values()
+        elif isinstance(thing, list | tuple | set | frozenset):
+            left += thing
+        elif isinstance(thing, np.ndarray):
+            left += thing.ravel().tolist() if thing.dtype.hasobject else []
+        else:
+            left += getattr(thing, "__dict__", {}).values()
+    return list(found.values())
+
+
+def _require(condition: Any, thing: Any, what: str) -> None:
+    if not np.all(condition):
+        raise ValueError(
+            f"a {type(thing).__name__} in it has {what}, which fitting does not lead to. Save the "
+            "estimator anew."
+        )
+
+
+def _num_columns(estimator: Any) -> int:
+    """Return the number of numbers in a row that an estimator lets pass."""
+    number = vars(estimator).get("n_features_in_")
+    is_number = isinstance(number, int | np.integer) and 0 < number <= MAX_COLUMNS
+    _require(is_number, estimator, f"n_features_in_ {number!r:.50}")
+    return int(number)
+
+
+def _array(thing: Any, name: str, shape: tuple[int | None, ...], kinds: str) -> AnyNDArray:
+    """Return an attribute, or raise unless it is an array of a shape and of a kind of numbers."""
+    value = vars(thing).get(name)
+    is_array = isinstance(value, np.ndarray) and value.dtype.kind in kinds
+    found = np.shape(value) if is_array else None
+    fits = found is not None and len(found) == len(shape)
+    fits = fits and all(n in (None, m) for n, m in zip(shape, found or (), strict=True))
+    _require(fits, thing, f"{name} of shape {found} in the place of {shape}")
+    array: AnyNDArray = value
+    return array
+
+
+def _depth_of(thing: Any, left: AnyNDArray, right: AnyNDArray, inner: AnyNDArray) -> int:
+    """Return the depth of a binary tree, or raise unless each node but the first has one parent.
+
+    A child has a larger number than its parent, so that no path has a circle.
+    """
+    parents = np.flatnonzero(inner)
+    children = np.stack([left[parents], right[parents]]).astype(np.int64)  # [2, I]
+    within = (children > parents) & (children < len(inner))
+    _require(len(inner) > 0, thing, "no nodes")
+    _require(within, thing, "children that are not among the nodes after their parent")
+    times = np.bincount(children.ravel(), minlength=len(inner))
+    _require(times[1:] == 1, thing, "nodes without a parent, or with several")
+    depth, level = 0, np.zeros(1, np.int64)
+    while np.any(inner[level]):
+        level = level[inner[level]]
+        level = np.concatenate([left[level], right[level]]).astype(np.int64)
+        depth += 1
+    return depth
+
+
+def _check_tree(tree: Any) -> None:
+    counts = (tree.n_features, tree.n_outputs, tree.max_n_classes)
+    _require(np.array(counts) >= 1, tree, f"(n_features, n_outputs, max_n_classes) {counts}")
+    # Before its arrays are looked at, which are views of memory.
+    count, capacity = tree.node_count, tree.capacity
+    _require(0 < count <= capacity, tree, f"{count} nodes in the memory of {capacity}")
+    nodes = tree.__getstate__()["nodes"]
+    inner = nodes["left_child"] != -1
+    depth = _depth_of(tree, nodes["left_child"], nodes["right_child"], inner)
+    _require(depth <= tree.max_depth < count, tree, f"max_depth {tree.max_depth}, of {depth}")
+    feature = nodes["feature"][inner]
+    _require((feature >= 0) & (feature < tree.n_features), tree, "splits by columns that X lacks")
+
+
+def _check_predictor(predictor: Any) -> None:
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+
+    nodes = _array(predictor, "nodes", (None,), "V")
+    _require(nodes.dtype == PREDICTOR_RECORD_DTYPE, predictor, f"nodes of {nodes.dtype}")
+    _depth_of(predictor, nodes["left"], nodes["right"], nodes["is_leaf"] == 0)
+    for name in ("binned_left_cat_bitsets", "raw_left_cat_bitsets"):
+        bits = _array(predictor, name, (None, 8), "u")
+        used = nodes["bitset_idx"][_is_categorical(nodes)]
+        _require(used < len(bits), predictor, f"splits that {name} lacks")
+
+
+def _is_categorical(nodes: AnyNDArray) -> AnyNDArray:
+    chosen: AnyNDArray = (nodes["is_leaf"] == 0) & (nodes["is_categorical"] != 0)
+    return chosen
+
+
+def _check_decision_tree(estimator: Any) -> None:
+    from sklearn.tree._tree import Tree
+
+    tree = vars(estimator).get("tree_")
+    if tree is None and "n_features_in_" not in vars(estimator):
+        return  # not fitted: its own checks tell
+    _require(isinstance(tree, Tree), estimator, f"a {type(tree).__name__} as tree_")
+    _check_width(estimator, estimator, _num_columns(estimator))
+
+
+def _check_width(estimator: Any, member: Any, columns: int) -> None:
+    """Raise unless the tree of a member takes rows of this many numbers."""
+    tree = vars(member).get("tree_")
+    width = getattr(tree, "n_features", None)
+    _require(width == columns, estimator, f"a tree of {width} columns for {columns} of X")
+
+
+def _check_columns(estimator: Any) -> None:
+    for name in _ROWS_OF_INPUTS:
+        if isinstance(vars(estimator).get(name), np.ndarray):
+            _array(estimator, name, (None, _num_columns(estimator)), "fiub")
+
+
+def _check_vectors(estimator: Any) -> None:
+    """Check a support vector machine, which needs memory of the sizes that the classes say."""
+    if "support_" not in vars(estimator):
+        return
+    _require(not vars(estimator).get("_sparse"), estimator, "sparse support vectors")
+    _require("_impl" not in vars(estimator), estimator, "an _impl of its own")
+    (count,) = _array(estimator, "support_", (None,), "i").shape
+    of_class = _array(estimator, "_n_support", (None,), "i")
+    classes = len(of_class)
+    pairs = classes * (classes - 1) // 2
+    _require(classes >= 2 and np.all(of_class >= 0), estimator, f"_n_support {of_class}")
+    total = np.sum(estimator.n_support_)
+    _require(total == count, estimator, f"{count} support vectors, and {total} of its classes")
+    _array(estimator, "_dual_coef_", (classes - 1, count), "f")
+    _array(estimator, "_intercept_", (pairs,), "f")
+    for name in ("_probA", "_probB"):
+        if np.size(vars(estimator).get(name)):
+            _array(estimator, name, (pairs,), "f")
+    if callable(estimator.kernel) or estimator.kernel == "precomputed":
+        rows = estimator.shape_fit_[0]
+        inside = (estimator.support_ >= 0) & (estimator.support_ < rows)
+        _require(inside, estimator, f"support_ beyond its {rows} rows")
+    else:
+        _array(estimator, "support_vectors_", (count, _num_columns(estimator)), "f")
+
+
+def _check_neighbours(estimator: Any) -> None:
+    if "_y" not in vars(estimator):
+        return
+    labels = np.asarray(estimator._y)
+    classes = estimator.classes_ if estimator.outputs_2d_ else [estimator.classes_]
+    columns = labels.reshape(len(labels), -1)
+    fits = labels.dtype.kind in "iu" and columns.shape[1] == len(classes)
+    fits = fits and len(labels) == len(estimator._fit_X) and columns.min() >= 0
+    counts = [len(each) for each in classes]
+    _require(fits and np.all(columns.max(axis=0) < counts), estimator, "labels without a class")
+
+
+def _members(estimator: Any) -> list[Any]:
+    """Return the decision trees of an ensemble."""
+    from sklearn.tree import BaseDecisionTree
+
+    members = np.ravel(np.array(vars(estimator).get("estimators_", []), dtype=object)).tolist()
+    are_trees = all(isinstance(member, BaseDecisionTree) for member in members)
+    _require(are_trees, estimator, "other members than decision trees")
+    return members
+
+
+def _check_forest(estimator: Any) -> None:
+    for member in _members(estimator):
+        _check_width(estimator, member, _num_columns(estimator))
+
+
+def _check_isolation_forest(estimator: Any) -> None:
+    members = _members(estimator)
+    if not members:
+        return
+    columns = _num_columns(estimator)
+    chosen = estimator.estimators_features_
+    if estimator._max_features == columns:  # then its trees are given X as it is
+        chosen = [range(columns)] * len(members)
+    for member, features in zip(members, chosen, strict=True):
+        _check_width(estimator, member, len(features))
+
+
+def _check_boosted(estimator: Any) -> None:
+    """Check gradient boosting, where each tree of a stage adds to a column of the first guess."""
+    members = _members(estimator)
+    if not members:
+        return
+    columns = _num_columns(estimator)
+    for member in members:
+        _check_width(estimator, member, columns)
+    outputs = estimator._raw_predict_init(np.zeros((1, columns), np.float32)).shape[1]
+    shape = np.shape(estimator.estimators_)
+    _require(shape[1:] == (outputs,), estimator, f"estimators_ of shape {shape} for {outputs}")
+
+
+def _check_histograms(estimator: Any) -> None:
+    """Check that the trees of histogram gradient boosting split by the columns that it has."""
+    if "_predictors" not in vars(estimator):
+        return
+    columns = _num_columns(estimator)
+    if estimator._preprocessor is not None:  # which encodes categories
+        with warnings.catch_warnings():  # of columns without names
+            warnings.simplefilter("ignore")
+            columns = estimator._preprocessor.transform(np.zeros((1, columns))).shape[1]
+    is_categorical = _array(estimator._bin_mapper, "is_categorical_", (columns,), "biu")
+    for predictor in (predictor for stage in estimator._predictors for predictor in stage):
+        nodes = predictor.nodes
+        feature = nodes["feature_idx"][nodes["is_leaf"] == 0]
+        within = (feature >= 0) & (feature < columns)
+        _require(within, estimator, "splits by columns that X lacks")
+        of_categories = is_categorical[nodes["feature_idx"][_is_categorical(nodes)]]
+        _require(of_categories, estimator, "splits by categories of a column that has none")
