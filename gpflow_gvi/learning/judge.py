@@ -56,7 +56,7 @@ def members(fits: Fits, *, is_free: bool, mixes: bool, judges: bool) -> list[Mem
     weights = np.eye(len(scores))[np.argmax(np.mean(log_densities, axis=1))]
     if mixes:
         weights = pooled(log_densities, recipe)
-    _tell(fits, candidates, weights, log_densities)
+    _tell(fits, candidates, weights, log_densities, warns=not is_free)
     order = np.argsort(-weights)
     _warn_of_factor(scores[order[0]])
     return [
@@ -134,9 +134,17 @@ def _score(fits: Fits, found: Fitted, unseen: Predictions, max_factor: float) ->
 
 
 def _tell(
-    fits: Fits, found: Sequence[Fitted], weights: AnyNDArray, log_densities: AnyNDArray
+    fits: Fits,
+    found: Sequence[Fitted],
+    weights: AnyNDArray,
+    log_densities: AnyNDArray,
+    *,
+    warns: bool,
 ) -> None:
-    """Say what the scores are, and warn where they are worse than those of a constant."""
+    """Say what the scores are, and warn where they are worse than those of a constant.
+
+    :param warns: whether there is no constant among the candidates.
+    """
     units = float(np.sum(np.log(fits.data.units[1].scale)))
     for each, weight, density in zip(found, weights, log_densities, strict=True):
         progress.now(each.candidate.name + UNSEEN)
@@ -146,7 +154,7 @@ def _tell(
     of_constant = constant_nll(fits.likelihood, fits.observed, fits.spacing)
     progress.found(promised=units + promised, of_constant=units + of_constant)
     standard_error = float(np.std(weights @ log_densities)) / np.sqrt(log_densities.shape[1])
-    if promised - of_constant > max(0.1, 2.0 * standard_error):
+    if warns and promised - of_constant > max(0.1, 2.0 * standard_error):
         warnings.warn(
             f"rows that were left out are predicted worse than without any inputs: the negative "
             f"log density is {units + promised:.3g}, that of a constant {units + of_constant:.3g}. "

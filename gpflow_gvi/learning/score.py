@@ -178,7 +178,9 @@ def _(
 
 
 def constant_nll(likelihood: Likelihood, Y: AnyNDArray, spacing: AnyNDArray) -> float:
-    """Return the negative log density of rows by what all have in common, ∞ if that is not known.
+    """Return the negative log density of rows by what the others have in common; ∞ if not known.
+
+    Of labels it is by frequencies, with half a row of each class beforehand.
 
     :param likelihood: p(y | f).
     :param Y: observations, [N, P].
@@ -186,14 +188,13 @@ def constant_nll(likelihood: Likelihood, Y: AnyNDArray, spacing: AnyNDArray) -> 
     """
     if labels.num_classes(likelihood) is not None:
         _, counts = np.unique(Y, return_counts=True)
-        p = counts / np.sum(counts)
-        return -float(np.sum(p * np.log(p)))
+        others = (counts - 0.5) / (np.sum(counts) - 1.0 + 0.5 * len(counts))
+        return -float(np.sum(counts * np.log(others)) / np.sum(counts))
     if not isinstance(likelihood, Gaussian):
         return np.inf
-    N = len(Y)
-    mean, variance = np.mean(Y, axis=0), np.var(Y, axis=0)
-    shape = 1, *Y.shape
-    variance = np.broadcast_to(variance * N / max(N - 1, 1), shape)
-    predictions = Predictions(np.broadcast_to(mean, shape), variance, Y)
+    N, shape = len(Y), (1, *Y.shape)
+    left = (Y - np.mean(Y, axis=0)) * N / max(N - 1, 1)
+    variance = np.broadcast_to(np.var(Y, axis=0) * (N + 1) / max(N - 1, 1), shape)
+    predictions = Predictions((Y - left)[None], variance, Y)
     known = Calibration(np.ones(Y.shape[1]), None)
     return -float(np.mean(known.log_densities(predictions, spacing)))

@@ -140,14 +140,13 @@ def test_what_is_promised_of_labels_that_say_nothing_is_their_frequency(rng):
     """A tree knows them by heart, and a kernel with ten lengthscales nearly so."""
     X, y = rng.normal(size=(80, 10)), np.where(rng.random(80) < 0.3, "yes", "no")
     learned = gvi.learn((X, y))
-    p = np.mean(y == "yes")
-    entropy = scipy.stats.bernoulli(p).entropy()
+    entropy = scipy.stats.bernoulli(np.mean(y == "yes")).entropy()
     facts = learned.summary().facts
     promised, constant = (
         float(facts[name]) for name in ("NLL on rows not seen", "NLL without inputs")
     )
-    assert round(entropy, 3) == constant
-    assert promised < entropy + 0.05
+    assert entropy < constant < entropy + 0.03  # each label has not seen itself
+    assert promised < constant + 0.03
     new = rng.normal(size=(2000, 10))
     labels = np.where(rng.random(2000) < 0.3, "yes", "no")
     truth = scipy.stats.bernoulli(0.3).entropy()
