@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
+from scipy.stats import qmc
 
 import gpflow_gvi as gvi
 
@@ -83,6 +84,21 @@ def uniform_box(
     return gvi.contexts.UniformBox(lower, upper, num_points, seed=data.seed)
 
 
+def halton_box(
+    data: TrainingData, num_points: Count, margin: NonNegative = 0.5
+) -> gvi.contexts.Context:
+    """Points that cover the box around the inputs to train with evenly, the same at each step.
+
+    They are those of a Halton sequence.
+
+    :param num_points: The number of points.
+    :param margin: How far the box goes beyond the inputs, in each direction.
+    """
+    lower, upper = data.X.min(axis=0) - margin, data.X.max(axis=0) + margin
+    unit = qmc.Halton(data.D, scramble=True, seed=data.seed).random(num_points)
+    return gvi.contexts.Inputs((lower + (upper - lower) * unit).astype(data.X.dtype))
+
+
 Point = Annotated[tuple[Number, ...], Field(min_length=1)]
 
 
@@ -110,6 +126,7 @@ def sum_of_contexts(
 
 CONTEXTS: dict[str, Entry] = {
     "uniform_box": uniform_box,
+    "halton_box": halton_box,
     "inputs": inputs,
     "sum": sum_of_contexts,
     "training_inputs": "gpflow_gvi.divergences.contexts:TrainingInputs",
@@ -119,6 +136,15 @@ CONTEXTS: dict[str, Entry] = {
     ),
 }
 Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.attrgetter("seed")})]
+
+
+def is_random(context: Any) -> bool:
+    """Return whether a context of the configuration has new points at each evaluation."""
+    if context is None or context.kind in ("training_inputs", "halton_box"):
+        return False
+    if context.kind == "sum":
+        return any(map(is_random, context.parts))
+    return context.kind != "inputs" or context.num_points is not None
 
 
 # Divergences
