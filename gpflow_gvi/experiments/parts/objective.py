@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -153,8 +153,10 @@ def is_random(context: Any) -> bool:
 class AtInputs(Derived):
     """A divergence with its weight in the objective."""
 
-    weight: NonNegative = ModelSettings.divergence_weight
-    """λ; the default is that of `gpflow_gvi.learn`."""
+    weight: NonNegative | Literal["1/N"] = ModelSettings.divergence_weight
+    """λ; the default is that of `gpflow_gvi.learn`. A divergence is an average over inputs: 1 is a
+    sum over the data, as the thesis has of projected ones, and 1/N (so written) the scale of
+    `GWI`, one distance beside the sum of the losses."""
 
 
 ESTIMATORS = {

@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
 from gpflow_gvi.experiments.parts.base import Part, kinds
@@ -450,3 +451,11 @@ def test_training_by_lbfgs_can_be_read_again(write):
     again = read(write(yaml.safe_dump(experiment.settings())))
     assert again == experiment
     assert pickle.loads(pickle.dumps(experiment)) == experiment
+
+
+def test_the_weight_of_the_papers_is_that_of_gwi(write):
+    text = "data: yacht\ndivergence: {kind: gaussian_wasserstein, weight: 1/N}"
+    model = settings_of(read(write(text)), None).model
+    assert (model.kind, model.divergence_weight) == (gvi.models.GWI, None)
+    with pytest.raises(ConfigError, match=r"divergence\.weight is '1/M'"):
+        read(write(text.replace("1/N", "1/M")))
