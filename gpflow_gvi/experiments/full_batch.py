@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,25 +24,22 @@ Array = np.ndarray[Any, Any]
 
 
 class FullBatchLoss:
-    """The training loss of all rows and its gradient, as one graph of the values of variables.
+    """A loss of all rows and its gradient, as one graph of the values of variables.
 
     A tape around a compiled loss takes several times as long for models of the size of curves.
 
-    :param model: the model.
-    :param data: (X, Y).
+    :param evaluate: returns the loss.
+    :param variables: what the gradient is in.
     """
 
-    def __init__(self, model: GVI, data: RegressionData) -> None:
+    def __init__(self, evaluate: Callable[[], Any], variables: Iterable[Any]) -> None:
         from .._core.graphs import without_gradients
         from ..regulariser.lbfgs import LossWithGradients
 
         self.values: list[float] = []
         """The finite ones that were found, in their order."""
-        self.variables = list(model.trainable_variables)
-        self._rows = tuple(map(tf.convert_to_tensor, data))
-        self.loss = LossWithGradients(
-            lambda: model.training_loss(self._rows), self._evaluate, self.variables
-        )
+        self.variables = list(variables)
+        self.loss = LossWithGradients(evaluate, self._evaluate, self.variables)
         """For a minimiser."""
 
         def value_and_gradients(*values: Any) -> Any:
@@ -50,7 +47,7 @@ class FullBatchLoss:
                 variable.assign(value)
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(self.variables)
-                loss = model.training_loss(self._rows)
+                loss = evaluate()
             return loss, tape.gradient(loss, self.variables, unconnected_gradients="zero")
 
         specs = [tf.TensorSpec(variable.shape, variable.dtype) for variable in self.variables]
@@ -83,6 +80,18 @@ class FullBatchTraining:
     ) -> TrainingResult:
         """Train a model."""
         progress.now(f"training Q on {len(data.X)} rows at once")
-        full = FullBatchLoss(model, (data.X, data.Y))
+        rows = tuple(map(tf.convert_to_tensor, (data.X, data.Y)))
+        full = FullBatchLoss(lambda: model.training_loss(rows), model.trainable_variables)
         self.minimise(full.loss, full.variables)
         return TrainingResult(1.0, {"loss": full.values})
+
+
+def fit_by_squares(function: Any, X: Array, Y: Any, max_iterations: int = 1000) -> None:
+    """Fit a function with trainable variables to values Y at X, by least squares and L-BFGS."""
+    from ..regulariser.lbfgs import lbfgs
+
+    X, Y = map(tf.convert_to_tensor, (X, Y))
+    full = FullBatchLoss(
+        lambda: tf.reduce_mean(tf.square(function(X) - Y)), function.trainable_variables
+    )
+    lbfgs(full.loss, full.variables, max_iterations=max_iterations)

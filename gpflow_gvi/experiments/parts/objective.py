@@ -94,9 +94,14 @@ def halton_box(
     :param num_points: The number of points.
     :param margin: How far the box goes beyond the inputs, in each direction.
     """
+    return gvi.contexts.Inputs(points_of_box(data, num_points, margin))
+
+
+def points_of_box(data: TrainingData, num_points: int, margin: float) -> Array:
+    """Return points of a Halton sequence in the box around the inputs: [C, D]."""
     lower, upper = data.X.min(axis=0) - margin, data.X.max(axis=0) + margin
     unit = qmc.Halton(data.D, scramble=True, seed=data.seed).random(num_points)
-    return gvi.contexts.Inputs((lower + (upper - lower) * unit).astype(data.X.dtype))
+    return (lower + (upper - lower) * unit).astype(data.X.dtype)
 
 
 Point = Annotated[tuple[Number, ...], Field(min_length=1)]

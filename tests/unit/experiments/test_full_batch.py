@@ -43,6 +43,10 @@ def bayesian() -> gvi.models.GVI:
     return gvi.models.GVI(P, Q, likelihood, gvi.divergences.InducingKL(), num_data=N)
 
 
+def loss_of(model: gvi.models.GVI) -> FullBatchLoss:
+    return FullBatchLoss(lambda: model.training_loss((X, Y)), model.trainable_variables)
+
+
 def rows() -> TrainingData:
     unit = Scaling(np.zeros(1), np.ones(1))
     return TrainingData(X, Y, Y, 0, (1,), False, (unit, unit))
@@ -59,7 +63,7 @@ def test_it_ends_at_the_bound_of_titsias():
 
 def test_loss_and_gradient_are_those_of_a_tape():
     model = bayesian()
-    full = FullBatchLoss(model, (X, Y))
+    full = loss_of(model)
     value, gradients = full.loss.value_and_gradients(full.variables)
     with tf.GradientTape() as tape:
         expected = model.training_loss((X, Y))
@@ -70,7 +74,7 @@ def test_loss_and_gradient_are_those_of_a_tape():
 
 def test_a_step_to_where_the_loss_is_not_finite_is_shortened():
     model = bayesian()
-    full = FullBatchLoss(model, (X, Y))
+    full = loss_of(model)
     start = [variable.numpy() for variable in full.variables]
     far = [np.full(variable.shape, 1e200) for variable in full.variables]
     assert np.isnan(full.loss.value_and_gradients(full.variables, far)[0])
