@@ -67,7 +67,8 @@ def cell(value: float) -> str:
 
 def table(rows: list[dict[str, Any]], score: str) -> str:
     """Return one score of all runs as Markdown: a row for each data set and model."""
-    head = ["data", "model", *(f"λ = {weight}" for weight in WEIGHTS)]
+    weights = [weight if isinstance(weight, str) else f"{weight:g}" for weight in WEIGHTS]
+    head = ["data", "model", *(f"λ = {weight}" for weight in weights)]
     lines = [f"| {' | '.join(head)} |", f"| --- | --- |{' --: |' * len(WEIGHTS)}"]
     found = {(row["data"], row["model"]): {} for row in rows}
     for row in rows:
@@ -81,7 +82,7 @@ def table(rows: list[dict[str, Any]], score: str) -> str:
 def main() -> None:
     """Run all weights, and print a table for each score."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--iterations", type=int, default=500, help="of L-BFGS, at most")
+    parser.add_argument("--iterations", type=int, default=200, help="of L-BFGS, at most")
     parser.add_argument("--output", type=Path, help="a JSON file for the figures")
     add_argument(parser)
     add_quick(parser)
