@@ -1,6 +1,6 @@
 """The effect of each choice of the thesis, from the results of its sweep that were kept.
 
-    gpflow-gvi sweep examples/thesis_sweep.yaml --sample 200 --folder FOLDER --no-figures
+    gpflow-gvi sweep examples/thesis_sweep.yaml --sample 240 --folder FOLDER
     python -m benchmarks.thesis_effects --results FOLDER
 
 Of each run its negative log density is taken less the median of its curve, on validation data and
