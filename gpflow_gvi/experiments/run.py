@@ -60,10 +60,11 @@ def run(
         folder, too.
     """
     place = RunFolder(Path(folder) / name_of(experiment))
-    if tensorboard and not experiment.train_q:
+    if tensorboard and not (experiment.train_q and experiment.training.kind == "batches"):
         raise ValueError(
             "tensorboard is True, which has no effect, as the experiment trains nothing by epochs. "
-            "Leave it out, or say how Q is trained: train_q: true, or a divergence, a mean, ...."
+            "Leave it out, or say how Q is trained: train_q: true, or a divergence, a mean, ..., "
+            "and training: batches."
         )
     with place.locked():
         if place.is_complete and not force:

@@ -116,7 +116,6 @@ class Regulariser(Part):
     max_rounds: Count = RegulariserSettings.max_rounds
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimiser = "lbfgs"
-
     starts: Count = 1
     """The number of fits: the first from the kernel's values, the others from random ones near
     them. With `evidence: inducing` the one is kept whose posterior predicts validation data

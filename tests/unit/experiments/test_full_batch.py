@@ -19,7 +19,7 @@ from gpflow_gvi.experiments.parts.training import LBFGSTraining
 from gpflow_gvi.experiments.run import run
 from gpflow_gvi.learning.procedure import Hooks
 from gpflow_gvi.learning.rows.scaling import Scaling
-from gpflow_gvi.learning.start import TrainingData
+from gpflow_gvi.learning.start import Start, TrainingData
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from tests.tolerances import ITERATIVE, assert_close
 
@@ -93,6 +93,19 @@ def test_a_box_is_covered_evenly_and_always_by_the_same_points():
     cells = np.floor(4.0 * (points - lower) / (upper - lower)).astype(int)
     counts = np.bincount(4 * cells[:, 0] + cells[:, 1], minlength=16)
     assert np.all((counts >= 12) & (counts <= 20))  # 16 of each; at random some have 8
+
+
+def test_a_network_can_start_at_the_mean_of_the_posterior():
+    data, k = rows(), gpflow.kernels.Matern52(lengthscales=0.8)
+    prior = gvi.GaussianProcess(gpflow.functions.Zero(), k)
+    inducing = gpflow.inducing_variables.InducingPoints(Z)
+    start = Start(**vars(data), P=prior, prior=prior, Z=inducing, noise_variance=NOISE)
+    part = {"kind": "network", "readout": "random", "fitted_to": "posterior"}
+    experiment = Experiment.model_validate({"data": "yacht", "mean": part})
+    between = np.linspace(X.min(), X.max(), 101)[:, None]
+    expected, _ = gpflow.models.SGPR((X, Y), k, Z, noise_variance=NOISE).predict_f(between)
+    left = experiment.mean.build(start)(between) - expected
+    assert np.sqrt(np.mean(np.square(left))) < 0.05 * np.std(expected)
 
 
 CURVE = {
