@@ -191,7 +191,7 @@ class Experiment(Part):
             reason = "it is for training: batches, but training is lbfgs. Leave it out."
             raise impossible("optimiser", self.optimiser.kind, reason)
         context = getattr(self.divergence, "context", None)
-        if is_random(context):
+        if context is not None and is_random(context):
             raise impossible(
                 "divergence.context",
                 context.kind,

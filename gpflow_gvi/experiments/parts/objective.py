@@ -145,7 +145,7 @@ Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.a
 
 def is_random(context: Any) -> bool:
     """Return whether a context of the configuration has new points at each evaluation."""
-    if context is None or context.kind in ("training_inputs", "halton_box"):
+    if context.kind in ("training_inputs", "halton_box"):
         return False
     if context.kind == "sum":
         return any(map(is_random, context.parts))
