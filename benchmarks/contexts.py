@@ -1,6 +1,6 @@
 """The effect of a context in the gaps of the ten regression curves.
 
-    GPFLOW_GVI_DATA=... python -m benchmarks.contexts --output contexts.json
+    python -m benchmarks.contexts --output contexts.json
 
 P is the sparse posterior of `learn`. Q has the covariance of P to start with, and one of two means:
 a network of its own, or the mean of P and a network that starts at zero. Both are trained for 3,000
@@ -32,9 +32,9 @@ from gpflow_gvi.divergences import ProjectedRenyi, contexts
 from gpflow_gvi.learning import recipe
 
 if __package__:
-    from .data import Curve, add_argument, add_quick, load_curve
+    from .data import Curve, add_quick, load_curve
 else:
-    from data import Curve, add_argument, add_quick, load_curve
+    from data import Curve, add_quick, load_curve
 
 MEANS = ("network", "P + network")
 WEIGHTS = (0.01, 0.1)
@@ -168,7 +168,6 @@ def main() -> None:
     parser.add_argument("curves", nargs="*", type=int, default=list(range(10)))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="a JSON file for all figures, added to")
-    add_argument(parser)
     add_quick(parser)
     options = parser.parse_args()
     results: dict[int, list[dict[str, Any]]] = {}
@@ -177,7 +176,7 @@ def main() -> None:
         results = {int(number): rows for number, rows in known.items()}
     for number in options.curves[: 1 if options.quick else None]:
         if number not in results:
-            curve = load_curve(Path(options.data_dir), number)
+            curve = load_curve(number)
             results[number] = run(curve, options.seed, quick=options.quick)
         if options.output:
             options.output.write_text(json.dumps(results, indent=1))

@@ -1,7 +1,7 @@
 """`learn` on the ten regression curves: by default, beside GPflow's exact GPR, or with a network.
 
-    GPFLOW_GVI_DATA=... python -m benchmarks.curves --picture curves.png
-    GPFLOW_GVI_DATA=... python -m benchmarks.curves --epochs 20
+    python -m benchmarks.curves --picture curves.png
+    python -m benchmarks.curves --epochs 20
 
 Each curve has noise of standard deviation 0.5, 600 training points, 150 validation points, and five
 gaps. The validation set is used for early stopping and tempering; the gaps are used for the figures
@@ -27,9 +27,9 @@ import gpflow_gvi as gvi
 from gpflow_gvi import metrics
 
 if __package__:
-    from .data import Curve, add_argument, add_quick, load_curve
+    from .data import Curve, add_quick, load_curve
 else:
-    from data import Curve, add_argument, add_quick, load_curve
+    from data import Curve, add_quick, load_curve
 
 PARTS = ("validation", "gaps")
 
@@ -87,14 +87,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="train a network in the mean of Q: 20 suffice")
     parser.add_argument("--picture", type=Path, help="where to draw the first model's fits")
     parser.add_argument("--output", type=Path, help="a JSON file for the figures")
-    add_argument(parser)
     add_quick(parser)
     options = parser.parse_args()
     makers = models(options.epochs and (1 if options.quick else options.epochs), options.seed)
     rows: list[dict[str, Any]] = []
     fits: dict[int, tuple[Curve, Any]] = {}
     for number in options.curves[: 1 if options.quick else None]:
-        curve = load_curve(Path(options.data_dir), number)
+        curve = load_curve(number)
         for name, make in makers.items():
             model = make(curve)
             row: dict[str, Any] = {"curve": number, "model": name}

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpflow_gvi.experiments.curves import thesis_curve
+
 
 class Split(NamedTuple):
     """Training and test data, in original units."""
@@ -130,12 +132,9 @@ def standardised(part: Split) -> Split:
     return Split(X, Y, X_test, Y_test)
 
 
-def load_curve(folder: Path, number: int) -> Curve:
-    """Return one of the ten regression curves."""
-    names = ("train", "validation", "test")
-    with np.load(folder / "toy_curves" / f"curve{number}.npz") as file:
-        columns = (file[f"{axis}_{name}"].reshape(-1, 1) for name in names for axis in "xy")
-        return Curve(*(column.astype(float) for column in columns))
+def load_curve(number: int) -> Curve:
+    """Return one of the ten regression curves of the thesis."""
+    return Curve(*(column for part in thesis_curve(number).values() for column in part))
 
 
 def load_images(

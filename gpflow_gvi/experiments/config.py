@@ -14,9 +14,16 @@ from .data_sets import UCI, Data, DataSet, GivenSplit, Split
 from .parts.base import Flag, Omitted, Part, Whole, impossible, kinds
 from .parts.layers import require_images
 from .parts.models import Model
-from .parts.objective import Divergence, Likelihood, Loss
+from .parts.objective import Divergence, Likelihood, Loss, is_random
 from .parts.regulariser import Regulariser
-from .parts.training import Calibration, HeldOutTempering, Optimiser, Tempering, Training
+from .parts.training import (
+    BatchesTraining,
+    Calibration,
+    HeldOutTempering,
+    Optimiser,
+    Tempering,
+    Training,
+)
 from .parts.variational import Covariance, Mean
 from .reading import ConfigError, Document
 
@@ -46,7 +53,7 @@ class Experiment(Part):
     divergence: Divergence = "projected_renyi"
     loss: Loss = "log_loss"
     optimiser: Optimiser = "adam"
-    training: Training = Training()
+    training: Training = BatchesTraining()
     train_q: Flag | None = None
     """Whether Q is trained; by default if its mean, its covariance, the divergence, the loss, the
     optimiser or the training is given."""
@@ -76,6 +83,7 @@ class Experiment(Part):
         self._require_a_fitting_split()
         self._require_a_fitting_likelihood()
         self._require_held_out_rows()
+        self._require_what_lbfgs_takes()
         self._require_a_finite_divergence()
         P = self.regulariser
         if P.evidence.kind == "inducing" and P.select.kind == "kmeans":
@@ -92,7 +100,9 @@ class Experiment(Part):
 
     def settings(self) -> dict[str, Any]:
         """Return all settings, with the defaults, from which the experiment can be made again."""
-        others = None if self.model.kind == "gvi" else set(OF_GVI)
+        others = set() if self.model.kind == "gvi" else set(OF_GVI)
+        if self.training.kind == "lbfgs":
+            others.add("optimiser")
         return self.model_dump(mode="json", exclude=others)
 
     def graph_settings(self) -> str:
@@ -166,13 +176,28 @@ class Experiment(Part):
         if self.split.validation != 0.0 or not self.train_q:
             return
         for path, part in (
-            ("training.early_stopping", self.training.early_stopping),
+            ("training.early_stopping", getattr(self.training, "early_stopping", Omitted())),
             ("tempering", self.tempering),
         ):
             if part.kind == "held_out":
                 raise impossible(
                     path, "held_out", "split.validation is 0; raise it, or take none here."
                 )
+
+    def _require_what_lbfgs_takes(self) -> None:
+        if self.training.kind != "lbfgs":
+            return
+        if "optimiser" in self.model_fields_set:
+            reason = "it is for training: batches, but training is lbfgs. Leave it out."
+            raise impossible("optimiser", self.optimiser.kind, reason)
+        context = getattr(self.divergence, "context", None)
+        if context is not None and is_random(context):
+            raise impossible(
+                "divergence.context",
+                context.kind,
+                "its points change at each evaluation, which training: lbfgs cannot take. Take "
+                "halton_box, or inputs without num_points.",
+            )
 
     def _require_a_finite_divergence(self) -> None:
         if self.divergence.kind != "inducing_kl":

@@ -1,4 +1,4 @@
-"""Regression curves with gaps, made from a seed.
+"""Regression curves with gaps: the arrays of the thesis, and others made from a seed.
 
 1,000 equally spaced points on [-2, 2] with noise of standard deviation 0.5, the same for all ten
 curves. The range is cut into 20 segments: some, drawn at random, are the test set, gaps in the
@@ -9,6 +9,7 @@ inference for Gaussian processes", section 8.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +34,25 @@ FUNCTIONS: tuple[Callable[[Array], Array], ...] = (
     lambda x: 3 * np.sqrt(4 - x**2) + sin(pi * x),
 )
 """The ten functions, by their numbers."""
+
+DRAWN_WITH_TEN_GAPS = (5, 6, 8)
+"""The numbers of the curves that the thesis shows with ten gaps, too."""
+
+_ARRAYS = Path(__file__).with_name("thesis_curves.npz")
+
+
+def thesis_curve(number: int, *, gaps: Literal[5, 10] = 5) -> dict[str, tuple[Array, Array]]:
+    """Return (x, y), [N, 1] each, of the parts "train", "validation" and "test", as in the thesis.
+
+    :param number: which curve, from 0 to 9; with ten gaps one of `DRAWN_WITH_TEN_GAPS`.
+    :param gaps: how many of the 20 segments are the test set.
+    """
+    name = f"curve{number}" if gaps == 5 else f"curve{number}_{gaps}intervals"
+    with np.load(_ARRAYS, allow_pickle=False) as file:
+        return {
+            part: (file[f"{name}/x_{part}"], file[f"{name}/y_{part}"])
+            for part in ("train", "validation", "test")
+        }
 
 
 def make_curve(

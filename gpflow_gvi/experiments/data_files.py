@@ -44,7 +44,7 @@ _UCI = (
 def read_arrays(name: str, data_dir: Path | None = None) -> Arrays:
     """Return the arrays of a file of data: of the folder if it is there, else downloaded.
 
-    :param name: as "uci_yacht.npz" or "toy_curves/curve0.npz".
+    :param name: as "uci_yacht.npz" or "img_mnist.npz".
     :param data_dir: the folder; by default what `GPFLOW_GVI_DATA` says.
     """
     folder = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..learning.settings import Settings
-from .curves import make_curve
+from .curves import DRAWN_WITH_TEN_GAPS, make_curve, thesis_curve
 from .data_files import read_arrays, read_npz
-from .parts.base import ByKind, Count, Fraction, Part, Whole
+from .parts.base import ByKind, Count, Fraction, Part, Whole, impossible
 
 Array = np.ndarray[Any, Any]
 
@@ -95,10 +95,18 @@ class ThesisCurve(DataSet):
     gaps: Literal[5, 10] = 5
 
     def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
-        suffix = "" if self.gaps == 5 else f"_{self.gaps}intervals"
-        arrays = read_arrays(f"toy_curves/curve{self.number}{suffix}.npz", data_dir)
-        names = ("train", "validation", "test")
-        return {name: Rows(arrays[f"x_{name}"], arrays[f"y_{name}"]) for name in names}
+        found = thesis_curve(self.number, gaps=self.gaps)
+        return {name: Rows(*rows) for name, rows in found.items()}
+
+    @model_validator(mode="after")
+    def _was_drawn(self) -> ThesisCurve:
+        if self.gaps == 10 and self.number not in DRAWN_WITH_TEN_GAPS:
+            raise impossible(
+                "gaps",
+                10,
+                f"the thesis has that of curves {DRAWN_WITH_TEN_GAPS}; take 5, or curve.",
+            )
+        return self
 
 
 class UCI(DataSet):

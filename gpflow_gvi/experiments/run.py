@@ -60,10 +60,11 @@ def run(
         folder, too.
     """
     place = RunFolder(Path(folder) / name_of(experiment))
-    if tensorboard and not experiment.train_q:
+    if tensorboard and not (experiment.train_q and experiment.training.kind == "batches"):
         raise ValueError(
             "tensorboard is True, which has no effect, as the experiment trains nothing by epochs. "
-            "Leave it out, or say how Q is trained: train_q: true, or a divergence, a mean, ...."
+            "Leave it out, or say how Q is trained: train_q: true, or a divergence, a mean, ..., "
+            "and training: batches."
         )
     if tensorboard:
         require_tensorboard()
@@ -149,13 +150,15 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
     )
     if not experiment.train_q:
         return settings
+    # None is 1/N, which is the default of GWI.
+    weight: Any = None if experiment.divergence.weight == "1/N" else experiment.divergence.weight
     return dataclasses.replace(
         settings,
         variational=VariationalSettings(experiment.mean.build, experiment.covariance.build),
         model=ModelSettings(
-            kind=gvi.models.GVI,
+            kind=gvi.models.GWI if weight is None else gvi.models.GVI,
             divergence=experiment.divergence.build,
-            divergence_weight=experiment.divergence.weight,
+            divergence_weight=weight,
             loss=experiment.loss.build,
             train_likelihood=getattr(experiment.likelihood, "trainable", True),
         ),

@@ -55,7 +55,9 @@ class GVI(Trainable, SVGP):
     :param divergence: D.
     :param num_data: N, the number of training points (of all of them, not of a batch).
     :param loss: ℓ, and in which way it meets Q; `LogLoss()` if not given.
-    :param divergence_weight: λ.
+    :param divergence_weight: λ. D is an average over inputs: λ = 1 is the sum over the data of a
+        projected divergence, as in Wu (2023), and λ = 1/N the one W₂² of Wild et al. (2022), which
+        `GWI` has by default.
     """
 
     def __init__(

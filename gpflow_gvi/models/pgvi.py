@@ -14,6 +14,8 @@ from .gvi import GVI
 class PGVI(GVI):
     """`GVI` whose divergence is `ProjectedRenyi(0.5)` unless another one is given.
 
+    With λ = 1, the default, it adds up over the data, as in the thesis.
+
     Wu (2023), "Generalised variational inference for Gaussian processes".
     """
 

@@ -132,7 +132,6 @@ def data(tmp_path_factory):
     """A folder of data sets of the shapes of the real ones, of few rows."""
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     (folder / "tables").mkdir()
-    (folder / "toy_curves").mkdir()
     for name in SPLITS:
         x = rng.normal(size=(80, 4))
         y = x[:, :1] + 0.1 * rng.normal(size=(80, 1))
@@ -143,12 +142,6 @@ def data(tmp_path_factory):
             np.savez(folder / f"uci_{name}.npz", x=x, y=y, **parts)
         else:
             np.savez(folder / "tables" / f"{name}.npz", x=x, y=y, test_mask=test)
-    for number in range(10):
-        parts = {}
-        for part, rows in (("train", 60), ("validation", 15), ("test", 25)):
-            x = parts[f"x_{part}"] = rng.uniform(-2.0, 2.0, (rows, 1))
-            parts[f"y_{part}"] = np.sin(3.0 * x) + 0.5 * rng.normal(size=x.shape)
-        np.savez(folder / "toy_curves" / f"curve{number}.npz", **parts)
     x = rng.normal(size=(120, 2))
     np.savez(folder / "clf_banana.npz", x=x, y=np.float64(x[:, :1] > 0.0))
     for name in ("mnist", "fashion_mnist"):

@@ -45,6 +45,7 @@ def model(
     **options,
 ):
     """A model with one inducing variable for its mean and its covariance."""
+    kind = options.pop("kind", gvi.models.PGVI)
     kernel = catalogue.kernels(J)["single"] if kernel is None else kernel
     Z = catalogue.inducing_points(X[:4])
     r = catalogue.COVARIANCES[covariance](kernel, Z, num_latent_gps=J)
@@ -54,7 +55,7 @@ def model(
         if mean is None
         else mean
     )
-    return gvi.models.PGVI(
+    return kind(
         gvi.GaussianProcess(prior_mean, kernel),
         gvi.GaussianProcess(mean, r),
         gpflow.likelihoods.Gaussian(0.2) if likelihood is None else likelihood,
@@ -170,6 +171,7 @@ MODELS = {
     "SVGP": svgp,
     "GPR": lambda: gpflow.models.GPR((X, Y), gpflow.kernels.RBF()),
     "weighted": lambda: model(num_data=tf.Variable(12), divergence_weight=tf.Variable(0.5)),
+    "GWI": lambda: model(kind=gvi.models.GWI, num_data=tf.Variable(12)),
 }
 
 

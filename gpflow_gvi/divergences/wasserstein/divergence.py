@@ -28,7 +28,8 @@ class GaussianWasserstein(Divergence):
 
     :param estimator: of what depends on covariances: "exact", "newton_schulz" (the same by matrix
         products alone), "blocks" (an average over ten minibatches, a lower bound), "low_rank" or
-        "landmark" (linear in B), "marginal" (an upper bound), or a `CovarianceDistance` with
+        "landmark" (linear in B), "marginal" (an upper bound whose minimum is a Q without variance),
+        or a `CovarianceDistance` with
         options of its own, as `LowRank(rank=200)`.
     :param context: where to evaluate it instead of at the inputs that it is given.
     """

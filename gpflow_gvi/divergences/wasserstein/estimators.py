@@ -52,7 +52,11 @@ class Exact(CovarianceDistance):
 
 
 class Marginal(CovarianceDistance):
-    """F left out, which gives an upper bound in O(B)."""
+    """F left out, which gives an upper bound in O(B), of use to compare and not to train.
+
+    What it has of Q's covariance is tr R, least at zero whatever P is: away from the data, where no
+    loss holds against it, training takes all variance from Q and leaves it certain in the gaps.
+    """
 
     name = "marginal"
 

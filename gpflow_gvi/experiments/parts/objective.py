@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
+from scipy.stats import qmc
 
 import gpflow_gvi as gvi
 
@@ -83,6 +84,26 @@ def uniform_box(
     return gvi.contexts.UniformBox(lower, upper, num_points, seed=data.seed)
 
 
+def halton_box(
+    data: TrainingData, num_points: Count, margin: NonNegative = 0.5
+) -> gvi.contexts.Context:
+    """Points that cover the box around the inputs to train with evenly, the same at each step.
+
+    They are those of a Halton sequence.
+
+    :param num_points: The number of points.
+    :param margin: How far the box goes beyond the inputs, in each direction.
+    """
+    return gvi.contexts.Inputs(points_of_box(data, num_points, margin))
+
+
+def points_of_box(data: TrainingData, num_points: int, margin: float) -> Array:
+    """Return points of a Halton sequence in the box around the inputs: [C, D]."""
+    lower, upper = data.X.min(axis=0) - margin, data.X.max(axis=0) + margin
+    unit = qmc.Halton(data.D, scramble=True, seed=data.seed).random(num_points)
+    return (lower + (upper - lower) * unit).astype(data.X.dtype)
+
+
 Point = Annotated[tuple[Number, ...], Field(min_length=1)]
 
 
@@ -110,6 +131,7 @@ def sum_of_contexts(
 
 CONTEXTS: dict[str, Entry] = {
     "uniform_box": uniform_box,
+    "halton_box": halton_box,
     "inputs": inputs,
     "sum": sum_of_contexts,
     "training_inputs": "gpflow_gvi.divergences.contexts:TrainingInputs",
@@ -121,14 +143,25 @@ CONTEXTS: dict[str, Entry] = {
 Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.attrgetter("seed")})]
 
 
+def is_random(context: Any) -> bool:
+    """Return whether a context of the configuration has new points at each evaluation."""
+    if context.kind in ("training_inputs", "halton_box"):
+        return False
+    if context.kind == "sum":
+        return any(map(is_random, context.parts))
+    return context.kind != "inputs" or context.num_points is not None
+
+
 # Divergences
 
 
 class AtInputs(Derived):
     """A divergence with its weight in the objective."""
 
-    weight: NonNegative = ModelSettings.divergence_weight
-    """λ; the default is that of `gpflow_gvi.learn`."""
+    weight: NonNegative | Literal["1/N"] = ModelSettings.divergence_weight
+    """λ; the default is that of `gpflow_gvi.learn`. A divergence is an average over inputs: 1 is a
+    sum over the data, as the thesis has of projected ones, and 1/N (so written) the scale of
+    `GWI`, one distance beside the sum of the losses."""
 
 
 ESTIMATORS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -115,6 +116,10 @@ class Regulariser(Part):
     max_rounds: Count = RegulariserSettings.max_rounds
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimiser = "lbfgs"
+    starts: Count = 1
+    """The number of fits: the first from the kernel's values, the others from random ones near
+    them. With `evidence: inducing` the one is kept whose posterior predicts validation data
+    best, as few observations do not tell noise from function."""
 
     @property
     def is_free(self) -> bool:
@@ -152,5 +157,19 @@ class Regulariser(Part):
         )
 
     def _kernels(self, data: TrainingData) -> list[GPflowKernel]:
-        kernels = self.kernel.build(data)
-        return kernels if isinstance(kernels, list) else [kernels]
+        random = np.random.default_rng(data.seed)
+        found = []
+        for number in range(self.starts):
+            built = self.kernel.build(dataclasses.replace(data, seed=data.seed + number))
+            kernels = built if isinstance(built, list) else [built]
+            for kernel in kernels if number else ():
+                _move(kernel, random)
+            found += kernels
+        return found
+
+
+def _move(kernel: GPflowKernel, random: np.random.Generator) -> None:
+    """Add standard normal numbers to the hyper-parameters of a kernel, before their transforms."""
+    for parameter in kernel.trainable_parameters:
+        variable = parameter.unconstrained_variable
+        variable.assign_add(random.normal(size=variable.shape))

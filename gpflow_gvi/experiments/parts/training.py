@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ...learning.q_training import BatchTraining
+from ...learning.q_training import BatchTraining, Train
 from ...learning.schedules import CosineAdam, EarlyStopping, Passes, Schedule
+from ...learning.settings import LBFGS
+from ..full_batch import FullBatchTraining
 from .base import ByKind, Count, Omitted, OneOf, Part, Positive, keras, tf
 
 MAX_MERGED_STEPS = 50
@@ -100,9 +102,10 @@ class PassesPerEpoch(Part):
     min_steps: Count = Passes.min_steps
 
 
-class Training(Part):
-    """Epochs and batches."""
+class BatchesTraining(Part):
+    """Epochs of batches, by an optimiser of Keras."""
 
+    kind: Literal["batches"] = "batches"
     epochs: Annotated[int, Field(strict=True, ge=0)] | None = None
     """null for 20."""
     batch_size: Count | None = Passes.batch_size
@@ -125,11 +128,28 @@ class Training(Part):
         passes = next(n for n in range(max_passes, 0, -1) if epochs % n == 0)
         return Schedule(epochs // passes, batch_size, passes * steps)
 
-    def build(self, optimiser: Optimiser) -> BatchTraining:
+    def build(self, optimiser: Optimiser) -> Train:
         """Return the training by an optimiser."""
         part = self.early_stopping
         stopping = EarlyStopping(part.patience) if isinstance(part, HeldOutStopping) else None
         return BatchTraining(self.schedule, optimiser.build, stopping)
+
+
+class LBFGSTraining(Part):
+    """L-BFGS on all rows at once. It is for a few thousand rows; validation data do not stop it."""
+
+    kind: Literal["lbfgs"] = "lbfgs"
+    iterations: Count = 500
+    """The maximal number of iterations."""
+    tolerance: Positive = LBFGS.tolerance
+    """Stop when an iteration lowers the loss by less than this part of it."""
+
+    def build(self, optimiser: Optimiser) -> Train:
+        """Return the training, which has no optimiser of Keras."""
+        return FullBatchTraining(LBFGS(self.iterations, self.tolerance))
+
+
+Training = Annotated[BatchesTraining | LBFGSTraining, ByKind()]
 
 
 class HeldOutTempering(Part):

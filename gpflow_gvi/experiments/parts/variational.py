@@ -6,14 +6,17 @@ import functools
 import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ...learning.start import InducingPlusNetwork, Start
+from ...learning.start import InducingPlusNetwork, Start, inducing_mean
+from ..full_batch import fit_by_squares
 from .base import OneOf, Positive
 from .kernels import BaseKernel
 from .layers import DEFAULT, Layers, network
+from .objective import points_of_box
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
@@ -33,16 +36,25 @@ _SUPPLIED = {
 
 
 def network_mean(
-    start: Start, layers: Layers = DEFAULT, readout: Literal["zeros", "random"] = "zeros"
+    start: Start,
+    layers: Layers = DEFAULT,
+    readout: Literal["zeros", "random"] = "zeros",
+    fitted_to: Literal["nothing", "posterior"] = "nothing",
 ) -> MeanFunction:
     """A network with a linear readout of one unit for each latent function.
 
     :param readout: Where the weights of the readout start.
+    :param fitted_to: What the network is fitted to before Q is trained: nothing, or the mean of the
+        sparse posterior given all rows, at the inputs and as many points of the box around them.
     """
     zeros = readout == "zeros"
-    return gvi.mean_functions.Network(
+    mean = gvi.mean_functions.Network(
         network(layers, start.input_shape, readout=start.J, zeros=zeros, seed=start.seed)
     )
+    if fitted_to == "posterior":
+        X = np.concatenate([start.X, points_of_box(start, len(start.X), 0.0)])
+        fit_by_squares(mean, X, inducing_mean(start)(X))
+    return mean
 
 
 def mean_of_regulariser(start: Start) -> MeanFunction:

@@ -503,3 +503,13 @@ def test_blocks_are_estimated_by_the_estimator_that_they_are_given(rng):
     q, p = process(SE(0.7)), process(SE())
     value = GaussianWasserstein(Blocks(3, ESTIMATORS["marginal"]()))(q, p, X)
     assert_close(value, 1.7)
+
+
+def test_marginal_is_least_for_a_q_without_variance(rng):
+    """Of α P and P, W₂² is (1 - √α)² tr K / B, least at α = 1, and without F (1 + α) tr K / B."""
+    X, p = rng.uniform(-2.0, 2.0, (30, 1)), process(SE(1.7, lengthscales=0.5))
+    for factor in (1e-4, 0.3, 1.0):
+        q = process(gvi.covariances.Tempered(p.kernel, factor))
+        exact = 1.7 * (1.0 - np.sqrt(factor)) ** 2
+        assert_close(GaussianWasserstein("exact")(q, p, X), exact, tolerance=ITERATIVE, scale=1.7)
+        assert_close(GaussianWasserstein("marginal")(q, p, X), 1.7 * (1.0 + factor))

@@ -14,11 +14,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
 from gpflow_gvi.experiments.parts.base import Part, kinds
 from gpflow_gvi.experiments.parts.regulariser import PowerOfN, Regulariser
-from gpflow_gvi.experiments.parts.training import Training
+from gpflow_gvi.experiments.parts.training import BatchesTraining
 from gpflow_gvi.experiments.reading import Document
 from gpflow_gvi.experiments.run import settings_of
 from gpflow_gvi.experiments.run_folder import digest, name_of
@@ -278,6 +279,13 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ("data: yacht\nmodel: svgp\nloss: log_loss", "loss"),
         ("data: yacht\nmodel: exact_gp\nregulariser: {inducing: 9}", "regulariser"),
         ("data: yacht\nmodel: network\ntempering: none", "tempering"),
+        ("data: yacht\ntraining: lbfgs\noptimiser: adam", "optimiser"),
+        (
+            "data: yacht\ntraining: lbfgs\n"
+            "divergence: {kind: projected_kl, context: {kind: sum, parts: "
+            "[training_inputs, uniform_box]}}",
+            "divergence.context",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_where_it_stands(write, text, path):
@@ -406,7 +414,8 @@ def test_number_of_inducing_points_is_the_root_rounded_down(root, power, rest):
     batch_size=st.none() | st.integers(1, 1000),
 )
 def test_passes_over_the_data_are_as_many_as_epochs(epochs, N, batch_size):
-    schedule = Training(epochs=epochs, batch_size=batch_size, steps_per_epoch=None).schedule(N)
+    part = BatchesTraining(epochs=epochs, batch_size=batch_size, steps_per_epoch=None)
+    schedule = part.schedule(N)
     assert schedule.steps == epochs * -(-N // schedule.batch_size)
     assert schedule.batch_size <= N
 
@@ -429,3 +438,24 @@ def test_examples_can_be_run(path, capsys):
     options = ["--sample", "1"] if command == "sweep" else []
     assert main([command, str(path), "--dry-run", *options]) == 0
     assert capsys.readouterr().out
+
+
+def test_training_by_lbfgs_can_be_read_again(write):
+    text = (
+        "data: {kind: thesis_curve, number: 3}\ntraining: {kind: lbfgs, iterations: 7}\n"
+        "divergence: {kind: projected_kl, context: {kind: sum, parts: "
+        "[training_inputs, {kind: halton_box, num_points: 9}, {kind: inputs, points: [[0.0]]}]}}\n"
+    )
+    experiment = read(write(text))
+    assert (experiment.train_q, experiment.training.iterations) == (True, 7)
+    again = read(write(yaml.safe_dump(experiment.settings())))
+    assert again == experiment
+    assert pickle.loads(pickle.dumps(experiment)) == experiment
+
+
+def test_the_weight_of_the_papers_is_that_of_gwi(write):
+    text = "data: yacht\ndivergence: {kind: gaussian_wasserstein, weight: 1/N}"
+    model = settings_of(read(write(text)), None).model
+    assert (model.kind, model.divergence_weight) == (gvi.models.GWI, None)
+    with pytest.raises(ConfigError, match=r"divergence\.weight is '1/M'"):
+        read(write(text.replace("1/N", "1/M")))

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import gzip
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from gpflow_gvi.experiments import data_files
 from gpflow_gvi.experiments.curves import FUNCTIONS, make_curve
@@ -73,19 +72,27 @@ def test_functions_of_the_curves(number, x, y):
     assert_close(FUNCTIONS[number](np.array(x)), y)
 
 
-DATA = os.environ.get("GPFLOW_GVI_DATA", "")
-
-
-@pytest.mark.skipif(not DATA, reason="needs GPFLOW_GVI_DATA")
-@pytest.mark.parametrize("number", range(10))
-def test_functions_are_those_of_the_thesis(number):
+@pytest.mark.parametrize(
+    ("number", "gaps"), [*((number, 5) for number in range(10)), (5, 10), (6, 10), (8, 10)]
+)
+def test_curves_of_the_thesis_follow_its_protocol(number, gaps):
     # All of its curves have one vector of noise.
-    def noise(number):
-        found = ThesisCurve(number=number).load(Path(DATA))
+    def noise(number, gaps):
+        found = ThesisCurve(number=number, gaps=gaps).load()
         X, Y = (np.concatenate(parts)[:, 0] for parts in zip(*found.values(), strict=True))
+        assert_close(np.sort(X), np.linspace(-2.0, 2.0, 1000))
+        segments = np.round((found["test"].X[:, 0] + 2.0) / 4.0 * 999).astype(int) // 50
+        assert list(np.bincount(segments)[np.unique(segments)]) == [50] * gaps
         return (Y - FUNCTIONS[number](X))[np.argsort(X)]
 
-    assert_close(noise(number), noise(1))
+    found = noise(number, gaps)
+    assert_close(found, noise(1, 5))
+    assert_estimates(np.std(found), 0.5, 0.5 / np.sqrt(2 * 1000))
+
+
+def test_ten_gaps_are_there_where_the_thesis_has_them():
+    with pytest.raises(ValidationError, match=r"is 10; the thesis has that of curves \(5, 6, 8\)"):
+        ThesisCurve(number=3, gaps=10)
 
 
 @pytest.fixture
@@ -201,8 +208,8 @@ def test_unreadable_tables_are_named(tmp_path):
 def test_data_sets_without_a_source_say_how_to_get_them(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no folder .* train_idx"):
         UCI(kind="protein").load()
-    with pytest.raises(FileNotFoundError, match=r"curve3_10intervals\.npz is not there"):
-        ThesisCurve(number=3, gaps=10).load(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"uci_protein\.npz is not there"):
+        UCI(kind="protein").load(tmp_path)
 
 
 def test_downloads_are_asked_for_by_checksum_and_once(tmp_path, monkeypatch):

@@ -373,6 +373,7 @@ UNIONS = {
     "mean": variational.Mean,
 }
 REQUIRED_KEYS = {
+    ("context", "halton_box"): {"num_points": 5},
     ("context", "inputs"): {"points": [[0.0, 0.0]]},
     ("context", "sum"): {"parts": ["training_inputs", "gaussian_noise"]},
     ("mean", "sum"): {"parts": ["inducing", "network"]},

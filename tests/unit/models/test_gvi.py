@@ -109,6 +109,23 @@ def test_objective_is_that_of_the_formula(divergence: str, J: int) -> None:
         assert_close(terms.divergence, distance)
 
 
+@pytest.mark.parametrize("variable", [False, True])
+def test_gwi_adds_one_squared_distance_to_the_sum_of_the_losses(variable: bool) -> None:
+    """Wild et al. (2022): Σ_n E_Q[ℓ] + W₂²."""
+    data = (X, Y[:, :1])
+    loss, distance = mean_log_loss(make(), data), wasserstein_by_hand(make())
+    num_data: Any = tf.Variable(3, trainable=False) if variable else N
+    model = gvi.models.GWI(*parts(), gpflow.likelihoods.Gaussian(NOISE), num_data=num_data)
+    if variable:
+        assert_close(model.training_loss(data), 3 * loss + distance)
+        num_data.assign(N)
+    assert_close(model.training_loss(data), N * loss + distance)
+    assert_close(model.training_loss_closure(data)(), N * loss + distance)
+    assert_close(model.divergence_weight, 1.0 / N)
+    model.divergence_weight = 0.3
+    assert_close(model.training_loss(data), N * (loss + 0.3 * distance))
+
+
 def test_num_data_and_weight_may_be_variables() -> None:
     num_data = tf.Variable(3, trainable=False)
     weight = tf.Variable(0.5, dtype=tf.float64, trainable=False)

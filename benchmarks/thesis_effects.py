@@ -1,0 +1,67 @@
+"""The effect of each choice of the thesis, from the results of its sweep that were kept.
+
+    gpflow-gvi sweep examples/thesis_sweep.yaml --sample 240 --folder FOLDER
+    python -m benchmarks.thesis_effects --results FOLDER
+
+Of each run its negative log density is taken less the median of its curve, on validation data and
+in the gaps. The medians of these over all runs with a level of an axis are that level's effects;
+below zero is better. Half of the runs with the level are between the quartiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+from gpflow_gvi.experiments.report.runs import read_runs
+
+if __package__:
+    from .data import add_quick
+else:
+    from data import add_quick
+
+RESULTS = Path(__file__).parent / "results" / "thesis_sweep"
+PARTS = {"validation": "validation.nll", "gaps": "test.nll"}
+
+
+def effects(folder: Path) -> pd.DataFrame:
+    """Return a row for each level of each axis, with medians and quartiles of both parts."""
+    runs = read_runs(folder)
+    done = runs.table["status"] == "done"
+    table, levels = runs.table[done], runs.levels[done].drop(columns="data.number")
+    scores = {
+        part: table[column].astype(float).fillna(float("inf")) for part, column in PARTS.items()
+    }
+    shifts = {
+        part: of - of.groupby(table["data"]).transform("median") for part, of in scores.items()
+    }
+    rows = []
+    for axis in levels:
+        for level, names in levels.groupby(axis).groups.items():
+            row = {"axis": axis, "level": level, "runs": len(names)}
+            for part, shift in shifts.items():
+                low, middle, high = shift.loc[names].quantile([0.25, 0.5, 0.75])
+                row[part] = f"{middle:+.3f} ({low:+.3f}, {high:+.3f})"
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """Return a table as Markdown."""
+    lines = [f"| {' | '.join(table)} |", "| --- | --- |" + " --: |" * (len(table.columns) - 2)]
+    lines += [f"| {' | '.join(map(str, row))} |" for row in table.itertuples(index=False)]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of a sweep")
+    add_quick(parser)
+    print(markdown(effects(parser.parse_args().results)))
+
+
+if __name__ == "__main__":
+    main()

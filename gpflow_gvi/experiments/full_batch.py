@@ -1,0 +1,97 @@
+"""Training of Q on all rows at once, by a minimiser that evaluates the loss with its gradient."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import progress
+from ..learning.q_training import TrainingResult
+from .parts.base import tf
+
+if TYPE_CHECKING:
+    from gpflow.base import RegressionData
+
+    from ..learning.procedure import Hooks
+    from ..learning.start import TrainingData
+    from ..models import GVI
+    from ..regulariser.lbfgs import Minimise
+
+Array = np.ndarray[Any, Any]
+
+
+class FullBatchLoss:
+    """A loss of all rows and its gradient, as one graph of the values of variables.
+
+    A tape around a compiled loss takes several times as long for models of the size of curves.
+
+    :param evaluate: returns the loss.
+    :param variables: what the gradient is in.
+    """
+
+    def __init__(self, evaluate: Callable[[], Any], variables: Iterable[Any]) -> None:
+        from .._core.graphs import without_gradients
+        from ..regulariser.lbfgs import LossWithGradients
+
+        self.values: list[float] = []
+        """The finite ones that were found, in their order."""
+        self.variables = list(variables)
+        self.loss = LossWithGradients(evaluate, self._evaluate, self.variables)
+        """For a minimiser."""
+
+        def value_and_gradients(*values: Any) -> Any:
+            for variable, value in zip(self.variables, values, strict=True):
+                variable.assign(value)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(self.variables)
+                loss = evaluate()
+            return loss, tape.gradient(loss, self.variables, unconnected_gradients="zero")
+
+        specs = [tf.TensorSpec(variable.shape, variable.dtype) for variable in self.variables]
+        self._graph = without_gradients(value_and_gradients, *specs)
+
+    def _evaluate(self, at: Mapping[int, Array]) -> tuple[float, list[Array]]:
+        values = [tf.convert_to_tensor(at.get(id(each), each)) for each in self.variables]
+        try:
+            loss, gradients = self._graph(*values)
+        except tf.errors.InvalidArgumentError:  # the loss is not finite, or a matrix has no root
+            return np.nan, [np.zeros(each.shape) for each in self.variables]
+        self.values.append(float(loss))
+        return self.values[-1], gradients
+
+
+@dataclasses.dataclass(frozen=True)
+class FullBatchTraining:
+    """Training on all rows at once, as by L-BFGS; validation data are not used."""
+
+    minimise: Minimise
+
+    def __call__(
+        self,
+        model: GVI,
+        data: TrainingData,
+        validation: RegressionData | None,
+        *,
+        share: float,
+        hooks: Hooks,
+    ) -> TrainingResult:
+        """Train a model."""
+        progress.now(f"training Q on {len(data.X)} rows at once")
+        rows = tuple(map(tf.convert_to_tensor, (data.X, data.Y)))
+        full = FullBatchLoss(lambda: model.training_loss(rows), model.trainable_variables)
+        self.minimise(full.loss, full.variables)
+        return TrainingResult(1.0, {"loss": full.values})
+
+
+def fit_by_squares(function: Any, X: Array, Y: Any, max_iterations: int = 1000) -> None:
+    """Fit a function with trainable variables to values Y at X, by least squares and L-BFGS."""
+    from ..regulariser.lbfgs import lbfgs
+
+    X, Y = map(tf.convert_to_tensor, (X, Y))
+    full = FullBatchLoss(
+        lambda: tf.reduce_mean(tf.square(function(X) - Y)), function.trainable_variables
+    )
+    lbfgs(full.loss, full.variables, max_iterations=max_iterations)
