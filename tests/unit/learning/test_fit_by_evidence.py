@@ -120,8 +120,9 @@ def steps():
     return X, jumps + 0.1 * rng.normal(size=jumps.shape)
 
 
-def test_around_a_predictor_residuals_are_those_of_new_rows(steps):
-    X, Y = steps
+def test_around_a_predictor_residuals_are_those_of_new_rows(rng):
+    X = rng.uniform(-2.0, 2.0, size=(300, 2))
+    Y = np.sign(X[:, :1]) + X[:, 1:] + 0.5 * rng.normal(size=(300, 1))
     tree = DecisionTreeRegressor(random_state=0)
     learned = gvi.learn((X[:200], Y[:200]), kernel=_kernel(), predictor=tree, num_inducing=40)
     mean = learned.regulariser.prior.mean_function
@@ -133,7 +134,7 @@ def test_around_a_predictor_residuals_are_those_of_new_rows(steps):
     assert np.mean(inside) > 0.95 - STANDARD_ERRORS * np.sqrt(0.95 * 0.05 / 100)
     error = np.sqrt(np.mean(np.square(predicted - Y[200:])))
     of_tree = tree.fit(X[:200], Y[:200]).predict(X[200:])[:, None]
-    assert error < 1.2 * np.sqrt(np.mean(np.square(of_tree - Y[200:])))
+    assert error < np.sqrt(np.mean(np.square(of_tree - Y[200:])))
 
 
 def test_a_predictor_of_another_scale_has_the_weight_that_mends_it(rng):

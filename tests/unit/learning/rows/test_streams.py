@@ -279,7 +279,7 @@ def test_blocks_of_other_columns_are_refused(small):
 def test_the_row_of_a_missing_value_is_named(small, tmp_path, name):
     X, Y = _rows()
     (X if name == "X" else Y)[271, 0] = np.nan
-    with pytest.raises(ValueError, match=rf"{name} has NaN .*the first is row 271\)"):
+    with pytest.raises(ValueError, match=rf"{name} has NaN .*the first is row 271[,)]"):
         gvi.learn(_mapped(tmp_path, X, Y))
 
 
