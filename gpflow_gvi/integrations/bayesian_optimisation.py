@@ -32,8 +32,8 @@ from scipy.stats import qmc
 from .._core import checks
 from .._core.data import Data
 from ..gaussian_process import GaussianProcess
+from ..learning.full_batch import FullBatchTraining
 from ..learning.procedure import Procedure
-from ..learning.q_training import FullTraining
 from ..learning.rows.scaling import Scaling
 from ..learning.rows.split import Split
 from ..learning.settings import (
@@ -247,7 +247,7 @@ def fit_pgvi(data: RegressionData, *, seed: int = 0, iterations: int = 20) -> GV
         variational=VariationalSettings(mean=inducing_mean),
         # The noise was fitted by the evidence, as the kernel was.
         model=ModelSettings(divergence_weight=1.0, train_likelihood=False),
-        training=FullTraining(LBFGS(iterations)),
+        training=FullBatchTraining(LBFGS(iterations)),
         validation_fraction=0.0,
         likelihood=Gaussian(1e-3),
         standardise=False,

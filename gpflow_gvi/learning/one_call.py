@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
+from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 
@@ -42,7 +43,8 @@ from .settings import (
     VariationalSettings,
     preset,
 )
-from .start import InducingPlusNetwork, inducing_mean
+from .start import InducingPlusNetwork, Start, inducing_covariance, inducing_mean
+from .variational import parse_covariance, parse_mean
 
 
 def learn(
@@ -58,6 +60,9 @@ def learn(
     features: Any = None,
     likelihood: Likelihood | None = None,
     loss: Literal["robust"] | Loss | None = None,
+    mean: Any = None,
+    covariance: Any = None,
+    regulariser: Literal["posterior", "prior"] | None = None,
     model: type[GVI] | None = None,
     divergence: Divergence | None = None,
     divergence_weight: float | None = None,
@@ -85,11 +90,11 @@ def learn(
     the optimum of its bound. Rows with equal X are left out together; copies count once, and a
     value of Y that is far from all others not at all, with a warning.
 
-    If any of `network`, `model`, a loss, `divergence`, `divergence_weight` and `epochs` is given, Q
-    is trained: with a network that starts at zero added to its mean, for as long as held-out data
-    gain by it, and tempered with them. Rows that this function held out, and not the caller, then
-    join the others: P is conditioned on all rows, Q is trained on them for as long as was best, and
-    tempered by the factor that was best.
+    If any of `mean`, `covariance`, `regulariser`, `network`, `model`, a loss, `divergence`,
+    `divergence_weight` and `epochs` is given, Q is trained, for as long as held-out data gain by
+    it, and tempered with them; by default a network that starts at zero is added to its mean. Rows
+    that this function held out, and not the caller, then join the others: P is conditioned on all
+    rows, Q is trained on them for as long as was best, and tempered by the factor that was best.
 
     Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
@@ -144,6 +149,12 @@ def learn(
     :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
         of the result) by a likelihood that allows for them, and learns from the others. Or the loss
         that Q is trained with, such as `losses.GammaLoss()`.
+    :param mean: m_Q: "recipe", the default, that of the sparse posterior with a network added;
+        "inducing", without it; "regulariser", that of P; or a model of Keras, which alone is m_Q
+        and is fitted to the mean of the sparse posterior first.
+    :param covariance: r: "cholesky", the default, "diagonal", "kernelised", "sparse_posterior" or
+        "fixed_sparse_posterior", or a class of `gpflow_gvi.covariances`.
+    :param regulariser: what Q is held to: "posterior", P given the rows, the default, or "prior".
     :param model: `PGVI`, `GWI` or `GVI`; by default `PGVI`.
     :param divergence: D, if it is not to be the model's own; a context of it is in the units that
         the model works in (`standardise`).
@@ -192,12 +203,18 @@ def learn(
     if model is GVI and divergence is None:
         raise TypeError("model is GVI, which has no divergence of its own: pass divergence=....")
     is_svgp = isinstance(divergence, InducingKL)  # finite for a prior P, and no network beside u
+    checks.one_of("regulariser", regulariser, (None, "posterior", "prior"))
+    if mean is not None:
+        refuse(refusals.HAS_MEAN, network=network)
+    if is_svgp:
+        refuse(refusals.OF_INDUCING, mean=mean, covariance=covariance, regulariser=regulariser)
     if is_svgp and network is not None:
         raise TypeError(
             "divergence is InducingKL(), which is infinite where a network is added to the mean of "
             "Q. Leave out the network, or take a projected divergence or GaussianWasserstein()."
         )
-    of_q = (network, model, divergence, divergence_weight, epochs)
+    parts_of_q = {"mean": mean, "covariance": covariance, "regulariser": regulariser}
+    of_q = (network, model, divergence, divergence_weight, epochs, *parts_of_q.values())
     chosen = any(each is not None for each in of_q) or isinstance(loss, Loss)
     if not chosen:
         refuse(refusals.NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
@@ -212,24 +229,25 @@ def learn(
     rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
     likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
-    regulariser = preset(effort)
+    start = preset(effort)
     schedule = Passes(_given(epochs, Passes.epochs), _given(batch_size, Passes.batch_size))
     rate = _given(learning_rate, CosineAdam.learning_rate)
     settings = Settings(
         regulariser=dataclasses.replace(
-            regulariser,
+            start,
             kernels=None if kernels is None else lambda _: kernels,
-            num_inducing=regulariser.num_inducing if num_inducing is None else num_inducing,
+            num_inducing=start.num_inducing if num_inducing is None else num_inducing,
             max_inducing=None if num_inducing or chosen or effort == "fast" else MAX_INDUCING,
             predictors=predictors,
-            noise=noise or (regulariser.noise if of_recipe else "constant"),
-            heavy_tails=regulariser.heavy_tails if of_recipe and noise is None else None,
+            noise=noise or (start.noise if of_recipe else "constant"),
+            heavy_tails=start.heavy_tails if of_recipe and noise is None else None,
             select=select,
-            process=operator.attrgetter("prior") if is_svgp else regulariser.process,
+            process=operator.attrgetter("prior" if is_svgp else regulariser or "posterior"),
             n_jobs=n_jobs,
         ),
         variational=VariationalSettings(
-            InducingPlusNetwork(network) if chosen and not is_svgp else inducing_mean
+            _mean(mean, network) if chosen and not is_svgp else inducing_mean,
+            inducing_covariance if covariance is None else parse_covariance(covariance),
         ),
         model=ModelSettings(
             kind=_given(model, PGVI),
@@ -251,6 +269,7 @@ def learn(
         if jointly:
             refuse(
                 refusals.NOT_JOINT,
+                **parts_of_q,
                 loss=loss,
                 noise=None if noise == "constant" else noise,
                 predictor=None if isinstance(predictor, str) else predictor,
@@ -267,6 +286,7 @@ def learn(
             has_points = effort == "best" and num_inducing is None  # twice as many
             refuse(
                 refusals.NOT_AROUND,
+                **parts_of_q,
                 model=model,
                 divergence=divergence,
                 divergence_weight=divergence_weight,
@@ -308,6 +328,11 @@ def learn(
             rows = tuple(np.delete(np.asarray(part), found.rows, axis=0) for part in rows)
         learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
         return dataclasses.replace(learned, outliers=found)
+
+
+def _mean(mean: Any, network: Any) -> Callable[[Start], MeanFunction]:
+    """Return how the mean of Q starts."""
+    return InducingPlusNetwork(network) if mean is None else parse_mean(mean)
 
 
 def _given(value: Any, default: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Training of Q: on batches by an optimiser of Keras, or on all rows by L-BFGS."""
+"""Training of Q on batches, by an optimiser of Keras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from gpflow.base import RegressionData
 
     from ..models import GVI
-    from ..regulariser.lbfgs import Minimise
     from .procedure import Hooks
     from .schedules import EarlyStopping, Schedule
     from .start import TrainingData
@@ -154,23 +153,3 @@ def _telling(epochs: int) -> Any:
         progress.done_of(epoch + 1, epochs, **kept)
 
     return keras.callbacks.LambdaCallback(on_epoch_end=tell)
-
-
-@dataclasses.dataclass(frozen=True)
-class FullTraining:
-    """Training on all rows at once, as by L-BFGS; validation data are not used."""
-
-    minimise: Minimise
-
-    def __call__(
-        self,
-        model: GVI,
-        data: TrainingData,
-        validation: RegressionData | None,
-        *,
-        share: float,
-        hooks: Hooks,
-    ) -> TrainingResult:
-        """Train a model."""
-        self.minimise(model.training_loss_closure((data.X, data.Y)), model.trainable_variables)
-        return TrainingResult()

@@ -19,6 +19,11 @@ NOT_TRAINED = (
     "has no effect, as nothing of Q is trained here: pass model=, network=, divergence= or "
     "epochs= to train it, or leave it out"
 )
+HAS_MEAN = "is added to the default mean of Q, but mean= is given: leave out one of them"
+OF_INDUCING = (
+    "is not for divergence=InducingKL(), where Q is an inducing distribution under P's own prior: "
+    "leave it out, or take a projected divergence or GaussianWasserstein()"
+)
 NO_NETWORK = "has no effect without a network: pass network=, or leave it out"
 NOT_AROUND = (
     "has no effect around a network, whose predictions are the mean of P and Q: no candidates "

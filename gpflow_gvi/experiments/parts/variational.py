@@ -11,8 +11,9 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
+from ...learning import variational
+from ...learning.full_batch import fit_by_squares
 from ...learning.start import InducingPlusNetwork, Start, inducing_mean
-from ..full_batch import fit_by_squares
 from .base import OneOf, Positive
 from .kernels import BaseKernel
 from .layers import DEFAULT, Layers, network
@@ -21,18 +22,6 @@ from .objective import points_of_box
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
     from gpflow.kernels import Kernel as GPflowKernel
-
-
-_SUPPLIED = {
-    "X": operator.attrgetter("X"),
-    "data": operator.attrgetter("X", "responses"),
-    "inducing_variable": operator.attrgetter("Z"),
-    "kernel": operator.attrgetter("prior.kernel"),
-    "mean_function": operator.attrgetter("prior.mean_function"),
-    "noise_variance": operator.attrgetter("noise_variance"),
-    "num_latent_gps": operator.attrgetter("J"),
-}
-"""What a `Start` supplies to constructors, by the names of their parameters."""
 
 
 def network_mean(
@@ -57,9 +46,9 @@ def network_mean(
     return mean
 
 
-def mean_of_regulariser(start: Start) -> MeanFunction:
+def regulariser_mean(start: Start) -> MeanFunction:
     """The mean of P, as it is."""
-    return start.P.mean_function
+    return variational.mean_of_regulariser(start)
 
 
 def recipe_mean(start: Start) -> MeanFunction:
@@ -77,11 +66,11 @@ def sum_of_means(
 MEANS = {
     "network": network_mean,
     "inducing": "gpflow_gvi.mean_functions:Inducing.from_data",
-    "regulariser": mean_of_regulariser,
+    "regulariser": regulariser_mean,
     "recipe": recipe_mean,
     "sum": sum_of_means,
 }
-Mean = Annotated[Any, OneOf("Mean", MEANS, supplied=_SUPPLIED)]
+Mean = Annotated[Any, OneOf("Mean", MEANS, supplied=variational.SUPPLIED)]
 
 
 def tempered(start: Start, base: Covariance = "cholesky", factor: Positive = 1.0) -> GPflowKernel:
@@ -95,15 +84,11 @@ def kernel_of_regulariser(start: Start) -> GPflowKernel:
 
 
 COVARIANCES = {
-    "cholesky": "gpflow_gvi.covariances:CholeskySVGP.from_data",
-    "diagonal": "gpflow_gvi.covariances:DiagonalSVGP.from_data",
-    "kernelised": "gpflow_gvi.covariances:KernelisedSVGP",
-    "sparse_posterior": "gpflow_gvi.covariances:SparsePosterior",
-    "fixed_sparse_posterior": "gpflow_gvi.covariances:FixedSparsePosterior",
+    **variational.COVARIANCES,
     "tempered": tempered,
     "regulariser": kernel_of_regulariser,
 }
 Covariance = Annotated[
     Any,
-    OneOf("Covariance", COVARIANCES, supplied=_SUPPLIED, types={"Kernel": BaseKernel}),
+    OneOf("Covariance", COVARIANCES, supplied=variational.SUPPLIED, types={"Kernel": BaseKernel}),
 ]

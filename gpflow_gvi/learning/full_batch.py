@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from .._core import progress
-from ..learning.q_training import TrainingResult
-from .parts.base import tf
+from .q_training import TrainingResult
 
 if TYPE_CHECKING:
     from gpflow.base import RegressionData
 
-    from ..learning.procedure import Hooks
-    from ..learning.start import TrainingData
     from ..models import GVI
     from ..regulariser.lbfgs import Minimise
+    from .procedure import Hooks
+    from .start import TrainingData
 
 Array = np.ndarray[Any, Any]
 

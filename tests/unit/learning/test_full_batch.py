@@ -13,10 +13,10 @@ import tensorflow as tf
 import gpflow_gvi as gvi
 from gpflow_gvi.experiments.config import Experiment
 from gpflow_gvi.experiments.curves import thesis_curve
-from gpflow_gvi.experiments.full_batch import FullBatchLoss
 from gpflow_gvi.experiments.parts.objective import halton_box
 from gpflow_gvi.experiments.parts.training import LBFGSTraining
 from gpflow_gvi.experiments.run import run
+from gpflow_gvi.learning.full_batch import FullBatchLoss
 from gpflow_gvi.learning.procedure import Hooks
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import Start, TrainingData

@@ -1,0 +1,108 @@
+"""The mean and the covariance of Q by their names, as `learn` and experiments have them.
+
+A part is a function of what Q starts from (`Start`): P, inducing points and the data.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import operator
+import pkgutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .._core import checks
+from .start import InducingPlusNetwork, Start, inducing_mean
+
+if TYPE_CHECKING:
+    from gpflow.functions import MeanFunction
+    from gpflow.kernels import Kernel
+
+SUPPLIED: dict[str, Callable[[Start], Any]] = {
+    "X": operator.attrgetter("X"),
+    "data": operator.attrgetter("X", "responses"),
+    "inducing_variable": operator.attrgetter("Z"),
+    "kernel": operator.attrgetter("prior.kernel"),
+    "mean_function": operator.attrgetter("prior.mean_function"),
+    "noise_variance": operator.attrgetter("noise_variance"),
+    "num_latent_gps": operator.attrgetter("J"),
+}
+"""What a `Start` supplies to constructors, by the names of their parameters."""
+
+COVARIANCES = {
+    "cholesky": "gpflow_gvi.covariances:CholeskySVGP.from_data",
+    "diagonal": "gpflow_gvi.covariances:DiagonalSVGP.from_data",
+    "kernelised": "gpflow_gvi.covariances:KernelisedSVGP",
+    "sparse_posterior": "gpflow_gvi.covariances:SparsePosterior",
+    "fixed_sparse_posterior": "gpflow_gvi.covariances:FixedSparsePosterior",
+}
+"""Constructors of covariances of Q."""
+
+MAX_ITERATIONS = 200
+"""Of the fit of a network to the mean of P."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkMean:
+    """A network alone, which is fitted to the mean of the sparse posterior first.
+
+    :param network: from [N, D...] to [N, J], a model of Keras; each mean function has a copy.
+    """
+
+    network: Any
+
+    def __call__(self, start: Start) -> MeanFunction:
+        """Return the mean function."""
+        from .._core.images import as_rows
+        from ..mean_functions import Network
+        from .full_batch import fit_by_squares
+
+        mean, target = Network(copy.deepcopy(self.network)), inducing_mean(start)
+        columns = mean(as_rows(start.X[:1], mean)).shape[-1]
+        if columns != start.J:
+            raise ValueError(
+                f"mean returns {columns} columns, but there are {start.J} latent functions; give "
+                f"it {start.J} outputs."
+            )
+        values = target(as_rows(start.X, start.prior.kernel))
+        fit_by_squares(mean, as_rows(start.X, mean), values, MAX_ITERATIONS)
+        return mean
+
+
+def mean_of_regulariser(start: Start) -> MeanFunction:
+    """Return the mean of P, as it is."""
+    return start.P.mean_function
+
+
+def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
+    """Return how the mean of Q starts, from the argument `mean` of `learn`."""
+    if not isinstance(mean, str):
+        return NetworkMean(mean)
+    names = {
+        "inducing": inducing_mean,
+        "recipe": InducingPlusNetwork(),
+        "regulariser": mean_of_regulariser,
+    }
+    checks.one_of("mean", mean, tuple(names))
+    return names[mean]
+
+
+def parse_covariance(covariance: Any) -> Callable[[Start], Kernel]:
+    """Return how the covariance of Q starts, from the argument `covariance` of `learn`."""
+    constructor = covariance
+    if isinstance(covariance, str):
+        checks.one_of("covariance", covariance, tuple(COVARIANCES))
+        constructor = pkgutil.resolve_name(COVARIANCES[covariance])
+    elif not callable(covariance):
+        raise TypeError(
+            f"covariance is a {type(covariance).__name__}; it must be one of "
+            f"{', '.join(COVARIANCES)}, or a class of gpflow_gvi.covariances."
+        )
+    known = inspect.signature(constructor).parameters
+
+    def build(start: Start) -> Kernel:
+        return constructor(**{name: of(start) for name, of in SUPPLIED.items() if name in known})
+
+    return build
