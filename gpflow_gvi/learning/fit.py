@@ -72,6 +72,10 @@ class Fits(abc.ABC):
             return predictors(self.data)
         return [] if predictors is None else self.recipe.predictors(self.data)
 
+    def kernels_of_series(self) -> list[Kernel]:
+        """Return kernels of a trend that changes, which are taken if they predict much better."""
+        return []
+
     def candidate(self, kernel: Kernel) -> Candidate:
         """Return P with a kernel, at the start."""
         family = structure_of(kernel) or kernel

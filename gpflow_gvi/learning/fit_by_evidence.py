@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.functions import Zero
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from scipy.optimize import nnls
 
@@ -51,6 +52,12 @@ class EvidenceFits(Fits):
         if settings.standardise:  # its prior is for standard units
             noise = self.recipe.noise(len(data.X), data.D, lower)
         self.likelihood = settings.likelihood or noise
+
+    def kernels_of_series(self) -> list[Kernel]:
+        """Return kernels of a trend that changes, which are taken if they predict much better."""
+        if self.settings.kernels is not None:
+            return []
+        return self.recipe.kernels_of_series(self.data.X, self.data.responses)
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         targets = np.asarray(self.data.units[1].original(self.data.responses))

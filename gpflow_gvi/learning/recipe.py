@@ -38,6 +38,9 @@ class Recipe:
     min_rows_of_seasons: int = 20
     """Fewer rows do not determine frequencies: a function through all of them would be known
     without doubt."""
+    min_gain_of_series: float = 0.05
+    """A trend that changes is taken if it predicts better by as many nats: otherwise the deviations
+    beside it follow the noise of few rows, and the densities hardly differ."""
     max_rows_of_smooth: int = 100
     """Up to this number of rows of a single feature there is a kernel without frequencies, too."""
     min_rows_of_relevance: int = 100
@@ -137,14 +140,24 @@ class Recipe:
         return found
 
     def _kernels_of_one_feature(self, X: Array, Y: Array) -> list[Kernel]:
-        """Return kernels of smooth or quasi-periodic functions and a trend, which may change."""
+        """Return kernels of smooth or quasi-periodic functions and a trend."""
         N = len(X)
         found: list[Kernel] = [starts.one_kernel(1)] if self.max_rows_of_smooth > N else []
         if self.min_rows_of_seasons > N:
             return [Sum([each, *starts.trend()]) for each in found]
-        seasons = starts.seasons(X, Y)
-        changing = [Sum([deepcopy(each), *starts.changing_trend()]) for each in seasons]
-        return [*(Sum([each, *starts.trend()]) for each in [*seasons, *found]), *changing]
+        return [Sum([each, *starts.trend()]) for each in [*starts.seasons(X, Y), *found]]
+
+    def kernels_of_series(self, X: Array, Y: Array) -> list[Kernel]:
+        """Return kernels of one feature with a trend whose slope changes, for Gaussian noise.
+
+        Deviations last for a while, which outliers look like.
+
+        :param X: standardised inputs, [N, D].
+        :param Y: standardised outputs, [N, J].
+        """
+        if not self.sums or X.shape[1] > 1 or len(X) < self.min_rows_of_seasons:
+            return []
+        return [Sum([each, *starts.changing_trend()]) for each in starts.seasons(X, Y)]
 
     def _kernels_of_classes(self, N: int, D: int) -> list[Kernel]:
         """Return kernels of labels: with one lengthscale, with one for each feature, and fast."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+
+from gpflow.kernels import Kernel
 
 from . import starts
 from .candidate import Fitted, best_of, near_best
@@ -12,7 +14,11 @@ from .fit import Fits
 
 def search(fits: Fits) -> list[Fitted]:
     """Return fits of all candidates, of which the screening says how good they are."""
-    found = _of_kernels(fits)
+    found = _of_kernels(fits, fits.settings.kernels_for(fits.data))
+    if series := fits.kernels_of_series():
+        of_series = _of_kernels(fits, series)
+        if best_of(of_series).nll < best_of(found).nll - fits.recipe.min_gain_of_series:
+            found = of_series
     if not fits.has_given_predictors:
         fits.keep_useful_predictors(best_of(found))
     if fits.predictors.num_means:
@@ -39,9 +45,8 @@ def _near(fits: Fits, found: list[Fitted]) -> list[Fitted]:
     return near_best(found, fits.recipe.gap)
 
 
-def _of_kernels(fits: Fits) -> list[Fitted]:
+def _of_kernels(fits: Fits, kernels: Sequence[Kernel]) -> list[Fitted]:
     """Return the fits of the promising kernels, each from the best of its starts."""
-    kernels = fits.settings.kernels_for(fits.data)
     if len(kernels) == 1:
         return [fits.fitted(fits.candidate(kernels[0]), brief=False)]
     of_family: dict[Hashable, list[Fitted]] = collections.defaultdict(list)

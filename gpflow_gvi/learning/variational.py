@@ -80,7 +80,7 @@ def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
     """Return how the mean of Q starts, from the argument `mean` of `learn`."""
     if not isinstance(mean, str):
         return NetworkMean(mean)
-    names = {
+    names: dict[str, Callable[[Start], MeanFunction]] = {
         "inducing": inducing_mean,
         "recipe": InducingPlusNetwork(),
         "regulariser": mean_of_regulariser,
