@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian, Likelihood, StudentT, SwitchedLikelihood
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, SwitchedLikelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_consistent_length, check_random_state
@@ -57,6 +58,7 @@ class _Estimator(BaseEstimator):
         Gaussian process around. With one, X may be images.
     :param train_network: False to leave a network as it is; by default it is trained.
     :param features: of a network, what the kernel is on, as of `learn`.
+    :param classes: of a network, the class of each column, if they are not sorted.
     :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
         noise of heavy tails; of a classifier, one of as many classes as y has.
     :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
@@ -84,6 +86,7 @@ class _Estimator(BaseEstimator):
     network: Any = None
     train_network: bool | None = None
     features: Any = None
+    classes: Any = None
     likelihood: Likelihood | None = None
     loss: Literal["robust"] | Loss | None = None
     model: type[GVI] | None = None
@@ -329,10 +332,22 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         around = self._is_around_network and is_meant(
             self.network, self.features, self.train_network, X
         )
-        likelihood = self.likelihood if around else self._of_classes(K)
+        likelihood = self._around(K) if around else self._of_classes(K)
         latents = K if around else labels.num_latents(likelihood, codes[:, None])
-        self.learned_ = self._learn(X, codes, latents, likelihood=likelihood)
+        columns = self.classes
+        if columns is not None:  # by their numbers, as labels are given to `learn`
+            columns = labels.encoded("classes", columns, self.classes_).tolist()
+        self.learned_ = self._learn(X, codes, latents, likelihood=likelihood, classes=columns)
         return self
+
+    def _around(self, K: int) -> Likelihood | None:
+        """Return the likelihood around a network: one column says how probable the second is."""
+        network = self.network[0] if isinstance(self.network, list | tuple) else self.network
+        shape = getattr(network, "output_shape", None)
+        is_single = isinstance(shape, tuple) and shape[-1] == 1
+        if self.likelihood is None and K == 2 and is_single:
+            return Bernoulli(invlink=tf.math.sigmoid)
+        return self.likelihood
 
     def _of_classes(self, K: int) -> Likelihood:
         if self.likelihood is None:

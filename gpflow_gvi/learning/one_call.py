@@ -32,7 +32,7 @@ from .procedure import Procedure, recorded
 from .q_training import BatchTraining
 from .refusals import refuse
 from .rows.parquet import ParquetRows
-from .rows.split import Split, of_labels
+from .rows.split import Split, from_one_hot, of_labels
 from .schedules import CosineAdam, EarlyStopping, Passes
 from .settings import (
     MAX_INDUCING,
@@ -58,6 +58,7 @@ def learn(
     network: Any = None,
     train_network: bool | None = None,
     features: Any = None,
+    classes: Sequence[Any] | None = None,
     likelihood: Likelihood | None = None,
     loss: Literal["robust"] | Loss | None = None,
     mean: Any = None,
@@ -141,6 +142,9 @@ def learn(
     :param features: what the kernel is on, around a network: "penultimate", what its last layer
         receives; "layers", the default, this and what is in front of it, averaged over pixels or
         steps of a sequence; the name of a layer; "inputs"; another model; or a list of such.
+    :param classes: the class of each column of a network, if they are not in sorted order. Without
+        it a network that is not trained here, whose columns fit another order far better, is
+        refused.
     :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
         that Y are labels, and is the default of names (`Bernoulli` of two classes, else `Softmax`);
         or any other of GPflow's likelihoods, for counts, amounts,
@@ -224,9 +228,13 @@ def learn(
     if validation_data is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
     if network is None:
-        refuse(refusals.NO_NETWORK, features=features, train_network=train_network)
+        refuse(refusals.NO_NETWORK, features=features, train_network=train_network, classes=classes)
     is_around = is_meant(network, features, train_network, data)
-    rows, validation_data, of_names, classes = of_labels(rows, validation_data, likelihood)
+    if is_around and likelihood is None:
+        rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
+    elif not is_around:
+        refuse(refusals.NO_COLUMNS, classes=classes)
+    rows, validation_data, of_names, found = of_labels(rows, validation_data, likelihood)
     likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     start = preset(effort)
@@ -260,7 +268,7 @@ def learn(
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
         likelihood=likelihood,
-        classes=classes,
+        classes=found,
         standardise=standardise,
         seed=seed,
         pool=of_recipe and noise is None and isinstance(predictor, str | None),
@@ -316,18 +324,19 @@ def learn(
                 kernel=kernel,
                 training=training if trains else None,
                 validation_data=validation_data,
+                columns=classes,
             )
-            return dataclasses.replace(recorded(of_network), classes_=classes)
+            return recorded(of_network)
         if not refusals.is_constant_noise(likelihood):
             refuse(refusals.NO_NOISE.format(type(likelihood).__name__), noise=noise)
         if not refusals.cross_fits(settings):
             refuse(refusals.NO_CROSS_FITS, n_jobs=n_jobs)
-        found = None
+        left_out = None
         if not (loss is None or isinstance(loss, Loss)):
-            found = _outliers(rows, settings, loss)
-            rows = tuple(np.delete(np.asarray(part), found.rows, axis=0) for part in rows)
+            left_out = _outliers(rows, settings, loss)
+            rows = tuple(np.delete(np.asarray(part), left_out.rows, axis=0) for part in rows)
         learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
-        return dataclasses.replace(learned, outliers=found)
+        return dataclasses.replace(learned, outliers=left_out)
 
 
 def _mean(mean: Any, network: Any) -> Callable[[Start], MeanFunction]:

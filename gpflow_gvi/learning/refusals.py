@@ -24,6 +24,10 @@ OF_INDUCING = (
     "is not for divergence=InducingKL(), where Q is an inducing distribution under P's own prior: "
     "leave it out, or take a projected divergence or GaussianWasserstein()"
 )
+NO_COLUMNS = (
+    "is the order of a network's columns, but the network is added to the mean of Q here: pass "
+    "train_network=False, or leave it out"
+)
 NO_NETWORK = "has no effect without a network: pass network=, or leave it out"
 NOT_AROUND = (
     "has no effect around a network, whose predictions are the mean of P and Q: no candidates "

@@ -57,6 +57,7 @@ from ..learned import Learned
 from ..rows.scaling import Scaling
 from ..rows.split import Split
 from ..settings import Settings
+from .class_order import order_of, require_order
 from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
 from .network_training import NetworkTraining
 
@@ -91,6 +92,7 @@ def learn_around(
     kernel: Any,
     training: NetworkTraining | None,
     validation_data: RegressionData | None,
+    columns: Any = None,
 ) -> Learned:
     """Train the network, if that is asked for, and learn how far to trust it.
 
@@ -103,6 +105,7 @@ def learn_around(
     :param kernel: k on the features; `feature_kernel` if not given.
     :param training: how the network is trained; None to leave it as it is.
     :param validation_data: (X, Y) that the network has not been trained with.
+    :param columns: the class of each column of the network, if they are not sorted.
     """
     if not (kernel is None or isinstance(kernel, Kernel)):
         raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
@@ -113,7 +116,7 @@ def learn_around(
     if inputs.scales_pixels and X.dtype == np.uint8:
         logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
     outputs = Outputs.of_all(networks, inputs, X)
-    likelihood = _likelihood(settings.likelihood, networks[0], outputs, Y)
+    likelihood = _likelihood(settings, networks[0], outputs, Y)
     settings = dataclasses.replace(settings, likelihood=likelihood)
     if not settings.of_classes:
         outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
@@ -134,13 +137,20 @@ def learn_around(
             _warn_of_seen_rows()
     features = network_layers.LAYERS if features is None else features
     progress.now("outputs and features of all rows")
-    rows = network_rows(networks, features, inputs, outputs)
+    named = settings.classes
+    if named is None and settings.of_classes:
+        named = np.arange(max(outputs.columns, 2))
+    rows = network_rows(networks, features, inputs, outputs, order_of(columns, named))
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
+    if settings.of_classes and training is None and columns is None:
+        require_order(split.train[0][:, : outputs.columns], split.train[1], settings.classes)
     scaling = rows.scaling(split.train[0], units, standardise=settings.standardise)
     split = dataclasses.replace(split, inputs=scaling)
     progress.now(f"P around the network, {len(split.train[0])} rows")
     learned = _learned(split, settings, rows, kernel)
-    return dataclasses.replace(learned, inputs=NetworkInputs(rows, split.inputs), history=history)
+    units_of_rows = NetworkInputs(rows, split.inputs)
+    named = named if settings.of_classes else None
+    return dataclasses.replace(learned, inputs=units_of_rows, history=history, classes_=named)
 
 
 def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel | None) -> Learned:
@@ -276,16 +286,19 @@ def _pair(name: str, data: Any) -> tuple[Any, Any]:
     return data[0], data[1]
 
 
-def _likelihood(
-    given: Likelihood | None, network: Any, outputs: Outputs, Y: Any
-) -> Likelihood | None:
+def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> Likelihood | None:
     """Return the likelihood that the outputs of the network and Y are for."""
+    given = settings.likelihood
     J, shape = outputs.columns, np.shape(Y)
     P = shape[1] if len(shape) > 1 else 1
     likelihood = given
     if given is None and P == 1 and J > 1:
         likelihood = Softmax(J)
-    elif given is None and P == J == 1 and outputs.kind == "probabilities":
+    elif (
+        given is None
+        and P == J == 1
+        and (outputs.kind == "probabilities" or (settings.classes is not None and outputs.kind))
+    ):
         likelihood = Bernoulli(invlink=tf.math.sigmoid)
     classes = labels.num_classes(likelihood)
     wanted = P if classes is None else 1 if isinstance(likelihood, Bernoulli) else classes

@@ -87,6 +87,8 @@ class NetworkRows:
     """Whether the inputs themselves are the last group of features."""
     of_probabilities: bool
     """Whether the network returns probabilities, of which h is the logarithm or the logit."""
+    order: tuple[int, ...] = ()
+    """Of each class, sorted, the column of the network; empty if they are in this order."""
 
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return the rows of inputs [N, D...]: [N, J + F]."""
@@ -132,10 +134,16 @@ class NetworkRows:
         X = tf.cast(X, default_float())
         first, *others = (part(X) for part in self.parts)
         h, features = first[:, : self.num_outputs], first[:, self.num_outputs :]
-        columns = [_logits(h) if self.of_probabilities else h, features, *others]
+        columns = [self._ordered(_logits(h) if self.of_probabilities else h), features, *others]
         if self.with_inputs:
             columns.append(tf.reshape(X, [-1, math.prod(self.inputs.shape)]))
         return tf.concat(columns, axis=-1)
+
+    def _ordered(self, h: tf.Tensor) -> tf.Tensor:
+        """Return logits in the order of the classes; a single one is that of the second class."""
+        if not self.order:
+            return h
+        return -h if h.shape[-1] == 1 else tf.gather(h, self.order, axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +216,11 @@ class Outputs(NamedTuple):
 
 
 def network_rows(
-    networks: list[Any], features: Any, inputs: Inputs, outputs: Outputs
+    networks: list[Any],
+    features: Any,
+    inputs: Inputs,
+    outputs: Outputs,
+    order: tuple[int, ...] = (),
 ) -> NetworkRows:
     """Return how inputs become rows, by copies of the networks.
 
@@ -218,6 +230,7 @@ def network_rows(
         Layers are those of the first network.
     :param inputs: what the network takes.
     :param outputs: what each returns.
+    :param order: of each class the column of the network, if it is another order.
     """
     network = network_layers.ensemble(networks, outputs.kind)
     several = list(features) if isinstance(features, list | tuple) else [features]
@@ -245,6 +258,7 @@ def network_rows(
         (*sizes, math.prod(inputs.shape)) if with_inputs else tuple(sizes),
         with_inputs,
         outputs.kind == "probabilities" or (outputs.kind is not None and len(networks) > 1),
+        order,
     )
 
 

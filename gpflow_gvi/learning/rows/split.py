@@ -154,6 +154,20 @@ def of_labels(
     return data, validation_data, likelihood, classes
 
 
+def from_one_hot(data: Any) -> Any:
+    """Return data with labels 0, 1, ... for a one-hot code [N, K] of several classes; others as is.
+
+    :param data: (X, Y), or anything else.
+    """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return data
+    Y = np.asarray(data[1])
+    is_code = Y.ndim == 2 and Y.shape[1] > 1 and Y.dtype.kind in "buif"
+    if not (is_code and np.all((Y == 0) | (Y == 1)) and np.all(np.sum(Y, axis=1) == 1)):
+        return data
+    return data[0], np.argmax(Y, axis=1)
+
+
 def _arrays(
     name: str, names: tuple[str, str], data: RegressionData, likelihood: Likelihood | None
 ) -> Rows:

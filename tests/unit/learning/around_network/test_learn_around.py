@@ -354,7 +354,7 @@ DEAD.layers[1].set_weights([np.zeros((36, 8)), np.zeros(8)])
         ({"network": [network(), network(shape=(7, 7, 1))]}, r"takes rows of shape \(7, 7, 1\)"),
         ({"network": DEAD}, "features are the same for all rows"),
         ({"Y": np.ones(60)}, "Y has examples of class 1 alone"),
-        ({"Y": np.eye(3)[np.zeros(60, int)], "network": network(activation="softmax")}, "one-hot"),
+        ({"Y": np.full((60, 3), 0.5), "network": network(activation="softmax")}, "one-hot"),
         ({"features": "nowhere"}, "features is 'nowhere', but network .* hidden, last_hidden"),
         ({"features": []}, "features is empty"),
         ({"divergence_weight": 0.3}, r"divergence_weight is 0\.3, which has no effect"),
@@ -403,3 +403,61 @@ def test_images_are_rows_for_a_kernel_on_pixels():
     of_images = gvi.learn((X, Y), kernel=kernel)
     of_rows = gvi.learn((X.reshape(60, -1), Y), kernel=kernel)
     assert_close(of_images.predict_y(new), of_rows.predict_y(new.reshape(10, -1)))
+
+
+NAMES = np.array(["truck", "cat", "boat"])  # in the order of the columns, which is not sorted
+
+
+def _named(data):
+    return data[0], NAMES[data[1]]
+
+
+def test_columns_in_another_order_than_names_are_refused_or_said(net):
+    data = {"data": _named(images(250)), "validation_data": _named(images(150, seed=1))}
+    with pytest.raises(ValueError, match=r"Pass classes=\['truck', 'cat', 'boat'\]"):
+        around(net, **data)
+    learned = around(net, **data, classes=NAMES)
+    assert learned.classes_.tolist() == sorted(NAMES)
+    X, y = _named(NEW)
+    expected = NAMES[net.predict(X, verbose=0).argmax(axis=1)]
+    np.testing.assert_array_equal(learned.predict(X), expected)
+    assert np.mean(learned.predict(X) == y) > 0.9
+    with pytest.raises(ValueError, match=r"classes is .*Y has the classes"):
+        around(net, **data, classes=["truck", "cat", "ship"])
+
+
+def test_a_classifier_of_scikit_learn_has_the_order_too(net):
+    X, y = _named(images(250))
+    options = {"network": net, "train_network": False, "num_inducing": 30}
+    with pytest.warns(NumericsWarning, match="train_network=False without validation_data"):
+        fitted = gvi.GVIClassifier(classes=NAMES, **options).fit(X, y)
+    expected = NAMES[net.predict(NEW[0], verbose=0).argmax(axis=1)]
+    np.testing.assert_array_equal(fitted.predict(NEW[0]), expected)
+
+
+@pytest.mark.parametrize("kind", ["one_hot", "whole numbers"])
+def test_codes_of_labels_are_labels(net, kind):
+    def coded(data):
+        return (data[0], np.eye(3)[data[1]]) if kind == "one_hot" else data
+
+    validation = coded(images(150, seed=1))
+    learned = around(net, data=coded(images(250)), validation_data=validation)
+    found = learned.predict(NEW[0])
+    np.testing.assert_array_equal(found, net.predict(NEW[0], verbose=0).argmax(axis=1))
+
+
+@pytest.mark.parametrize("names", [np.array([False, True]), np.array(["no", "yes"])])
+def test_one_logit_is_that_of_the_second_class(names):
+    net = network(J=1)
+    net.compile(keras.optimizers.Adam(1e-2), keras.losses.BinaryCrossentropy(from_logits=True))
+    X, y = images(400, seed=5)
+    net.fit(X, y == 0, epochs=6, verbose=0)
+
+    def named(data):
+        return data[0], names[(data[1] == 0).astype(int)]
+
+    data = {"data": named(images(250)), "validation_data": named(images(150, seed=1))}
+    found = around(net, **data).predict(NEW[0])
+    assert found.dtype == names.dtype
+    expected = names[(net.predict(NEW[0], verbose=0)[:, 0] > 0.0).astype(int)]
+    np.testing.assert_array_equal(found, expected)
