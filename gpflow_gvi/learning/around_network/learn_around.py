@@ -57,7 +57,7 @@ from ..learned import Learned
 from ..rows.scaling import Scaling
 from ..rows.split import Split
 from ..settings import Settings
-from .class_order import order_of, require_order
+from .network_checks import order_of, require_order, scale_that_fits, warn_of_units
 from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
 from .network_training import NetworkTraining
 
@@ -113,11 +113,14 @@ def learn_around(
     networks = network_layers.members(network)
     inputs = Inputs.of(networks[0], X)
     X = inputs.validated("X", X)
-    if inputs.scales_pixels and X.dtype == np.uint8:
-        logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
     outputs = Outputs.of_all(networks, inputs, X)
     likelihood = _likelihood(settings, networks[0], outputs, Y)
     settings = dataclasses.replace(settings, likelihood=likelihood)
+    if training is None and settings.of_classes:
+        numbers = np.reshape(labels.validated("Y", Y, max(outputs.columns, 2)), [-1, 1])
+        inputs = scale_that_fits(networks[0], inputs, X, numbers)
+    if inputs.scales_pixels and X.dtype == np.uint8:
+        logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
     if not settings.of_classes:
         outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
     split = _split((X, Y), settings, inputs, validation_data)
@@ -142,8 +145,11 @@ def learn_around(
         named = np.arange(max(outputs.columns, 2))
     rows = network_rows(networks, features, inputs, outputs, order_of(columns, named))
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
-    if settings.of_classes and training is None and columns is None:
-        require_order(split.train[0][:, : outputs.columns], split.train[1], settings.classes)
+    h = split.train[0][:, : outputs.columns]
+    if training is None and not settings.of_classes:
+        warn_of_units(h, split.train[1])
+    elif training is None and columns is None:
+        require_order(h, split.train[1], settings.classes)
     scaling = rows.scaling(split.train[0], units, standardise=settings.standardise)
     split = dataclasses.replace(split, inputs=scaling)
     progress.now(f"P around the network, {len(split.train[0])} rows")

@@ -77,7 +77,7 @@ class Split:
         if settings.standardise:
             _warn_of_lost_columns(X)
         if likelihood is None:
-            _warn_of_two_values(Y)
+            _warn_of_labels(Y)
         scaled = settings.standardise and domains.has_scale(likelihood)
         if scaled and len(Y) > 1:
             require_variation(Y)
@@ -227,12 +227,22 @@ def require_variation(Y: Array) -> None:
         )
 
 
-def _warn_of_two_values(Y: Array) -> None:
-    """Warn of what looks like labels of two classes, where nothing says that it is."""
-    if Y.shape[1] == 1 and np.array_equal(np.unique(Y), [0.0, 1.0]):
+MAX_CLASSES = 10
+"""More numbers, from zero on, hardly are classes."""
+
+
+def _warn_of_labels(Y: Array) -> None:
+    """Warn of what looks like labels 0, 1, ..., of which none is rare, where nothing says so."""
+    values, counts = np.unique(Y, return_counts=True)
+    K = len(values)
+    is_even = np.min(counts) > 0.5 * len(Y) / K
+    are_labels = (2 < K <= MAX_CLASSES and is_even) or K == 2
+    if Y.shape[1] == 1 and are_labels and np.array_equal(values, np.arange(K)):
+        shown = "0 or 1" if K == 2 else f"a whole number from 0 to {K - 1}"
+        wanted = "Bernoulli()" if K == 2 else f"Softmax({K})"
         warnings.warn(
-            "Y is 0 or 1 in every row and is regressed, as real numbers are. If these are classes "
-            "pass likelihood=gpflow.likelihoods.MultiClass(2), or take GVIClassifier.",
+            f"Y is {shown} in every row and is regressed, as real numbers are. If these are "
+            f"classes pass likelihood=gpflow.likelihoods.{wanted}, or take GVIClassifier.",
             NumericsWarning,
             stacklevel=4,
         )

@@ -461,3 +461,26 @@ def test_one_logit_is_that_of_the_second_class(names):
     assert found.dtype == names.dtype
     expected = names[(net.predict(NEW[0], verbose=0)[:, 0] > 0.0).astype(int)]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_pixels_in_bytes_are_what_the_network_was_trained_with():
+    def in_bytes(data):
+        return (255.0 * data[0]).astype(np.uint8), data[1]
+
+    net = trained()
+    hidden = net.get_layer("hidden")
+    weights, bias = hidden.get_weights()
+    hidden.set_weights([weights / 255.0, bias])
+    new, truth = in_bytes(NEW)
+    expected = net.predict(new.astype(np.float32), verbose=0).argmax(axis=1)
+    assert np.mean(expected == truth) > 0.9
+    with pytest.warns(NumericsWarning, match=r"Divided by 255, .* they are taken as they are"):
+        learned = around(net, in_bytes(images(250)), validation_data=in_bytes(images(150, seed=1)))
+    np.testing.assert_array_equal(learned.predict(new), expected)
+
+
+def test_a_network_for_other_units_is_told_of(of_numbers):
+    net, _ = of_numbers
+    data, unseen = ((X, 1e3 + 10.0 * Y) for X, Y in (numbers(60), numbers(100, seed=1)))
+    with pytest.warns(NumericsWarning, match="the network misses Y by .* Is it for other units"):
+        around(net, data, validation_data=unseen)

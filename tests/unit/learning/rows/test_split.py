@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -62,6 +63,15 @@ def test_two_values_that_nothing_calls_labels_are_told_of(data):
     X, Y = data
     with pytest.warns(NumericsWarning, match=r"Y is 0 or 1 .*likelihood="):
         Split.of((X, Y > 0.0), SETTINGS)
+
+
+def test_several_whole_numbers_that_are_about_as_frequent_are_told_of(data, rng):
+    X, _ = data
+    with pytest.warns(NumericsWarning, match=r"Y is a whole number from 0 to 2 .*Softmax\(3\)"):
+        Split.of((X, np.arange(100) % 3), SETTINGS)
+    with warnings.catch_warnings():  # counts have rare values
+        warnings.simplefilter("error")
+        Split.of((X, rng.poisson(1.0, size=100)), SETTINGS)
 
 
 def test_the_largest_fraction_is_told(data):

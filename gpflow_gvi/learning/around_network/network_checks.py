@@ -1,0 +1,119 @@
+"""Whether a network that is not trained here is meant for these classes, pixels and units."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+from scipy.optimize import linear_sum_assignment
+
+from ..._core.errors import NumericsWarning
+from ..._core.network_function import as_function
+from .network_rows import BLOCK, Inputs
+
+MIN_GAIN = 0.1
+"""Of accuracy: by as much another order has to fit better, and by `STANDARD_ERRORS`."""
+
+STANDARD_ERRORS = 5.0
+
+MIN_RATIO = 2.0
+"""Of errors to those of the mean of Y: a network that was hardly trained has less."""
+
+
+def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None) -> tuple[int, ...]:
+    """Return the column of the network of each class, sorted; empty if the order is the same.
+
+    :param names: the class of each column, as `learn` is given them.
+    :param classes: the classes, sorted: [K].
+    """
+    if names is None:
+        return ()
+    columns = np.asarray(names)
+    if classes is None or columns.shape != classes.shape or set(columns) != set(classes):
+        found = None if classes is None else classes.tolist()
+        raise ValueError(
+            f"classes is {columns.tolist()}; it must name the class of each column of the network, "
+            f"and Y has the classes {found}."
+        )
+    order = tuple(int(np.flatnonzero(columns == each)[0]) for each in classes)
+    return () if order == tuple(range(len(order))) else order
+
+
+def require_order(h: AnyNDArray, Y: AnyNDArray, classes: AnyNDArray | None) -> None:
+    """Raise if the columns of a network fit the labels far better in another order.
+
+    :param h: logits, [N, K], or those of the second class, [N, 1].
+    :param Y: numbers of classes, [N, 1].
+    :param classes: what they are called, if they have names: [K].
+    """
+    counts, column = _counts(h, Y)
+    K = len(counts)
+    N = len(Y)
+    best, sorted_ = (np.sum(counts[np.arange(K), of]) / N for of in (column, np.arange(K)))
+    error = np.sqrt(max(best * (1.0 - best), 1.0 / N) / N)
+    if best - sorted_ > max(MIN_GAIN, STANDARD_ERRORS * error):
+        names = np.arange(K) if classes is None else classes
+        wanted = names[np.argsort(column)].tolist()
+        raise ValueError(
+            f"network has an accuracy of {sorted_:.3f} if its columns are the sorted classes, and "
+            f"of {best:.3f} in another order. Pass classes={wanted}, if this is the class of each "
+            "column, or the right order."
+        )
+
+
+def _counts(h: AnyNDArray, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return how often a label has a column, [K, K], and the columns that fit best, [K]."""
+    K = max(h.shape[1], 2)
+    predicted = np.argmax(h, axis=1) if h.shape[1] > 1 else (h[:, 0] > 0.0).astype(int)
+    counts = np.zeros((K, K))
+    np.add.at(counts, (Y[:, 0].astype(int), predicted), 1.0)
+    return counts, linear_sum_assignment(-counts)[1]
+
+
+def scale_that_fits(network: Any, inputs: Inputs, X: AnyNDArray, Y: AnyNDArray) -> Inputs:
+    """Return what a classifier takes: pixels in bytes as they are, if these fit far better.
+
+    :param network: a network with several columns, for which the order does not matter here.
+    :param inputs: what it takes, as far as is known.
+    :param X: inputs, validated.
+    :param Y: numbers of classes, [N, 1].
+    """
+    if not inputs.scales_pixels or X.dtype != np.uint8:
+        return inputs
+    function, raw = as_function(network), inputs._replace(scales_pixels=False)
+    accuracy = []
+    for each in (inputs, raw):
+        h = np.asarray(function(tf.cast(each.floats(X[:BLOCK]), default_float())))
+        counts, column = _counts(h, Y[:BLOCK])
+        accuracy.append(np.sum(counts[np.arange(len(counts)), column]) / len(h))
+    if h.shape[1] == 1 or accuracy[1] < accuracy[0] + MIN_GAIN / 2:
+        return inputs
+    warnings.warn(
+        f"X has pixels in bytes. Divided by 255, as is usual, the network has an accuracy of "
+        f"{accuracy[0]:.3f}, and as they are one of {accuracy[1]:.3f}: they are taken as they are. "
+        "Give floats of the right scale, or a network that begins with keras.layers.Rescaling.",
+        NumericsWarning,
+        stacklevel=4,
+    )
+    return raw
+
+
+def warn_of_units(h: AnyNDArray, Y: AnyNDArray) -> None:
+    """Warn if a network predicts numbers far worse than their mean does.
+
+    :param h: what it returns, [N, J].
+    :param Y: observations in original units, [N, J].
+    """
+    error, spread = np.sqrt(np.mean(np.square(Y - h))), np.sqrt(np.mean(np.var(Y, axis=0)))
+    if error > MIN_RATIO * spread:
+        warnings.warn(
+            f"the network misses Y by {error:.4g} (root mean square), and the mean of Y by "
+            f"{spread:.4g}. Is it for other units? It has to return those of Y.",
+            NumericsWarning,
+            stacklevel=4,
+        )
