@@ -69,12 +69,8 @@ def _add_learn(commands: Commands) -> None:
     add("table", type=Path, help="a file of CSV or Parquet")
     add("--target", required=True, help="the column to predict: numbers or classes")
     add("--task", choices=("regression", "classification"), help="by default it is recognised")
-    add(
-        "--predictor",
-        default="auto",
-        help="what to learn around: auto, none, hist_gradient_boosting, random_forest, extra_trees "
-        "or ridge",
-    )
+    names = "auto, none, hist_gradient_boosting, random_forest, extra_trees or ridge"
+    add("--predictor", default="auto", help=f"what to learn around: {names}")
     add("--effort", choices=("fast", "default", "best"), default="default")
     add("--held-out", type=float, metavar="PART", help="of the rows, to score with; by default 0.2")
     add("--seed", type=int, default=0)

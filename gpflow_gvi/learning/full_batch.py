@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from .._core import progress
 from .q_training import TrainingResult
@@ -33,6 +32,8 @@ class FullBatchLoss:
     """
 
     def __init__(self, evaluate: Callable[[], Any], variables: Iterable[Any]) -> None:
+        import tensorflow as tf
+
         from .._core.graphs import without_gradients
         from ..regulariser.lbfgs import LossWithGradients
 
@@ -54,6 +55,8 @@ class FullBatchLoss:
         self._graph = without_gradients(value_and_gradients, *specs)
 
     def _evaluate(self, at: Mapping[int, Array]) -> tuple[float, list[Array]]:
+        import tensorflow as tf
+
         values = [tf.convert_to_tensor(at.get(id(each), each)) for each in self.variables]
         try:
             loss, gradients = self._graph(*values)
@@ -79,6 +82,8 @@ class FullBatchTraining:
         hooks: Hooks,
     ) -> TrainingResult:
         """Train a model."""
+        import tensorflow as tf
+
         progress.now(f"training Q on {len(data.X)} rows at once")
         rows = tuple(map(tf.convert_to_tensor, (data.X, data.Y)))
         full = FullBatchLoss(lambda: model.training_loss(rows), model.trainable_variables)
@@ -88,6 +93,8 @@ class FullBatchTraining:
 
 def fit_by_squares(function: Any, X: Array, Y: Any, max_iterations: int = 1000) -> None:
     """Fit a function with trainable variables to values Y at X, by least squares and L-BFGS."""
+    import tensorflow as tf
+
     from ..regulariser.lbfgs import lbfgs
 
     X, Y = map(tf.convert_to_tensor, (X, Y))

@@ -13,7 +13,6 @@ import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .._core import checks
 from .start import InducingPlusNetwork, Start, inducing_mean
 
 if TYPE_CHECKING:
@@ -78,6 +77,8 @@ def mean_of_regulariser(start: Start) -> MeanFunction:
 
 def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
     """Return how the mean of Q starts, from the argument `mean` of `learn`."""
+    from .._core import checks
+
     if not isinstance(mean, str):
         return NetworkMean(mean)
     names: dict[str, Callable[[Start], MeanFunction]] = {
@@ -91,6 +92,8 @@ def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
 
 def parse_covariance(covariance: Any) -> Callable[[Start], Kernel]:
     """Return how the covariance of Q starts, from the argument `covariance` of `learn`."""
+    from .._core import checks
+
     constructor = covariance
     if isinstance(covariance, str):
         checks.one_of("covariance", covariance, tuple(COVARIANCES))

@@ -55,9 +55,8 @@ class GVI(Trainable, SVGP):
     :param divergence: D.
     :param num_data: N, the number of training points (of all of them, not of a batch).
     :param loss: ℓ, and in which way it meets Q; `LogLoss()` if not given.
-    :param divergence_weight: λ. D is an average over inputs: λ = 1 is the sum over the data of a
-        projected divergence, as in Wu (2023), and λ = 1/N the one W₂² of Wild et al. (2022), which
-        `GWI` has by default.
+    :param divergence_weight: λ. D is an average over inputs: λ = 1 is the sum of a projected one
+        over the data, as in Wu (2023), and 1/N, as `GWI` has it, the W₂² of Wild et al. (2022).
     """
 
     def __init__(
