@@ -44,7 +44,7 @@ def members(fits: Fits, *, is_free: bool, mixes: bool, judges: bool) -> list[Mem
     :param judges: whether there are fits without some of the rows.
     """
     recipe, found = fits.recipe, search(fits)
-    if not judges:
+    if not judges or np.max(fits.groups) == 0:  # without its only group nothing is left to fit
         return [Member(1.0, fits.regulariser(best_of(found).candidate))]
     candidates = near_best(found, recipe.gap_of_pool, recipe.max_candidates)
     if is_free:

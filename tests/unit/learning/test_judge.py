@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import scipy.stats
+from gpflow.likelihoods import Bernoulli
 from sklearn.datasets import make_friedman1
 from sklearn.linear_model import LinearRegression
 
@@ -151,6 +152,16 @@ def test_what_is_promised_of_labels_that_say_nothing_is_their_frequency(rng):
     labels = np.where(rng.random(2000) < 0.3, "yes", "no")
     truth = scipy.stats.bernoulli(0.3).entropy()
     assert -np.mean(learned.predict_log_density((new, labels))) < truth + 0.06
+
+
+@pytest.mark.parametrize("likelihood", [None, gpflow.likelihoods.Poisson(), Bernoulli()])
+def test_rows_of_equal_inputs_alone_are_learned_as_a_constant(likelihood, rng):
+    Y = rng.integers(0, 2, size=(40, 1)) + (0.0 if likelihood is not None else 0.5)
+    Y = Y if likelihood is not None else Y + 0.1 * rng.normal(size=Y.shape)
+    learned = gvi.learn((np.ones((40, 2)), Y), likelihood=likelihood)
+    mean, _ = learned.predict_y(np.ones((3, 2)))
+    error = np.std(Y) / np.sqrt(40.0)
+    assert_estimates(np.ravel(mean), np.mean(Y), error)
 
 
 def test_a_warning_tells_that_a_kernel_is_worse_than_nothing(rng):
