@@ -52,7 +52,10 @@ def export(
     if isinstance(model, Learned):
         models = model.models
         units: Scaling | NetworkInputs = model.inputs
-        parts = [Predictions.of(each, units, model.outputs) for each in models]
+        parts = [
+            Predictions.of(each, units, outputs)
+            for each, outputs in zip(models, model.units_of_models, strict=True)
+        ]
         weights = [float(weight) for weight in model.weights]
         shape: Sequence[int] | None = units.input_shape
     elif isinstance(model, GVI):

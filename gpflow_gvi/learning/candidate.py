@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpflow.base import AnyNDArray
@@ -15,6 +15,9 @@ from gpflow.likelihoods import Likelihood
 from .noise import VaryingNoise
 from .score import Predictions
 from .summary import described
+
+if TYPE_CHECKING:
+    from .fit import Fits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +80,10 @@ class Fitted:
     left_out: Predictions
     """Of observations under Gaussian noise, else of f."""
     nll: float
-    """The negative log density of a row left out, and p/N for p parameters that N rows were fitted
-    by: each row is among these (Akaike 1974)."""
+    """The negative log density of a row left out, in original units, and p/N for p parameters that
+    N rows were fitted by: each row is among these (Akaike 1974)."""
+    by: Fits
+    """What has fitted it, to y or to log y."""
 
     @property
     def mean(self) -> AnyNDArray:

@@ -30,8 +30,10 @@ from ..regulariser.fit import Judged, Regulariser, Round
 from .candidate import Candidate, Fitted
 from .data import groups_of, spacing
 from .predictors import CrossFits
+from .rows.log_scale import LogScale
 from .settings import RECIPE, Settings
 from .start import TrainingData
+from .summary import LOG_SCALE
 
 MIN_NOISE = 1e-9
 """The smallest variance of noise, where y is on no grid."""
@@ -54,8 +56,12 @@ class Fits(abc.ABC):
         self.settings = settings.regulariser
         self.recipe = self.settings.recipe
         self.groups = groups_of(data.X)
-        self.spacing = np.array([spacing(y) for y in data.Y.T])
-        """δ of each output in the units of the model, ∞ where it is on no grid: [P]."""
+        units = data.units[1]
+        grid = [spacing(y) for y in np.asarray(units.original(data.Y)).T]
+        self.spacing = np.array(grid) * np.asarray(units.slope(data.Y)) + np.zeros(data.Y.shape)
+        """δ of each observation in the units of the model, ∞ where there is no grid: [N, P]."""
+        self.log_derivative = np.asarray(units.log_derivative(data.Y)) + np.zeros(len(data.Y))
+        """What to add to log densities in the units of the model for original ones: [N]."""
         self.likelihood: Likelihood
         """The likelihood to start from."""
         self.mean: MeanFunction
@@ -92,7 +98,9 @@ class Fits(abc.ABC):
             return self
         found = copy.copy(self)
         vars(found).pop("means", None)
-        found.data, found.groups = self.data.first(num_rows), self.groups[:num_rows]
+        found.data = self.data.first(num_rows)
+        for name in ("groups", "spacing", "log_derivative"):
+            setattr(found, name, getattr(self, name)[:num_rows])
         return found
 
     @property
@@ -107,11 +115,14 @@ class Fits(abc.ABC):
         """
         if start.is_around:
             self.means  # noqa: B018  (cross-fitting is a stage of its own)
-        progress.now(f"{start.name}, fitted to {len(self.first)} rows")
+        progress.now(f"{self.name(start)}, fitted to {len(self.first)} rows")
         found = self.screened(self.fit(start, self.first, brief=brief))
-        units = float(np.sum(np.log(self.data.units[1].scale)))
-        progress.found(nll=found.nll + units)
+        progress.found(nll=found.nll)
         return found
+
+    def name(self, candidate: Candidate) -> str:
+        """Return what a candidate is called in reports."""
+        return candidate.name + LOG_SCALE * isinstance(self.data.units[1], LogScale)
 
     def fit(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Candidate:
         """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""

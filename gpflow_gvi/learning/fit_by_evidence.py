@@ -43,15 +43,21 @@ class EvidenceFits(Fits):
         super().__init__(data, settings)
         self.mean, self.observed = Zero(data.J), data.responses
         self.has_closed_form = len(data.X) > self.recipe.max_rows_of_refits
-        known = self.spacing[np.isfinite(self.spacing)]
         # The variance of what was rounded away, where that of an output is known.
-        lower = max(MIN_NOISE, float(np.min(known)) ** 2 / 12.0 if len(known) else 0.0)
+        rounded = float(np.min(np.mean(np.square(self.spacing), axis=0))) / 12.0
+        lower = max(MIN_NOISE, rounded if np.isfinite(rounded) else 0.0)
         self.bounds_of_noise = lower, MAX_VARIANCE * float(np.max(np.var(data.responses, axis=0)))
         """The smallest and the largest variance of noise that varies."""
         noise = Gaussian(0.1)
         if settings.standardise:  # its prior is for standard units
             noise = self.recipe.noise(len(data.X), data.D, lower)
         self.likelihood = settings.likelihood or noise
+
+    @property
+    def rows_of_scores(self) -> AnyNDArray:
+        """The rows that fits without them predict: [n]."""
+        rows = super().rows_of_scores[:MAX_ROWS_OF_SCORES]
+        return rows[self.settings.max_rows :] if self.has_closed_form else rows
 
     def kernels_of_series(self) -> list[Kernel]:
         """Return kernels of a trend that changes, which are taken if they predict much better."""
@@ -60,13 +66,13 @@ class EvidenceFits(Fits):
         return self.recipe.kernels_of_series(self.data.X, self.data.responses)
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
-        targets = np.asarray(self.data.units[1].original(self.data.responses))
+        targets = np.asarray(self.data.units[1].linear.original(self.data.responses))
         return self.cross_fit(estimators, self.data, targets)
 
     def cross_fit(
         self, estimators: Sequence[Any], data: TrainingData, targets: AnyNDArray, **options: Any
     ) -> CrossFits:
-        """Return cross-fits of estimators to targets in original units, [N, J]."""
+        """Return cross-fits of estimators to targets, [N, J], in original units or logarithms."""
         options |= {"num_folds": self.settings.num_folds, "n_jobs": self.settings.n_jobs}
         return CrossFits(
             estimators, data, targets, is_brief=not self.has_given_predictors, **options
@@ -147,7 +153,8 @@ class EvidenceFits(Fits):
         factor = np.clip(np.mean(predictions.squares[0], axis=0), MIN_FACTOR, MAX_FACTOR)
         logs = np.log(2.0 * np.pi * factor * variance) + predictions.squares[0] / factor
         nll = 0.5 * float(np.sum(np.mean(logs, axis=0)))
-        return Fitted(candidate, predictions, nll + candidate.num_parameters / len(self.first))
+        nll += candidate.num_parameters / len(self.first) - float(np.mean(self.log_derivative))
+        return Fitted(candidate, predictions, nll, self)
 
     def _num_points(self, candidate: Candidate) -> int:
         X = self.data.X[self.first]

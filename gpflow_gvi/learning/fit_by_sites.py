@@ -168,8 +168,9 @@ class SiteFits(Fits):
         variance = np.maximum(variance, 0.0)
         f = tf.constant(mean), tf.constant(variance)
         densities = log_predictive_densities(candidate.likelihood, at.X, *f, at.Y)
-        nll = candidate.num_parameters / len(rows) - float(np.mean(densities))
-        return Fitted(candidate, Predictions(mean[None], variance[None], at.Y), nll)
+        nll = candidate.num_parameters / len(rows)
+        nll -= float(np.mean(densities + self.log_derivative[rows]))
+        return Fitted(candidate, Predictions(mean[None], variance[None], at.Y), nll, self)
 
     def around(self, plain: Fitted) -> Candidate:
         """Return P around predictors, whose weights start equal."""

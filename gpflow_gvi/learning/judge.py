@@ -33,37 +33,47 @@ class Member(NamedTuple):
 
     weight: float
     regulariser: Regulariser
+    by: Fits
+    """What has fitted it."""
 
 
-def members(fits: Fits, *, is_free: bool, mixes: bool, judges: bool) -> list[Member]:
+def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool) -> list[Member]:
     """Return the candidates that predict best together, the one of the largest weight first.
 
-    :param fits: how they are fitted.
+    :param scales: how they are fitted to y, and to log y where that is tried.
     :param is_free: whether a constant and a linear function may be taken, too.
     :param mixes: whether several may be taken, where one alone is not as good.
     :param judges: whether there are fits without some of the rows.
     """
-    recipe, found = fits.recipe, search(fits)
-    if not judges or np.max(fits.groups) == 0:  # without its only group nothing is left to fit
-        return [Member(1.0, fits.regulariser(best_of(found).candidate))]
+    recipe, found = scales[0].recipe, [each for fits in scales for each in search(fits)]
+    if not judges or np.max(scales[0].groups) == 0:  # without its only group nothing is left to fit
+        best = best_of(found)
+        return [Member(1.0, best.by.regulariser(best.candidate), best.by)]
     candidates = near_best(found, recipe.gap_of_pool, recipe.max_candidates)
     if is_free:
-        candidates = [*floor(fits), *candidates]
+        candidates = [*(each for fits in scales for each in floor(fits)), *candidates]
+    predictions = [each for fits in scales for each in unseen(fits, _of(fits, candidates))]
+    candidates = [each for each, _ in predictions]
     # Where there is no other candidate, predictions that are much too certain are widened.
     max_factor = MAX_FACTOR if is_free else tempering.MAX_FACTOR
-    scores = [_score(fits, *each, max_factor) for each in unseen(fits, candidates)]
+    scores = [_score(*each, max_factor) for each in predictions]
     log_densities = np.array([each.log_densities for each in scores])
     weights = np.eye(len(scores))[np.argmax(np.mean(log_densities, axis=1))]
     if mixes:
         weights = pooled(log_densities, recipe)
-    _tell(fits, candidates, weights, log_densities, warns=not is_free)
+    _tell(scales[0], candidates, weights, log_densities, warns=not is_free)
     order = np.argsort(-weights)
     _warn_of_factor(scores[order[0]])
     return [
-        Member(float(weights[c]), fits.regulariser(candidates[c].candidate, scores[c].judged))
+        Member(float(weights[c]), by.regulariser(candidates[c].candidate, scores[c].judged), by)
         for c in order
         if weights[c] > 0.0
+        for by in [candidates[c].by]
     ]
+
+
+def _of(fits: Fits, found: Sequence[Fitted]) -> list[Fitted]:
+    return [each for each in found if each.by is fits]
 
 
 def unseen(fits: Fits, found: Sequence[Fitted]) -> list[tuple[Fitted, Predictions]]:
@@ -72,13 +82,13 @@ def unseen(fits: Fits, found: Sequence[Fitted]) -> list[tuple[Fitted, Prediction
     Few rows are parted more than once, as a single partition of them decides by chance; what is
     much worse by the first one is left out of the others.
     """
-    if fits.has_closed_form:
+    if fits.has_closed_form or not found:
         return [(each, each.left_out.beyond(fits.settings.max_rows)) for each in found]
     N, recipe = len(fits.rows_of_scores), fits.recipe
     progress.now(f"predictions of each fold of {N} rows by fits to the others")
     result = _of_partition(fits, found, 0)
     if recipe.max_rows_of_partitions >= N:
-        nlls = [_score(fits, *each, MAX_FACTOR).judged.nll_after for each in result]
+        nlls = [_score(*each, MAX_FACTOR).judged.nll_after for each in result]
         near = np.flatnonzero(np.array(nlls) < np.min(nlls) + recipe.gap_of_pool)
         for r in range(1, recipe.num_partitions):
             again = _of_partition(fits, [found[c] for c in near], r)
@@ -123,14 +133,17 @@ def _folds(
         yield np.flatnonzero(fold != k), np.flatnonzero(fold == k), means
 
 
-def _score(fits: Fits, found: Fitted, unseen: Predictions, max_factor: float) -> Score:
-    return score(
+def _score(found: Fitted, unseen: Predictions, max_factor: float) -> Score:
+    """Return the score of a candidate, its densities in original units."""
+    fits, rows = found.by, found.by.rows_of_scores
+    of_model = score(
         found.candidate.likelihood,
         unseen,
-        spacing=fits.spacing,
+        spacing=fits.spacing[rows],
         tails=fits.settings.has_heavy_tails,
         max_factor=max_factor,
     )
+    return of_model._replace(log_densities=of_model.log_densities + fits.log_derivative[rows])
 
 
 def _tell(
@@ -143,21 +156,22 @@ def _tell(
 ) -> None:
     """Say what the scores are, and warn where they are worse than those of a constant.
 
+    :param fits: those to y.
     :param warns: whether there is no constant among the candidates.
     """
-    units = float(np.sum(np.log(fits.data.units[1].scale)))
     for each, weight, density in zip(found, weights, log_densities, strict=True):
-        progress.now(each.candidate.name + UNSEEN)
-        progress.found(nll_unseen=units - float(np.mean(density)), weight=float(weight))
+        progress.now(each.by.name(each.candidate) + UNSEEN)
+        progress.found(nll_unseen=-float(np.mean(density)), weight=float(weight))
     progress.now("the weights of candidates")
     promised = -log_density(weights, log_densities)
     of_constant = constant_nll(fits.likelihood, fits.observed, fits.spacing)
-    progress.found(promised=units + promised, of_constant=units + of_constant)
+    of_constant -= float(np.mean(fits.log_derivative))
+    progress.found(promised=promised, of_constant=of_constant)
     standard_error = float(np.std(weights @ log_densities)) / np.sqrt(log_densities.shape[1])
     if warns and promised - of_constant > max(0.1, 2.0 * standard_error):
         warnings.warn(
             f"rows that were left out are predicted worse than without any inputs: the negative "
-            f"log density is {units + promised:.3g}, that of a constant {units + of_constant:.3g}. "
+            f"log density is {promised:.3g}, that of a constant {of_constant:.3g}. "
             "Predictions are not to be relied on: check the rows, or leave out what was chosen.",
             NumericsWarning,
             stacklevel=2,

@@ -34,8 +34,9 @@ from ..regulariser.fit import Regulariser
 from .around_network.network_rows import NetworkInputs
 from .outliers import Outliers
 from .predictions import Predictions
+from .rows.log_scale import LogScale
 from .rows.scaling import Scaling
-from .rows.targets import units_of_f, units_of_predictions
+from .rows.targets import Units, units_of_f, units_of_predictions
 from .summary import Summary
 from .updating import update
 
@@ -52,7 +53,7 @@ class Learned:
     """The regulariser, in standard units, conditioned on the rows that the model was fitted to."""
     inputs: Scaling | NetworkInputs
     """Standard units of X, or the network that makes rows of what the model takes of it."""
-    outputs: Scaling
+    outputs: Units
     """Standard units of Y."""
     history: dict[str, list[float]]
     """Of each epoch of training Q: the loss, its terms, and the held-out density."""
@@ -77,6 +78,11 @@ class Learned:
         return (self.model,)
 
     @property
+    def units_of_models(self) -> tuple[Units, ...]:
+        """The standard units of Y of each of these models: log y has others than y."""
+        return (self.outputs,)
+
+    @property
     def weights(self) -> Array:
         """The weights of these models: [C]."""
         return np.ones(1)
@@ -90,13 +96,12 @@ class Learned:
     def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
         """Return mean and variance of f at X, [N, J] each (covariance [J, N, N]).
 
-        They are in the units of Y where f is the location of y.
+        They are in the units of Y where f is the location of y, or of log y.
         """
         rows = self.inputs.validated(X)
         if full_cov:
             units = units_of_f(self.likelihood, self.outputs)
-            mean, covariance = self.model.predict_f(self.inputs.scaled(rows), full_cov=True)
-            return units.original(mean), covariance * units.scale[:, None, None] ** 2
+            return units.covariance(*self.model.predict_f(self.inputs.scaled(rows), full_cov=True))
         mean, variance = self._predictions.f(rows)
         return mean, variance
 
@@ -120,7 +125,7 @@ class Learned:
             Y = labels.observed(self.likelihood, Y)
             found = log_predictive_densities(self.likelihood, X, *self.model.predict_f(X), Y)
             return tf.convert_to_tensor(found)
-        return self.model.predict_log_density((X, Y)) - float(np.sum(np.log(self.outputs.scale)))
+        return self.model.predict_log_density((X, Y)) + self.outputs.log_derivative(Y)
 
     def pit(self, X: TensorType, Y: TensorType) -> Array:
         """Return the (randomised) probability integral transform of each observation: [N, J]."""
@@ -223,7 +228,9 @@ class Learned:
             deviations = half_width(self.likelihood, coverage)
             if isinstance(calibration, Conformal):
                 deviations = calibration.quantile(coverage)
-            return around(*self.predict_y(X), deviations)
+            moments = self._predictions.standard_y(self.inputs.validated(X))
+            lower, upper = around(*moments, deviations)
+            return self.outputs.original(lower), self.outputs.original(upper)
 
         def interval(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             if isinstance(calibration, ConformalQuantiles):
@@ -269,6 +276,11 @@ class Learned:
 
             return updated_jointly(self, X, Y, num_inducing)
         rows = (self.inputs.standard(X), self.standard_y(Y))
+        if isinstance(self.outputs, LogScale) and not np.all(self.outputs.slope(rows[1]) > 0.0):
+            raise ValueError(
+                "Y has values that are not positive, but all were when the model was learned, on a "
+                "log scale. Learn from all rows."
+            )
         data = Data.of(rows, self.likelihood)
         model, regulariser = update(self.model, self.regulariser, data, num_inducing)
         return dataclasses.replace(

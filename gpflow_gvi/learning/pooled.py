@@ -24,6 +24,7 @@ from ..prediction.acquisition import Kind
 from ..prediction.class_probabilities import Entropies
 from .learned import Array, Learned
 from .predictions import moments_of_mixture
+from .rows.targets import Units
 
 NUM_HALVINGS = 60
 """Of the interval that a quantile is in: to the precision of float64."""
@@ -52,6 +53,11 @@ class Pooled(Learned):
     def models(self) -> tuple[GVI, ...]:
         """The model of each part, in standard units."""
         return tuple(part.model for part in self.parts)
+
+    @property
+    def units_of_models(self) -> tuple[Units, ...]:
+        """The standard units of Y of each part."""
+        return tuple(part.outputs for part in self.parts)
 
     @property
     def weights(self) -> Array:
@@ -202,10 +208,27 @@ class _Mixture:
         return moments_of_mixture(self._pool.shares, moments)
 
 
-def _law(part: Learned, X: TensorType) -> Any:
-    """Return the law of y at X, of SciPy: [N, J]."""
-    mean, variance = by_blocks(part.predict_y, X)
+@dataclasses.dataclass(frozen=True)
+class _Law:
+    """The law of y, of which that in standard units is known."""
+
+    standard: Any
+    """A distribution of SciPy, [N, J]."""
+    units: Units
+
+    def cdf(self, Y: Array) -> Array:
+        """Return the probability of not more than y: [N, J]."""
+        return np.asarray(self.standard.cdf(np.asarray(self.units.scaled(Y))))
+
+    def ppf(self, level: float) -> Array:
+        """Return the quantiles of a level: [N, J]."""
+        return np.asarray(self.units.original(self.standard.ppf(level)))
+
+
+def _law(part: Learned, X: TensorType) -> _Law:
+    """Return the law of y at X: [N, J]."""
+    mean, variance = by_blocks(part._predictions.standard_y, part.inputs.validated(X))
     if not isinstance(part.likelihood, HeavyTailed):
-        return stats.norm(mean, np.sqrt(variance))
+        return _Law(stats.norm(mean, np.sqrt(variance)), part.outputs)
     df = part.likelihood.df.numpy()
-    return stats.t(df, mean, np.sqrt(variance * (df - 2.0) / df))
+    return _Law(stats.t(df, mean, np.sqrt(variance * (df - 2.0) / df)), part.outputs)

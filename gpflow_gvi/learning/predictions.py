@@ -17,12 +17,13 @@ from gpflow.posteriors import PrecomputeCacheType
 
 from .._core.graphs import Compiled
 from .._core.images import as_rows
+from ..likelihoods import HeavyTailed
 from ..models import GVI
 from ..models.posterior import GVIPosterior
 from ..prediction.class_probabilities import probabilities_given
 from .around_network.network_rows import NetworkInputs
 from .rows.scaling import Scaling
-from .rows.targets import units_of_f, units_of_predictions
+from .rows.targets import Units, units_of_f, units_of_predictions
 
 
 def moments_of_mixture(
@@ -52,18 +53,21 @@ class Predictions:
     """
 
     def __init__(
-        self, model: GVI, inputs: Scaling | NetworkInputs, of_f: Scaling, of_y: Scaling
+        self, model: GVI, inputs: Scaling | NetworkInputs, of_f: Units, of_y: Units
     ) -> None:
         self._model = model
         self._inputs = inputs
         self._of_f = of_f
         self._of_y = of_y
+        noise = model.likelihood
+        self._df = noise.df.numpy() if isinstance(noise, HeavyTailed) else None
         self.f = self._compiled(self.f_given)
         self.y = self._compiled(self.y_given)
+        self.standard_y = self._compiled(self.standard_y_given)
         self.probabilities = self._compiled(self.probabilities_given)
 
     @classmethod
-    def of(cls, model: GVI, inputs: Scaling | NetworkInputs, outputs: Scaling) -> Predictions:
+    def of(cls, model: GVI, inputs: Scaling | NetworkInputs, outputs: Units) -> Predictions:
         """Return predictions in the units of X and Y."""
         units = (each(model.likelihood, outputs) for each in (units_of_f, units_of_predictions))
         return cls(model, inputs, *units)
@@ -92,7 +96,7 @@ class Predictions:
 
     def f_given(self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
         """Return mean and variance of f, given those in standard units: [N, J] each."""
-        return self._of_f.original(mean), variance * self._of_f.scale**2
+        return self._of_f.moments(mean, variance)
 
     def y_given(self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
         """Return mean and variance of y: [N, P] each; of classes, probabilities p and p(1 - p).
@@ -102,8 +106,14 @@ class Predictions:
         if isinstance(self._model.likelihood, Softmax):
             (p,) = self.probabilities_given(X, mean, variance)
             return p, p * (1.0 - p)
+        return self._of_y.moments(*self.standard_y_given(X, mean, variance), self._df)
+
+    def standard_y_given(
+        self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
+    ) -> MeanAndVariance:
+        """Return mean and variance of y in standard units: [N, P] each."""
         mean, variance = self._model.likelihood.predict_mean_and_var(X, mean, variance)
-        return self._of_y.original(mean), variance * self._of_y.scale**2
+        return mean, variance
 
     def probabilities_given(
         self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor

@@ -70,7 +70,9 @@ class CrossFits:
         self._y = targets[:, 0] if targets.shape[1] == 1 else targets
         self._num_folds = num_folds
         self._n_jobs = n_jobs
-        self._wrap = wrap or functools.partial(InOriginalUnits, inputs=inputs, outputs=outputs)
+        self._wrap = wrap or functools.partial(
+            InOriginalUnits, inputs=inputs, outputs=outputs.linear
+        )
         self._what = what
         self._is_brief = is_brief
         self._models: dict[tuple[int, frozenset[int]], Any] = {}

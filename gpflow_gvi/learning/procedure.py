@@ -44,6 +44,7 @@ from .learned import Learned
 from .pooled import Pooled
 from .q_training import CompiledModel, TrainingResult
 from .rows import targets
+from .rows.log_scale import LogScale
 from .rows.split import Rows, Split
 from .rows.streams import Stream
 from .schedules import Schedule
@@ -131,7 +132,7 @@ class Procedure:
             judges = validation is None and not self.settings.trains_q
             judges = judges and self.settings.temper is not None
             judges = judges and len(data.X) >= MIN_VALIDATION_POINTS
-            (only,) = members(self._fits(data), is_free=False, mixes=False, judges=judges)
+            (only,) = members([self._fits(data)], is_free=False, mixes=False, judges=judges)
             return self.condition(only.regulariser, data)
         if settings.predictors not in (None, RECIPE) or settings.noise == "varying":
             raise ValueError(
@@ -175,11 +176,32 @@ class Procedure:
         """Return the candidates that predict best together, or the best one."""
         of_numbers = isinstance(self.settings.likelihood, Gaussian | None)
         mixes = of_numbers or self.settings.of_classes
-        found = members(self._fits(data), is_free=True, mixes=mixes, judges=True)
-        parts = [self._finished(member.regulariser, data) for member in found]
+        scales = [(self, self._fits(data))]
+        if (of_logs := self._on_log_scale()) is not None:
+            logs = of_logs.training_data(of_logs.split.train, of_logs.split.stream)
+            scales.append((of_logs, of_logs._fits(logs)))
+        found = members([fits for _, fits in scales], is_free=True, mixes=mixes, judges=True)
+        parts = [
+            procedure._finished(member.regulariser, fits.data)
+            for member in found
+            for procedure, fits in scales
+            if fits is member.by
+        ]
         if len(parts) == 1:
             return parts[0]
         return Pooled.of(tuple(parts), tuple(member.weight for member in found))
+
+    def _on_log_scale(self) -> Procedure | None:
+        """Return the procedure for log y, if y is positive and not given another likelihood."""
+        settings, Y = self.settings, self.split.train[1]
+        if settings.likelihood is not None or not settings.standardise:
+            return None
+        if settings.regulariser.predictors not in (None, RECIPE) or np.min(Y) <= 0.0:
+            return None
+        if np.min(np.max(Y, axis=0) / np.min(Y, axis=0)) < settings.regulariser.recipe.log_ratio:
+            return None
+        split = dataclasses.replace(self.split, outputs=LogScale.of(Y))
+        return dataclasses.replace(self, split=split)
 
     def _finished(self, found: Regulariser, data: TrainingData) -> Learned:
         """Return P as a model: conditioned on all rows, and tempered."""
@@ -305,12 +327,18 @@ class Procedure:
     def _as_judged(self, model: GVI, judged: Judged) -> GVI:
         """Return the model tempered as predictions of rows that it has not seen say."""
         progress.now(f"tempering with {judged.num_rows} rows that fits have not seen")
-        units = float(np.sum(np.log(self.split.outputs.scale)))
+        units = self._units
         progress.found(nll_before=units + judged.nll_before, nll_after=units + judged.nll_after)
         tempered = tempered_by(model, judged.factor)
         if judged.df is None or not self._may_have_tails(tempered):
             return tempered
         return with_df(tempered, judged.df)
+
+    @property
+    def _units(self) -> float:
+        """What to add to a negative log density in standard units for that in original units."""
+        of_rows = self.split.outputs.log_derivative(self.split.standard(self.split.train)[1])
+        return -float(np.mean(of_rows))
 
     def _may_have_tails(self, model: GVI) -> bool:
         noise = model.likelihood
@@ -319,8 +347,7 @@ class Procedure:
 
     def _tell_scores(self, before: Any, after: Any) -> None:
         """Say what tempering has gained, as negative log densities in original units."""
-        units = float(np.sum(np.log(self.split.outputs.scale)))
-        before, after = (units - float(np.mean(each)) for each in (before, after))
+        before, after = (self._units - float(np.mean(each)) for each in (before, after))
         progress.found(nll_before=before, nll_after=after)
 
     def refit(self, learned: Learned, share: float) -> Learned:

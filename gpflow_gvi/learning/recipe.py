@@ -69,6 +69,12 @@ class Recipe:
     max_error_ratio: float = 1.1
     """P is around predictors with errors of up to this many times P's own."""
 
+    # Units
+
+    log_ratio: float = 2.0
+    """Positive y are learned as logarithms, too, where the largest is so many times the smallest:
+    where it is not, logarithms are as good as linear."""
+
     # Screening
 
     max_rows_of_starts: int = 300

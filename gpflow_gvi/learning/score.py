@@ -100,15 +100,15 @@ class Calibration:
         Of values on a grid it is that of the interval that was rounded to the value, whose
         probability a spike at the value does not raise above one.
 
-        :param spacing: δ of each output, ∞ where there is no grid: [J].
+        :param spacing: δ of each observation, ∞ where there is no grid: [N, J].
         """
         scale = np.sqrt(self.factor * predictions.variance)  # [R, N, J]
         error = predictions.Y - predictions.mean
         total = np.zeros(predictions.mean.shape[:2])
-        for j, delta in enumerate(spacing):
+        for j, delta in enumerate(spacing.T):
             law = self._law(j)
             e, s = error[..., j], scale[..., j]
-            if np.isfinite(delta):
+            if np.all(np.isfinite(delta)):
                 # In the lower tail, where differences are exact.
                 upper, lower = (delta / 2 - np.abs(e)) / s, (-delta / 2 - np.abs(e)) / s
                 mass = np.maximum(law.cdf(upper) - law.cdf(lower), MIN_DENSITY)
@@ -137,7 +137,7 @@ def score(
 
     :param likelihood: p(y | f), as it was fitted to all rows.
     :param predictions: of f.
-    :param spacing: δ of each output, under Gaussian noise: [J].
+    :param spacing: δ of each observation, under Gaussian noise: [N, J].
     :param tails: whether errors may have heavy tails, under Gaussian noise.
     :param max_factor: the largest factor of squared errors, under Gaussian noise.
     """
@@ -167,7 +167,7 @@ def _(
 ) -> Score:
     """Return the factor of squared errors, their tails, and the densities with both."""
     calibration = Calibration.of(predictions, tails=tails, max_factor=max_factor)
-    no_grid = np.full(predictions.Y.shape[1], np.inf)
+    no_grid = np.full(predictions.Y.shape, np.inf)
     as_it_is = Calibration(np.ones_like(calibration.factor), None)
     means = [
         -float(np.mean(each.log_densities(predictions, no_grid)))
@@ -184,7 +184,7 @@ def constant_nll(likelihood: Likelihood, Y: AnyNDArray, spacing: AnyNDArray) -> 
 
     :param likelihood: p(y | f).
     :param Y: observations, [N, P].
-    :param spacing: δ of each output, ∞ where there is no grid: [P].
+    :param spacing: δ of each observation, ∞ where there is no grid: [N, P].
     """
     if labels.num_classes(likelihood) is not None:
         _, counts = np.unique(Y, return_counts=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..gaussian_process import GaussianProcess
     from .rows.scaling import Scaling
     from .rows.streams import Stream
+    from .rows.targets import Units
 
 Array = np.ndarray[Any, Any]
 
@@ -35,7 +36,7 @@ class TrainingData:
     """The shape of one input: (D,), or that of an image."""
     of_classes: bool
     """Whether Y are labels."""
-    units: tuple[Scaling, Scaling]
+    units: tuple[Scaling, Units]
     """The units of X and Y: what takes them to original units."""
     stream: Stream | None = None
     """All rows, as blocks of X and Y, where these are a sample of them."""

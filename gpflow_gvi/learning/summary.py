@@ -24,6 +24,10 @@ UNSEEN = ", rows not seen"
 """What a stage is called that says how a candidate predicts these."""
 
 
+LOG_SCALE = ", of log y"
+"""What a candidate is called, too, that is fitted to logarithms."""
+
+
 def described(kernel: Kernel, *, around: bool, varying: bool) -> str:
     """Return what a candidate for P is called in reports."""
     parts = (kernel_name(kernel), " around predictors" * around, ", varying noise" * varying)
@@ -152,10 +156,13 @@ def _noise(learned: Learned, varying: bool) -> str:
     kind = "Gaussian"
     if isinstance(likelihood, HeavyTailed):
         kind = f"Student's t, {_numbers(likelihood.df)} degrees of freedom"
+    of_logs = learned.outputs.linear is not learned.outputs
+    if varying and of_logs:
+        return f"{kind} of log y, its variance depends on x"
     if varying:
         return f"{kind}, its variance depends on x"
-    sd = np.sqrt(np.asarray(likelihood.variance)) * learned.outputs.scale
-    return f"{kind}, sd {_numbers(sd)} in units of y"
+    sd = np.sqrt(np.asarray(likelihood.variance)) * learned.outputs.linear.scale
+    return f"{kind}, sd {_numbers(sd)} " + ("of log y" if of_logs else "in units of y")
 
 
 def _training(learned: Learned, stages: Any) -> str:

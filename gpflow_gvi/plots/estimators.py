@@ -45,7 +45,7 @@ class View:
         shape = learned.inputs.input_shape
         if len(shape) != 1:
             raise ValueError("the inputs are images; there are pictures of rows [N, D] only.")
-        D, J = shape[0], len(learned.outputs.shift)
+        D, J = shape[0], learned.outputs.input_shape[0]
         names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else range(D))
         count = labels.num_classes(learned.likelihood)
         classes = getattr(estimator, "classes_", None)

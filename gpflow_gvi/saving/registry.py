@@ -178,6 +178,7 @@ def _objects() -> list[type]:
     from ..learning.noise import VaryingNoise
     from ..learning.pooled import Pooled
     from ..learning.predictors import Fitted, InOriginalUnits
+    from ..learning.rows.log_scale import LogScale
 
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
     homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
@@ -202,6 +203,7 @@ def _objects() -> list[type]:
         Fitted,
         InOriginalUnits,
         LogProbabilities,
+        LogScale,
     ]
     return [*ours, *theirs, *results]
 

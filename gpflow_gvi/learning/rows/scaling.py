@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import TensorType
+from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
 
 from ..._core.data import as_tensor, finite_rows
@@ -81,6 +81,30 @@ class Scaling(NamedTuple):
     def original(self, values: TensorType) -> tf.Tensor:
         """Return values of standard units in original units."""
         return values * self.scale + self.shift
+
+    @property
+    def linear(self) -> Scaling:
+        """The linear part of the map: all of it."""
+        return self
+
+    def slope(self, standard: TensorType) -> tf.Tensor:
+        """Return dz/dy, the same at all values z of standard units: [J]."""
+        return tf.constant(1.0 / self.scale)
+
+    def log_derivative(self, standard: TensorType) -> tf.Tensor:
+        """Return Σ_j log dz/dy, the same at all values z of standard units: []."""
+        return tf.constant(-np.sum(np.log(self.scale)), self.scale.dtype)
+
+    def moments(self, mean: TensorType, variance: TensorType, df: Any = None) -> MeanAndVariance:
+        """Return mean and variance in original units of what has these in standard units.
+
+        :param df: the degrees of freedom of Student's t, on which a linear map does not depend.
+        """
+        return self.original(mean), variance * self.scale**2
+
+    def covariance(self, mean: TensorType, covariance: TensorType) -> MeanAndVariance:
+        """Return mean [N, J] and covariance [J, N, N] in original units."""
+        return self.original(mean), covariance * self.scale[:, None, None] ** 2
 
 
 def exactly_original(scaling: Scaling, X: Array) -> Array:

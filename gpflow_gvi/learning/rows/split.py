@@ -22,6 +22,7 @@ from .streams import Stream, survey
 
 if TYPE_CHECKING:
     from ..settings import Settings
+    from .targets import Units
 
 Array = np.ndarray[Any, Any]
 Rows = tuple[Array, Array]
@@ -40,7 +41,7 @@ class Split:
     and not given beside them. Those of a sample are too few to read all rows again for."""
     inputs: Scaling
     """Standard units of X."""
-    outputs: Scaling
+    outputs: Units
     """Standard units of Y."""
     stream: Stream | None = None
     """All rows but those held out, where `train` is a sample of them."""

@@ -18,7 +18,11 @@ from ..._core import labels
 from ..._core.data import Data
 from ...likelihoods import usable
 from ...regulariser.lbfgs import lbfgs
+from .log_scale import LogScale
 from .scaling import Scaling
+
+Units = Scaling | LogScale
+"""The maps between observations and their standard units."""
 
 WIDE = 10.0
 """The standard deviation of a prior of the constant: counts that are all zero have no other."""
@@ -74,11 +78,13 @@ def prior_mean(likelihood: Likelihood | None, responses: AnyNDArray) -> MeanFunc
     return Constant(np.mean(responses, axis=0)) if has_level(likelihood) else Zero(J)
 
 
-def units_of_f(likelihood: Likelihood | None, outputs: Scaling) -> Scaling:
+def units_of_f(likelihood: Likelihood | None, outputs: Units) -> Units:
     """Return the units of f: those of y where f is its location, else none.
 
     :param outputs: the units of Y.
     """
+    if isinstance(outputs, LogScale):
+        return outputs
     if isinstance(likelihood, MultiLatentLikelihood):  # the first one may be a location
         others = (likelihood.latent_dim or 1) - 1
         return Scaling(
@@ -90,9 +96,9 @@ def units_of_f(likelihood: Likelihood | None, outputs: Scaling) -> Scaling:
     return outputs
 
 
-def units_of_predictions(likelihood: Likelihood | None, outputs: Scaling) -> Scaling:
+def units_of_predictions(likelihood: Likelihood | None, outputs: Units) -> Units:
     """Return the units of the columns of `predict_y`: under switched likelihoods, those of each."""
-    if isinstance(likelihood, SwitchedLikelihood):
+    if isinstance(likelihood, SwitchedLikelihood) and isinstance(outputs, Scaling):
         count = len(likelihood.likelihoods)
         return Scaling(*(np.tile(part[:-1], count) for part in outputs))
     return outputs

@@ -330,7 +330,7 @@ def test_relevance_is_relative_to_that_of_the_most_relevant_feature(rng):
 
 
 def test_a_second_kernel_stays_a_candidate_while_it_is_not_much_worse():
-    fits = [Fitted(None, None, nll) for nll in (0.4, np.nan, 0.12, 0.05, 0.1)]
+    fits = [Fitted(None, None, nll, None) for nll in (0.4, np.nan, 0.12, 0.05, 0.1)]
     assert [each.nll for each in near_best(fits, 0.1)] == [0.05, 0.1]
     assert [each.nll for each in near_best(fits[:3], 0.1)] == [0.12]
 
