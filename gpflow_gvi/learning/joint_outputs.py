@@ -282,7 +282,7 @@ def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Lear
     """
     X, Y = np.asarray(learned.inputs.validated(X)), with_nan("Y", Y)
     units: Any = learned.inputs, learned.outputs
-    J = len(learned.outputs.shift)
+    (J,) = learned.outputs.input_shape
     if Y.shape != (len(X), J):
         raise ValueError(
             f"Y has shape {Y.shape}; it must be {(len(X), J)}, a row for each row of X and a "

@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Gaussian, Likelihood, Softmax
+from scipy import stats
 
 from .. import saving
 from .._core import checks, labels
@@ -32,6 +33,7 @@ from ..prediction.predictive_law import central_interval, half_width, pit
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser
 from .around_network.network_rows import NetworkInputs
+from .laws import Law, LawOfUnits
 from .outliers import Outliers
 from .predictions import Predictions
 from .rows.log_scale import LogScale
@@ -228,8 +230,8 @@ class Learned:
             deviations = half_width(self.likelihood, coverage)
             if isinstance(calibration, Conformal):
                 deviations = calibration.quantile(coverage)
-            moments = self._predictions.standard_y(self.inputs.validated(X))
-            lower, upper = around(*moments, deviations)
+            mean, variance = self._predictions.standard_y(self.inputs.validated(X))
+            lower, upper = around(mean, variance, deviations)
             return self.outputs.original(lower), self.outputs.original(upper)
 
         def interval(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -240,6 +242,23 @@ class Learned:
         lower, upper = tensors_by_blocks(interval, self.inputs.standard(X))
         units = units_of_predictions(self.likelihood, self.outputs)
         return units.original(lower), units.original(upper)
+
+    def predict_law(self, X: TensorType) -> Law:
+        """Return the law of y at X under Gaussian noise, with `cdf`, `quantile` and `crps`: [N, J].
+
+        Tails of Student's t, a log scale and a mixture are in it.
+        """
+        if not isinstance(self.likelihood, Gaussian):
+            raise ValueError(
+                f"predict_law is for real-valued y under Gaussian noise, but the likelihood is "
+                f"{type(self.likelihood).__name__}. predict_interval has its quantiles."
+            )
+        mean, variance = by_blocks(self._predictions.standard_y, self.inputs.validated(X))
+        law: Any = stats.norm(mean, np.sqrt(variance))
+        if isinstance(self.likelihood, HeavyTailed):
+            df = self.likelihood.df.numpy()
+            law = stats.t(df, mean, np.sqrt(variance * (df - 2.0) / df))
+        return LawOfUnits(law, self.outputs)
 
     def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
         """Return what an observation at each candidate is worth: [N]. The largest is the best.

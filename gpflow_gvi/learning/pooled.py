@@ -12,22 +12,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
-from scipy import stats
 from scipy.special import xlogy
 
 from .._core import checks
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import require_real_outputs
-from ..likelihoods import HeavyTailed
 from ..models import GVI
 from ..prediction.acquisition import Kind
 from ..prediction.class_probabilities import Entropies
+from .laws import Law, Mixture
 from .learned import Array, Learned
 from .predictions import moments_of_mixture
 from .rows.targets import Units
-
-NUM_HALVINGS = 60
-"""Of the interval that a quantile is in: to the precision of float64."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -162,23 +158,16 @@ class Pooled(Learned):
         """Return the quantiles of the mixture between which y is with the given probability."""
         require_real_outputs(self.model)
         checks.coverage(coverage)
-        laws = [_law(part, X) for part in self.parts]
-        levels = 0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage
-        lower, upper = (tf.convert_to_tensor(self._quantile(laws, level)) for level in levels)
+        law = self.predict_law(X)
+        lower, upper = (
+            tf.convert_to_tensor(law.quantile(level), self.outputs.scale.dtype)
+            for level in (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage)
+        )
         return lower, upper
 
-    def _quantile(self, laws: list[Any], level: float) -> Array:
-        """Return where the distribution function of the mixture has a level: [N, J]."""
-        ends = np.array([law.ppf(level) for law in laws])
-        below, above = ends.min(axis=0), ends.max(axis=0)
-        for _ in range(NUM_HALVINGS):
-            middle = 0.5 * (below + above)
-            is_below = self._cdf(laws, middle) < level
-            below, above = np.where(is_below, middle, below), np.where(is_below, above, middle)
-        return above.astype(self.outputs.scale.dtype)
-
-    def _cdf(self, laws: list[Any], Y: Array) -> Array:
-        return np.sum([w * law.cdf(Y) for w, law in zip(self.shares, laws, strict=True)], axis=0)
+    def predict_law(self, X: TensorType) -> Law:
+        """Return the law of y at X, a mixture of those of the parts: [N, J]."""
+        return Mixture([part.predict_law(X) for part in self.parts], self.shares)
 
     def pit(self, X: TensorType, Y: TensorType) -> Array:
         """Return the (randomised) probability integral transform of each observation: [N, J]."""
@@ -206,29 +195,3 @@ class _Mixture:
         """Return mean and variance of y: [N, J] each."""
         moments = [part._predictions.y(X) for part in self._pool.parts]
         return moments_of_mixture(self._pool.shares, moments)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Law:
-    """The law of y, of which that in standard units is known."""
-
-    standard: Any
-    """A distribution of SciPy, [N, J]."""
-    units: Units
-
-    def cdf(self, Y: Array) -> Array:
-        """Return the probability of not more than y: [N, J]."""
-        return np.asarray(self.standard.cdf(np.asarray(self.units.scaled(Y))))
-
-    def ppf(self, level: float) -> Array:
-        """Return the quantiles of a level: [N, J]."""
-        return np.asarray(self.units.original(self.standard.ppf(level)))
-
-
-def _law(part: Learned, X: TensorType) -> _Law:
-    """Return the law of y at X: [N, J]."""
-    mean, variance = by_blocks(part._predictions.standard_y, part.inputs.validated(X))
-    if not isinstance(part.likelihood, HeavyTailed):
-        return _Law(stats.norm(mean, np.sqrt(variance)), part.outputs)
-    df = part.likelihood.df.numpy()
-    return _Law(stats.t(df, mean, np.sqrt(variance * (df - 2.0) / df)), part.outputs)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
+from gpflow.likelihoods import Gaussian
 from scipy import stats
 
 from .._core import checks, labels
@@ -50,12 +51,16 @@ def crps(Y: TensorType, mean: TensorType, variance: TensorType) -> float:
     It is σ (u (2Φ(u) - 1) + 2φ(u) - 1/√π) with u = (y - μ)/σ (Gneiting and Raftery 2007,
     "Strictly proper scoring rules, prediction, and estimation", equation 21, with the sign turned).
     """
+    return float(np.mean(_crps_of_gaussians(Y, mean, variance)))
+
+
+def _crps_of_gaussians(Y: TensorType, mean: TensorType, variance: TensorType) -> AnyNDArray:
     Y, mean, sd = _gaussians(Y, mean, variance)
     u = (Y - mean) / sd
     scores = (
         u * (2.0 * stats.norm.cdf(u) - 1.0) + 2.0 * stats.norm.pdf(u) - 1.0 / math.sqrt(math.pi)
     )
-    return float(np.mean(sd * scores))
+    return np.asarray(sd * scores)
 
 
 def coverage(Y: TensorType, lower: TensorType, upper: TensorType) -> float:
@@ -84,12 +89,19 @@ def calibration_error(
     Fenner and Ermon (2018), "Accurate uncertainties for deep learning using calibrated regression",
     do for quantiles; here by absolute differences.
     """
+    return _calibration_error(_level_of_gaussians(Y, mean, variance), levels)
+
+
+def _level_of_gaussians(Y: TensorType, mean: TensorType, variance: TensorType) -> AnyNDArray:
     Y, mean, sd = _gaussians(Y, mean, variance)
+    return np.asarray(2.0 * stats.norm.cdf(np.abs(Y - mean) / sd) - 1.0)
+
+
+def _calibration_error(level: AnyNDArray, levels: Sequence[float]) -> float:
     nominal = np.asarray(levels, dtype=float)
     if nominal.size == 0 or not np.all((nominal > 0.0) & (nominal < 1.0)):
         raise ValueError(f"levels is {levels}; they must lie between 0 and 1, as 0.5 and 0.9 do.")
-    # A point is in all central intervals whose level is at least this.
-    level = 2.0 * stats.norm.cdf(np.abs(Y - mean) / sd) - 1.0
+    # A point is in all central intervals whose level is at least its own.
     observed = np.mean(level.ravel() <= nominal[:, None], axis=1)
     return float(np.mean(np.abs(observed - nominal)))
 
@@ -115,6 +127,22 @@ class Predictions(NamedTuple):
     upper: AnyNDArray
     """Upper ends of the prediction intervals, [N, J]."""
 
+    crps: AnyNDArray | None = None
+    """The continuous ranked probability score of each observation, [N, J], of a Gaussian if not
+    given."""
+
+    level: AnyNDArray | None = None
+    """The coverage of the central interval that ends at the observation, of a Gaussian if not
+    given, [N, J]."""
+
+
+def _crps(at: Predictions) -> AnyNDArray:
+    return _crps_of_gaussians(at.Y, at.mean, at.variance) if at.crps is None else at.crps
+
+
+def _level(at: Predictions) -> AnyNDArray:
+    return _level_of_gaussians(at.Y, at.mean, at.variance) if at.level is None else at.level
+
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
@@ -122,12 +150,10 @@ METRICS: dict[str, Metric] = {
         Metric("nll", lambda at: -float(np.mean(at.log_density)), "lower"),
         Metric("rmse", lambda at: rmse(at.Y, at.mean), "lower"),
         Metric("mae", lambda at: mae(at.Y, at.mean), "lower"),
-        Metric("crps", lambda at: crps(at.Y, at.mean, at.variance), "lower"),
+        Metric("crps", lambda at: float(np.mean(_crps(at))), "lower"),
         Metric("coverage", lambda at: coverage(at.Y, at.lower, at.upper), "target"),
         Metric("width", lambda at: width(at.lower, at.upper), "lower"),
-        Metric(
-            "calibration_error", lambda at: calibration_error(at.Y, at.mean, at.variance), "lower"
-        ),
+        Metric("calibration_error", lambda at: _calibration_error(_level(at), LEVELS), "lower"),
     )
 }
 """All metrics of `evaluate`, by name."""
@@ -154,7 +180,8 @@ def evaluate(
 
     With a likelihood of classes these are the `CLASS_METRICS`. Otherwise `nll` is that of the
     model's likelihood, and the others are computed from the mean and variance of `predict_y`; where
-    they need a distribution it is the Gaussian with these moments.
+    they need a distribution it is that of `predict_law`, if the model has one (the result of
+    `learn`), and else the Gaussian with these moments.
 
     :param model: a model of GPflow or of this package.
     :param data: held-out (X, Y).
@@ -172,17 +199,24 @@ def evaluate(
     (log_density,) = by_blocks(lambda *block: (model.predict_log_density(block),), X, Y)
     Y, mean, sd = _gaussians(Y, mean, variance)
     scale = _scale(Y_scale, Y.shape[1])
-    Y, mean, sd = Y * scale, mean * scale, sd * scale
     half_width = sd * stats.norm.ppf(0.5 + 0.5 * coverage_level)
     at = Predictions(
-        Y=Y,
-        mean=mean,
-        variance=np.square(sd),
+        Y=Y * scale,
+        mean=mean * scale,
+        variance=np.square(sd * scale),
         # The density of s·y is that of y divided by s.
         log_density=np.asarray(log_density, dtype=float) - np.sum(np.log(scale)),
-        lower=mean - half_width,
-        upper=mean + half_width,
+        lower=(mean - half_width) * scale,
+        upper=(mean + half_width) * scale,
     )
+    if isinstance(getattr(model, "likelihood", None), Gaussian) and hasattr(model, "predict_law"):
+        law = model.predict_law(X)
+        at = at._replace(
+            lower=law.quantile(0.5 - 0.5 * coverage_level) * scale,
+            upper=law.quantile(0.5 + 0.5 * coverage_level) * scale,
+            crps=law.crps(Y) * scale,
+            level=np.abs(2.0 * law.cdf(Y) - 1.0),
+        )
     return {name: metric.function(at) for name, metric in METRICS.items()}
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
     from ...learning.rows.scaling import Scaling
+from ...learning.rows.targets import Units
 
 Array = np.ndarray[Any, Any]
 
@@ -146,12 +147,11 @@ class Fitted:
     moments: Moments
     """In standard units."""
     inputs: Scaling
-    outputs: Scaling
+    outputs: Units
 
     def predict_y(self, X: TensorType) -> MeanAndVariance:
         """Return mean and variance of y at X: [N, J] each."""
-        mean, variance = self.moments(self.inputs.standard(X))
-        return self.outputs.original(mean), variance * self.outputs.scale**2
+        return self.outputs.moments(*self.moments(self.inputs.standard(X)))
 
     def predict_log_density(self, data: RegressionData) -> Array:
         """Return the log density of each observed y: [N]."""

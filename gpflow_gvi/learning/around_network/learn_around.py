@@ -135,7 +135,7 @@ def learn_around(
     if training is not None:
         networks, history = training.of_all(networks, inputs, split, outputs.kind)
     else:
-        units = units if settings.of_classes else split.outputs
+        units = units if settings.of_classes else split.outputs.linear
         if split.holds_out:
             _warn_of_seen_rows()
     features = network_layers.LAYERS if features is None else features

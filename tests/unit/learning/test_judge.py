@@ -82,12 +82,15 @@ def test_the_calibration_mends_the_scale(tails, rng):
 def test_values_on_a_grid_are_judged_by_the_mass_around_them():
     Y = np.array([[1.0], [2.0]])
     predictions = Predictions(np.array([[[1.1], [4.0]]]), np.array([[[0.04], [0.25]]]), Y)
-    found = Calibration(np.ones(1), None).log_densities(predictions, np.full((len(predictions.Y), 1), 0.5))
+    found = Calibration(np.ones(1), None).log_densities(predictions, np.full((2, 1), 0.5))
     laws = scipy.stats.norm([1.1, 4.0], [0.2, 0.5])
     expected = np.log((laws.cdf(Y[:, 0] + 0.25) - laws.cdf(Y[:, 0] - 0.25)) / 0.5)
     assert_close(found, expected)
     spike = Predictions(Y[None], np.full((1, 2, 1), 1e-12), Y)
-    assert_close(Calibration(np.ones(1), None).log_densities(spike, np.full((len(spike.Y), 1), 0.5)), np.log(2.0))
+    assert_close(
+        Calibration(np.ones(1), None).log_densities(spike, np.full((len(spike.Y), 1), 0.5)),
+        np.log(2.0),
+    )
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_it_is_saved_and_exported(learned, tmp_path):
 def test_rows_that_are_not_positive(learned):
     X = np.array([[0.0]])
     assert not np.isnan(learned.predict_log_density((X, [[-1.0]])))
-    with pytest.raises(ValueError, match="not positive.*Learn from all rows"):
+    with pytest.raises(ValueError, match=r"not positive.*Learn from all rows"):
         learned.update(X, np.array([[0.0]]))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -52,7 +54,7 @@ def test_beyond_the_data_predictions_grow_as_the_process_does(units):
 
 
 @pytest.mark.parametrize("df", [None, 2.5, 5.0])
-@pytest.mark.parametrize("mean, variance", [(-1.0, 0.04), (0.5, 1.0), (3.0, 4.0)])
+@pytest.mark.parametrize(("mean", "variance"), [(-1.0, 0.04), (0.5, 1.0), (3.0, 4.0)])
 def test_moments_are_integrals(df, mean, variance):
     units = LogScale(np.array([5.0]), Scaling(np.array([-1.0]), np.array([0.7])), np.array([2.0]))
     law = stats.norm(mean, np.sqrt(variance))
@@ -61,15 +63,13 @@ def test_moments_are_integrals(df, mean, variance):
 
     def moment(power):
         kink = 1.0 / 0.7
-        ends = law.ppf([0.0, 1e-3, 0.5, 1.0 - 1e-3]).tolist() + [kink, np.inf]
+        ends = [*law.ppf([0.0, 1e-3, 0.5, 1.0 - 1e-3]).tolist(), kink, np.inf]
         parts = np.unique(ends)
 
         def f(z):
             return law.pdf(z) * units.original(np.array([[z]])).numpy()[0, 0] ** power
 
-        return sum(
-            integrate.quad(f, a, b, limit=200)[0] for a, b in zip(parts, parts[1:], strict=False)
-        )
+        return sum(integrate.quad(f, a, b, limit=200)[0] for a, b in itertools.pairwise(parts))
 
     at = np.array([[mean]]), np.array([[variance]])
     found = [part.numpy()[0, 0] for part in units.moments(*at, None if df is None else [df])]
