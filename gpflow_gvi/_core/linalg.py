@@ -272,17 +272,27 @@ def outer_product(A: tf.Tensor) -> tf.Tensor:
     return by_blas(A)
 
 
+def may_call_host() -> bool:
+    """Return whether NumPy may compute a part of what is traced, or of an eager computation.
+
+    XLA compiles no such call, and a GPU would wait for one.
+    """
+    return not (is_compiled_by_xla() or tf.config.list_logical_devices("GPU"))
+
+
+def has_digits_of_eigh(dtype: tf.DType) -> bool:
+    """Return whether `eigh` is accurate to the precision of its type: that of XLA is to single."""
+    return dtype == tf.float32 or not is_compiled_by_xla()
+
+
 def _takes_lapack(M: tf.Tensor) -> bool:
     """Return whether NumPy computes with M, by a LAPACK and a BLAS for this processor.
 
     On a CPU its eigendecompositions and products of large matrices are faster than TensorFlow's.
-    XLA compiles no such call, and a GPU has libraries of its own. What is saved to be used
-    elsewhere cannot have it: it is for distances alone.
+    What is saved to be used elsewhere cannot have it: it is for distances alone.
     """
-    if is_compiled_by_xla() or tf.config.list_logical_devices("GPU"):
-        return False
     is_small = M.shape[-1] is not None and M.shape[-1] < MIN_LAPACK
-    return M.dtype == tf.float64 and not is_small
+    return M.dtype == tf.float64 and not is_small and may_call_host()
 
 
 def _eigh_of_array(M: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:

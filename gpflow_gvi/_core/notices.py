@@ -19,7 +19,7 @@ class Notice(NamedTuple):
     message: str
     amount: tf.Tensor
     urgent: bool = False
-    """Whether to log it from within a graph if there is no other way, at the price of XLA."""
+    """Whether to log it from within a graph of a CPU if there is no other way."""
 
     def log(self) -> bool:
         """Log the message if the amount, known by now, is positive; return whether it is."""

@@ -130,6 +130,29 @@ class LowRankUpdate(Covariance):
         shape = tf.shape(covariance)
         return tf.broadcast_to(covariance, [self.num_outputs, shape[1], shape[2]])
 
+    @check_shapes(
+        "X: [N, D...]",
+        "rows: [G, b]",
+        "return: [G, J, b, b]",
+    )
+    def output_blocks(self, X: TensorType, rows: tf.Tensor) -> tf.Tensor:
+        """Return the covariances among the rows of each block, from the factors at all of X."""
+        X = images.as_rows(X, self)
+        base = self._base(lambda kernel: outputs.blocks(kernel, X, rows))  # [G, J, b, b]
+
+        def squared(factor: tf.Tensor) -> tf.Tensor:
+            of_blocks = tf.transpose(tf.gather(factor, rows, axis=-1), [2, 0, 1, 3])
+            return tf.matmul(of_blocks, of_blocks, transpose_a=True)
+
+        removed, added = self.factors(X)
+        covariance = base - squared(removed)
+        if added is not None:
+            covariance += squared(added)
+        diagonal = self._floored(tf.linalg.diag_part(covariance), tf.linalg.diag_part(base))
+        covariance = tf.linalg.set_diag(covariance, diagonal)
+        shape = tf.shape(covariance)
+        return tf.broadcast_to(covariance, [shape[0], self.num_outputs, shape[2], shape[3]])
+
     def _base(self, evaluate: Callable[[Kernel], tf.Tensor]) -> tf.Tensor:
         """Return b; a kernel of one output broadcasts against one of J."""
         return functools.reduce(operator.add, map(evaluate, self.base_kernels))

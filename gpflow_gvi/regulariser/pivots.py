@@ -17,7 +17,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
-from .._core import outputs
+from .._core import linalg, outputs
 from .._core.graphs import without_gradients
 from ..kernels.feature_map import FeatureMap
 from ..kernels.plain import EVERY, Plain, plain
@@ -34,6 +34,9 @@ MAX_ROWS_OF_LAPACK = 300
 MIN_TOLERANCE_OF_LAPACK = 1e-10
 """A smaller part of the variance is not told from the rounding of LAPACK's differences."""
 
+ROUNDINGS = 100.0
+"""The number of roundings of a variance that cannot be told from zero."""
+
 Row = Callable[[Any], AnyNDArray]
 """From a number i to covariances of row i: [J, C]."""
 
@@ -41,10 +44,13 @@ Evaluate = Callable[..., Any]
 """From a function of a kernel and of arrays, and the arrays, to its value as a tensor."""
 
 
-def greedy_pivots(kernel: Kernel, X: tf.Tensor, num_points: int, tolerance: float) -> tf.Tensor:
+def greedy_pivots(
+    kernel: Kernel, X: tf.Tensor, num_points: int, tolerance: float
+) -> tuple[tf.Tensor, tf.Tensor | None]:
     """Return the rows of X that `greedy_variance` would choose, as a part of any graph: [M].
 
     They are constants to a gradient. Of equal rows the first is chosen. All of k(X, X) is computed.
+    Where shapes have to be known, there are always as many, and it is told which are chosen: [M].
     """
     while isinstance(kernel, SharedIndependent | FeatureMap):
         if isinstance(kernel, FeatureMap):  # the network runs once
@@ -59,9 +65,52 @@ def greedy_pivots(kernel: Kernel, X: tf.Tensor, num_points: int, tolerance: floa
         left, tolerated = variance.copy(), tolerance * variance.sum()
         return _chosen(lambda i: S[:, i].copy(), L, 0, left, _rounding(variance), 0.0, tolerated)
 
-    arguments = outputs.covariance(kernel, X), tf.transpose(outputs.variance(kernel, X))
-    pivots = tf.numpy_function(chosen, arguments, tf.int64, stateful=False)
-    return tf.ensure_shape(pivots, [None])
+    covariances = tf.stop_gradient(outputs.covariance(kernel, X))
+    variance = tf.stop_gradient(tf.transpose(outputs.variance(kernel, X)))
+    if not linalg.may_call_host():
+        return _chosen_by_loop(covariances, variance, num_points, tolerance)
+    pivots = tf.numpy_function(chosen, [covariances, variance], tf.int64, stateful=False)
+    return tf.ensure_shape(pivots, [None]), None
+
+
+def _chosen_by_loop(
+    S: tf.Tensor, variance: tf.Tensor, num_points: int, tolerance: float
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return pivots of a covariance, and which of them were chosen, by operations of TensorFlow.
+
+    :param S: k(X, X), [J, N, N].
+    :param variance: its diagonal, [J, N].
+    """
+    M = tf.minimum(num_points, tf.shape(S)[-1])
+    rounding = ROUNDINGS * linalg.epsilon(variance.dtype) * variance
+    tolerated = tolerance * tf.reduce_sum(variance)
+    zero = tf.zeros([], S.dtype)
+
+    def add(
+        i: tf.Tensor, left: tf.Tensor, L: tf.Tensor, pivots: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        p = tf.argmax(tf.reduce_sum(left, axis=0), output_type=tf.int32)
+        explained = tf.matmul(L[:, :, p, None], L, transpose_a=True)[:, 0]  # [J, N]
+        root = tf.sqrt(left[:, p, None])
+        factor = tf.math.divide_no_nan(S[:, p] - explained, root)
+        is_pivot = tf.range(tf.shape(left)[-1]) == p
+        left = left - tf.square(factor)
+        left = tf.where((left <= rounding) | is_pivot, zero, left)  # NaN stays
+        is_row = tf.range(M) == i
+        L = tf.where(is_row[:, None], factor[:, None], L)
+        return i + 1, left, L, tf.where(is_row, p, pivots)
+
+    count, _, _, pivots = tf.while_loop(
+        lambda i, left, *_: (i < M) & (tf.reduce_sum(left) > tolerated),
+        add,
+        (
+            0,
+            tf.where(variance <= rounding, zero, variance),
+            tf.zeros([tf.shape(S)[0], M, tf.shape(S)[-1]], S.dtype),
+            tf.zeros([M], tf.int32),
+        ),
+    )
+    return pivots, tf.range(M) < count
 
 
 def numeric_pivots(
@@ -234,7 +283,7 @@ def _pivots(covariances: _Covariances, M: int, tolerance: float) -> tuple[AnyNDA
 
 def _rounding(variance: AnyNDArray) -> AnyNDArray:
     """Return what cannot be told from zero, of the variances at first."""
-    return 100.0 * np.finfo(variance.dtype).eps * variance
+    return ROUNDINGS * np.finfo(variance.dtype).eps * variance
 
 
 def _of_largest(variance: AnyNDArray, C: int) -> tuple[AnyNDArray, Any]:

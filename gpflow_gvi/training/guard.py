@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from .._core import linalg
 from .._core.errors import NonFiniteLossError
 from .._core.memo import memoised
 from .._core.mode import training
@@ -159,7 +160,7 @@ class GuardedStep:
         for (message, is_urgent), amount in zip(self._notices, amounts, strict=True):
             if tf.executing_eagerly():
                 self.notice_log.add(message, float(amount))
-            elif is_urgent:
+            elif is_urgent and linalg.may_call_host():
                 self._log_from_graph(message, amount)
         return total
 

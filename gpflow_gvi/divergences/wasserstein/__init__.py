@@ -5,9 +5,8 @@ that can be made with its options and given to `GaussianWasserstein`.
 """
 
 from .divergence import ESTIMATORS, GaussianWasserstein
-from .estimators import Blocks, CovarianceDistance, Exact, Landmark, Marginal
+from .estimators import Blocks, CovarianceDistance, Exact, Landmark, Marginal, NewtonSchulz
 from .low_rank import LowRank
-from .newton_schulz import NewtonSchulz
 
 __all__ = [
     "ESTIMATORS",

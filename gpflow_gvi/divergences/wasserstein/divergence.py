@@ -9,9 +9,8 @@ from gpflow.base import TensorType
 from ...gaussian_process import GaussianProcess, GaussianVector
 from ..base import Divergence
 from ..contexts import Context
-from .estimators import Blocks, CovarianceDistance, Exact, Landmark, Marginal
+from .estimators import Blocks, CovarianceDistance, Exact, Landmark, Marginal, NewtonSchulz
 from .low_rank import LowRank
-from .newton_schulz import NewtonSchulz
 
 ESTIMATORS: dict[str, type[CovarianceDistance]] = {
     kind.name: kind for kind in (Exact, NewtonSchulz, Blocks, LowRank, Landmark, Marginal)

@@ -60,16 +60,29 @@ class _Nystrom:
     """From X and W to Ψ W, [J, m, P], where Ψ itself need not be formed."""
 
     @classmethod
-    def at_points(cls, kernel: Kernel, S: tf.Tensor, name: str) -> _Nystrom:
-        """Return the approximation at points S: [m, D...]."""
+    def at_points(
+        cls, kernel: Kernel, S: tf.Tensor, is_point: tf.Tensor | None, name: str
+    ) -> _Nystrom:
+        """Return the approximation at points S, [m, D...], or at those of them that are one."""
+
+        def among_points(covariance: tf.Tensor) -> tf.Tensor:
+            if is_point is None:
+                return covariance
+            return tf.where(is_point[:, None], covariance, tf.zeros_like(covariance))
+
+        def cross(X: tf.Tensor) -> tf.Tensor:
+            return among_points(outputs.covariance(kernel, S, X))
+
         block = outputs.covariance(kernel, S)
+        if is_point is not None:  # what is no point is independent of all, and Ψ is zero there
+            diagonal = tf.linalg.diag_part(block)
+            block = tf.linalg.matrix_transpose(among_points(block))
+            block = tf.linalg.set_diag(among_points(block), diagonal)
         L = linalg.cholesky(block, jitter=default_jitter(), name=f"{name}'s covariance at pivots")
         return cls(
             kernel,
-            lambda X: tf.linalg.triangular_solve(L, outputs.covariance(kernel, S, X)),
-            lambda X, W: tf.linalg.triangular_solve(
-                L, tf.matmul(outputs.covariance(kernel, S, X), W)
-            ),
+            lambda X: tf.linalg.triangular_solve(L, cross(X)),
+            lambda X, W: tf.linalg.triangular_solve(L, tf.matmul(cross(X), W)),
         )
 
     @classmethod
@@ -275,8 +288,8 @@ class LowRank(CovarianceDistance):
         r, k = q.process.kernel, p.process.kernel
         Z = self._inducing_variable(q, p)
         if Z is None:
-            S = self._pivots(p)
-            of_k, of_r = _Nystrom.at_points(k, S, "P"), _Nystrom.at_points(r, S, "Q")
+            points = self._pivots(p)
+            of_k, of_r = _Nystrom.at_points(k, *points, "P"), _Nystrom.at_points(r, *points, "Q")
         else:  # r is C + ΦᵀT TᵀΦ, or C and a kernel of its own
             of_k = _Nystrom.at_inducing_variable(k, Z)
             of_r = _Nystrom.at_inducing_variable(r.base_kernels[-1], Z)
@@ -310,12 +323,16 @@ class LowRank(CovarianceDistance):
             return None
         return r.inducing_variable
 
-    def _pivots(self, p: GaussianVector) -> tf.Tensor:
-        """Return the rows of the batch at which k leaves most variance: [m, D...]."""
+    def _pivots(self, p: GaussianVector) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Return the rows of the batch at which k leaves most variance, [m, D...], and which count.
+
+        All count where that is None.
+        """
         rank = max(PIVOTS, _num_features(p)) if self.rank is None else self.rank
         count = max(2 * rank, min(CANDIDATES * rank, MANY_CANDIDATES))
         among = tf.gather(p.X, spread_rows(tf.shape(p.X)[0], count))
-        return tf.gather(among, pivots.greedy_pivots(p.process.kernel, among, rank, self.tolerance))
+        rows, chosen = pivots.greedy_pivots(p.process.kernel, among, rank, self.tolerance)
+        return tf.gather(among, rows), chosen
 
 
 def _fidelity(K: _Parts, R: _Parts) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The distance between two covariances by matrix products alone."""
+"""Square roots of matrices, and so the fidelity of two covariances, by matrix products alone."""
 
 from __future__ import annotations
 
@@ -8,37 +8,11 @@ from collections.abc import Callable
 import tensorflow as tf
 from check_shapes import check_shapes
 
-from ..._core import checks, linalg
+from ..._core import linalg
 from ..._core.notices import notice
-from ...gaussian_process import GaussianVector
-from .estimators import CovarianceDistance, blocks
 
 CONVERGED = 1e-3
 """A last step that changes the fidelity by more than this fraction gives a notice."""
-
-
-class NewtonSchulz(CovarianceDistance):
-    """F from the Newton-Schulz iteration: O(B³) in matrix products, which suit a GPU.
-
-    It is accurate as far as it takes: of an eigenvalue λ of K R that is less than 1.5^(-2n) of the
-    largest after n steps a part of √λ is missing. On a CPU `Exact` is faster.
-
-    :param iterations: the number n of steps, three products each; as many as the precision bears
-        if not given (41 in double, 16 in single precision).
-    """
-
-    name = "newton_schulz"
-
-    def __init__(self, iterations: int | None = None) -> None:
-        if iterations is not None:
-            checks.count("iterations", iterations)
-        self.iterations = iterations
-
-    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return tr K + tr R - 2 F: [J]."""
-        K, R = blocks(p), blocks(q)
-        traces = tf.linalg.trace(K) + tf.linalg.trace(R)
-        return linalg.not_negative(traces - 2.0 * fidelity_by_products(K, R, self.iterations))
 
 
 @check_shapes(
@@ -58,9 +32,7 @@ def fidelity_by_products(K: tf.Tensor, R: tf.Tensor, iterations: int | None = No
     :param iterations: the number of steps; as many as the precision bears if not given.
     """
     K, R = tf.convert_to_tensor(K), tf.convert_to_tensor(R)
-    if iterations is None:
-        # Rounding grows by 1.5² in each step; to a tenth is far enough.
-        iterations = int(math.log(0.1 / linalg.epsilon(K.dtype)) / (2.0 * math.log(1.5)))
+    iterations = _as_many_as_precision_bears(K.dtype) if iterations is None else iterations
 
     @tf.custom_gradient
     def fidelity(
@@ -79,6 +51,26 @@ def fidelity_by_products(K: tf.Tensor, R: tf.Tensor, iterations: int | None = No
 
     shape = tf.broadcast_dynamic_shape(tf.shape(K), tf.shape(R))
     return fidelity(tf.broadcast_to(K, shape), tf.broadcast_to(R, shape))
+
+
+@tf.custom_gradient
+def trace_of_root(H: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """Return tr H^½ of a matrix that need not be symmetric, [..., S, S] to [...].
+
+    Its gradient is ½ H^(-½)ᵀ. Eigenvalues in the left half of the plane have no part in it if they
+    are of rounding; a larger one ends the iteration, and smaller ones are missed with it.
+    """
+    root, inverse_root = _roots(H, _as_many_as_precision_bears(H.dtype))
+
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        return 0.5 * upstream[..., None, None] * tf.linalg.matrix_transpose(inverse_root)
+
+    return tf.linalg.trace(root), gradient
+
+
+def _as_many_as_precision_bears(dtype: tf.DType) -> int:
+    """Return a number of steps: rounding grows by 1.5² in each, and to a tenth is far enough."""
+    return int(math.log(0.1 / linalg.epsilon(dtype)) / (2.0 * math.log(1.5)))
 
 
 def _roots(A: tf.Tensor, iterations: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 import gpflow_gvi as gvi
 from gpflow_gvi.divergences import GaussianWasserstein
+from gpflow_gvi.divergences.wasserstein import Blocks
 from tests import catalogue, references
 from tests.tolerances import ITERATIVE, assert_close
 
@@ -162,11 +163,11 @@ def test_triangle_inequality(a, b, c):
 # --- gradients ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", ["exact", "marginal"])
+@pytest.mark.parametrize("estimator", ["exact", "marginal", "blocks", "landmark"])
 def test_gradient_in_all_parameters_against_finite_differences(rng, estimator):
     """Of Q's and of P's, so that both arguments of the fidelity are tried."""
     q, p, X = variational(rng, "KernelisedSVGP", 2), regulariser(rng, 2), rng.normal(size=(B, 2))
-    divergence = GaussianWasserstein(estimator)
+    divergence = GaussianWasserstein(Blocks(4) if estimator == "blocks" else estimator)
     variables = [*q.trainable_variables, *p.trainable_variables]
 
     @tf.function(autograph=False)

@@ -102,7 +102,7 @@ def test_low_rank_is_the_formula(rng, name, rank):
     q, p = pair(name, X, 0.7, 5)
     S = q.kernel.inducing_variable.Z.numpy()
     if rank:
-        S = X[pivots.greedy_pivots(p.kernel, tf.constant(X), rank, 0.0)]
+        S = X[pivots.greedy_pivots(p.kernel, tf.constant(X), rank, 0.0)[0]]
 
     def left_by_nystrom(kernel: gpflow.kernels.Kernel) -> Array:
         block, cross = kernel(S).numpy(), kernel(S, X).numpy()
@@ -503,6 +503,11 @@ def test_blocks_are_estimated_by_the_estimator_that_they_are_given(rng):
     q, p = process(SE(0.7)), process(SE())
     value = GaussianWasserstein(Blocks(3, ESTIMATORS["marginal"]()))(q, p, X)
     assert_close(value, 1.7)
+
+
+def test_blocks_refuse_estimators_that_choose_rows():
+    with pytest.raises(TypeError, match=r"estimator is LowRank.*Exact\(\), NewtonSchulz\(\)"):
+        Blocks(3, LowRank())
 
 
 def test_marginal_is_least_for_a_q_without_variance(rng):
