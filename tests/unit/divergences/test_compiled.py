@@ -27,7 +27,7 @@ ESTIMATORS = {
     "newton_schulz": wasserstein.NewtonSchulz,
     "blocks": lambda: wasserstein.Blocks(3),
     "low_rank": lambda: wasserstein.LowRank(8),
-    "landmark": lambda: wasserstein.Landmark(10),
+    "landmark": lambda: wasserstein.Landmark(20),
     "marginal": wasserstein.Marginal,
 }
 
