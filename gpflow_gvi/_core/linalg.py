@@ -19,7 +19,7 @@ from gpflow.config import default_jitter
 
 from .errors import NotPositiveDefiniteError
 from .notices import notice
-from .tensorflow_private import is_compiled_by_xla
+from .tensorflow_private import eigh_of_xla, is_compiled_by_xla
 
 MAXIMAL_JITTER = 1e-3
 """A matrix that needs more than this, relative to its mean diagonal, is no covariance."""
@@ -226,7 +226,7 @@ def eigh(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     if _takes_lapack(M):
         values, vectors = tf.numpy_function(_eigh_of_array, [M], [M.dtype, M.dtype])
         return tf.ensure_shape(values, M.shape[:-1]), tf.ensure_shape(vectors, M.shape)
-    values, vectors = tf.linalg.eigh(M)
+    values, vectors = eigh_of_xla(M) if is_compiled_by_xla() else tf.linalg.eigh(M)
     return tf.stop_gradient(values), tf.stop_gradient(vectors)
 
 
@@ -280,11 +280,6 @@ def may_call_host() -> bool:
     return not (is_compiled_by_xla() or tf.config.list_logical_devices("GPU"))
 
 
-def has_digits_of_eigh(dtype: tf.DType) -> bool:
-    """Return whether `eigh` is accurate to the precision of its type: that of XLA is to single."""
-    return dtype == tf.float32 or not is_compiled_by_xla()
-
-
 def _takes_lapack(M: tf.Tensor) -> bool:
     """Return whether NumPy computes with M, by a LAPACK and a BLAS for this processor.
 
@@ -324,7 +319,7 @@ def positive_part(M: tf.Tensor) -> tf.Tensor:
     constant = tf.stop_gradient(M)
 
     def negative_part() -> tf.Tensor:
-        eigenvalues, vectors = tf.linalg.eigh(constant)
+        eigenvalues, vectors = eigh(constant)
         scaled = vectors * tf.nn.relu(-eigenvalues)[..., None, :]
         return tf.matmul(scaled, vectors, transpose_b=True)
 

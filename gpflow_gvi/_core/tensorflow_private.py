@@ -11,7 +11,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.eager import context, record
 from tensorflow.python.framework.ops import gradient_registry
 from tensorflow_probability.python.internal import implementation_selection
@@ -36,6 +38,17 @@ def is_compiled_by_xla() -> bool:
     TensorFlow has no public function that goes through them.
     """
     return bool(implementation_selection.is_xla())
+
+
+def eigh_of_xla(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return what `tf.linalg.eigh` returns, in a graph for XLA and to the precision of its type.
+
+    XLA's rotations end when what is off the diagonal is a millionth of the matrix, in whatever
+    precision. Public functions have no other tolerance.
+    """
+    epsilon = 10.0 * float(np.finfo(M.dtype.as_numpy_dtype).eps)
+    values, vectors = gen_xla_ops.xla_self_adjoint_eig(M, lower=True, max_iter=100, epsilon=epsilon)
+    return values, vectors
 
 
 def has_started() -> bool:

@@ -13,7 +13,6 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..._core import linalg
-from .newton_schulz import fidelity_by_products
 
 
 @check_shapes(
@@ -26,12 +25,8 @@ def fidelity(K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
 
     It is the part of the 2-Wasserstein distance between Gaussians that is not a trace (Dowson and
     Landau 1982). Either matrix may be rank-deficient. A K that several R share is factorised once.
-    What √λ^(-1) of small eigenvalues makes of their errors asks for all digits of the
-    eigendecomposition: where they are not to be had, it is `fidelity_by_products`.
     """
     K, R = tf.convert_to_tensor(K), tf.convert_to_tensor(R)
-    if not linalg.has_digits_of_eigh(K.dtype):
-        return fidelity_by_products(K, R)
     A = linalg.root(tf.stop_gradient(K))
     shape = tf.broadcast_dynamic_shape(tf.shape(K), tf.shape(R))
     return _fidelity(tf.broadcast_to(K, shape), tf.broadcast_to(R, shape), A)
