@@ -7,12 +7,13 @@ GP(h, k) given the training rows, whose mean stays h, and whose covariance is
 
 by the inducing points of a sparse posterior (Ortega, Rodríguez-Santana and Hernández-Lobato 2024,
 "Fixed-mean Gaussian processes for post-hoc Bayesian deep learning"). It is small where features are
-like those of training rows, and k elsewhere; k is as wide as h itself varies, so that far from the
-data f is as uncertain as it can be. W is the curvature of -log p(y | f): 1/σ² of numbers, and of
-labels the largest that there is, ½ under a softmax and ¼ under a sigmoid (Böhning 1992,
-"Multinomial logistic regression algorithm"). That at h, as Laplace's approximation has it, vanishes
-where the network is certain of labels that it was trained with. r is the same for all classes, so
-that none overtakes another.
+like those of training rows, and k elsewhere. k is as wide as h varies among the training rows, and
+wider beyond their `reach`, where h grows and k has to outgrow it: far away classes are as probable
+as they are frequent, and numbers are lost in the variance. W is the curvature of -log p(y | f):
+1/σ² of numbers, and of labels the largest that there is, ½ under a softmax and ¼ under a sigmoid
+(Böhning 1992, "Multinomial logistic regression algorithm"). That at h, as Laplace's approximation
+has it, vanishes where the network is certain of labels that it was trained with. r is the same for
+all classes, so that none overtakes another.
 
     Q = GP(τ h, τ² α r)
 
@@ -31,7 +32,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, RegressionData, TensorType
-from gpflow.kernels import Kernel, SquaredExponential, Sum
+from gpflow.kernels import Kernel, Linear, SquaredExponential, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
 from gpflow.utilities import positive, set_trainable
 from scipy.spatial.distance import pdist
@@ -60,6 +61,7 @@ from ..settings import Settings
 from .network_checks import order_of, require_order, scale_that_fits, warn_of_units
 from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
 from .network_training import NetworkTraining
+from .reach import leaning, reach_of
 
 MAX_ROWS_OF_DISTANCES = 1000
 """The median distance is that of not more rows than these."""
@@ -143,7 +145,8 @@ def learn_around(
     named = settings.classes
     if named is None and settings.of_classes:
         named = np.arange(max(outputs.columns, 2))
-    rows = network_rows(networks, features, inputs, outputs, order_of(columns, named))
+    reach = reach_of(split.train[0], inputs.floats)
+    rows = network_rows(networks, features, inputs, outputs, order_of(columns, named), reach)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     h = split.train[0][:, : outputs.columns]
     if training is None and not settings.of_classes:
@@ -164,11 +167,18 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     X, Y = split.standard(split.train)
     held_out = None if split.validation is None else split.standard(split.validation)
     features = range(rows.num_outputs, rows.num_outputs + sum(rows.num_features))
-    k = feature_kernel(X, rows) if kernel is None else on_columns(kernel, features)
+    b = None
+    if kernel is not None:
+        k = on_columns(kernel, features)
+    else:
+        k = _widening(feature_kernel(X, rows), X.shape[1])
+        if settings.of_classes:
+            counts = np.bincount(Y[:, 0].astype(int), minlength=max(rows.num_outputs, 2))
+            b = leaning(counts, rows.num_outputs) * np.sqrt(k(X[:1], full_cov=False))
     progress.now("the covariance of P, and its scales")
     M = settings.regulariser.count(len(X))
     Z, _ = settings.regulariser.select(X, M, kernel=k, seed=settings.seed)
-    h = NetworkOutputs(rows.num_outputs)
+    h = NetworkOutputs(rows.num_outputs, beyond=b)
     likelihood = _with_noise(settings.likelihood, h, (X, Y) if held_out is None else held_out)
     r = _posterior(k, Z, X, likelihood, rows.num_outputs)
     prior, posterior = GaussianProcess(h, k), GaussianProcess(h, r)
@@ -209,10 +219,10 @@ def _scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
     factor, alpha, likelihood = _scales(model.likelihood, at)
     scaled = deepcopy(model)
     Q = scaled.variational
+    b = Q.mean_function.beyond
+    h = NetworkOutputs(mean.shape[-1], factor, None if b is None else b * np.sqrt(alpha))
     alpha = Parameter(alpha, transform=positive(lower=0.0), trainable=False)
-    scaled.variational = GaussianProcess(
-        NetworkOutputs(mean.shape[-1], factor), Tempered(Q.kernel, alpha)
-    )
+    scaled.variational = GaussianProcess(h, Tempered(Q.kernel, alpha))
     scaled.likelihood = likelihood
     return scaled
 
@@ -373,3 +383,10 @@ def feature_kernel(rows: AnyNDArray, of: NetworkRows) -> Kernel:
     kernel = kernels[0] if len(kernels) == 1 else Sum(kernels)
     set_trainable(kernel, False)
     return kernel
+
+
+def _widening(kernel: Kernel, num_columns: int) -> Kernel:
+    """Return s(x) s(x') k(x, x') for rows whose last column is s: `reach`."""
+    widening = kernel * Linear(active_dims=[num_columns - 1])
+    set_trainable(widening, False)
+    return widening
