@@ -169,7 +169,8 @@ def learn(
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part, without `validation_data`; by default a tenth
         where Q is trained, or none.
-    :param calibration_fraction: the part to set aside for conformal intervals, if any.
+    :param calibration_fraction: the part to set aside for conformal intervals, if any; around a
+        network that is not trained here, of `validation_data`, as it may have seen the data.
     :param standardise: whether to work in standard units, for which the defaults are made.
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
         over the data if that is more; held-out data are evaluated after each. By default 20 where

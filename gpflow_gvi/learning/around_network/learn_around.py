@@ -32,10 +32,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, RegressionData, TensorType
-from gpflow.kernels import Kernel, Linear, SquaredExponential, Sum
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
 from gpflow.utilities import positive, set_trainable
-from scipy.spatial.distance import pdist
 
 from ..._core import labels, network_layers, progress
 from ..._core.data import Data
@@ -58,13 +57,11 @@ from ..learned import Learned
 from ..rows.scaling import Scaling
 from ..rows.split import Split
 from ..settings import Settings
+from .feature_kernel import feature_kernel, widening
 from .network_checks import order_of, require_order, scale_that_fits, warn_of_units
 from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
 from .network_training import NetworkTraining
 from .reach import leaning, reach_of
-
-MAX_ROWS_OF_DISTANCES = 1000
-"""The median distance is that of not more rows than these."""
 
 MAX_ROWS_OF_SCALES = 5000
 """The scales are fitted to not more rows than these."""
@@ -125,7 +122,7 @@ def learn_around(
         logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
     if not settings.of_classes:
         outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
-    split = _split((X, Y), settings, inputs, validation_data)
+    split = _split((X, Y), settings, inputs, validation_data, trains=training is not None)
     classes = np.unique(split.train[1])
     if settings.of_classes and len(classes) < 2:
         raise ValueError(
@@ -138,7 +135,7 @@ def learn_around(
         networks, history = training.of_all(networks, inputs, split, outputs.kind)
     else:
         units = units if settings.of_classes else split.outputs
-        if split.holds_out:
+        if validation_data is None and (split.holds_out or split.calibration is not None):
             _warn_of_seen_rows()
     features = network_layers.LAYERS if features is None else features
     progress.now("outputs and features of all rows")
@@ -171,7 +168,7 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     if kernel is not None:
         k = on_columns(kernel, features)
     else:
-        k = _widening(feature_kernel(X, rows), X.shape[1])
+        k = widening(feature_kernel(X, rows), X.shape[1])
         if settings.of_classes:
             counts = np.bincount(Y[:, 0].astype(int), minlength=max(rows.num_outputs, 2))
             b = leaning(counts, rows.num_outputs) * np.sqrt(k(X[:1], full_cov=False))
@@ -278,8 +275,16 @@ def _posterior(
     return CholeskySVGP.from_data(k, Z, X, 1.0 / W)
 
 
-def _split(data: RegressionData, settings: Settings, inputs: Inputs, validation_data: Any) -> Split:
-    """Return the split of data whose inputs stay as they are: of the numbers of the rows."""
+def _split(
+    data: RegressionData, settings: Settings, inputs: Inputs, validation_data: Any, *, trains: bool
+) -> Split:
+    """Return the split of data whose inputs stay as they are: of the numbers of the rows.
+
+    A network that is not trained here may have seen the data: rows that calibrate it are a part of
+    `validation_data`, where these are given.
+
+    :param trains: whether the network is trained with the rows of the split.
+    """
     X, Y = data
     N = len(X)
     numbers, held_out = np.arange(N, dtype=float)[:, None], None
@@ -287,7 +292,12 @@ def _split(data: RegressionData, settings: Settings, inputs: Inputs, validation_
         unseen, Y_unseen = _pair("validation_data", validation_data)
         unseen = inputs.validated("validation_data[0]", unseen)
         held_out = N + np.arange(len(unseen), dtype=float)[:, None], Y_unseen
-    split = Split.of((numbers, Y), settings, held_out)
+    if trains or held_out is None:
+        split = Split.of((numbers, Y), settings, held_out)
+    else:
+        split = Split.of(
+            (numbers, Y), dataclasses.replace(settings, calibration_fraction=0.0), held_out
+        ).calibrated_by_validation(settings)
 
     def at(part: AnyNDArray) -> AnyNDArray:
         places = part[:, 0].astype(int)
@@ -352,41 +362,3 @@ def _warn_of_seen_rows() -> None:
         NumericsWarning,
         stacklevel=5,
     )
-
-
-def feature_kernel(rows: AnyNDArray, of: NetworkRows) -> Kernel:
-    """Return the sum of a squared exponential for each group of features.
-
-    The lengthscale is half the median distance between rows, and the variance that of h, about its
-    average over classes. They are not fitted: labels would have the kernel ignore whatever does not
-    help to tell classes apart, by which new inputs are known.
-
-    :param rows: in standard units, [N, J + F].
-    :param of: what the columns are.
-    """
-    h = rows[:, : of.num_outputs]
-    if of.num_outputs > 1:
-        h = h - h.mean(axis=1, keepdims=True)
-    variance = float(np.mean(np.square(h))) or 1.0
-    start, kernels = of.num_outputs, []
-    for size in of.num_features:
-        columns = slice(start, start + size)
-        distance = float(np.median(pdist(rows[:MAX_ROWS_OF_DISTANCES, columns])))
-        kernels.append(
-            SquaredExponential(
-                variance=variance / len(of.num_features),
-                lengthscales=0.5 * distance if distance > 0.0 else 1.0,
-                active_dims=columns,
-            )
-        )
-        start += size
-    kernel = kernels[0] if len(kernels) == 1 else Sum(kernels)
-    set_trainable(kernel, False)
-    return kernel
-
-
-def _widening(kernel: Kernel, num_columns: int) -> Kernel:
-    """Return s(x) s(x') k(x, x') for rows whose last column is s: `reach`."""
-    widening = kernel * Linear(active_dims=[num_columns - 1])
-    set_trainable(widening, False)
-    return widening

@@ -141,6 +141,26 @@ def test_sets_hold_the_label(learned):
     assert_estimates(held, 0.8, np.sqrt(0.8 * 0.2 / 45))  # as many rows calibrate
 
 
+def test_sets_are_not_calibrated_by_rows_that_the_network_was_trained_with():
+    keras.utils.set_random_seed(0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 20))
+    y = (X[:, 0] + rng.normal(size=1500) > 0).astype(int)
+    net = keras.Sequential(
+        [keras.Input((20,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(2)]
+    )
+    net.compile(keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy(True))
+    seen, unseen, new = (X[:200], y[:200]), (X[200:500], y[200:500]), (X[500:], y[500:])
+    net.fit(*seen, epochs=60, verbose=0)  # it knows these by heart
+    learned = around(net, seen, validation_data=unseen, calibration_fraction=0.3)
+    sets = learned.predict_set(new[0], 0.8, allow_empty=True)
+    held = np.mean(sets[np.arange(1000), new[1]])
+    assert_estimates(held, 0.8, np.sqrt(0.8 * 0.2 * (1.0 / 90 + 1.0 / 1000)))
+    assert len(learned.calibration.scores) == 90
+    with pytest.warns(NumericsWarning, match="without validation_data"):
+        around(net, seen, validation_data=None, validation_fraction=0.0, calibration_fraction=0.3)
+
+
 def test_saved_loaded_and_exported_it_predicts_the_same(learned, tmp_path):
     learned.save(tmp_path / "model")
     loaded = gvi.load(tmp_path / "model")

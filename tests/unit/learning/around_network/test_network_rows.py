@@ -9,7 +9,7 @@ import scipy.special
 import tf_keras
 
 from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.learning.around_network.learn_around import feature_kernel
+from gpflow_gvi.learning.around_network.feature_kernel import feature_kernel
 from gpflow_gvi.learning.around_network.network_rows import Inputs, Outputs, network_rows
 from gpflow_gvi.learning.rows.scaling import Scaling
 from tests.tolerances import assert_close
