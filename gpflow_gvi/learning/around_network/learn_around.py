@@ -40,6 +40,7 @@ from ..._core import labels, network_layers, progress
 from ..._core.data import Data
 from ..._core.errors import NumericsWarning, shown
 from ..._core.graphs import deepcopy
+from ..._core.network_graph import flat, head, parts_of
 from ..._core.notices import logger
 from ..._core.row_blocks import by_blocks
 from ...calibration.conformal_prediction import conformal
@@ -57,8 +58,10 @@ from ..learned import Learned
 from ..rows.scaling import Scaling
 from ..rows.split import Split
 from ..settings import Settings
+from .curvature import inverse_curvature
 from .feature_kernel import feature_kernel, widening
 from .network_checks import order_of, require_order, scale_that_fits, warn_of_units
+from .network_data import inputs_of
 from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
 from .network_training import NetworkTraining
 from .reach import leaning, reach_of
@@ -70,16 +73,17 @@ MAX_ROWS_OF_SCALES = 5000
 def is_meant(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
     """Return whether a process is put around a network, and not a network into Q's mean.
 
-    It is for inputs that are no rows of numbers, such as images or numbers of words; where the
-    network is not to be trained; where features are asked for; and for several networks.
+    It is for inputs that are no rows of numbers, such as images, numbers of words or several
+    inputs; where the network is not to be trained; where features are asked for; and for several
+    networks.
     """
     if network is None:
         return False
-    X = data[0] if isinstance(data, tuple | list) and len(data) == 2 else data
-    is_of_images = len(getattr(X, "shape", ())) > 2
+    X = inputs_of(data)
+    is_of_images = isinstance(X, dict) or len(getattr(X, "shape", ())) > 2
     is_fixed = train_network is not None and not train_network
     asked = features is not None or is_fixed or isinstance(network, list | tuple)
-    return asked or is_of_images or network_layers.embeds(network)
+    return asked or is_of_images or network_layers.embeds(network) or bool(parts_of(network))
 
 
 def learn_around(
@@ -92,6 +96,7 @@ def learn_around(
     training: NetworkTraining | None,
     validation_data: RegressionData | None,
     columns: Any = None,
+    output: str | int | None = None,
 ) -> Learned:
     """Train the network, if that is asked for, and learn how far to trust it.
 
@@ -105,12 +110,15 @@ def learn_around(
     :param training: how the network is trained; None to leave it as it is.
     :param validation_data: (X, Y) that the network has not been trained with.
     :param columns: the class of each column of the network, if they are not sorted.
+    :param output: which output of the network is h, if it has several.
     """
     if not (kernel is None or isinstance(kernel, Kernel)):
         raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
     X, Y = _pair("data", data)
-    networks = network_layers.members(network)
-    inputs = Inputs.of(networks[0], X)
+    networks = [head(each, output) for each in network_layers.members(network)]
+    parts = parts_of(networks[0])
+    networks = [flat(each, parts) for each in networks] if parts else networks
+    inputs = Inputs.of(networks[0], X, parts)
     X = inputs.validated("X", X)
     outputs = Outputs.of_all(networks, inputs, X)
     likelihood = _likelihood(settings, networks[0], outputs, Y)
@@ -177,7 +185,8 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     Z, _ = settings.regulariser.select(X, M, kernel=k, seed=settings.seed)
     h = NetworkOutputs(rows.num_outputs, beyond=b)
     likelihood = _with_noise(settings.likelihood, h, (X, Y) if held_out is None else held_out)
-    r = _posterior(k, Z, X, likelihood, rows.num_outputs)
+    noise = inverse_curvature(likelihood, X, rows.num_outputs)
+    r = CholeskySVGP.from_data(k, Z, X, noise, num_latent_gps=len(noise))
     prior, posterior = GaussianProcess(h, k), GaussianProcess(h, r)
     model = PGVI(posterior, GaussianProcess(h, r), likelihood, num_data=len(X))
     if held_out is not None:
@@ -262,17 +271,6 @@ def _(likelihood: Gaussian, at: Marginals) -> Scales:
     variance = Parameter(np.exp(noise.numpy()), transform=positive(lower=0.0))
     set_trainable(variance, bool(likelihood.trainable_variables))
     return 1.0, np.exp(alpha.numpy()), Gaussian(variance, variance_lower_bound=0.0)
-
-
-def _posterior(
-    k: Kernel, Z: AnyNDArray, X: AnyNDArray, likelihood: Likelihood, J: int
-) -> CholeskySVGP:
-    """Return r: of one output for all classes, or one for each column of numbers."""
-    if isinstance(likelihood, Gaussian):
-        noise = likelihood.conditional_variance(X[:1], np.zeros((1, J), X.dtype))[0]  # [J]
-        return CholeskySVGP.from_data(k, Z, X, noise, num_latent_gps=J)
-    W = 0.25 if isinstance(likelihood, Bernoulli) else 0.5
-    return CholeskySVGP.from_data(k, Z, X, 1.0 / W)
 
 
 def _split(

@@ -21,8 +21,10 @@ from ..._core import checks, network_layers
 from ..._core.data import as_floats, warn_of_unscaled_images
 from ..._core.errors import shown
 from ..._core.network_function import NetworkFunction, as_function
+from ..._core.network_graph import Part, flat
 from ..._core.row_blocks import by_blocks
 from ..rows.scaling import Scaling
+from .network_data import side_by_side
 from .reach import beyond
 
 BLOCK = 500
@@ -41,16 +43,18 @@ class Inputs(NamedTuple):
     """The shape of one input."""
     scales_pixels: bool
     """Whether pixels in bytes are divided by 255, as the network does not scale them itself."""
+    parts: tuple[Part, ...] = ()
+    """Several inputs, which are side by side in one row."""
 
     @classmethod
-    def of(cls, network: Any, X: Any) -> Inputs:
+    def of(cls, network: Any, X: Any, parts: tuple[Part, ...] = ()) -> Inputs:
         """Return what a network takes, where that is like X, [N, D...]."""
-        shape = as_function(network).input_shape or tuple(np.shape(X)[1:])
-        return cls(shape, len(shape) > 1 and not network_layers.rescales(network))
+        shape = as_function(network).input_shape or checks.array("X", X).shape[1:]
+        return cls(shape, len(shape) > 1 and not network_layers.rescales(network), parts)
 
     def validated(self, name: str, X: Any) -> AnyNDArray:
         """Return inputs as an array of finite numbers, of the shape that the network takes."""
-        array = checks.array(name, X)
+        array = side_by_side(name, X, self.parts) if self.parts else checks.array(name, X)
         as_floats(name, array[:1])
         if array.ndim < 2 or not len(array) or math.prod(array.shape[1:]) != math.prod(self.shape):
             raise ValueError(
@@ -243,7 +247,6 @@ def network_rows(
     :param order: of each class the column of the network, if it is another order.
     :param reach: how far inputs of the training rows are from their mean.
     """
-    network = network_layers.ensemble(networks, outputs.kind)
     several = list(features) if isinstance(features, list | tuple) else [features]
     if not several:
         raise ValueError('features is empty; pass "penultimate", "inputs", or a model of them.')
@@ -255,6 +258,9 @@ def network_rows(
                 f'features is {shown(model)}; it must be "penultimate", "layers", the name '
                 'of a layer, "inputs", a model or a function.'
             )
+    if names:
+        networks = [flat(networks[0]), *networks[1:]]
+    network = network_layers.ensemble(networks, outputs.kind)
     first, sizes = network, list[int]()
     if names:
         first, sizes = network_layers.with_features(network, names, of=networks[0])
