@@ -343,7 +343,7 @@ def test_rows_that_the_network_may_have_seen_and_pixels_in_bytes_are_told_of(net
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float64", "mixed_float16"])
 def test_networks_of_any_precision(precision):
-    net = network(dtype=precision)
+    net = trained(dtype=precision)
     p = around(net).predict_proba(NEW[0])
     np.testing.assert_array_equal(p.argmax(axis=1), net.predict(NEW[0], verbose=0).argmax(axis=1))
 
