@@ -29,6 +29,7 @@ from .network_variables import (
     is_keras,
     keras_layers,
     keras_of,
+    require_tensorflow,
     trainable_weights,
 )
 from .state import Stateful
@@ -65,6 +66,7 @@ class NetworkFunction(Stateful):
                 f"network is {shown(network)}; it must be a Keras model, a tf.Module with "
                 "__call__, or a function."
             )
+        require_tensorflow(network)
         self.network = network
         self._take(trainable_weights(network))
         self._known = False
@@ -202,7 +204,7 @@ class NetworkFunction(Stateful):
         """Copy the network, and find the variables of the copy in it."""
         restore, arguments = self.__reduce__()
         try:
-            with _own_classes(self.network):
+            with own_classes(self.network):
                 arguments = copy.deepcopy(arguments, memo)
         except (TypeError, ValueError) as error:
             raise TypeError(
@@ -243,7 +245,7 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
             return type(config)(changed(value) for value in config)
         return name if config in ("float16", "bfloat16", "float32", "float64") else config
 
-    with _own_classes(network):
+    with own_classes(network):
         result = type(network).from_config(changed(network.get_config()))
     if not result.built:
         result.build(shape)
@@ -264,7 +266,7 @@ def restored(
     return function
 
 
-def _own_classes(network: Any) -> contextlib.AbstractContextManager[Any]:
+def own_classes(network: Any) -> contextlib.AbstractContextManager[Any]:
     """Return a scope in which Keras can copy layers and models of classes that it does not know."""
     keras = keras_of(network)
     if keras is None:

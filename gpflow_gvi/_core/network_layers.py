@@ -33,7 +33,11 @@ def rescales(network: Any) -> bool:
 
 def embeds(network: Any) -> bool:
     """Return whether inputs of a Keras model are numbers of words, which an embedding looks up."""
-    return any(type(layer).__name__ == "Embedding" for layer in _layers(network))
+    return any(_is_embedding(layer) for layer in _layers(network))
+
+
+def _is_embedding(layer: Any) -> bool:
+    return type(layer).__name__ == "Embedding"
 
 
 def _layers(network: Any) -> Iterator[Any]:
@@ -137,31 +141,33 @@ def _averaged(keras: Any, tensor: Any) -> Any:
 def _resolutions(keras: Any, network: Any) -> list[Any]:
     """Return what the layers with positions return, for each number of positions the last.
 
+    What an embedding returns is among it, since later layers may not tell new words from others.
     Left out are layers before the first with weights, which prepare inputs; what is averaged over
     all positions, as the last layer mostly receives it; and layers of models within the network.
     """
     found: dict[tuple[int, ...], Any] = {}
     averaged: list[int] = []
+    embedded: list[Any] = []
     has_weights = False
     for layer in network.layers:
-        received = _received(layer) if has_weights else []
+        received = _tensors_of(layer, "input") if has_weights else []
         if type(layer).__name__.startswith("GlobalAveragePooling"):
             averaged += map(id, received)
         for tensor in received:
             if len(tensor.shape) > 2:
                 found[tuple(tensor.shape[1:-1])] = tensor
+        if _is_embedding(layer):
+            embedded += _tensors_of(layer, "output")
         has_weights = has_weights or bool(layer.weights)
-    return [
-        tensor
-        for tensor in found.values()
-        if id(tensor) not in averaged and _is_of(keras, network, tensor)
-    ]
+    last = [tensor for tensor in found.values() if id(tensor) not in averaged]
+    words = [tensor for tensor in embedded if id(tensor) not in map(id, last)]
+    return [tensor for tensor in (*words, *last) if _is_of(keras, network, tensor)]
 
 
-def _received(layer: Any) -> list[Any]:
-    """Return the tensors that a layer receives, where it is called in one place."""
+def _tensors_of(layer: Any, name: str) -> list[Any]:
+    """Return the tensors that a layer receives or returns, where it is called in one place."""
     try:
-        tensors = layer.input
+        tensors = getattr(layer, name)
     except AttributeError:
         return []
     return list(tensors) if isinstance(tensors, list | tuple) else [tensors]

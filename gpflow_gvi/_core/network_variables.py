@@ -68,6 +68,18 @@ def keras_of(network: Any) -> Any:
     return next((sys.modules[home] for home in homes if home in ("keras", "tf_keras")), None)
 
 
+def require_tensorflow(network: Any) -> None:
+    """Raise if a Keras model computes with anything but TensorFlow."""
+    keras = keras_of(network)
+    backend = "tensorflow" if keras is None else keras.backend.backend()
+    if backend != "tensorflow":
+        raise TypeError(
+            f"network is a model of Keras with the backend {backend!r}, and this package computes "
+            "with TensorFlow. Set KERAS_BACKEND=tensorflow before keras is imported, and load the "
+            "model again."
+        )
+
+
 def is_keras(network: Any) -> bool:
     """Return whether this is a layer or a model of either Keras."""
     return keras_of(network) is not None

@@ -282,8 +282,9 @@ class Learned:
     def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Learned:
         """Return the model conditioned on new rows as well, at their cost alone.
 
-        Hyper-parameters, units and the tempering factor stay as they are. Intervals and sets have
-        no conformal guarantee until they are calibrated anew.
+        Hyper-parameters, units and the tempering factor stay as they are; around a network its
+        predictions, too, and only how far they are trusted is learned. Intervals and sets have no
+        conformal guarantee until they are calibrated anew.
 
         :param X: the new inputs, [N, D].
         :param Y: the observations there; of outputs that were learned together some may be NaN.

@@ -24,6 +24,7 @@ from ..models import GVI, PGVI
 from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers, refusals
 from .around_network.learn_around import is_meant, learn_around
+from .around_network.network_data import in_memory
 from .around_network.network_training import NetworkTraining, all_compiled
 from .joint_outputs import learn_jointly, observed
 from .learned import Learned
@@ -58,6 +59,7 @@ def learn(
     network: Any = None,
     train_network: bool | None = None,
     features: Any = None,
+    output: str | int | None = None,
     classes: Sequence[Any] | None = None,
     likelihood: Likelihood | None = None,
     loss: Literal["robust"] | Loss | None = None,
@@ -142,6 +144,7 @@ def learn(
     :param features: what the kernel is on, around a network: "penultimate", what its last layer
         receives; "layers", the default, this and what is in front of it, averaged over pixels or
         steps of a sequence; the name of a layer; "inputs"; another model; or a list of such.
+    :param output: which output of a network with several is learned: its name, key or place.
     :param classes: the class of each column of a network, if they are not in sorted order. Without
         it a network that is not trained here, whose columns fit another order far better, is
         refused.
@@ -169,7 +172,8 @@ def learn(
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part, without `validation_data`; by default a tenth
         where Q is trained, or none.
-    :param calibration_fraction: the part to set aside for conformal intervals, if any.
+    :param calibration_fraction: the part to set aside for conformal intervals, if any; around a
+        network that is not trained here, of `validation_data`, as it may have seen the data.
     :param standardise: whether to work in standard units, for which the defaults are made.
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
         over the data if that is more; held-out data are evaluated after each. By default 20 where
@@ -228,12 +232,16 @@ def learn(
     if validation_data is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
     if network is None:
-        refuse(refusals.NO_NETWORK, features=features, train_network=train_network, classes=classes)
+        asked = {"features": features, "train_network": train_network, "classes": classes}
+        refuse(refusals.NO_NETWORK, **asked, output=output)
     is_around = is_meant(network, features, train_network, data)
+    if is_around:
+        rows = in_memory("data", rows, network)
+        validation_data = in_memory("validation_data", validation_data, network)
+    else:
+        refuse(refusals.NO_COLUMNS, classes=classes, output=output)
     if is_around and likelihood is None:
         rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
-    elif not is_around:
-        refuse(refusals.NO_COLUMNS, classes=classes)
     rows, validation_data, of_names, found = of_labels(rows, validation_data, likelihood)
     likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
@@ -325,6 +333,7 @@ def learn(
                 training=training if trains else None,
                 validation_data=validation_data,
                 columns=classes,
+                output=output,
             )
             return recorded(of_network)
         if not refusals.is_constant_noise(likelihood):

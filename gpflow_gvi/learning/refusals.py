@@ -25,7 +25,7 @@ OF_INDUCING = (
     "leave it out, or take a projected divergence or GaussianWasserstein()"
 )
 NO_COLUMNS = (
-    "is the order of a network's columns, but the network is added to the mean of Q here: pass "
+    "says what a network returns, but the network is added to the mean of Q here: pass "
     "train_network=False, or leave it out"
 )
 NO_NETWORK = "has no effect without a network: pass network=, or leave it out"

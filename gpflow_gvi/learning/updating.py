@@ -9,6 +9,9 @@ Under Gaussian noise the result is that of all rows at once (Titsias 2009); unde
 the old rows keep their sites. Inducing points are added where the new rows are far from the old
 points: given these, new coordinates of v have their prior N(0, I). Bui, Nguyen and Turner (2017),
 "Streaming sparse Gaussian process approximations", with fixed hyper-parameters.
+
+Around a network the mean stays that of the network, and rows say where it is to be trusted, by the
+curvature of their likelihood in place of 1/s².
 """
 
 from __future__ import annotations
@@ -30,11 +33,12 @@ from .._core.graphs import deepcopy
 from ..covariances import CholeskySVGP, SparsePosterior, Tempered, gram
 from ..covariances.svgp import SVGPCovariance
 from ..gaussian_process import GaussianProcess
-from ..mean_functions import Inducing
+from ..mean_functions import Inducing, NetworkOutputs
 from ..models import GVI
 from ..regulariser.fit import Regulariser
 from ..regulariser.inducing_points import greedy_variance
 from ..regulariser.sites import Sites, sites_of
+from .around_network.curvature import inverse_curvature
 
 MIN_SHARE = 0.01
 """Rows at which less than this part of P's variance is left, given the points, need no new ones."""
@@ -55,10 +59,11 @@ def update(
     """
     checks.count("num_inducing", num_inducing, least=0)
     model, regulariser = deepcopy((model, regulariser))
-    kernel, mean = _covariance(model.variational.kernel).kernel, _inducing(model.variational)
-    added = _points(kernel, mean.inducing_variable, np.asarray(data.X), num_inducing)
+    covariance = _covariance(model.variational.kernel)
+    points = _values(covariance.inducing_variable)
+    added = _points(covariance.kernel, points, np.asarray(data.X), num_inducing)
     likelihood = regulariser.likelihood
-    Z = InducingPoints(np.concatenate([_values(mean.inducing_variable), added]))
+    Z = InducingPoints(np.concatenate([points, added]))
     model.variational = _conditioned(model.variational, likelihood, Z, data)
     posterior = regulariser.posterior
     if _is_sparse(posterior):
@@ -76,33 +81,63 @@ def _conditioned(
     process: GaussianProcess, likelihood: Likelihood, Z: InducingPoints, data: Data
 ) -> GaussianProcess:
     """Return a sparse posterior given new rows, at its points and new ones."""
+    if isinstance(process.mean_function, NetworkOutputs):
+        return _around(process, likelihood, Z, data.X)
     covariance, mean = _covariance(process.kernel), _inducing(process)
-    M = int(Z.Z.shape[0])
-    J, count = mean.num_outputs, M - covariance.num_inducing
-    T = tf.linalg.LinearOperatorBlockDiag(  # [J, M', M']
-        [
-            tf.linalg.LinearOperatorFullMatrix(_for_outputs(covariance.whitened_sqrt(), J)),
-            tf.linalg.LinearOperatorIdentity(count, batch_shape=[J], dtype=data.X.dtype),
-        ]
-    ).to_dense()
+    J = mean.num_outputs
+    T = _widened(_for_outputs(covariance.whitened_sqrt(), J), Z)
+    count = T.shape[-1] - covariance.num_inducing
     mu = tf.pad(_for_outputs(mean.whitened_mu(), J), [[0, 0], [0, count], [0, 0]])
     widened = CholeskySVGP(covariance.kernel, Z, q_sqrt=_lower(T))
     sites = _sites(GaussianProcess(process.mean_function, widened), likelihood, Z, data)
     precision = tf.linalg.matrix_transpose(1.0 / sites.variance)  # [J, N]
     A = gram.whitened(covariance.kernel, Z, data.X)  # [J, M', N]
-    B = tf.matmul(T, A, transpose_a=True)
-    inner = tf.matmul(B * precision[:, None, :], B, transpose_b=True)
-    C = tf.linalg.cholesky(inner + tf.eye(M, dtype=inner.dtype))
-    root = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(C, tf.linalg.matrix_transpose(T)))
+    root = _root_given(T, A, precision)
     residual = tf.linalg.matrix_transpose(sites.Y - process.mean_function(data.X)) * precision
     gained = tf.matmul(root, tf.matmul(A, residual[..., None]), transpose_a=True)
     mu += tf.matmul(root, gained)
     q_mu = tf.linalg.matrix_transpose(mu[..., 0])
     inducing = Inducing(covariance.kernel, Z, mean_function=mean.mean_function, q_mu=q_mu)
-    kernel: Kernel = CholeskySVGP(covariance.kernel, Z, q_sqrt=_lower(root))
-    if isinstance(process.kernel, Tempered):
-        kernel = Tempered(kernel, process.kernel.factor)
-    return GaussianProcess(_replaced(process.mean_function, mean, inducing), kernel)
+    mean_function = _replaced(process.mean_function, mean, inducing)
+    return GaussianProcess(mean_function, _of_root(process.kernel, Z, root))
+
+
+def _around(
+    process: GaussianProcess, likelihood: Likelihood, Z: InducingPoints, X: tf.Tensor
+) -> GaussianProcess:
+    """Return a process around a network given new rows."""
+    covariance = _covariance(process.kernel)
+    T = _widened(covariance.whitened_sqrt(), Z)  # [J, M', M'], where J is 1 for all classes
+    precision = 1.0 / inverse_curvature(likelihood, X, process.mean_function.num_outputs)
+    A = gram.whitened(covariance.kernel, Z, X)
+    root = _root_given(T, A, precision[:, None] * tf.ones_like(X[:, 0]))
+    return GaussianProcess(process.mean_function, _of_root(process.kernel, Z, root))
+
+
+def _widened(T: tf.Tensor, Z: InducingPoints) -> tf.Tensor:
+    """Return the root of the covariance of v at its points and new ones: [J, M', M']."""
+    J, M = T.shape[:2]
+    count = int(Z.Z.shape[0]) - M
+    return tf.linalg.LinearOperatorBlockDiag(
+        [
+            tf.linalg.LinearOperatorFullMatrix(T),
+            tf.linalg.LinearOperatorIdentity(count, batch_shape=[J], dtype=T.dtype),
+        ]
+    ).to_dense()
+
+
+def _root_given(T: tf.Tensor, A: tf.Tensor, precision: tf.Tensor) -> tf.Tensor:
+    """Return a root of S' for S = T Tᵀ and rows with these precisions, [J, N]."""
+    B = tf.matmul(T, A, transpose_a=True)
+    inner = tf.matmul(B * precision[:, None, :], B, transpose_b=True)
+    C = tf.linalg.cholesky(inner + tf.eye(T.shape[-1], dtype=inner.dtype))
+    return tf.linalg.matrix_transpose(tf.linalg.triangular_solve(C, tf.linalg.matrix_transpose(T)))
+
+
+def _of_root(old: Kernel, Z: InducingPoints, root: tf.Tensor) -> Kernel:
+    """Return the covariance of this root, tempered as the old one."""
+    kernel: Kernel = CholeskySVGP(_covariance(old).kernel, Z, q_sqrt=_lower(root))
+    return Tempered(kernel, old.factor) if isinstance(old, Tempered) else kernel
 
 
 def _sites(
@@ -151,7 +186,8 @@ def _inducing(process: GaussianProcess) -> Inducing:
 
 def _is_sparse(process: GaussianProcess) -> bool:
     kernel = process.kernel
-    return isinstance(kernel, SVGPCovariance) and isinstance(process.mean_function, Inducing)
+    mean = process.mean_function
+    return isinstance(kernel, SVGPCovariance) and isinstance(mean, Inducing | NetworkOutputs)
 
 
 def _replaced(whole: MeanFunction, old: MeanFunction, new: MeanFunction) -> MeanFunction:

@@ -46,21 +46,30 @@ class Network(MeanFunction):
 
 
 class NetworkOutputs(MeanFunction):
-    """m(x) = τ h(x) for rows [h(x), ...] whose first J columns are what a network returned for x.
+    """m(x) = τ h(x) + b (s(x) - 1)²/s(x) for rows [h(x), ..., s(x)].
+
+    The first J columns are what a network returned for x. s is 1 where the network was trained, and
+    large far away, where b outgrows h.
 
     :param num_outputs: J.
     :param factor: τ, the inverse of a temperature where h are logits.
+    :param beyond: b, [J]; without it the last column has no meaning.
     """
 
-    def __init__(self, num_outputs: int, factor: TensorType = 1.0) -> None:
+    def __init__(
+        self, num_outputs: int, factor: TensorType = 1.0, beyond: TensorType | None = None
+    ) -> None:
         super().__init__()
         self.num_outputs = num_outputs
         self.factor = Parameter(factor, transform=positive(lower=0.0), trainable=False)
+        self.beyond = None if beyond is None else Parameter(beyond, trainable=False)
 
     @check_shapes(
         "X: [batch..., D]",
         "return: [batch..., J]",
     )
     def __call__(self, X: TensorType) -> tf.Tensor:
-        """Return τ h(x) for each row: [N, J]."""
-        return self.factor * X[..., : self.num_outputs]
+        """Return m(x) for each row: [N, J]."""
+        h = self.factor * X[..., : self.num_outputs]
+        s = X[..., -1:]
+        return h if self.beyond is None else h + self.beyond * tf.square(s - 1.0) / s

@@ -6,11 +6,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from gpflow.base import AnyNDArray, RegressionData, TensorType
+from gpflow.base import AnyNDArray, TensorType
 from scipy.stats import bootstrap, mannwhitneyu
 
 from .._core import checks, labels
-from .._core.data import Data
 from ..prediction.class_probabilities import class_probabilities
 from .base import Metric
 
@@ -74,6 +73,31 @@ def ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> float:
     Bins are weighted by their numbers of predictions (Guo, Pleiss, Sun and Weinberger 2017, eq. 3).
     """
     return _gap(reliability(Y, probabilities, bins=bins))
+
+
+def adaptive_ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> float:
+    """Return the calibration error in bins that hold equally many predictions.
+
+    Confident networks leave most bins of equal width nearly empty (Nixon, Dusenberry, Zhang, Jerfel
+    and Tran 2019, "Measuring calibration in deep learning", where it is of each class).
+    """
+    checks.count("bins", bins)
+    Y, p = _arrays(Y, probabilities)
+    confidence = p.max(axis=1)
+    gaps = confidence - _is_correct(Y, p)
+    parts = np.array_split(gaps[np.argsort(confidence, kind="stable")], min(bins, len(Y)))
+    return float(sum(abs(part.sum()) for part in parts) / len(Y))
+
+
+def classwise_ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -> float:
+    """Return the calibration error of the probability of each class, averaged over classes.
+
+    Kull, Perello-Nieto, Kängsepp, Silva Filho, Song and Flach (2019), "Beyond temperature scaling",
+    eq. 3.
+    """
+    checks.count("bins", bins)
+    Y, p = _arrays(Y, probabilities)
+    return float(np.mean([_gap(_binned(p[:, j], j == Y, bins)) for j in range(p.shape[1])]))
 
 
 def ece_interval(
@@ -193,15 +217,28 @@ CLASS_METRICS: dict[str, Metric] = {
 """All metrics of `evaluate` for a classifier, by name: functions of a pair (Y, probabilities)."""
 
 
-def evaluate_classes(model: Any, data: RegressionData) -> dict[str, float]:
-    """Return all `CLASS_METRICS` of a classifier's predictions of the data, by name."""
-    classes = getattr(model, "classes_", None)
+def probabilities_of(model: Any, X: Any) -> AnyNDArray:
+    """Return a classifier's probabilities at X: [N, J].
+
+    :param model: anything with `predict_proba`, or a model of GPflow with a likelihood of classes.
+    :param X: the inputs.
+    """
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict_proba(X))
+    return class_probabilities(model, X)
+
+
+def labels_and_probabilities(model: Any, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return labels as class indices [N], and a classifier's probabilities [N, J].
+
+    :param model: as of `probabilities_of`.
+    :param data: (X, Y), labels as the model was given them.
+    """
+    X, Y = data
+    classes, p = getattr(model, "classes_", None), probabilities_of(model, X)
     if classes is not None:
-        data = data[0], labels.encoded("Y", data[1], classes)
-    X, Y = Data.of(data, model.likelihood)
-    Y = labels.one_hot(Y, labels.num_classes(model.likelihood) or 0).argmax(axis=1)
-    at = Y, class_probabilities(model, X)
-    return {name: metric.function(at) for name, metric in CLASS_METRICS.items()}
+        Y = labels.encoded("Y", Y, np.asarray(classes))
+    return labels.one_hot(Y, p.shape[1]).argmax(axis=1), p
 
 
 def _is_correct(Y: AnyNDArray, p: AnyNDArray) -> AnyNDArray:

@@ -21,7 +21,7 @@ from .._core.data import Data
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import require_real_outputs
 from .base import Metric
-from .classes import evaluate_classes
+from .classes import CLASS_METRICS, labels_and_probabilities
 
 LEVELS = tuple(i / 20 for i in range(1, 20))
 """The nominal coverages of `calibration_error`: 0.05, 0.10, ..., 0.95."""
@@ -178,10 +178,10 @@ def evaluate(
 ) -> dict[str, float]:
     """Return all `METRICS` of a model's predictions of the data, by name.
 
-    With a likelihood of classes these are the `CLASS_METRICS`. Otherwise `nll` is that of the
-    model's likelihood, and the others are computed from the mean and variance of `predict_y`; where
-    they need a distribution it is that of `predict_law`, if the model has one (the result of
-    `learn`), and else the Gaussian with these moments.
+    With a likelihood of classes these are the `CLASS_METRICS` (`evaluate_classes` has more).
+    Otherwise `nll` is that of the model's likelihood, and the others are computed from the mean and
+    variance of `predict_y`; where they need a distribution it is that of `predict_law`, if the
+    model has one (the result of `learn`), and else the Gaussian with these moments.
 
     :param model: a model of GPflow or of this package.
     :param data: held-out (X, Y).
@@ -192,7 +192,8 @@ def evaluate(
     checks.coverage(coverage_level, "coverage_level")
     checks.positive("Y_scale", Y_scale)
     if labels.num_classes(getattr(model, "likelihood", None)) is not None:
-        return evaluate_classes(model, data)
+        of_classes = labels_and_probabilities(model, data)
+        return {name: metric.function(of_classes) for name, metric in CLASS_METRICS.items()}
     require_real_outputs(model)
     X, Y = Data.of(data)
     mean, variance = by_blocks(model.predict_y, X)

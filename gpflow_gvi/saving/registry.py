@@ -210,6 +210,7 @@ def _objects() -> list[type]:
 
 def _records() -> list[type]:
     """Return the named tuples."""
+    from .._core.network_graph import Part
     from .._core.progress import Record, Stage
     from ..learning.around_network.network_rows import Inputs
     from ..learning.outliers import Outliers
@@ -217,7 +218,7 @@ def _records() -> list[type]:
     from ..regulariser.fit import Judged, Regulariser, Round
     from ..tables.columns import Columns
 
-    return [Columns, Inputs, Judged, Outliers, Record, Regulariser, Round, Scaling, Stage]
+    return [Columns, Inputs, Judged, Outliers, Part, Record, Regulariser, Round, Scaling, Stage]
 
 
 def _by_name(things: list[Any]) -> dict[str, Any]:

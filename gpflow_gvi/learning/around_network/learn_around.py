@@ -7,12 +7,13 @@ GP(h, k) given the training rows, whose mean stays h, and whose covariance is
 
 by the inducing points of a sparse posterior (Ortega, Rodríguez-Santana and Hernández-Lobato 2024,
 "Fixed-mean Gaussian processes for post-hoc Bayesian deep learning"). It is small where features are
-like those of training rows, and k elsewhere; k is as wide as h itself varies, so that far from the
-data f is as uncertain as it can be. W is the curvature of -log p(y | f): 1/σ² of numbers, and of
-labels the largest that there is, ½ under a softmax and ¼ under a sigmoid (Böhning 1992,
-"Multinomial logistic regression algorithm"). That at h, as Laplace's approximation has it, vanishes
-where the network is certain of labels that it was trained with. r is the same for all classes, so
-that none overtakes another.
+like those of training rows, and k elsewhere. k is as wide as h varies among the training rows, and
+wider beyond their `reach`, where h grows and k has to outgrow it: far away classes are as probable
+as they are frequent, and numbers are lost in the variance. W is the curvature of -log p(y | f):
+1/σ² of numbers, and of labels the largest that there is, ½ under a softmax and ¼ under a sigmoid
+(Böhning 1992, "Multinomial logistic regression algorithm"). That at h, as Laplace's approximation
+has it, vanishes where the network is certain of labels that it was trained with. r is the same for
+all classes, so that none overtakes another.
 
     Q = GP(τ h, τ² α r)
 
@@ -31,15 +32,15 @@ import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, RegressionData, TensorType
-from gpflow.kernels import Kernel, SquaredExponential, Sum
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
 from gpflow.utilities import positive, set_trainable
-from scipy.spatial.distance import pdist
 
 from ..._core import labels, network_layers, progress
 from ..._core.data import Data
 from ..._core.errors import NumericsWarning, shown
 from ..._core.graphs import deepcopy
+from ..._core.network_graph import flat, head, parts_of
 from ..._core.notices import logger
 from ..._core.row_blocks import by_blocks
 from ...calibration.conformal_prediction import conformal
@@ -57,12 +58,13 @@ from ..learned import Learned
 from ..rows.scaling import Scaling
 from ..rows.split import Split
 from ..settings import Settings
+from .curvature import inverse_curvature
+from .feature_kernel import feature_kernel, widening
 from .network_checks import order_of, require_order, scale_that_fits, warn_of_units
+from .network_data import inputs_of
 from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
 from .network_training import NetworkTraining
-
-MAX_ROWS_OF_DISTANCES = 1000
-"""The median distance is that of not more rows than these."""
+from .reach import leaning, reach_of
 
 MAX_ROWS_OF_SCALES = 5000
 """The scales are fitted to not more rows than these."""
@@ -71,16 +73,17 @@ MAX_ROWS_OF_SCALES = 5000
 def is_meant(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
     """Return whether a process is put around a network, and not a network into Q's mean.
 
-    It is for inputs that are no rows of numbers, such as images or numbers of words; where the
-    network is not to be trained; where features are asked for; and for several networks.
+    It is for inputs that are no rows of numbers, such as images, numbers of words or several
+    inputs; where the network is not to be trained; where features are asked for; and for several
+    networks.
     """
     if network is None:
         return False
-    X = data[0] if isinstance(data, tuple | list) and len(data) == 2 else data
-    is_of_images = len(getattr(X, "shape", ())) > 2
+    X = inputs_of(data)
+    is_of_images = isinstance(X, dict) or len(getattr(X, "shape", ())) > 2
     is_fixed = train_network is not None and not train_network
     asked = features is not None or is_fixed or isinstance(network, list | tuple)
-    return asked or is_of_images or network_layers.embeds(network)
+    return asked or is_of_images or network_layers.embeds(network) or bool(parts_of(network))
 
 
 def learn_around(
@@ -93,6 +96,7 @@ def learn_around(
     training: NetworkTraining | None,
     validation_data: RegressionData | None,
     columns: Any = None,
+    output: str | int | None = None,
 ) -> Learned:
     """Train the network, if that is asked for, and learn how far to trust it.
 
@@ -106,12 +110,15 @@ def learn_around(
     :param training: how the network is trained; None to leave it as it is.
     :param validation_data: (X, Y) that the network has not been trained with.
     :param columns: the class of each column of the network, if they are not sorted.
+    :param output: which output of the network is h, if it has several.
     """
     if not (kernel is None or isinstance(kernel, Kernel)):
         raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
     X, Y = _pair("data", data)
-    networks = network_layers.members(network)
-    inputs = Inputs.of(networks[0], X)
+    networks = [head(each, output) for each in network_layers.members(network)]
+    parts = parts_of(networks[0])
+    networks = [flat(each, parts) for each in networks] if parts else networks
+    inputs = Inputs.of(networks[0], X, parts)
     X = inputs.validated("X", X)
     outputs = Outputs.of_all(networks, inputs, X)
     likelihood = _likelihood(settings, networks[0], outputs, Y)
@@ -123,7 +130,7 @@ def learn_around(
         logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
     if not settings.of_classes:
         outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
-    split = _split((X, Y), settings, inputs, validation_data)
+    split = _split((X, Y), settings, inputs, validation_data, trains=training is not None)
     classes = np.unique(split.train[1])
     if settings.of_classes and len(classes) < 2:
         raise ValueError(
@@ -136,14 +143,15 @@ def learn_around(
         networks, history = training.of_all(networks, inputs, split, outputs.kind)
     else:
         units = units if settings.of_classes else split.outputs.linear
-        if split.holds_out:
+        if validation_data is None and (split.holds_out or split.calibration is not None):
             _warn_of_seen_rows()
     features = network_layers.LAYERS if features is None else features
     progress.now("outputs and features of all rows")
     named = settings.classes
     if named is None and settings.of_classes:
         named = np.arange(max(outputs.columns, 2))
-    rows = network_rows(networks, features, inputs, outputs, order_of(columns, named))
+    reach = reach_of(split.train[0], inputs.floats)
+    rows = network_rows(networks, features, inputs, outputs, order_of(columns, named), reach)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     h = split.train[0][:, : outputs.columns]
     if training is None and not settings.of_classes:
@@ -164,13 +172,21 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     X, Y = split.standard(split.train)
     held_out = None if split.validation is None else split.standard(split.validation)
     features = range(rows.num_outputs, rows.num_outputs + sum(rows.num_features))
-    k = feature_kernel(X, rows) if kernel is None else on_columns(kernel, features)
+    b = None
+    if kernel is not None:
+        k = on_columns(kernel, features)
+    else:
+        k = widening(feature_kernel(X, rows), X.shape[1])
+        if settings.of_classes:
+            counts = np.bincount(Y[:, 0].astype(int), minlength=max(rows.num_outputs, 2))
+            b = leaning(counts, rows.num_outputs) * np.sqrt(k(X[:1], full_cov=False))
     progress.now("the covariance of P, and its scales")
     M = settings.regulariser.count(len(X))
     Z, _ = settings.regulariser.select(X, M, kernel=k, seed=settings.seed)
-    h = NetworkOutputs(rows.num_outputs)
+    h = NetworkOutputs(rows.num_outputs, beyond=b)
     likelihood = _with_noise(settings.likelihood, h, (X, Y) if held_out is None else held_out)
-    r = _posterior(k, Z, X, likelihood, rows.num_outputs)
+    noise = inverse_curvature(likelihood, X, rows.num_outputs)
+    r = CholeskySVGP.from_data(k, Z, X, noise, num_latent_gps=len(noise))
     prior, posterior = GaussianProcess(h, k), GaussianProcess(h, r)
     model = PGVI(posterior, GaussianProcess(h, r), likelihood, num_data=len(X))
     if held_out is not None:
@@ -209,10 +225,10 @@ def _scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
     factor, alpha, likelihood = _scales(model.likelihood, at)
     scaled = deepcopy(model)
     Q = scaled.variational
+    b = Q.mean_function.beyond
+    h = NetworkOutputs(mean.shape[-1], factor, None if b is None else b * np.sqrt(alpha))
     alpha = Parameter(alpha, transform=positive(lower=0.0), trainable=False)
-    scaled.variational = GaussianProcess(
-        NetworkOutputs(mean.shape[-1], factor), Tempered(Q.kernel, alpha)
-    )
+    scaled.variational = GaussianProcess(h, Tempered(Q.kernel, alpha))
     scaled.likelihood = likelihood
     return scaled
 
@@ -257,19 +273,16 @@ def _(likelihood: Gaussian, at: Marginals) -> Scales:
     return 1.0, np.exp(alpha.numpy()), Gaussian(variance, variance_lower_bound=0.0)
 
 
-def _posterior(
-    k: Kernel, Z: AnyNDArray, X: AnyNDArray, likelihood: Likelihood, J: int
-) -> CholeskySVGP:
-    """Return r: of one output for all classes, or one for each column of numbers."""
-    if isinstance(likelihood, Gaussian):
-        noise = likelihood.conditional_variance(X[:1], np.zeros((1, J), X.dtype))[0]  # [J]
-        return CholeskySVGP.from_data(k, Z, X, noise, num_latent_gps=J)
-    W = 0.25 if isinstance(likelihood, Bernoulli) else 0.5
-    return CholeskySVGP.from_data(k, Z, X, 1.0 / W)
+def _split(
+    data: RegressionData, settings: Settings, inputs: Inputs, validation_data: Any, *, trains: bool
+) -> Split:
+    """Return the split of data whose inputs stay as they are: of the numbers of the rows.
 
+    A network that is not trained here may have seen the data: rows that calibrate it are a part of
+    `validation_data`, where these are given.
 
-def _split(data: RegressionData, settings: Settings, inputs: Inputs, validation_data: Any) -> Split:
-    """Return the split of data whose inputs stay as they are: of the numbers of the rows."""
+    :param trains: whether the network is trained with the rows of the split.
+    """
     X, Y = data
     N = len(X)
     numbers, held_out = np.arange(N, dtype=float)[:, None], None
@@ -277,7 +290,12 @@ def _split(data: RegressionData, settings: Settings, inputs: Inputs, validation_
         unseen, Y_unseen = _pair("validation_data", validation_data)
         unseen = inputs.validated("validation_data[0]", unseen)
         held_out = N + np.arange(len(unseen), dtype=float)[:, None], Y_unseen
-    split = Split.of((numbers, Y), settings, held_out)
+    if trains or held_out is None:
+        split = Split.of((numbers, Y), settings, held_out)
+    else:
+        split = Split.of(
+            (numbers, Y), dataclasses.replace(settings, calibration_fraction=0.0), held_out
+        ).calibrated_by_validation(settings)
 
     def at(part: AnyNDArray) -> AnyNDArray:
         places = part[:, 0].astype(int)
@@ -342,34 +360,3 @@ def _warn_of_seen_rows() -> None:
         NumericsWarning,
         stacklevel=5,
     )
-
-
-def feature_kernel(rows: AnyNDArray, of: NetworkRows) -> Kernel:
-    """Return the sum of a squared exponential for each group of features.
-
-    The lengthscale is half the median distance between rows, and the variance that of h, about its
-    average over classes. They are not fitted: labels would have the kernel ignore whatever does not
-    help to tell classes apart, by which new inputs are known.
-
-    :param rows: in standard units, [N, J + F].
-    :param of: what the columns are.
-    """
-    h = rows[:, : of.num_outputs]
-    if of.num_outputs > 1:
-        h = h - h.mean(axis=1, keepdims=True)
-    variance = float(np.mean(np.square(h))) or 1.0
-    start, kernels = of.num_outputs, []
-    for size in of.num_features:
-        columns = slice(start, start + size)
-        distance = float(np.median(pdist(rows[:MAX_ROWS_OF_DISTANCES, columns])))
-        kernels.append(
-            SquaredExponential(
-                variance=variance / len(of.num_features),
-                lengthscales=0.5 * distance if distance > 0.0 else 1.0,
-                active_dims=columns,
-            )
-        )
-        start += size
-    kernel = kernels[0] if len(kernels) == 1 else Sum(kernels)
-    set_trainable(kernel, False)
-    return kernel

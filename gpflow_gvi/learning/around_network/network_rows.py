@@ -21,8 +21,11 @@ from ..._core import checks, network_layers
 from ..._core.data import as_floats, warn_of_unscaled_images
 from ..._core.errors import shown
 from ..._core.network_function import NetworkFunction, as_function
+from ..._core.network_graph import Part, flat
 from ..._core.row_blocks import by_blocks
 from ..rows.scaling import Scaling
+from .network_data import side_by_side
+from .reach import beyond
 
 BLOCK = 500
 """The number of inputs that the network takes at a time."""
@@ -40,16 +43,18 @@ class Inputs(NamedTuple):
     """The shape of one input."""
     scales_pixels: bool
     """Whether pixels in bytes are divided by 255, as the network does not scale them itself."""
+    parts: tuple[Part, ...] = ()
+    """Several inputs, which are side by side in one row."""
 
     @classmethod
-    def of(cls, network: Any, X: Any) -> Inputs:
+    def of(cls, network: Any, X: Any, parts: tuple[Part, ...] = ()) -> Inputs:
         """Return what a network takes, where that is like X, [N, D...]."""
-        shape = as_function(network).input_shape or tuple(np.shape(X)[1:])
-        return cls(shape, len(shape) > 1 and not network_layers.rescales(network))
+        shape = as_function(network).input_shape or checks.array("X", X).shape[1:]
+        return cls(shape, len(shape) > 1 and not network_layers.rescales(network), parts)
 
     def validated(self, name: str, X: Any) -> AnyNDArray:
         """Return inputs as an array of finite numbers, of the shape that the network takes."""
-        array = checks.array(name, X)
+        array = side_by_side(name, X, self.parts) if self.parts else checks.array(name, X)
         as_floats(name, array[:1])
         if array.ndim < 2 or not len(array) or math.prod(array.shape[1:]) != math.prod(self.shape):
             raise ValueError(
@@ -89,6 +94,9 @@ class NetworkRows:
     """Whether the network returns probabilities, of which h is the logarithm or the logit."""
     order: tuple[int, ...] = ()
     """Of each class, sorted, the column of the network; empty if they are in this order."""
+    reach: Scaling | None = None
+    """Units of inputs as rows, in which the training rows are at most at distance one from their
+    mean; with them the last column of the rows is `beyond`."""
 
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return the rows of inputs [N, D...]: [N, J + F]."""
@@ -110,11 +118,12 @@ class NetworkRows:
     ) -> Scaling:
         """Return standard units of the rows: those of each feature, and one for all pixels.
 
-        :param rows: those to train with, [N, J + F].
+        :param rows: those to train with, [N, J + F] or [N, J + F + 1].
         :param of_outputs: the units of h.
         :param standardise: whether features are in standard units, or in their own.
         """
         of_features = Scaling.of if standardise else Scaling.none
+        of_all, rows = rows, rows[:, : self.num_outputs + sum(self.num_features)]
         features = of_features(rows[:, self.num_outputs :])
         scale = features.scale
         if np.all(np.ptp(rows[:, self.num_outputs :], axis=0) == 0.0):
@@ -125,9 +134,10 @@ class NetworkRows:
         if self.with_inputs and standardise:  # some pixels hardly vary, and are not to count most
             columns = rows[:, -self.num_features[-1] :]
             scale[-self.num_features[-1] :] = np.sqrt(np.mean(np.var(columns, axis=0))) or 1.0
+        as_is = Scaling.none(of_all[:, rows.shape[1] :])
         return Scaling(
-            np.concatenate([of_outputs.shift, features.shift]),
-            np.concatenate([of_outputs.scale, scale]),
+            np.concatenate([of_outputs.shift, features.shift, as_is.shift]),
+            np.concatenate([of_outputs.scale, scale, as_is.scale]),
         )
 
     def _rows(self, X: TensorType) -> tf.Tensor:
@@ -135,8 +145,11 @@ class NetworkRows:
         first, *others = (part(X) for part in self.parts)
         h, features = first[:, : self.num_outputs], first[:, self.num_outputs :]
         columns = [self._ordered(_logits(h) if self.of_probabilities else h), features, *others]
+        flat = tf.reshape(X, [-1, math.prod(self.inputs.shape)])
         if self.with_inputs:
-            columns.append(tf.reshape(X, [-1, math.prod(self.inputs.shape)]))
+            columns.append(flat)
+        if self.reach is not None:
+            columns.append(beyond(self.reach, flat))
         return tf.concat(columns, axis=-1)
 
     def _ordered(self, h: tf.Tensor) -> tf.Tensor:
@@ -221,6 +234,7 @@ def network_rows(
     inputs: Inputs,
     outputs: Outputs,
     order: tuple[int, ...] = (),
+    reach: Scaling | None = None,
 ) -> NetworkRows:
     """Return how inputs become rows, by copies of the networks.
 
@@ -231,8 +245,8 @@ def network_rows(
     :param inputs: what the network takes.
     :param outputs: what each returns.
     :param order: of each class the column of the network, if it is another order.
+    :param reach: how far inputs of the training rows are from their mean.
     """
-    network = network_layers.ensemble(networks, outputs.kind)
     several = list(features) if isinstance(features, list | tuple) else [features]
     if not several:
         raise ValueError('features is empty; pass "penultimate", "inputs", or a model of them.')
@@ -244,6 +258,9 @@ def network_rows(
                 f'features is {shown(model)}; it must be "penultimate", "layers", the name '
                 'of a layer, "inputs", a model or a function.'
             )
+    if names:
+        networks = [flat(networks[0]), *networks[1:]]
+    network = network_layers.ensemble(networks, outputs.kind)
     first, sizes = network, list[int]()
     if names:
         first, sizes = network_layers.with_features(network, names, of=networks[0])
@@ -259,6 +276,7 @@ def network_rows(
         with_inputs,
         outputs.kind == "probabilities" or (outputs.kind is not None and len(networks) > 1),
         order,
+        reach,
     )
 
 

@@ -82,9 +82,7 @@ class Split:
         scaled = settings.standardise and domains.has_scale(likelihood)
         if scaled and len(Y) > 1:
             require_variation(Y)
-        order = np.random.default_rng(settings.seed).permutation(len(X))
-        if settings.of_classes and Y.shape[1] == 1:
-            order = _by_strata(order, Y[:, 0])
+        order = _shuffled(Y, settings)
         order, calibration = hold_out("calibration_fraction", settings, order)
         if validation_data is None:
             order, held_out = hold_out("validation_fraction", settings, order)
@@ -127,6 +125,18 @@ class Split:
             train=(function(self.train[0]), self.train[1]),
             validation=changed(self.validation),
             calibration=changed(self.calibration),
+        )
+
+    def calibrated_by_validation(self, settings: Settings) -> Split:
+        """Return the same split, with a part of the rows for validation to calibrate with."""
+        if self.validation is None:
+            return self
+        X, Y = self.validation
+        kept, held_out = hold_out("calibration_fraction", settings, _shuffled(Y, settings))
+        if not len(held_out):
+            return self
+        return dataclasses.replace(
+            self, validation=(X[kept], Y[kept]), calibration=(X[held_out], Y[held_out])
         )
 
     def standard(self, rows: RegressionData) -> Rows:
@@ -278,6 +288,12 @@ def _warn_of_lost_columns(X: Array) -> None:
             NumericsWarning,
             stacklevel=4,
         )
+
+
+def _shuffled(Y: Array, settings: Settings) -> Array:
+    """Return rows in random order, in which classes are spread evenly."""
+    order = np.random.default_rng(settings.seed).permutation(len(Y))
+    return _by_strata(order, Y[:, 0]) if settings.of_classes and Y.shape[1] == 1 else order
 
 
 def _by_strata(order: Array, Y: Array) -> Array:

@@ -120,6 +120,89 @@ def test_selective_prediction_counts_the_most_certain_first(predicted):
     assert perfect.accuracy[right.sum() - 1] == 1.0
 
 
+def test_calibration_of_bins_of_equal_counts_and_of_each_class(predicted):
+    """By loops; and against a predictor whose error of calibration is known."""
+    Y, p = predicted
+    order = np.argsort(p.max(axis=1), kind="stable")
+    gaps = [
+        len(rows) * abs(p[rows].max(axis=1).mean() - (p[rows].argmax(axis=1) == Y[rows]).mean())
+        for rows in np.array_split(order, 15)
+    ]
+    assert_close(metrics.adaptive_ece(Y, p), sum(gaps) / N)
+    total = 0.0
+    for j in range(J):
+        for b in range(10):
+            rows = (p[:, j] > b / 10) & (p[:, j] <= (b + 1) / 10)
+            if rows.any():
+                total += rows.sum() * abs(p[rows, j].mean() - (Y[rows] == j).mean()) / N / J
+    assert_close(metrics.classwise_ece(Y, p, bins=10), total)
+    always = np.tile([0.9, 0.1], [100, 1])
+    right = np.repeat([0, 1], [60, 40])
+    for measure in (metrics.adaptive_ece, metrics.classwise_ece):
+        assert_close(measure(right, always, bins=1), 0.3)
+
+
+def test_areas_of_risks_are_those_of_their_definitions(predicted):
+    Y, p = predicted
+    wrong = p.argmax(axis=1) != Y
+    by_certainty = np.argsort(-p.max(axis=1), kind="stable")
+    risks = [wrong[by_certainty[:k]].mean() for k in range(1, N + 1)]
+    assert_close(metrics.aurc(Y, p), np.mean(risks))
+    # Traub et al. 2024, eq. 6: by the AUROC of failures, and the accuracy.
+    a = metrics.accuracy(Y, p)
+    of_failures = sklearn_metrics.roc_auc_score(wrong, 1.0 - p.max(axis=1))
+    expected = (1.0 - of_failures) * a * (1.0 - a) + 0.5 * (1.0 - a) ** 2
+    assert_close(metrics.augrc(Y, p), expected)
+
+
+def test_coverage_at_a_risk_and_risk_at_a_coverage():
+    p = np.stack([np.linspace(0.9, 0.6, 10), np.linspace(0.1, 0.4, 10)], axis=1)
+    Y = np.array([0, 0, 0, 1, 0, 0, 0, 1, 1, 1])  # risks 0 0 0 1/4 1/5 1/6 1/7 2/8 3/9 4/10
+    curve = metrics.selective(Y, p)
+    for risk, coverage in ((0.05, 0.3), (1 / 7, 0.7), (0.25, 0.8), (0.4, 1.0)):
+        assert metrics.coverage_at_risk(curve, risk) == coverage
+    for coverage, risk in ((0.3, 0.0), (0.35, 1 / 4), (0.8, 0.25)):
+        assert_close(metrics.risk_at_coverage(curve, coverage), risk, scale=1.0)
+    assert metrics.coverage_at_risk(metrics.selective(1 - Y[:1], p[:1])) == 0.0
+
+
+def test_one_call_has_all_measures(rng):
+    from sklearn.linear_model import LogisticRegression
+
+    names = np.array(["yes", "no", "perhaps"])
+    kinds = rng.integers(3, size=300)
+    X = 2.0 * np.eye(3)[kinds] + rng.normal(size=(300, 3))
+    ood = X + 9.0
+    fitted = LogisticRegression().fit(X[:200], names[kinds[:200]])
+    found = metrics.evaluate_classes(fitted, (X[200:], names[kinds[200:]]), ood=ood)
+    p = fitted.predict_proba(X[200:])
+    Y = np.searchsorted(fitted.classes_, names[kinds[200:]])
+    assert_close(found["nll"], sklearn_metrics.log_loss(Y, p))
+    assert_close(
+        found["risk_at_80_percent_coverage"], metrics.risk_at_coverage(metrics.selective(Y, p))
+    )
+    scores = [1.0 - fitted.predict_proba(each).max(axis=1) for each in (X[200:], ood)]
+    is_ood, joined = np.repeat([0, 1], [100, 300]), np.concatenate(scores)
+    assert_close(found["ood_auroc"], sklearn_metrics.roc_auc_score(is_ood, joined))
+    precision, recall, _ = sklearn_metrics.precision_recall_curve(is_ood, joined)
+    assert_close(found["ood_aupr"], -np.sum(np.diff(recall) * precision[:-1]))
+    assert found["ood_fpr95"] == metrics.fpr_at_tpr(*scores)
+    assert found == metrics.evaluate_probabilities(Y, p, ood_scores=tuple(scores))
+    assert set(metrics.CLASS_METRICS) < set(found)
+
+    class Scored:
+        classes_, predict_proba = fitted.classes_, fitted.predict_proba
+
+        def score_ood(self, X):
+            return np.abs(X).sum(axis=1)
+
+    with_scores = metrics.evaluate_classes(Scored(), (X[200:], names[kinds[200:]]), ood=ood)
+    assert with_scores["ood_auroc"] == 1.0 > found["ood_auroc"]
+    model = make(3, gpflow.likelihoods.MultiClass(3))
+    figures = metrics.evaluate_classes(model, (rng.normal(size=(30, 1)), kinds[:30]))
+    assert set(figures) == {name for name in found if not name.startswith("ood")}
+
+
 def test_evaluate_knows_classifiers(rng):
     X, Y = rng.normal(size=(30, 1)), rng.integers(3, size=30)
     model = make(3, gpflow.likelihoods.MultiClass(3))

@@ -68,6 +68,8 @@ def learned(net):
 
 
 NEW = images(500, seed=2)
+WITHIN = 0.5 * (NEW[0] + NEW[0].mean(axis=0))
+"""Images that are nearer to the average than those of the training rows."""
 
 
 def test_class_of_every_row_is_that_of_the_network(net, learned):
@@ -75,9 +77,9 @@ def test_class_of_every_row_is_that_of_the_network(net, learned):
     p = learned.predict_proba(NEW[0])
     np.testing.assert_array_equal(p.argmax(axis=1), logits.argmax(axis=1))
     np.testing.assert_array_equal(np.argsort(p), np.argsort(logits))
-    mean, variance = (np.asarray(part) for part in learned.predict_f(NEW[0]))
+    mean, variance = (np.asarray(part) for part in learned.predict_f(WITHIN))
     factor = learned.model.variational.mean_function.factor
-    assert_close(mean, factor * logits, ITERATIVE)  # a temperature
+    assert_close(mean, factor * net.predict(WITHIN, verbose=0), ITERATIVE)  # a temperature
     np.testing.assert_array_equal(np.ptp(variance, axis=1), 0.0)
 
 
@@ -105,6 +107,28 @@ def test_inputs_unlike_the_data_are_found(learned):
     assert_close(learned.score_ood(NEW[0]), np.mean(variance, axis=1))
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_far_away_classes_are_as_probable_as_they_are_frequent(activation):
+    keras.utils.set_random_seed(0)
+    net = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(20, activation), keras.layers.Dense(3)]
+    )
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, size=600, p=[0.6, 0.3, 0.1])
+    X = 3.0 * np.eye(3)[y][:, :2] + rng.normal(size=(600, 2))
+    net.compile(keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy(True))
+    net.fit(X[:300], y[:300], epochs=20, verbose=0)
+    learned = around(net, (X[:300], y[:300]), validation_data=(X[300:], y[300:]))
+    scores = []
+    for factor in (1.0, 10.0, 100.0, 1e3):
+        p = learned.predict_proba(factor * X)
+        scores.append(learned.score_ood(factor * X).mean())
+    assert np.all(np.diff(np.log(scores)) > 4.0)  # with the fourth power of the distance
+    frequencies = (np.bincount(y[:300]) + 1.0) / 303
+    assert_estimates(p, frequencies, np.sqrt(frequencies * (1.0 - frequencies) / 512))
+    assert learned.predict_proba(X).max(axis=1).mean() > 0.8
+
+
 def test_summary_says_what_was_done(learned):
     text = str(learned.summary())
     assert "36 features" in text
@@ -115,6 +139,26 @@ def test_sets_hold_the_label(learned):
     sets = learned.predict_set(NEW[0], 0.8, allow_empty=True)
     held = np.mean(sets[np.arange(500), NEW[1]])
     assert_estimates(held, 0.8, np.sqrt(0.8 * 0.2 / 45))  # as many rows calibrate
+
+
+def test_sets_are_not_calibrated_by_rows_that_the_network_was_trained_with():
+    keras.utils.set_random_seed(0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 20))
+    y = (X[:, 0] + rng.normal(size=1500) > 0).astype(int)
+    net = keras.Sequential(
+        [keras.Input((20,)), keras.layers.Dense(64, "relu"), keras.layers.Dense(2)]
+    )
+    net.compile(keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy(True))
+    seen, unseen, new = (X[:200], y[:200]), (X[200:500], y[200:500]), (X[500:], y[500:])
+    net.fit(*seen, epochs=60, verbose=0)  # it knows these by heart
+    learned = around(net, seen, validation_data=unseen, calibration_fraction=0.3)
+    sets = learned.predict_set(new[0], 0.8, allow_empty=True)
+    held = np.mean(sets[np.arange(1000), new[1]])
+    assert_estimates(held, 0.8, np.sqrt(0.8 * 0.2 * (1.0 / 90 + 1.0 / 1000)))
+    assert len(learned.calibration.scores) == 90
+    with pytest.warns(NumericsWarning, match="without validation_data"):
+        around(net, seen, validation_data=None, validation_fraction=0.0, calibration_fraction=0.3)
 
 
 def test_saved_loaded_and_exported_it_predicts_the_same(learned, tmp_path):
@@ -176,7 +220,10 @@ def test_numbers_are_predicted_as_the_network_does_with_the_spread_of_unseen_row
 
 
 def test_variance_is_that_of_a_regression_on_the_features(of_numbers):
-    """In standard units: k as wide as what the network predicts, noise as large as its errors."""
+    """In standard units: k as wide as what the network predicts, noise as large as its errors.
+
+    Beyond the training rows its deviation grows with the square of the distance.
+    """
     net, learned = of_numbers
     X, _ = numbers(60)
     units, rows = learned.outputs, X.reshape(60, -1).astype(float)
@@ -191,10 +238,20 @@ def test_variance_is_that_of_a_regression_on_the_features(of_numbers):
         noise_variance=np.mean(errors**2),
     )
     factor = learned.model.variational.kernel.factor * units.scale**2
+    farthest = np.sum(np.square(rows - shift), axis=1).max()
     for inputs in (NEW[0][:20], np.full((1, *SHAPE), 1e4)):
-        _, expected = exact.predict_f((inputs.reshape(len(inputs), -1) - shift) / scale)
+        flat = inputs.reshape(len(inputs), -1)
+        s = np.maximum(np.sum(np.square(flat - shift), axis=1) / farthest, 1.0)
+        _, expected = exact.predict_f((flat - shift) / scale)
         _, found = learned.predict_f(inputs)
-        assert_close(found, factor * expected, ITERATIVE)
+        assert_close(found, factor * s[:, None] ** 2 * expected, ITERATIVE)
+
+
+def test_numbers_far_away_are_lost_in_the_variance(of_numbers):
+    _, learned = of_numbers
+    far = [learned.predict_y(factor * NEW[0]) for factor in (10.0, 100.0, 1e3)]
+    growth = [np.mean(np.abs(mean - 50.0) / np.sqrt(variance)) for mean, variance in far]
+    assert growth[0] > 3.0 * growth[1] > 9.0 * growth[2]
 
 
 def test_a_trained_network_is_a_copy_and_predicts_well():
@@ -234,19 +291,19 @@ def members(net):
 
 
 def test_mean_of_several_networks_is_that_of_their_probabilities(members, tmp_path):
-    logits = [member.predict(NEW[0], verbose=0) for member in members]
+    logits = [member.predict(WITHIN, verbose=0) for member in members]
     p = np.mean(scipy.special.softmax(logits, axis=-1), axis=0)
     learned = around(members)
-    mean, _ = learned.predict_f(NEW[0])
+    mean, _ = learned.predict_f(WITHIN)
     factor = learned.model.variational.mean_function.factor
     assert_close(mean, factor * np.log(p), ITERATIVE)
-    probabilities = learned.predict_proba(NEW[0])
+    probabilities = learned.predict_proba(WITHIN)
     np.testing.assert_array_equal(probabilities.argmax(axis=1), p.argmax(axis=1))
-    kernel = learned.regulariser.prior.kernel
+    kernel, _ = learned.regulariser.prior.kernel.kernels
     assert kernel.active_dims.stop - kernel.active_dims.start == 6  # those of the first alone
     learned.save(tmp_path / "model")
     loaded = gvi.load(tmp_path / "model")
-    assert_close(loaded.predict_proba(NEW[0]), probabilities)
+    assert_close(loaded.predict_proba(WITHIN), probabilities)
 
 
 @pytest.mark.parametrize("K", [keras, tf_keras], ids=["keras", "tf_keras"])
@@ -286,7 +343,7 @@ def test_rows_that_the_network_may_have_seen_and_pixels_in_bytes_are_told_of(net
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float64", "mixed_float16"])
 def test_networks_of_any_precision(precision):
-    net = network(dtype=precision)
+    net = trained(dtype=precision)
     p = around(net).predict_proba(NEW[0])
     np.testing.assert_array_equal(p.argmax(axis=1), net.predict(NEW[0], verbose=0).argmax(axis=1))
 

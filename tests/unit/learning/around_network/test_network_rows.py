@@ -9,10 +9,10 @@ import scipy.special
 import tf_keras
 
 from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.learning.around_network.learn_around import feature_kernel
+from gpflow_gvi.learning.around_network.feature_kernel import feature_kernel
 from gpflow_gvi.learning.around_network.network_rows import Inputs, Outputs, network_rows
 from gpflow_gvi.learning.rows.scaling import Scaling
-from tests.tolerances import assert_close
+from tests.tolerances import ITERATIVE, assert_close
 
 N, SHAPE = 30, (6, 6, 2)
 X = np.random.default_rng(0).uniform(size=(N, *SHAPE)).astype(np.float32)
@@ -86,6 +86,19 @@ def test_layers_are_averaged_over_positions(K):
     assert_close(
         rows_of(nested, "layers")(X)[:, 3:7], inner.predict(X, verbose=0).mean(axis=(1, 2))
     )
+
+
+def test_embeddings_are_features_beside_what_becomes_of_them():
+    words = np.random.default_rng(0).integers(20, size=(N, 6))
+    x = keras.Input((6,), dtype="int32")
+    embedded = keras.layers.Embedding(20, 4)(x)
+    sequence = keras.layers.GRU(5, return_sequences=True)(embedded)
+    pooled = keras.layers.GlobalAveragePooling1D()(sequence)
+    net = keras.Model(x, keras.layers.Dense(3)(pooled))
+    rows = rows_of(net, "layers", words)
+    parts = keras.Model(x, [net.output, embedded, pooled]).predict(words, verbose=0)
+    assert rows.num_features == (4, 5)
+    assert_close(rows(words), np.hstack([parts[0], parts[1].mean(axis=1), parts[2]]), ITERATIVE)
 
 
 def test_what_a_layer_returns_elsewhere_is_left_out():
@@ -194,9 +207,9 @@ def test_layers_that_give_no_rows_are_refused():
     )
     with pytest.raises(ValueError, match=r"have shape \(None, 3, 2, 3, 2, 2\); they must be"):
         rows_of(split, "split")
-    whole = keras.Sequential([keras.Input(SHAPE), network()])
+    bare = keras.Sequential([keras.Input(SHAPE), keras.layers.GlobalAveragePooling2D()])
     with pytest.raises(ValueError, match="no last layer with weights of its own"):
-        rows_of(whole)
+        rows_of(bare)
     with pytest.raises(TypeError, match="features is 3"):
         rows_of(network(), 3)
 

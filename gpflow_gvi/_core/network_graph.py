@@ -1,0 +1,171 @@
+"""Models of Keras 3 laid out flat: without models among their layers, with one input and output."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .errors import shown
+from .network_function import own_classes
+from .network_variables import keras_of
+
+
+class Part(NamedTuple):
+    """One of several inputs of a network."""
+
+    name: str
+    """The key of a dictionary of inputs."""
+    shape: tuple[int, ...]
+    """The shape of one input."""
+
+    @property
+    def size(self) -> int:
+        """The number of columns that it takes in a row."""
+        return math.prod(self.shape)
+
+
+def parts_of(network: Any) -> tuple[Part, ...]:
+    """Return the inputs of a functional model with several, in its order; empty for one."""
+    tensors = _inputs(network)
+    if len(tensors) < 2 or getattr(keras_of(network), "__name__", "") != "keras":
+        return ()
+    structure = network.input
+    names = structure if isinstance(structure, dict) else [tensor.name for tensor in tensors]
+    if isinstance(structure, dict):
+        tensors = [structure[name] for name in names]
+    for name, tensor in zip(names, tensors, strict=True):
+        if None in tensor.shape[1:]:
+            raise ValueError(
+                f"network has an input {name!r} of shape {tuple(tensor.shape)}, which is not "
+                "known. Give keras.Input a shape without None, and pad what is shorter."
+            )
+    return tuple(Part(n, tuple(t.shape[1:])) for n, t in zip(names, tensors, strict=True))
+
+
+def head(network: Any, output: str | int | None) -> Any:
+    """Return a model of one of the outputs of a network, or the network if it has one.
+
+    :param network: a functional model, or anything else that returns one tensor.
+    :param output: which: its name, its key or its place.
+    """
+    outputs = list(getattr(network, "outputs", None) or ())
+    if len(outputs) < 2:
+        if output is None:
+            return network
+        raise ValueError(
+            f"output is {output!r}, but network {shown(network)} has not several outputs. Leave it "
+            "out."
+        )
+    structure = getattr(network, "output", None)
+    keys = list(structure) if isinstance(structure, dict) else list(network.output_names)
+    by_key = structure if isinstance(structure, dict) else dict(zip(keys, outputs, strict=True))
+    if isinstance(output, int) and 0 <= output < len(outputs):
+        output = keys[output]
+    if output not in by_key:
+        raise ValueError(
+            f"output is {output!r}, but network {network.name!r} has the outputs {keys}: pass "
+            f"output={keys[0]!r}, or another of them."
+        )
+    return keras_of(network).Model(network.input, by_key[output])
+
+
+def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
+    """Return a copy of a model with the layers of models inside among its own layers.
+
+    Models of tf_keras, and those that cannot be copied, of which a warning tells, are returned as
+    they are: the layers of models inside are out of reach.
+
+    :param network: a Sequential or functional model.
+    :param parts: its inputs, if there are several: the copy has them side by side in one row.
+    """
+    keras = keras_of(network)
+    has_inside = any(getattr(layer, "layers", None) for layer in getattr(network, "layers", ()))
+    if getattr(keras, "__name__", "") != "keras" or not (has_inside or parts):
+        return network
+    copies = _Copies(keras)
+    if parts:
+        inputs = keras.Input((sum(part.size for part in parts),), name="side_by_side")
+        given = _unpacked(keras, network, parts, inputs)
+    else:
+        (tensor,) = _inputs(network)
+        inputs = given = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype)
+    try:
+        with own_classes(network):
+            copy = keras.Model(inputs, copies(network, given), name=network.name)
+        copies.take_weights()
+    except (NotImplementedError, TypeError, ValueError) as error:
+        why = (
+            f"network {network.name!r} has a layer that cannot be copied: {error!s:.300} Keras "
+            "makes the copy from get_config(): let __init__ of the layer's class take **kwargs and "
+            "hand them on, or write its get_config and from_config."
+        )
+        if parts:
+            raise TypeError(why) from error
+        warnings.warn(f"{why} Layers of models inside it are no features.", stacklevel=2)
+        return network
+    if getattr(network, "compiled", False):
+        copy.compile_from_config(network.get_compile_config())
+    return copy
+
+
+class _Copies:
+    """Copies of layers, called where the layers themselves are called in a model."""
+
+    def __init__(self, keras: Any) -> None:
+        self.keras = keras
+        self.copies: dict[int, tuple[Any, Any]] = {}
+        self.names: set[str] = set()
+
+    def __call__(self, layer: Any, *args: Any, **options: Any) -> Any:
+        """Return what a layer makes of tensors; a model what its layers do, one after the other."""
+        if isinstance(layer, self.keras.Sequential):
+            (x,) = args
+            for each in layer.layers:
+                x = self(each, x)
+            return x
+        if isinstance(layer, self.keras.Model) and getattr(layer, "inputs", None):
+            return layer._run_through_graph(args[0], call_fn=self)
+        if isinstance(layer, self.keras.layers.Layer):
+            layer = self._copy(layer)
+        return layer(*args, **options)
+
+    def _copy(self, layer: Any) -> Any:
+        if id(layer) not in self.copies:
+            name = layer.name
+            while name in self.names:  # two models may have layers of one name
+                name += "_"
+            self.names.add(name)
+            copy = type(layer).from_config({**layer.get_config(), "name": name})
+            self.copies[id(layer)] = layer, copy
+        return self.copies[id(layer)][1]
+
+    def take_weights(self) -> None:
+        """Give the copies the weights of the layers."""
+        for layer, copy in self.copies.values():
+            copy.set_weights(layer.get_weights())
+            if hasattr(copy, "finalize_state"):  # of a Normalization
+                copy.finalize_state()
+
+
+def _unpacked(keras: Any, network: Any, parts: Sequence[Part], rows: Any) -> Any:
+    """Return the inputs of a network, of which the rows consist, in its structure."""
+    found, start = {}, 0
+    for part in parts:
+        columns = rows[:, start : start + part.size]
+        found[part.name] = keras.layers.Reshape(part.shape)(columns)
+        start += part.size
+    tensors = dict(zip((part.name for part in parts), _in_order(network, parts), strict=True))
+    cast = {n: keras.ops.cast(value, tensors[n].dtype) for n, value in found.items()}
+    return cast if isinstance(network.input, dict) else list(cast.values())
+
+
+def _in_order(network: Any, parts: Sequence[Part]) -> list[Any]:
+    if isinstance(network.input, dict):
+        return [network.input[part.name] for part in parts]
+    return _inputs(network)
+
+
+def _inputs(network: Any) -> list[Any]:
+    return list(getattr(network, "inputs", None) or ())

@@ -1,0 +1,111 @@
+"""Data of a network as it takes them: arrays, several inputs, and batches as Keras reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+from ..._core import checks
+from ..._core.data import as_floats
+from ..._core.errors import shown
+from ..._core.network_function import as_function
+from ..._core.network_graph import Part, parts_of
+
+
+def inputs_of(data: Any) -> Any:
+    """Return the inputs of (X, Y), or of the first batch; data themselves if they are neither."""
+    if isinstance(data, tf.data.Dataset):
+        spec = data.element_spec
+        return spec[0] if isinstance(spec, tuple) else spec
+    if _is_of_batches(data):
+        return data[0][0]
+    return data[0] if isinstance(data, tuple | list) and len(data) == 2 else data
+
+
+def in_memory(name: str, data: Any, network: Any) -> Any:
+    """Return (X, Y) of all batches of a Dataset or PyDataset; anything else as it is.
+
+    :param name: what to call the data in messages.
+    :param data: batches or single rows (x, y), as `fit` of Keras takes them.
+    :param network: what takes x, which tells one row from a batch.
+    """
+    if not (isinstance(data, tf.data.Dataset) or _is_of_batches(data)):
+        return data
+    if (
+        isinstance(data, tf.data.Dataset)
+        and int(data.cardinality()) == tf.data.INFINITE_CARDINALITY
+    ):
+        raise ValueError(f"{name} is a Dataset without an end; pass {name}.take(...).")
+    blocks = [_pair_of(name, element) for element in _elements(data)]
+    if not blocks:
+        raise ValueError(f"{name} has no rows.")
+    first = tf.nest.flatten(blocks[0][0])[0]
+    parts = parts_of(network)
+    shape = parts[0].shape if parts else as_function(network).input_shape
+    is_one = np.ndim(blocks[0][1]) == 0 if shape is None else first.shape == shape
+    joined = np.stack if is_one else np.concatenate
+    return tf.nest.map_structure(lambda *each: joined(each), *blocks)
+
+
+def side_by_side(name: str, X: Any, parts: Sequence[Part]) -> AnyNDArray:
+    """Return several inputs as rows of numbers: [N, D].
+
+    :param name: what to call the inputs in messages.
+    :param X: a dictionary or a list of arrays, [N, ...] each; or the rows that this returns.
+    :param parts: what the network takes.
+    """
+    names = [part.name for part in parts]
+    if isinstance(X, Mapping):
+        if set(names) != set(X):
+            raise ValueError(
+                f"{name} is a dictionary of {sorted(X)}, but the network takes {names}."
+            )
+        arrays = [X[each] for each in names]
+    elif isinstance(X, list | tuple) and len(X) == len(parts):
+        arrays = list(X)
+    else:
+        rows = checks.array(name, X) if hasattr(X, "shape") else np.zeros(0)
+        if rows.ndim == 2 and rows.shape[1] == sum(part.size for part in parts):
+            return rows
+        raise ValueError(
+            f"{name} is {shown(X)}, but the network has {len(parts)} inputs. Pass a dictionary of "
+            f"arrays with the keys {names}, or a list of {len(parts)} arrays."
+        )
+    columns = [
+        checks.array(f"{name}[{part.name!r}]", each)
+        for part, each in zip(parts, arrays, strict=True)
+    ]
+    for part, each in zip(parts, columns, strict=True):
+        if each.shape != (len(columns[0]), *part.shape):
+            raise ValueError(
+                f"{name}[{part.name!r}] has shape {each.shape}, but the network takes "
+                f"{(len(columns[0]), *part.shape)} there, a row for each of the first input."
+            )
+    return np.hstack([as_floats(name, each).reshape(len(each), -1) for each in columns])
+
+
+def _is_of_batches(data: Any) -> bool:
+    """Return whether data are batches by number, as a PyDataset of Keras has them."""
+    is_sequence = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    return (
+        is_sequence and not isinstance(data, tuple | list | Mapping) and not hasattr(data, "shape")
+    )
+
+
+def _elements(data: Any) -> Iterator[Any]:
+    if isinstance(data, tf.data.Dataset):
+        return iter(data.as_numpy_iterator())
+    return (data[i] for i in range(len(data)))
+
+
+def _pair_of(name: str, element: Any) -> tuple[Any, Any]:
+    if not isinstance(element, tuple | list) or len(element) != 2:
+        count = len(element) if isinstance(element, tuple | list) else 1
+        raise ValueError(
+            f"{name} yields {count} parts; it must yield (x, y). Weights of rows are not taken."
+        )
+    return element[0], element[1]

@@ -1,0 +1,267 @@
+"""Networks and data as people have them: several inputs, heads, models inside models, batches."""
+
+from __future__ import annotations
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import scipy.special
+import tensorflow as tf
+
+import gpflow_gvi as gvi
+from gpflow_gvi._core.network_graph import flat
+from gpflow_gvi.learning.around_network.network_rows import Inputs, Outputs, network_rows
+from tests.tolerances import ITERATIVE, assert_close
+
+L = keras.layers
+RNG = np.random.default_rng(20261126)
+N, SHAPE = 120, (6, 6, 1)
+IMAGES = RNG.uniform(size=(N, *SHAPE)).astype(np.float32)
+LABELS = RNG.integers(3, size=N)
+TOKENS = RNG.integers(20, size=(N, 6))
+MASK = RNG.uniform(size=(N, 6)) > 0.3
+MASK[:, 0] = True
+
+
+def around(data, net, **options):
+    options = {"num_inducing": 20, "validation_data": data} | options
+    return gvi.learn(data, network=net, train_network=False, **options)
+
+
+def labelled(inputs, net, get=lambda outputs: outputs):
+    """Labels that a network is right about, mostly."""
+    y = get(net.predict(inputs, verbose=0)).argmax(axis=1)
+    return inputs, np.where(RNG.uniform(size=len(y)) < 0.2, (y + 1) % 2, y)
+
+
+def of_words(kind):
+    keras.utils.set_random_seed(1)
+    tokens = keras.Input((6,), dtype="int32", name="tokens")
+    mask = keras.Input((6,), dtype="bool", name="mask")
+    pooled = L.GlobalAveragePooling1D()(L.Embedding(20, 4)(tokens), mask=mask)
+    hidden = L.Dense(6, "relu", name="hidden")(pooled)
+    heads = {"topic": 9.0 * L.Dense(2)(hidden), "amount": L.Dense(1, name="last")(hidden)}
+    taken = {"tokens": tokens, "mask": mask} if kind == "dictionary" else [tokens, mask]
+    given = {"mask": MASK, "tokens": TOKENS} if kind == "dictionary" else [TOKENS, MASK]
+    return keras.Model(taken, heads), given
+
+
+def first(inputs, count):
+    parts = inputs if isinstance(inputs, dict) else dict(enumerate(inputs))
+    few = {key: each[:count] for key, each in parts.items()}
+    return few if isinstance(inputs, dict) else list(few.values())
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "list"])
+def test_several_inputs_and_one_of_two_heads(kind, tmp_path):
+    net, inputs = of_words(kind)
+    data = labelled(inputs, net, lambda outputs: outputs["topic"])
+    learned = around(data, net, output="topic")
+    logits = net.predict(inputs, verbose=0)["topic"]
+    factor = learned.model.variational.mean_function.factor
+    assert_close(learned.predict_f(inputs)[0], factor * logits, ITERATIVE)
+    np.testing.assert_array_equal(learned.predict(inputs), logits.argmax(axis=1))
+    assert learned.score_ood(inputs).shape == (N,)
+    learned.save(tmp_path / "model")
+    loaded = gvi.load(tmp_path / "model")
+    assert_close(loaded.predict_proba(first(inputs, 5)), learned.predict_proba(first(inputs, 5)))
+    amounts = 50.0 + 3.0 * net.predict(inputs, verbose=0)["amount"] + RNG.normal(size=(N, 1))
+    scaled = keras.Model(
+        net.input, {"amount": net.output["amount"] * 3.0 + 50.0, "other": net.output["topic"]}
+    )
+    of_amounts = around((inputs, amounts), scaled, output="amount")
+    assert_close(
+        of_amounts.predict_y(inputs)[0], scaled.predict(inputs, verbose=0)["amount"], ITERATIVE
+    )
+
+
+def test_a_network_of_several_inputs_is_trained(tmp_path):
+    net, inputs = of_words("dictionary")
+    y = np.where(TOKENS[:, 0] < 10, "low", "high")
+    learned = gvi.learn(
+        (inputs, y), network=net, output="topic", epochs=20, learning_rate=0.05, num_inducing=20
+    )
+    assert np.mean(learned.predict(inputs) == y) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "message"),
+    [
+        ({"tokens": TOKENS}, {}, r"X is a dictionary of \['tokens'\], but the network takes"),
+        (
+            TOKENS,
+            {},
+            r"has 2 inputs. Pass a dictionary of arrays with the keys \['tokens', 'mask'\]",
+        ),
+        ([TOKENS, MASK, MASK], {}, "but the network has 2 inputs"),
+        (
+            [TOKENS, MASK[:9]],
+            {},
+            r"X\['mask'\] has shape \(9, 6\), but the network takes \(120, 6\)",
+        ),
+        (
+            [TOKENS, MASK],
+            {"output": None},
+            r"output is None, but .* has the outputs \['topic', 'amount'\]",
+        ),
+        ([TOKENS, MASK], {"output": "price"}, "output is 'price', but"),
+    ],
+)
+def test_what_does_not_fit_the_inputs_or_heads_is_refused(inputs, options, message):
+    net, _ = of_words("dictionary")
+    data = inputs, LABELS % 2
+    with pytest.raises(ValueError, match=message):
+        around(data, net, **({"output": "topic"} | options))
+
+
+def test_a_head_of_a_network_with_one_output_is_refused():
+    with pytest.raises(ValueError, match="has not several outputs"):
+        around((IMAGES, LABELS), plain(), output="topic")
+    with pytest.raises(ValueError, match="says what a network returns"):
+        gvi.learn((TOKENS.astype(float), LABELS * 1.5), network=lambda X: X[:, :1], output="topic")
+
+
+@pytest.mark.parametrize("inputs", [[IMAGES, IMAGES[:, :3]], {"a": IMAGES}])
+def test_several_arrays_for_one_input_are_refused(inputs):
+    with pytest.raises(TypeError, match=r"X is .* which makes no array of numbers"):
+        around((inputs, LABELS), plain())
+
+
+def plain(activation=None):
+    keras.utils.set_random_seed(0)
+    return keras.Sequential(
+        [
+            keras.Input(SHAPE),
+            L.Conv2D(4, 3),
+            L.Flatten(),
+            L.Dense(5, "relu"),
+            L.Dense(3, activation),
+        ]
+    )
+
+
+def test_batches_are_read_as_arrays_are():
+    net, D = plain(), tf.data.Dataset.from_tensor_slices
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, i):
+            return IMAGES[40 * i : 40 * i + 40], LABELS[40 * i : 40 * i + 40]
+
+    data = labelled(IMAGES, net)
+    expected = around((IMAGES, LABELS), net).predict_proba(IMAGES)
+    rows = D((IMAGES, LABELS))
+    codes = D((IMAGES, np.eye(3)[LABELS])).batch(50)
+    for data in (rows, rows.batch(50), codes, Batches()):
+        found = around(data, net, validation_data=(IMAGES, LABELS)).predict_proba(IMAGES)
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="data is a Dataset without an end"):
+        around(rows.repeat(), net, validation_data=(IMAGES, LABELS))
+    with pytest.raises(ValueError, match="yields 3 parts; it must yield"):
+        around(D((IMAGES, LABELS, LABELS)), net, validation_data=(IMAGES, LABELS))
+
+
+def transferred():
+    """The usual pattern: a backbone, in inference mode, and a new head."""
+    keras.utils.set_random_seed(0)
+    x = keras.Input(SHAPE)
+    hidden = L.ReLU()(L.BatchNormalization()(L.Conv2D(4, 3, name="conv")(x)))
+    backbone = keras.Model(x, L.ReLU()(L.Conv2D(5, 2, name="conv_of_backbone")(hidden)))
+    inner = keras.Sequential([L.GlobalAveragePooling2D(), L.Dense(6, "relu", name="conv")])
+    images = keras.Input(SHAPE)
+    net = keras.Model(
+        images, L.Dense(3)(L.Dropout(0.5)(inner(backbone(images * 2.0, training=False))))
+    )
+    of_layers = [
+        keras.Model(images, backbone(images * 2.0)),
+        keras.Model(images, inner(backbone(images * 2.0))),
+    ]
+    resolution = keras.Model(images, keras.Model(x, hidden)(images * 2.0))
+    return net, [resolution, *of_layers]
+
+
+def test_layers_of_a_backbone_are_features():
+    net, (resolution, backbone, last) = transferred()
+    inputs = Inputs.of(net, IMAGES)
+    rows = network_rows([net], "layers", inputs, Outputs.of(net, inputs, IMAGES))
+    predicted = [each.predict(IMAGES, verbose=0) for each in (net, resolution, last)]
+    expected = [predicted[0], predicted[1].mean(axis=(1, 2)), predicted[2]]
+    assert rows.num_features == (4, 6)
+    assert_close(rows(IMAGES), np.hstack(expected), ITERATIVE)
+    named = network_rows([net], "conv_of_backbone", inputs, Outputs.of(net, inputs, IMAGES))
+    assert named.num_features == (5,)
+    weights = [weight.copy() for weight in net.get_weights()]
+    np.testing.assert_array_equal(flat(net).predict(IMAGES, verbose=0), predicted[0])
+    for weight, before in zip(net.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(weight, before)
+    assert backbone.layers  # the layers of the user's own model have no other calls
+    assert net.get_layer(index=2).output is not None
+
+
+def test_layers_that_cannot_be_copied_are_told_of():
+    doubled = L.Dense(3, activation=lambda x: 2.0 * x)  # Keras does not copy a lambda by itself
+    inner = keras.Sequential([keras.Input(SHAPE), L.Flatten(), doubled])
+    net = keras.Sequential([keras.Input(SHAPE), inner, L.Dense(3)])
+    with pytest.warns(UserWarning, match="has a layer that cannot be copied"):
+        assert flat(net) is net
+
+
+def test_units_of_a_layer_inside_are_kept():
+    units = L.Normalization()
+    units.adapt(IMAGES)
+    inner = keras.Sequential([keras.Input(SHAPE), units, L.Flatten()])
+    net = keras.Sequential([keras.Input(SHAPE), inner, L.Dense(3)])
+    copy = flat(net)
+    assert "normalization" in copy.layers[1].name
+    np.testing.assert_array_equal(copy.predict(IMAGES, verbose=0), net.predict(IMAGES, verbose=0))
+
+
+def test_a_softmax_behind_a_model_is_its_last_layer():
+    net = plain()
+    with_softmax = keras.Sequential([net, L.Softmax()])
+    data = labelled(IMAGES, net)
+    expected, found = around(data, net), around(data, with_softmax)
+    assert_close(found.predict_proba(IMAGES), expected.predict_proba(IMAGES), precision=np.float32)
+    p = scipy.special.softmax(net.predict(IMAGES, verbose=0), axis=1)
+    np.testing.assert_array_equal(found.predict(IMAGES), p.argmax(axis=1))
+
+
+@pytest.mark.parametrize("of_classes", [True, False])
+def test_new_rows_say_where_a_network_is_to_be_trusted(of_classes):
+    """Against the sparse posterior of all rows at once, by its formula."""
+    keras.utils.set_random_seed(0)
+    net = keras.Sequential([keras.Input((2,)), L.Dense(5, "tanh"), L.Dense(2)])
+    X = RNG.normal(size=(90, 2))
+    h = net.predict(X, verbose=0)
+    Y = h.argmax(axis=1) if of_classes else h + RNG.normal(size=(90, 2)) * [0.3, 0.6]
+    Y[:5] = Y[5:10]  # it is wrong about some
+    kernel = gpflow.kernels.SquaredExponential(2.0, 0.7)
+    old, new = (X[:60], Y[:60]), (X[60:], Y[60:])
+    options = {"features": "inputs", "kernel": kernel, "num_inducing": 25}
+    learned = around(old, net, **options)
+    updated = learned.update(*new, num_inducing=0)
+    assert_close(updated.predict_f(X)[0], learned.predict_f(X)[0])
+    P = learned.regulariser
+    noise = np.full(1, 2.0) if of_classes else np.asarray(P.likelihood.variance).ravel()
+    inputs, Z = learned.inputs.standard(X).numpy()[:, 2:4], P.inducing_points[:, 2:4]
+    K, C = kernel(Z).numpy(), kernel(Z, inputs).numpy()
+    factor = np.asarray(learned.model.variational.kernel.factor)
+    _, variance = updated.predict_f(X)
+    for j in range(2):
+        of_data = K + C @ C.T / noise[j % len(noise)]
+        r = 2.0 - np.sum(C * (np.linalg.solve(K, C) - np.linalg.solve(of_data, C)), axis=0)
+        scale = learned.outputs.scale[j % len(learned.outputs.scale)]
+        expected = r * factor[j % factor.size] if factor.ndim else r * factor
+        assert_close(variance[:, j], expected * scale**2, ITERATIVE)
+    wider = learned.update(*new)
+    assert len(wider.regulariser.inducing_points) > 25
+    assert np.all(wider.score_ood(X[60:]) < learned.score_ood(X[60:]))
+
+
+def test_another_backend_of_keras_is_told_of(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(TypeError, match=r"with the backend 'jax', .* Set KERAS_BACKEND=tensorflow"):
+        gvi.mean_functions.Network(plain())
