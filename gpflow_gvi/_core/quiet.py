@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from . import progress
+
 
 @contextlib.contextmanager
 def quiet_start() -> Iterator[None]:
@@ -24,3 +26,12 @@ def quiet_start() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Say that TensorFlow is imported, which is slow, and keep its own messages back."""
+    with progress.spoken(1, sys.stderr):
+        progress.now("loading TensorFlow")
+        with quiet_start():
+            yield

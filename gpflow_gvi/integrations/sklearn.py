@@ -24,7 +24,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._core import checks, labels
+from .._core import checks, labels, row_numbers
 from .._core.data import as_floats, observations
 from .._core.errors import NumericsWarning, shown
 from .._core.row_blocks import by_blocks
@@ -174,6 +174,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
 
     def fit(self, X: Any, y: Any) -> GVIRegressor:
         """Learn from X [N, D] and y, [N] or [N, J]."""
+        row_numbers.warn(X)
         X, Y = self._pair(X, y)
         if isinstance(self.likelihood, SwitchedLikelihood):
             raise TypeError(
@@ -322,6 +323,7 @@ class GVIClassifier(ClassifierMixin, _Estimator):
 
     def fit(self, X: Any, y: Any) -> GVIClassifier:
         """Learn from X [N, D] and labels y [N]."""
+        row_numbers.warn(X)
         X, y = self._validated(X, y)
         with _naming("y"):
             check_classification_targets(y)

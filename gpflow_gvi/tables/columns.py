@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from gpflow.base import AnyNDArray
 
+from .._core import row_numbers
 from .._core.errors import shown
+from .names import require_known
 from .table_files import required
 
 if TYPE_CHECKING:
     import pandas as pd
+    from gpflow.base import AnyNDArray
 
 MAX_CATEGORIES = 20
 """Of more values in a column, the rarest are taken for one."""
@@ -27,29 +30,53 @@ class Columns(NamedTuple):
     left_out: dict[str, str]
     """Those that are not used, and why."""
 
+    suspects: dict[str, str]
+    """Those that may number the rows, and why; they are used."""
+
     @classmethod
-    def of(cls, table: pd.DataFrame) -> Columns:
-        """Return the columns of a table without its target."""
-        types = required("pandas.api.types")
-        found = cls([], [], {})
+    def of(
+        cls, table: pd.DataFrame, *, drop: Collection[str] = (), keep: Collection[str] = ()
+    ) -> Columns:
+        """Return the columns of a table without its target.
+
+        :param drop: those to leave out.
+        :param keep: those to use although they seem to number the rows.
+        """
+        for what, names in (("drop", drop), ("keep", keep)):
+            for name in names:
+                require_known(what, name, table)
+        found = cls([], [], {}, {})
         for name, column in table.items():
-            values = column.dropna()
-            if values.nunique() < 2:
-                found.left_out[str(name)] = "a single value" if len(values) else "empty"
-            elif types.is_numeric_dtype(column):
-                found.numbers.append(str(name))
-            elif types.is_datetime64_any_dtype(column):
-                found.left_out[str(name)] = "dates"
-            elif values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values)):
-                found.left_out[str(name)] = "text that differs from row to row"
-            else:
-                found.categories.append(str(name))
+            found._add(str(name), column, is_dropped=name in drop, is_kept=name in keep)
         if not (found.numbers or found.categories):
             raise ValueError(
                 f"no column can be learned from: {found.left_out}. Give columns of numbers, or of "
                 "categories that repeat."
             )
         return found
+
+    def _add(self, name: str, column: pd.Series[Any], *, is_dropped: bool, is_kept: bool) -> None:
+        types = required("pandas.api.types")
+        values = column.dropna()
+        is_number, why = types.is_numeric_dtype(column), None
+        if values.nunique() < 2:
+            why = "a single value" if len(values) else "empty"
+        elif types.is_datetime64_any_dtype(column):
+            why = "dates"
+        elif not is_number and values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values)):
+            why = "text that differs from row to row"
+        if is_kept and (why or is_dropped):
+            raise ValueError(f"keep names {name!r}, which is {why or 'named in drop as well'}.")
+        if is_dropped:
+            why = "named in drop"
+        elif not why and not is_kept and row_numbers.is_unnamed(name):
+            why = "without a header, as row numbers are; keep it if it is none"
+        if why:
+            self.left_out[name] = why
+            return
+        (self.numbers if is_number else self.categories).append(name)
+        if is_number and not is_kept and (why := row_numbers.suspicion(name, column)):
+            self.suspects[name] = why
 
     def encoder(self) -> Any:
         """Return a transformer of scikit-learn, not fitted yet, from `typed` columns to numbers."""

@@ -1,4 +1,7 @@
-"""The commands `learn` and `predict`: what is read, what is written, and what is said meanwhile."""
+"""The commands `learn` and `predict`: what is read, what is written, and what is said meanwhile.
+
+Mistakes are found before TensorFlow is imported, which takes long.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,30 @@ from pathlib import Path
 from typing import Any
 
 from .._core import progress
-from .learn import learn_table
-from .page import write_page
-from .predict import predict_file
-from .table_files import required
+from .._core.quiet import loading
+from .prepare import prepare
+from .table_files import require_extra, require_file
 
 
-def learn(path: Path, target: str, output: Path, *, overwrite: bool, **options: Any) -> str:
+def learn(
+    path: Path,
+    target: str,
+    output: Path,
+    *,
+    overwrite: bool,
+    effort: Any = "default",
+    seed: int = 0,
+    **options: Any,
+) -> str:
     """Learn from a file, write the model and a page on it to a folder, and return the summary.
 
     :param path: a file of CSV or Parquet.
     :param target: the column to predict.
     :param output: the folder.
     :param overwrite: whether the model in it may be replaced.
-    :param options: of `learn_table`.
+    :param effort: of `learn_table`, as the others are.
     """
-    for module in ("pandas", "jinja2", "matplotlib"):
-        required(module)  # before anything is learned
+    require_extra("pandas", "jinja2", "matplotlib")
     is_ours = (output / "structure.json").exists()
     if (
         output.exists()
@@ -32,10 +42,15 @@ def learn(path: Path, target: str, output: Path, *, overwrite: bool, **options: 
     ):
         remedy = "pass --overwrite to replace it, or name" if is_ours else "name"
         raise FileExistsError(f"{output} is in use; {remedy} another folder by --output.")
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is no file.")
+    require_file(path)
     with progress.spoken(1, sys.stderr):
-        outcome = learn_table(path, target, **options)
+        prepared = prepare(path, target, **options)
+    with loading():
+        from .learn import learn_prepared
+        from .page import write_page
+    with progress.spoken(1, sys.stderr):
+        predictor = options.get("predictor", "auto")
+        outcome = learn_prepared(prepared, predictor, effort=effort, seed=seed)
         progress.now(f"writing {output}")
         outcome.model.save(output, overwrite=overwrite)
         write_page(outcome, path, output / "report.html")
@@ -44,8 +59,10 @@ def learn(path: Path, target: str, output: Path, *, overwrite: bool, **options: 
 
 def predict(folder: Path, path: Path, output: Path | None, coverage: float | None) -> str:
     """Write the predictions of a file, and return a line on them."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is no file.")
+    require_extra("pandas")
+    require_file(path)
+    with loading():
+        from .predict import predict_file
     output = path.with_name(f"{path.stem}_predicted{path.suffix}") if output is None else output
     with progress.spoken(1, sys.stderr):
         count = predict_file(folder, path, output, coverage=coverage)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,20 @@ def writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
             file.write_table(part.cast(file.schema))
 
         yield write
+
+
+def require_file(path: Path) -> None:
+    """Raise unless there is such a file."""
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}. Give a file of CSV or Parquet.")
+
+
+def require_extra(*modules: str) -> None:
+    """Raise unless modules of the extra `tables` are there; they are not imported."""
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            required(name)
 
 
 def required(name: str) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from gpflow.base import AnyNDArray
 
 from .._core.errors import shown
+from .names import require_known
 from .table_files import required
 
 if TYPE_CHECKING:
     import pandas as pd
+    from gpflow.base import AnyNDArray
 
 Task = Literal["regression", "classification"]
 
@@ -31,11 +32,7 @@ def target_of(
     :param name: the column.
     :param task: what it is; recognised if not given.
     """
-    if name not in table:
-        raise ValueError(
-            f"target {name!r} is no column of the table; its columns are "
-            f"{[str(column) for column in table.columns]}."
-        )
+    require_known("target", name, table)
     known = table[name].notna().to_numpy()
     column = table[name][known]
     if not len(column):

@@ -180,7 +180,7 @@ def test_files_that_are_no_tables(content, message, tmp_path, capsys):
     assert main(["learn", str(file), "--target", "y", "--output", str(tmp_path / "m")]) == 2
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
     assert main(["learn", str(tmp_path / "none.csv"), "--target", "y"]) == 2
-    assert "is no file" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
