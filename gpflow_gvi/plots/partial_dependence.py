@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .display import BLUE, Display, colours, legend_above
+from .display import BLUE, Display, colours, legend_above, plain
 from .estimators import View, deviations
 from .relevance import changes
 
@@ -108,7 +108,10 @@ class PartialDependenceDisplay(Display):
         if self.classes is None:
             palette, names = [BLUE], ["mean"]
         else:
-            palette, names = colours(len(self.classes)), [f"p({label})" for label in self.classes]
+            palette, names = (
+                colours(len(self.classes)),
+                [f"p({plain(label)})" for label in self.classes],
+            )
         for s, ax in enumerate(axes):
             x, mean = self.grids[s], self.means[s]
             style = "o-" if len(x) <= MAX_LEVELS else "-"
@@ -122,7 +125,7 @@ class PartialDependenceDisplay(Display):
                 ax.plot(x, mean[:, j], style, ms=4, color=colour, label=name)
             at_bottom = {"transform": ax.get_xaxis_transform(), "clip_on": False}
             ax.plot(self.marks[s], np.zeros(len(self.marks[s])), "k|", ms=6, **at_bottom)
-            ax.set(xlabel=self.names[s], ylabel=self.target if s % 3 == 0 else "")
+            ax.set(xlabel=plain(self.names[s]), ylabel=plain(self.target) if s % 3 == 0 else "")
         ends_of = [ax.get_ylim() for ax in axes]
         for ax in axes:  # effects are compared
             ax.set_ylim(min(low for low, _ in ends_of), max(high for _, high in ends_of))

@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray
 
 from .._core import outputs
 from .._core.row_blocks import by_blocks
-from .display import BLUE, Display
+from .display import BLUE, Display, plain
 from .estimators import View
 
 MAX_BARS = 25
@@ -61,7 +61,7 @@ class RelevanceDisplay(Display):
         if (X is None) != (y is None):
             raise ValueError("X and y belong together: give both, or neither.")
         if y is None:
-            moved = f"change of {view.target if view.classes is None else 'f'} under P"
+            moved = f"change of {plain(view.target) if view.classes is None else 'f'} under P"
             label = f"{moved} by one sd of the feature"
             return cls(changes(view), None, view.names, label).plot(ax)
         found = _importances(view, view.rows(X), np.asarray(y), repeats, seed)
@@ -72,7 +72,7 @@ class RelevanceDisplay(Display):
         (ax,) = axes
         order = np.argsort(self.relevance)[-MAX_BARS:]
         errors = None if self.errors is None else self.errors[order]
-        names = [self.names[d] for d in order]
+        names = [plain(self.names[d]) for d in order]
         ax.barh(range(len(order)), self.relevance[order], xerr=errors, color=BLUE, height=0.7)
         ax.set_yticks(range(len(order)), names)
         if self.errors is not None and self.relevance.max() > MAX_NATS:

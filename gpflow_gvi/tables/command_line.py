@@ -44,6 +44,7 @@ def add_predict(commands: Commands) -> None:
     add("table", type=Path, help="a file of CSV or Parquet with the same columns")
     add("--output", type=Path, help="the file to write; by default beside the table")
     add("--coverage", type=float, help="of the intervals of numbers; by default 0.95")
+    add("--overwrite", action="store_true", help="replace the file to write, if it is there")
     predict.set_defaults(handler=_predict)
 
 
@@ -54,7 +55,8 @@ def _of_table(command: Handler) -> Handler:
     def checked(options: argparse.Namespace) -> int:
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _in_a_line
+                warnings.simplefilter("always", UserWarning)
+                warnings.showwarning = _in_lines()
                 return command(options)
         except KeyboardInterrupt:
             print("Interrupted; nothing was written.", file=sys.stderr)
@@ -66,8 +68,16 @@ def _of_table(command: Handler) -> Handler:
     return checked
 
 
-def _in_a_line(message: Any, *_: Any, **__: Any) -> None:
-    print(f"\nwarning: {message}", file=sys.stderr)
+def _in_lines() -> Callable[..., None]:
+    """Return what says each warning once, without the place in the code."""
+    said: set[str] = set()
+
+    def say(message: Any, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            print(f"\nwarning: {message}", file=sys.stderr)
+
+    return say
 
 
 @_of_table
@@ -86,5 +96,7 @@ def _learn(options: argparse.Namespace) -> int:
 def _predict(options: argparse.Namespace) -> int:
     from . import commands
 
-    print(commands.predict(options.model, options.table, options.output, options.coverage))
+    names = ("model", "table", "output", "coverage")
+    chosen = [getattr(options, name) for name in names]
+    print(commands.predict(*chosen, overwrite=options.overwrite))
     return 0

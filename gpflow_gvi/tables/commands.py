@@ -5,6 +5,8 @@ Mistakes are found before TensorFlow is imported, which takes long.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from .._core import progress
 from .._core.quiet import loading
 from .prepare import prepare
-from .table_files import require_extra, require_file
+from .table_files import require_extra, require_file, require_new
 
 
 def learn(
@@ -57,13 +59,33 @@ def learn(
     return str(outcome)
 
 
-def predict(folder: Path, path: Path, output: Path | None, coverage: float | None) -> str:
+def predict(
+    folder: Path, path: Path, output: Path | None, coverage: float | None, *, overwrite: bool
+) -> str:
     """Write the predictions of a file, and return a line on them."""
     require_extra("pandas")
+    _require_model(folder)
     require_file(path)
+    output = path.with_name(f"{path.stem}_predicted{path.suffix}") if output is None else output
+    if not overwrite:
+        require_new(output)
+    if coverage is not None and not 0.0 < coverage < 1.0:
+        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
     with loading():
         from .predict import predict_file
-    output = path.with_name(f"{path.stem}_predicted{path.suffix}") if output is None else output
     with progress.spoken(1, sys.stderr):
-        count = predict_file(folder, path, output, coverage=coverage)
+        count = predict_file(folder, path, output, coverage=coverage, overwrite=overwrite)
     return f"{count:,} rows: {output}"
+
+
+def _require_model(folder: Path) -> None:
+    """Raise unless a folder holds a model of a table."""
+    file, remedy = folder / "structure.json", "Give a folder that gpflow-gvi learn wrote."
+    if not file.exists():
+        what = "holds no model" if folder.exists() else "does not exist"
+        raise FileNotFoundError(f"{folder} {what}. {remedy}")
+    kind = None
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # `load` says what is wrong then
+        kind = json.loads(file.read_text("utf-8"))["root"]["class"].rpartition(":")[2]
+    if kind not in ("TableModel", None):
+        raise TypeError(f"{folder} holds a {kind}, which is no model of a table. {remedy}")

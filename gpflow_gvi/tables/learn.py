@@ -16,6 +16,7 @@ from ..learning.settings import Effort
 from .model import TableModel
 from .predictors import PREDICTORS
 from .prepare import Prepared, prepare
+from .seen import Seen
 from .target import Task
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def learn_prepared(
     typed = columns.typed(table.iloc[fitting])
     encoder = columns.encoder().fit(typed)
     estimator.fit(np.asarray(encoder.transform(typed), dtype=float), y[fitting])
-    classes = getattr(estimator, "classes_", None)
-    model = TableModel(estimator.learned_, columns, encoder, prepared.target, classes)
+    classes, seen = getattr(estimator, "classes_", None), Seen.of(typed, columns)
+    model = TableModel(estimator.learned_, columns, encoder, seen, prepared.target, classes)
     if not len(unseen):
         return Outcome(model, task, len(fitting), None, {})
     rows, observed = table.iloc[unseen], y[unseen]

@@ -15,7 +15,7 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from .. import __version__, plots
 from .._core.files import new_file
 from .._core.row_blocks import by_blocks
-from ..plots.display import BLUE, legend_above
+from ..plots.display import BLUE, legend_above, plain
 from .learn import Outcome
 from .model import TableModel
 from .table_files import required
@@ -82,7 +82,7 @@ def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, st
         ax.axhspan(-1.96, 1.96, color="0.88", lw=0, label="95 %")
         ax.axhline(0.0, color="0.4", ls=":")
         ax.plot(mean, (y - mean) / np.sqrt(variance), ".", color=BLUE, ms=4)
-        ax.set(xlabel=f"predicted {model.target}", ylabel="residual / predicted sd")
+        ax.set(xlabel=f"predicted {plain(model.target)}", ylabel="residual / predicted sd")
         legend_above(ax)
 
     return {
@@ -96,7 +96,9 @@ def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, st
 def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, str]:
     def confusion(ax: Any) -> None:
         labels = np.asarray(model.classes_)[model.learned_.predict_proba(X).argmax(axis=1)]
-        ConfusionMatrixDisplay.from_predictions(y, labels, ax=ax, cmap="Blues", colorbar=False)
+        names = [plain(label) for label in np.unique([*y, *labels])]
+        options = {"display_labels": names, "cmap": "Blues", "colorbar": False}
+        ConfusionMatrixDisplay.from_predictions(y, labels, ax=ax, **options)
 
     return {
         "Reliability: accuracy of the held-out rows by confidence.": _png(

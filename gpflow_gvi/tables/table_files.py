@@ -13,14 +13,14 @@ from .._core.files import new_file
 if TYPE_CHECKING:
     import pandas as pd
 
-_PARQUET = (".parquet", ".pq")
+PARQUET = (".parquet", ".pq")
 
 
 def read(path: Path) -> pd.DataFrame:
     """Return the table in a file, which has rows."""
     pandas = required("pandas")
     with _explained(path):
-        if path.suffix in _PARQUET:
+        if path.suffix in PARQUET:
             required("pyarrow")
             table = pandas.read_parquet(path)
         else:
@@ -32,7 +32,7 @@ def chunks(path: Path, size: int) -> Iterator[pd.DataFrame]:
     """Yield a table a part at a time; what is read of CSV is text, as it is in the file."""
     pandas = required("pandas")
     with _explained(path):
-        if path.suffix in _PARQUET:
+        if path.suffix in PARQUET:
             with required("pyarrow.parquet").ParquetFile(path) as file:
                 for batch in file.iter_batches(size):
                     yield _with_rows(batch.to_pandas(), path)
@@ -51,7 +51,7 @@ def writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         def write(table: pd.DataFrame) -> None:
             nonlocal file
             is_first = file is None
-            if path.suffix not in _PARQUET:
+            if path.suffix not in PARQUET:
                 file, options = stream, {"header": is_first, "float_format": "%.7g", "mode": "wb"}
                 table.to_csv(file, sep=_separator(path), index=False, **options)
                 return
@@ -69,6 +69,15 @@ def require_file(path: Path) -> None:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}. Give a file of CSV or Parquet.")
+
+
+def require_new(path: Path) -> None:
+    """Raise if there is such a file."""
+    if path.exists():
+        raise FileExistsError(
+            f"{path} is there already; pass --overwrite to replace it, or name another file by "
+            "--output."
+        )
 
 
 def require_extra(*modules: str) -> None:
