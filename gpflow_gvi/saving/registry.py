@@ -214,9 +214,22 @@ def _records() -> list[type]:
     from ..learning.rows.scaling import Scaling
     from ..regulariser.fit import Judged, Regulariser, Round
     from ..tables.columns import Columns
+    from ..tables.dates import Dates
     from ..tables.seen import Seen
 
-    return [Columns, Inputs, Judged, Outliers, Record, Regulariser, Round, Scaling, Seen, Stage]
+    return [
+        Columns,
+        Dates,
+        Inputs,
+        Judged,
+        Outliers,
+        Record,
+        Regulariser,
+        Round,
+        Scaling,
+        Seen,
+        Stage,
+    ]
 
 
 def _by_name(things: list[Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ def add_learn(commands: Commands) -> None:
     add("--predictor", default="auto", help=f"what to learn around: {names}")
     add("--effort", choices=("fast", "default", "best"), default="default")
     add("--held-out", type=float, metavar="PART", help="of the rows, to score with; by default 0.2")
+    add("--split", choices=("random", "time"), help="hold out rows at random, or the last by date")
     add("--seed", type=int, default=0)
     add("--output", type=Path, default=Path("model"), help="the folder to write to")
     add("--overwrite", action="store_true", help="replace the model in that folder")
@@ -84,8 +85,8 @@ def _in_lines() -> Callable[..., None]:
 def _learn(options: argparse.Namespace) -> int:
     from . import commands
 
-    names = ("overwrite", "task", "predictor", "effort", "held_out", "seed", "drop", "keep")
-    chosen = {name: getattr(options, name) for name in names}
+    own = ("table", "target", "output", "command", "handler")
+    chosen = {name: value for name, value in vars(options).items() if name not in own}
     print(commands.learn(options.table, options.target, options.output, **chosen))
     print(f"\nThe page on it is {options.output / 'report.html'}. To predict other rows:")
     print(f"  gpflow-gvi predict {options.output} NEW.csv")

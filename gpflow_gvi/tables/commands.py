@@ -14,7 +14,7 @@ from typing import Any
 from .._core import progress
 from .._core.quiet import loading
 from .prepare import prepare
-from .table_files import require_extra, require_file, require_new
+from .requirements import require_extra, require_file, require_new
 
 
 def learn(
@@ -64,8 +64,8 @@ def predict(
 ) -> str:
     """Write the predictions of a file, and return a line on them."""
     require_extra("pandas")
-    _require_model(folder)
     require_file(path)
+    _require_model(folder)
     output = path.with_name(f"{path.stem}_predicted{path.suffix}") if output is None else output
     if not overwrite:
         require_new(output)

@@ -57,7 +57,8 @@ def learn_table(
     :param options: `task`, "regression" or "classification", recognised if not given; `predictor`,
         the name of one of `PREDICTORS`, for regression; `held_out`, the part of the rows to score
         with and not to learn from, 0 for none, by default a fifth, or none where that is less than
-        two rows; `drop`, columns to leave out; `keep`, columns to learn from although they seem to
+        two rows; `split`, "random", or "time" for the last rows, the default where a column is of
+        dates; `drop`, columns to leave out; `keep`, columns to learn from although they seem to
         number the rows.
     """
     prepared = prepare(path, target, **options)
@@ -69,7 +70,7 @@ def learn_prepared(
 ) -> Outcome:
     """Learn from a table that `prepare` has read; the parameters are those of `learn_table`."""
     table, y, task, columns = prepared.table, prepared.y, prepared.task, prepared.columns
-    fitting, unseen = _split(y, task, prepared.num_held_out, seed)
+    fitting, unseen = _split(prepared, seed)
     kind = GVIRegressor if task == "regression" else GVIClassifier
     estimator: Any = kind(predictor=PREDICTORS[predictor](seed), effort=effort, random_state=seed)
     typed = columns.typed(table.iloc[fitting])
@@ -85,17 +86,31 @@ def learn_prepared(
     return Outcome(model, task, len(fitting), (rows, observed), scores)
 
 
-def _split(y: AnyNDArray, task: Task, count: int, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
+def _split(prepared: Prepared, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
     """Return the numbers of the rows to learn from, and of those to score with."""
-    rows = np.arange(len(y))
+    y, count = prepared.y, prepared.num_held_out
+    rows, is_regression = np.arange(len(y)), prepared.task == "regression"
     if not count:
         return rows, rows[:0]
-    by = y if task == "classification" else None
-    if by is not None and count < len(np.unique(y)):
-        by = None  # not all classes fit in
-    fitting, unseen = train_test_split(rows, test_size=count, random_state=seed, stratify=by)
-    is_known = np.isin(y[unseen], y[fitting]) | (task == "regression")
-    return fitting, unseen[is_known]
+    if prepared.by_time is not None:
+        fitting, unseen = _last(prepared, prepared.by_time, count)
+    else:
+        by = None if is_regression or count < len(np.unique(y)) else y  # if all classes fit in
+        fitting, unseen = train_test_split(rows, test_size=count, random_state=seed, stratify=by)
+    if len(np.unique(y[fitting])) < 2:
+        raise ValueError(
+            f"target {prepared.target!r} is {y[fitting][0]} in every row but those held out. Hold "
+            "out others: by another seed, or at random if they are the last in time."
+        )
+    return fitting, unseen[np.isin(y[unseen], y[fitting]) | is_regression]
+
+
+def _last(prepared: Prepared, name: str, count: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return all rows but the last by a column of dates, and these; equal dates stay together."""
+    days = np.nan_to_num(prepared.columns.dates[name].days(prepared.table[name]), nan=-np.inf)
+    start = np.sort(days)[-count]
+    is_last = days >= start if np.any(days < start) else days > start
+    return np.flatnonzero(~is_last), np.flatnonzero(is_last)
 
 
 def _scores(

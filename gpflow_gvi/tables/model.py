@@ -15,8 +15,8 @@ from .._core import graphs
 from .._core.row_blocks import by_blocks
 from ..learning.learned import Learned
 from .columns import Columns
+from .requirements import required
 from .seen import Seen
-from .table_files import required
 
 if TYPE_CHECKING:
     import pandas as pd

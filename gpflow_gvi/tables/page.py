@@ -18,7 +18,7 @@ from .._core.row_blocks import by_blocks
 from ..plots.display import BLUE, legend_above, plain
 from .learn import Outcome
 from .model import TableModel
-from .table_files import required
+from .requirements import required
 
 MEANINGS = {
     "nll": "NLL (mean negative log density; less is better)",

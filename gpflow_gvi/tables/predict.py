@@ -10,6 +10,7 @@ from .. import saving
 from .._core import checks, progress
 from . import spreadsheet, table_files
 from .model import TableModel
+from .requirements import require_new, required
 
 ROWS_AT_ONCE = 20_000
 """The number of rows in memory."""
@@ -34,10 +35,10 @@ def predict_file(
     :param overwrite: whether a file that is there may be replaced.
     """
     if not overwrite:
-        table_files.require_new(output)
+        require_new(output)
     if coverage is not None:
         checks.coverage(coverage)
-    table_files.required("pandas")
+    required("pandas")
     progress.now(f"loading {folder}")
     model = saving.load(folder)
     if not isinstance(model, TableModel):
@@ -54,8 +55,8 @@ def predict_file(
     count, outside = 0, f"{model.target}_outside"
     beyond: collections.Counter[str] = collections.Counter()
     with table_files.writer(output) as write:
-        for table in table_files.chunks(path, size):
-            predicted = model.predict(table, 0.95 if coverage is None else coverage)
+        for table, canonical, written in table_files.chunks(path, size):
+            predicted = model.predict(canonical, 0.95 if coverage is None else coverage)
             taken = [name for name in predicted if name in table]
             if taken:
                 raise ValueError(
@@ -65,7 +66,7 @@ def predict_file(
             beyond.update(predicted[outside][predicted[outside] != ""])
             if output.suffix not in table_files.PARQUET:
                 predicted = spreadsheet.without_formulas(predicted)
-            write(table.join(predicted))
+            write(table.join(predicted), written)
             count += len(table)
             progress.found(rows=count)
     if beyond:

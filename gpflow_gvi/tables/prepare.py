@@ -6,19 +6,23 @@ import dataclasses
 import warnings
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from .._core import progress
+from .._core.errors import shown
 from . import table_files
 from .columns import Columns
+from .names import require_known
 from .predictors import PREDICTORS
 from .target import Task, target_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from gpflow.base import AnyNDArray
+
+Split = Literal["random", "time"]
 
 HELD_OUT = 0.2
 """The part of the rows that is scored with by default."""
@@ -39,6 +43,8 @@ class Prepared:
     task: Task
     columns: Columns
     num_held_out: int
+    by_time: str | None
+    """The column of dates whose last rows are held out; at random without one."""
 
 
 def prepare(
@@ -48,6 +54,7 @@ def prepare(
     task: Task | None = None,
     predictor: str = "auto",
     held_out: float | None = None,
+    split: Split | None = None,
     drop: Collection[str] = (),
     keep: Collection[str] = (),
 ) -> Prepared:
@@ -60,19 +67,35 @@ def prepare(
     if predictor not in PREDICTORS:
         raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
     progress.now(f"reading {path}")
-    table = table_files.read(path)
+    for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):
+        for name in names:
+            require_known(what, name, table_files.header(path))
+    table, written = table_files.read(path)
+    if written:
+        progress.found(written=written)
     known, y, task = target_of(table, target, task)
     table = table[known].drop(columns=target)
     if task == "classification" and predictor not in ("auto", "none"):
         raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
     columns = Columns.of(table, drop=drop, keep=keep)
-    progress.found(**_recognised(columns, known, y, task))
+    if split == "time" and not columns.dates:
+        raise ValueError("split is 'time', but no column is of dates. Leave it out.")
+    by_time = next(iter(columns.dates), None) if split != "random" else None
+    facts = _recognised(columns, known, y, task)
+    if by_time and held_out != 0.0:
+        facts["held out"] = f"the last rows by {by_time} (or pass --split random)"
+    progress.found(**facts)
     for name, why in columns.suspects.items():
-        warnings.warn(
+        _warn(
             f"column {name!r} may number the rows or identify them ({why}): then what is learned "
-            "from it is of no use for new rows. Drop it, or keep it by name if it is a quantity.",
-            UserWarning,
-            stacklevel=3,
+            "from it is of no use for new rows. Drop it, or keep it by name if it is a quantity."
+        )
+    for name, texts in columns.no_numbers.items():
+        rows = table.index[table[name].isin(texts)]
+        _warn(
+            f"column {name!r} is of numbers, but {len(rows)} of its cells are not, the first "
+            f"{shown(table[name][rows[0]])} in row {rows[0]}: they are taken for missing. Correct "
+            "them if they are not."
         )
     count = round((HELD_OUT if held_out is None else held_out) * len(y))
     if held_out and count < MIN_HELD_OUT:
@@ -80,7 +103,12 @@ def prepare(
             f"held-out is {held_out}, which is less than {MIN_HELD_OUT} of the {len(y)} rows with "
             "a target. Hold out more, or 0 to score with none."
         )
-    return Prepared(table, target, y, task, columns, count if count >= MIN_HELD_OUT else 0)
+    count = count if count >= MIN_HELD_OUT else 0
+    return Prepared(table, target, y, task, columns, count, by_time)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=4)
 
 
 def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) -> dict[str, Any]:
@@ -95,6 +123,8 @@ def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) 
     if not known.all():
         facts["rows without target"] = int(np.sum(~known))
     facts |= {"columns of numbers": len(columns.numbers), "of categories": len(columns.categories)}
+    if columns.dates:
+        facts["of dates"] = ", ".join(columns.dates)
     if columns.left_out:
         listed = "; ".join(f"{name} ({why})" for name, why in columns.left_out.items())
         facts["left out"] = listed
