@@ -9,13 +9,13 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from sklearn.model_selection import train_test_split
 
-from .. import metrics
 from .._core import progress
 from ..integrations.sklearn import GVIClassifier, GVIRegressor
 from ..learning.settings import Effort
 from .model import TableModel
 from .predictors import PREDICTORS
 from .prepare import Prepared, prepare
+from .scores import Scores
 from .seen import Seen
 from .target import Task
 
@@ -28,21 +28,19 @@ class Outcome(NamedTuple):
 
     model: TableModel
     task: Task
-    num_rows: int
+    rows: pd.DataFrame
     """Those that it was fitted to."""
     held_out: tuple[pd.DataFrame, AnyNDArray] | None
     """The rows, and their targets."""
-    scores: dict[str, tuple[float, float]]
-    """Of the held-out rows: those of the model, and those of a prediction without any inputs."""
+    scores: Scores | None
+    """Of these rows."""
+    by_time: str | None = None
+    """The column of dates whose last rows these are, if they are not any rows."""
 
     def __str__(self) -> str:
-        """Return the summary and the scores, as text."""
-        lines = [str(self.model.learned_.summary())]
-        if self.held_out is not None:
-            head = f"{len(self.held_out[1])} rows held out"
-            lines += ["", f"{head:<24}{'model':>10}{'no inputs':>12}"]
-            lines += [f"{n:<24}{own:>10.4g}{base:>12.4g}" for n, (own, base) in self.scores.items()]
-        return "\n".join(lines)
+        """Return the verdict, the scores and the summary, as text."""
+        summary = str(self.model.learned_.summary())
+        return summary if self.scores is None else f"{self.scores}\n\n{summary}"
 
 
 def learn_table(
@@ -79,11 +77,11 @@ def learn_prepared(
     classes, seen = getattr(estimator, "classes_", None), Seen.of(typed, columns)
     model = TableModel(estimator.learned_, columns, encoder, seen, prepared.target, classes)
     if not len(unseen):
-        return Outcome(model, task, len(fitting), None, {})
+        return Outcome(model, task, table.iloc[fitting], None, None)
     rows, observed = table.iloc[unseen], y[unseen]
     progress.now(f"scoring {len(unseen)} rows held out")
-    scores = _scores(model, rows, observed, y[fitting])
-    return Outcome(model, task, len(fitting), (rows, observed), scores)
+    scores = Scores.of(model, rows, observed, y[fitting])
+    return Outcome(model, task, table.iloc[fitting], (rows, observed), scores, prepared.by_time)
 
 
 def _split(prepared: Prepared, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
@@ -111,31 +109,3 @@ def _last(prepared: Prepared, name: str, count: int) -> tuple[AnyNDArray, AnyNDA
     start = np.sort(days)[-count]
     is_last = days >= start if np.any(days < start) else days > start
     return np.flatnonzero(~is_last), np.flatnonzero(is_last)
-
-
-def _scores(
-    model: TableModel, table: pd.DataFrame, y: AnyNDArray, seen: AnyNDArray
-) -> dict[str, tuple[float, float]]:
-    """Return the scores of held-out rows, each with that of a prediction from no inputs."""
-    X = model.inputs(table)
-    if model.classes_ is not None:
-        labels = np.searchsorted(model.classes_, y)
-        shares = np.unique(seen, return_counts=True)[1] / len(seen)
-        own = metrics.evaluate(model.learned_, (X, labels))
-        at = (labels, np.broadcast_to(shares, (len(y), len(shares))))
-        names = ("nll", "accuracy", "ece")
-        return {n: (own[n], metrics.CLASS_METRICS[n].function(at)) for n in names}
-    Y = y[:, None]
-    own = metrics.evaluate(model.learned_, (X, Y))
-    mean, variance = np.full_like(Y, seen.mean()), np.full_like(Y, seen.var())
-    half = 1.96 * np.sqrt(variance)
-    base = {
-        "nll": metrics.nll(Y, mean, variance),
-        "rmse": metrics.rmse(Y, mean),
-        "coverage": metrics.coverage(Y, mean - half, mean + half),
-        "width": metrics.width(mean - half, mean + half),
-    }
-    lower, upper = (np.asarray(end) for end in model.learned_.predict_interval(X))
-    own |= {"coverage": metrics.coverage(Y, lower, upper), "width": metrics.width(lower, upper)}
-    names_shown = {"coverage": "coverage of 95 %", "width": "width of these"}
-    return {names_shown.get(name, name): (own[name], value) for name, value in base.items()}

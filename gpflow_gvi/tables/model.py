@@ -45,11 +45,20 @@ class TableModel:
         """The names of the D inputs."""
         return [str(name) for name in self.encoder.get_feature_names_out()]
 
+    @property
+    def feature_groups_(self) -> dict[str, list[int]]:
+        """The inputs that each column of the table is made into."""
+        groups: dict[str, list[int]] = {}
+        for d, name in enumerate(self.columns.of_inputs(self.encoder)):
+            groups.setdefault(name, []).append(d)
+        return groups
+
     def inputs(self, table: pd.DataFrame) -> AnyNDArray:
         """Return the inputs of a table with the columns that were learned from: [N, D]."""
-        return self._encoded(self.columns.typed(table))
+        return self.encoded(self.columns.typed(table))
 
-    def _encoded(self, typed: pd.DataFrame) -> AnyNDArray:
+    def encoded(self, typed: pd.DataFrame) -> AnyNDArray:
+        """Return the inputs of columns that are `Columns.typed`: [N, D]."""
         with warnings.catch_warnings():
             # Of categories that are not known, which `seen` tells of each row.
             warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
@@ -66,7 +75,7 @@ class TableModel:
         :param coverage: of the interval.
         """
         typed, name = self.columns.typed(table), self.target
-        X = self._encoded(typed)
+        X = self.encoded(typed)
         if self.classes_ is not None:
             p = self.learned_.predict_proba(X)
             found: dict[str, AnyNDArray] = {f"{name}_label": self.classes_[p.argmax(axis=1)]}
