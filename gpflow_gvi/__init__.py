@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .gaussian_process import GaussianProcess
     from .integrations import bayesian_optimisation
     from .integrations import gpflux as layers
+    from .integrations import sklearn_scorers as scorers
     from .integrations.saved_model import export
     from .integrations.sklearn import GVIClassifier as GVIClassifier
     from .integrations.sklearn import GVIRegressor as GVIRegressor
@@ -70,6 +71,7 @@ __all__ = [
     "recipe",
     "sampling",
     "save",
+    "scorers",
     "temper",
 ]
 
@@ -108,6 +110,7 @@ _LOCATIONS = {
     "recipe": "learning.recipe",
     "sampling": "prediction.samples",
     "save": "saving:save",
+    "scorers": "integrations.sklearn_scorers",
     "temper": "calibration:temper",
 }
 
