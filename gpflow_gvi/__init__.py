@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._core import quiet
+
 if TYPE_CHECKING:
     from . import (
         covariances,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from .gaussian_process import GaussianProcess
     from .integrations import bayesian_optimisation
     from .integrations import gpflux as layers
-    from .integrations import sklearn_scorers as scorers
+    from .integrations import sklearn_scorers as scorers  # noqa: F401
     from .integrations.saved_model import export
     from .integrations.sklearn import GVIClassifier as GVIClassifier
     from .integrations.sklearn import GVIRegressor as GVIRegressor
@@ -71,7 +73,6 @@ __all__ = [
     "recipe",
     "sampling",
     "save",
-    "scorers",
     "temper",
 ]
 
@@ -113,6 +114,8 @@ _LOCATIONS = {
     "scorers": "integrations.sklearn_scorers",
     "temper": "calibration:temper",
 }
+
+quiet.quiet_from_now_on()
 
 
 def __getattr__(name: str) -> Any:
