@@ -175,7 +175,8 @@ def _demo(options: argparse.Namespace) -> int:
         sys.stderr.write(f"{line}\n")  # at once, as two tasks say theirs at a time
 
     print(demonstration.run(options.output, seed=options.seed, say=say))
-    print(f"\n{time.perf_counter() - start:.0f} s. What to type next:\n{demonstration.NEXT}")
+    more = demonstration.NEXT_HERE if Path("examples", "quick_start.py").exists() else ""
+    print(f"\n{time.perf_counter() - start:.0f} s. What to type next:\n{demonstration.NEXT}{more}")
     return 0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from .._core import row_numbers
 from .._core.errors import shown
 from .dates import Dates
-from .names import require_known
+from .names import require_columns, require_known
 from .requirements import required
 
 if TYPE_CHECKING:
@@ -137,12 +137,7 @@ class Columns(NamedTuple):
         Columns of numbers may be text, as they are in a file of CSV.
         """
         used = (*self.numbers, *self.dates, *self.categories)
-        missing = [name for name in used if name not in table]
-        if missing:
-            raise ValueError(
-                f"the table lacks the columns {missing}, which the model was learned from; it has "
-                f"{[str(name) for name in table.columns]}."
-            )
+        require_columns(used, table)
         found = {
             name: _numbers(name, table[name], self.no_numbers.get(name, ()))
             for name in self.numbers

@@ -13,8 +13,10 @@ from typing import Any
 
 from .._core import progress
 from .._core.quiet import loading
+from .names import require_columns
 from .prepare import prepare
 from .requirements import require_extra, require_file, require_new
+from .table_files import header
 
 
 def learn(
@@ -65,7 +67,7 @@ def predict(
     """Write the predictions of a file, and return a line on them."""
     require_extra("pandas")
     require_file(path)
-    _require_model(folder)
+    _require_model(folder, path)
     output = path.with_name(f"{path.stem}_predicted{path.suffix}") if output is None else output
     if not overwrite:
         require_new(output)
@@ -78,14 +80,19 @@ def predict(
     return f"{count:,} rows: {output}"
 
 
-def _require_model(folder: Path) -> None:
-    """Raise unless a folder holds a model of a table."""
+def _require_model(folder: Path, path: Path) -> None:
+    """Raise unless a folder holds a model of a table, and a file the columns that it needs."""
     file, remedy = folder / "structure.json", "Give a folder that gpflow-gvi learn wrote."
     if not file.exists():
         what = "holds no model" if folder.exists() else "does not exist"
         raise FileNotFoundError(f"{folder} {what}. {remedy}")
-    kind = None
+    kind, used = None, []
     with contextlib.suppress(ValueError, KeyError, TypeError):  # `load` says what is wrong then
-        kind = json.loads(file.read_text("utf-8"))["root"]["class"].rpartition(":")[2]
+        root = json.loads(file.read_text("utf-8"))["root"]
+        kind = root["class"].rpartition(":")[2]
+        columns = root["attributes"]["columns"]["fields"]
+        used = [*columns["numbers"]["items"], *columns["categories"]["items"]]
+        used += [name for name, _ in columns["dates"]["items"]]
     if kind not in ("TableModel", None):
         raise TypeError(f"{folder} holds a {kind}, which is no model of a table. {remedy}")
+    require_columns(used, header(path))

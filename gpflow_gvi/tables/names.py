@@ -22,3 +22,14 @@ def require_known(what: str, name: str, columns: Iterable[object]) -> None:
     if alike:
         remedy = f"did you mean {' or '.join(map(repr, alike))}?"
     raise ValueError(f"{what} {name!r} is no column of the table; {remedy}")
+
+
+def require_columns(used: Iterable[str], columns: Iterable[object]) -> None:
+    """Raise unless a table has all columns that a model was learned from."""
+    names = [str(column) for column in columns]
+    missing = [name for name in used if name not in names]
+    if missing:
+        raise ValueError(
+            f"the table lacks the columns {missing}, which the model was learned from; it has "
+            f"{names}."
+        )
