@@ -47,9 +47,13 @@ def read(path: Path) -> tuple[pd.DataFrame, str]:
             return _with_rows(pandas.read_parquet(path), path), ""
     with _explained(path):
         form = TextFormat.of(path)
-        text = _with_rows(pandas.read_csv(path, **_options(form)), path)
-    written = Written(form, text_cells.decimal_of(text, form.separator))
-    table = text_cells.canonical(text, written.decimal)
+        # Numbers as Python writes them are read fast; text only where commas may be in numbers.
+        table = _with_rows(pandas.read_csv(path, **_options(form) | {"dtype": None}), path)
+        written = Written(form, ".")
+        if text_cells.has_commas(table, form.separator):
+            table = pandas.read_csv(path, **_options(form))
+            written = Written(form, text_cells.decimal_of(table, form.separator))
+    table = text_cells.canonical(table, written.decimal)
     columns = {name: text_cells.typed(column) for name, column in table.items()}
     return pandas.DataFrame(columns, index=table.index), str(written)
 
@@ -82,6 +86,7 @@ def _options(form: TextFormat) -> dict[str, Any]:
         "encoding": form.encoding,
         "dtype": str,
         "skipinitialspace": True,
+        "low_memory": False,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .requirements import required
@@ -35,21 +36,39 @@ def decimal_of(table: pd.DataFrame, separator: str) -> str:
     A comma is, where numbers such as 3,5 occur, and none such as 3.5; 1,234 says nothing, unless
     columns are set apart by semicolons, as they are where the comma is taken.
     """
-    every = (cell for _, column in table.items() for cell in column.dropna().unique())
-    cells = [str(cell).strip(f"+−-%{_CURRENCY}{_SPACES}") for cell in every]
-    with_comma = [cell for cell in cells if "," in cell]
-    has_comma = any(map(_COMMA.fullmatch, with_comma))
-    if not has_comma and separator == ";":
-        has_comma = any(map(_COMMA_OR_THOUSANDS.fullmatch, with_comma))
-    return "," if has_comma and not any(map(_POINT.fullmatch, cells)) else "."
+    has_points = any(map(_POINT.fullmatch, _cells(table, ".")))
+    return "," if has_commas(table, separator) and not has_points else "."
+
+
+def has_commas(table: pd.DataFrame, separator: str) -> bool:
+    """Whether commas in text may be before decimals."""
+    if any(map(_COMMA.fullmatch, _cells(table, ","))):
+        return True
+    return separator == ";" and any(map(_COMMA_OR_THOUSANDS.fullmatch, _cells(table, ",")))
+
+
+def _cells(table: pd.DataFrame, mark: str) -> Iterator[str]:
+    """Yield the different cells that have a mark, without sign, currency and percent sign."""
+    for _, column in table.items():
+        if _is_text(column):
+            known = column.dropna()
+            for cell in known[known.str.contains(mark, regex=False)].unique():
+                yield cell.strip(f"+−-%{_CURRENCY}{_SPACES}")
+
+
+def _is_text(column: pd.Series[Any]) -> bool:
+    return bool(required("pandas.api.types").is_string_dtype(column.dropna()))
 
 
 def canonical(table: pd.DataFrame, decimal: str) -> pd.DataFrame:
-    """Return a table of text in which numbers are written as Python does, and the rest as it is."""
+    """Return a table whose text has numbers written as Python does, and the rest as it is."""
     to_numeric = required("pandas").to_numeric
     found = {}
     for name, column in table.items():
         known = column.dropna()
+        if not _is_text(column):
+            found[name] = column
+            continue
         if decimal == ".":
             known = known[to_numeric(known, errors="coerce").isna()]
         written = {text: _canonical(text, decimal) for text in known.unique()}
@@ -72,7 +91,7 @@ def _canonical(text: str, decimal: str) -> str:
 def typed(column: pd.Series[Any]) -> pd.Series[Any]:
     """Return a column of canonical text as numbers or truth values, if it is of such alone."""
     known = column.dropna()
-    if not len(known):
+    if not len(known) or not _is_text(column):
         return column
     if len(known) == len(column) and set(known.unique()) <= _TRUTH.keys():
         return column.map(_TRUTH).astype(bool)
