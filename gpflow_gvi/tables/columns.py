@@ -112,10 +112,10 @@ class Columns(NamedTuple):
             drop="if_binary",
             sparse_output=False,
         )
-        imputed = SimpleImputer(strategy="median", add_indicator=True)
+        imputed = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         parts = [(NUMBERS, imputed, self.encoded_numbers)] * bool(self.encoded_numbers)
-        parts += [(f"category {name}", indicators, [name]) for name in self.categories]
-        return ColumnTransformer(parts, verbose_feature_names_out=False)
+        parts += [(f"category {i}", indicators, [name]) for i, name in enumerate(self.categories)]
+        return ColumnTransformer(parts)
 
     def of_inputs(self, encoder: Any) -> list[str]:
         """Return the column that each input of a fitted encoder is made of: [D]."""

@@ -25,6 +25,7 @@ def learn(
     output: Path,
     *,
     overwrite: bool,
+    predictor: str = "auto",
     effort: Any = "default",
     seed: int = 0,
     **options: Any,
@@ -35,7 +36,7 @@ def learn(
     :param target: the column to predict.
     :param output: the folder.
     :param overwrite: whether the model in it may be replaced.
-    :param effort: of `learn_table`, as the others are.
+    :param predictor: of `learn_table`, as the others are.
     """
     require_extra("pandas", "jinja2", "matplotlib")
     is_ours = (output / "structure.json").exists()
@@ -49,11 +50,11 @@ def learn(
     require_file(path)
     with progress.spoken(1, sys.stderr):
         prepared = prepare(path, target, **options)
+        prepared.require_predictor(predictor)
     with loading():
         from .learn import learn_prepared
         from .page import write_page
     with progress.spoken(1, sys.stderr):
-        predictor = options.get("predictor", "auto")
         outcome = learn_prepared(prepared, predictor, effort=effort, seed=seed)
         progress.now(f"writing {output}")
         outcome.model.save(output, overwrite=overwrite)

@@ -44,29 +44,36 @@ class Outcome(NamedTuple):
 
 
 def learn_table(
-    path: Path, target: str, *, effort: Effort = "default", seed: int = 0, **options: Any
+    path: Path,
+    target: str,
+    *,
+    predictor: str = "auto",
+    effort: Effort = "default",
+    seed: int = 0,
+    **options: Any,
 ) -> Outcome:
     """Learn to predict one column of a table from the others.
 
     :param path: a file of CSV or Parquet.
     :param target: the column; rows without it are left out.
+    :param predictor: the name of one of `PREDICTORS`, for regression.
     :param effort: as of `learn`.
     :param seed: of what is held out, and of `learn`.
-    :param options: `task`, "regression" or "classification", recognised if not given; `predictor`,
-        the name of one of `PREDICTORS`, for regression; `held_out`, the part of the rows to score
-        with and not to learn from, 0 for none, by default a fifth, or none where that is less than
-        two rows; `split`, "random", or "time" for the last rows, the default where a column is of
-        dates; `drop`, columns to leave out; `keep`, columns to learn from although they seem to
-        number the rows.
+    :param options: `task`, "regression" or "classification", recognised if not given; `held_out`,
+        the part of the rows to score with and not to learn from, 0 for none, by default a fifth, or
+        none where that is less than two rows; `split`, "random", or "time" for the last rows, the
+        default where a column is of dates; `drop`, columns to leave out; `keep`, columns to learn
+        from although they seem to number the rows.
     """
     prepared = prepare(path, target, **options)
-    return learn_prepared(prepared, options.get("predictor", "auto"), effort=effort, seed=seed)
+    return learn_prepared(prepared, predictor, effort=effort, seed=seed)
 
 
 def learn_prepared(
     prepared: Prepared, predictor: str = "auto", *, effort: Effort = "default", seed: int = 0
 ) -> Outcome:
     """Learn from a table that `prepare` has read; the parameters are those of `learn_table`."""
+    prepared.require_predictor(predictor)
     table, y, task, columns = prepared.table, prepared.y, prepared.task, prepared.columns
     fitting, unseen = _split(prepared, seed)
     kind = GVIRegressor if task == "regression" else GVIClassifier

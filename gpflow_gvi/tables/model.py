@@ -43,7 +43,7 @@ class TableModel:
     @property
     def feature_names_in_(self) -> list[str]:
         """The names of the D inputs."""
-        return [str(name) for name in self.encoder.get_feature_names_out()]
+        return [name.partition("__")[2] for name in self.encoder.get_feature_names_out()]
 
     @property
     def feature_groups_(self) -> dict[str, list[int]]:

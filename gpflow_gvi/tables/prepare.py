@@ -46,13 +46,19 @@ class Prepared:
     by_time: str | None
     """The column of dates whose last rows are held out; at random without one."""
 
+    def require_predictor(self, name: str) -> None:
+        """Raise unless there is such a predictor, and it is for this target."""
+        if name not in PREDICTORS:
+            raise ValueError(f"predictor is {name!r}; it must be one of {', '.join(PREDICTORS)}.")
+        if self.task == "classification" and name not in ("auto", "none"):
+            raise ValueError(f"predictor {name} is for regression; {self.target!r} is of classes.")
+
 
 def prepare(
     path: Path,
     target: str,
     *,
     task: Task | None = None,
-    predictor: str = "auto",
     held_out: float | None = None,
     split: Split | None = None,
     drop: Collection[str] = (),
@@ -64,8 +70,6 @@ def prepare(
     """
     if held_out is not None and not 0.0 <= held_out < 1.0:
         raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
-    if predictor not in PREDICTORS:
-        raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
     progress.now(f"reading {path}")
     for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):
         for name in names:
@@ -75,8 +79,6 @@ def prepare(
         progress.found(written=written)
     known, y, task = target_of(table, target, task)
     table = table[known].drop(columns=target)
-    if task == "classification" and predictor not in ("auto", "none"):
-        raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
     columns = Columns.of(table, drop=drop, keep=keep)
     if split == "time" and not columns.dates:
         raise ValueError("split is 'time', but no column is of dates. Leave it out.")
@@ -85,18 +87,7 @@ def prepare(
     if by_time and held_out != 0.0:
         facts["held out"] = f"the last rows by {by_time} (or pass --split random)"
     progress.found(**facts)
-    for name, why in columns.suspects.items():
-        _warn(
-            f"column {name!r} may number the rows or identify them ({why}): then what is learned "
-            "from it is of no use for new rows. Drop it, or keep it by name if it is a quantity."
-        )
-    for name, texts in columns.no_numbers.items():
-        rows = table.index[table[name].isin(texts)]
-        _warn(
-            f"column {name!r} is of numbers, but {len(rows)} of its cells are not, the first "
-            f"{shown(table[name][rows[0]])} in row {rows[0]}: they are taken for missing. Correct "
-            "them if they are not."
-        )
+    _warn_of(columns, table)
     count = round((HELD_OUT if held_out is None else held_out) * len(y))
     if held_out and count < MIN_HELD_OUT:
         raise ValueError(
@@ -107,8 +98,22 @@ def prepare(
     return Prepared(table, target, y, task, columns, count, by_time)
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=4)
+def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
+    """Warn of columns that mislead, or that have slips."""
+    messages = [
+        f"column {name!r} may number the rows or identify them ({why}): then what is learned from "
+        "it is of no use for new rows. Drop it, or keep it by name if it is a quantity."
+        for name, why in columns.suspects.items()
+    ]
+    for name, texts in columns.no_numbers.items():
+        rows = table.index[table[name].isin(texts)]
+        messages.append(
+            f"column {name!r} is of numbers, but {len(rows)} of its cells are not, the first "
+            f"{shown(table[name][rows[0]])} in row {rows[0]}: they are taken for missing. Correct "
+            "them if they are not."
+        )
+    for message in messages:
+        warnings.warn(message, UserWarning, stacklevel=4)
 
 
 def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) -> dict[str, Any]:

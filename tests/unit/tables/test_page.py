@@ -108,3 +108,13 @@ def test_a_category_is_drawn_by_its_levels(learned, table):
     years = drawn.grids[2]
     assert 2015.0 <= years[0] < years[-1] < 2020.0
     assert np.ptp(drawn.means[2]) > 4.0  # the season goes from -3 to 3
+
+
+def test_a_column_with_no_value_in_the_rows_learned_from_and_names_that_clash(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"day": DAYS, "kind_a": rng.random(N), "kind": rng.choice(list("abc"), N)})
+    late = np.where(np.arange(N) >= 0.9 * N, rng.random(N), np.nan)
+    outcome = _outcome(tmp_path, table.assign(late=late, y=table["kind_a"]))
+    assert outcome.model.feature_names_in_.count("kind_a") == 2
+    assert "late" in outcome.model.feature_groups_
+    assert _page(outcome, tmp_path).count("<img") == 4
