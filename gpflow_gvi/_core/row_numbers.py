@@ -33,8 +33,10 @@ def suspicion(name: Any, values: Any) -> str | None:
         return None
     if _IDENTIFIER.fullmatch(str(name)):
         return "its name is that of an identifier"
+    if len(values) < MIN_ROWS or not np.all(np.isfinite(values)):
+        return None
     steps = np.diff(values)
-    if len(values) >= MIN_ROWS and (np.all(steps > 0.0) or np.all(steps < 0.0)):
+    if np.all(steps > 0.0) or np.all(steps < 0.0):
         return "it is another whole number in each row, and in order"
     return None
 
