@@ -95,7 +95,8 @@ def _panel(model: TableModel, typed: pd.DataFrame, few: pd.DataFrame, name: str)
         grid = distinct if len(distinct) <= 10 else np.linspace(marks[0], marks[-1], 30)
         changed = [{name: value} for value in grid]
         levels = ["0", "1"] if np.array_equal(distinct, [0.0, 1.0]) else None
-    at = np.stack([model.encoded(few.assign(**values)) for values in changed])
+    rows = required("pandas").concat([few.assign(**values) for values in changed])
+    at = model.encoded(rows).reshape(len(changed), len(few), -1)
     return Panel(name, np.asarray(grid, dtype=float), at, marks, levels)
 
 

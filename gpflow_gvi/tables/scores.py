@@ -89,8 +89,9 @@ def _of_numbers(
         f"seen; its {percent} intervals held {100 * held:.0f} % of them."
     )
     low, high = (stats.binom.ppf(end, N, COVERAGE) / N for end in (0.025, 0.975))
-    kind = "too narrow" if held < low else "too wide" if held > high else "calibrated"
-    allowed = f"of {N:,} rows, chance allows {100 * low:.0f} to {100 * high:.0f} %"
+    fits = f"calibrated as far as {N:,} rows tell"
+    kind = "too narrow" if held < low else "too wide" if held > high else fits
+    allowed = f"chance allows {100 * low:.0f} to {100 * high:.0f} %"
     gains = logs - stats.norm.logpdf(y, center[:, 0], sd)
     return table, gains, said, f"Its intervals are {kind}: {allowed}."
 
@@ -112,7 +113,8 @@ def _of_classes(
     )
     best = p.max(axis=1)
     off, chance = right - best.mean(), 1.96 * np.sqrt(np.sum(best * (1.0 - best))) / N
-    kind = "calibrated" if abs(off) <= chance else "too sure" if off < 0.0 else "not sure enough"
+    fits = f"calibrated as far as {N:,} rows tell"
+    kind = fits if abs(off) <= chance else "too sure" if off < 0.0 else "not sure enough"
     calibration = (
         f"Its probabilities are {kind}: it expected to be right in {100 * best.mean():.0f} %, and "
         f"chance allows {100 * chance:.0f} % more or less."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -57,6 +58,18 @@ def test_numbers_are_read_as_they_are_meant(case, tmp_path):
 def test_the_file_decides_what_a_comma_and_a_point_are(text, expected, tmp_path):
     (tmp_path / "data.csv").write_text(text)
     assert_close(table_files.read(tmp_path / "data.csv")[0]["x"], expected)
+
+
+@pytest.mark.parametrize(("separator", "decimal"), [*itertools.product(";\t|", ".,"), (",", ".")])
+@pytest.mark.parametrize("digits", [2, 3, 10])
+def test_what_pandas_writes_is_read(separator, decimal, digits, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=50) * 10.0 ** rng.integers(-3, 6, 50)}).round(digits)
+    table["b"], table["c"] = rng.integers(0, 9, 50), rng.choice(["x, y", "z;z", 'a "b"'], 50)
+    table.loc[::7, "a"] = np.nan
+    table.to_csv(tmp_path / "data.csv", index=False, sep=separator, decimal=decimal)
+    found, _ = table_files.read(tmp_path / "data.csv")
+    pd.testing.assert_frame_equal(found, table, check_dtype=False)
 
 
 def test_predictions_are_written_as_the_file_is(tmp_path):
