@@ -5,6 +5,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 # One for each interpreter.
 NUMPY2 := .venv-numpy2-$(notdir $(PYTHON))
+LOWEST := .venv-lowest
 STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
 # Of a file in the repository. Pictures are the largest.
@@ -32,7 +33,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test portable programs slow-share wheel properties coverage benchmark mutants lint types format docs \
-	links numpy2 clean
+	links numpy2 lowest clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -120,8 +121,11 @@ links: $(DOCS_STAMP)  ## Check every link of the documentation (needs the networ
 numpy2: $(NUMPY2)/.ready  ## Run the fast tests with numpy 2 in an environment of its own, also on Python 3.13
 	$(NUMPY2)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
+lowest: $(LOWEST)/.ready  ## Run the fast tests with the oldest versions that pyproject.toml allows
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
+
 clean:  ## Remove all generated files and the environments
-	rm -rf $(VENV) $(VENV)-wheel .venv-numpy2-* .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-wheel .venv-numpy2-* $(LOWEST) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard gpflow_gvi tests docs examples benchmarks) -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -170,4 +174,20 @@ $(NUMPY2)/.ready: pyproject.toml requirements-numpy2.txt constraints.txt
 	    -r requirements-numpy2.txt -r $(NUMPY2)/tests.txt
 	$(NUMPY2)/bin/python -m pip install --quiet --disable-pip-version-check -c $(NUMPY2)/constraints.txt \
 	    --no-deps gpflow gpflux -e .
+	@touch $@
+
+# Each lower bound as a pin, so that pip takes the last release of that version.
+LOWER_BOUNDS := import re, tomllib; \
+	project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	every = project["dependencies"] + sum(project["optional-dependencies"].values(), []); \
+	found = {match[0]: match[1] for match in re.findall(r"^([\w-]+)>=([\w.]+)$$", "\n".join(every), re.M)}; \
+	print(*(f"{name}=={version}.*" for name, version in found.items()), sep="\n")
+
+$(LOWEST)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13) and "make lowest needs Python 3.11 or 3.12")'
+	@echo "Installing into $(LOWEST): TensorFlow is large, this takes some minutes"
+	@$(PYTHON) -m venv --clear $(LOWEST)
+	@$(LOWEST)/bin/python -c '$(LOWER_BOUNDS)' > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt \
+	    -e ".[tests,plots]"
 	@touch $@

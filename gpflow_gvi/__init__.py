@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._core import quiet
+
 if TYPE_CHECKING:
     from . import (
         covariances,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .gaussian_process import GaussianProcess
     from .integrations import bayesian_optimisation
     from .integrations import gpflux as layers
+    from .integrations import sklearn_scorers as scorers  # noqa: F401
     from .integrations.saved_model import export
     from .integrations.sklearn import GVIClassifier as GVIClassifier
     from .integrations.sklearn import GVIRegressor as GVIRegressor
@@ -108,8 +111,11 @@ _LOCATIONS = {
     "recipe": "learning.recipe",
     "sampling": "prediction.samples",
     "save": "saving:save",
+    "scorers": "integrations.sklearn_scorers",
     "temper": "calibration:temper",
 }
+
+quiet.quiet_from_now_on()
 
 
 def __getattr__(name: str) -> Any:

@@ -13,12 +13,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from . import __version__
 from ._core import progress
-from ._core.quiet import quiet_start
+from ._core.quiet import loading
+from .tables.command_line import add_learn, add_predict
 
 if TYPE_CHECKING:
     from .experiments.engine import Engine
@@ -36,9 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="gpflow-gvi",
         description="Generalised variational inference for Gaussian processes.",
     )
+    parser.add_argument("--version", action="version", version=f"gpflow-gvi {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    of_tables, of_experiments = (_add_learn, _add_predict), (_add_run, _add_sweep, _add_report)
-    for add in (_add_demo, *of_tables, *of_experiments, _add_launch):
+    of_experiments = (_add_run, _add_sweep, _add_report)
+    for add in (_add_demo, add_learn, add_predict, *of_experiments, _add_launch):
         add(commands)
     benchmark = commands.add_parser(
         "benchmark",
@@ -61,32 +64,6 @@ def _add_demo(commands: Commands) -> None:
     add("--output", type=Path, default=Path("demo.png"), help="where the picture goes")
     add("--seed", type=int, default=0, help="seed of the data and of the fits")
     demo.set_defaults(handler=_demo)
-
-
-def _add_learn(commands: Commands) -> None:
-    learn = commands.add_parser("learn", help="learn a model of a column of a table")
-    add = learn.add_argument
-    add("table", type=Path, help="a file of CSV or Parquet")
-    add("--target", required=True, help="the column to predict: numbers or classes")
-    add("--task", choices=("regression", "classification"), help="by default it is recognised")
-    names = "auto, none, hist_gradient_boosting, random_forest, extra_trees or ridge"
-    add("--predictor", default="auto", help=f"what to learn around: {names}")
-    add("--effort", choices=("fast", "default", "best"), default="default")
-    add("--held-out", type=float, metavar="PART", help="of the rows, to score with; by default 0.2")
-    add("--seed", type=int, default=0)
-    add("--output", type=Path, default=Path("model"), help="the folder to write to")
-    add("--overwrite", action="store_true", help="replace the model in that folder")
-    learn.set_defaults(handler=_learn)
-
-
-def _add_predict(commands: Commands) -> None:
-    predict = commands.add_parser("predict", help="predict a table by a model that learn wrote")
-    add = predict.add_argument
-    add("model", type=Path, help="the folder that learn wrote")
-    add("table", type=Path, help="a file of CSV or Parquet with the same columns")
-    add("--output", type=Path, help="the file to write; by default beside the table")
-    add("--coverage", type=float, help="of the intervals of numbers; by default 0.95")
-    predict.set_defaults(handler=_predict)
 
 
 def _add_run(commands: Commands) -> None:
@@ -189,64 +166,17 @@ def _checked(command: Handler) -> Handler:
     return checked
 
 
-@contextlib.contextmanager
-def _loading() -> Iterator[None]:
-    """Say that TensorFlow is imported, which is slow, and keep its own messages back."""
-    with progress.spoken(1, sys.stderr):
-        progress.now("loading TensorFlow")
-        with quiet_start():
-            yield
-
-
 def _demo(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    with _loading():
+    with loading():
         from . import demo as demonstration
 
     def say(line: str) -> None:
         sys.stderr.write(f"{line}\n")  # at once, as two tasks say theirs at a time
 
     print(demonstration.run(options.output, seed=options.seed, say=say))
-    print(f"\n{time.perf_counter() - start:.0f} s. What to type next:\n{demonstration.NEXT}")
-    return 0
-
-
-def _of_table(command: Handler) -> Handler:
-    """Let a command on tables say in a line what is wrong with its input."""
-
-    @functools.wraps(command)
-    def checked(options: argparse.Namespace) -> int:
-        try:
-            return command(options)
-        except KeyboardInterrupt:
-            print("Interrupted; nothing was written.", file=sys.stderr)
-            return 128 + signal.SIGINT
-        except _REPORTED as error:
-            print(f"{options.command}: {error}", file=sys.stderr)
-            return 2
-
-    return checked
-
-
-@_of_table
-def _learn(options: argparse.Namespace) -> int:
-    with _loading():
-        from .tables import commands
-
-    names = ("overwrite", "task", "predictor", "effort", "held_out", "seed")
-    chosen = {name: getattr(options, name) for name in names}
-    print(commands.learn(options.table, options.target, options.output, **chosen))
-    print(f"\nThe page on it is {options.output / 'report.html'}. To predict other rows:")
-    print(f"  gpflow-gvi predict {options.output} NEW.csv")
-    return 0
-
-
-@_of_table
-def _predict(options: argparse.Namespace) -> int:
-    with _loading():
-        from .tables import commands
-
-    print(commands.predict(options.model, options.table, options.output, options.coverage))
+    more = demonstration.NEXT_HERE if Path("examples", "quick_start.py").exists() else ""
+    print(f"\n{time.perf_counter() - start:.0f} s. What to type next:\n{demonstration.NEXT}{more}")
     return 0
 
 
@@ -264,7 +194,7 @@ def _run(options: argparse.Namespace) -> int:
         print(yaml.safe_dump(experiment.settings(), sort_keys=False, allow_unicode=True), end="")
         return 0
     if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
-        with _loading():
+        with loading():
             from .experiments.run import run
         with progress.spoken(1, sys.stderr):
             run(

@@ -33,14 +33,24 @@ from ..integrations.sklearn import GVIClassifier
 from ..learning.one_call import learn
 from ..prediction.class_probabilities import entropies
 
-__all__ = ["NEXT", "Task", "curve_with_gap", "digits", "outliers", "run", "table"]
+__all__ = [
+    "NEXT",
+    "NEXT_HERE",
+    "Task",
+    "curve_with_gap",
+    "digits",
+    "outliers",
+    "run",
+    "table",
+]
 
 GAP = (0.2, 1.1)
 
-NEXT = """\
-  gpflow-gvi learn DATA.csv --target COLUMN     from a table to a model, scores and a page
+NEXT = "  gpflow-gvi learn DATA.csv --target COLUMN     from a table to a model, scores and a page"
+NEXT_HERE = """
   python examples/quick_start.py                the shortest program
   make docs                                     notebooks, how-to pages, every formula"""
+"""What is in the repository alone."""
 
 Gaussian = tuple[AnyNDArray, AnyNDArray]
 """Means and standard deviations of observations: [N] each."""

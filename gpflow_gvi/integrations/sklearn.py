@@ -5,163 +5,35 @@ What `learn` returns is kept as `learned_`.
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
-from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, SwitchedLikelihood
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._core import checks, labels
-from .._core.data import as_floats, observations
+from .._core import labels, row_numbers
+from .._core.data import observations
 from .._core.errors import NumericsWarning, shown
 from .._core.row_blocks import by_blocks
-from ..divergences import Divergence
-from ..learning import recipe
 from ..learning.around_network.learn_around import is_meant
 from ..learning.joint_outputs import observed, with_nan
 from ..learning.learned import Learned
-from ..learning.one_call import learn
 from ..learning.rows.scaling import Scaling
-from ..learning.settings import Effort, Noise, Settings
-from ..losses import Loss
-from ..models import GVI
+from .estimator_base import Estimator, naming
+
+NARROWEST = 1e-9
+"""The coverage of the interval whose ends are the median, but for rounding."""
 
 
-@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class _Estimator(BaseEstimator):
-    """The parameters of both estimators, and how `learn` is called with them.
-
-    :param kernel: k of the regulariser P, with the hyper-parameters to start from, in standard
-        units of X and y; of several the one that predicts best is taken. By default those of
-        `learn`.
-    :param predictor: an estimator whose cross-fitted predictions are P's mean, or several;
-        "auto" for those of `learn` where they predict better; or None. For labels these are
-        classifiers.
-    :param noise: of real-valued y: "constant", "varying" or "auto".
-    :param outputs: of several columns of real-valued y: "correlated" to learn them together.
-    :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
-    :param network: what is added to the mean of Q, as of `learn`, or the number of units in
-        both hidden layers of `recipe.network`; or a model of Keras, or a list of such, to put a
-        Gaussian process around. With one, X may be images.
-    :param train_network: False to leave a network as it is; by default it is trained.
-    :param features: of a network, what the kernel is on, as of `learn`.
-    :param classes: of a network, the class of each column, if they are not sorted.
-    :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
-        noise of heavy tails; of a classifier, one of as many classes as y has.
-    :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
-    :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence. By default `PGVI`.
-    :param divergence: D; by default that of the model.
-    :param divergence_weight: λ; by default 0.1.
-    :param num_inducing: the maximal number M of inducing points; by default that of `learn`.
-    :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
-        sets of classes.
-    :param epochs: the maximal number of epochs of training Q. By default 20 if a network, a model,
-        a loss, a divergence or its weight is given; else none, and Q is P.
-    :param batch_size: rows of a batch, of what is trained; by default 200.
-    :param learning_rate: Adam's at the start, of what is trained; by default 0.003.
-    :param effort: "fast", "default" or "best", as of `learn`.
-    :param n_jobs: how many predictors are fitted at once, as joblib has it.
-    :param random_state: a whole number for the same result in each fit.
-    :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
-    """
-
-    kernel: Kernel | Sequence[Kernel] | None = None
-    predictor: Any = "auto"
-    noise: Noise | None = None
-    outputs: Literal["independent", "correlated"] = "independent"
-    missing: Literal["refuse", "ignore"] = "refuse"
-    network: Any = None
-    train_network: bool | None = None
-    features: Any = None
-    classes: Any = None
-    likelihood: Likelihood | None = None
-    loss: Literal["robust"] | Loss | None = None
-    model: type[GVI] | None = None
-    divergence: Divergence | None = None
-    divergence_weight: float | None = None
-    num_inducing: int | None = None
-    calibration_fraction: float = Settings.calibration_fraction
-    epochs: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    effort: Effort = "default"
-    n_jobs: int | None = None
-    random_state: Any = None
-    verbose: int = 0
-
-    def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
-        """Return what `learn` makes of X [N, D] and Y, with J latent functions."""
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        network = self.network
-        if isinstance(network, int | np.integer):
-            checks.count("network", network)
-            network = recipe.network(X.shape[-1], J, units=int(network), seed=seed)
-        parameters = self.get_params(deep=False)
-        del parameters["random_state"]
-        return learn((X, Y), **parameters | {"network": network, "seed": seed} | options)
-
-    def _rows(self, X: Any) -> AnyNDArray:
-        """Return X as an array, if the estimator is fitted and X is of its kind."""
-        check_is_fitted(self)
-        return np.asarray(self._validated(X, reset=False))
-
-    def _validated(self, *data: Any, **options: Any) -> Any:
-        """Return X, or X and y, as scikit-learn validates them.
-
-        It knows of no masks, takes dates for numbers, and passes on errors of NumPy and pandas.
-        """
-        with _naming("X or y" if len(data) == 2 else "X"):
-            for name, values in zip("Xy", data, strict=False):
-                if isinstance(values, np.ma.MaskedArray):
-                    checks.array(name, values)
-                if name == "X" or options.get("y_numeric"):
-                    found = np.asarray(values)
-                    if found.dtype.kind in "iumM":
-                        as_floats(name, found)
-                    if name == "y" and any(isinstance(each, np.ndarray) for each in found.flat):
-                        checks.array(name, values)
-            images = self._is_around_network and len(np.shape(data[0])) > 2
-            kind = None if images else default_float()  # pixels in bytes are scaled
-            return validate_data(self, *data, dtype=kind, allow_nd=images, **options)
-
-    @property
-    def _is_around_network(self) -> bool:
-        return self.network is not None and not isinstance(self.network, int | np.integer)
-
-
-_Estimator.__init__.__doc__ = _Estimator.__doc__
-
-
-@contextlib.contextmanager
-def _naming(names: str) -> Iterator[None]:
-    """Let errors of scikit-learn, NumPy and pandas say which arguments they are about."""
-    try:
-        yield
-    except Exception as error:
-        if type(error) in (TypeError, ValueError) and re.search(r"(?<!')\b[Xy]\b", str(error)):
-            raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(
-            f"{names} cannot be taken: {error}. They must be numbers: encode columns of text, "
-            "categories or dates, for example by scikit-learn's OneHotEncoder in a pipeline; "
-            "names of classes are for GVIClassifier."
-        ) from error
-
-
-class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
+class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     """Regression by `learn`, with the interface of scikit-learn.
 
     X and y are in any units. The parameters are those of `__init__`, and each can be searched over.
@@ -174,6 +46,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
 
     def fit(self, X: Any, y: Any) -> GVIRegressor:
         """Learn from X [N, D] and y, [N] or [N, J]."""
+        row_numbers.warn(X)
         X, Y = self._pair(X, y)
         if isinstance(self.likelihood, SwitchedLikelihood):
             raise TypeError(
@@ -256,7 +129,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
 
         Of several columns it is the average, with `missing="ignore"` of those with values, there.
         """
-        with _naming("X or y"):
+        with naming("X or y"):
             Y = with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
             check_consistent_length(X, Y)
             mean, known = np.reshape(self.predict(X), Y.shape), ~np.isnan(Y)
@@ -276,6 +149,39 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
         )
         lower, upper = (self._shaped(end, self._level) for end in ends)
         return lower, upper
+
+    def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.1, 0.5, 0.9)) -> AnyNDArray:
+        """Return quantiles of y at X: [N, Q], or [N, J, Q] if y has columns.
+
+        They are the ends of central intervals, as of `predict_interval`.
+
+        :param quantiles: their levels, between 0 and 1.
+        """
+        levels = np.asarray(quantiles, dtype=float)
+        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
+            raise ValueError(
+                f"quantiles is {shown(quantiles)}; it must be a list of levels between 0 and 1, as "
+                "[0.1, 0.5, 0.9]."
+            )
+        coverages = np.maximum(np.abs(2.0 * levels - 1.0), NARROWEST)
+        ends = {coverage: self.predict_interval(X, coverage) for coverage in np.unique(coverages)}
+        found = [ends[c][int(level > 0.5)] for c, level in zip(coverages, levels, strict=True)]
+        return np.stack(found, axis=-1)
+
+    def predict_log_density(self, X: Any, y: Any) -> AnyNDArray:
+        """Return the log density of each observed y at X, [N] or [N, J]: [N].
+
+        Columns of y are summed over. One that was constant in `fit` has no density.
+        """
+        X, Y = self._rows(X), np.asarray(observations("y", y))
+        if self.learned_ is None or not np.all(self._varies):
+            raise ValueError(
+                "y was constant in fit, in one column at least, so that it has no density. Leave "
+                "such a column out."
+            )
+        learned = self.learned_
+        (logs,) = by_blocks(lambda *part: (learned.predict_log_density(part),), X, Y)
+        return logs
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
         """Return joint samples of observations y at X: [N, n_samples] or [N, J, n_samples].
@@ -308,7 +214,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, _Estimator):
         return every.reshape(*values.shape[:-1], *self._target_shape)
 
 
-class GVIClassifier(ClassifierMixin, _Estimator):
+class GVIClassifier(ClassifierMixin, Estimator):
     """Classification by `learn`, with the interface of scikit-learn.
 
     X is in any units, and labels are whatever can be sorted. The parameters are those of
@@ -322,8 +228,9 @@ class GVIClassifier(ClassifierMixin, _Estimator):
 
     def fit(self, X: Any, y: Any) -> GVIClassifier:
         """Learn from X [N, D] and labels y [N]."""
+        row_numbers.warn(X)
         X, y = self._validated(X, y)
-        with _naming("y"):
+        with naming("y"):
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
         K = len(self.classes_)
@@ -369,7 +276,7 @@ class GVIClassifier(ClassifierMixin, _Estimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the fraction of labels y [N] that `predict` finds at X [N, D]."""
-        with _naming("X or y"):
+        with naming("X or y"):
             return super().score(X, y, sample_weight)
 
     def predict_proba(self, X: Any) -> AnyNDArray:
@@ -378,6 +285,11 @@ class GVIClassifier(ClassifierMixin, _Estimator):
         if self.learned_ is None:
             return np.ones((len(X), 1), default_float())
         return self.learned_.predict_proba(X)
+
+    def predict_log_proba(self, X: Any) -> AnyNDArray:
+        """Return the logarithms of `predict_proba`: [N, K]."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def predict_set(self, X: Any, coverage: float = 0.95, *, adaptive: bool = False) -> AnyNDArray:
         """Return which classes are in a set that holds the right one with the given probability.

@@ -15,7 +15,7 @@ from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 
-from .._core import checks, progress
+from .._core import checks, progress, row_numbers
 from .._core.data import Data
 from .._core.graphs import deepcopy
 from ..divergences import Divergence, InducingKL
@@ -191,6 +191,8 @@ def learn(
     """
     if others:
         raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
+    if isinstance(data, tuple | list):
+        row_numbers.warn(data[0] if data else None)
     if epochs is not None:
         checks.count("epochs", epochs, least=0)
     if batch_size is not None:

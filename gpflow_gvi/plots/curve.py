@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .display import BLUE, Display, legend_above
+from .display import BLUE, Display, legend_above, plain
 from .estimators import View, deviations, grid
 
 
@@ -75,7 +75,7 @@ class CurveDisplay(Display):
             coverage,
             None if y is None else (rows[:, 0], view.numbers(y)),
             None if view.is_of_network else view.rows(None)[:, 0],
-            (view.names[0], view.target),
+            (plain(view.names[0]), plain(view.target)),
         ).plot(ax)
 
     @classmethod

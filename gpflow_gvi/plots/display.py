@@ -106,6 +106,11 @@ def legend_above(axes: Any, **options: Any) -> None:
     )
 
 
+def plain(text: object) -> str:
+    """Return text of a user, such as the name of a column, so that none of it is mathematics."""
+    return str(text).replace("$", r"\$")
+
+
 def colours(count: int) -> list[Any]:
     """Return a colour for each of several classes."""
     if count <= len(COLOURS):

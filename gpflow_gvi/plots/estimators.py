@@ -28,6 +28,8 @@ class View:
     """The name of the output."""
     classes: AnyNDArray | None
     """The labels, if they are classes."""
+    groups: dict[str, list[int]]
+    """The features that belong together, as the indicators of a category do, by a name."""
 
     @classmethod
     def of(cls, estimator: Any, output: int = 0) -> View:
@@ -51,12 +53,15 @@ class View:
         classes = getattr(estimator, "classes_", None)
         if count is None and not 0 <= output < J:
             raise ValueError(f"output is {output}; there are {J}, from 0 on.")
+        names = [f"x{name}" if isinstance(name, int) else str(name) for name in names]
+        alone = {name: [d] for d, name in enumerate(names)}
         return cls(
             learned,
             output,
-            [f"x{name}" if isinstance(name, int) else str(name) for name in names],
+            names,
             getattr(estimator, "target", f"y{output}" if J > 1 and count is None else "y"),
             None if count is None else np.asarray(range(count) if classes is None else classes),
+            getattr(estimator, "feature_groups_", alone),
         )
 
     @property

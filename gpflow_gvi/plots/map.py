@@ -9,7 +9,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy.special import entr
 
-from .display import Display, colours, legend_above
+from .display import Display, colours, legend_above, plain
 from .estimators import View, grid
 
 
@@ -75,7 +75,7 @@ class MapDisplay(Display):
             sd.reshape(resolution, resolution),
             view.classes,
             None if X is None else (rows, observed),
-            (*view.names, view.target),  # type: ignore[arg-type]
+            tuple(map(plain, (*view.names, view.target))),  # type: ignore[arg-type]
             view.shows_f,
         ).plot(ax)
 
@@ -126,5 +126,5 @@ class MapDisplay(Display):
         for k, label in enumerate(classes):
             of_class = X[:0] if y is None else X[y == k]
             style = {"s": 14, "linewidths": 0.4, "edgecolors": "k"}
-            ax.scatter(*of_class.T, color=palette[k], label=str(label), **style)
+            ax.scatter(*of_class.T, color=palette[k], label=plain(label), **style)
         legend_above(ax, title=None, ncols=min(K, 5))

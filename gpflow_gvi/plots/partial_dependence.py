@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .display import BLUE, Display, colours, legend_above
+from .display import BLUE, Display, colours, legend_above, plain
 from .estimators import View, deviations
 from .relevance import changes
 
@@ -18,6 +18,20 @@ MAX_PANELS = 6
 
 MAX_LEVELS = 10
 """A feature with not more values than these is shown at these values alone."""
+
+
+class Panel(NamedTuple):
+    """The rows that show what one feature does."""
+
+    name: str
+    grid: AnyNDArray
+    """The values of the feature: [G]."""
+    at: AnyNDArray
+    """The rows with each value, [G, n, D]."""
+    marks: AnyNDArray
+    """Values in the rows, shown as ticks."""
+    levels: list[str] | None = None
+    """What the values 0, 1, ... are, if they are categories."""
 
 
 @dataclasses.dataclass
@@ -44,6 +58,8 @@ class PartialDependenceDisplay(Display):
     coverage: float
     marks: list[AnyNDArray]
     """Of each feature the values in the rows, shown as ticks."""
+    levels: list[list[str] | None]
+    """Of a feature that is a category what its values 0, 1, ... are, else None."""
 
     @classmethod
     def from_estimator(
@@ -79,25 +95,34 @@ class PartialDependenceDisplay(Display):
         elif len(view.names) > MAX_PANELS:
             order = range(len(view.names)) if view.is_of_network else np.argsort(-changes(view))
             chosen = sorted(order[:MAX_PANELS])
-        grids, means, half_widths = [], [], []
+        panels = []
         for d in chosen:
             grid = _grid(every[:, d], resolution)
             at = np.repeat(rows[None], len(grid), axis=0)
             at[:, :, d] = grid[:, None]
-            mean, sd = _averages(view, at)
-            grids.append(grid)
-            means.append(mean)
-            half_widths.append(deviations(coverage) * sd)
+            marks = np.quantile(every[:, d], np.linspace(0.05, 0.95, 10))
+            panels.append(Panel(view.names[d], grid, at, marks))
+        return cls.of_panels(view, panels, coverage).plot(ax)
+
+    @classmethod
+    def of_panels(
+        cls, view: View, panels: Sequence[Panel], coverage: float = 0.95
+    ) -> PartialDependenceDisplay:
+        """Return the display of what a model predicts at the rows of panels."""
+        averages = [_averages(view, panel.at) for panel in panels]
+        has_interval = view.classes is None and view.shows_f
+        half_widths = [deviations(coverage) * sd for _, sd in averages]
         return cls(
-            grids,
-            means,
-            half_widths if view.classes is None and view.shows_f else None,
-            [view.names[d] for d in chosen],
+            [panel.grid for panel in panels],
+            [mean for mean, _ in averages],
+            half_widths if has_interval else None,
+            [panel.name for panel in panels],
             view.target if view.classes is None else "probability",
             view.classes,
             coverage,
-            [np.quantile(every[:, d], np.linspace(0.05, 0.95, 10)) for d in chosen],
-        ).plot(ax)
+            [panel.marks for panel in panels],
+            [panel.levels for panel in panels],
+        )
 
     @property
     def num_panels(self) -> int:
@@ -108,25 +133,40 @@ class PartialDependenceDisplay(Display):
         if self.classes is None:
             palette, names = [BLUE], ["mean"]
         else:
-            palette, names = colours(len(self.classes)), [f"p({label})" for label in self.classes]
+            palette, names = (
+                colours(len(self.classes)),
+                [f"p({plain(label)})" for label in self.classes],
+            )
         for s, ax in enumerate(axes):
-            x, mean = self.grids[s], self.means[s]
-            style = "o-" if len(x) <= MAX_LEVELS else "-"
-            if self.half_widths is not None:
-                ends = (mean + sign * self.half_widths[s] for sign in (-1.0, 1.0))
-                label = f"{100.0 * self.coverage:g} % interval of f"
-                ax.fill_between(
-                    x, *(end[:, 0] for end in ends), color=BLUE, alpha=0.25, lw=0, label=label
-                )
-            for j, (colour, name) in enumerate(zip(palette, names, strict=True)):
-                ax.plot(x, mean[:, j], style, ms=4, color=colour, label=name)
-            at_bottom = {"transform": ax.get_xaxis_transform(), "clip_on": False}
-            ax.plot(self.marks[s], np.zeros(len(self.marks[s])), "k|", ms=6, **at_bottom)
-            ax.set(xlabel=self.names[s], ylabel=self.target if s % 3 == 0 else "")
+            self._draw_panel(ax, s, list(zip(palette, names, strict=True)))
+            ax.set(xlabel=plain(self.names[s]), ylabel=plain(self.target) if s % 3 == 0 else "")
         ends_of = [ax.get_ylim() for ax in axes]
         for ax in axes:  # effects are compared
             ax.set_ylim(min(low for low, _ in ends_of), max(high for _, high in ends_of))
         legend_above(axes[0], ncols=2)
+
+    def _draw_panel(self, ax: Any, s: int, styles: list[tuple[Any, str]]) -> None:
+        x, mean, levels = self.grids[s], self.means[s], self.levels[s]
+        style = "o" if levels else "o-" if len(x) <= MAX_LEVELS else "-"
+        if self.half_widths is not None:
+            label, half = f"{100.0 * self.coverage:g} % interval of f", self.half_widths[s][:, 0]
+            middle = mean[:, 0]
+            if levels:
+                bars = {"fmt": "none", "ecolor": BLUE, "alpha": 0.4, "elinewidth": 5}
+                ax.errorbar(x, middle, half, label=label, **bars)
+            else:
+                band = {"color": BLUE, "alpha": 0.25, "lw": 0}
+                ax.fill_between(x, middle - half, middle + half, label=label, **band)
+        for j, (colour, name) in enumerate(styles):
+            ax.plot(x, mean[:, j], style, ms=4, color=colour, label=name)
+        if levels:
+            shown = [plain(level if len(level) <= 14 else f"{level[:13]}…") for level in levels]
+            slant = {"rotation": 30, "ha": "right"} if sum(map(len, shown)) > 24 else {}
+            ax.set_xticks(x, shown, **slant)
+            ax.set_xlim(-0.5, len(x) - 0.5)
+            return
+        at_bottom = {"transform": ax.get_xaxis_transform(), "clip_on": False}
+        ax.plot(self.marks[s], np.zeros(len(self.marks[s])), "k|", ms=6, **at_bottom)
 
 
 def _averages(view: View, at: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:

@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray
 
 from .._core import outputs
 from .._core.row_blocks import by_blocks
-from .display import BLUE, Display
+from .display import BLUE, Display, plain
 from .estimators import View
 
 MAX_BARS = 25
@@ -27,7 +27,7 @@ class RelevanceDisplay(Display):
     relevance: AnyNDArray
     """[D]."""
     errors: AnyNDArray | None
-    """Standard deviations, over shuffles: [D]."""
+    """Standard errors of averages over rows: [D]."""
     names: list[str]
     label: str
 
@@ -46,9 +46,10 @@ class RelevanceDisplay(Display):
 
         With rows and observations it is the permutation importance (Breiman 2001, "Random
         forests", section 10): by how much the mean negative log density of y grows when one column
-        of X is shuffled. Without, it is how far f moves under P when one feature moves by a
-        standard deviation, (E_P (f(x + e_d) - f(x))²)^½, averaged over the inducing points: under
-        a stationary kernel with lengthscale ℓ_d, of the size of the deviation over ℓ_d.
+        of X, or a group of them that an estimator has in `feature_groups_`, is shuffled. Without,
+        it is how far f moves under P when one feature moves by a standard deviation,
+        (E_P (f(x + e_d) - f(x))²)^½, averaged over the inducing points: under a stationary kernel
+        with lengthscale ℓ_d, of the size of the deviation over ℓ_d.
 
         :param estimator: what `learn` returns, or a fitted estimator.
         :param X: rows that it has not seen, [N, D], or None.
@@ -61,18 +62,19 @@ class RelevanceDisplay(Display):
         if (X is None) != (y is None):
             raise ValueError("X and y belong together: give both, or neither.")
         if y is None:
-            moved = f"change of {view.target if view.classes is None else 'f'} under P"
+            moved = f"change of {plain(view.target) if view.classes is None else 'f'} under P"
             label = f"{moved} by one sd of the feature"
             return cls(changes(view), None, view.names, label).plot(ax)
         found = _importances(view, view.rows(X), np.asarray(y), repeats, seed)
         label = "growth of the NLL when shuffled"
-        return cls(found.mean(axis=1), found.std(axis=1), view.names, label).plot(ax)
+        errors = found.std(axis=1) / np.sqrt(found.shape[1])
+        return cls(found.mean(axis=1), errors, list(view.groups), label).plot(ax)
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes
         order = np.argsort(self.relevance)[-MAX_BARS:]
         errors = None if self.errors is None else self.errors[order]
-        names = [self.names[d] for d in order]
+        names = [plain(self.names[d]) for d in order]
         ax.barh(range(len(order)), self.relevance[order], xerr=errors, color=BLUE, height=0.7)
         ax.set_yticks(range(len(order)), names)
         if self.errors is not None and self.relevance.max() > MAX_NATS:
@@ -103,19 +105,23 @@ def changes(view: View) -> AnyNDArray:
 
 
 def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: int) -> AnyNDArray:
-    """Return by how much the negative log density grows at each shuffle: [D, repeats]."""
+    """Return by how much the negative log density of each row grows: [groups, N].
+
+    It is the average over `repeats` shuffles of a group of features.
+    """
     y = y.reshape(len(y), -1) if view.classes is None else view.numbers(y)[:, None]
     rng = np.random.default_rng(seed)
 
     def nll(copies: int, rows: AnyNDArray) -> AnyNDArray:
         data = rows, np.tile(y, (copies, 1))
         (logs,) = by_blocks(lambda *part: (view.learned.predict_log_density(part),), *data)
-        return -logs.reshape(copies, -1).mean(axis=1)
+        return -logs.reshape(copies, -1).mean(axis=0)
 
-    start, found = nll(1, X), np.empty((X.shape[1], repeats))
-    for d in range(len(found)):
-        # All shuffles of a column at once, as a call of many trees has its cost.
+    start, found = nll(1, X), np.empty((len(view.groups), len(X)))
+    for i, group in enumerate(view.groups.values()):
+        # All shuffles of a group at once, as a call of many trees has its cost.
         shuffled = np.tile(X, (repeats, 1))
-        shuffled[:, d] = np.ravel([rng.permutation(X[:, d]) for _ in range(repeats)])
-        found[d] = nll(repeats, shuffled) - start
+        orders = np.concatenate([rng.permutation(len(X)) for _ in range(repeats)])
+        shuffled[:, group] = X[orders][:, group]
+        found[i] = nll(repeats, shuffled) - start
     return found

@@ -217,8 +217,23 @@ def _records() -> list[type]:
     from ..learning.rows.scaling import Scaling
     from ..regulariser.fit import Judged, Regulariser, Round
     from ..tables.columns import Columns
+    from ..tables.dates import Dates
+    from ..tables.seen import Seen
 
-    return [Columns, Inputs, Judged, Outliers, Part, Record, Regulariser, Round, Scaling, Stage]
+    return [
+        Columns,
+        Dates,
+        Inputs,
+        Judged,
+        Outliers,
+        Part,
+        Record,
+        Regulariser,
+        Round,
+        Scaling,
+        Seen,
+        Stage,
+    ]
 
 
 def _by_name(things: list[Any]) -> dict[str, Any]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from gpflow.base import AnyNDArray
 
+from .._core import row_numbers
 from .._core.errors import shown
-from .table_files import required
+from .dates import Dates
+from .names import require_columns, require_known
+from .requirements import required
 
 if TYPE_CHECKING:
     import pandas as pd
+    from gpflow.base import AnyNDArray
+
+NUMBERS = "numbers"
+"""What the part of the encoder is called that has the numbers."""
 
 MAX_CATEGORIES = 20
 """Of more values in a column, the rarest are taken for one."""
@@ -27,29 +34,71 @@ class Columns(NamedTuple):
     left_out: dict[str, str]
     """Those that are not used, and why."""
 
+    dates: dict[str, Dates]
+    suspects: dict[str, str]
+    """Those that may number the rows, and why; they are used."""
+    no_numbers: dict[str, list[str]]
+    """Of columns of numbers the cells that are none, which are taken for missing."""
+
     @classmethod
-    def of(cls, table: pd.DataFrame) -> Columns:
-        """Return the columns of a table without its target."""
-        types = required("pandas.api.types")
-        found = cls([], [], {})
+    def of(
+        cls, table: pd.DataFrame, *, drop: Collection[str] = (), keep: Collection[str] = ()
+    ) -> Columns:
+        """Return the columns of a table without its target.
+
+        :param drop: those to leave out.
+        :param keep: those to use although they seem to number the rows.
+        """
+        for what, names in (("drop", drop), ("keep", keep)):
+            for name in names:
+                require_known(what, name, table)
+        found = cls([], [], {}, {}, {}, {})
         for name, column in table.items():
-            values = column.dropna()
-            if values.nunique() < 2:
-                found.left_out[str(name)] = "a single value" if len(values) else "empty"
-            elif types.is_numeric_dtype(column):
-                found.numbers.append(str(name))
-            elif types.is_datetime64_any_dtype(column):
-                found.left_out[str(name)] = "dates"
-            elif values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values)):
-                found.left_out[str(name)] = "text that differs from row to row"
-            else:
-                found.categories.append(str(name))
-        if not (found.numbers or found.categories):
+            found._add(str(name), column, is_dropped=name in drop, is_kept=name in keep)
+        if not (found.numbers or found.categories or found.dates):
             raise ValueError(
                 f"no column can be learned from: {found.left_out}. Give columns of numbers, or of "
                 "categories that repeat."
             )
         return found
+
+    def _add(self, name: str, column: pd.Series[Any], *, is_dropped: bool, is_kept: bool) -> None:
+        values = column.dropna()
+        numbers = _numbers_or_nan(values)
+        is_number, dates = _is_of_numbers(values, numbers), None
+        why = None
+        if values.nunique() < 2:
+            why = "a single value" if len(values) else "empty"
+        elif not is_number:
+            dates = Dates.of(column)
+            if dates is None and _differs(values):
+                why = "text that differs from row to row"
+        if is_kept and (why or is_dropped):
+            raise ValueError(f"keep names {name!r}, which is {why or 'named in drop as well'}.")
+        if is_dropped:
+            why = "named in drop"
+        elif not why and not is_kept and row_numbers.is_unnamed(name):
+            why = "without a header, as row numbers are; keep it if it is none"
+        if why:
+            self.left_out[name] = why
+        elif dates is not None:
+            self.dates[name] = dates
+        elif not is_number:
+            self.categories.append(name)
+        else:
+            self.numbers.append(name)
+            if wrong := sorted(set(map(str, values[np.isnan(numbers)]))):
+                self.no_numbers[name] = wrong
+            elif not is_kept and (why := row_numbers.suspicion(name, column)):
+                self.suspects[name] = why
+
+    @property
+    def encoded_numbers(self) -> list[str]:
+        """The numbers that `typed` has, with those that are made of dates."""
+        return [
+            *self.numbers,
+            *(made for name, each in self.dates.items() for made in each.names(name)),
+        ]
 
     def encoder(self) -> Any:
         """Return a transformer of scikit-learn, not fitted yet, from `typed` columns to numbers."""
@@ -63,39 +112,76 @@ class Columns(NamedTuple):
             drop="if_binary",
             sparse_output=False,
         )
-        imputed = SimpleImputer(strategy="median", add_indicator=True)
-        parts = [("numbers", imputed, self.numbers), ("categories", indicators, self.categories)]
-        return ColumnTransformer(
-            [part for part in parts if part[2]], verbose_feature_names_out=False
-        )
+        imputed = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+        parts = [(NUMBERS, imputed, self.encoded_numbers)] * bool(self.encoded_numbers)
+        parts += [(f"category {i}", indicators, [name]) for i, name in enumerate(self.categories)]
+        return ColumnTransformer(parts)
+
+    def of_inputs(self, encoder: Any) -> list[str]:
+        """Return the column that each input of a fitted encoder is made of: [D]."""
+        homes = {made: name for name, each in self.dates.items() for made in each.names(name)}
+        found: dict[int, str] = {}
+        for part, transformer, names in encoder.transformers_:
+            places = range(encoder.output_indices_[part].start, encoder.output_indices_[part].stop)
+            if part == NUMBERS:
+                gaps = [names[d] for d in transformer.indicator_.features_]
+                made = [*names, *gaps]
+                found |= {d: homes.get(name, name) for d, name in zip(places, made, strict=True)}
+            else:
+                found |= dict.fromkeys(places, names[0])
+        return [found[d] for d in sorted(found)]
 
     def typed(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the columns that are used, as numbers or as text; what is missing is NaN.
 
         Columns of numbers may be text, as they are in a file of CSV.
         """
-        missing = [name for name in (*self.numbers, *self.categories) if name not in table]
-        if missing:
-            raise ValueError(
-                f"the table lacks the columns {missing}, which the model was learned from; it has "
-                f"{[str(name) for name in table.columns]}."
-            )
-        found = {name: _numbers(name, table[name]) for name in self.numbers}
+        used = (*self.numbers, *self.dates, *self.categories)
+        require_columns(used, table)
+        found = {
+            name: _numbers(name, table[name], self.no_numbers.get(name, ()))
+            for name in self.numbers
+        }
+        for name, dates in self.dates.items():
+            found |= dict(zip(dates.names(name), dates.numbers(table[name]), strict=True))
         for name in self.categories:
             column = table[name].astype(object)
             found[name] = column.where(column.notna(), "missing").astype(str).to_numpy(object)
         return required("pandas").DataFrame(found, index=table.index)
 
 
-def _numbers(name: str, column: pd.Series[Any]) -> AnyNDArray:
-    """Return a column as numbers: [N]."""
+def _numbers_or_nan(column: pd.Series[Any]) -> AnyNDArray:
+    """Return a column as numbers, NaN where a cell is none: [N]."""
     if not required("pandas.api.types").is_numeric_dtype(column):
         column = column.astype(object).map(lambda value: _TRUTH.get(str(value), value))
-    values = required("pandas").to_numeric(column, errors="coerce")
-    wrong = column[values.isna() & column.notna()]
+    return np.asarray(required("pandas").to_numeric(column, errors="coerce"), dtype=float)
+
+
+def _differs(values: pd.Series[Any]) -> bool:
+    """Whether there are too many different values to be categories."""
+    return values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values))
+
+
+def _is_of_numbers(values: pd.Series[Any], numbers: AnyNDArray) -> bool:
+    """Whether a column is of numbers: most cells are, and they repeat less than codes do."""
+    types = required("pandas.api.types")
+    if types.is_numeric_dtype(values) or types.is_datetime64_any_dtype(values):
+        return bool(types.is_numeric_dtype(values))
+    known = numbers[~np.isnan(numbers)]
+    if len(known) == len(values):
+        return bool(len(known))
+    distinct = len(np.unique(known))
+    return len(known) > 0.5 * len(values) and distinct > min(MAX_CATEGORIES, 0.5 * len(values))
+
+
+def _numbers(name: str, column: pd.Series[Any], no_numbers: Collection[str]) -> AnyNDArray:
+    """Return a column as numbers, NaN where it has one of the texts that are none: [N]."""
+    found = _numbers_or_nan(column)
+    wrong = column[np.isnan(found) & column.notna().to_numpy()]
+    wrong = wrong[~wrong.astype(str).isin(list(no_numbers))]
     if len(wrong):
         raise ValueError(
             f"column {name} is of numbers, but it has {shown(wrong.iloc[0])} in row "
             f"{wrong.index[0]}. Make it a number, or leave the cell empty where it is not known."
         )
-    return np.asarray(values, dtype=float)
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from .._core import graphs
 from .._core.row_blocks import by_blocks
 from ..learning.learned import Learned
 from .columns import Columns
-from .table_files import required
+from .requirements import required
+from .seen import Seen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +33,8 @@ class TableModel:
     columns: Columns
     encoder: Any
     """A fitted transformer of scikit-learn, from the columns to inputs [N, D]."""
+    seen: Seen
+    """The rows that were learned from."""
     target: str
     """The name of the column that is predicted."""
     classes_: AnyNDArray | None
@@ -39,22 +43,39 @@ class TableModel:
     @property
     def feature_names_in_(self) -> list[str]:
         """The names of the D inputs."""
-        return [str(name) for name in self.encoder.get_feature_names_out()]
+        return [name.partition("__")[2] for name in self.encoder.get_feature_names_out()]
+
+    @property
+    def feature_groups_(self) -> dict[str, list[int]]:
+        """The inputs that each column of the table is made into."""
+        groups: dict[str, list[int]] = {}
+        for d, name in enumerate(self.columns.of_inputs(self.encoder)):
+            groups.setdefault(name, []).append(d)
+        return groups
 
     def inputs(self, table: pd.DataFrame) -> AnyNDArray:
         """Return the inputs of a table with the columns that were learned from: [N, D]."""
-        return np.asarray(self.encoder.transform(self.columns.typed(table)), dtype=float)
+        return self.encoded(self.columns.typed(table))
+
+    def encoded(self, typed: pd.DataFrame) -> AnyNDArray:
+        """Return the inputs of columns that are `Columns.typed`: [N, D]."""
+        with warnings.catch_warnings():
+            # Of categories that are not known, which `seen` tells of each row.
+            warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
+            return np.asarray(self.encoder.transform(typed), dtype=float)
 
     def predict(self, table: pd.DataFrame, coverage: float = 0.95) -> pd.DataFrame:
         """Return a column for each predicted quantity.
 
         Of numbers the mean, standard deviation and ends of the interval of an observation; of
-        classes the most probable one and the probability of each.
+        classes the most probable one and the probability of each; and last the columns in which a
+        row lies beyond those learned from, where a prediction says little.
 
         :param table: with the columns that were learned from.
         :param coverage: of the interval.
         """
-        X, name = self.inputs(table), self.target
+        typed, name = self.columns.typed(table), self.target
+        X = self.encoded(typed)
         if self.classes_ is not None:
             p = self.learned_.predict_proba(X)
             found: dict[str, AnyNDArray] = {f"{name}_label": self.classes_[p.argmax(axis=1)]}
@@ -70,6 +91,7 @@ class TableModel:
             parts = (mean, np.sqrt(variance), *ends)
             names = ("mean", "sd", "lower", "upper")
             found = {f"{name}_{n}": part[:, 0] for n, part in zip(names, parts, strict=True)}
+        found[f"{name}_outside"] = self.seen.outside(typed)
         return required("pandas").DataFrame(found, index=table.index)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:

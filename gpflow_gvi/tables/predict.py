@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import collections
+import warnings
 from pathlib import Path
 
 from .. import saving
 from .._core import checks, progress
-from . import table_files
+from . import spreadsheet, table_files
 from .model import TableModel
+from .requirements import require_new, required
 
 ROWS_AT_ONCE = 20_000
 """The number of rows in memory."""
@@ -20,6 +23,7 @@ def predict_file(
     *,
     coverage: float | None = None,
     size: int = ROWS_AT_ONCE,
+    overwrite: bool = False,
 ) -> int:
     """Write the rows of a file with their predictions, and return their number.
 
@@ -28,10 +32,13 @@ def predict_file(
     :param output: the file to write, of CSV or Parquet.
     :param coverage: of the intervals of numbers; by default 0.95.
     :param size: how many rows are in memory at once.
+    :param overwrite: whether a file that is there may be replaced.
     """
+    if not overwrite:
+        require_new(output)
     if coverage is not None:
         checks.coverage(coverage)
-    table_files.required("pandas")
+    required("pandas")
     progress.now(f"loading {folder}")
     model = saving.load(folder)
     if not isinstance(model, TableModel):
@@ -45,17 +52,40 @@ def predict_file(
             "classes, which have probabilities. Leave it out."
         )
     progress.now(f"predicting {path}")
-    count = 0
+    count, outside = 0, f"{model.target}_outside"
+    beyond: collections.Counter[str] = collections.Counter()
     with table_files.writer(output) as write:
-        for table in table_files.chunks(path, size):
-            predicted = model.predict(table, 0.95 if coverage is None else coverage)
+        for table, canonical, written in table_files.chunks(path, size):
+            predicted = model.predict(canonical, 0.95 if coverage is None else coverage)
             taken = [name for name in predicted if name in table]
             if taken:
                 raise ValueError(
                     f"{path} has the columns {taken} already, which would be those of the "
                     "predictions. Rename them."
                 )
-            write(table.join(predicted))
+            beyond.update(predicted[outside][predicted[outside] != ""])
+            if output.suffix not in table_files.PARQUET:
+                predicted = spreadsheet.without_formulas(predicted)
+            write(table.join(predicted), written)
             count += len(table)
             progress.found(rows=count)
+    if beyond:
+        _warn_of_rows_outside(beyond, count, outside)
     return count
+
+
+def _warn_of_rows_outside(beyond: collections.Counter[str], count: int, column: str) -> None:
+    """Say how many rows are unlike those that were learned from.
+
+    :param beyond: how many there are, by the columns in which they are.
+    :param count: the number of all rows.
+    :param column: the one that tells which they are.
+    """
+    listed = ", ".join(f"{names} ({n:,})" for names, n in beyond.most_common(3))
+    warnings.warn(
+        f"{sum(beyond.values()):,} of {count:,} rows lie beyond all that were learned from, in "
+        f"{listed}{', ...' * (len(beyond) > 3)}: nothing like them was seen. The column "
+        f"{column} says which.",
+        UserWarning,
+        stacklevel=3,
+    )

@@ -2,58 +2,114 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
-import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.files import new_file
+from . import text_cells
+from .requirements import required
+from .text_format import TextFormat
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_PARQUET = (".parquet", ".pq")
+PARQUET = (".parquet", ".pq")
 
 
-def read(path: Path) -> pd.DataFrame:
-    """Return the table in a file, which has rows."""
+class Written(NamedTuple):
+    """How the numbers and columns of a file are written, which what is made of it is, too."""
+
+    form: TextFormat
+    decimal: str
+
+    def __str__(self) -> str:
+        """Return what is not usual of it, in words."""
+        parts = [str(self.form)] + ["with decimal commas"] * (self.decimal == ",")
+        return ", ".join(filter(None, parts))
+
+
+def header(path: Path) -> list[str]:
+    """Return the names of the columns of a file."""
+    if path.suffix in PARQUET:
+        return list(required("pyarrow.parquet").read_schema(path).names)
+    return list(TextFormat.of(path).names)
+
+
+def read(path: Path) -> tuple[pd.DataFrame, str]:
+    """Return the table in a file, which has rows, and what is not usual of how it is written."""
+    pandas = required("pandas")
+    if path.suffix in PARQUET:
+        required("pyarrow")
+        with _explained(path):
+            return _with_rows(pandas.read_parquet(path), path), ""
+    with _explained(path):
+        form = TextFormat.of(path)
+        # Numbers as Python writes them are read fast; text only where commas may be in numbers.
+        table = _with_rows(pandas.read_csv(path, **_options(form) | {"dtype": None}), path)
+        written = Written(form, ".")
+        if text_cells.has_commas(table, form.separator):
+            table = pandas.read_csv(path, **_options(form))
+            written = Written(form, text_cells.decimal_of(table, form.separator))
+    table = text_cells.canonical(table, written.decimal)
+    columns = {name: text_cells.typed(column) for name, column in table.items()}
+    return pandas.DataFrame(columns, index=table.index), str(written)
+
+
+def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, Written | None]]:
+    """Yield a table a part at a time: as it is in the file, with canonical numbers, and the format.
+
+    What is read of CSV is text.
+    """
     pandas = required("pandas")
     with _explained(path):
-        if path.suffix in _PARQUET:
-            required("pyarrow")
-            table = pandas.read_parquet(path)
-        else:
-            table = pandas.read_csv(path, sep=_separator(path), low_memory=False)
-    return _with_rows(table, path)
-
-
-def chunks(path: Path, size: int) -> Iterator[pd.DataFrame]:
-    """Yield a table a part at a time; what is read of CSV is text, as it is in the file."""
-    pandas = required("pandas")
-    with _explained(path):
-        if path.suffix in _PARQUET:
+        if path.suffix in PARQUET:
             with required("pyarrow.parquet").ParquetFile(path) as file:
                 for batch in file.iter_batches(size):
-                    yield _with_rows(batch.to_pandas(), path)
+                    part = _with_rows(batch.to_pandas(), path)
+                    yield part, part, None
             return
-        with pandas.read_csv(path, sep=_separator(path), dtype=str, chunksize=size) as parts:
+        form, written = TextFormat.of(path), None
+        with pandas.read_csv(path, chunksize=size, **_options(form)) as parts:
             for part in parts:
-                yield _with_rows(part, path)
+                if written is None:
+                    written = Written(form, text_cells.decimal_of(part, form.separator))
+                canonical = text_cells.canonical(part, written.decimal)
+                yield _with_rows(part, path), canonical, written
+
+
+def _options(form: TextFormat) -> dict[str, Any]:
+    return {
+        "sep": form.separator,
+        "encoding": form.encoding,
+        "dtype": str,
+        "skipinitialspace": True,
+        "low_memory": False,
+    }
 
 
 @contextlib.contextmanager
-def writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """Yield a function that appends a table to a file, which is complete or not there at all."""
+def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, Written | None], None]]:
+    """Yield a function that appends a table to a file, which is complete or not there at all.
+
+    It writes CSV as another file is written.
+    """
     with new_file(path) as stream, contextlib.ExitStack() as stack:
         file: Any = None
 
-        def write(table: pd.DataFrame) -> None:
+        def write(table: pd.DataFrame, like: Written | None) -> None:
             nonlocal file
             is_first = file is None
-            if path.suffix not in _PARQUET:
-                file, options = stream, {"header": is_first, "float_format": "%.7g", "mode": "wb"}
-                table.to_csv(file, sep=_separator(path), index=False, **options)
+            if path.suffix not in PARQUET:
+                form, decimal = like or (TextFormat(), ".")
+                if is_first and form.encoding == "utf-8-sig":
+                    stream.write(codecs.BOM_UTF8)
+                file = stream
+                separator = "\t" if ".tsv" in path.suffixes else form.separator
+                options = {"sep": separator, "decimal": decimal, "float_format": "%.7g"}
+                table.to_csv(file, header=is_first, index=False, mode="wb", **options)
                 return
             part = required("pyarrow").Table.from_pandas(table, preserve_index=False)
             if is_first:
@@ -62,21 +118,6 @@ def writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
             file.write_table(part.cast(file.schema))
 
         yield write
-
-
-def required(name: str) -> Any:
-    """Return a module of the extra `tables`, or raise saying how to get it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise ImportError(
-            f"{package} is not installed, which tables need: pip install 'gpflow-gvi[tables]'"
-        ) from error
-
-
-def _separator(path: Path) -> str:
-    return "\t" if ".tsv" in path.suffixes else ","
 
 
 def _with_rows(table: pd.DataFrame, path: Path) -> pd.DataFrame:

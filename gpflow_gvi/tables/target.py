@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from gpflow.base import AnyNDArray
 
 from .._core.errors import shown
-from .table_files import required
+from .names import require_known
+from .requirements import required
 
 if TYPE_CHECKING:
     import pandas as pd
+    from gpflow.base import AnyNDArray
 
 Task = Literal["regression", "classification"]
 
@@ -31,11 +32,7 @@ def target_of(
     :param name: the column.
     :param task: what it is; recognised if not given.
     """
-    if name not in table:
-        raise ValueError(
-            f"target {name!r} is no column of the table; its columns are "
-            f"{[str(column) for column in table.columns]}."
-        )
+    require_known("target", name, table)
     known = table[name].notna().to_numpy()
     column = table[name][known]
     if not len(column):
@@ -48,7 +45,8 @@ def target_of(
     if task is None:
         few = is_number and len(distinct) <= MAX_NUMBERED_CLASSES
         whole = few and np.array_equal(distinct, np.round(distinct.astype(float)))
-        task = "classification" if whole or not is_number else "regression"
+        has_slips = not is_number and _distinct_numbers(column) > MAX_NUMBERED_CLASSES
+        task = "regression" if has_slips or not (whole or not is_number) else "classification"
     if task == "regression":
         return known, _numbers(name, column, is_number), task
     if not is_number and len(distinct) > MAX_NAMED_CLASSES:
@@ -60,11 +58,20 @@ def target_of(
     return known, _labels(name, column, is_number), task
 
 
+def _distinct_numbers(column: pd.Series[Any]) -> int:
+    """Return how many different numbers there are, or 0 if most cells are none."""
+    numbers = required("pandas").to_numeric(column, errors="coerce")
+    return int(numbers.nunique()) if numbers.notna().mean() > 0.5 else 0
+
+
 def _numbers(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
     if not is_number:
+        wrong = column[required("pandas").to_numeric(column, errors="coerce").isna()]
         raise ValueError(
-            f"target {name!r} has {shown(column.iloc[0])}, which is no number, and regression "
-            "needs numbers. Pass --task classification, or name another column."
+            f"target {name!r} has {shown(wrong.iloc[0])} in row {wrong.index[0]}, which is no "
+            f"number, as {len(wrong)} of its {len(column)} cells are none, and regression needs "
+            "numbers. Correct them or leave them empty; or pass --task classification, or name "
+            "another column."
         )
     return np.asarray(column, dtype=float)
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import gpflow_gvi as gvi
+
 ROOT = Path(__file__).parents[2]
 
 CALL = """
@@ -62,6 +64,42 @@ def test_an_absent_extra_is_named_in_a_line(arguments, absent):
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{absent} is not installed, which {arguments[0]} needs: ")
     assert line.endswith("pip install 'gpflow-gvi[experiments]'")
+
+
+def test_the_version_is_that_of_the_package():
+    done = _call(["--version"], absent=["numpy"])
+    assert done.stdout == f"gpflow-gvi {gvi.__version__}\n"
+
+
+MISTAKES = {
+    "no such file": (["learn", "none.csv", "--target", "y"], "none.csv does not exist"),
+    "target": (["learn", "data.csv", "--target", "prise"], "did you mean 'price'?"),
+    "drop": (["learn", "data.csv", "--target", "price", "--drop", "sise"], "mean 'size'?"),
+    "predictor": (["learn", "data.csv", "--target", "price", "--predictor", "x"], "ridge"),
+    "held out": (["learn", "data.csv", "--target", "price", "--held-out", "2"], "held-out is"),
+    "folder": (["learn", "data.csv", "--target", "price", "--output", "used"], "used is in use"),
+    "header": (["learn", "empty.csv", "--target", "price"], "empty.csv is empty"),
+    "no file to predict": (["predict", "used", "none.csv"], "none.csv does not exist"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_with_tables_are_told_before_tensorflow_is_imported(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("data.csv").write_text("size,price\n" + "".join(f"{i % 7},{i % 5}.5\n" for i in range(9)))
+    Path("empty.csv").touch()
+    Path("used").mkdir()
+    Path("used", "notes").touch()
+    arguments, message = MISTAKES[case]
+    done = _call(arguments)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
+
+
+def test_an_absent_extra_of_tables_is_named_before_tensorflow_is_imported():
+    done = _call(["learn", "none.csv", "--target", "y"], absent=["jinja2"])
+    assert done.returncode == 2
+    assert "pip install 'gpflow-gvi[tables]'" in done.stderr
 
 
 @pytest.fixture(scope="module")

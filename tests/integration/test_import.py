@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -42,3 +43,39 @@ def test_import_loads_nothing_but_the_package_itself(imported):
     }
     assert foreign <= {"gpflux"}  # for the layers
     assert "gpflow_gvi.demo" not in added
+
+
+FIRST_USE = """
+import gpflow_gvi as gvi
+import tensorflow as tf
+import numpy as np
+gvi.kernels
+tf.linalg.cholesky(tf.eye(2))
+from joblib import Parallel, delayed
+error = delayed(gvi.metrics.rmse)
+print(Parallel(n_jobs=2)(error(np.zeros((2, 1)), np.ones((2, 1))) for _ in "ab"))
+"""
+
+
+@pytest.mark.parametrize("level", [None, "0"])
+def test_first_use_is_quiet_unless_the_user_wants_messages(level):
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    if level is not None:
+        environment["TF_CPP_MIN_LOG_LEVEL"] = level
+    command = [sys.executable, "-c", FIRST_USE]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "[1.0, 1.0]"
+    assert (done.stderr == "") == (level is None)
+
+
+def test_an_error_while_tensorflow_is_imported_is_not_hidden(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("raise ImportError('no such processor')")
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gpflow_gvi; gpflow_gvi.losses"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "ImportError: no such processor"

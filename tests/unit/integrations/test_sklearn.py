@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import (
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.integrations import sklearn as sklearn_estimators
+from gpflow_gvi.integrations import estimator_base
 from tests.tolerances import ITERATIVE, STANDARD_ERRORS, assert_close, assert_estimates
 
 QUICK = {"num_inducing": 8, "effort": "fast", "random_state": 0}
@@ -123,7 +123,7 @@ def classifier(moons):
 def arguments(monkeypatch):
     """What `learn` is called with, in place of learning."""
     calls: dict[str, object] = {}
-    monkeypatch.setattr(sklearn_estimators, "learn", lambda data, **options: calls.update(options))
+    monkeypatch.setattr(estimator_base, "learn", lambda data, **options: calls.update(options))
     return calls
 
 
@@ -328,7 +328,7 @@ JOINT = {"kernel": gpflow.kernels.SquaredExponential(), "missing": "ignore", "ra
 def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path, monkeypatch):
     X, Y = with_gaps
     calls = mock.Mock(wraps=gvi.learn)  # it need not be learned once more
-    monkeypatch.setattr("gpflow_gvi.integrations.sklearn.learn", calls)
+    monkeypatch.setattr("gpflow_gvi.integrations.estimator_base.learn", calls)
     fitted = clone(gvi.GVIRegressor(**JOINT, predictor=None)).fit(X, Y)
     calls.assert_called_once()
     (data,), options = calls.call_args

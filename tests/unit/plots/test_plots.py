@@ -260,3 +260,19 @@ def test_without_matplotlib_the_remedy_is_named(models, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'gpflow-gvi\[plots\]'"):
         models[1].plot()
+
+
+def test_dollars_in_names_of_columns_are_no_mathematics():
+    pandas = pytest.importorskip("pandas")
+    X, y = _data(2)
+    frame = pandas.DataFrame(X, columns=["US$ / AU$", r"$\frac{$"])
+    learned = gvi.GVIRegressor(effort="fast", predictor=None).fit(frame, y[:, 0])
+    kinds = (plots.MapDisplay, plots.RelevanceDisplay, plots.PartialDependenceDisplay)
+    for kind in kinds:
+        drawn = kind.from_estimator(learned, X if kind is plots.MapDisplay else None)
+        drawn.figure_.canvas.draw()  # which raises where mathematics is wrong
+        ax = np.ravel(drawn.ax_)[0]
+        texts = [*ax.get_yticklabels(), ax.xaxis.label]
+        shown = [text._preprocess_math(text.get_text()) for text in texts]
+        assert ("US$ / AU$", False) in shown
+        plt.close(drawn.figure_)

@@ -1,0 +1,149 @@
+"""What the estimators of scikit-learn share: their parameters, and how `learn` is called."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._core import checks
+from .._core.data import as_floats
+from ..divergences import Divergence
+from ..learning import recipe
+from ..learning.learned import Learned
+from ..learning.one_call import learn
+from ..learning.settings import Effort, Noise, Settings
+from ..losses import Loss
+from ..models import GVI
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class Estimator(BaseEstimator):
+    """The parameters of both estimators, and how `learn` is called with them.
+
+    :param kernel: k of the regulariser P, with the hyper-parameters to start from, in standard
+        units of X and y; of several the one that predicts best is taken. By default those of
+        `learn`.
+    :param predictor: an estimator whose cross-fitted predictions are P's mean, or several;
+        "auto" for those of `learn` where they predict better; or None. For labels these are
+        classifiers.
+    :param noise: of real-valued y: "constant", "varying" or "auto".
+    :param outputs: of several columns of real-valued y: "correlated" to learn them together.
+    :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
+    :param network: what is added to the mean of Q, as of `learn`, or the number of units in
+        both hidden layers of `recipe.network`; or a model of Keras, or a list of such, to put a
+        Gaussian process around. With one, X may be images.
+    :param train_network: False to leave a network as it is; by default it is trained.
+    :param features: of a network, what the kernel is on, as of `learn`.
+    :param classes: of a network, the class of each column, if they are not sorted.
+    :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
+        noise of heavy tails; of a classifier, one of as many classes as y has.
+    :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
+    :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence. By default `PGVI`.
+    :param divergence: D; by default that of the model.
+    :param divergence_weight: λ; by default 0.1.
+    :param num_inducing: the maximal number M of inducing points; by default that of `learn`.
+    :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
+        sets of classes.
+    :param epochs: the maximal number of epochs of training Q. By default 20 if a network, a model,
+        a loss, a divergence or its weight is given; else none, and Q is P.
+    :param batch_size: rows of a batch, of what is trained; by default 200.
+    :param learning_rate: Adam's at the start, of what is trained; by default 0.003.
+    :param effort: "fast", "default" or "best", as of `learn`.
+    :param n_jobs: how many predictors are fitted at once, as joblib has it.
+    :param random_state: a whole number for the same result in each fit.
+    :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
+    """
+
+    kernel: Kernel | Sequence[Kernel] | None = None
+    predictor: Any = "auto"
+    noise: Noise | None = None
+    outputs: Literal["independent", "correlated"] = "independent"
+    missing: Literal["refuse", "ignore"] = "refuse"
+    network: Any = None
+    train_network: bool | None = None
+    features: Any = None
+    classes: Any = None
+    likelihood: Likelihood | None = None
+    loss: Literal["robust"] | Loss | None = None
+    model: type[GVI] | None = None
+    divergence: Divergence | None = None
+    divergence_weight: float | None = None
+    num_inducing: int | None = None
+    calibration_fraction: float = Settings.calibration_fraction
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    effort: Effort = "default"
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+    def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
+        """Return what `learn` makes of X [N, D] and Y, with J latent functions."""
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        network = self.network
+        if isinstance(network, int | np.integer):
+            checks.count("network", network)
+            network = recipe.network(X.shape[-1], J, units=int(network), seed=seed)
+        parameters = self.get_params(deep=False)
+        del parameters["random_state"]
+        return learn((X, Y), **parameters | {"network": network, "seed": seed} | options)
+
+    def _rows(self, X: Any) -> AnyNDArray:
+        """Return X as an array, if the estimator is fitted and X is of its kind."""
+        check_is_fitted(self)
+        return np.asarray(self._validated(X, reset=False))
+
+    def _validated(self, *data: Any, **options: Any) -> Any:
+        """Return X, or X and y, as scikit-learn validates them.
+
+        It knows of no masks, takes dates for numbers, and passes on errors of NumPy and pandas.
+        """
+        with naming("X or y" if len(data) == 2 else "X"):
+            for name, values in zip("Xy", data, strict=False):
+                if isinstance(values, np.ma.MaskedArray):
+                    checks.array(name, values)
+                if name == "X" or options.get("y_numeric"):
+                    found = np.asarray(values)
+                    if found.dtype.kind in "iumM":
+                        as_floats(name, found)
+                    if name == "y" and any(isinstance(each, np.ndarray) for each in found.flat):
+                        checks.array(name, values)
+            images = self._is_around_network and len(np.shape(data[0])) > 2
+            kind = None if images else default_float()  # pixels in bytes are scaled
+            return validate_data(self, *data, dtype=kind, allow_nd=images, **options)
+
+    @property
+    def _is_around_network(self) -> bool:
+        return self.network is not None and not isinstance(self.network, int | np.integer)
+
+
+Estimator.__init__.__doc__ = Estimator.__doc__
+
+
+@contextlib.contextmanager
+def naming(names: str) -> Iterator[None]:
+    """Let errors of scikit-learn, NumPy and pandas say which arguments they are about."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) in (TypeError, ValueError) and re.search(r"(?<!')\b[Xy]\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
+            f"{names} cannot be taken: {error}. They must be numbers: encode columns of text, "
+            "categories or dates, for example by scikit-learn's OneHotEncoder in a pipeline; "
+            "names of classes are for GVIClassifier."
+        ) from error

@@ -1,0 +1,153 @@
+"""The pictures on a page: PNG in base64, by their captions."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from sklearn.metrics import ConfusionMatrixDisplay
+
+from .. import plots
+from .._core.row_blocks import by_blocks
+from ..plots.display import BLUE, legend_above, plain
+from ..plots.estimators import View
+from ..plots.partial_dependence import MAX_PANELS, Panel
+from .learn import Outcome
+from .model import TableModel
+from .requirements import required
+from .scores import COVERAGE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_ROWS = 1000
+"""Not more held-out rows than these are shuffled to find the relevance of columns."""
+
+NUM_AVERAGED = 50
+"""The number of rows that partial dependence is the average over."""
+
+MAX_BARS = 100
+"""More rows than these are drawn without their intervals."""
+
+MAX_LEVELS = 12
+"""Of more categories the most frequent are shown."""
+
+
+def pictures(outcome: Outcome) -> dict[str, str]:
+    """Return the pictures; the last has a panel for each of the most relevant columns."""
+    model, drawn = outcome.model, {}
+    names = list(model.feature_groups_)
+    table = outcome.rows
+    if outcome.held_out is not None:
+        table, y = outcome.held_out
+        X = model.inputs(table)
+        drawn = (_of_numbers if model.classes_ is None else _of_classes)(model, X, y)
+        few = X[:MAX_ROWS], y[:MAX_ROWS]
+        display, picture = _png(
+            lambda ax: plots.RelevanceDisplay.from_estimator(model, *few, ax=ax)
+        )
+        order = np.argsort(-display.relevance)
+        names = [names[i] for i in order]
+        caption = (
+            "Relevance: how much worse held-out rows are predicted when one column is shuffled. "
+            f"Whiskers are standard errors over {min(len(y), MAX_ROWS):,} rows; a bar shorter than "
+            "two of them may be chance."
+        )
+        drawn[caption] = picture
+    _, drawn["Partial dependence: the prediction by one column, averaged over the others."] = _png(
+        lambda ax: dependence(model, table, names[:MAX_PANELS]).plot(ax), (11.0, 5.5)
+    )
+    return drawn
+
+
+def dependence(
+    model: TableModel, table: pd.DataFrame, names: Sequence[str]
+) -> plots.PartialDependenceDisplay:
+    """Return the display of what columns do, each a panel: categories by level, dates by time."""
+    typed = model.columns.typed(table)
+    few = typed.sample(min(NUM_AVERAGED, len(typed)), random_state=0)
+    return plots.PartialDependenceDisplay.of_panels(
+        View.of(model), [_panel(model, typed, few, name) for name in names]
+    )
+
+
+def _panel(model: TableModel, typed: pd.DataFrame, few: pd.DataFrame, name: str) -> Panel:
+    """Return the rows `few` with each of some values of a column."""
+    columns, levels = model.columns, None
+    if name in columns.categories:
+        levels = [str(level) for level in typed[name].value_counts().index[:MAX_LEVELS]]
+        grid, changed = np.arange(len(levels)), [{name: level} for level in levels]
+        marks = grid
+    elif name in columns.dates:
+        made = columns.dates[name].names(name)
+        rows = typed[made].dropna().drop_duplicates().sort_values(made[0])
+        rows = rows.iloc[np.unique(np.linspace(0, len(rows) - 1, 30).astype(int))]
+        grid, changed = rows[made[0]].to_numpy(), rows.to_dict("records")
+        marks = np.quantile(typed[made[0]].dropna(), np.linspace(0.05, 0.95, 10))
+    else:
+        values = typed[name].dropna()
+        marks = np.quantile(values, np.linspace(0.05, 0.95, 10))
+        distinct = np.unique(values)
+        grid = distinct if len(distinct) <= 10 else np.linspace(marks[0], marks[-1], 30)
+        changed = [{name: value} for value in grid]
+        levels = ["0", "1"] if np.array_equal(distinct, [0.0, 1.0]) else None
+    rows = required("pandas").concat([few.assign(**values) for values in changed])
+    at = model.encoded(rows).reshape(len(changed), len(few), -1)
+    return Panel(name, np.asarray(grid, dtype=float), at, marks, levels)
+
+
+def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, str]:
+    percent = f"{100 * COVERAGE:.0f} %"
+
+    def scatter(ax: Any) -> None:
+        learned = model.learned_
+        (mean,) = (p[:, 0] for p in by_blocks(lambda rows: learned.predict_y(rows)[:1], X))
+        ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
+        ax.plot(ends, ends, ":", color="0.4")
+        if len(y) <= MAX_BARS:
+            interval = by_blocks(lambda rows: learned.predict_interval(rows, COVERAGE), X)
+            lower, upper = (end[:, 0] for end in interval)
+            ax.vlines(mean, lower, upper, color=BLUE, alpha=0.3, label=f"{percent} interval")
+        ax.plot(mean, y, ".", color="k", ms=4, alpha=0.6, label="held-out row")
+        name = plain(model.target)
+        ax.set(xlabel=f"predicted {name}", ylabel=f"observed {name}")
+        legend_above(ax)
+
+    return {
+        "Predicted against observed: held-out rows, which lie on the line where both agree.": _png(
+            scatter
+        )[1],
+        "Calibration: the fraction of held-out rows below each predicted quantile; in the grey "
+        "band it differs from the diagonal by chance.": _png(
+            lambda ax: plots.QuantileDisplay.from_estimator(model, X, y, ax=ax)
+        )[1],
+    }
+
+
+def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, str]:
+    def confusion(ax: Any) -> None:
+        labels = np.asarray(model.classes_)[model.learned_.predict_proba(X).argmax(axis=1)]
+        names = [plain(label) for label in np.unique([*y, *labels])]
+        options = {"display_labels": names, "cmap": "Blues", "colorbar": False}
+        ConfusionMatrixDisplay.from_predictions(y, labels, ax=ax, **options)
+
+    return {
+        "Confusion matrix of the held-out rows: counts.": _png(confusion)[1],
+        "Calibration: how often the held-out rows are named rightly, by how sure the model is; in "
+        "the grey bars it differs from the diagonal by chance.": _png(
+            lambda ax: plots.ReliabilityDisplay.from_estimator(model, X, y, ax=ax)
+        )[1],
+    }
+
+
+def _png(draw: Any, size: tuple[float, float] = (5.5, 4.0)) -> tuple[Any, str]:
+    """Return what a function of Axes returns, and the picture."""
+    figure = required("matplotlib.figure").Figure(figsize=size, layout="constrained")
+    drawn = draw(figure.add_subplot())
+    stream = io.BytesIO()
+    figure.savefig(stream, dpi=110)
+    return drawn, base64.b64encode(stream.getvalue()).decode()

@@ -1,0 +1,136 @@
+"""A table made ready to be learned from: read, recognised and checked, without TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from .._core import progress
+from .._core.errors import shown
+from . import table_files
+from .columns import Columns
+from .names import require_known
+from .predictors import PREDICTORS
+from .target import Task, target_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from gpflow.base import AnyNDArray
+
+Split = Literal["random", "time"]
+
+HELD_OUT = 0.2
+"""The part of the rows that is scored with by default."""
+
+MIN_HELD_OUT = 2
+"""Fewer rows are not scored with."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """Rows with a target, and what their columns are."""
+
+    table: pd.DataFrame
+    """Without the target."""
+    target: str
+    y: AnyNDArray
+    """The target: [N]."""
+    task: Task
+    columns: Columns
+    num_held_out: int
+    by_time: str | None
+    """The column of dates whose last rows are held out; at random without one."""
+
+    def require_predictor(self, name: str) -> None:
+        """Raise unless there is such a predictor, and it is for this target."""
+        if name not in PREDICTORS:
+            raise ValueError(f"predictor is {name!r}; it must be one of {', '.join(PREDICTORS)}.")
+        if self.task == "classification" and name not in ("auto", "none"):
+            raise ValueError(f"predictor {name} is for regression; {self.target!r} is of classes.")
+
+
+def prepare(
+    path: Path,
+    target: str,
+    *,
+    task: Task | None = None,
+    held_out: float | None = None,
+    split: Split | None = None,
+    drop: Collection[str] = (),
+    keep: Collection[str] = (),
+) -> Prepared:
+    """Return what a file holds, or raise saying what cannot be learned from.
+
+    The parameters are those of `learn_table`.
+    """
+    if held_out is not None and not 0.0 <= held_out < 1.0:
+        raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
+    progress.now(f"reading {path}")
+    for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):
+        for name in names:
+            require_known(what, name, table_files.header(path))
+    table, written = table_files.read(path)
+    if written:
+        progress.found(written=written)
+    known, y, task = target_of(table, target, task)
+    table = table[known].drop(columns=target)
+    columns = Columns.of(table, drop=drop, keep=keep)
+    if split == "time" and not columns.dates:
+        raise ValueError("split is 'time', but no column is of dates. Leave it out.")
+    by_time = next(iter(columns.dates), None) if split != "random" else None
+    facts = _recognised(columns, known, y, task)
+    if by_time and held_out != 0.0:
+        facts["held out"] = f"the last rows by {by_time} (or pass --split random)"
+    progress.found(**facts)
+    _warn_of(columns, table)
+    count = round((HELD_OUT if held_out is None else held_out) * len(y))
+    if held_out and count < MIN_HELD_OUT:
+        raise ValueError(
+            f"held-out is {held_out}, which is less than {MIN_HELD_OUT} of the {len(y)} rows with "
+            "a target. Hold out more, or 0 to score with none."
+        )
+    count = count if count >= MIN_HELD_OUT else 0
+    return Prepared(table, target, y, task, columns, count, by_time)
+
+
+def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
+    """Warn of columns that mislead, or that have slips."""
+    messages = [
+        f"column {name!r} may number the rows or identify them ({why}): then what is learned from "
+        "it is of no use for new rows. Drop it, or keep it by name if it is a quantity."
+        for name, why in columns.suspects.items()
+    ]
+    for name, texts in columns.no_numbers.items():
+        rows = table.index[table[name].isin(texts)]
+        messages.append(
+            f"column {name!r} is of numbers, but {len(rows)} of its cells are not, the first "
+            f"{shown(table[name][rows[0]])} in row {rows[0]}: they are taken for missing. Correct "
+            "them if they are not."
+        )
+    for message in messages:
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) -> dict[str, Any]:
+    """Return what was recognised in a table, to be said."""
+    facts: dict[str, Any] = {"rows": len(y), "target": "numbers (regression)"}
+    if task == "classification":
+        names = np.unique(y)
+        listed = " ".join(map(str, names[:5])) + " ..." * (len(names) > 5)
+        facts["target"] = f"{len(names)} classes ({listed}; or pass --task regression)"
+        if y.dtype.kind not in "if":
+            facts["target"] = f"{len(names)} classes ({listed})"
+    if not known.all():
+        facts["rows without target"] = int(np.sum(~known))
+    facts |= {"columns of numbers": len(columns.numbers), "of categories": len(columns.categories)}
+    if columns.dates:
+        facts["of dates"] = ", ".join(columns.dates)
+    if columns.left_out:
+        listed = "; ".join(f"{name} ({why})" for name, why in columns.left_out.items())
+        facts["left out"] = listed
+    return facts

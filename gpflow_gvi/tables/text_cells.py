@@ -1,0 +1,99 @@
+"""Numbers as people write them: with a decimal comma, thousands, a percent sign or a currency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .requirements import required
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+_CURRENCY = "$€£¥"
+_SPACES = " \u00a0\u202f"  # thousands are also set apart by spaces that do not break
+
+
+def _pattern(decimal: str, group: str) -> re.Pattern[str]:
+    whole = rf"\d{{1,3}}(?:[{group}'’{_SPACES}]\d{{3}})+|\d*"
+    return re.compile(
+        rf"([+−-]?)[{_SPACES}]?[{_CURRENCY}]?[{_SPACES}]?({whole})(?:{decimal}(\d*))?"
+        rf"([eE][+-]?\d+)?[{_SPACES}]?[%{_CURRENCY}]?"
+    )
+
+
+_NUMBER = {".": _pattern(r"\.", ","), ",": _pattern(",", r"\.")}
+_COMMA = re.compile(r"(?![1-9]\d{0,2}(?:,\d{3})+(?!\d))[\d.]*,\d+")
+_COMMA_OR_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+")
+_POINT = re.compile(r"(?![1-9]\d{0,2}(?:\.\d{3})+(?!\d))[\d,]*\.\d+")
+
+
+def decimal_of(table: pd.DataFrame, separator: str) -> str:
+    """Return which of "." and "," is before the decimals in a table of text.
+
+    A comma is, where numbers such as 3,5 occur, and none such as 3.5; 1,234 says nothing, unless
+    columns are set apart by semicolons, as they are where the comma is taken.
+    """
+    has_points = any(map(_POINT.fullmatch, _cells(table, ".")))
+    return "," if has_commas(table, separator) and not has_points else "."
+
+
+def has_commas(table: pd.DataFrame, separator: str) -> bool:
+    """Whether commas in text may be before decimals."""
+    if any(map(_COMMA.fullmatch, _cells(table, ","))):
+        return True
+    return separator == ";" and any(map(_COMMA_OR_THOUSANDS.fullmatch, _cells(table, ",")))
+
+
+def _cells(table: pd.DataFrame, mark: str) -> Iterator[str]:
+    """Yield the different cells that have a mark, without sign, currency and percent sign."""
+    for _, column in table.items():
+        if _is_text(column):
+            known = column.dropna()
+            for cell in known[known.str.contains(mark, regex=False)].unique():
+                yield cell.strip(f"+−-%{_CURRENCY}{_SPACES}")
+
+
+def _is_text(column: pd.Series[Any]) -> bool:
+    return bool(required("pandas.api.types").is_string_dtype(column.dropna()))
+
+
+def canonical(table: pd.DataFrame, decimal: str) -> pd.DataFrame:
+    """Return a table whose text has numbers written as Python does, and the rest as it is."""
+    to_numeric = required("pandas").to_numeric
+    found = {}
+    for name, column in table.items():
+        known = column.dropna()
+        if not _is_text(column):
+            found[name] = column
+            continue
+        if decimal == ".":
+            known = known[to_numeric(known, errors="coerce").isna()]
+        written = {text: _canonical(text, decimal) for text in known.unique()}
+        changed = {text: new for text, new in written.items() if text != new}
+        found[name] = (
+            column.map(lambda text, new=changed: new.get(text, text)) if changed else column
+        )
+    return required("pandas").DataFrame(found, index=table.index)
+
+
+def _canonical(text: str, decimal: str) -> str:
+    match = _NUMBER[decimal].fullmatch(text.strip())
+    if not match or not (match[2] or match[3]):
+        return text
+    sign, whole, part, power = (group or "" for group in match.groups())
+    digits = re.sub(r"\D", "", whole) or "0"
+    return sign.replace("−", "-") + digits + (f".{part}" if part else "") + power
+
+
+def typed(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of canonical text as numbers or truth values, if it is of such alone."""
+    known = column.dropna()
+    if not len(known) or not _is_text(column):
+        return column
+    if len(known) == len(column) and set(known.unique()) <= _TRUTH.keys():
+        return column.map(_TRUTH).astype(bool)
+    numbers = required("pandas").to_numeric(column, errors="coerce")
+    return column if numbers[column.notna()].isna().any() else numbers

@@ -1,0 +1,163 @@
+"""Tables as people have them: with semicolons, decimal commas, percent signs, dates and slips."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpflow_gvi.tables import table_files
+from gpflow_gvi.tables.columns import Columns
+from gpflow_gvi.tables.dates import Dates
+from gpflow_gvi.tables.learn import _split
+from gpflow_gvi.tables.prepare import prepare
+from tests.tolerances import assert_close
+
+SIZES = [1234.5, -0.25, 3.0, 1000000.0]
+
+WRITTEN = {
+    "plain": ("size,kind\n1234.5,a\n-0.25,b\n3,a\n1000000,b\n", "utf-8"),
+    "quoted thousands": ('size,kind\n"1,234.50",a\n-0.25,b\n3.0,a\n"1,000,000",b\n', "utf-8"),
+    "semicolons": ("size;kind\n1234,5;a\n-0,25;b\n3;a\n1.000.000;b\n", "utf-8"),
+    "tabs": ("size\tkind\n1.234,5\ta\n-0,25\tb\n3,00\ta\n1000000\tb\n", "utf-8"),
+    "bars": ("size|kind\n1234.5|a\n-.25|b\n3.|a\n1e6|b\n", "utf-8"),
+    "percent": ("size;kind\n1234,5 %;a\n-0,25 %;b\n3%;a\n1000000 %;b\n", "utf-8"),
+    "currency": ('size,kind\n"$1,234.5",a\n-$0.25,b\n3 €,a\n£1000000,b\n', "utf-8"),
+    "spaces": ("size;kind\n1 234,5;a\n−0,25;b\n3;a\n1\u202f000\u00a0000;b\n", "utf-8"),
+    "byte order mark": ("size,kind\n1234.5,a\n-0.25,b\n3,a\n1000000,b\n", "utf-8-sig"),
+    "UTF-16": ("size\tkind\n1234,5\ta\n-0,25\tb\n3\ta\n1000000\tb\n", "utf-16"),
+    "Windows": ("size;kind\n1234,5;ä\n-0,25;b\n3;ä\n1000000;b\n", "cp1252"),
+    "commas in the header": ('"size";"kind, or so"\n1234,5;a\n-0,25;b\n3;a\n1000000;b\n', "utf-8"),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_numbers_are_read_as_they_are_meant(case, tmp_path):
+    text, encoding = WRITTEN[case]
+    (tmp_path / "data.csv").write_bytes(text.encode(encoding))
+    table, _ = table_files.read(tmp_path / "data.csv")
+    assert_close(table["size"], SIZES)
+    assert list(table.iloc[:, 1]) == (["ä", "b"] * 2 if encoding == "cp1252" else ["a", "b"] * 2)
+    assert table_files.header(tmp_path / "data.csv") == list(table)
+    ((_, canonical, _),) = table_files.chunks(tmp_path / "data.csv", 10)
+    assert_close(Columns.of(table).typed(canonical)["size"], SIZES)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x;y\n1,234;a\n5,678;b\n", [1.234, 5.678]),  # the comma that semicolons make room for
+        ('x,y\n"1,234",a\n"5,678",b\n', [1234.0, 5678.0]),
+        ("x;y\n0.998;a\n7.125;b\n", [0.998, 7.125]),
+        ("x;y;z\n1.234;1,5;a\n5.678;2,5;b\n", [1234.0, 5678.0]),
+    ],
+)
+def test_the_file_decides_what_a_comma_and_a_point_are(text, expected, tmp_path):
+    (tmp_path / "data.csv").write_text(text)
+    assert_close(table_files.read(tmp_path / "data.csv")[0]["x"], expected)
+
+
+@pytest.mark.parametrize(("separator", "decimal"), [*itertools.product(";\t|", ".,"), (",", ".")])
+@pytest.mark.parametrize("digits", [2, 3, 10])
+def test_what_pandas_writes_is_read(separator, decimal, digits, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=50) * 10.0 ** rng.integers(-3, 6, 50)}).round(digits)
+    table["b"], table["c"] = rng.integers(0, 9, 50), rng.choice(["x, y", "z;z", 'a "b"'], 50)
+    table.loc[::7, "a"] = np.nan
+    table.to_csv(tmp_path / "data.csv", index=False, sep=separator, decimal=decimal)
+    found, _ = table_files.read(tmp_path / "data.csv")
+    pd.testing.assert_frame_equal(found, table, check_dtype=False)
+
+
+def test_predictions_are_written_as_the_file_is(tmp_path):
+    (tmp_path / "data.csv").write_bytes("Größe;art\n1,5;a\n".encode("utf-8-sig"))
+    with table_files.writer(tmp_path / "out.csv") as write:
+        for part, _, written in table_files.chunks(tmp_path / "data.csv", 1):
+            write(part.assign(mean=[2.5]), written)
+    text = (tmp_path / "out.csv").read_bytes().decode("utf-8-sig")
+    assert text.splitlines() == ["Größe;art;mean", "1,5;a;2,5"]
+
+
+def test_one_slip_in_a_column_of_numbers_is_said_and_taken_for_missing(tmp_path):
+    rows = "".join(f"{i * 7 % 41},{i % 3}.5,{'ab'[i % 2]}\n" for i in range(40))
+    (tmp_path / "data.csv").write_text("size,y,kind\noops,1.5,a\n" + rows)
+    with pytest.warns(UserWarning, match="but 1 of its cells .* first 'oops' in row 0"):
+        columns = prepare(tmp_path / "data.csv", "y", task="regression").columns
+    assert columns.numbers == ["size"]
+    table, _ = table_files.read(tmp_path / "data.csv")
+    assert np.isnan(columns.typed(table)["size"]).sum() == 1
+    with pytest.raises(ValueError, match="column size is of numbers, but it has 'ouch' in row 0"):
+        columns.typed(table.assign(size=["ouch"] * len(table)))
+
+
+def test_a_slip_in_the_target_is_named(tmp_path):
+    rows = "".join(f"{i % 7},{i * 7 % 41}.5\n" for i in range(40))
+    (tmp_path / "data.csv").write_text(f"size,y\n{rows}3,oops\n")
+    with pytest.raises(ValueError, match="target 'y' has 'oops' in row 40, which is no number"):
+        prepare(tmp_path / "data.csv", "y")
+
+
+def test_codes_of_digits_and_letters_are_categories():
+    table = pd.DataFrame({"code": ["1", "2", "3", "A"] * 10, "all": list("ABCD") * 10})
+    assert Columns.of(table).categories == ["code", "all"]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    (tmp_path / "data.csv").write_text("a,b,a\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"two columns with one name, 'a', at \[1, 3\]"):
+        table_files.read(tmp_path / "data.csv")
+
+
+def test_a_compressed_file_is_read(tmp_path):
+    (tmp_path / "data.csv.gz").write_bytes(gzip.compress(b"a;b\n1,5;2\n"))
+    assert table_files.read(tmp_path / "data.csv.gz")[0]["a"][0] == 1.5
+
+
+DAYS = pd.date_range("2019-01-01", periods=800, freq="D")
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M"],
+)
+def test_dates_are_a_trend_and_the_times_of_year_and_week(written):
+    column = pd.Series(DAYS.strftime(written))
+    dates = Dates.of(column)
+    assert dates.periods == ["year", "week"]
+    made = dict(zip(dates.names("day"), dates.numbers(column), strict=True))
+    trend = made["day (trend)"]
+    assert_close(trend[-1] - trend[0], 799 / 365.2425)
+    assert 2019.0 <= trend[0] < 2019.01
+    sine = made["day (time of week, sine)"]
+    assert_close(sine[7:], sine[:-7])
+    assert len(np.unique(np.round(sine, 6))) == 7
+
+
+def test_rows_resolve_the_periods_that_they_cover_and_sample():
+    assert Dates.of(pd.Series(pd.date_range("2020-01-01", periods=48, freq="h"))).periods == ["day"]
+    assert Dates.of(pd.Series(pd.date_range("2000", periods=30, freq="YS"))).periods == []
+    assert Dates.of(pd.Series(pd.date_range("2000", periods=30, freq="MS"))).periods == ["year"]
+
+
+@pytest.mark.parametrize("texts", [["a", "b"], ["2020-01-01", "soon"], ["12-34", "1-2"], ["1/2"]])
+def test_other_text_is_no_date(texts):
+    assert Dates.of(pd.Series(texts)) is None
+
+
+def test_the_last_rows_in_time_are_held_out(tmp_path):
+    rng = np.random.default_rng(0)
+    days = DAYS[rng.permutation(100)].strftime("%d.%m.%Y")
+    table = pd.DataFrame({"day": days, "size": rng.random(100), "y": rng.random(100)})
+    table.to_csv(tmp_path / "data.csv", index=False)
+    prepared = prepare(tmp_path / "data.csv", "y")
+    fitting, unseen = _split(prepared, 0)
+    times = pd.to_datetime(prepared.table["day"], format="%d.%m.%Y").to_numpy()
+    assert len(unseen) == 20
+    assert times[fitting].max() < times[unseen].min()
+    at_random = _split(prepare(tmp_path / "data.csv", "y", split="random"), 0)[1]
+    assert times[at_random].min() < times[fitting].max()
+    with pytest.raises(ValueError, match="split is 'time', but no column is of dates"):
+        prepare(tmp_path / "data.csv", "y", split="time", drop=["day"])
