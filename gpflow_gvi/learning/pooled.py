@@ -145,12 +145,15 @@ class Pooled(Learned):
     def score_ood(self, X: TensorType) -> Array:
         """Return how little is known of f at X: [N].
 
-        It is the variance of f in standard units, and of classes the epistemic entropy.
+        It is the variance of f in standard units, those of each part, with the disagreement of the
+        parts in standard deviations of y; and of classes the epistemic entropy.
         """
         if self.classes_ is not None:
             return self.entropies(X).epistemic
-        (variance,) = by_blocks(lambda rows: (self.predict_f(rows)[1],), X)
-        return np.mean(variance / self.outputs.scale**2, axis=-1)
+        means = np.array([by_blocks(part.predict_f, X)[0] for part in self.parts])  # [C, N, J]
+        within = np.array([part.score_ood(X) for part in self.parts])
+        between = np.mean(np.square(means - self._average(means)) / self.outputs.scale**2, axis=-1)
+        return np.asarray(self.weights @ (within + between))
 
     def predict_interval(
         self, X: TensorType, coverage: float = 0.95
