@@ -139,10 +139,14 @@ class Experiment(Part):
             reason = f"likelihood is {self.likelihood.kind}, which has none; leave it out."
             raise impossible("regulariser.noise", P.noise, reason)
         if P.evidence.kind == "inducing":
-            for name, value in (("predictors", "recipe"), ("noise", "auto"), ("noise", "varying")):
-                if getattr(P, name) == value:
-                    reason = "with evidence: inducing there is none; take evidence: data."
-                    raise impossible(f"regulariser.{name}", value, reason)
+            without = "with evidence: inducing there is none; take evidence: data."
+        elif P.mean is not None:
+            without = f"with mean: {P.mean.kind} there is none; leave out one of them."
+        else:
+            return
+        for name, value in (("predictors", "recipe"), ("noise", "auto"), ("noise", "varying")):
+            if getattr(P, name) == value:
+                raise impossible(f"regulariser.{name}", value, without)
 
     def _require_a_fitting_split(self) -> None:
         data, split = self.data, self.split

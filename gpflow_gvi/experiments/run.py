@@ -150,15 +150,13 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
     )
     if not experiment.train_q:
         return settings
-    # None is 1/N, which is the default of GWI.
-    weight: Any = None if experiment.divergence.weight == "1/N" else experiment.divergence.weight
     return dataclasses.replace(
         settings,
         variational=VariationalSettings(experiment.mean.build, experiment.covariance.build),
         model=ModelSettings(
-            kind=gvi.models.GWI if weight is None else gvi.models.GVI,
+            kind=gvi.models.GVI,
             divergence=experiment.divergence.build,
-            divergence_weight=weight,
+            divergence_weight=experiment.divergence.weight,
             loss=experiment.loss.build,
             train_likelihood=getattr(experiment.likelihood, "trainable", True),
         ),

@@ -24,6 +24,7 @@ from ..learning import recipe
 from ..learning.learned import Learned
 from ..learning.one_call import learn
 from ..learning.settings import Effort, Noise, Settings
+from ..learning.variational import is_network
 from ..losses import Loss
 from ..models import GVI
 
@@ -33,31 +34,28 @@ class Estimator(BaseEstimator):
     """The parameters of both estimators, and how `learn` is called with them.
 
     :param kernel: k of the regulariser P, with the hyper-parameters to start from, in standard
-        units of X and y; of several the one that predicts best is taken. By default those of
-        `learn`.
-    :param predictor: an estimator whose cross-fitted predictions are P's mean, or several;
-        "auto" for those of `learn` where they predict better; or None. For labels these are
-        classifiers.
+        units of X and y; or several, as of `learn`.
+    :param predictor: what P's mean is made of, as of `learn`; for labels, of classifiers.
     :param noise: of real-valued y: "constant", "varying" or "auto".
     :param outputs: of several columns of real-valued y: "correlated" to learn them together.
     :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
-    :param network: what is added to the mean of Q, as of `learn`, or the number of units in
-        both hidden layers of `recipe.network`; or a model of Keras, or a list of such, to put a
-        Gaussian process around. With one, X may be images.
+    :param network: what is added to the mean of Q, as of `learn`, or the number of units of
+        `recipe.network`; or models of Keras to put a process around. X may be images then.
     :param train_network: False to leave a network as it is; by default it is trained.
     :param features: of a network, what the kernel is on, as of `learn`.
     :param classes: of a network, the class of each column, if they are not sorted.
     :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
         noise of heavy tails; of a classifier, one of as many classes as y has.
-    :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
+    :param loss: "robust" for real-valued y with outliers; or a loss to train Q with, or its name.
+    :param mean: m_Q, by its name or as a model of Keras, as of `learn`; with that X may be images.
+    :param covariance: r, by its name or as a class, as of `learn`.
+    :param regulariser: "posterior" or "prior", what Q is held to.
     :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence. By default `PGVI`.
-    :param divergence: D; by default that of the model.
-    :param divergence_weight: λ; by default 0.1.
+    :param divergence: D, or its name; by default that of the model.
+    :param divergence_weight: λ; by default 0.1. "1/N" is one D beside the sum of losses.
     :param num_inducing: the maximal number M of inducing points; by default that of `learn`.
-    :param calibration_fraction: the part of the rows to set aside for conformal intervals, or
-        sets of classes.
-    :param epochs: the maximal number of epochs of training Q. By default 20 if a network, a model,
-        a loss, a divergence or its weight is given; else none, and Q is P.
+    :param calibration_fraction: the part of the rows to set aside for conformal intervals or sets.
+    :param epochs: of training Q, at most; by default 20 if any part of it is given, else none.
     :param batch_size: rows of a batch, of what is trained; by default 200.
     :param learning_rate: Adam's at the start, of what is trained; by default 0.003.
     :param effort: "fast", "default" or "best", as of `learn`.
@@ -76,10 +74,13 @@ class Estimator(BaseEstimator):
     features: Any = None
     classes: Any = None
     likelihood: Likelihood | None = None
-    loss: Literal["robust"] | Loss | None = None
+    loss: str | Loss | None = None
+    mean: Any = None
+    covariance: Any = None
+    regulariser: Literal["posterior", "prior"] | None = None
     model: type[GVI] | None = None
-    divergence: Divergence | None = None
-    divergence_weight: float | None = None
+    divergence: str | Divergence | None = None
+    divergence_weight: float | Literal["1/N"] | None = None
     num_inducing: int | None = None
     calibration_fraction: float = Settings.calibration_fraction
     epochs: int | None = None
@@ -121,13 +122,13 @@ class Estimator(BaseEstimator):
                         as_floats(name, found)
                     if name == "y" and any(isinstance(each, np.ndarray) for each in found.flat):
                         checks.array(name, values)
-            images = self._is_around_network and len(np.shape(data[0])) > 2
+            images = self._takes_images and len(np.shape(data[0])) > 2
             kind = None if images else default_float()  # pixels in bytes are scaled
             return validate_data(self, *data, dtype=kind, allow_nd=images, **options)
 
     @property
-    def _is_around_network(self) -> bool:
-        return self.network is not None and not isinstance(self.network, int | np.integer)
+    def _takes_images(self) -> bool:
+        return is_network(self.mean) or not isinstance(self.network, int | np.integer | None)
 
 
 Estimator.__init__.__doc__ = Estimator.__doc__

@@ -27,6 +27,7 @@ from ..learning.around_network.learn_around import is_meant
 from ..learning.joint_outputs import observed, with_nan
 from ..learning.learned import Learned
 from ..learning.rows.scaling import Scaling
+from ..learning.variational import softmax_of
 from .estimator_base import Estimator, naming
 
 NARROWEST = 1e-9
@@ -238,9 +239,8 @@ class GVIClassifier(ClassifierMixin, Estimator):
             _warn(f"y has examples of class {shown(self.classes_[0])} alone")
             self.learned_ = None
             return self
-        around = self._is_around_network and is_meant(
-            self.network, self.features, self.train_network, X
-        )
+        is_number = isinstance(self.network, int | np.integer)  # of units
+        around = not is_number and is_meant(self.network, self.features, self.train_network, X)
         likelihood = self._around(K) if around else self._of_classes(K)
         latents = K if around else labels.num_latents(likelihood, codes[:, None])
         columns = self.classes
@@ -260,7 +260,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
 
     def _of_classes(self, K: int) -> Likelihood:
         if self.likelihood is None:
-            return labels.likelihood_of(self.classes_)
+            return softmax_of(self.mean) or labels.likelihood_of(self.classes_)
         found = labels.num_classes(self.likelihood)
         if found != K:
             raise ValueError(

@@ -33,7 +33,7 @@ from .procedure import Procedure, recorded
 from .q_training import BatchTraining
 from .refusals import refuse
 from .rows.parquet import ParquetRows
-from .rows.split import Split, from_one_hot, of_labels
+from .rows.split import Split, from_one_hot, is_of_one_column, of_labels
 from .schedules import CosineAdam, EarlyStopping, Passes
 from .settings import (
     MAX_INDUCING,
@@ -45,7 +45,14 @@ from .settings import (
     preset,
 )
 from .start import InducingPlusNetwork, Start, inducing_covariance, inducing_mean
-from .variational import parse_covariance, parse_mean
+from .variational import (
+    DIVERGENCES,
+    LOSSES,
+    named,
+    parse_covariance,
+    parse_mean,
+    softmax_of,
+)
 
 
 def learn(
@@ -62,13 +69,13 @@ def learn(
     output: str | int | None = None,
     classes: Sequence[Any] | None = None,
     likelihood: Likelihood | None = None,
-    loss: Literal["robust"] | Loss | None = None,
+    loss: str | Loss | None = None,
     mean: Any = None,
     covariance: Any = None,
     regulariser: Literal["posterior", "prior"] | None = None,
     model: type[GVI] | None = None,
-    divergence: Divergence | None = None,
-    divergence_weight: float | None = None,
+    divergence: str | Divergence | None = None,
+    divergence_weight: float | Literal["1/N"] | None = None,
     num_inducing: int | None = None,
     select: Select = greedy_variance,
     validation_data: RegressionData | None = None,
@@ -155,17 +162,19 @@ def learn(
         that have no unit, as counts, are not standardised.
     :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
         of the result) by a likelihood that allows for them, and learns from the others. Or the loss
-        that Q is trained with, such as `losses.GammaLoss()`.
+        that Q is trained with, such as `losses.GammaLoss()`, or its name, "gamma_loss".
     :param mean: m_Q: "recipe", the default, that of the sparse posterior with a network added;
         "inducing", without it; "regulariser", that of P; or a model of Keras, which alone is m_Q
-        and is fitted to the mean of the sparse posterior first.
-    :param covariance: r: "cholesky", the default, "diagonal", "kernelised", "sparse_posterior" or
-        "fixed_sparse_posterior", or a class of `gpflow_gvi.covariances`.
+        and is fitted to the mean of the sparse posterior first. One of several columns, where Y has
+        one, is for labels. For images it is a network of images, and `kernel` has to be given.
+    :param covariance: r: "cholesky", the default, "diagonal", "kernelised", "sparse_posterior",
+        "fixed_sparse_posterior" or "regulariser", that of P; or a class of
+        `gpflow_gvi.covariances`.
     :param regulariser: what Q is held to: "posterior", P given the rows, the default, or "prior".
     :param model: `PGVI`, `GWI` or `GVI`; by default `PGVI`.
-    :param divergence: D, if it is not to be the model's own; a context of it is in the units that
-        the model works in (`standardise`).
-    :param divergence_weight: λ; by default 0.1.
+    :param divergence: D, if it is not to be the model's own, or its name, "projected_kl"; a context
+        of it is in the units that the model works in (`standardise`).
+    :param divergence_weight: λ; by default 0.1. "1/N" is one divergence beside the sum of losses.
     :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200, or of
         up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000.
     :param select: how they are chosen.
@@ -174,7 +183,8 @@ def learn(
         where Q is trained, or none.
     :param calibration_fraction: the part to set aside for conformal intervals, if any; around a
         network that is not trained here, of `validation_data`, as it may have seen the data.
-    :param standardise: whether to work in standard units, for which the defaults are made.
+    :param standardise: whether to work in standard units, for which the defaults are made; all
+        pixels of images have the same.
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
         over the data if that is more; held-out data are evaluated after each. By default 20 where
         Q is trained.
@@ -203,6 +213,10 @@ def learn(
     checks.one_of("effort", effort, get_args(Effort))
     checks.one_of("outputs", outputs, ("independent", "correlated"))
     checks.one_of("missing", missing, ("refuse", "ignore"))
+    if isinstance(loss, str):
+        checks.one_of("loss", loss, ("robust", *LOSSES))
+        loss = loss if loss == "robust" else named("loss", loss, LOSSES)
+    own_divergence: Divergence | None = named("divergence", divergence, DIVERGENCES)
     jointly = outputs == "correlated"
     if missing == "ignore":
         data = pair = observed(data)
@@ -212,7 +226,9 @@ def learn(
         data = np.asarray(X), np.asarray(Y)
     if model is GVI and divergence is None:
         raise TypeError("model is GVI, which has no divergence of its own: pass divergence=....")
-    is_svgp = isinstance(divergence, InducingKL)  # finite for a prior P, and no network beside u
+    is_svgp = isinstance(
+        own_divergence, InducingKL
+    )  # finite for a prior P, and no network beside u
     checks.one_of("regulariser", regulariser, (None, "posterior", "prior"))
     if mean is not None:
         refuse(refusals.HAS_MEAN, network=network)
@@ -242,8 +258,10 @@ def learn(
         validation_data = in_memory("validation_data", validation_data, network)
     else:
         refuse(refusals.NO_COLUMNS, classes=classes, output=output)
-    if is_around and likelihood is None:
+    of_columns = softmax_of(mean)
+    if likelihood is None and (is_around or of_columns is not None):
         rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
+        likelihood = None if is_around or not is_of_one_column(rows) else of_columns
     rows, validation_data, of_names, found = of_labels(rows, validation_data, likelihood)
     likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
@@ -270,7 +288,7 @@ def learn(
         model=ModelSettings(
             kind=_given(model, PGVI),
             # Each training starts from the same state of its context.
-            divergence=None if divergence is None else lambda _: deepcopy(divergence),
+            divergence=None if own_divergence is None else lambda _: deepcopy(own_divergence),
             loss=(lambda: loss) if isinstance(loss, Loss) else None,
             divergence_weight=_given(divergence_weight, ModelSettings.divergence_weight),
         ),
@@ -344,7 +362,7 @@ def learn(
             refuse(refusals.NO_CROSS_FITS, n_jobs=n_jobs)
         left_out = None
         if not (loss is None or isinstance(loss, Loss)):
-            left_out = _outliers(rows, settings, loss)
+            left_out = _outliers(rows, settings)
             rows = tuple(np.delete(np.asarray(part), left_out.rows, axis=0) for part in rows)
         learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
         return dataclasses.replace(learned, outliers=left_out)
@@ -360,8 +378,7 @@ def _given(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-def _outliers(rows: RegressionData, settings: Settings, loss: str) -> outliers.Outliers:
-    checks.one_of("loss", loss, ("robust", None))
+def _outliers(rows: RegressionData, settings: Settings) -> outliers.Outliers:
     if not (settings.likelihood is None or isinstance(settings.likelihood, Gaussian)):
         raise TypeError(
             f"loss='robust' is for real-valued Y under Gaussian noise, but likelihood is "

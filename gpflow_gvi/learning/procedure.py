@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
+from gpflow.functions import MeanFunction
 from gpflow.likelihoods import Gaussian
 
 from .._core import outputs, progress
@@ -145,7 +146,7 @@ class Procedure:
                 (first.X, first.Y),
                 kernel,
                 settings.count(len(data.X)),
-                mean_function=targets.prior_mean(self.settings.likelihood, first.responses),
+                mean_function=self._mean(first),
                 likelihood=self.settings.likelihood,
                 evidence=settings.evidence,
                 select=settings.select,
@@ -209,8 +210,17 @@ class Procedure:
         model = self.tempered(self.start(regulariser, data), regulariser, data, None)
         return self.calibrated(model, regulariser, {})
 
+    def _mean(self, data: TrainingData) -> MeanFunction:
+        """Return m_P to start from."""
+        given = self.settings.regulariser.mean
+        if given is not None:
+            return given(data)
+        return targets.prior_mean(self.settings.likelihood, data.responses)
+
     def _has_candidates(self, data: TrainingData) -> bool:
-        """Return whether P is for rows, of which it is fitted to all, without given noise."""
+        """Return whether P is for rows, and fitted to all, with neither noise nor a mean given."""
+        if self.settings.regulariser.mean is not None:
+            return False
         noise = self.settings.likelihood
         given = isinstance(noise, Gaussian) and not isinstance(noise.variance, Parameter)
         to_all = not self.settings.regulariser.evidence.needs_inducing_outputs

@@ -31,7 +31,8 @@ NO_COLUMNS = (
 NO_NETWORK = "has no effect without a network: pass network=, or leave it out"
 NOT_AROUND = (
     "has no effect around a network, whose predictions are the mean of P and Q: no candidates "
-    "for P are compared, and Q is not trained. Leave it out"
+    "for P are compared, and Q is not trained. Leave it out, or pass the network as mean= and a "
+    "kernel=, to train Q"
 )
 NETWORK_NOT_TRAINED = (
     "has no effect, as the network is not trained: pass train_network=True, or leave it out"

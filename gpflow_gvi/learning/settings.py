@@ -126,6 +126,9 @@ class RegulariserSettings:
     kernels: Callable[[TrainingData], Sequence[Kernel]] | None = None
     """The kernels to choose among, with the hyper-parameters to start from; None for those of the
     recipe."""
+    mean: Callable[[TrainingData], MeanFunction] | None = None
+    """m_P, to start from, before P is conditioned; by default zero, or the constant that fits best
+    where f is not the mean of Y. With a mean P is around no predictors, and noise is constant."""
     predictors: Callable[[TrainingData], Sequence[Any]] | Literal["recipe"] | None = RECIPE
     """Estimators to cross-fit: P may be around the predictions of those of the recipe, and is
     around those of any others. None for none."""
@@ -234,8 +237,8 @@ class ModelSettings:
     """`PGVI`, `GWI` or `GVI`."""
     divergence: Callable[[TrainingData], Divergence] | None = None
     """D, made anew for each training; that of the model if None."""
-    divergence_weight: float = 0.1
-    """λ."""
+    divergence_weight: float | Literal["1/N"] = 0.1
+    """λ, or that of one divergence beside the sum of the losses."""
     loss: Callable[[], Loss] | None = None
     """ℓ; that of the model if None."""
     train_likelihood: bool = True
@@ -257,14 +260,9 @@ class ModelSettings:
         likelihood = deepcopy(likelihood)
         if not self.train_likelihood:
             set_trainable(likelihood, False)
-        return self.kind(
-            P,
-            Q,
-            likelihood,
-            num_data=data.num_rows,
-            divergence_weight=self.divergence_weight,
-            **options,
-        )
+        N, weight = data.num_rows, self.divergence_weight
+        weight = 1.0 / N if weight == "1/N" else weight
+        return self.kind(P, Q, likelihood, num_data=N, divergence_weight=weight, **options)
 
 
 @dataclasses.dataclass(frozen=True)

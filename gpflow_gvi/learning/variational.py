@@ -1,6 +1,6 @@
-"""The mean and the covariance of Q by their names, as `learn` and experiments have them.
+"""The parts of Q and of its objective by their names, as `learn` and experiments have them.
 
-A part is a function of what Q starts from (`Start`): P, inducing points and the data.
+A mean or a covariance is a function of what Q starts from (`Start`): P, inducing points, the data.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import operator
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .start import InducingPlusNetwork, Start, inducing_mean
@@ -18,6 +18,7 @@ from .start import InducingPlusNetwork, Start, inducing_mean
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
     from gpflow.kernels import Kernel
+    from gpflow.likelihoods import Likelihood
 
 SUPPLIED: dict[str, Callable[[Start], Any]] = {
     "X": operator.attrgetter("X"),
@@ -39,8 +40,31 @@ COVARIANCES = {
 }
 """Constructors of covariances of Q."""
 
+LOSSES = {
+    "log_loss": "gpflow_gvi.losses:LogLoss",
+    "predictive_log_loss": "gpflow_gvi.losses:PredictiveLogLoss",
+    "beta_loss": "gpflow_gvi.losses:BetaLoss",
+    "gamma_loss": "gpflow_gvi.losses:GammaLoss",
+}
+
+DIVERGENCES = {
+    "inducing_kl": "gpflow_gvi.divergences:InducingKL",
+    "projected_kl": "gpflow_gvi.divergences:ProjectedKL",
+    "projected_reverse_kl": "gpflow_gvi.divergences:ProjectedReverseKL",
+    "projected_renyi": "gpflow_gvi.divergences:ProjectedRenyi",
+    "projected_bhattacharyya": "gpflow_gvi.divergences:ProjectedBhattacharyya",
+    "projected_hellinger": "gpflow_gvi.divergences:ProjectedHellinger",
+    "projected_wasserstein": "gpflow_gvi.divergences:ProjectedWasserstein",
+    "projected_squared_difference": "gpflow_gvi.divergences:ProjectedSquaredDifference",
+    "gaussian_wasserstein": "gpflow_gvi.divergences:GaussianWasserstein",
+    "regularised_kl": "gpflow_gvi.divergences:RegularisedKL",
+}
+
 MAX_ITERATIONS = 200
 """Of the fit of a network to the mean of P."""
+
+MAX_ROWS = 5000
+"""Of that fit, which is a start: all rows are passed in each iteration."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,14 +89,49 @@ class NetworkMean:
                 f"mean returns {columns} columns, but there are {start.J} latent functions; give "
                 f"it {start.J} outputs."
             )
-        values = target(as_rows(start.X, start.prior.kernel))
-        fit_by_squares(mean, as_rows(start.X, mean), values, MAX_ITERATIONS)
+        X = start.X[:MAX_ROWS]  # the rows are shuffled
+        values = target(as_rows(X, start.prior.kernel))
+        fit_by_squares(mean, as_rows(X, mean), values, MAX_ITERATIONS)
         return mean
+
+
+def named(name: str, value: Any, parts: Mapping[str, str]) -> Any:
+    """Return a part with its defaults for its name, and anything else as it is.
+
+    :param name: that of the argument.
+    :param parts: where the classes are, by their names.
+    """
+    from .._core import checks
+
+    if not isinstance(value, str):
+        return value
+    checks.one_of(name, value, tuple(parts))
+    return pkgutil.resolve_name(parts[value])()
+
+
+def is_network(mean: Any) -> bool:
+    """Return whether the argument `mean` is a network that alone is m_Q."""
+    return not (mean is None or isinstance(mean, str))
+
+
+def softmax_of(mean: Any) -> Likelihood | None:
+    """Return the likelihood of labels for which a network of several columns is the mean of Q."""
+    from gpflow.likelihoods import Softmax
+
+    from .._core.network_function import as_function
+
+    columns = getattr(as_function(mean), "num_outputs", 1) if is_network(mean) else 1
+    return Softmax(columns) if columns > 1 else None
 
 
 def mean_of_regulariser(start: Start) -> MeanFunction:
     """Return the mean of P, as it is."""
     return start.P.mean_function
+
+
+def kernel_of_regulariser(start: Start) -> Kernel:
+    """Return the kernel of P, as it is."""
+    return start.P.kernel
 
 
 def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
@@ -96,7 +155,9 @@ def parse_covariance(covariance: Any) -> Callable[[Start], Kernel]:
 
     constructor = covariance
     if isinstance(covariance, str):
-        checks.one_of("covariance", covariance, tuple(COVARIANCES))
+        checks.one_of("covariance", covariance, (*COVARIANCES, "regulariser"))
+        if covariance == "regulariser":
+            return kernel_of_regulariser
         constructor = pkgutil.resolve_name(COVARIANCES[covariance])
     elif not callable(covariance):
         raise TypeError(

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 import gpflow_gvi as gvi
-from gpflow_gvi.experiments import read
+from gpflow_gvi.experiments import ConfigError, read
 from gpflow_gvi.experiments.data_sets import load
 from gpflow_gvi.experiments.run import prepare, run
 from gpflow_gvi.learning import one_call
-from tests.tolerances import assert_close
+from tests.tolerances import ITERATIVE, assert_close
 
 SEED = int(np.random.RandomState(0).randint(2**31 - 1))  # what an estimator makes of 0
 
@@ -151,3 +151,26 @@ def test_rows_for_validation_that_data_name_are_validation_data(tmp_path):
     X = rows["test"].X
     for ours, theirs in zip(learned.predict_y(X), expected.predict_y(X), strict=True):
         assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("mean", ["constant", "linear"])
+def test_the_mean_of_p_is_fitted_with_its_hyper_parameters(write, mean):
+    """It is the generalised least squares of the observations (Rasmussen and Williams, 2.45)."""
+    minimise = {"kind": "lbfgs", "max_iterations": 1000, "tolerance": 1e-15}
+    regulariser = {"kernel": "matern12", "mean": mean, "minimise": minimise, "inducing": 100}
+    learned, rows = _learned(write(regulariser=regulariser))
+    X, Y = (np.asarray(part) for part in (learned.inputs.standard(rows.X), rows.Y))
+    Y = np.asarray(learned.outputs.standard(Y))
+    P = learned.regulariser
+    H = np.ones_like(X) if mean == "constant" else np.c_[X, np.ones_like(X)]
+    noise = np.ravel(P.likelihood.variance)[0] * np.eye(len(X))
+    weighted = np.linalg.solve(P.prior.kernel(X).numpy() + noise, H)
+    expected = np.linalg.solve(H.T @ weighted, weighted.T @ Y)
+    new = np.array([[-3.0], [5.0]])
+    H = np.ones_like(new) if mean == "constant" else np.c_[new, np.ones_like(new)]
+    assert_close(P.prior.mean_function(new), H @ expected, ITERATIVE, scale=1.0)
+
+
+def test_a_mean_of_p_leaves_nothing_to_be_around_of(write):
+    with pytest.raises(ConfigError, match="with mean: linear there is none"):
+        write(regulariser={"mean": "linear", "predictors": "recipe"})

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 import gpflow_gvi as gvi
 
 from ...learning.start import TrainingData
-from .base import Entry, Flag, OneOf, Positive, gpflow
+from .base import Count, Entry, Flag, OneOf, Positive, gpflow
 from .layers import DEFAULT, Layers, network
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ def _stationary(name: str) -> Callable[..., GPflowKernel]:
 def linear(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
     """Linear functions."""
     return gpflow.kernels.Linear(variance)
+
+
+def polynomial(
+    site: TrainingData, degree: Count = 2, variance: Positive = 1.0, offset: Positive = 1.0
+) -> GPflowKernel:
+    """Polynomials: (variance · xᵀx' + offset) to the power of the degree."""
+    return gpflow.kernels.Polynomial(degree, variance, offset)
 
 
 def constant(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
@@ -112,6 +119,7 @@ KERNELS: dict[str, Entry] = {
     "matern32": _stationary("Matern32"),
     "matern52": _stationary("Matern52"),
     "linear": linear,
+    "polynomial": polynomial,
     "constant": constant,
     "nngp": nngp,
     "feature_map": feature_map,

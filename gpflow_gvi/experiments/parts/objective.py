@@ -12,6 +12,7 @@ from scipy.stats import qmc
 
 import gpflow_gvi as gvi
 
+from ...learning import variational
 from ...learning.settings import ModelSettings
 from .base import Count, Derived, Entry, Flag, NonNegative, Number, OneOf, Positive, gpflow
 
@@ -60,13 +61,7 @@ Likelihood = Annotated[Any, OneOf("Likelihood", LIKELIHOODS)]
 
 # Losses
 
-LOSSES = {
-    "log_loss": "gpflow_gvi.losses:LogLoss",
-    "predictive_log_loss": "gpflow_gvi.losses:PredictiveLogLoss",
-    "beta_loss": "gpflow_gvi.losses:BetaLoss",
-    "gamma_loss": "gpflow_gvi.losses:GammaLoss",
-}
-Loss = Annotated[Any, OneOf("Loss", LOSSES)]
+Loss = Annotated[Any, OneOf("Loss", variational.LOSSES)]
 
 
 # Contexts, in the units of the model: standard ones, unless `standardise` is false
@@ -175,19 +170,12 @@ ESTIMATORS = {
 Estimator = Annotated[Any, OneOf("CovarianceDistance", ESTIMATORS)]
 
 DIVERGENCES: dict[str, Entry] = {
-    "inducing_kl": ("gpflow_gvi.divergences:InducingKL", {"weight": (NonNegative, 1.0)}),
-    "projected_kl": "gpflow_gvi.divergences:ProjectedKL",
-    "projected_reverse_kl": "gpflow_gvi.divergences:ProjectedReverseKL",
-    "projected_renyi": "gpflow_gvi.divergences:ProjectedRenyi",
-    "projected_bhattacharyya": "gpflow_gvi.divergences:ProjectedBhattacharyya",
-    "projected_hellinger": "gpflow_gvi.divergences:ProjectedHellinger",
-    "projected_wasserstein": "gpflow_gvi.divergences:ProjectedWasserstein",
-    "projected_squared_difference": "gpflow_gvi.divergences:ProjectedSquaredDifference",
+    **variational.DIVERGENCES,
+    "inducing_kl": (variational.DIVERGENCES["inducing_kl"], {"weight": (NonNegative, 1.0)}),
     "gaussian_wasserstein": (
-        "gpflow_gvi.divergences:GaussianWasserstein",
+        variational.DIVERGENCES["gaussian_wasserstein"],
         {"estimator": (Estimator, "exact")},
     ),
-    "regularised_kl": "gpflow_gvi.divergences:RegularisedKL",
 }
 Divergence = Annotated[
     Any, OneOf("Divergence", DIVERGENCES, types={"Context": Context}, base=AtInputs)

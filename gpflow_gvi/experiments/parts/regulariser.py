@@ -14,11 +14,12 @@ import gpflow_gvi as gvi
 
 from ...learning import settings
 from ...learning.settings import MAX_INDUCING, NUM_INDUCING, Noise, RegulariserSettings
-from .base import Count, Entry, Fraction, OneOf, Part, Positive, keras
+from .base import Count, Entry, Fraction, OneOf, Part, Positive, gpflow, keras
 from .kernels import Kernel
 from .training import descend
 
 if TYPE_CHECKING:
+    from gpflow.functions import MeanFunction
     from gpflow.kernels import Kernel as GPflowKernel
 
     from ...learning.start import TrainingData
@@ -99,10 +100,35 @@ def adam(run: None, learning_rate: Positive = 0.01, steps: Count = 1000) -> GVIM
 Minimiser = Annotated[Any, OneOf("Minimiser", {"lbfgs": lbfgs, "adam": adam})]
 
 
+# The mean of P before it is conditioned
+
+
+def zero_mean(data: TrainingData) -> MeanFunction:
+    """Zero everywhere."""
+    return gpflow.functions.Zero(data.J)
+
+
+def constant_mean(data: TrainingData) -> MeanFunction:
+    """A constant of each latent function, fitted with the hyper-parameters."""
+    return gpflow.functions.Constant(np.mean(data.responses, axis=0))
+
+
+def linear_mean(data: TrainingData) -> MeanFunction:
+    """A linear function of the inputs, fitted with the hyper-parameters."""
+    weights = np.zeros([data.X[0].size, data.J], data.X.dtype)
+    return gpflow.functions.Linear(weights, np.mean(data.responses, axis=0))
+
+
+MEANS = {"zero": zero_mean, "constant": constant_mean, "linear": linear_mean}
+Mean = Annotated[Any, OneOf("MeanOfRegulariser", MEANS)]
+
+
 class Regulariser(Part):
     """P: its kernel, its inducing points, and how its hyper-parameters are fitted."""
 
     kernel: Kernel = "recipe"
+    mean: Mean | None = None
+    """m_P before P is conditioned; null for what `learn` does by default."""
     predictors: Literal["recipe", "none"] | None = None
     """Whether P may be around cross-fitted trees; null for what `learn` does by default."""
     noise: Noise | None = None
@@ -124,7 +150,8 @@ class Regulariser(Part):
     @property
     def is_free(self) -> bool:
         """Whether nothing of what the recipe chooses among is chosen."""
-        return self.kernel.kind == "recipe" and self.predictors is None and self.noise is None
+        chosen = (self.mean, self.predictors, self.noise)
+        return self.kernel.kind == "recipe" and all(each is None for each in chosen)
 
     def num_inducing(self, N: int) -> int:
         """Return the number M of inducing points for N rows."""
@@ -144,6 +171,7 @@ class Regulariser(Part):
         wanted = by_recipe if self.predictors is None else self.predictors == "recipe"
         return RegulariserSettings(
             kernels=None if self.kernel.kind == "recipe" else self._kernels,
+            mean=None if self.mean is None else self.mean.build,
             predictors=settings.RECIPE if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
             num_inducing=self.num_inducing,

@@ -80,7 +80,7 @@ def tempered(start: Start, base: Covariance = "cholesky", factor: Positive = 1.0
 
 def kernel_of_regulariser(start: Start) -> GPflowKernel:
     """The kernel of P, as it is."""
-    return start.P.kernel
+    return variational.kernel_of_regulariser(start)
 
 
 COVARIANCES = {

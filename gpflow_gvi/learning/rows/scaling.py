@@ -39,6 +39,13 @@ class Scaling(NamedTuple):
         return cls.of_moments(np.nanmean(values, axis=0), np.nanstd(values / unit, axis=0) * unit)
 
     @classmethod
+    def of_all(cls, values: Array) -> Scaling:
+        """Return the same map for all columns, as for pixels, some of which hardly vary."""
+        shift, scale = cls.of(values.reshape(-1))
+        shape = values.shape[1:]
+        return cls(np.full(shape, shift), np.full(shape, scale))
+
+    @classmethod
     def of_moments(cls, mean: Array, deviation: Array) -> Scaling:
         """Return the map for this mean and standard deviation."""
         # The deviation of a constant column is rounding, relative to its size.

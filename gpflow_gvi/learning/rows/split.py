@@ -70,12 +70,13 @@ class Split:
                 "very long for as many columns as images have, and predict badly. Pass a network, "
                 "or a kernel on pixels; X.reshape(len(X), -1) makes rows of features."
             )
+        are_pixels = X.ndim > 2
         X = _as_rows(X, settings)
         notes: dict[str, int] = {}
         if seen is None and isinstance(likelihood, Gaussian | None):
             kept, notes = sifted(X, Y, replicates=settings.replicates)
             X, Y = X[kept], Y[kept]
-        if settings.standardise:
+        if settings.standardise and not are_pixels:
             _warn_of_lost_columns(X)
         if likelihood is None:
             _warn_of_labels(Y)
@@ -93,7 +94,8 @@ class Split:
             validation = _as_rows(Xv, settings), Yv
         whole = None if seen is None or seen.stream.num_rows == len(X) else seen
         units = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
-        units = Scaling(*(part.reshape(X.shape[1:]) for part in units[0])), units[1]
+        of_inputs = Scaling.of_all(X) if are_pixels else units[0]
+        units = Scaling(*(part.reshape(X.shape[1:]) for part in of_inputs)), units[1]
         held_out = np.setdiff1d(np.arange(len(X)), order)
         return cls(
             (X[order], Y[order]),
@@ -177,6 +179,14 @@ def from_one_hot(data: Any) -> Any:
     if not (is_code and np.all((Y == 0) | (Y == 1)) and np.all(np.sum(Y, axis=1) == 1)):
         return data
     return data[0], np.argmax(Y, axis=1)
+
+
+def is_of_one_column(data: Any) -> bool:
+    """Return whether data are a pair (X, Y) with one observation in each row."""
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return False
+    shape = np.shape(data[1])
+    return len(shape) == 1 or shape[1:] == (1,)
 
 
 def _arrays(

@@ -216,6 +216,10 @@ def _gpflow(name, **options):
 ROOT = np.sqrt([2.0, 2.0])
 
 KERNELS = {
+    "polynomial": lambda: gpflow.kernels.Polynomial(2),
+    "{kind: polynomial, degree: 3, variance: 0.5, offset: 2.0}": lambda: gpflow.kernels.Polynomial(
+        3, 0.5, 2.0
+    ),
     "squared_exponential": _gpflow("SquaredExponential", lengthscales=ROOT),
     "exponential": _gpflow("Exponential", lengthscales=ROOT),
     "matern12": _gpflow("Matern12", lengthscales=ROOT),
@@ -237,6 +241,20 @@ KERNELS = {
         keras.Sequential([keras.Input([2]), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
     ),
 }
+
+
+MEANS_OF_P = {
+    "zero": lambda site: gpflow.functions.Zero(),
+    "constant": lambda site: gpflow.functions.Constant([np.mean(site.Y)]),
+    "linear": lambda site: gpflow.functions.Linear(np.zeros((2, 1)), [np.mean(site.Y)]),
+}
+
+
+@pytest.mark.parametrize("kind", MEANS_OF_P)
+def test_means_of_the_regulariser(kind, site):
+    built, direct = part(regulariser.Mean, kind).build(site), MEANS_OF_P[kind](site)
+    assert type(built) is type(direct)
+    assert_close(built(site.X), direct(site.X))
 
 
 @pytest.mark.parametrize("text", KERNELS)

@@ -6,6 +6,7 @@ import gpflow
 import keras
 import numpy as np
 import pytest
+import sklearn.base
 
 import gpflow_gvi as gvi
 from gpflow_gvi import covariances as r
@@ -86,6 +87,8 @@ def test_q_is_held_to_the_prior_or_to_the_posterior(name):
         ({"mean": "mode"}, ValueError, "mean"),
         ({"covariance": "full"}, ValueError, "covariance"),
         ({"covariance": 3}, TypeError, "covariance is a int"),
+        ({"divergence": "kl"}, ValueError, "divergence is 'kl'; .*'projected_kl'"),
+        ({"loss": "squares"}, ValueError, "loss is 'squares'; .*'robust', 'log_loss'"),
         ({"regulariser": "both"}, ValueError, "regulariser"),
         ({"mean": "inducing", "network": np.sin}, ValueError, "mean= is given"),
         (
@@ -98,3 +101,173 @@ def test_q_is_held_to_the_prior_or_to_the_posterior(name):
 def test_what_cannot_be_is_refused(options, error, message):
     with pytest.raises(error, match=message):
         _learned(**options)
+
+
+# --- the objective by the names of experiments ----------------------------------------------------
+
+
+def test_objectives_by_name_are_those_of_their_classes():
+    options = {"mean": "inducing", "validation_fraction": 0.0}
+    by_name = _learned(
+        divergence="projected_kl", loss="gamma_loss", divergence_weight="1/N", **options
+    )
+    by_class = _learned(
+        divergence=gvi.divergences.ProjectedKL(),
+        loss=gvi.losses.GammaLoss(),
+        divergence_weight=1.0 / 80.0,
+        **options,
+    )
+    assert by_name.model.divergence_weight == 1.0 / 80.0
+    new = np.linspace(-2.0, 2.0, 9)[:, None]
+    for ours, theirs in zip(by_name.predict_y(new), by_class.predict_y(new), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_covariance_of_p_as_it_is():
+    learned = _learned(covariance="regulariser", mean="regulariser", divergence_weight=1.0)
+    P, Q = learned.model.regulariser, learned.model.variational
+    X = np.linspace(-1.0, 1.0, 5)[:, None]
+    assert_close(Q.mean(X), P.mean(X))
+    assert_close(Q.variance(X), learned.model.variational.kernel.factor * P.variance(X))
+
+
+# --- labels and images ----------------------------------------------------------------------------
+
+PIXELS = 6
+
+
+def _images(number, seed):
+    """Images of a horizontal, a vertical or a diagonal line, and which it is."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, number)
+    X = 0.2 * rng.normal(size=(number, PIXELS, PIXELS, 1))
+    for image, label, place in zip(X, y, rng.integers(1, PIXELS - 1, number), strict=True):
+        line = (slice(None), place) if label else (place, slice(None))
+        image[np.diag_indices(PIXELS) if label == 2 else line] += 1.0
+    return X, y
+
+
+def _convolutions(units):
+    keras.utils.set_random_seed(0)
+    layers = [
+        keras.Input((PIXELS, PIXELS, 1)),
+        keras.layers.Conv2D(6, 3, activation="relu"),
+        keras.layers.GlobalMaxPooling2D(),
+        keras.layers.Dense(units),
+    ]
+    return keras.Sequential(layers)
+
+
+def _nngp():
+    layers = gvi.kernels.nngp
+    return gvi.kernels.NNGP(
+        [layers.Flatten(), layers.Dense(), layers.ReLU(), layers.Dense()],
+        input_shape=(PIXELS, PIXELS, 1),
+    )
+
+
+def _feature_map():
+    return gvi.kernels.FeatureMap(gpflow.kernels.SquaredExponential(), _convolutions(4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        (_nngp, {"divergence": "gaussian_wasserstein", "regulariser": "prior"}),
+        (_feature_map, {"divergence_weight": "1/N", "covariance": "diagonal"}),
+        (_feature_map, {"likelihood": gpflow.likelihoods.MultiClass(3)}),
+    ],
+    ids=["NNGP", "feature map", "MultiClass"],
+)
+def test_gwi_of_images_in_one_call(kernel, options):
+    (X, y), (new, labels) = _images(200, 0), _images(200, 1)
+    learned = gvi.learn(
+        (X, y),
+        mean=_convolutions(3),
+        kernel=kernel(),
+        model=gvi.models.GWI,
+        num_inducing=20,
+        epochs=8,
+        **options,
+    )
+    expected = options.get("likelihood", gpflow.likelihoods.Softmax(3))
+    assert type(learned.likelihood) is type(expected)
+    assert type(learned.model) is gvi.models.GWI
+    assert learned.history["loss"][-1] < learned.history["loss"][0]
+    found = np.argmax(learned.predict_proba(new), axis=1)
+    assert np.mean(found == labels) > 0.9
+
+
+def _triple(x):
+    return np.where(x[:, 0] < -0.6, "low", np.where(x[:, 0] > 0.6, "high", "middle"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of_classes", [{}, {"likelihood": gpflow.likelihoods.MultiClass(3)}])
+def test_a_network_of_several_columns_is_for_labels(of_classes):
+    X = np.random.default_rng(0).normal(size=(90, 1))
+    y, network = _triple(X), keras.Sequential([keras.Input((1,)), keras.layers.Dense(3)])
+    options = {
+        "kernel": gpflow.kernels.SquaredExponential(),
+        "mean": network,
+        "model": gvi.models.GWI,
+        "num_inducing": 8,
+        "epochs": 1,
+        **of_classes,
+    }
+    learned = gvi.learn((X, y), **options)
+    of_codes = gvi.learn((X, np.unique(y, return_inverse=True)[1]), **options)
+    expected = gpflow.likelihoods.MultiClass if of_classes else gpflow.likelihoods.Softmax
+    assert type(learned.likelihood) is type(of_codes.likelihood) is expected
+    new = np.linspace(-2.0, 2.0, 5)[:, None]
+    assert_close(learned.predict_proba(new), of_codes.predict_proba(new))
+    assert learned.predict_proba(new).shape == (5, 3)
+
+
+def test_estimators_take_the_parts_of_q():
+    X, Y = _rows()
+    parts = {
+        "kernel": gpflow.kernels.SquaredExponential(lengthscales=0.5),
+        "mean": "inducing",
+        "covariance": "kernelised",
+        "regulariser": "prior",
+        "divergence": "projected_kl",
+        "model": gvi.models.GWI,
+        "num_inducing": 10,
+        "epochs": 1,
+    }
+    estimator = gvi.GVIRegressor(random_state=0, **parts)
+    model = sklearn.base.clone(estimator).fit(X, Y[:, 0]).learned_.model
+    assert type(model) is gvi.models.GWI
+    assert type(model.divergence) is gvi.divergences.ProjectedKL
+    assert isinstance(model.variational.kernel.kernel, r.KernelisedSVGP)
+    assert isinstance(model.variational.mean_function, gvi.mean_functions.Inducing)
+    with pytest.raises(ValueError, match="covariance is 'full'"):
+        gvi.GVIRegressor(covariance="full").fit(X, Y[:, 0])
+
+
+@pytest.mark.slow
+def test_a_classifier_takes_images_with_a_network_as_the_mean():
+    (X, y), (new, labels) = _images(80, 0), _images(40, 1)
+    estimator = gvi.GVIClassifier(
+        mean=_convolutions(2), kernel=_feature_map(), num_inducing=10, epochs=1, random_state=0
+    )
+    two = y < 2
+    estimator.fit(X[two], y[two])
+    assert isinstance(estimator.learned_.likelihood, gpflow.likelihoods.Softmax)
+    assert estimator.score(new[labels < 2], labels[labels < 2]) > 0.6
+
+
+def test_pixels_have_one_unit():
+    X, y = _images(60, 0)
+    X[:, 0, 0] = 7.0  # a pixel that does not vary
+    learned = gvi.learn(
+        (100.0 * X, y.astype(float)),
+        mean=_convolutions(1),
+        kernel=gpflow.kernels.SquaredExponential(lengthscales=4.0),
+        num_inducing=8,
+        epochs=1,
+    )
+    np.testing.assert_allclose(learned.inputs.scale, 100.0 * np.std(X))
+    assert learned.predict_y(100.0 * X[:3])[0].shape == (3, 1)
