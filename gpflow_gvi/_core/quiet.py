@@ -53,8 +53,13 @@ def quiet_start() -> Iterator[None]:
     It does so from C++ and before it reads its own log level, hence the file descriptor.
     """
     os.environ.setdefault(LEVEL, SILENT)
-    sys.stderr.flush()
-    kept = os.dup(2)
+    if sys.stderr is not None:  # as it is without a console
+        sys.stderr.flush()
+    try:
+        kept = os.dup(2)
+    except OSError:  # it is closed, so that nothing is written there
+        yield
+        return
     try:
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), 2)

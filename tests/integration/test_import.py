@@ -68,6 +68,13 @@ def test_first_use_is_quiet_unless_the_user_wants_messages(level):
     assert (done.stderr == "") == (level is None)
 
 
+def test_tensorflow_starts_without_a_place_for_messages():
+    script = "import os, sys; os.close(2); sys.stderr = None; import gpflow_gvi; gpflow_gvi.losses"
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, check=False, env=environment).returncode == 0
+
+
 def test_an_error_while_tensorflow_is_imported_is_not_hidden(tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise ImportError('no such processor')")
     script = (

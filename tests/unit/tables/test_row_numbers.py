@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import gpflow_gvi as gvi
+from gpflow_gvi.__main__ import main
 from gpflow_gvi._core import row_numbers
 from gpflow_gvi.tables.columns import Columns
 from gpflow_gvi.tables.prepare import prepare
@@ -111,3 +112,12 @@ def test_names_of_columns_that_are_not_there_are_refused(rng):
         Columns.of(_table(rng).assign(note=[f"n{i}" for i in range(N)]), keep=["note"])
     with pytest.raises(ValueError, match="keep names 'size', which is named in drop"):
         Columns.of(_table(rng), keep=["size"], drop=["size"])
+
+
+def test_the_command_line_warns_in_a_line(rng, tmp_path, capsys):
+    _table(rng).assign(id=range(N)).to_csv(tmp_path / "data.csv", index=False)
+    command = ["learn", str(tmp_path / "data.csv"), "--target", "y", "--predictor", "oracle"]
+    assert main([*command, "--output", str(tmp_path / "model")]) == 2  # which ends it early
+    said = capsys.readouterr().err
+    assert said.count("\nwarning: column 'id' may number the rows or identify them (") == 1
+    assert "UserWarning" not in said
