@@ -63,7 +63,7 @@ class Repeats(NamedTuple):
 
 
 def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
-    """Return how many rows repeat, and the rows without copies.
+    """Return the number of rows that repeat, and the rows without copies.
 
     A copy has the inputs and the observations of an earlier row. It is no further observation
     where values of y coincide by no other cause: they do not lie on a grid, or they never differ

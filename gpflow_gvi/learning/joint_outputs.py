@@ -123,7 +123,7 @@ def learn_jointly(
     settings: Settings,
     validation_data: RegressionData | None = None,
 ) -> Learned:
-    """Return what is learned from all outputs together.
+    """Learn all outputs together.
 
     :param data: (X, Y), [N, D] and [N, J], of `observed`.
     :param kernels: of x, with the hyper-parameters to start from; those of the recipe if None.
@@ -273,7 +273,7 @@ def _rows(units: tuple[Scaling, Scaling], X: AnyNDArray, Y: AnyNDArray) -> Regre
 
 
 def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Learned:
-    """Return what is known of all outputs given new rows as well, some of their values missing.
+    """Return a model conditioned on new rows as well, some of whose values may be missing.
 
     :param learned: of `learn_jointly`.
     :param X: the new inputs, [N, D].
@@ -308,7 +308,7 @@ def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Lear
 
 
 def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling]) -> Learned:
-    """Return what was learned of [x, j] as a model of x with J outputs."""
+    """Return a model learned from rows [x, j] as a model of x with J outputs."""
     J, D = len(units[1].shift), len(units[0].shift)
 
     def process(stacked: GaussianProcess) -> GaussianProcess:

@@ -2,8 +2,8 @@
 
 The groups of rows are parted into folds. For each fold hyper-parameters are fitted once more to the
 other rows, from where all rows have brought them, predictors are those that have not seen the fold
-either, and P is conditioned as it will be in the end. Of many rows under Gaussian noise
-hyper-parameters are fitted to a part, and the others are predicted in closed form.
+either, and P is conditioned as it will be in the end. With many rows under Gaussian
+noise hyper-parameters are fitted to a part, and the others are predicted in closed form.
 """
 
 from __future__ import annotations

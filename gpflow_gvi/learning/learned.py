@@ -58,7 +58,7 @@ class Learned:
     outputs: Units
     """Standard units of Y."""
     history: dict[str, list[float]]
-    """Of each epoch of training Q: the loss, its terms, and the held-out density."""
+    """For each epoch of training Q: the loss, its terms, and the held-out density."""
     calibration: Conformal | ConformalQuantiles | ConformalSets | None = None
     """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
     units."""
@@ -149,8 +149,8 @@ class Learned:
     ) -> Array:
         """Return samples of observations y at X: [num_samples, N, J], each with its noise.
 
-        f is drawn from its joint law, in O(N³) time, and y from p(y | f). Of labels they are
-        [num_samples, N], as `predict` returns them.
+        f is drawn from its joint law, in O(N³) time, and y from p(y | f). Samples
+        of labels are [num_samples, N], as `predict` returns them.
 
         :param seed: a whole number for the same samples in each call.
         """
@@ -180,11 +180,11 @@ class Learned:
         return entropies(self.model, self.inputs.standard(X))
 
     def score_ood(self, X: TensorType) -> Array:
-        """Return how little is known of f at X, by which inputs unlike the data are found: [N].
+        """Return the uncertainty of f at X, by which inputs unlike the data are found: [N].
 
         It is the variance of f, in standard units and averaged over outputs: around a network, it
-        says how far features are from those of the data. Of classes without a network it is the
-        epistemic entropy, as kernels that are linear vary least in the middle of the data.
+        says how far features are from those of the data. With classes and no network it is the
+        epistemic entropy, since a linear kernel varies least in the middle of the data.
         """
         if labels.num_classes(self.likelihood) is not None and isinstance(self.inputs, Scaling):
             return self.entropies(X).epistemic
@@ -261,7 +261,7 @@ class Learned:
         return LawOfUnits(law, self.outputs)
 
     def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
-        """Return what an observation at each candidate is worth: [N]. The largest is the best.
+        """Return the value of an observation at each candidate: [N]. The largest is the best.
 
         For improvements the best known value is by default the smallest mean at an inducing point
         or a candidate.
@@ -326,7 +326,7 @@ class Learned:
         return f"<Learned {Summary.of(self).line}>"
 
     def summary(self) -> Summary:
-        """Return what was tried and what won; printed, it is a table."""
+        """Return a summary of the candidates and the best of them; printed, it is a table."""
         return Summary.of(self)
 
     def plot(self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any) -> Any:

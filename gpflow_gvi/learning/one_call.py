@@ -101,8 +101,8 @@ def learn(
 
     Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
-    Of more than 50,000 rows a uniform sample of that size, whatever their order, takes the place of
-    the data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
+    Beyond 50,000 rows a uniform sample of that size, whatever their order, takes the place of the
+    data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
     from it. Standard units are those of all rows, and under Gaussian noise P is conditioned on all
     rows that are not held out; under another likelihood, on the sample. An epoch of training Q, if
     any, has as many steps as for the sample, with rows drawn anew from all of them. Held-out rows
@@ -351,7 +351,7 @@ def learn(
 
 
 def _mean(mean: Any, network: Any) -> Callable[[Start], MeanFunction]:
-    """Return how the mean of Q starts."""
+    """Return the constructor of Q's initial mean."""
     return InducingPlusNetwork(network) if mean is None else parse_mean(mean)
 
 

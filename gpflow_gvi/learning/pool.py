@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from .recipe import Recipe
 
 STANDARD_ERRORS = 2.0
-"""Of the difference of two candidates, by which the worse one may be the better one."""
+"""A candidate may be the better one if it is worse by less than this many standard errors."""
 
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-8

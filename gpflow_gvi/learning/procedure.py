@@ -160,13 +160,13 @@ class Procedure:
         return best if settings.evidence.needs_inducing_outputs else self.condition(best, data)
 
     def _fits(self, data: TrainingData) -> Fits:
-        """Return how candidates are fitted under the likelihood."""
+        """Return the fits of candidates under the likelihood."""
         if isinstance(self.settings.likelihood, Gaussian | None):
             return EvidenceFits(data, self.settings)
         return SiteFits(data, self.settings)
 
     def _may_pool(self, data: TrainingData, validation: RegressionData | None) -> bool:
-        """Return whether several candidates are compared by fits without some of the rows."""
+        """Return True if several candidates are compared by fits without some of the rows."""
         settings = self.settings
         is_whole = validation is None and self.split.calibration is None
         may = settings.pool and is_whole and not settings.trains_q and settings.temper is not None
@@ -210,7 +210,7 @@ class Procedure:
         return self.calibrated(model, regulariser, {})
 
     def _has_candidates(self, data: TrainingData) -> bool:
-        """Return whether P is for rows, of which it is fitted to all, without given noise."""
+        """Return True if P is fitted to all rows of a matrix, and the noise is not given."""
         noise = self.settings.likelihood
         given = isinstance(noise, Gaussian) and not isinstance(noise.variance, Parameter)
         to_all = not self.settings.regulariser.evidence.needs_inducing_outputs
@@ -376,7 +376,7 @@ class Procedure:
 
 
 def recorded(compute: Callable[[], Learned]) -> Learned:
-    """Return what is computed, with a record of the stages that it tells."""
+    """Return the result of a computation, with a record of the stages that it reports."""
     listener = progress.Listener()
     with progress.heard_by(listener):
         learned = compute()

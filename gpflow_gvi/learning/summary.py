@@ -29,7 +29,7 @@ LOG_SCALE = ", of log y"
 
 
 def described(kernel: Kernel, *, around: bool, varying: bool) -> str:
-    """Return what a candidate for P is called in reports."""
+    """Return the name of a candidate for P in reports."""
     parts = (kernel_name(kernel), " around predictors" * around, ", varying noise" * varying)
     return "P: " + "".join(parts)
 
@@ -133,7 +133,7 @@ class Summary:
 
 
 def _rows(stages: Any) -> dict[str, str]:
-    """Return what was found in the rows, and how they are predicted by fits without them."""
+    """Return facts about the rows, and the NLL of fits that have not seen them."""
     facts: dict[str, str] = {}
     found = {name: value for stage in stages for name, value in stage.facts.items()}
     if "repeated" in found:

@@ -40,7 +40,7 @@ COVARIANCES = {
 """Constructors of covariances of Q."""
 
 MAX_ITERATIONS = 200
-"""Of the fit of a network to the mean of P."""
+"""The maximal number of iterations when a network is fitted to the mean of P."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ def mean_of_regulariser(start: Start) -> MeanFunction:
 
 
 def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
-    """Return how the mean of Q starts, from the argument `mean` of `learn`."""
+    """Return the constructor of Q's initial mean that `learn`'s argument `mean` stands for."""
     from .._core import checks
 
     if not isinstance(mean, str):
@@ -91,7 +91,7 @@ def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
 
 
 def parse_covariance(covariance: Any) -> Callable[[Start], Kernel]:
-    """Return how the covariance of Q starts, from the argument `covariance` of `learn`."""
+    """Return the constructor of Q's initial covariance, from `learn`'s argument `covariance`."""
     from .._core import checks
 
     constructor = covariance

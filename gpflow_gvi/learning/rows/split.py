@@ -54,7 +54,7 @@ class Split:
     ) -> Split:
         """Return the split of data, at random by the seed of the settings.
 
-        Of data that come in blocks, and are not few, the parts are those of a sample.
+        If data come in blocks, and are not few, the parts are those of a sample.
 
         :param data: (X, Y), in any units; or a Dataset or `ParquetRows`.
         :param settings: the fractions, the seed, the units and the likelihood.
