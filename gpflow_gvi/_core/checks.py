@@ -18,7 +18,7 @@ from .errors import NumericsWarning, shown
 
 
 def array_of_any(name: str, value: Any) -> AnyNDArray:
-    """Return what a user hands in as an array of whatever type, or raise saying why it is none."""
+    """Return an argument as an array of whatever type; raise with the reason if it is none."""
     if type(value) is np.ndarray:  # the most frequent, and predictions of one row are fast
         return value
     if issparse(value):
@@ -42,7 +42,7 @@ def array_of_any(name: str, value: Any) -> AnyNDArray:
 
 
 def array(name: str, value: Any) -> AnyNDArray:
-    """Return what a user hands in as an array of numbers or text, or raise saying why it is none.
+    """Return an argument as an array of numbers or text; raise with the reason if it is none.
 
     Objects that are all numbers, as tables of several types of columns have them, become floats.
     """

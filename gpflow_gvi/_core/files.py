@@ -152,7 +152,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _found_beside(path: Path, suffix: str) -> list[Path]:
-    """Return what has got its name from `_beside`."""
+    """Return the files whose names are from `_beside`."""
     name = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{32}}\.{suffix}")
     return [p for p in path.parent.glob(f"*.{suffix}") if name.fullmatch(p.name)]
 

@@ -188,5 +188,5 @@ def _column(name: str, Y: Any) -> AnyNDArray | None:
 
 
 def _are_names(Y: Any, values: AnyNDArray) -> bool:
-    """Return whether labels are strings, booleans or pandas categories."""
+    """Return True if labels are strings, booleans or pandas categories."""
     return values.dtype.kind in "USb" or str(getattr(Y, "dtype", "")) == "category"

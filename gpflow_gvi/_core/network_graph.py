@@ -119,7 +119,7 @@ class _Copies:
         self.names: set[str] = set()
 
     def __call__(self, layer: Any, *args: Any, **options: Any) -> Any:
-        """Return what a layer makes of tensors; a model what its layers do, one after the other."""
+        """Return a layer's outputs; a model's are those of its layers, one after the other."""
         if isinstance(layer, self.keras.Sequential):
             (x,) = args
             for each in layer.layers:

@@ -30,7 +30,7 @@ _POOL_SIZE = "4"
 
 
 def is_estimator(thing: Any) -> bool:
-    """Return whether a thing is an estimator of scikit-learn, or made of its base class."""
+    """Return True if a thing is an estimator of scikit-learn, or made of its base class."""
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(thing, base.BaseEstimator)
 
