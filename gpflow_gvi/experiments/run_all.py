@@ -90,7 +90,7 @@ def run_all(
 
 
 def _is_due(record: Record, *, retry: bool) -> bool:
-    """Return whether a run that has a record is executed again."""
+    """Return True if a run that has a record is executed again."""
     return record["status"] == "failed" and (retry or bool(record.get("disk_full")))
 
 
@@ -122,7 +122,7 @@ def _cache() -> RunCache:
 
 
 def _is_of_a_full_disk(error: BaseException | None) -> bool:
-    """Return whether an error, or one that led to it, is that the disk was full."""
+    """Return True if an error, or one that led to it, says that the disk was full."""
     while error is not None:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             return True

@@ -139,7 +139,7 @@ class SweepFile(Part):
         return found
 
     def excludes(self, axes: Mapping[str, Level]) -> bool:
-        """Return whether a combination is to be left out."""
+        """Return True if a combination is left out."""
         return any(
             all(axes[name] in (of if isinstance(of, list) else [of]) for name, of in rule.items())
             for rule in self.exclude

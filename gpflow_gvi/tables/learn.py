@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
     held_out: tuple[pd.DataFrame, AnyNDArray] | None
     """The rows, and their targets."""
     scores: Scores | None
-    """Of these rows."""
+    """The scores of the held-out rows."""
     by_time: str | None = None
     """The column of dates whose last rows these are, if they are not any rows."""
 

@@ -64,7 +64,7 @@ def prepare(
     drop: Collection[str] = (),
     keep: Collection[str] = (),
 ) -> Prepared:
-    """Return what a file holds, or raise saying what cannot be learned from.
+    """Return the content of a file, or raise with the reason why it cannot be learned from.
 
     The parameters are those of `learn_table`.
     """
@@ -117,7 +117,7 @@ def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
 
 
 def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) -> dict[str, Any]:
-    """Return what was recognised in a table, to be said."""
+    """Return the facts recognised in a table, to be reported."""
     facts: dict[str, Any] = {"rows": len(y), "target": "numbers (regression)"}
     if task == "classification":
         names = np.unique(y)

@@ -26,7 +26,7 @@ class Written(NamedTuple):
     decimal: str
 
     def __str__(self) -> str:
-        """Return what is not usual of it, in words."""
+        """Return its unusual features in words."""
         parts = [str(self.form)] + ["with decimal commas"] * (self.decimal == ",")
         return ", ".join(filter(None, parts))
 

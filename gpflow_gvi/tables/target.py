@@ -59,7 +59,7 @@ def target_of(
 
 
 def _distinct_numbers(column: pd.Series[Any]) -> int:
-    """Return how many different numbers there are, or 0 if most cells are none."""
+    """Return the number of distinct numbers, or 0 if at least half of the cells are none."""
     numbers = required("pandas").to_numeric(column, errors="coerce")
     return int(numbers.nunique()) if numbers.notna().mean() > 0.5 else 0
 

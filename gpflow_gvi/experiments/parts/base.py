@@ -131,10 +131,10 @@ class Derived(Part):
     parameters: ClassVar[tuple[str, ...]]
     """Those of the target that are keys of the part."""
     supplied: ClassVar[Mapping[str, Callable[[Any], Any]]]
-    """What computes the other ones from what a run supplies."""
+    """Functions that compute the other ones from what a run supplies."""
 
     def build(self, run: Any = None) -> Any:
-        """Return what the part describes.
+        """Return the object that the part describes.
 
         :param run: what a run supplies, if it is needed.
         """

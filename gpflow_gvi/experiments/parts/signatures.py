@@ -95,7 +95,7 @@ def of_class(target: str) -> Signature:
 
 
 def _descriptions(text: str) -> dict[str, str]:
-    """Return what a docstring says of each parameter."""
+    """Return the description of each parameter in a docstring."""
     found = re.findall(r"^:param (\w+): (.*?)(?=^:|\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
     return {name: " ".join(described.split()) for name, described in found}
 

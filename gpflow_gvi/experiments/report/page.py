@@ -28,7 +28,7 @@ MAX_METHODS = 12
 """The maximal number of settings that are compared as methods, each in a column."""
 
 MAX_LEVELS = 40
-"""Of axes with more levels, as those that are drawn at random, no effects are shown."""
+"""No effects are shown for axes with more levels, such as those that are drawn at random."""
 
 MAX_FAILURES = 50
 """The maximal number of different tracebacks that are shown."""
@@ -187,7 +187,7 @@ def _failures(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
 def _table(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the table of settings for the program of the page, which shows and sorts it.
 
-    Of each row: rank, means, their texts, number of runs, text of that, and numbers of levels.
+    A row has: rank, means, their texts, number of runs, text of that, and numbers of levels.
     """
     names = list(ranking.settings)
     levels = [ranking.levels[name] for name in names]
