@@ -14,7 +14,7 @@ from .display import BLUE, Display, plain
 from .estimators import View
 
 MAX_BARS = 25
-"""Of more features the most relevant are shown."""
+"""At most this many features are shown, the most relevant ones."""
 
 MAX_NATS = 10.0
 """Where the NLL grows by more, its axis is logarithmic above 1: one bar would hide the others."""

@@ -104,7 +104,7 @@ def greedy_variance(
 def kmeans(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int = 0) -> Selection:
     """Choose the centres of k-means clusters of the rows of X, started by k-means++.
 
-    The clustering is scikit-learn's if that is installed, else SciPy's. Of more than
+    The clustering is scikit-learn's if that is installed, else SciPy's. Beyond
     `MAX_ROWS_OF_KMEANS` rows the former takes minibatches, the latter a sample. If X has no more
     distinct rows than points are asked for, these are the points, with a warning if they are fewer.
 
