@@ -106,7 +106,7 @@ def whitened(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
 
 
 def has_digits_for_inverse(dtype: tf.DType) -> bool:
-    """Return whether K_ZX may be multiplied by K_ZZ⁻¹ or L⁻¹ in a prediction.
+    """Return True if K_ZX may be multiplied by K_ZZ⁻¹ or L⁻¹ in a prediction.
 
     It takes less time than to solve, and 1 / √jitter = 1000 times as much is lost in rounding: a
     part in 10¹² in double precision, but all but three or four digits in single precision.
@@ -181,7 +181,7 @@ def _dispatchable(
 
 
 def _unknown_to_gpflow(kernel: Kernel) -> bool:
-    """Return whether a kernel has several outputs in a way that `Kuu` and `Kuf` do not know."""
+    """Return True if a kernel has several outputs in a way that `Kuu` and `Kuf` do not know."""
     return outputs.num_outputs(kernel) > 1 and not isinstance(kernel, MultioutputKernel)
 
 

@@ -232,9 +232,10 @@ class DiagonalSVGP(SVGPCovariance):
     ) -> DiagonalSVGP:
         """Start at the best diagonal for Gaussian noise, v_m = 1 / [K_ZZ + σ⁻² K_ZX K_XZ]_mm.
 
-        Of the evidence lower bound only  -½ Σ_m ( v_m [K_ZZ + σ⁻² K_ZX K_XZ]_mm - log v_m )
-        depends on v. It is the reciprocal of the diagonal of the precision Σ⁻¹, as in any mean
-        field; the diagonal of Σ itself would make variances enormous where points are close.
+        The terms of the evidence lower bound that depend on v are
+        -½ Σ_m ( v_m [K_ZZ + σ⁻² K_ZX K_XZ]_mm - log v_m ). The best v is the
+        reciprocal of the diagonal of the precision Σ⁻¹, as in any mean field; the diagonal of Σ
+        itself would make variances enormous where points are close.
         """
         checks.positive("noise_variance", noise_variance)
         inducing_variable = gram.as_inducing_variable(inducing_variable)

@@ -91,7 +91,7 @@ class Estimator(BaseEstimator):
     verbose: int = 0
 
     def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
-        """Return what `learn` makes of X [N, D] and Y, with J latent functions."""
+        """Learn from X [N, D] and Y, with J latent functions."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         network = self.network
         if isinstance(network, int | np.integer):

@@ -127,7 +127,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R² of `predict` at X [N, D] with respect to y, [N] or [N, J].
 
-        Of several columns it is the average, with `missing="ignore"` of those with values, there.
+        It is averaged over columns, with `missing="ignore"` over those that have values.
         """
         with naming("X or y"):
             Y = with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))

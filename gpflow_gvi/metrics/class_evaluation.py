@@ -106,7 +106,7 @@ def aupr(negative: TensorType, positive: TensorType) -> float:
 
 
 def evaluate_classes(model: Any, data: Any, *, ood: Any = None) -> dict[str, float]:
-    """Return how good a classifier's predictions are, by name.
+    """Return the scores of a classifier's predictions, by name.
 
     `nll`, `accuracy`, `brier`; calibration: `ece`, `adaptive_ece`, `classwise_ece`; rejection of
     the rows with the smallest largest probability: `aurc`, `augrc`, `coverage_at_5_percent_risk`,

@@ -131,7 +131,7 @@ def _entropies(probabilities: AnyNDArray, aleatoric: AnyNDArray) -> Entropies:
 
 
 def is_of_classes(model: Any) -> bool:
-    """Return whether y is one of several classes, and not a label of each latent function."""
+    """Return True if y is one of several classes, and not a label of each latent function."""
     likelihood, of_model = model.likelihood, getattr(model, "num_latent_gps", 1)
     J = labels.num_classes(likelihood)
     is_multi_label = isinstance(likelihood, Bernoulli) and of_model != 1

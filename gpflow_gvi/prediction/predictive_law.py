@@ -203,8 +203,8 @@ def pit(model: Any, data: RegressionData, *, name: str = "data") -> AnyNDArray:
 def central_interval(model: Any, X: InputData, coverage: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the quantiles of levels (1 ∓ coverage) / 2 of a model's predictions: [N, P] each.
 
-    Of whole numbers they hold y with at least this probability. Under a `SwitchedLikelihood` there
-    are the columns of each likelihood, one after the other, as in `predict_y`.
+    A whole number y lies between them with at least this probability. Under a `SwitchedLikelihood`
+    there are the columns of each likelihood, one after the other, as in `predict_y`.
 
     :param model: a model with `predict_f` and a likelihood.
     :param X: the inputs.

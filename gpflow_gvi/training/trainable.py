@@ -53,7 +53,7 @@ class Trainable(Module, abc.ABC):
         """What to call the two terms."""
 
     def _predictive_mean(self, X: TensorType) -> tf.Tensor:
-        """Return what `predict` predicts and metrics are given: [N, P]."""
+        """Return the predictions of `predict`, which metrics are given, too: [N, P]."""
         raise NotImplementedError(f"A {type(self).__name__} has no predictions.")
 
     def compile(
