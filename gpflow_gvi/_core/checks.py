@@ -55,7 +55,7 @@ def array(name: str, value: Any) -> AnyNDArray:
         if not isinstance(entry, numbers.Real | np.bool_):
             place = ", ".join(map(str, index))
             raise TypeError(
-                f"{name} has dtype object and at [{place}] {shown(entry)}, which is no number. "
+                f"{name} has dtype object and at [{place}] {shown(entry)}, which is not a number. "
                 "Leave out or fill in such rows, and give dates and names as numbers."
             )
     try:

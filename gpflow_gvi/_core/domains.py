@@ -41,7 +41,7 @@ class Domain(NamedTuple):
     """What to do with others."""
 
     def holds(self, Y: AnyNDArray) -> AnyNDArray:
-        """Return where values are in the domain."""
+        """Return True where values are in the domain."""
         inside = (
             (self.least <= Y) & (self.most >= Y)
             if self.ends

@@ -55,7 +55,7 @@ def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
 
 
 def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
-    """Return labels as numbers of classes: [N].
+    """Return labels as class indices: [N].
 
     :param name: what to call the labels in messages.
     :param Y: labels, [N] or [N, 1].

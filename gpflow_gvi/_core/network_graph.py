@@ -74,8 +74,8 @@ def head(network: Any, output: str | int | None) -> Any:
 def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
     """Return a copy of a model with the layers of models inside among its own layers.
 
-    Models of tf_keras, and those that cannot be copied, of which a warning tells, are returned as
-    they are: the layers of models inside are out of reach.
+    Models of tf_keras, and those that cannot be copied (with a warning), are returned unchanged:
+    the layers of models inside are out of reach.
 
     :param network: a Sequential or functional model.
     :param parts: its inputs, if there are several: the copy has them side by side in one row.

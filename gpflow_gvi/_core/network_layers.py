@@ -66,7 +66,7 @@ def members(network: Any) -> list[Any]:
 
 
 def ensemble(networks: Sequence[Any], kind: str | None) -> Any:
-    """Return a model of the average of networks: of what they predict, or of their probabilities.
+    """Return a model of the average of the predictions of networks, or of their probabilities.
 
     It consists of the layers of the first, so that `with_features` finds these, and of the others.
 

@@ -203,7 +203,7 @@ def points_of_outputs(inducing_variable: InducingVariables, allowed: str) -> lis
 def each_output(values: list[tf.Tensor]) -> tf.Tensor:
     """Return output j of the j-th value, or all outputs of the only one: [J, ...].
 
-    :param values: of each set of points; the outputs come first, or one that all of them share.
+    :param values: the values of each set of points, outputs first, or one that all of them share.
     """
     if len(values) == 1:
         return values[0]

@@ -1,9 +1,9 @@
 """Covariances on the inducing variable of the regulariser: r = k - Q_Z + K_xZ Σ K_Zx'.
 
-Q_Z(x, x') = K_xZ K_ZZ⁻¹ K_Zx' is the Nyström part of the regulariser's kernel k. What is learned is
-what is put back in its place: a full Σ (`CholeskySVGP`), a diagonal Σ (`DiagonalSVGP`) or another
-kernel (`KernelisedSVGP`). Wild, Hu and Sejdinovic (2022), "Generalized variational inference
-in function spaces", eq. for GWI-net; K_ZZ stands there where K_ZZ⁻¹ is meant.
+Q_Z(x, x') = K_xZ K_ZZ⁻¹ K_Zx' is the Nyström part of the regulariser's kernel k. The part
+put back in its place is learned: a full Σ (`CholeskySVGP`), a diagonal Σ (`DiagonalSVGP`) or
+another kernel (`KernelisedSVGP`). Wild, Hu and Sejdinovic (2022), "Generalized variational
+inference in function spaces", eq. for GWI-net; K_ZZ stands there where K_ZZ⁻¹ is meant.
 
 k belongs to the regulariser P, which is frozen while Q is trained: it is not among the trainable
 variables of these covariances.

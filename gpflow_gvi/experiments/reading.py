@@ -192,7 +192,7 @@ def _follows_from_another(item: dict[str, Any], items: list[dict[str, Any]]) -> 
 
 
 def _location(item: dict[str, Any]) -> Location:
-    """Return where the value is that an error of pydantic is about."""
+    """Return the location of the value that an error of pydantic is about."""
     location: Location = item["loc"]
     if item["type"] == "impossible":
         steps = item["ctx"]["path"].split(".")

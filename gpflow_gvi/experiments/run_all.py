@@ -50,7 +50,7 @@ def run_all(
     :param runs: the runs, as `read_sweep` returns them.
     :param folder: where the folders of runs and the results go.
     :param engine: what executes them; by default a process for each core of this machine.
-    :param name: of the sweep, the title of its report; by default the folder's.
+    :param name: the name of the sweep, the title of its report; by default the folder's.
     :param retry: whether runs that have failed before are executed again; those for which the disk
         was full are in any case.
     :param data_dir: the folder with data sets.

@@ -38,16 +38,16 @@ class Estimator(BaseEstimator):
     :param predictor: an estimator whose cross-fitted predictions are P's mean, or several;
         "auto" for those of `learn` where they predict better; or None. For labels these are
         classifiers.
-    :param noise: of real-valued y: "constant", "varying" or "auto".
-    :param outputs: of several columns of real-valued y: "correlated" to learn them together.
+    :param noise: the noise of real-valued y: "constant", "varying" or "auto".
+    :param outputs: "correlated" to learn several columns of real-valued y together.
     :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
     :param network: what is added to the mean of Q, as of `learn`, or the number of units in
         both hidden layers of `recipe.network`; or a model of Keras, or a list of such, to put a
         Gaussian process around. With one, X may be images.
     :param train_network: False to leave a network as it is; by default it is trained.
-    :param features: of a network, what the kernel is on, as of `learn`.
-    :param classes: of a network, the class of each column, if they are not sorted.
-    :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
+    :param features: the features of a network that the kernel is on, as in `learn`.
+    :param classes: the class of each column of a network, if they are not sorted.
+    :param likelihood: one of GPflow, for y that are counts, amounts, fractions or levels, or have
         noise of heavy tails; of a classifier, one of as many classes as y has.
     :param loss: "robust" for real-valued y with outliers; or a loss to train Q with.
     :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence. By default `PGVI`.

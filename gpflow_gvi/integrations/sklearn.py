@@ -292,7 +292,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
             return np.log(self.predict_proba(X))
 
     def predict_set(self, X: Any, coverage: float = 0.95, *, adaptive: bool = False) -> AnyNDArray:
-        """Return which classes are in a set that holds the right one with the given probability.
+        """Return the classes in a set that holds the right one with the given probability.
 
         [N, K], booleans, in the order of `classes_`. They need a `calibration_fraction`. Adaptive
         sets are larger, and their coverage varies less between easy and hard rows.

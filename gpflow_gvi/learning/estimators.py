@@ -17,7 +17,7 @@ MAX_ROWS_OF_SMALL_TREES = 5000
 """Up to this number of rows the trees are those for small data."""
 
 MAX_LEAVES = 5000
-"""About the maximal number of leaves of a randomised tree: of more rows a leaf has several."""
+"""About the maximal number of leaves of a randomised tree: with more rows a leaf has several."""
 
 MAX_ROWS_OF_RANDOMISED = 20_000
 """Beyond this number of rows trees are boosted only: it takes long to grow randomised ones."""
@@ -82,7 +82,7 @@ class Regressors:
     def networks(self) -> list[Any]:
         """Return a network that standardises its rows and its outputs.
 
-        It tells more of a smooth function of several features than trees and few inducing points.
+        It learns a smooth function of several features better than trees and few inducing points.
         """
         from sklearn.compose import TransformedTargetRegressor
         from sklearn.neural_network import MLPRegressor

@@ -1,4 +1,4 @@
-"""Fits under a likelihood that is not Gaussian, of labels or counts: by its sites.
+"""Fits under a non-Gaussian likelihood, of labels or counts, by its sites.
 
 With labels, P may be around the log probabilities of classifiers that have not seen the row; with
 other observations it is around a constant.

@@ -90,7 +90,7 @@ class Learned:
         return np.ones(1)
 
     def predict(self, X: TensorType) -> Array:
-        """Return the most probable label at X, [N]; of real-valued Y its mean, [N, J]."""
+        """Return the most probable label at X, [N], or the mean of real-valued Y, [N, J]."""
         if self.classes_ is None:
             return np.asarray(self.predict_y(X)[0])
         return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
@@ -134,7 +134,7 @@ class Learned:
         return pit(self.model, (self.inputs.standard(X), self.standard_y(Y)))
 
     def standard_y(self, Y: TensorType) -> tf.Tensor:
-        """Return observations in standard units, [N, P], and labels as numbers of classes."""
+        """Return observations in standard units, [N, P], and labels as class indices."""
         if self.classes_ is not None:
             Y = labels.encoded("Y", Y, self.classes_)
         return self.outputs.standard(observations("Y", Y))
@@ -201,7 +201,7 @@ class Learned:
         adaptive: bool = False,
         allow_empty: bool = False,
     ) -> Array:
-        """Return which classes are in a set that holds the label with the given probability.
+        """Return the classes in a set that holds the label with the given probability.
 
         [N, J], booleans. They need `calibration_fraction`. Adaptive sets are larger, and their
         coverage varies less between easy and hard rows. Sets hold the most probable class, unless
@@ -335,7 +335,7 @@ class Learned:
         :param X: rows [N, D], in original units; by default the inducing points.
         :param y: observations there, which are drawn as well.
         :param ax: Axes of Matplotlib to draw on.
-        :param options: of `plots.CurveDisplay`, `plots.MapDisplay` or
+        :param options: those of `plots.CurveDisplay`, `plots.MapDisplay` or
             `plots.PartialDependenceDisplay`.
         """
         from .. import plots

@@ -185,7 +185,7 @@ def learn(
         "default" is described above; "best" fits hyper-parameters to more rows and for longer, and
         takes more folds.
     :param n_jobs: how many predictors are fitted at once, as joblib has it.
-    :param seed: of the split, the selection, the folds, the network and the order of batches.
+    :param seed: the seed of the split, selection, folds, network and order of batches.
     :param verbose: 1 to print what is done now and how long it took; 0 for nothing. `summary()` of
         the result tells it afterwards.
     """

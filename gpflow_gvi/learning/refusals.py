@@ -1,7 +1,7 @@
 """Refusals of arguments of `learn` that are given and would have no effect.
 
-The default of an argument that matters only in some cases is None, so that what is asked for can be
-told from what is not.
+The default of an argument that matters only in some cases is None, so that an
+explicit request can be told from the default.
 """
 
 from __future__ import annotations

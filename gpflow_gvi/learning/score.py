@@ -136,7 +136,7 @@ def score(
     """Return the factor of the variance of f that predicts best, and the densities with it.
 
     :param likelihood: p(y | f), as it was fitted to all rows.
-    :param predictions: of f.
+    :param predictions: those of f.
     :param spacing: δ of each observation, under Gaussian noise: [N, J].
     :param tails: whether errors may have heavy tails, under Gaussian noise.
     :param max_factor: the largest factor of squared errors, under Gaussian noise.

@@ -70,16 +70,16 @@ class Summary:
         judged = [stage for stage in stages if "nll_unseen" in stage.facts]
         judged.sort(key=lambda stage: float(stage.facts["nll_unseen"]))
         if len(learned.models) > 1:
-            facts["mixture of"] = f"{len(learned.models)} models; the above is that of most weight"
+            facts["mixture of"] = f"{len(learned.models)} models; the largest weight is above"
         facts |= _rows(stages)
         if learned.outliers is not None:
             facts["outliers"] = f"{len(learned.outliers.rows)} rows, left out"
         for stage in stages:
             if "nll_before" in stage.facts:
                 before, after = stage.facts["nll_before"], stage.facts["nll_after"]
-                facts["its gain"] = f"NLL {before:.4g} → {after:.4g}, {stage.what[10:]}"
+                facts["NLL by tempering"] = f"{before:.4g} → {after:.4g}, {stage.what[10:]}"
         if learned.record is not None:
-            facts["took"] = f"{learned.record.seconds:.1f} s"
+            facts["fitted in"] = f"{learned.record.seconds:.1f} s"
         scored = [stage for stage in stages if "nll" in stage.facts]
         scored.sort(key=lambda stage: float(stage.facts["nll"]))
         return cls(facts, scored, judged)
@@ -170,7 +170,7 @@ def _training(learned: Learned, stages: Any) -> str:
         if "best" in stage.facts:
             return f"trained for {stage.facts['epochs']} epochs, the best was {stage.facts['best']}"
     epochs = len(next(iter(learned.history.values()), ()))
-    return f"trained for {epochs} epochs" if epochs else "P as it is, its optimum"
+    return f"trained for {epochs} epochs" if epochs else "untrained (P is already optimal)"
 
 
 def _numbers(values: Any) -> str:

@@ -66,7 +66,7 @@ def evaluate_probabilities(
     """Return the measures of `evaluate_classes` of probabilities from anywhere, by name.
 
     :param Y: class indices, [N].
-    :param probabilities: of each class, [N, J].
+    :param probabilities: the probability of each class, [N, J].
     :param ood_scores: how unlike the training data these rows are, [N], and how unlike them
         out-of-distribution rows are, [N2], if there are any.
     """

@@ -80,7 +80,7 @@ class PartialDependenceDisplay(Display):
         :param X: the rows x_i, [N, D], such as those of the data; by default the inducing points,
             which are spread more evenly than the data are.
         :param features: names or numbers; by default the most relevant six.
-        :param coverage: of the intervals.
+        :param coverage: the coverage of the intervals.
         :param output: which of several outputs.
         :param max_rows: the number n of rows; of more it is a random choice.
         :param resolution: the number of values of a feature, from its 5 % to its 95 % quantile.

@@ -55,7 +55,7 @@ class RelevanceDisplay(Display):
         :param X: rows that it has not seen, [N, D], or None.
         :param y: the observations there, or None.
         :param repeats: how often a column is shuffled.
-        :param seed: of the shuffling.
+        :param seed: the seed of the shuffling.
         :param ax: Axes to draw on.
         """
         view = View.of(estimator)
@@ -105,7 +105,7 @@ def changes(view: View) -> AnyNDArray:
 
 
 def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: int) -> AnyNDArray:
-    """Return by how much the negative log density of each row grows: [groups, N].
+    """Return the growth of the negative log density of each row: [groups, N].
 
     It is the average over `repeats` shuffles of a group of features.
     """

@@ -211,7 +211,7 @@ def acquire(
         "upper_confidence_bound" (of the improvement) or "thompson".
     :param best: η, for the improvements; by default the smallest mean at a candidate.
     :param beta: β, for the confidence bound.
-    :param seed: of the draw of "thompson".
+    :param seed: the seed of the draw of "thompson".
     """
     checks.one_of("kind", kind, get_args(Kind))
     X = inputs("candidates", candidates)

@@ -59,8 +59,8 @@ def write(estimator: Any, path: Path) -> dict[str, Any]:
 def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
     """Return the estimator of a file, made of nothing but what is trusted.
 
-    :param content: of the file.
-    :param custom_objects: what the caller trusts besides, by name.
+    :param content: the content of the file.
+    :param custom_objects: what else the caller trusts, by name.
     """
     import skops.io
 

@@ -38,7 +38,7 @@ class Columns(NamedTuple):
     suspects: dict[str, str]
     """Those that may number the rows, and why; they are used."""
     no_numbers: dict[str, list[str]]
-    """Cells that are no numbers, by columns of numbers; they are taken for missing."""
+    """Cells that are no numbers, by columns of numbers; they are treated as missing."""
 
     @classmethod
     def of(

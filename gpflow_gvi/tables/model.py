@@ -72,7 +72,7 @@ class TableModel:
         names those in which a row lies beyond the rows learned from: its prediction says little.
 
         :param table: with the columns that were learned from.
-        :param coverage: of the interval.
+        :param coverage: the coverage of the interval.
         """
         typed, name = self.columns.typed(table), self.target
         X = self.encoded(typed)

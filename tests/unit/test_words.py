@@ -14,7 +14,7 @@ import gpflow_gvi
 
 ROOT = Path(gpflow_gvi.__file__).parent
 VAGUE = re.compile(r"(?:^|[.!?:]\s+)Return (?:what|how|whether)\b")
-PARTITIVE = re.compile(r"(?:^|[.!?:]\s+)Of\s")
+PARTITIVE = re.compile(r"(?:^|[.!?:]\s+)Of\s|:param \w+: of\s")
 
 
 def _docstrings(source: str) -> Iterator[tuple[int, str]]:
@@ -60,9 +60,13 @@ def test_no_text_of_the_package_begins_like_this(pattern):
         (VAGUE, "# Return how often it rains.\n"),
         (PARTITIVE, 'class A:\n    x: int\n    """Of each\n    row."""\n'),
         (PARTITIVE, '"""It rains. Of two\ndays the first."""\n'),
+        (PARTITIVE, 'def f(x):\n    """Rain.\n\n    :param x: of a day.\n    """\n'),
         (PARTITIVE, "# It rains.\n# Of two days, on the first.\n"),
     ],
 )
 def test_it_is_found_where_it_stands(pattern, source):
     assert len(_found(pattern, source)) == 1
-    assert _found(pattern, source.replace("Return ", "Returns ").replace("Of", "One of")) == []
+    better = (
+        source.replace("Return ", "Returns ").replace("Of", "One of").replace("x: of", "x: one of")
+    )
+    assert _found(pattern, better) == []

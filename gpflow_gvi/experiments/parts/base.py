@@ -1,4 +1,4 @@
-"""Parts of a configuration: of several kinds, `kind` says which one it is, and what it builds.
+"""Parts of a configuration: if there are several kinds, `kind` says which one is built.
 
 Most parts are derived from what they build. A table, `OneOf`, lists by its `kind` what a noun of
 the configuration can be. Each entry is

@@ -1,4 +1,4 @@
-"""Signatures, docstrings and checks of what a part builds: of functions, and of classes by source.
+"""Signatures, docstrings and checks of what a part builds: functions, and classes by source.
 
 To import a class of this package is to import TensorFlow, which is slow to load. A schema, or the
 validation of a file, needs only what is written in the source, so that is parsed.

@@ -79,7 +79,7 @@ def render(
 
 
 def _settings(ranking: Ranking) -> list[dict[str, Any]]:
-    """Return of each setting its place, its levels and its means, as they are shown."""
+    """Return the rank, levels and means of each setting, as they are shown."""
     rows = zip(
         ranking.places.to_dict("records"),
         ranking.settings.itertuples(index=False, name=None),
@@ -120,7 +120,7 @@ def _listed(levels: Sequence[str]) -> str:
 
 
 def _curves(history: pd.DataFrame) -> list[dict[str, str]]:
-    """Return of each column of a training the points of a curve, 160 × 48, and its two ends."""
+    """Return the points of a curve, 160 × 48, and its two ends for each column of a training."""
     found = []
     for name, column in history.items():
         values = column[np.isfinite(column)]

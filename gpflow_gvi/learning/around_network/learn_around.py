@@ -73,7 +73,7 @@ MAX_ROWS_OF_SCALES = 5000
 def is_meant(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
     """Return True if a process is put around a network, not a network into Q's mean.
 
-    It is for inputs that are no rows of numbers, such as images, numbers of words or several
+    It is for inputs that are not rows of numbers, such as images, word indices or several
     inputs; where the network is not to be trained; where features are asked for; and for several
     networks.
     """
@@ -98,7 +98,7 @@ def learn_around(
     columns: Any = None,
     output: str | int | None = None,
 ) -> Learned:
-    """Train the network, if that is asked for, and learn how far to trust it.
+    """Train the network on request, and learn how far to trust it.
 
     Its outputs and features are computed once.
 

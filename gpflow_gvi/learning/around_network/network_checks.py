@@ -49,7 +49,7 @@ def require_order(h: AnyNDArray, Y: AnyNDArray, classes: AnyNDArray | None) -> N
     """Raise if the columns of a network fit the labels far better in another order.
 
     :param h: logits, [N, K], or those of the second class, [N, 1].
-    :param Y: numbers of classes, [N, 1].
+    :param Y: class indices, [N, 1].
     :param classes: what they are called, if they have names: [K].
     """
     counts, column = _counts(h, Y)

@@ -150,7 +150,7 @@ def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None
     :param data: (X, Y), where X is memory-mapped; a Dataset of rows or batches (X, Y);
         `ParquetRows`; or anything else.
     :param likelihood: says whether Y are labels.
-    :param seed: of the sample.
+    :param seed: the seed of the sample.
     """
     from sklearn.preprocessing import StandardScaler
 
