@@ -70,7 +70,7 @@ class Summary:
         judged = [stage for stage in stages if "nll_unseen" in stage.facts]
         judged.sort(key=lambda stage: float(stage.facts["nll_unseen"]))
         if len(learned.models) > 1:
-            facts["mixture of"] = f"{len(learned.models)} models; the largest weight is above"
+            facts["mixture of"] = f"{len(learned.models)} models; the one above weighs most"
         facts |= _rows(stages)
         if learned.outliers is not None:
             facts["outliers"] = f"{len(learned.outliers.rows)} rows, left out"

@@ -93,8 +93,8 @@ def _require_numbers(argument: str, names: Sequence[str], file: Path, schema: An
         known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
         if not any(is_known(kind) for is_known in known):
             raise TypeError(
-                f"column {name!r} of {file} has the type {kind}, not a number. Name those to "
-                "learn from in columns, or write it as numbers: a one-hot code of names, days "
+                f"column {name!r} of {file} has the type {kind}, which is not a number. Name those "
+                "to learn from in columns, or write it as numbers: a one-hot code of names, days "
                 "since a date."
             )
 

@@ -66,7 +66,7 @@ def test_files_of_other_columns_are_refused(table, tmp_path):
         other.to_parquet(tmp_path / f"part-{i}.parquet")
     with pytest.raises(ValueError, match=r"columns has 'count', of which .*part-1\.parquet has 0"):
         ParquetRows(tmp_path, "y")
-    with pytest.raises(FileNotFoundError, match=r"no folder of files \*\.parquet"):
+    with pytest.raises(FileNotFoundError, match=r"nor a folder of files \*\.parquet"):
         ParquetRows(tmp_path / "none", "y")
 
 
