@@ -247,7 +247,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _engine(options: argparse.Namespace) -> Engine:
-    """Return what executes the runs of a sweep, on the workers that the options name."""
+    """Return the engine that executes the runs of a sweep on the workers of the options."""
     from .experiments import clients
     from .experiments.engine import Engine
 

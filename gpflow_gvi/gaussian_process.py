@@ -149,7 +149,7 @@ class GaussianProcess(Module):
     def sample(self, X: TensorType, num_samples: int, *, seed: int | None = None) -> tf.Tensor:
         """Draw from the joint law of the process at the rows of X, in O(N³): [S, N, J].
 
-        :param seed: of `tf.random.stateless_normal`; TensorFlow's global generator if not given.
+        :param seed: for `tf.random.stateless_normal`; TensorFlow's global generator if not given.
         """
         return self.at(X).sample(num_samples, seed=seed)
 
@@ -225,7 +225,7 @@ class GaussianVector:
         eigendecomposition: nothing is added to it, and eigenvalues that rounded below zero are
         zero.
 
-        :param seed: of `tf.random.stateless_normal`; TensorFlow's global generator if not given.
+        :param seed: for `tf.random.stateless_normal`; TensorFlow's global generator if not given.
         """
         N, J = tf.shape(self.X)[0], self.num_outputs
         correlated = outputs.correlated(self.process.kernel)

@@ -137,7 +137,7 @@ def _log_cdf(x: tf.Tensor) -> tf.Tensor:
 def _log_probability_between(lower: tf.Tensor, upper: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
     """Return log (Φ(upper) - Φ(lower)), upper - lower = width > 0.
 
-    Of an interval on one side of 0, taken as the left one, it is log Φ(upper) + log (1 - e^-d) with
+    On one side of 0, taken as the left one, it is log Φ(upper) + log (1 - e^-d) with
     d = log Φ(upper) - log Φ(lower). As Φ(-x) = ½ e^(-x²/2) erfcx(x/√2), the large squares of d are
     subtracted in closed form.
     """

@@ -18,7 +18,7 @@ from .errors import NumericsWarning, shown
 
 
 def array_of_any(name: str, value: Any) -> AnyNDArray:
-    """Return what a user hands in as an array of whatever type, or raise saying why it is none."""
+    """Return an argument as an array of whatever type; raise with the reason if it is none."""
     if type(value) is np.ndarray:  # the most frequent, and predictions of one row are fast
         return value
     if issparse(value):
@@ -42,7 +42,7 @@ def array_of_any(name: str, value: Any) -> AnyNDArray:
 
 
 def array(name: str, value: Any) -> AnyNDArray:
-    """Return what a user hands in as an array of numbers or text, or raise saying why it is none.
+    """Return an argument as an array of numbers or text; raise with the reason if it is none.
 
     Objects that are all numbers, as tables of several types of columns have them, become floats.
     """
@@ -55,7 +55,7 @@ def array(name: str, value: Any) -> AnyNDArray:
         if not isinstance(entry, numbers.Real | np.bool_):
             place = ", ".join(map(str, index))
             raise TypeError(
-                f"{name} has dtype object and at [{place}] {shown(entry)}, which is no number. "
+                f"{name} has dtype object and at [{place}] {shown(entry)}, which is not a number. "
                 "Leave out or fill in such rows, and give dates and names as numbers."
             )
     try:

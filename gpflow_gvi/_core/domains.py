@@ -41,7 +41,7 @@ class Domain(NamedTuple):
     """What to do with others."""
 
     def holds(self, Y: AnyNDArray) -> AnyNDArray:
-        """Return where values are in the domain."""
+        """Return True where values are in the domain."""
         inside = (
             (self.least <= Y) & (self.most >= Y)
             if self.ends
@@ -151,7 +151,7 @@ _LOCATION_SCALE = (
 
 
 def has_scale(likelihood: Likelihood | None) -> bool:
-    """Return whether a likelihood fits observations in any units: real numbers with a scale.
+    """Return True if a likelihood fits observations in any units: real numbers with a scale.
 
     Counts, fractions and levels have no units; and times or amounts, with the exponential of f for
     their scale, have their unit in the mean of f.

@@ -24,7 +24,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 ABANDONED_AFTER = 86400.0
-"""The age in seconds of what is incomplete and not locked from which it is removed."""
+"""The age in seconds from which incomplete files that are not locked are removed."""
 
 _NAME = re.compile(r"(.+)\.[0-9a-f]{32}\.(partial|replaced)")
 """The names that `_beside` makes."""
@@ -84,7 +84,7 @@ def new_folder(
 
 
 def present(folder: Path) -> Path:
-    """Return where the content of a folder is: beside it, while another one takes its place."""
+    """Return the place of the content of a folder: beside it, while another takes its place."""
     if folder.exists():
         return folder
     return max(_found_beside(folder, "replaced"), key=_changed, default=folder)
@@ -152,7 +152,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _found_beside(path: Path, suffix: str) -> list[Path]:
-    """Return what has got its name from `_beside`."""
+    """Return the files whose names are from `_beside`."""
     name = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{32}}\.{suffix}")
     return [p for p in path.parent.glob(f"*.{suffix}") if name.fullmatch(p.name)]
 

@@ -31,7 +31,7 @@ class Factors(Protocol):
     """What is computed in advance of variables, which may change."""
 
     def is_current(self) -> tf.Tensor:
-        """Return whether the variables are as they were: []."""
+        """Return True if the variables are as they were: []."""
 
     def renew(self) -> None:
         """Compute it anew."""
@@ -62,7 +62,7 @@ class Compiled:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how a copy is made, which has no graphs."""
+        """Return the constructor and its arguments for a copy, which has no graphs."""
         return type(self), (self._function, self._traced, self._factors)
 
     def __call__(self, X: tf.Tensor) -> Any:

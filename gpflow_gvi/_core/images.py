@@ -89,7 +89,7 @@ def input_shape(*parts: tf.Module) -> tuple[int, ...] | None:
 
 
 def _takes(kernel: Kernel, X: TensorType) -> bool:
-    """Return whether k(x, x) is one number for each output at an image x."""
+    """Return True if k(x, x) is one number for each output at an image x."""
     try:
         return outputs.variance(kernel, X).shape.rank == 2
     except tf.errors.InvalidArgumentError:  # more lengthscales than columns
@@ -97,7 +97,7 @@ def _takes(kernel: Kernel, X: TensorType) -> bool:
 
 
 def _axes_of_one(given: tuple[int | None, ...], wanted: tuple[int, ...]) -> int | None:
-    """Return how many axes, from the last one, make up one input; None if that cannot be."""
+    """Return the number of trailing axes that make up one input; None if the shapes do not fit."""
     for shape in (wanted, wanted[:-1]) if wanted[-1] == 1 else (wanted,):
         if shape and tf.TensorShape(given[-len(shape) :]).is_compatible_with(shape):
             return len(shape)

@@ -55,7 +55,7 @@ def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
 
 
 def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
-    """Return labels as numbers of classes: [N].
+    """Return labels as class indices: [N].
 
     :param name: what to call the labels in messages.
     :param Y: labels, [N] or [N, 1].
@@ -188,5 +188,5 @@ def _column(name: str, Y: Any) -> AnyNDArray | None:
 
 
 def _are_names(Y: Any, values: AnyNDArray) -> bool:
-    """Return whether labels are strings, booleans or pandas categories."""
+    """Return True if labels are strings, booleans or pandas categories."""
     return values.dtype.kind in "USb" or str(getattr(Y, "dtype", "")) == "category"

@@ -208,7 +208,7 @@ def root(K: tf.Tensor) -> tf.Tensor:
 
 
 def has_triangular_roots(dtype: tf.DType) -> bool:
-    """Return whether roots of this precision are triangular."""
+    """Return True if roots of this precision are triangular."""
     return dtype == tf.float64
 
 
@@ -273,7 +273,7 @@ def outer_product(A: tf.Tensor) -> tf.Tensor:
 
 
 def may_call_host() -> bool:
-    """Return whether NumPy may compute a part of what is traced, or of an eager computation.
+    """Return True if NumPy may compute a part of a graph, or of an eager computation.
 
     XLA compiles no such call, and a GPU would wait for one.
     """
@@ -281,7 +281,7 @@ def may_call_host() -> bool:
 
 
 def _takes_lapack(M: tf.Tensor) -> bool:
-    """Return whether NumPy computes with M, by a LAPACK and a BLAS for this processor.
+    """Return True if NumPy computes with M, by a LAPACK and a BLAS for this processor.
 
     On a CPU its eigendecompositions and products of large matrices are faster than TensorFlow's.
     What is saved to be used elsewhere cannot have it: it is for distances alone.
@@ -347,7 +347,7 @@ def signed_root(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def rounding(M: tf.Tensor) -> tf.Tensor:
-    """Return how much of its largest eigenvalue rounding can make of a zero one."""
+    """Return the rounding error of a zero eigenvalue, relative to the largest eigenvalue."""
     return epsilon(M.dtype) * tf.cast(tf.shape(M)[-1], M.dtype)
 
 

@@ -92,7 +92,7 @@ def once(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def is_given(method: Callable[[Any], Any], part: Any) -> bool:
-    """Return whether the value of a method marked `@once` is given to this block.
+    """Return True if the value of a method marked `@once` is given to this block.
 
     :param method: the method, of the class.
     :param part: the object whose method it is.

@@ -57,6 +57,6 @@ def frozen(module: tf.Module) -> Iterator[None]:
 
 
 def is_training(part: tf.Module | None = None) -> bool:
-    """Return whether the mode is training: for `part`, if that is given."""
+    """Return True if the mode is training: for `part`, if that is given."""
     mode = _current.get()
     return mode.training and id(part) not in mode.frozen

@@ -50,7 +50,7 @@ def mean_name(mean: Any) -> str:
 
 
 def predictor_name(model: Any) -> str:
-    """Return the name of a predictor: of a pipeline of scikit-learn that of what predicts in it."""
+    """Return the name of a predictor, or of the predictor in a pipeline of scikit-learn."""
     if steps := getattr(model, "steps", ()):
         return predictor_name(steps[-1][1])
     if regressor := getattr(model, "regressor", None):  # whose targets are transformed

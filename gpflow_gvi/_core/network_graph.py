@@ -74,8 +74,8 @@ def head(network: Any, output: str | int | None) -> Any:
 def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
     """Return a copy of a model with the layers of models inside among its own layers.
 
-    Models of tf_keras, and those that cannot be copied, of which a warning tells, are returned as
-    they are: the layers of models inside are out of reach.
+    Models of tf_keras, and those that cannot be copied (with a warning), are returned unchanged:
+    the layers of models inside are out of reach.
 
     :param network: a Sequential or functional model.
     :param parts: its inputs, if there are several: the copy has them side by side in one row.
@@ -119,7 +119,7 @@ class _Copies:
         self.names: set[str] = set()
 
     def __call__(self, layer: Any, *args: Any, **options: Any) -> Any:
-        """Return what a layer makes of tensors; a model what its layers do, one after the other."""
+        """Return a layer's outputs; a model's are those of its layers, one after the other."""
         if isinstance(layer, self.keras.Sequential):
             (x,) = args
             for each in layer.layers:

@@ -27,12 +27,12 @@ def output_activation(network: Any) -> str | None:
 
 
 def rescales(network: Any) -> bool:
-    """Return whether a Keras model scales its inputs itself."""
+    """Return True if a Keras model scales its inputs itself."""
     return any(type(layer).__name__ in ("Normalization", "Rescaling") for layer in _layers(network))
 
 
 def embeds(network: Any) -> bool:
-    """Return whether inputs of a Keras model are numbers of words, which an embedding looks up."""
+    """Return True if inputs of a Keras model are word indices, which an embedding looks up."""
     return any(_is_embedding(layer) for layer in _layers(network))
 
 
@@ -66,7 +66,7 @@ def members(network: Any) -> list[Any]:
 
 
 def ensemble(networks: Sequence[Any], kind: str | None) -> Any:
-    """Return a model of the average of networks: of what they predict, or of their probabilities.
+    """Return a model of the average of the predictions of networks, or of their probabilities.
 
     It consists of the layers of the first, so that `with_features` finds these, and of the others.
 
@@ -139,9 +139,9 @@ def _averaged(keras: Any, tensor: Any) -> Any:
 
 
 def _resolutions(keras: Any, network: Any) -> list[Any]:
-    """Return what the layers with positions return, for each number of positions the last.
+    """Return the last output of layers with positions for each number of positions.
 
-    What an embedding returns is among it, since later layers may not tell new words from others.
+    The output of an embedding is among them, since later layers may not tell new words from others.
     Left out are layers before the first with weights, which prepare inputs; what is averaged over
     all positions, as the last layer mostly receives it; and layers of models within the network.
     """
@@ -174,7 +174,7 @@ def _tensors_of(layer: Any, name: str) -> list[Any]:
 
 
 def _is_of(keras: Any, network: Any, tensor: Any) -> bool:
-    """Return whether a tensor depends on the inputs of the network: a layer may have others."""
+    """Return True if a tensor depends on the inputs of the network: a layer may have others."""
     try:
         keras.Model(network.inputs, tensor)
     except ValueError:

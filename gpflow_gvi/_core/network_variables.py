@@ -81,7 +81,7 @@ def require_tensorflow(network: Any) -> None:
 
 
 def is_keras(network: Any) -> bool:
-    """Return whether this is a layer or a model of either Keras."""
+    """Return True if this is a layer or a model of either Keras."""
     return keras_of(network) is not None
 
 
@@ -99,7 +99,7 @@ def keras_layers(network: Any, *, inside: bool = False) -> list[Any]:
 
 
 def _has_weights(layer: Any) -> bool:
-    """Return whether a layer's weights can be asked for; tf_keras raises before they are made."""
+    """Return True if a layer's weights can be read; tf_keras raises before they are made."""
     try:
         return layer.weights is not None
     except ValueError:

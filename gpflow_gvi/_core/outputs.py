@@ -96,7 +96,7 @@ def agreed(counts: Iterable[int], disagreement: str) -> int:
 
 
 def correlated(kernel: Kernel) -> bool:
-    """Return whether the outputs of the kernel are correlated with one another."""
+    """Return True if the outputs of the kernel are correlated with one another."""
     if isinstance(kernel, Sum | Product):
         return any(correlated(part) for part in kernel.kernels)
     is_independent = isinstance(kernel, SharedIndependent | SeparateIndependent)
@@ -202,7 +202,7 @@ def spread(blocks: tf.Tensor, J: int, columns: int = 1) -> tf.Tensor:
 
 
 def _scales_all_outputs(part: Kernel, whole: Sum | Product) -> bool:
-    """Return whether a part is a factor of every block: a shared kernel in a product.
+    """Return True if a part is a factor of every block: a shared kernel in a product.
 
     A shared kernel in a sum is another one: it adds an independent function to each output.
     """

@@ -1,8 +1,8 @@
-"""What a long computation does now and what it has found, told to whoever listens.
+"""The progress of a long computation and its findings, reported to whoever listens.
 
-A computation tells stages, one after the other: `now` begins one and ends the one before, `found`
-adds what it has found, `done_of` says how much of it is done. Nothing is passed on where nobody
-listens, so that a function deep inside a procedure tells without an argument for it.
+A computation reports stages, one after the other: `now` begins one and ends the previous one,
+`found` adds findings, `done_of` says how much of it is done. Nothing is passed on without a
+listener, so a function deep inside a procedure reports without an argument for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 class Listener:
-    """Keeps the stages of a computation, and tells them to nobody."""
+    """Keeps the stages of a computation without reporting them."""
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
@@ -132,7 +132,7 @@ def spoken(verbose: int, stream: IO[str] | None = None) -> Iterator[None]:
 
 
 def now(what: str) -> None:
-    """Say what is done now, which ends what was done before."""
+    """Begin a stage, which ends the previous one."""
     for listener in _listeners.get():
         listener.now(what)
 

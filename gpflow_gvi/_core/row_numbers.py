@@ -25,8 +25,8 @@ def is_unnamed(name: Any) -> bool:
 def suspicion(name: Any, values: Any) -> str | None:
     """Return why a column of numbers may number or identify the rows, or None if it does not.
 
-    :param name: of the column.
-    :param values: of the column, [N]; NaN where one is missing.
+    :param name: the name of the column.
+    :param values: the values of the column, [N]; NaN where one is missing.
     """
     values = np.asarray(values, dtype=float)
     if not np.array_equal(values[~np.isnan(values)], np.round(values[~np.isnan(values)])):
@@ -53,7 +53,7 @@ def warn(X: Any, stacklevel: int = 3) -> None:
         if why:
             warnings.warn(
                 f"X has the column {name!r}, which may number the rows or identify them ({why}): "
-                "then what is learned from it is of no use for new rows. Leave it out "
+                "what is learned from it does not carry over to new rows. Leave it out "
                 f"(X.drop(columns={name!r})) unless it is a quantity.",
                 UserWarning,
                 stacklevel=stacklevel,

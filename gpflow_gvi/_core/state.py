@@ -51,12 +51,12 @@ class Snapshot:
         ]
 
     def is_current(self) -> tf.Tensor:
-        """Return whether all variables have the values that are kept: []."""
+        """Return True if all variables still have the values that are kept: []."""
         same = (tf.reduce_all(tf.equal(_joined(each), kept)) for each, kept in self._kept)
         return functools.reduce(tf.logical_and, same, tf.constant(True))
 
     def renew(self) -> None:
-        """Keep the values of now."""
+        """Keep the current values."""
         for each, kept in self._kept:
             kept.assign(_joined(each))
 

@@ -23,7 +23,7 @@ _WITH_BRANCHES = ("If", "StatelessIf", "While", "StatelessWhile")
 
 
 def is_differentiated() -> bool:
-    """Return whether a tape or a forward accumulator of this thread may record an operation.
+    """Return True if a tape or a forward accumulator of this thread may record an operation.
 
     A graph that no tape sees, and a constant that is kept as a variable, would break the chain of
     derivatives. `tf.GradientTape` can be asked what it watches, but not whether there is one.
@@ -32,7 +32,7 @@ def is_differentiated() -> bool:
 
 
 def is_compiled_by_xla() -> bool:
-    """Return whether what is traced is for XLA, which compiles no function of NumPy.
+    """Return True if a function is traced for XLA, which compiles no function of NumPy.
 
     `jit_compile=True` of an outer `tf.function` is no property of the graphs inside of it, and
     TensorFlow has no public function that goes through them.
@@ -41,7 +41,7 @@ def is_compiled_by_xla() -> bool:
 
 
 def eigh_of_xla(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return what `tf.linalg.eigh` returns, in a graph for XLA and to the precision of its type.
+    """Return the same as `tf.linalg.eigh`, in a graph for XLA and to the precision of its type.
 
     XLA's rotations end when what is off the diagonal is a millionth of the matrix, in whatever
     precision. Public functions have no other tolerance.
@@ -52,7 +52,7 @@ def eigh_of_xla(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def has_started() -> bool:
-    """Return whether TensorFlow has threads, which a forked process does not inherit.
+    """Return True if TensorFlow has threads, which a forked process does not inherit.
 
     Public functions start it when they are asked about it.
     """

@@ -20,8 +20,8 @@ class ConformalQuantiles:
     """A model with intervals of guaranteed coverage between quantiles of its predictions.
 
     The score of an observation is |2 F(y) - 1|, the level of the smallest central interval that
-    holds it (Chernozhukov, Wüthrich and Zhu 2021, "Distributional conformal prediction"). Of whole
-    numbers F(y) is randomised, so that no scores are tied.
+    holds it (Chernozhukov, Wüthrich and Zhu 2021, "Distributional conformal prediction"). For
+    whole numbers F(y) is randomised, so that no scores are tied.
 
     :param model: the model, with `predict_f` and a likelihood.
     :param scores: those of the calibration data, [n, P], each column sorted.

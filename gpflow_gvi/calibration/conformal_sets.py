@@ -71,7 +71,7 @@ class ConformalSets:
         allow_empty: bool = False,
         seed: int = 1,
     ) -> AnyNDArray:
-        """Return which classes are in the set of each row: booleans, [N, J].
+        """Return booleans for the classes in the set of each row: [N, J].
 
         :param X: the inputs.
         :param coverage: the probability that the right class is in its set.
@@ -79,7 +79,7 @@ class ConformalSets:
             chance, so that their coverage is not more than it has to be.
         :param allow_empty: whether a set may be empty. If not, it holds the most probable class at
             least, which raises the coverage.
-        :param seed: of the chance of adaptive sets. Other than 0, which calibration has used.
+        :param seed: the seed of the chance in adaptive sets; not 0, which calibration has used.
         """
         ordered = _ordered_probabilities(self.model, X)
         scores = _adaptive_scores(ordered, seed) if adaptive else _plain_scores(ordered)

@@ -24,7 +24,7 @@ MIN_DF = 2.5
 """With two degrees of freedom the variance is infinite."""
 
 MAX_DF = 100.0
-"""With more degrees of freedom the law is as good as Gaussian."""
+"""With more degrees of freedom the law is practically Gaussian."""
 
 
 def with_tails(model: Model, errors: AnyNDArray) -> Model:
@@ -99,8 +99,8 @@ def _fit(squares: AnyNDArray) -> float | None:
     """Return ν of the greatest posterior density; None if there are no errors.
 
     The prior is Gamma(2, 0.1) (Juárez and Steel 2010, "Model-based clustering of non-Gaussian panel
-    data based on skew-t distributions"). N rows without a far one do not tell that of N more none
-    will be far: of Gaussian errors ν is 10 to 60, by which they are predicted worse by 0.75/ν².
+    data based on skew-t distributions"). N rows without an outlier do not show that N
+    more would have none: for Gaussian errors ν is 10 to 60, which costs 0.75/ν² in log density.
     """
     mean = float(np.mean(squares))
     if not (math.isfinite(mean) and mean > 0.0):

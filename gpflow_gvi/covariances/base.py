@@ -204,7 +204,7 @@ def num_axes(X: TensorType) -> int:
 
 
 def _as_one(X: TensorType) -> TensorType:
-    """Return the rows of all batches; what is no batch stays the object that it is."""
+    """Return the rows of all batches; inputs without batches are returned as they are."""
     return X if num_axes(X) == 2 else tf.reshape(X, [-1, X.shape[-1]])
 
 

@@ -74,13 +74,13 @@ def _warn_of_rounding(observations: Observations) -> None:
 
 
 def _is_smaller(phi: Features, Z: tf.Tensor) -> bool:
-    """Return whether there are fewer features than observations."""
+    """Return True if there are fewer features than observations."""
     count, M = phi(Z).shape[-1], Z.shape[0]
     return count is not None and M is not None and count < M
 
 
 def _is_noisy(noise_variance: tf.Tensor) -> bool:
-    """Return whether σ² is known to be positive: by the weights it is divided by."""
+    """Return True if σ², divided by the weights, is known to be positive."""
     known = tf.get_static_value(noise_variance)
     return known is not None and bool(np.all(known > 0.0))
 

@@ -106,7 +106,7 @@ def whitened(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
 
 
 def has_digits_for_inverse(dtype: tf.DType) -> bool:
-    """Return whether K_ZX may be multiplied by K_ZZ⁻¹ or L⁻¹ in a prediction.
+    """Return True if K_ZX may be multiplied by K_ZZ⁻¹ or L⁻¹ in a prediction.
 
     It takes less time than to solve, and 1 / √jitter = 1000 times as much is lost in rounding: a
     part in 10¹² in double precision, but all but three or four digits in single precision.
@@ -181,7 +181,7 @@ def _dispatchable(
 
 
 def _unknown_to_gpflow(kernel: Kernel) -> bool:
-    """Return whether a kernel has several outputs in a way that `Kuu` and `Kuf` do not know."""
+    """Return True if a kernel has several outputs in a way that `Kuu` and `Kuf` do not know."""
     return outputs.num_outputs(kernel) > 1 and not isinstance(kernel, MultioutputKernel)
 
 
@@ -203,7 +203,7 @@ def points_of_outputs(inducing_variable: InducingVariables, allowed: str) -> lis
 def each_output(values: list[tf.Tensor]) -> tf.Tensor:
     """Return output j of the j-th value, or all outputs of the only one: [J, ...].
 
-    :param values: of each set of points; the outputs come first, or one that all of them share.
+    :param values: the values of each set of points, outputs first, or one that all of them share.
     """
     if len(values) == 1:
         return values[0]

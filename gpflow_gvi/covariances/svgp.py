@@ -1,9 +1,9 @@
 """Covariances on the inducing variable of the regulariser: r = k - Q_Z + K_xZ Σ K_Zx'.
 
-Q_Z(x, x') = K_xZ K_ZZ⁻¹ K_Zx' is the Nyström part of the regulariser's kernel k. What is learned is
-what is put back in its place: a full Σ (`CholeskySVGP`), a diagonal Σ (`DiagonalSVGP`) or another
-kernel (`KernelisedSVGP`). Wild, Hu and Sejdinovic (2022), "Generalized variational inference
-in function spaces", eq. for GWI-net; K_ZZ stands there where K_ZZ⁻¹ is meant.
+Q_Z(x, x') = K_xZ K_ZZ⁻¹ K_Zx' is the Nyström part of the regulariser's kernel k. The part
+put back in its place is learned: a full Σ (`CholeskySVGP`), a diagonal Σ (`DiagonalSVGP`) or
+another kernel (`KernelisedSVGP`). Wild, Hu and Sejdinovic (2022), "Generalized variational
+inference in function spaces", eq. for GWI-net; K_ZZ stands there where K_ZZ⁻¹ is meant.
 
 k belongs to the regulariser P, which is frozen while Q is trained: it is not among the trainable
 variables of these covariances.
@@ -232,9 +232,10 @@ class DiagonalSVGP(SVGPCovariance):
     ) -> DiagonalSVGP:
         """Start at the best diagonal for Gaussian noise, v_m = 1 / [K_ZZ + σ⁻² K_ZX K_XZ]_mm.
 
-        Of the evidence lower bound only  -½ Σ_m ( v_m [K_ZZ + σ⁻² K_ZX K_XZ]_mm - log v_m )
-        depends on v. It is the reciprocal of the diagonal of the precision Σ⁻¹, as in any mean
-        field; the diagonal of Σ itself would make variances enormous where points are close.
+        The terms of the evidence lower bound that depend on v are
+        -½ Σ_m ( v_m [K_ZZ + σ⁻² K_ZX K_XZ]_mm - log v_m ). The best v is the
+        reciprocal of the diagonal of the precision Σ⁻¹, as in any mean field; the diagonal of Σ
+        itself would make variances enormous where points are close.
         """
         checks.positive("noise_variance", noise_variance)
         inducing_variable = gram.as_inducing_variable(inducing_variable)

@@ -211,7 +211,7 @@ def run(picture: Path, *, seed: int = 0, say: Callable[[str], None] | None = Non
     """Do all tasks, two at a time, write the picture if Matplotlib is there, return the table.
 
     :param picture: where to.
-    :param seed: of the data and of the fits.
+    :param seed: the seed of the data and of the fits.
     :param say: what receives a line in front of each task.
     """
 

@@ -110,7 +110,7 @@ class RandomContext(Context):
     training, and leaves them to it.
 
     :param num_points: C; None for as many as the batch has rows.
-    :param seed: of the points.
+    :param seed: the seed of the points.
     """
 
     # Neither trained nor a parameter; `_core.state.state` finds it.
@@ -146,7 +146,7 @@ class UniformBox(RandomContext):
     :param lower: its lower end, one number or of the shape of a row of X.
     :param upper: its upper end, likewise.
     :param num_points: C; None for as many as the batch has rows.
-    :param seed: of the points.
+    :param seed: the seed of the points.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class GaussianNoise(RandomContext):
 
     :param scale: standard deviation of the noise, one number or of the shape of a row of X.
     :param num_points: C, of rows drawn with replacement; None for each row of the batch once.
-    :param seed: of the points.
+    :param seed: the seed of the points.
     """
 
     def __init__(self, scale: TensorType, num_points: int | None = None, *, seed: int = 0) -> None:
@@ -203,7 +203,7 @@ class Inputs(RandomContext):
 
     :param X: the inputs, [N, D...].
     :param num_points: C, of rows drawn with replacement; None for all rows.
-    :param seed: of the points, if they are drawn.
+    :param seed: the seed of the points, if they are drawn.
     """
 
     def __init__(self, X: TensorType, num_points: int | None = None, *, seed: int = 0) -> None:

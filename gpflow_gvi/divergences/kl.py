@@ -110,7 +110,7 @@ class RegularisedKL(Divergence):
 
 
 def _same_points(first: InducingVariables, second: InducingVariables) -> bool:
-    """Return whether two inducing variables are one, or equal and both at rest."""
+    """Return True if two inducing variables are one, or equal and both at rest."""
     if first is second:
         return True
     moving = first.trainable_variables or second.trainable_variables
@@ -118,7 +118,7 @@ def _same_points(first: InducingVariables, second: InducingVariables) -> bool:
 
 
 def _same_kernel(first: Kernel, second: Kernel, inducing_variable: InducingVariables) -> bool:
-    """Return whether two kernels are one, or of equal parameters and equal at the points."""
+    """Return True if two kernels are one, or have equal parameters and values at the points."""
     if first is second:
         return True
     if not _same_values(first, second):

@@ -45,7 +45,7 @@ class Experiment(Part):
     standardise: Flag = Settings.standardise
     """Whether the model works in units in which columns have mean zero and deviation one."""
     model: Model = "gvi"
-    """Of another kind than gvi, the parts from likelihood to calibration are to be left out."""
+    """If it is not gvi, leave out the parts from likelihood to calibration."""
     likelihood: Likelihood = "gaussian"
     regulariser: Regulariser = Regulariser()
     mean: Mean = "recipe"

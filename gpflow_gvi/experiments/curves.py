@@ -62,7 +62,7 @@ def make_curve(
 
     :param number: which curve, from 0 to 9.
     :param gaps: how many of the 20 segments are the test set.
-    :param seed: of the noise, which all curves share, and with the number of the segments.
+    :param seed: the seed of the noise, which all curves share, and with the number of the segments.
     """
     x = np.linspace(-2.0, 2.0, NUM_POINTS)
     y = FUNCTIONS[number](x) + np.random.default_rng(seed).normal(scale=NOISE, size=NUM_POINTS)

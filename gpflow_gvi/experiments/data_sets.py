@@ -242,7 +242,7 @@ def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -
 
     :param data: which data.
     :param split: how they are split.
-    :param seed: of what is drawn at random.
+    :param seed: the seed of everything drawn at random.
     :param data_dir: the folder with data sets.
     """
     rows = data.load(data_dir, getattr(split, "index", 0))

@@ -16,7 +16,7 @@ from .data_sets import RowsByRole
 logger = logging.getLogger("gpflow_gvi")
 
 _COLOURS = {"validation": GREEN, "calibration": ORANGE, "test": VERMILLION}
-"""Of the rows that the model was not fitted to; the others are black."""
+"""The colours of the rows that the model was not fitted to; the others are black."""
 
 
 def draw(learned: Learned, rows_by_role: RowsByRole, folder: Path) -> None:

@@ -116,7 +116,7 @@ class Document:
 
     @classmethod
     def read(cls, path: str | Path) -> Document:
-        """Return what a file holds, which must be a mapping with string keys."""
+        """Return the content of a file, which must be a mapping with string keys."""
         try:
             text = Path(path).read_text("utf-8")
         except FileNotFoundError as error:
@@ -184,7 +184,7 @@ class Document:
 
 
 def _follows_from_another(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
-    """Return whether a list is too short only because pydantic does not count invalid items."""
+    """Return True if a list is too short only because pydantic does not count invalid items."""
     N = len(item["loc"])
     return item["type"] == "too_short" and any(
         other["loc"][:N] == item["loc"] and len(other["loc"]) > N for other in items
@@ -192,7 +192,7 @@ def _follows_from_another(item: dict[str, Any], items: list[dict[str, Any]]) -> 
 
 
 def _location(item: dict[str, Any]) -> Location:
-    """Return where the value is that an error of pydantic is about."""
+    """Return the location of the value that an error of pydantic is about."""
     location: Location = item["loc"]
     if item["type"] == "impossible":
         steps = item["ctx"]["path"].split(".")

@@ -4,7 +4,7 @@
      "validation": {"nll": 0.73, ...}, "test": {...}, "seconds": 3.9}
 
 A run that failed has "status": "failed" and an "error", its traceback, instead of metrics, and
-"disk_full" if that was the reason. Of two lines with the same name the later one counts.
+"disk_full" if that was the reason. If two lines have the same name, the later one counts.
 """
 
 from __future__ import annotations

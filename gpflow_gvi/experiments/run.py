@@ -188,7 +188,7 @@ def _calibrated(learned: Learned, X: Any, Y: Any, coverage: float) -> dict[str, 
 def _facts(
     experiment: Experiment, rows_by_role: RowsByRole, seconds: dict[str, float]
 ) -> dict[str, Any]:
-    """Return what a run depended on beyond its settings, and what it took."""
+    """Return the facts that a run depended on beyond its settings, and the time it took."""
     packages = (gvi, gpflow, keras, np, tf, tfp)
     versions = {package.__name__: package.__version__ for package in packages}
     return {

@@ -50,7 +50,7 @@ def run_all(
     :param runs: the runs, as `read_sweep` returns them.
     :param folder: where the folders of runs and the results go.
     :param engine: what executes them; by default a process for each core of this machine.
-    :param name: of the sweep, the title of its report; by default the folder's.
+    :param name: the name of the sweep, the title of its report; by default the folder's.
     :param retry: whether runs that have failed before are executed again; those for which the disk
         was full are in any case.
     :param data_dir: the folder with data sets.
@@ -90,7 +90,7 @@ def run_all(
 
 
 def _is_due(record: Record, *, retry: bool) -> bool:
-    """Return whether a run that has a record is executed again."""
+    """Return True if a run that has a record is executed again."""
     return record["status"] == "failed" and (retry or bool(record.get("disk_full")))
 
 
@@ -122,7 +122,7 @@ def _cache() -> RunCache:
 
 
 def _is_of_a_full_disk(error: BaseException | None) -> bool:
-    """Return whether an error, or one that led to it, is that the disk was full."""
+    """Return True if an error, or one that led to it, says that the disk was full."""
     while error is not None:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             return True

@@ -85,7 +85,7 @@ class RandomDraws(Part):
     """How each is drawn, by the paths of keys."""
 
     def values(self) -> dict[str, list[Any]]:
-        """Return by the paths of keys a value for each run."""
+        """Return a value for each run, by paths of keys."""
         random = np.random.default_rng(self.seed)
         rows = [[how.draw(random) for how in self.draw.values()] for _ in range(self.runs)]
         return dict(zip(self.draw, map(list, zip(*rows, strict=True)), strict=True))
@@ -139,7 +139,7 @@ class SweepFile(Part):
         return found
 
     def excludes(self, axes: Mapping[str, Level]) -> bool:
-        """Return whether a combination is to be left out."""
+        """Return True if a combination is left out."""
         return any(
             all(axes[name] in (of if isinstance(of, list) else [of]) for name, of in rule.items())
             for rule in self.exclude

@@ -194,7 +194,7 @@ def _of_approximate(file: ApproximateFile, of_regulariser: dict[str, Any]) -> di
 
 
 def recognises(document: Document) -> bool:
-    """Return whether a document is a file of the thesis's."""
+    """Return True if a document is in the format of the thesis."""
     return bool({"data_name", "reference_name"} & set(document.value))
 
 

@@ -71,9 +71,9 @@ class Acquisition(abc.ABC):
     def __call__(self, model: BayesianModel, data: RegressionData, *, seed: int = 0) -> Function:
         """Return the function of inputs whose maximum is where to evaluate next.
 
-        :param model: of the objective, with one output; any model of GPflow.
+        :param model: a model of the objective, with one output; any model of GPflow.
         :param data: (X, Y), what it was fitted to.
-        :param seed: of what is random in it.
+        :param seed: the seed of everything random in it.
         """
         X, Y = Data.of(data)
         if Y.shape[-1] != 1:
@@ -141,7 +141,7 @@ class ThompsonSampling(Acquisition):
     Thompson (1933); Wilson et al. (2020), "Efficiently sampling functions from Gaussian process
     posteriors".
 
-    :param num_features: of `sampling.draw_functions`.
+    :param num_features: as in `sampling.draw_functions`.
     """
 
     def __init__(self, num_features: int = 1024) -> None:
@@ -180,7 +180,7 @@ def maximise(
         Sobol sequence in the whole box.
     :param num_candidates: how many.
     :param num_starts: how many of them to improve.
-    :param seed: of the candidates.
+    :param seed: the seed of the candidates.
     """
     lower, width = _box(bounds)
     checks.count("num_candidates", num_candidates)
@@ -231,7 +231,7 @@ def fit_pgvi(data: RegressionData, *, seed: int = 0, iterations: int = 20) -> GV
     there, and is trained for some iterations of L-BFGS.
 
     :param data: (X, Y) in the unit cube and in standard units.
-    :param seed: of the selection of the regulariser.
+    :param seed: the seed of the selection of the regulariser.
     :param iterations: how long to train Q.
     """
     settings = Settings(
@@ -287,7 +287,7 @@ def minimise(
     :param num_steps: evaluations where the acquisition is largest.
     :param acquisition: `ExpectedImprovement()` if not given.
     :param fit: how the model is made of the data, anew at each step.
-    :param seed: of the Latin hypercube and of each step.
+    :param seed: the seed of the Latin hypercube and of each step.
     """
     lower, width = _box(bounds)
     D = len(lower)

@@ -36,15 +36,15 @@ class Estimator(BaseEstimator):
     :param kernel: k of the regulariser P, with the hyper-parameters to start from, in standard
         units of X and y; or several, as of `learn`.
     :param predictor: what P's mean is made of, as of `learn`; for labels, of classifiers.
-    :param noise: of real-valued y: "constant", "varying" or "auto".
-    :param outputs: of several columns of real-valued y: "correlated" to learn them together.
+    :param noise: the noise of real-valued y: "constant", "varying" or "auto".
+    :param outputs: "correlated" to learn several columns of real-valued y together.
     :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
     :param network: what is added to the mean of Q, as of `learn`, or the number of units of
         `recipe.network`; or models of Keras to put a process around. X may be images then.
     :param train_network: False to leave a network as it is; by default it is trained.
-    :param features: of a network, what the kernel is on, as of `learn`.
-    :param classes: of a network, the class of each column, if they are not sorted.
-    :param likelihood: of GPflow, for y that are counts, amounts, fractions or levels, or have
+    :param features: the features of a network that the kernel is on, as in `learn`.
+    :param classes: the class of each column of a network, if they are not sorted.
+    :param likelihood: one of GPflow, for y that are counts, amounts, fractions or levels, or have
         noise of heavy tails; of a classifier, one of as many classes as y has.
     :param loss: "robust" for real-valued y with outliers; or a loss to train Q with, or its name.
     :param mean: m_Q, by its name or as a model of Keras, as of `learn`; with that X may be images.
@@ -92,7 +92,7 @@ class Estimator(BaseEstimator):
     verbose: int = 0
 
     def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
-        """Return what `learn` makes of X [N, D] and Y, with J latent functions."""
+        """Learn from X [N, D] and Y, with J latent functions."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         network = self.network
         if isinstance(network, int | np.integer):

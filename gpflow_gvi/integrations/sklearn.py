@@ -128,7 +128,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R² of `predict` at X [N, D] with respect to y, [N] or [N, J].
 
-        Of several columns it is the average, with `missing="ignore"` of those with values, there.
+        It is averaged over columns, with `missing="ignore"` over those that have values.
         """
         with naming("X or y"):
             Y = with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
@@ -292,7 +292,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
             return np.log(self.predict_proba(X))
 
     def predict_set(self, X: Any, coverage: float = 0.95, *, adaptive: bool = False) -> AnyNDArray:
-        """Return which classes are in a set that holds the right one with the given probability.
+        """Return the classes in a set that holds the right one with the given probability.
 
         [N, K], booleans, in the order of `classes_`. They need a `calibration_fraction`. Adaptive
         sets are larger, and their coverage varies less between easy and hard rows.

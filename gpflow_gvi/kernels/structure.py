@@ -33,7 +33,7 @@ _ARE_THEIR_PARAMETERS = (
 
 
 def structure_of(kernel: Kernel) -> Hashable | None:
-    """Return what kernels that one graph can evaluate have in common; None if unknown."""
+    """Return a key that kernels share if one graph can evaluate them; None if unknown."""
     if type(kernel) in (Sum, Product, SeparateIndependent):
         parts = tuple(map(structure_of, kernel.kernels))
         return None if None in parts else (type(kernel), parts)
@@ -56,7 +56,7 @@ def structure_of_parameter(parameter: Parameter) -> Hashable:
 
 
 def _value(value: Any) -> Hashable:
-    """Return what a transform, a prior or an argument of one is, down to its numbers."""
+    """Return a key of a transform, a prior or an argument of one, down to its numbers."""
     if isinstance(value, tfp.bijectors.Bijector | tfp.distributions.Distribution):
         arguments = sorted(value.parameters.items())
         return type(value), tuple((name, _value(each)) for name, each in arguments)

@@ -78,7 +78,7 @@ class Fitted:
 
     candidate: Candidate
     left_out: Predictions
-    """Of observations under Gaussian noise, else of f."""
+    """Predictions of observations under Gaussian noise, else of f."""
     nll: float
     """The negative log density of a row left out, in original units, and p/N for p parameters that
     N rows were fitted by: each row is among these (Akaike 1974)."""
@@ -87,17 +87,17 @@ class Fitted:
 
     @property
     def mean(self) -> AnyNDArray:
-        """Of each row left out: [N, J]."""
+        """The mean of each row left out: [N, J]."""
         return self.left_out.mean[0]
 
 
 def best_of(fits: list[Fitted]) -> Fitted:
-    """Return what predicts best."""
+    """Return the fit that predicts best."""
     return min(fits, key=lambda each: each.nll if np.isfinite(each.nll) else np.inf)
 
 
 def near_best(fits: list[Fitted], gap: float, count: int = 2) -> list[Fitted]:
-    """Return what predicts best, and what is worse by less than a gap: not more than a count."""
+    """Return the best fit and those worse by less than a gap: at most `count` in all."""
     limit = best_of(fits).nll + gap
     near = sorted((each for each in fits if each.nll < limit), key=lambda each: each.nll)
     return near[:count] or [best_of(fits)]

@@ -55,7 +55,7 @@ class LogProbabilities:
         if found.shape == (len(rows),) and len(self.classes) == 2:
             found = np.column_stack([1.0 - found, found])
         seen = np.asarray(getattr(model, "classes_", np.arange(len(self.classes))))
-        # Clones are fitted to numbers of classes, and what was fitted before to the user's labels.
+        # Clones are fitted to class indices, predictors fitted by the user to the user's labels.
         known = self.classes if np.isin(seen, self.classes).all() else np.arange(len(self.classes))
         columns = {label: j for j, label in enumerate(known.tolist())}
         if found.shape != (len(rows), len(seen)) or not set(seen.tolist()) <= set(columns):

@@ -16,7 +16,7 @@ SIGNIFICANT_DIGITS = 12
 another order differs by more than the last digits of float64."""
 
 MAX_SHARE_OF_VALUES = 0.5
-"""Values of y are on a grid only if they repeat: of n values at most n times this are distinct."""
+"""Values of y are on a grid only if they repeat: at most n times this of n values are distinct."""
 
 GROSS_RATIO = 12.0
 """A value of y is gross if it is as many times further from the median than 99 of 100 values."""
@@ -63,7 +63,7 @@ class Repeats(NamedTuple):
 
 
 def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
-    """Return how many rows repeat, and the rows without copies.
+    """Return the number of rows that repeat, and the rows without copies.
 
     A copy has the inputs and the observations of an earlier row. It is no further observation
     where values of y coincide by no other cause: they do not lie on a grid, or they never differ
@@ -103,8 +103,8 @@ def spacing(y: AnyNDArray) -> float:
 def gross_rows(Y: AnyNDArray) -> AnyNDArray:
     """Return the rows with a value of y that is far from all others, as a slip of the pen is: [n].
 
-    Beside one of them the others are as good as equal, so that units, noise and kernels would be
-    those of this row alone.
+    On the scale of one of them all others look equal: it alone would decide on units, noise and
+    kernels.
 
     :param Y: observations, [N, J].
     """

@@ -17,13 +17,13 @@ MAX_ROWS_OF_SMALL_TREES = 5000
 """Up to this number of rows the trees are those for small data."""
 
 MAX_LEAVES = 5000
-"""About the maximal number of leaves of a randomised tree: of more rows a leaf has several."""
+"""About the maximal number of leaves of a randomised tree: with more rows a leaf has several."""
 
 MAX_ROWS_OF_RANDOMISED = 20_000
-"""Of more rows trees are boosted alone: it takes long to grow randomised ones."""
+"""Beyond this number of rows trees are boosted only: it takes long to grow randomised ones."""
 
 BATCH_SIZE, MAX_STEPS = 200, 4000
-"""Of the training of a network: the rows in a step, and the maximal number of steps."""
+"""The rows in a training step of a network, and the maximal number of steps."""
 
 MIN_ROWS_OF_CLASS = 10
 """Where a class has fewer rows nothing is stopped early: scikit-learn parts the rows by classes for
@@ -82,7 +82,7 @@ class Regressors:
     def networks(self) -> list[Any]:
         """Return a network that standardises its rows and its outputs.
 
-        It tells more of a smooth function of several features than trees and few inducing points.
+        It learns a smooth function of several features better than trees and few inducing points.
         """
         from sklearn.compose import TransformedTargetRegressor
         from sklearn.neural_network import MLPRegressor
@@ -134,7 +134,7 @@ class Classifiers:
 
         if self.data.J > 1:
             return []
-        # Of coefficients that are all zero, each is as large as their mean: all features remain.
+        # If all coefficients are zero, each is as large as their mean: all features remain.
         select = SelectFromModel(LassoCV(eps=1e-2, cv=5), threshold="mean")
         return [make_pipeline(StandardScaler(), select, LogisticRegression())]
 

@@ -121,7 +121,7 @@ class Fits(abc.ABC):
         return found
 
     def name(self, candidate: Candidate) -> str:
-        """Return what a candidate is called in reports."""
+        """Return the name of a candidate in reports."""
         return candidate.name + LOG_SCALE * isinstance(self.data.units[1], LogScale)
 
     def fit(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Candidate:
@@ -131,7 +131,7 @@ class Fits(abc.ABC):
 
     @abc.abstractmethod
     def minimiser(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Any:
-        """Return how the evidence is maximised."""
+        """Return the optimiser that maximises the evidence."""
 
     @abc.abstractmethod
     def _fit(
@@ -144,7 +144,7 @@ class Fits(abc.ABC):
 
     @abc.abstractmethod
     def screened(self, candidate: Candidate) -> Fitted:
-        """Return how a fitted candidate predicts each group of rows from all others."""
+        """Return a fitted candidate with its predictions of each group of rows from all others."""
 
     @abc.abstractmethod
     def predict_without(
@@ -205,7 +205,7 @@ class Fits(abc.ABC):
         return GaussianProcess(functools.reduce(operator.add, terms), candidate.kernel)
 
     def num_points(self, candidate: Candidate, noise_variance: Any) -> int:
-        """Return how many inducing points P is conditioned on: as many as it takes."""
+        """Return the number of inducing points that P is conditioned on: as many as it takes."""
         N = len(self.data.X)
         few, most = self.settings.count(N), self.settings.most_inducing(self.data.num_rows)
         if few == most:

@@ -126,7 +126,7 @@ class EvidenceFits(Fits):
         return self._fits[start.family]
 
     def _rows(self, candidate: Candidate, rows: AnyNDArray, means: AnyNDArray | None) -> Rows:
-        """Return what the evidence is of."""
+        """Return the rows that the evidence is computed from."""
         data, noise = self.data, candidate.noise
         nothing: AnyNDArray = np.zeros([len(data.X), self.predictors.num_means, data.J])
         if not candidate.is_around:
@@ -137,7 +137,7 @@ class EvidenceFits(Fits):
         return Rows(data.X, data.responses, means.astype(data.X.dtype), ratio).some(rows)
 
     def screened(self, candidate: Candidate) -> Fitted:
-        """Return how a fitted candidate predicts each group of rows from all others."""
+        """Return a fitted candidate with its predictions of each group of rows from all others."""
         data, N = self.data.first(MAX_ROWS_OF_SCORES), len(self.data.X)
         observed, groups = (data.X, data.responses), self.groups[: len(data.X)]
         prior, noise = self.prior(candidate), noise_at(candidate, data.X, data.J)

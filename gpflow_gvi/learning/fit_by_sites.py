@@ -1,7 +1,7 @@
-"""Fits under a likelihood that is not Gaussian, of labels or counts: by its sites.
+"""Fits under a non-Gaussian likelihood, of labels or counts, by its sites.
 
-Of labels P may be around the log probabilities of classifiers that have not seen the row; of other
-observations it is around a constant.
+With labels, P may be around the log probabilities of classifiers that have not seen the row; with
+other observations it is around a constant.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ MAX_POINTS = 100
 """Hyper-parameters are fitted at not more inducing points: a bound costs O(J N M²)."""
 
 MAX_ROUNDS_AGAIN = 2
-"""Of sites and hyper-parameters, without some of the rows: an optimum hardly moves."""
+"""The maximal number of rounds of a refit without some of the rows: an optimum hardly moves."""
 
 SHARE_OF_KERNEL = 0.1
-"""Of the variance of f, where a fit around classifiers starts. From all of it f would explain the
-labels before the classifiers do, at an optimum of smaller evidence."""
+"""The share of the variance of f at which a fit around classifiers starts. From all of it, f would
+explain the labels before the classifiers do, at an optimum of smaller evidence."""
 
 
 class SiteFits(Fits):
@@ -157,7 +157,7 @@ class SiteFits(Fits):
         return self.settings.select(X, M, kernel=kernel, seed=self.data.seed)[0]
 
     def screened(self, candidate: Candidate) -> Fitted:
-        """Return how a fitted candidate predicts each group of rows from all others."""
+        """Return a fitted candidate with its predictions of each group of rows from all others."""
         fit, rows = self._started(candidate), self.first
         at, Z = self._rows(candidate, rows, None), self._points(candidate, rows)
         sites = fit.sites(Z, at, first_sites(fit.mean(at)))

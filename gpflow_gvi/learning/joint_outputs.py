@@ -123,12 +123,12 @@ def learn_jointly(
     settings: Settings,
     validation_data: RegressionData | None = None,
 ) -> Learned:
-    """Return what is learned from all outputs together.
+    """Learn all outputs together.
 
     :param data: (X, Y), [N, D] and [N, J], of `observed`.
-    :param kernels: of x, with the hyper-parameters to start from; those of the recipe if None.
-    :param settings: of the procedure for one output. Rows to calibrate with are some of those of
-        which no value is missing.
+    :param kernels: kernels of x, with initial hyper-parameters; those of the recipe if None.
+    :param settings: those of the procedure for one output. Rows to calibrate with are among those
+        with no value missing.
     :param validation_data: (X, Y) to temper with, which may have NaN in Y.
     """
     X, Y = data
@@ -273,9 +273,9 @@ def _rows(units: tuple[Scaling, Scaling], X: AnyNDArray, Y: AnyNDArray) -> Regre
 
 
 def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Learned:
-    """Return what is known of all outputs given new rows as well, some of their values missing.
+    """Return a model conditioned on new rows as well, some of whose values may be missing.
 
-    :param learned: of `learn_jointly`.
+    :param learned: the result of `learn_jointly`.
     :param X: the new inputs, [N, D].
     :param Y: the observations there, [N, J], NaN where there is none.
     :param num_inducing: how many inducing points are added at most.
@@ -308,7 +308,7 @@ def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Lear
 
 
 def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling]) -> Learned:
-    """Return what was learned of [x, j] as a model of x with J outputs."""
+    """Return a model learned from rows [x, j] as a model of x with J outputs."""
     J, D = len(units[1].shift), len(units[0].shift)
 
     def process(stacked: GaussianProcess) -> GaussianProcess:

@@ -2,8 +2,8 @@
 
 The groups of rows are parted into folds. For each fold hyper-parameters are fitted once more to the
 other rows, from where all rows have brought them, predictors are those that have not seen the fold
-either, and P is conditioned as it will be in the end. Of many rows under Gaussian noise
-hyper-parameters are fitted to a part, and the others are predicted in closed form.
+either, and P is conditioned as it will be in the end. With many rows under Gaussian
+noise hyper-parameters are fitted to a part, and the others are predicted in closed form.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _of(fits: Fits, found: Sequence[Fitted]) -> list[Fitted]:
 def unseen(fits: Fits, found: Sequence[Fitted]) -> list[tuple[Fitted, Predictions]]:
     """Return candidates with their predictions of rows that they have not seen.
 
-    Few rows are parted more than once, as a single partition of them decides by chance; what is
-    much worse by the first one is left out of the others.
+    Few rows are partitioned several times, as a single partition would decide by chance; candidates
+    that are much worse by the first one are left out of the others.
     """
     if fits.has_closed_form or not found:
         return [(each, each.left_out.beyond(fits.settings.max_rows)) for each in found]

@@ -13,7 +13,7 @@ from gpflow.base import AnyNDArray
 from .rows.targets import Units
 
 NUM_HALVINGS = 60
-"""Of the interval that a quantile is in: to the precision of float64."""
+"""Halvings of the interval that holds a quantile: down to the precision of float64."""
 
 TAIL = np.logspace(-7.0, -3.0, 9)
 LEVELS = np.concatenate([TAIL, np.linspace(0.005, 0.995, 100), 1.0 - TAIL])

@@ -58,7 +58,7 @@ class Learned:
     outputs: Units
     """Standard units of Y."""
     history: dict[str, list[float]]
-    """Of each epoch of training Q: the loss, its terms, and the held-out density."""
+    """For each epoch of training Q: the loss, its terms, and the held-out density."""
     calibration: Conformal | ConformalQuantiles | ConformalSets | None = None
     """Intervals, or sets of classes, with a guarantee, if data were set aside for them; in standard
     units."""
@@ -90,7 +90,7 @@ class Learned:
         return np.ones(1)
 
     def predict(self, X: TensorType) -> Array:
-        """Return the most probable label at X, [N]; of real-valued Y its mean, [N, J]."""
+        """Return the most probable label at X, [N], or the mean of real-valued Y, [N, J]."""
         if self.classes_ is None:
             return np.asarray(self.predict_y(X)[0])
         return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
@@ -134,7 +134,7 @@ class Learned:
         return pit(self.model, (self.inputs.standard(X), self.standard_y(Y)))
 
     def standard_y(self, Y: TensorType) -> tf.Tensor:
-        """Return observations in standard units, [N, P], and labels as numbers of classes."""
+        """Return observations in standard units, [N, P], and labels as class indices."""
         if self.classes_ is not None:
             Y = labels.encoded("Y", Y, self.classes_)
         return self.outputs.standard(observations("Y", Y))
@@ -149,8 +149,8 @@ class Learned:
     ) -> Array:
         """Return samples of observations y at X: [num_samples, N, J], each with its noise.
 
-        f is drawn from its joint law, in O(N³) time, and y from p(y | f). Of labels they are
-        [num_samples, N], as `predict` returns them.
+        f is drawn from its joint law, in O(N³) time, and y from p(y | f). Samples
+        of labels are [num_samples, N], as `predict` returns them.
 
         :param seed: a whole number for the same samples in each call.
         """
@@ -180,11 +180,11 @@ class Learned:
         return entropies(self.model, self.inputs.standard(X))
 
     def score_ood(self, X: TensorType) -> Array:
-        """Return how little is known of f at X, by which inputs unlike the data are found: [N].
+        """Return the uncertainty of f at X, by which inputs unlike the data are found: [N].
 
         It is the variance of f, in standard units and averaged over outputs: around a network, it
-        says how far features are from those of the data. Of classes without a network it is the
-        epistemic entropy, as kernels that are linear vary least in the middle of the data.
+        says how far features are from those of the data. With classes and no network it is the
+        epistemic entropy, since a linear kernel varies least in the middle of the data.
         """
         if labels.num_classes(self.likelihood) is not None and isinstance(self.inputs, Scaling):
             return self.entropies(X).epistemic
@@ -201,7 +201,7 @@ class Learned:
         adaptive: bool = False,
         allow_empty: bool = False,
     ) -> Array:
-        """Return which classes are in a set that holds the label with the given probability.
+        """Return the classes in a set that holds the label with the given probability.
 
         [N, J], booleans. They need `calibration_fraction`. Adaptive sets are larger, and their
         coverage varies less between easy and hard rows. Sets hold the most probable class, unless
@@ -261,7 +261,7 @@ class Learned:
         return LawOfUnits(law, self.outputs)
 
     def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
-        """Return what an observation at each candidate is worth: [N]. The largest is the best.
+        """Return the value of an observation at each candidate: [N]. The largest is the best.
 
         For improvements the best known value is by default the smallest mean at an inducing point
         or a candidate.
@@ -326,7 +326,7 @@ class Learned:
         return f"<Learned {Summary.of(self).line}>"
 
     def summary(self) -> Summary:
-        """Return what was tried and what won; printed, it is a table."""
+        """Return a summary of the candidates and the best of them; printed, it is a table."""
         return Summary.of(self)
 
     def plot(self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any) -> Any:
@@ -335,7 +335,7 @@ class Learned:
         :param X: rows [N, D], in original units; by default the inducing points.
         :param y: observations there, which are drawn as well.
         :param ax: Axes of Matplotlib to draw on.
-        :param options: of `plots.CurveDisplay`, `plots.MapDisplay` or
+        :param options: those of `plots.CurveDisplay`, `plots.MapDisplay` or
             `plots.PartialDependenceDisplay`.
         """
         from .. import plots

@@ -25,13 +25,13 @@ A step of the line search would otherwise reach lengthscales whose exponential i
 """
 
 NUM_ROUNDS = 2
-"""Of working responses that the hyper-parameters are fitted to."""
+"""Rounds in which the hyper-parameters are fitted to working responses."""
 
 MAX_ITERATIONS = 20
-"""Of L-BFGS, for the hyper-parameters in each round."""
+"""The maximal number of iterations of L-BFGS for the hyper-parameters in each round."""
 
 MAX_STEPS = 20
-"""Of Fisher scoring."""
+"""The maximal number of steps of Fisher scoring."""
 
 TOLERANCE = 1e-3
 """Fisher scoring ends when no logarithm of a variance changes by more."""

@@ -107,8 +107,8 @@ def varying(fits: EvidenceFits, constant: Fitted) -> Candidate | None:
 def _pattern(fits: EvidenceFits, fitted: Fitted) -> Predictor | None:
     """Return the pattern of errors that predicts those left out best.
 
-    There is none if it gains less than its exponent costs, unless noise has to vary. Of squared
-    errors of rows left out, noise has the share σ² / variance.
+    There is none if it gains less than its exponent costs, unless noise has to vary. The
+    noise makes up the share σ² / variance of the squared errors of rows left out.
     """
     predictions = fitted.left_out
     data = fits.data.first(predictions.Y.shape[0])
@@ -133,9 +133,9 @@ def _pattern(fits: EvidenceFits, fitted: Fitted) -> Predictor | None:
 
 
 def gain(pattern: AnyNDArray, errors: AnyNDArray) -> float:
-    """Return how much the log density of an observation gains by noise that has a pattern.
+    """Return the gain in log density per observation from noise that has a pattern.
 
-    It is that of errors under N(0, v h^κ) with the best v and κ, less that with κ = 0:
+    It is the log density of errors under N(0, v h^κ) with the best v and κ, less that with κ = 0:
 
         ½ log mean(e) - ½ min_κ (log mean(e h^-κ) + κ mean(log h))
 

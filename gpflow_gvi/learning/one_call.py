@@ -108,8 +108,8 @@ def learn(
 
     Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
-    Of more than 50,000 rows a uniform sample of that size, whatever their order, takes the place of
-    the data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
+    Beyond 50,000 rows a uniform sample of that size, whatever their order, takes the place of the
+    data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
     from it. Standard units are those of all rows, and under Gaussian noise P is conditioned on all
     rows that are not held out; under another likelihood, on the sample. An epoch of training Q, if
     any, has as many steps as for the sample, with rows drawn anew from all of them. Held-out rows
@@ -195,7 +195,7 @@ def learn(
         "default" is described above; "best" fits hyper-parameters to more rows and for longer, and
         takes more folds.
     :param n_jobs: how many predictors are fitted at once, as joblib has it.
-    :param seed: of the split, the selection, the folds, the network and the order of batches.
+    :param seed: the seed of the split, selection, folds, network and order of batches.
     :param verbose: 1 to print what is done now and how long it took; 0 for nothing. `summary()` of
         the result tells it afterwards.
     """
@@ -369,7 +369,7 @@ def learn(
 
 
 def _mean(mean: Any, network: Any) -> Callable[[Start], MeanFunction]:
-    """Return how the mean of Q starts."""
+    """Return the constructor of Q's initial mean."""
     return InducingPlusNetwork(network) if mean is None else parse_mean(mean)
 
 

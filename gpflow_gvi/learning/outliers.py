@@ -99,7 +99,7 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
 
     :param data: (X, Y) in any units, with real-valued Y.
     :param settings: how P is fitted.
-    :param seed: of the choice of inducing points, and of rows for hyper-parameters.
+    :param seed: the seed of the choice of inducing points, and of rows for hyper-parameters.
     """
     X, Y = (np.asarray(part) for part in Data.of(data))
     X, Y = (Scaling.of(X).standard(X).numpy(), _robust(Y).standard(Y).numpy())

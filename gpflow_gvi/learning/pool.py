@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from .recipe import Recipe
 
 STANDARD_ERRORS = 2.0
-"""Of the difference of two candidates, by which the worse one may be the better one."""
+"""A candidate may be the better one if it is worse by less than this many standard errors."""
 
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-8
@@ -25,7 +25,7 @@ TOLERANCE = 1e-8
 def stacked(log_densities: AnyNDArray, prior: float) -> AnyNDArray:
     """Return the weights of the greatest posterior density, by expectation maximisation: [C].
 
-    :param log_densities: of rows that the candidates have not seen, [C, N].
+    :param log_densities: those of rows that the candidates have not seen, [C, N].
     :param prior: a.
     """
     C, N = log_densities.shape
@@ -43,11 +43,11 @@ def stacked(log_densities: AnyNDArray, prior: float) -> AnyNDArray:
 def pooled(log_densities: AnyNDArray, recipe: Recipe) -> AnyNDArray:
     """Return the weights of a pool, many of them zero: [C].
 
-    It is the best candidate alone where the mixture gains less than the recipe's least gain, and no
-    part of it may be better than that candidate by as much: of few rows the choice would be one of
-    chance, which costs more than the mixture does.
+    It is the best candidate alone if the mixture gains less than the recipe's least gain, and no
+    part of it may be better than that candidate by more than that: with few rows the choice would
+    be left to chance, which costs more than the mixture does.
 
-    :param log_densities: of rows that the candidates have not seen, [C, N].
+    :param log_densities: those of rows that the candidates have not seen, [C, N].
     :param recipe: the prior, the least weight and gain, and the largest number of parts.
     """
     C, N = log_densities.shape

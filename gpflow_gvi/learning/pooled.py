@@ -111,7 +111,7 @@ class Pooled(Learned):
         return np.concatenate(samples)[order]
 
     def _drawn(self, num_samples: int, seed: int | None) -> tuple[Array, Array]:
-        """Return how many samples are of each part, and their order."""
+        """Return the number of samples from each part, and their order."""
         random = np.random.default_rng(seed)
         return random.multinomial(num_samples, self.weights), random.permutation(num_samples)
 
@@ -131,9 +131,9 @@ class Pooled(Learned):
         return Entropies(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
     def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
-        """Return what an observation at each candidate is worth: [N].
+        """Return the value of an observation at each candidate: [N].
 
-        Of information ("bald") it is the average over parts, and of classes what it is of all.
+        For "bald" it is the average over the parts; with classes, the epistemic entropy of all.
         """
         if kind != "bald":
             return super().acquire(candidates, kind, **options)
@@ -143,10 +143,10 @@ class Pooled(Learned):
         return np.einsum("c,cn->n", self.weights, parts)
 
     def score_ood(self, X: TensorType) -> Array:
-        """Return how little is known of f at X: [N].
+        """Return the uncertainty of f at X: [N].
 
-        It is the variance of f in standard units, those of each part, with the disagreement of the
-        parts in standard deviations of y; and of classes the epistemic entropy.
+        It is the variance of f in standard units, those of each part, and the disagreement of the
+        parts in standard deviations of y; with classes, the epistemic entropy.
         """
         if self.classes_ is not None:
             return self.entropies(X).epistemic

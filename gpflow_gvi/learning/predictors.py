@@ -229,7 +229,7 @@ class Fitted:
 def parse_predictor(
     predictor: Any, by_recipe: bool, data: Any, validation_data: Any
 ) -> tuple[Callable[[TrainingData], Sequence[Any]] | Literal["recipe"] | None, Any, Any]:
-    """Return what `learn`'s argument `predictor` stands for, and the rows to learn from.
+    """Return the predictors that `learn`'s argument stands for, and the rows to learn from.
 
     :param predictor: the argument.
     :param by_recipe: whether "auto" stands for the recipe's predictors, and not for none.

@@ -161,13 +161,13 @@ class Procedure:
         return best if settings.evidence.needs_inducing_outputs else self.condition(best, data)
 
     def _fits(self, data: TrainingData) -> Fits:
-        """Return how candidates are fitted under the likelihood."""
+        """Return the fits of candidates under the likelihood."""
         if isinstance(self.settings.likelihood, Gaussian | None):
             return EvidenceFits(data, self.settings)
         return SiteFits(data, self.settings)
 
     def _may_pool(self, data: TrainingData, validation: RegressionData | None) -> bool:
-        """Return whether several candidates are compared by fits without some of the rows."""
+        """Return True if several candidates are compared by fits without some of the rows."""
         settings = self.settings
         is_whole = validation is None and self.split.calibration is None
         may = settings.pool and is_whole and not settings.trains_q and settings.temper is not None
@@ -218,7 +218,7 @@ class Procedure:
         return targets.prior_mean(self.settings.likelihood, data.responses)
 
     def _has_candidates(self, data: TrainingData) -> bool:
-        """Return whether P is for rows, and fitted to all, with neither noise nor a mean given."""
+        """Return True if P is fitted to all rows, with neither noise nor a mean given."""
         if self.settings.regulariser.mean is not None:
             return False
         noise = self.settings.likelihood
@@ -386,7 +386,7 @@ class Procedure:
 
 
 def recorded(compute: Callable[[], Learned]) -> Learned:
-    """Return what is computed, with a record of the stages that it tells."""
+    """Return the result of a computation, with a record of the stages that it reports."""
     listener = progress.Listener()
     with progress.heard_by(listener):
         learned = compute()

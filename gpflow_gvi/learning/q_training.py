@@ -25,7 +25,7 @@ class TrainingResult(NamedTuple):
     share: float = 1.0
     """The epochs after which validation data were predicted best, as a fraction of all epochs."""
     history: dict[str, list[float]] = {}  # noqa: RUF012  (a default of a tuple, never changed)
-    """Of each epoch: the training loss, its terms, and `val_nll`."""
+    """For each epoch: the training loss, its terms, and `val_nll`."""
 
 
 class Train(Protocol):

@@ -92,10 +92,11 @@ class Recipe:
     # Fits without some of the rows
 
     max_rows_of_refits: int = 2000
-    """Of more rows those that hyper-parameters have not seen are predicted in closed form."""
+    """Beyond this number of rows, those that hyper-parameters have not seen are predicted in closed
+    form."""
     max_rows_of_nested: int = 1000
-    """Up to this number of rows predictors are fitted without each two folds: of more rows a single
-    one hardly changes the predictions at others."""
+    """Up to this number of rows predictors are fitted without each two folds: with more, a single
+    row hardly changes the predictions at others."""
     max_rows_of_partitions: int = 300
     """Up to this number of rows there are `num_partitions` of them: a single one of few rows
     decides by chance."""

@@ -1,7 +1,7 @@
 """Refusals of arguments of `learn` that are given and would have no effect.
 
-The default of an argument that matters only in some cases is None, so that what is asked for can be
-told from what is not.
+The default of an argument that matters only in some cases is None, so that an
+explicit request can be told from the default.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def refuse(why: str, **arguments: Any) -> None:
 
 
 def is_constant_noise(likelihood: Likelihood | None) -> bool:
-    """Return whether observations are real numbers with noise that a number describes."""
+    """Return True if observations are real numbers with constant noise."""
     from gpflow import Parameter
     from gpflow.likelihoods import Gaussian
 
@@ -81,7 +81,7 @@ def is_constant_noise(likelihood: Likelihood | None) -> bool:
 
 
 def cross_fits(settings: Settings) -> bool:
-    """Return whether the procedure may fit anything without each fold of the rows in turn."""
+    """Return True if the procedure may cross-fit: leave out each fold of the rows in turn."""
     P, has_noise = settings.regulariser, is_constant_noise(settings.likelihood)
     around = P.predictors is not None and (has_noise or settings.of_classes)
     return around or (P.noise != "constant" and has_noise)

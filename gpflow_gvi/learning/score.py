@@ -36,7 +36,7 @@ class Predictions(NamedTuple):
     """
 
     mean: AnyNDArray
-    """Of each partition: [R, N, J]."""
+    """For each partition: [R, N, J]."""
     variance: AnyNDArray
     """[R, N, J]."""
     Y: AnyNDArray
@@ -66,7 +66,7 @@ class Score(NamedTuple):
 
     judged: Judged
     log_densities: AnyNDArray
-    """Of each observation, calibrated, averaged over partitions: [N]."""
+    """For each observation, calibrated, averaged over partitions: [N]."""
     is_of_errors: bool = True
     """Whether the factor is that of squared errors, and not one of f."""
 
@@ -97,7 +97,7 @@ class Calibration:
     def log_densities(self, predictions: Predictions, spacing: AnyNDArray) -> AnyNDArray:
         """Return the log density of each observation, averaged over partitions: [N].
 
-        Of values on a grid it is that of the interval that was rounded to the value, whose
+        For values on a grid it is that of the interval that was rounded to the value, whose
         probability a spike at the value does not raise above one.
 
         :param spacing: δ of each observation, ∞ where there is no grid: [N, J].
@@ -136,7 +136,7 @@ def score(
     """Return the factor of the variance of f that predicts best, and the densities with it.
 
     :param likelihood: p(y | f), as it was fitted to all rows.
-    :param predictions: of f.
+    :param predictions: those of f.
     :param spacing: δ of each observation, under Gaussian noise: [N, J].
     :param tails: whether errors may have heavy tails, under Gaussian noise.
     :param max_factor: the largest factor of squared errors, under Gaussian noise.
@@ -180,7 +180,7 @@ def _(
 def constant_nll(likelihood: Likelihood, Y: AnyNDArray, spacing: AnyNDArray) -> float:
     """Return the negative log density of rows by what the others have in common; ∞ if not known.
 
-    Of labels it is by frequencies, with half a row of each class beforehand.
+    For labels it follows from their frequencies, with half a row added to each class.
 
     :param likelihood: p(y | f).
     :param Y: observations, [N, P].

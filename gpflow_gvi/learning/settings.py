@@ -105,8 +105,8 @@ MAX_INDUCING = 1000
 """The same where `NUM_INDUCING` points miss much of the function."""
 
 MAX_ROWS_OF_MORE_POINTS = 100_000
-"""Of more rows there are never more points than `NUM_INDUCING`: what is conditioned on them and
-predicted takes too long."""
+"""Beyond this number of rows there are never more points than `NUM_INDUCING`: to condition on them
+and to predict takes too long."""
 
 
 MAX_ROWS_OF_BRIEF_REFITS = 300
@@ -206,7 +206,7 @@ class RegulariserSettings:
 
 
 def preset(effort: Effort) -> RegulariserSettings:
-    """Return how P is fitted, by the effort to spend on it."""
+    """Return the settings of the fit of P for an effort."""
     if effort == "fast":
         recipe = dataclasses.replace(_recipe(), sums=False)
         return RegulariserSettings(recipe, predictors=None, noise="constant", heavy_tails=True)
@@ -298,7 +298,7 @@ class Settings:
     input_shape: tuple[int, ...] | None = None
     """The shape of one input, where rows of X are images."""
     seed: int = 0
-    """Of the split, the selection, the folds, the network and the order of batches."""
+    """The seed of the split, the selection, the folds, the network and the order of batches."""
     pool: bool = False
     """Whether predictions may be a mixture of several candidates, where P is fitted to real-valued
     Y and is Q as it is."""

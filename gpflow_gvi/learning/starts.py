@@ -83,9 +83,9 @@ def linear(D: int) -> Linear:
 def _of_all(lengthscales: Any, D: int) -> SquaredExponential:
     """Return the kernel of one function of all features, of standardised rows √(2D) apart.
 
-    Of several features the mode of the prior is where lengthscales start: it lets those of features
-    that do not matter grow. Functions of several scales in a sum need the other prior, which keeps
-    them short.
+    With several features, lengthscales start at the mode of their prior, whose wide tail lets
+    irrelevant features switch off. Functions of several scales in a sum need the other prior, which
+    keeps them short.
     """
     kernel = _squared_exponential(lengthscales)
     kernel.lengthscales.prior = (
@@ -128,7 +128,7 @@ def constant() -> Constant:
 
 
 def relevance(X: Array, Y: Array) -> Array:
-    """Return how much of Y each feature explains in randomised trees, relative to the largest: [D].
+    """Return the importance of each feature in randomised trees, relative to the largest: [D].
 
     It is the decrease of the impurity (Breiman 2001, "Random forests"), and not less than a
     twentieth, so that the evidence can find a feature that the trees do not use.

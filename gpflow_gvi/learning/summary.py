@@ -29,7 +29,7 @@ LOG_SCALE = ", of log y"
 
 
 def described(kernel: Kernel, *, around: bool, varying: bool) -> str:
-    """Return what a candidate for P is called in reports."""
+    """Return the name of a candidate for P in reports."""
     parts = (kernel_name(kernel), " around predictors" * around, ", varying noise" * varying)
     return "P: " + "".join(parts)
 
@@ -70,16 +70,16 @@ class Summary:
         judged = [stage for stage in stages if "nll_unseen" in stage.facts]
         judged.sort(key=lambda stage: float(stage.facts["nll_unseen"]))
         if len(learned.models) > 1:
-            facts["mixture of"] = f"{len(learned.models)} models; the above is that of most weight"
+            facts["mixture of"] = f"{len(learned.models)} models; the one above weighs most"
         facts |= _rows(stages)
         if learned.outliers is not None:
             facts["outliers"] = f"{len(learned.outliers.rows)} rows, left out"
         for stage in stages:
             if "nll_before" in stage.facts:
                 before, after = stage.facts["nll_before"], stage.facts["nll_after"]
-                facts["its gain"] = f"NLL {before:.4g} → {after:.4g}, {stage.what[10:]}"
+                facts["NLL by tempering"] = f"{before:.4g} → {after:.4g}, {stage.what[10:]}"
         if learned.record is not None:
-            facts["took"] = f"{learned.record.seconds:.1f} s"
+            facts["fitted in"] = f"{learned.record.seconds:.1f} s"
         scored = [stage for stage in stages if "nll" in stage.facts]
         scored.sort(key=lambda stage: float(stage.facts["nll"]))
         return cls(facts, scored, judged)
@@ -133,7 +133,7 @@ class Summary:
 
 
 def _rows(stages: Any) -> dict[str, str]:
-    """Return what was found in the rows, and how they are predicted by fits without them."""
+    """Return facts about the rows, and the NLL of fits that have not seen them."""
     facts: dict[str, str] = {}
     found = {name: value for stage in stages for name, value in stage.facts.items()}
     if "repeated" in found:
@@ -170,7 +170,7 @@ def _training(learned: Learned, stages: Any) -> str:
         if "best" in stage.facts:
             return f"trained for {stage.facts['epochs']} epochs, the best was {stage.facts['best']}"
     epochs = len(next(iter(learned.history.values()), ()))
-    return f"trained for {epochs} epochs" if epochs else "P as it is, its optimum"
+    return f"trained for {epochs} epochs" if epochs else "untrained (P is already optimal)"
 
 
 def _numbers(values: Any) -> str:

@@ -61,7 +61,7 @@ DIVERGENCES = {
 }
 
 MAX_ITERATIONS = 200
-"""Of the fit of a network to the mean of P."""
+"""The maximal number of iterations when a network is fitted to the mean of P."""
 
 MAX_ROWS = 5000
 """Of that fit, which is a start: all rows are passed in each iteration."""
@@ -135,7 +135,7 @@ def kernel_of_regulariser(start: Start) -> Kernel:
 
 
 def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
-    """Return how the mean of Q starts, from the argument `mean` of `learn`."""
+    """Return the constructor of Q's initial mean that `learn`'s argument `mean` stands for."""
     from .._core import checks
 
     if not isinstance(mean, str):
@@ -150,7 +150,7 @@ def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
 
 
 def parse_covariance(covariance: Any) -> Callable[[Start], Kernel]:
-    """Return how the covariance of Q starts, from the argument `covariance` of `learn`."""
+    """Return the constructor of Q's initial covariance, from `learn`'s argument `covariance`."""
     from .._core import checks
 
     constructor = covariance

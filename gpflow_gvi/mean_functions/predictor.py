@@ -146,7 +146,7 @@ class _Rows:
 
 
 def predictions(model: Any, X: AnyNDArray, num_outputs: int) -> AnyNDArray:
-    """Return what a model predicts at X, validated: [N, J]."""
+    """Return a model's predictions at X, validated: [N, J]."""
     values = np.asarray(model.predict(X) if hasattr(model, "predict") else model(X))
     if values.shape == (len(X),) and num_outputs == 1:
         values = values[:, None]

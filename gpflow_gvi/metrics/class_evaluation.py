@@ -66,7 +66,7 @@ def evaluate_probabilities(
     """Return the measures of `evaluate_classes` of probabilities from anywhere, by name.
 
     :param Y: class indices, [N].
-    :param probabilities: of each class, [N, J].
+    :param probabilities: the probability of each class, [N, J].
     :param ood_scores: how unlike the training data these rows are, [N], and how unlike them
         out-of-distribution rows are, [N2], if there are any.
     """
@@ -106,7 +106,7 @@ def aupr(negative: TensorType, positive: TensorType) -> float:
 
 
 def evaluate_classes(model: Any, data: Any, *, ood: Any = None) -> dict[str, float]:
-    """Return how good a classifier's predictions are, by name.
+    """Return the scores of a classifier's predictions, by name.
 
     `nll`, `accuracy`, `brier`; calibration: `ece`, `adaptive_ece`, `classwise_ece`; rejection of
     the rows with the smallest largest probability: `aurc`, `augrc`, `coverage_at_5_percent_risk`,

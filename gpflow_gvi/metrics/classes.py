@@ -179,11 +179,11 @@ def auroc(negative: TensorType, positive: TensorType) -> float:
 
 
 def fpr_at_tpr(negative: TensorType, positive: TensorType, tpr: float = 0.95) -> float:
-    """Return the fraction of the first kind that is taken for the second, where most of that is.
+    """Return the false positive rate at a given true positive rate.
 
-    The false positive rate at the largest threshold that a fraction `tpr` of the scores of the
-    second kind reaches: of out-of-distribution detection 0 is best, FPR95 (Hendrycks and Gimpel
-    2017 and others).
+    The threshold is the largest that a fraction `tpr` of the scores of the second kind reaches. In
+    out-of-distribution detection this is FPR95, and 0 is best (Hendrycks and Gimpel 2017 and
+    others).
 
     :param negative: scores of the first kind, [N].
     :param positive: scores of the second kind, [N2].

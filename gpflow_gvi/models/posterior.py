@@ -62,11 +62,11 @@ class GVIPosterior(AbstractPosterior):
     def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
         """Compute what is kept anew, as in GPflow."""
         super().update_cache(precompute_cache)
-        # Graphs have the tensors of before.
+        # Graphs hold the old tensors.
         self._marginals = Compiled(functools.partial(AbstractPosterior.predict_f, self))
 
     def is_current(self) -> tf.Tensor:
-        """Return whether the variables have not changed of which the cache is computed: []."""
+        """Return True if the variables that the cache is computed from have not changed: []."""
         return self._snapshot.is_current()
 
     def renew(self) -> None:

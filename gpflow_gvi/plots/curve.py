@@ -49,7 +49,7 @@ class CurveDisplay(Display):
         :param estimator: what `learn` returns, or a fitted regressor.
         :param X: rows [N, 1] whose range is shown; by default that of the inducing points.
         :param y: observations there, which are drawn.
-        :param coverage: of the intervals. That of y is conformal where the estimator's are.
+        :param coverage: the coverage of the intervals, conformal for y where the estimator's are.
         :param output: which of several outputs.
         :param margin: how far to go beyond the rows, as a part of their range.
         :param resolution: the number of points of the curve.
@@ -94,11 +94,11 @@ class CurveDisplay(Display):
         """Draw predictions of any model.
 
         :param x: where: [G] or [G, 1].
-        :param mean: of f or y there, and its standard deviation `sd`, each [G] or [G, 1].
+        :param mean: the mean of f or y there, and its standard deviation `sd`, each [G] or [G, 1].
         :param of: what the mean and the interval are of.
-        :param coverage: of the interval.
+        :param coverage: the coverage of the interval.
         :param data: observations (x, y), which are drawn.
-        :param names: of the feature and of the output.
+        :param names: the names of the feature and of the output.
         :param ax: Axes to draw on.
         """
         x, mean, sd = (np.ravel(part) for part in (x, mean, sd))

@@ -23,7 +23,7 @@ class View:
     output: int
     """The number of the output that is shown."""
     names: list[str]
-    """Of the features."""
+    """The names of the features."""
     target: str
     """The name of the output."""
     classes: AnyNDArray | None

@@ -31,7 +31,7 @@ class MapDisplay(Display):
     data: tuple[AnyNDArray, AnyNDArray | None] | None = None
     """Rows to show, [N, 2], and their observations or numbers of classes, [N]."""
     names: tuple[str, str, str] = ("x0", "x1", "y")
-    """Of both features and of the output."""
+    """The names of both features and of the output."""
     shows_f: bool = True
     """Whether `sd` is that of f."""
 

@@ -36,30 +36,30 @@ class Panel(NamedTuple):
 
 @dataclasses.dataclass
 class PartialDependenceDisplay(Display):
-    """Of each feature x_s the mean ḡ(x_s) = 1/n Σ_i f(x_s, x_i) over rows x_i, and its interval.
+    """The mean ḡ(x_s) = 1/n Σ_i f(x_s, x_i) over rows x_i for each feature x_s, and its interval.
 
     f is a Gaussian process and ḡ a linear map of it, so that it is Gaussian at each x_s, with the
     variance 1/n² Σ_ij cov(f(x_s, x_i), f(x_s, x_j)) (Moosbauer, Herbinger, Casalicchio, Lindauer
     and Bischl 2021, "Explaining hyperparameter optimization via partial dependence plots", eq. 3).
-    Of classes it is the average probability of each, without intervals; and where f is not in the
-    units of y, as of counts, the average of E y.
+    For classes it is the average probability of each, without intervals; where f is not in the
+    units of y, as for counts, the average of E y.
     """
 
     grids: list[AnyNDArray]
-    """Of each feature its values: [G]."""
+    """The values of each feature: [G]."""
     means: list[AnyNDArray]
     """The averages there, [G, 1], or [G, J] for J classes."""
     half_widths: list[AnyNDArray] | None
     """Half the widths of their intervals: [G, 1]."""
     names: list[str]
-    """Of the features."""
+    """The names of the features."""
     target: str
     classes: AnyNDArray | None
     coverage: float
     marks: list[AnyNDArray]
-    """Of each feature the values in the rows, shown as ticks."""
+    """The values of each feature in the rows, shown as ticks."""
     levels: list[list[str] | None]
-    """Of a feature that is a category what its values 0, 1, ... are, else None."""
+    """The names of the values 0, 1, ... of a feature that is a category, else None."""
 
     @classmethod
     def from_estimator(
@@ -80,7 +80,7 @@ class PartialDependenceDisplay(Display):
         :param X: the rows x_i, [N, D], such as those of the data; by default the inducing points,
             which are spread more evenly than the data are.
         :param features: names or numbers; by default the most relevant six.
-        :param coverage: of the intervals.
+        :param coverage: the coverage of the intervals.
         :param output: which of several outputs.
         :param max_rows: the number n of rows; of more it is a random choice.
         :param resolution: the number of values of a feature, from its 5 % to its 95 % quantile.

@@ -14,7 +14,7 @@ from .display import BLUE, Display, plain
 from .estimators import View
 
 MAX_BARS = 25
-"""Of more features the most relevant are shown."""
+"""At most this many features are shown, the most relevant ones."""
 
 MAX_NATS = 10.0
 """Where the NLL grows by more, its axis is logarithmic above 1: one bar would hide the others."""
@@ -55,7 +55,7 @@ class RelevanceDisplay(Display):
         :param X: rows that it has not seen, [N, D], or None.
         :param y: the observations there, or None.
         :param repeats: how often a column is shuffled.
-        :param seed: of the shuffling.
+        :param seed: the seed of the shuffling.
         :param ax: Axes to draw on.
         """
         view = View.of(estimator)
@@ -105,7 +105,7 @@ def changes(view: View) -> AnyNDArray:
 
 
 def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: int) -> AnyNDArray:
-    """Return by how much the negative log density of each row grows: [groups, N].
+    """Return the growth of the negative log density of each row: [groups, N].
 
     It is the average over `repeats` shuffles of a group of features.
     """

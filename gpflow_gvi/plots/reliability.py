@@ -1,4 +1,4 @@
-"""Whether predicted probabilities are those that are observed: of quantiles, and of classes."""
+"""Whether predicted probabilities are those observed, for quantiles and for classes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class ReliabilityDisplay(Display):
         """Draw the reliability of probabilities of any model.
 
         :param y: the labels 0, 1, ...: [N].
-        :param probabilities: of the classes: [N, J].
+        :param probabilities: the probabilities of the classes, [N, J].
         :param bins: the number of bins of the confidence.
         :param ax: Axes to draw on.
         """

@@ -143,7 +143,7 @@ def _information(
 
 
 def _refinement(law: PredictiveLaw) -> int:
-    """Return how many points of f are needed for one of an even grid, so that y can tell them."""
+    """Return the number of points of f that replace one of an even grid, for y to resolve them."""
     try:
         mean, sd = law.given_f.mean(), law.given_f.stddev()
     except NotImplementedError:  # levels, which tell little of f
@@ -202,7 +202,7 @@ def acquire(
     beta: float = 2.0,
     seed: int = 0,
 ) -> AnyNDArray:
-    """Return what an observation at each candidate is worth: [N]. The largest is the best.
+    """Return the value of an observation at each candidate: [N]. The largest is the best.
 
     :param model: a model with `predict_f` and, for "bald", a likelihood.
     :param candidates: the inputs, [N, D].
@@ -211,7 +211,7 @@ def acquire(
         "upper_confidence_bound" (of the improvement) or "thompson".
     :param best: η, for the improvements; by default the smallest mean at a candidate.
     :param beta: β, for the confidence bound.
-    :param seed: of the draw of "thompson".
+    :param seed: the seed of the draw of "thompson".
     """
     checks.one_of("kind", kind, get_args(Kind))
     X = inputs("candidates", candidates)

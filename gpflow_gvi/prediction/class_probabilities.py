@@ -56,8 +56,8 @@ def class_probabilities(model: Any, X: InputData, *, num_samples: int = 512) -> 
 
     :param model: a model of GPflow or of this package with a likelihood of classes.
     :param X: the inputs.
-    :param num_samples: of f, under `Softmax`. They are quasi-random, the same for all rows, so
-        that the prediction of a row depends on that row alone.
+    :param num_samples: those of f, under `Softmax`. They are quasi-random, the same for all rows,
+        so that the prediction of a row depends on that row alone.
     """
     require_classes(model)
 
@@ -73,7 +73,7 @@ def entropies(model: Any, X: InputData, *, num_samples: int = 512) -> Entropies:
 
     :param model: a model of GPflow or of this package with a likelihood of classes.
     :param X: the inputs.
-    :param num_samples: of f, for expectations without a closed form.
+    :param num_samples: samples of f, for expectations without a closed form.
     """
     require_classes(model)
 
@@ -96,8 +96,8 @@ def probabilities_given(
     integration is the likelihood's elsewhere. No likelihood of classes depends on X.
 
     :param likelihood: p(y | f).
-    :param mean: of f, [N, J], or [N, 1] for two classes.
-    :param variance: of f, of the same shape.
+    :param mean: the mean of f, [N, J], or [N, 1] for two classes.
+    :param variance: the variance of f, of the same shape.
     :param num_samples: the number of points.
     """
     if not isinstance(likelihood, Softmax):
@@ -131,7 +131,7 @@ def _entropies(probabilities: AnyNDArray, aleatoric: AnyNDArray) -> Entropies:
 
 
 def is_of_classes(model: Any) -> bool:
-    """Return whether y is one of several classes, and not a label of each latent function."""
+    """Return True if y is one of several classes, and not a label of each latent function."""
     likelihood, of_model = model.likelihood, getattr(model, "num_latent_gps", 1)
     J = labels.num_classes(likelihood)
     is_multi_label = isinstance(likelihood, Bernoulli) and of_model != 1

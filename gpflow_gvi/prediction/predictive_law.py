@@ -41,7 +41,7 @@ class PredictiveLaw:
     :param given_f: p(y | f_s), a distribution of batch shape [S, N, P].
     :param weights: w, [S].
     :param values: those that y may have.
-    :param z: of one latent function, (f_s - m) / s, [S].
+    :param z: values of one latent function, (f_s - m) / s, [S].
     :param given_z: p(y | m + s z) as a function of z, [S, N, P].
     """
 
@@ -111,7 +111,7 @@ class PredictiveLaw:
 
 
 def _root(cdf: Any, level: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor) -> tf.Tensor:
-    """Return where a continuous distribution function has a level."""
+    """Return the points at which a continuous distribution function has a level."""
     return tfp.math.find_root_chandrupatla(
         lambda Y: cdf(Y) - level,
         lower,
@@ -159,7 +159,7 @@ def predictive_law(
     :param X: the inputs.
     :param f_mean: the means of f.
     :param f_variance: the variances of f.
-    :param num_points: of a latent function that is the only one of an observation.
+    :param num_points: the points of a latent function that is the only one of an observation.
     """
     f_mean, f_variance = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
     values, dtype = domain(likelihood), f_mean.dtype
@@ -203,8 +203,8 @@ def pit(model: Any, data: RegressionData, *, name: str = "data") -> AnyNDArray:
 def central_interval(model: Any, X: InputData, coverage: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the quantiles of levels (1 ∓ coverage) / 2 of a model's predictions: [N, P] each.
 
-    Of whole numbers they hold y with at least this probability. Under a `SwitchedLikelihood` there
-    are the columns of each likelihood, one after the other, as in `predict_y`.
+    A whole number y lies between them with at least this probability. Under a `SwitchedLikelihood`
+    there are the columns of each likelihood, one after the other, as in `predict_y`.
 
     :param model: a model with `predict_f` and a likelihood.
     :param X: the inputs.

@@ -35,7 +35,7 @@ from .lbfgs import LossWithGradients, Minimise, assign_by_id
 from .plain_evidence import PlainLoss, has_plain_loss
 
 BOUNDS_OF_EXPONENT = 0.0, 1.5
-"""Of κ: a pattern that was learned is flatter than the errors are, but not by much."""
+"""The bounds of κ: a learned pattern is flatter than the errors are, but not by much."""
 
 
 class Rows(NamedTuple):

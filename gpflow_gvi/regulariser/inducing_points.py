@@ -104,13 +104,13 @@ def greedy_variance(
 def kmeans(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int = 0) -> Selection:
     """Choose the centres of k-means clusters of the rows of X, started by k-means++.
 
-    The clustering is scikit-learn's if that is installed, else SciPy's. Of more than
+    The clustering is scikit-learn's if that is installed, else SciPy's. Beyond
     `MAX_ROWS_OF_KMEANS` rows the former takes minibatches, the latter a sample. If X has no more
     distinct rows than points are asked for, these are the points, with a warning if they are fewer.
 
     :param X: the data, with rows of any shape; the distance is the Euclidean one between them.
     :param kernel: taken to share a signature with `greedy_variance`; k-means needs none.
-    :param seed: of the starting points, and of the samples.
+    :param seed: the seed of the starting points, and of the samples.
     """
     data, num_points = _arguments(X, num_points)
     points = data[_distinct_rows(data, seed)]
@@ -132,7 +132,7 @@ def uniform(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int 
 
     :param X: the data, with rows of any shape.
     :param kernel: taken to share a signature with `greedy_variance`; chance needs none.
-    :param seed: of the random choice.
+    :param seed: the seed of the random choice.
     """
     data, num_points = _arguments(X, num_points)
     indices = _distinct_rows(data, seed)[:num_points]
@@ -146,7 +146,7 @@ def _arguments(X: Any, num_points: int) -> tuple[AnyNDArray, int]:
 
 
 def _distinct_rows(X: AnyNDArray, seed: int) -> AnyNDArray:
-    """Return where the rows of X stand that differ from all others, in random order."""
+    """Return the indices of distinct rows of X, in random order."""
     order = np.random.default_rng(seed).permutation(len(X))
     rows = np.ascontiguousarray(X[order].reshape(len(X), -1) + 0.0)  # -0.0 and 0.0 are the same
     # As single items rows are sorted far faster than column by column.

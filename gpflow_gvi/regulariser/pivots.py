@@ -49,8 +49,8 @@ def greedy_pivots(
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
     """Return the rows of X that `greedy_variance` would choose, as a part of any graph: [M].
 
-    They are constants to a gradient. Of equal rows the first is chosen. All of k(X, X) is computed.
-    Where shapes have to be known, there are always as many, and it is told which are chosen: [M].
+    They are constants to a gradient. The first of equal rows is chosen. All of k(X, X) is computed.
+    Where shapes must be known there are always M, and the second value says which are chosen: [M].
     """
     while isinstance(kernel, SharedIndependent | FeatureMap):
         if isinstance(kernel, FeatureMap):  # the network runs once
@@ -180,7 +180,7 @@ class _Covariances(Protocol):
     """The covariances of each output at rows of X."""
 
     def num_candidates(self, N: int) -> int:
-        """Return how many rows to choose among between two passes over all N of them."""
+        """Return the number of rows to choose among between two passes over all N of them."""
 
     def variance(self) -> AnyNDArray:
         """Return k(X, X)'s diagonal: [J, N]."""
@@ -282,12 +282,12 @@ def _pivots(covariances: _Covariances, M: int, tolerance: float) -> tuple[AnyNDA
 
 
 def _rounding(variance: AnyNDArray) -> AnyNDArray:
-    """Return what cannot be told from zero, of the variances at first."""
+    """Return the values below which variances cannot be told from zero, given those at first."""
     return ROUNDINGS * np.finfo(variance.dtype).eps * variance
 
 
 def _of_largest(variance: AnyNDArray, C: int) -> tuple[AnyNDArray, Any]:
-    """Return where the C largest variances are, of equal ones the first, and the least of them."""
+    """Return the indices of the C largest variances, first among equals, and the least of them."""
     least = np.partition(variance, -C)[-C]
     rows = np.flatnonzero(variance >= least)
     if len(rows) > C:

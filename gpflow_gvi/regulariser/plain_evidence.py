@@ -131,7 +131,7 @@ def exact_predictions(
 
 
 def has_plain_loss(kernel: Kernel, variance: object, evidence: Evidence, D: int) -> bool:
-    """Return whether there is a `PlainLoss`.
+    """Return True if there is a `PlainLoss`.
 
     :param kernel: the kernel.
     :param variance: that of the noise.

@@ -248,7 +248,7 @@ class SiteFit:
         return marginals(new, Posterior.given(statistics(rows, sites)))
 
     def _is_plain(self, inputs: _Inputs) -> bool:
-        """Return whether NumPy evaluates the kernel."""
+        """Return True if NumPy evaluates the kernel."""
         X = inputs.X
         is_table = X.dtype == tf.float64 and X.shape.rank == 2
         return is_table and has_gradient(self.prior.kernel, int(X.shape[1]))

@@ -60,7 +60,7 @@ class Step(NamedTuple):
     """The bound for given sites, and the sites that an update leads to."""
 
     bound: tf.Tensor
-    """Of the log evidence: []."""
+    """The bound on the log evidence: []."""
     updated: Sites
 
 
@@ -152,7 +152,7 @@ def step(rows: Rows, likelihood: Likelihood, sites: Sites) -> Step:
 
 
 def step_by_blocks(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites) -> Step:
-    """Return what `step` returns for many rows, of which only A is in memory for all of them."""
+    """Return the same as `step` for many rows, of which only A is in memory for all of them."""
     starts = np.cumsum([0, *(len(block.X) for block in blocks)])
     parts = [Sites(*(part[i:j] for part in sites)) for i, j in itertools.pairwise(starts)]
     of_blocks = map(statistics, blocks, parts)

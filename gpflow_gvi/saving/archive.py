@@ -51,7 +51,7 @@ def _array(name: str, content: bytes) -> np.ndarray[Any, Any]:
 
 
 def parsed(content: bytes | str) -> Any:
-    """Return what a JSON text says; it may say each thing once."""
+    """Return the value of a JSON text, in which no key may occur twice."""
     return json.loads(content, object_pairs_hook=_once, parse_constant=_no_number)
 
 
@@ -63,4 +63,4 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")

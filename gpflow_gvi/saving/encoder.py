@@ -271,7 +271,7 @@ class Encoder:
 
 
 def _plain_kind(thing: Any, path: str) -> str:
-    """Return which of Python's containers this is; TensorFlow has wrappers of its own for them."""
+    """Return the Python container that this is; TensorFlow has wrappers of its own for them."""
     cls = thing.__class__
     if cls.__module__.split(".")[0] not in ("builtins", "tensorflow"):
         raise _refusal(thing, path, "convert it to one of Python's own containers before saving.")

@@ -30,7 +30,7 @@ def require_valid(estimator: Any) -> None:
 
 
 def _checks() -> list[tuple[Any, Callable[[Any], None]]]:
-    """Return what is checked of which class, the last of them by means of what others checked."""
+    """Return the check of each class; the later ones rely on what the earlier ones have checked."""
     from sklearn import base, ensemble, neighbors, svm, tree
     from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 

@@ -30,7 +30,7 @@ _POOL_SIZE = "4"
 
 
 def is_estimator(thing: Any) -> bool:
-    """Return whether a thing is an estimator of scikit-learn, or made of its base class."""
+    """Return True if a thing is an estimator of scikit-learn, or made of its base class."""
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(thing, base.BaseEstimator)
 
@@ -59,8 +59,8 @@ def write(estimator: Any, path: Path) -> dict[str, Any]:
 def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
     """Return the estimator of a file, made of nothing but what is trusted.
 
-    :param content: of the file.
-    :param custom_objects: what the caller trusts besides, by name.
+    :param content: the content of the file.
+    :param custom_objects: what else the caller trusts, by name.
     """
     import skops.io
 

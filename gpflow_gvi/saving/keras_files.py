@@ -89,7 +89,7 @@ def _named_parts(config: Any) -> Iterator[dict[str, Any]]:
 
 
 def _count_numbers(content: bytes) -> int:
-    """Return how many numbers a file of weights has; raise if it leads to others, or has fewer.
+    """Return the number of weights in a file; raise if it links to others, or declares more.
 
     HDF5 may refer to other files, and declare arrays of any size that are stored nowhere.
     """

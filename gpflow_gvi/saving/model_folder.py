@@ -60,7 +60,7 @@ def save(thing: Any, folder: str | os.PathLike[str], *, overwrite: bool = False)
 
 
 def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """Return what `save` wrote to a folder.
+    """Return the object that `save` wrote to a folder.
 
     Every number, what is trainable, and what is shared (an inducing variable between mean and
     covariance, say) is as it was. No code of the folder is run: only the classes
@@ -110,7 +110,7 @@ def _write(thing: Any, folder: Path) -> None:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return what is in `structure.json`, and the content of the files that belong to it.
+    """Return the content of `structure.json`, and that of the files that belong to it.
 
     All is of one save: where the folder is replaced meanwhile, the new one is read.
     """
@@ -124,7 +124,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def _identity(folder: Path) -> tuple[Path, int, int] | None:
-    """Return what distinguishes a folder from one that has taken its place, and where it is."""
+    """Return the path of a folder, and numbers that differ if another has taken its place."""
     source = files.present(folder)
     try:
         status = source.stat()
@@ -173,7 +173,7 @@ def _read_once(source: Path, folder: Path) -> tuple[dict[str, Any], dict[str, by
 
 
 def _content(file: Path) -> bytes:
-    """Return what is in a file; a folder, a pipe or a device is none."""
+    """Return the content of a file; a folder, a pipe or a device is none."""
     if not file.is_file():
         raise FileNotFoundError(file)
     return file.read_bytes()

@@ -88,7 +88,7 @@ def find(place: str, name: str, custom_objects: Mapping[str, Any]) -> Any:
 
 
 def _custom(name: str, custom_objects: Mapping[str, Any]) -> Any:
-    """Return what the caller has under a name."""
+    """Return the caller's own object of a name."""
     last = name.rpartition(":")[2].rpartition(".")[2]
     for key in (name, last):
         # What the package knows by its full name is never replaced by a shorter one.
@@ -104,7 +104,7 @@ def _custom(name: str, custom_objects: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def places() -> dict[str, tuple[Mapping[str, Any], tuple[type, ...]]]:
-    """Return for each place what may be named there, and the types of which it has to be."""
+    """Return the objects that may be named in each place, and the types that they must have."""
     tfb, tfd = tfp.bijectors, tfp.distributions
     objects = _by_name(_objects())
     bijectors = _by_name([getattr(tfb, name) for name in _BIJECTORS.split() if hasattr(tfb, name)])
@@ -124,7 +124,7 @@ def places() -> dict[str, tuple[Mapping[str, Any], tuple[type, ...]]]:
 
 
 def is_known(name: str) -> bool:
-    """Return whether `load` finds a name without the caller."""
+    """Return True if `load` finds a name without the caller."""
     return any(name in table for table, _ in places().values())
 
 
@@ -145,7 +145,7 @@ def name_of(thing: Any) -> str:
 
 
 def _is_reached(function: Any) -> bool:
-    """Return whether the name of a function leads to it."""
+    """Return True if the name of a function leads to it."""
     try:
         home = sys.modules[function.__module__]
         return functools.reduce(getattr, function.__qualname__.split("."), home) is function

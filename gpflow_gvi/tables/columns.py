@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from gpflow.base import AnyNDArray
 
 NUMBERS = "numbers"
-"""What the part of the encoder is called that has the numbers."""
+"""The name of the part of the encoder that has the numbers."""
 
 MAX_CATEGORIES = 20
-"""Of more values in a column, the rarest are taken for one."""
+"""Beyond this number of values in a column, the rarest are merged into one."""
 
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 
@@ -38,7 +38,7 @@ class Columns(NamedTuple):
     suspects: dict[str, str]
     """Those that may number the rows, and why; they are used."""
     no_numbers: dict[str, list[str]]
-    """Of columns of numbers the cells that are none, which are taken for missing."""
+    """Cells that are no numbers, by columns of numbers; they are treated as missing."""
 
     @classmethod
     def of(

@@ -70,7 +70,7 @@ def _of_table(command: Handler) -> Handler:
 
 
 def _in_lines() -> Callable[..., None]:
-    """Return what says each warning once, without the place in the code."""
+    """Return a function that prints each warning once, without the place in the code."""
     said: set[str] = set()
 
     def say(message: Any, *_: Any, **__: Any) -> None:

@@ -36,7 +36,7 @@ def learn(
     :param target: the column to predict.
     :param output: the folder.
     :param overwrite: whether the model in it may be replaced.
-    :param predictor: of `learn_table`, as the others are.
+    :param predictor: a parameter of `learn_table`, as the others are.
     """
     require_extra("pandas", "jinja2", "matplotlib")
     is_ours = (output / "structure.json").exists()

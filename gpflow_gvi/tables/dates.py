@@ -31,7 +31,7 @@ class Dates(NamedTuple):
 
     @classmethod
     def of(cls, column: pd.Series[Any]) -> Dates | None:
-        """Return what a column's dates are like, or None if it is of other text."""
+        """Return the format of the dates in a column, or None if it holds other text."""
         if required("pandas.api.types").is_datetime64_any_dtype(column):
             return cls("", _resolved(_days(column, "")))
         known = column.dropna()

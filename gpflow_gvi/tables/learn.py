@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
     held_out: tuple[pd.DataFrame, AnyNDArray] | None
     """The rows, and their targets."""
     scores: Scores | None
-    """Of these rows."""
+    """The scores of the held-out rows."""
     by_time: str | None = None
     """The column of dates whose last rows these are, if they are not any rows."""
 
@@ -58,7 +58,7 @@ def learn_table(
     :param target: the column; rows without it are left out.
     :param predictor: the name of one of `PREDICTORS`, for regression.
     :param effort: as of `learn`.
-    :param seed: of what is held out, and of `learn`.
+    :param seed: the seed of everything held out, and of `learn`.
     :param options: `task`, "regression" or "classification", recognised if not given; `held_out`,
         the part of the rows to score with and not to learn from, 0 for none, by default a fifth, or
         none where that is less than two rows; `split`, "random", or "time" for the last rows, the

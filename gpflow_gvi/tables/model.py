@@ -60,19 +60,19 @@ class TableModel:
     def encoded(self, typed: pd.DataFrame) -> AnyNDArray:
         """Return the inputs of columns that are `Columns.typed`: [N, D]."""
         with warnings.catch_warnings():
-            # Of categories that are not known, which `seen` tells of each row.
+            # `seen` reports the unknown categories of each row.
             warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
             return np.asarray(self.encoder.transform(typed), dtype=float)
 
     def predict(self, table: pd.DataFrame, coverage: float = 0.95) -> pd.DataFrame:
         """Return a column for each predicted quantity.
 
-        Of numbers the mean, standard deviation and ends of the interval of an observation; of
-        classes the most probable one and the probability of each; and last the columns in which a
-        row lies beyond those learned from, where a prediction says little.
+        For numbers these are the mean, standard deviation and ends of the interval of an
+        observation; for classes the most probable one and the probability of each. The last column
+        names those in which a row lies beyond the rows learned from: its prediction says little.
 
         :param table: with the columns that were learned from.
-        :param coverage: of the interval.
+        :param coverage: the coverage of the interval.
         """
         typed, name = self.columns.typed(table), self.target
         X = self.encoded(typed)

@@ -31,15 +31,11 @@ PARTS = {
     "likelihood": "noise",
     "Q": "variational process",
     "tempered by": "variance multiplied by (tempering)",
-    "its gain": "NLL by tempering",
     "mixture of": "mixture",
     "NLL on rows not seen": "NLL of rows left out, while it was learned",
     "NLL without inputs": "NLL of these by the baseline, the training mean",
-    "took": "fitted in",
 }
 """Plain words for the facts of a summary; others have their own names."""
-
-UNTRAINED = "untrained (P is already optimal)"
 
 
 def write_page(outcome: Outcome, source: Path, page: Path) -> None:
@@ -70,7 +66,4 @@ def write_page(outcome: Outcome, source: Path, page: Path) -> None:
 
 def _parts(facts: dict[str, str]) -> dict[str, str]:
     """Return the facts of a summary in plain words."""
-    words = {PARTS.get(name, name): value for name, value in facts.items()}
-    if facts.get("Q", "").startswith("P as it is"):
-        words[PARTS["Q"]] = UNTRAINED
-    return words
+    return {PARTS.get(name, name): value for name, value in facts.items()}

@@ -34,7 +34,7 @@ MAX_BARS = 100
 """More rows than these are drawn without their intervals."""
 
 MAX_LEVELS = 12
-"""Of more categories the most frequent are shown."""
+"""At most this many categories are shown, the most frequent ones."""
 
 
 def pictures(outcome: Outcome) -> dict[str, str]:
@@ -145,7 +145,7 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, st
 
 
 def _png(draw: Any, size: tuple[float, float] = (5.5, 4.0)) -> tuple[Any, str]:
-    """Return what a function of Axes returns, and the picture."""
+    """Return the result of a function of Axes, and the picture."""
     figure = required("matplotlib.figure").Figure(figsize=size, layout="constrained")
     drawn = draw(figure.add_subplot())
     stream = io.BytesIO()

@@ -64,7 +64,7 @@ def prepare(
     drop: Collection[str] = (),
     keep: Collection[str] = (),
 ) -> Prepared:
-    """Return what a file holds, or raise saying what cannot be learned from.
+    """Return the content of a file, or raise with the reason why it cannot be learned from.
 
     The parameters are those of `learn_table`.
     """
@@ -101,15 +101,15 @@ def prepare(
 def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
     """Warn of columns that mislead, or that have slips."""
     messages = [
-        f"column {name!r} may number the rows or identify them ({why}): then what is learned from "
-        "it is of no use for new rows. Drop it, or keep it by name if it is a quantity."
+        f"column {name!r} may number the rows or identify them ({why}): what is learned from "
+        "it does not carry over to new rows. Drop it, or keep it by name if it is a quantity."
         for name, why in columns.suspects.items()
     ]
     for name, texts in columns.no_numbers.items():
         rows = table.index[table[name].isin(texts)]
         messages.append(
             f"column {name!r} is of numbers, but {len(rows)} of its cells are not, the first "
-            f"{shown(table[name][rows[0]])} in row {rows[0]}: they are taken for missing. Correct "
+            f"{shown(table[name][rows[0]])} in row {rows[0]}: they are treated as missing. Correct "
             "them if they are not."
         )
     for message in messages:
@@ -117,7 +117,7 @@ def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
 
 
 def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) -> dict[str, Any]:
-    """Return what was recognised in a table, to be said."""
+    """Return the facts recognised in a table, to be reported."""
     facts: dict[str, Any] = {"rows": len(y), "target": "numbers (regression)"}
     if task == "classification":
         names = np.unique(y)

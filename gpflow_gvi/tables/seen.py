@@ -25,7 +25,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, typed: pd.DataFrame, columns: Columns) -> Seen:
-        """Return what `Columns.typed` holds."""
+        """Return the ranges and categories that `Columns.typed` holds."""
         numbers = {name: typed[name] for name in columns.encoded_numbers}
         return cls(
             {name: (float(each.min()), float(each.max())) for name, each in numbers.items()},

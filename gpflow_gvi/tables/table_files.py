@@ -20,13 +20,13 @@ PARQUET = (".parquet", ".pq")
 
 
 class Written(NamedTuple):
-    """How the numbers and columns of a file are written, which what is made of it is, too."""
+    """The way numbers and columns of a file are written, also in files made from it."""
 
     form: TextFormat
     decimal: str
 
     def __str__(self) -> str:
-        """Return what is not usual of it, in words."""
+        """Return its unusual features in words."""
         parts = [str(self.form)] + ["with decimal commas"] * (self.decimal == ",")
         return ", ".join(filter(None, parts))
 
@@ -39,7 +39,7 @@ def header(path: Path) -> list[str]:
 
 
 def read(path: Path) -> tuple[pd.DataFrame, str]:
-    """Return the table in a file, which has rows, and what is not usual of how it is written."""
+    """Return the table in a file, which has rows, and the unusual features of its format."""
     pandas = required("pandas")
     if path.suffix in PARQUET:
         required("pyarrow")

@@ -26,7 +26,7 @@ MAX_NAMED_CLASSES = 100
 def target_of(
     table: pd.DataFrame, name: str, task: Task | None
 ) -> tuple[AnyNDArray, AnyNDArray, Task]:
-    """Return which rows have a target, [N], the target of these, and what it is.
+    """Return a mask of the rows with a target, [N], their targets, and the task.
 
     :param table: the table.
     :param name: the column.
@@ -59,7 +59,7 @@ def target_of(
 
 
 def _distinct_numbers(column: pd.Series[Any]) -> int:
-    """Return how many different numbers there are, or 0 if most cells are none."""
+    """Return the number of distinct numbers, or 0 if at least half of the cells are none."""
     numbers = required("pandas").to_numeric(column, errors="coerce")
     return int(numbers.nunique()) if numbers.notna().mean() > 0.5 else 0
 
@@ -68,8 +68,8 @@ def _numbers(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
     if not is_number:
         wrong = column[required("pandas").to_numeric(column, errors="coerce").isna()]
         raise ValueError(
-            f"target {name!r} has {shown(wrong.iloc[0])} in row {wrong.index[0]}, which is no "
-            f"number, as {len(wrong)} of its {len(column)} cells are none, and regression needs "
+            f"target {name!r} has {shown(wrong.iloc[0])} in row {wrong.index[0]}, which is not "
+            f"a number: {len(wrong)} of its {len(column)} cells are not, and regression needs "
             "numbers. Correct them or leave them empty; or pass --task classification, or name "
             "another column."
         )

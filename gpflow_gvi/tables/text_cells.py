@@ -31,7 +31,7 @@ _POINT = re.compile(r"(?![1-9]\d{0,2}(?:\.\d{3})+(?!\d))[\d,]*\.\d+")
 
 
 def decimal_of(table: pd.DataFrame, separator: str) -> str:
-    """Return which of "." and "," is before the decimals in a table of text.
+    """Return the decimal separator, "." or ",", of a table of text.
 
     A comma is, where numbers such as 3,5 occur, and none such as 3.5; 1,234 says nothing, unless
     columns are set apart by semicolons, as they are where the comma is taken.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 SEPARATORS = ("\t", ";", "|", ",")
-"""Of two that fit, the first is taken: a comma stands in numbers and in headers, too."""
+"""If two fit, the first is taken: a comma stands in numbers and in headers, too."""
 
 NUM_LINES = 100
 """The number of lines that have to agree."""
@@ -49,7 +49,7 @@ class TextFormat(NamedTuple):
         return cls(separator, encoding, tuple(named))
 
     def __str__(self) -> str:
-        """Return what is not usual of it, in words."""
+        """Return its unusual features in words."""
         names = {"\t": "tabs", ";": "semicolons", "|": "bars"}
         parts = [f"separated by {names[self.separator]}"] if self.separator in names else []
         return ", ".join(parts + [self.encoding] * (not self.encoding.startswith("utf-8")))

@@ -27,7 +27,7 @@ PROGRESS = (
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     """Write arrays to an HDF5 file, of which at any moment the old or the new one is there.
 
-    Of many workers the first one does, as all have the same to write.
+    Only the first of many workers writes, as all of them have the same arrays.
     """
     import h5py
 
@@ -41,7 +41,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> Non
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what `write_arrays` wrote."""
+    """Return the arrays that `write_arrays` wrote."""
     import h5py
 
     arrays: dict[str, Any] = {}

@@ -76,7 +76,7 @@ class ArrayBatches:
 
     :param data: the rows.
     :param batch_size: rows in a batch; None for all of them.
-    :param seed: of the order; None to leave the rows as they are.
+    :param seed: the seed of the order; None to leave the rows as they are.
     :param steps_per_epoch: None for as many as a pass over the data has.
     """
 
@@ -121,7 +121,7 @@ class ArrayBatches:
 class DatasetBatches:
     """Batches that are the elements of a `tf.data.Dataset`.
 
-    :param dataset: of pairs (X, Y), batched.
+    :param dataset: a dataset of pairs (X, Y), batched.
     :param steps_per_epoch: None for as many as the dataset has.
     """
 

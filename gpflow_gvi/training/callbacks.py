@@ -61,7 +61,7 @@ def callback_list(
 
 
 def backups(callbacks: Sequence[Any], trainer: Any, others: Sequence[Any]) -> list[Backup]:
-    """Return what carries out the `BackupAndRestore`s among the callbacks.
+    """Return a `Backup` for each `BackupAndRestore` among the callbacks.
 
     Keras's own restores the weights alone; ours restores the state of the optimiser and of the
     other callbacks as well.

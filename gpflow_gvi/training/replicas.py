@@ -125,7 +125,7 @@ def scope(strategy: tf.distribute.Strategy | None) -> contextlib.AbstractContext
 
 
 def is_first() -> bool:
-    """Return whether this process is the one of all workers that writes files."""
+    """Return True if this process is the one worker that writes files."""
     return bool(tf.distribute.get_strategy().extended.should_checkpoint)
 
 

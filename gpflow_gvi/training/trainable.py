@@ -53,7 +53,7 @@ class Trainable(Module, abc.ABC):
         """What to call the two terms."""
 
     def _predictive_mean(self, X: TensorType) -> tf.Tensor:
-        """Return what `predict` predicts and metrics are given: [N, P]."""
+        """Return the predictions of `predict`, which metrics are given, too: [N, P]."""
         raise NotImplementedError(f"A {type(self).__name__} has no predictions.")
 
     def compile(
@@ -113,8 +113,8 @@ class Trainable(Module, abc.ABC):
         :param epochs: the number of the epoch before which to stop.
         :param batch_size: rows in a batch of arrays; None for all of them.
         :param verbose: 0 for silence, 1 or "auto" for a progress bar, 2 for a line in each epoch.
-        :param callbacks: of Keras 3 or tf_keras. Their `self.model` is a Keras model around this
-            one, with all of its attributes.
+        :param callbacks: those of Keras 3 or tf_keras. Their `self.model` is a Keras model around
+            this one, with all of its attributes.
         :param validation_split: the fraction of the arrays, their last rows, that is validation
             data.
         :param validation_data: as `data`; used in place of `validation_split`.
@@ -123,7 +123,7 @@ class Trainable(Module, abc.ABC):
         :param initial_epoch: the number of the first epoch.
         :param steps_per_epoch: batches in an epoch, if not those of one pass over the data. One
             pass follows the other then.
-        :param seed: of the orders; each depends on the seed and the number of its pass alone.
+        :param seed: the seed of the orders; each depends only on it and the number of the pass.
         """
         compiled = self._require_compiled("fit")
         callbacks = checked(callbacks)
@@ -311,7 +311,7 @@ class Compiled:
     :param model: the model.
     :param optimizer: an optimiser of Keras 3 or tf_keras, or the name of one of Keras 3.
     :param metrics: metrics of Keras 3, or their names.
-    :param options: of Keras's `compile`.
+    :param options: options of Keras's `compile`.
     """
 
     def __init__(

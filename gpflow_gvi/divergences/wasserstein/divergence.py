@@ -25,7 +25,7 @@ class GaussianWasserstein(Divergence):
 
         W₂² ≈ (1/B) [ Σ δ(x)² + tr K + tr R - 2 F ],   F = tr( (K^½ R K^½)^½ ).
 
-    :param estimator: of what depends on covariances: "exact", "newton_schulz" (the same by matrix
+    :param estimator: estimates the covariance terms: "exact", "newton_schulz" (the same by matrix
         products alone), "blocks" (an average over ten minibatches, a lower bound), "low_rank" or
         "landmark" (linear in B), "marginal" (an upper bound whose minimum is a Q without variance),
         or a `CovarianceDistance` with

@@ -18,7 +18,7 @@ from .newton_schulz import fidelity_by_products, trace_of_root
 class CovarianceDistance(abc.ABC):
     """An estimator of tr K + tr R - 2 F, what W₂² is apart from the means.
 
-    Of outputs that share both kernels one stands for all: J is then 1.
+    One output stands for all that share both kernels: J is then 1.
     """
 
     name: ClassVar[str]
@@ -28,7 +28,7 @@ class CovarianceDistance(abc.ABC):
         """Return the estimate for each output: [J] or [1]."""
 
     def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return what the error of the estimate cannot exceed, for each output: [J] or [1]."""
+        """Return an upper bound on the error of the estimate for each output: [J] or [1]."""
         raise NotImplementedError(
             f"no bound is known for the error of the estimator {self.name!r}. Compare it with "
             "'exact' on some hundred inputs, or take 'low_rank'."

@@ -165,7 +165,7 @@ class _Span:
         factor: Callable[[_Rows], tf.Tensor],
         projection: Callable[[_Rows], tf.Tensor] | None = None,
     ) -> _Rest:
-        """Return what is left of a kernel without FᵀF.
+        """Return the remainder of a kernel without FᵀF.
 
         :param factor: the factor F at rows: [J, n, t].
         :param projection: F U at rows, [J, n, m], where there is a shorter way.
@@ -230,9 +230,9 @@ class LowRank(CovarianceDistance):
 
     where d and e are the diagonals of C and E. To leave out what correlates inside and outside
     raises a fidelity (no quantum channel lowers it: Nielsen and Chuang 2010, section 9.2), so the
-    estimate tends to be below W₂². Of C and E at most 300 columns of 300 rows stand for all, or 500
-    of 500 if they are the same, as for an inducing distribution; of a small batch it is two fifths
-    of the rows, or three at pivots. The rest is exact.
+    estimate tends to be below W₂². At most 300 columns of 300 rows of C and E stand for all, or
+    500 of 500 if they are the same, as for an inducing distribution; in a small batch it is two
+    fifths of the rows, or three at pivots. The rest is exact.
 
     The points are rows of the batch, the pivots of a Cholesky factorisation of K, each where most
     variance is left. If Q is an SVGP covariance on P's kernel they are its inducing points, where

@@ -96,7 +96,7 @@ def _roots(A: tf.Tensor, iterations: int) -> tuple[tf.Tensor, tf.Tensor]:
         step,
         (0, A / scale, tf.broadcast_to(identity, tf.shape(A)), tf.ones_like(squares)),
     )
-    # Of no product nothing is to be found: its trace is zero from the start.
+    # A zero product has nothing to converge: its trace is zero from the start.
     change = tf.where(tf.linalg.trace(Y) > 0.0, change, tf.zeros_like(change))
     worst = tf.reduce_max(change)
     notice(

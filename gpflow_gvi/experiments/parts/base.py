@@ -1,4 +1,4 @@
-"""Parts of a configuration: of several kinds, `kind` says which one it is, and what it builds.
+"""Parts of a configuration: if there are several kinds, `kind` says which one is built.
 
 Most parts are derived from what they build. A table, `OneOf`, lists by its `kind` what a noun of
 the configuration can be. Each entry is
@@ -131,10 +131,10 @@ class Derived(Part):
     parameters: ClassVar[tuple[str, ...]]
     """Those of the target that are keys of the part."""
     supplied: ClassVar[Mapping[str, Callable[[Any], Any]]]
-    """What computes the other ones from what a run supplies."""
+    """Functions that compute the other ones from what a run supplies."""
 
     def build(self, run: Any = None) -> Any:
-        """Return what the part describes.
+        """Return the object that the part describes.
 
         :param run: what a run supplies, if it is needed.
         """

@@ -1,4 +1,4 @@
-"""Layers of networks: of those in a mean, in a feature map, and of the infinitely wide."""
+"""Layers of networks in a mean, in a feature map, and of infinitely wide ones."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def network(
     """Return a Keras model of the layers, in GPflow's default float.
 
     :param layers: its hidden layers.
-    :param input_shape: of one input.
+    :param input_shape: the shape of one input.
     :param readout: the units of a linear layer to end with, if any.
     :param zeros: whether that starts at zero.
-    :param seed: of the weights; each layer has another one.
+    :param seed: the seed of the weights; each layer has another one.
     """
     dtype = np.dtype(gpflow.config.default_float()).name
     built = [layer.build(LayerOptions(seed + n, dtype)) for n, layer in enumerate(layers)]

@@ -139,7 +139,7 @@ Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.a
 
 
 def is_random(context: Any) -> bool:
-    """Return whether a context of the configuration has new points at each evaluation."""
+    """Return True if a context of the configuration has new points at each evaluation."""
     if context.kind in ("training_inputs", "halton_box"):
         return False
     if context.kind == "sum":

@@ -1,4 +1,4 @@
-"""Signatures, docstrings and checks of what a part builds: of functions, and of classes by source.
+"""Signatures, docstrings and checks of what a part builds: functions, and classes by source.
 
 To import a class of this package is to import TensorFlow, which is slow to load. A schema, or the
 validation of a file, needs only what is written in the source, so that is parsed.
@@ -95,7 +95,7 @@ def of_class(target: str) -> Signature:
 
 
 def _descriptions(text: str) -> dict[str, str]:
-    """Return what a docstring says of each parameter."""
+    """Return the description of each parameter in a docstring."""
     found = re.findall(r"^:param (\w+): (.*?)(?=^:|\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
     return {name: " ".join(described.split()) for name, described in found}
 

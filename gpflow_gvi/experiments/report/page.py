@@ -28,7 +28,7 @@ MAX_METHODS = 12
 """The maximal number of settings that are compared as methods, each in a column."""
 
 MAX_LEVELS = 40
-"""Of axes with more levels, as those that are drawn at random, no effects are shown."""
+"""No effects are shown for axes with more levels, such as those that are drawn at random."""
 
 MAX_FAILURES = 50
 """The maximal number of different tracebacks that are shown."""
@@ -79,7 +79,7 @@ def render(
 
 
 def _settings(ranking: Ranking) -> list[dict[str, Any]]:
-    """Return of each setting its place, its levels and its means, as they are shown."""
+    """Return the rank, levels and means of each setting, as they are shown."""
     rows = zip(
         ranking.places.to_dict("records"),
         ranking.settings.itertuples(index=False, name=None),
@@ -120,7 +120,7 @@ def _listed(levels: Sequence[str]) -> str:
 
 
 def _curves(history: pd.DataFrame) -> list[dict[str, str]]:
-    """Return of each column of a training the points of a curve, 160 × 48, and its two ends."""
+    """Return the points of a curve, 160 × 48, and its two ends for each column of a training."""
     found = []
     for name, column in history.items():
         values = column[np.isfinite(column)]
@@ -187,7 +187,7 @@ def _failures(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
 def _table(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the table of settings for the program of the page, which shows and sorts it.
 
-    Of each row: rank, means, their texts, number of runs, text of that, and numbers of levels.
+    A row has: rank, means, their texts, number of runs, text of that, and numbers of levels.
     """
     names = list(ranking.settings)
     levels = [ranking.levels[name] for name in names]

@@ -32,7 +32,7 @@ class Ranking(NamedTuple):
     score: str
     orientation: str
     levels: dict[str, list[str]]
-    """Of "data" and of each axis, in order."""
+    """The levels of "data" and of each axis, in order."""
     repeated: list[str]
     constant: dict[str, str]
     settings: pd.DataFrame
@@ -41,7 +41,7 @@ class Ranking(NamedTuple):
     """The `rank` on its data set by validation, 0 without a score; the name of the `first` of its
     runs; the numbers of `runs` that are done and of those that `failed`."""
     means: pd.DataFrame
-    """Of the validation score, the test score, and what else is measured."""
+    """The means of the validation score, the test score, and what else is measured."""
     errors: pd.DataFrame
     """Their standard errors, s/√n; NaN for n = 1."""
     missing: pd.DataFrame
@@ -131,10 +131,10 @@ def rank(runs: Runs, *, score: str = "nll", over: Iterable[str] | None = None) -
 
 
 def effects(ranking: Ranking) -> dict[str, pd.DataFrame]:
-    """Return of each axis the marginal effects of its levels on the validation score.
+    """Return the marginal effects of the levels of each axis on the validation score.
 
-    Of each level: the `mean`, its standard `error`, the number `n` and the `median`, over settings,
-    of the score less the median of its data set; and on how many data sets it is the `best`.
+    Each level has the `mean`, its standard `error`, the number `n` and the `median`, over settings,
+    of the score less the median of its data set; and the number of data sets on which it is `best`.
     """
     place = ranking.places["rank"]
     scores, data = ranking.means.iloc[:, 0], ranking.settings["data"]

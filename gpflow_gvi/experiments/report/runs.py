@@ -69,7 +69,7 @@ def read_runs(folder: Path) -> Runs:
 
 
 def plain(value: Any) -> str:
-    """Return text that can be written: of JSON it may have halves of characters."""
+    """Return text that can be written: text from JSON may have halves of characters."""
     return str(value).encode("utf-8", errors="replace").decode()
 
 

@@ -74,7 +74,7 @@ Value = TypeVar("Value")
 def _of_runs(
     folder: Path, names: dict[str, str], read: Callable[[Path], Value | None]
 ) -> dict[str, Value]:
-    """Return what can be read of runs, by the keys of their names."""
+    """Return the readable values of runs, by the keys of their names."""
     found = {}
     for key, name in names.items():
         if Path(name).name != name or name == "..":  # a name from a file must not lead elsewhere
@@ -91,7 +91,7 @@ def _of_runs(
 
 
 def _history(run: Path) -> pd.DataFrame | None:
-    """Return what was recorded of each epoch of a training."""
+    """Return the record of each epoch of a training."""
     path = run / "history.csv"
     if not path.is_file():
         return None

@@ -22,7 +22,7 @@ class Network:
     """
 
     def __init__(self, layers: Sequence[Layer], shape: Shape) -> None:
-        # Of vectors there is nothing to flatten: the average of x_p·x'_p/C is x·x'/D.
+        # Vectors leave nothing to flatten: the average of x_p·x'_p/C is x·x'/D.
         self.layers = layers[shape is None and isinstance(layers[0], Flatten) :]
         self.pairs = _pixel_pairs(self.layers, output_shapes(self.layers, shape))
 

@@ -150,7 +150,7 @@ def _image(shape: Shape) -> tuple[Size, Size]:
 
 
 def _windows(shape: Shape, window: Two, strides: Two) -> Shape:
-    """Return how many windows fit along height and width."""
+    """Return the numbers of windows that fit along height and width."""
     image = _image(shape)
     numbers = [
         None if size is None else (size - length) // stride + 1

@@ -134,7 +134,7 @@ class NNGP(Kernel):
         return tf.reshape(X, tf.concat([[-1], own], axis=0)), leading
 
     def _axes_of_one(self, name: str, shape: tf.TensorShape) -> int:
-        """Return how many axes of X, from the last one, make up one input."""
+        """Return the number of trailing axes of X that make up one input."""
         wanted = self.input_shape
         if wanted is None:
             images = not isinstance(self.layers[0], Dense) and shape.rank >= 4

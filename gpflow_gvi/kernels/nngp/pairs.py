@@ -1,7 +1,7 @@
 """The squared paper: whose covariances are kept, and how they are laid out in arrays.
 
-Of vectors it is the covariance of each pair of examples. Of images it would be that of each pair of
-their pixels, but few of these matter as a rule: a pair (p, p + d) is kept for the offsets d that
+For vectors it is the covariance of each pair of examples. For images it would be that of each pair
+of their pixels, but few of these matter as a rule: a pair (p, p + d) is kept for the offsets d that
 matter at the output. A convolution keeps offsets as they are, so a network that ends in `Flatten`
 needs d = 0 alone, and average pooling over k × k windows needs the offsets within a window. Global
 pooling needs every pair (p, p'), and these are kept by their two pixels.

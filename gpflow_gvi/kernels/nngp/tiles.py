@@ -176,7 +176,7 @@ def _length(arrays: Tensors) -> Size:
 
 
 def _fits(cost: int, *lengths: Size) -> bool:
-    """Return whether there is no need for a loop; not where it depends on lengths not known yet."""
+    """Return True if no loop is needed; False where that depends on lengths not known yet."""
     if cost == 0:
         return True
     return all(isinstance(N, int) for N in lengths) and math.prod(lengths) * cost <= TILE

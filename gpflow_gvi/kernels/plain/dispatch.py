@@ -59,7 +59,7 @@ def plain(
 
 
 def has_gradient(kernel: Kernel, D: int) -> bool:
-    """Return whether derivatives in the hyper-parameters are there, and their priors' densities.
+    """Return True if there are derivatives in the hyper-parameters, and their priors' densities.
 
     :param kernel: the kernel.
     :param D: the number of columns of X.

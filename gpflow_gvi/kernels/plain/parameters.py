@@ -31,7 +31,7 @@ def value_of(parameter: Parameter) -> AnyNDArray:
 
 
 def is_plain(parameter: Parameter) -> bool:
-    """Return whether transform and prior are such that a `PlainParameter` has them."""
+    """Return True if a `PlainParameter` supports the transform and the prior."""
     is_free = isinstance(parameter.transform, tfp.bijectors.Identity | None)
     has_transform = is_free or _lower(parameter) is not None
     return has_transform and (parameter.prior is None or _has_plain_prior(parameter))

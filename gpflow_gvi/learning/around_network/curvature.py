@@ -13,7 +13,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood
 def inverse_curvature(likelihood: Likelihood, X: TensorType, num_outputs: int) -> AnyNDArray:
     """Return 1/W, [1] for all classes: the smallest under a softmax (Böhning 1992).
 
-    Of numbers it is the variance of the noise of each column: [J].
+    For numbers it is the noise variance of each column: [J].
     """
     return np.full(1, 2.0, np.asarray(X).dtype)
 

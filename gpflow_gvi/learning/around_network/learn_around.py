@@ -71,9 +71,9 @@ MAX_ROWS_OF_SCALES = 5000
 
 
 def is_meant(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
-    """Return whether a process is put around a network, and not a network into Q's mean.
+    """Return True if a process is put around a network, not a network into Q's mean.
 
-    It is for inputs that are no rows of numbers, such as images, numbers of words or several
+    It is for inputs that are not rows of numbers, such as images, word indices or several
     inputs; where the network is not to be trained; where features are asked for; and for several
     networks.
     """
@@ -98,7 +98,7 @@ def learn_around(
     columns: Any = None,
     output: str | int | None = None,
 ) -> Learned:
-    """Train the network, if that is asked for, and learn how far to trust it.
+    """Train the network on request, and learn how far to trust it.
 
     Its outputs and features are computed once.
 
@@ -168,7 +168,7 @@ def learn_around(
 
 
 def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel | None) -> Learned:
-    """Return what is learned of rows [h(x), φ(x)]."""
+    """Learn from rows [h(x), φ(x)]."""
     X, Y = split.standard(split.train)
     held_out = None if split.validation is None else split.standard(split.validation)
     features = range(rows.num_outputs, rows.num_outputs + sum(rows.num_features))
@@ -201,7 +201,7 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
 def _with_noise(
     likelihood: Likelihood | None, h: NetworkOutputs, rows: RegressionData
 ) -> Likelihood:
-    """Return a likelihood; of numbers without one the noise is the mean squared error."""
+    """Return the likelihood; by default a Gaussian whose noise is the mean squared error."""
     if likelihood is not None:
         return deepcopy(likelihood)
     errors = np.mean(np.square(rows[1] - np.asarray(h(rows[0]))), axis=0)  # [J]
@@ -212,7 +212,7 @@ def _with_noise(
 def _scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
     """Return a model whose mean is a network's with its scales fitted to held-out rows.
 
-    Of labels they are τ and α in f ~ GP(τ h, τ² α r), for all classes; of numbers α_j and the
+    For labels they are τ and α in f ~ GP(τ h, τ² α r), for all classes; for numbers α_j and the
     variance of the noise in y_j ~ N(h_j, α_j r_j + σ_j²). They maximise the predictive density of
     the rows with the prior log τ, log α ~ N(0, 1), so that a few rows leave them as they are.
 

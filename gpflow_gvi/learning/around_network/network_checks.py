@@ -17,12 +17,13 @@ from ..._core.network_function import as_function
 from .network_rows import BLOCK, Inputs
 
 MIN_GAIN = 0.1
-"""Of accuracy: by as much another order has to fit better, and by `STANDARD_ERRORS`."""
+"""Another order must be more accurate by this much, and by `STANDARD_ERRORS` standard errors."""
 
 STANDARD_ERRORS = 5.0
 
 MIN_RATIO = 2.0
-"""Of errors to those of the mean of Y: a network that was hardly trained has less."""
+"""Beyond this ratio of a network's error to that of the mean of Y, its units are doubted: a network
+that was hardly trained has less."""
 
 
 def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None) -> tuple[int, ...]:
@@ -48,7 +49,7 @@ def require_order(h: AnyNDArray, Y: AnyNDArray, classes: AnyNDArray | None) -> N
     """Raise if the columns of a network fit the labels far better in another order.
 
     :param h: logits, [N, K], or those of the second class, [N, 1].
-    :param Y: numbers of classes, [N, 1].
+    :param Y: class indices, [N, 1].
     :param classes: what they are called, if they have names: [K].
     """
     counts, column = _counts(h, Y)
@@ -67,7 +68,7 @@ def require_order(h: AnyNDArray, Y: AnyNDArray, classes: AnyNDArray | None) -> N
 
 
 def _counts(h: AnyNDArray, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return how often a label has a column, [K, K], and the columns that fit best, [K]."""
+    """Return the counts of labels by predicted column, [K, K], and the best columns, [K]."""
     K = max(h.shape[1], 2)
     predicted = np.argmax(h, axis=1) if h.shape[1] > 1 else (h[:, 0] > 0.0).astype(int)
     counts = np.zeros((K, K))
@@ -76,12 +77,12 @@ def _counts(h: AnyNDArray, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def scale_that_fits(network: Any, inputs: Inputs, X: AnyNDArray, Y: AnyNDArray) -> Inputs:
-    """Return what a classifier takes: pixels in bytes as they are, if these fit far better.
+    """Return the inputs of a classifier: pixels in bytes as they are, if these fit far better.
 
     :param network: a network with several columns, for which the order does not matter here.
     :param inputs: what it takes, as far as is known.
     :param X: inputs, validated.
-    :param Y: numbers of classes, [N, 1].
+    :param Y: class indices, [N, 1].
     """
     if not inputs.scales_pixels or X.dtype != np.uint8:
         return inputs

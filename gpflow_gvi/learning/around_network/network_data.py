@@ -89,7 +89,7 @@ def side_by_side(name: str, X: Any, parts: Sequence[Part]) -> AnyNDArray:
 
 
 def _is_of_batches(data: Any) -> bool:
-    """Return whether data are batches by number, as a PyDataset of Keras has them."""
+    """Return True if data are batches accessed by index, as in a PyDataset of Keras."""
     is_sequence = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     return (
         is_sequence and not isinstance(data, tuple | list | Mapping) and not hasattr(data, "shape")

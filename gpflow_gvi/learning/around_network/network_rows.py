@@ -48,7 +48,7 @@ class Inputs(NamedTuple):
 
     @classmethod
     def of(cls, network: Any, X: Any, parts: tuple[Part, ...] = ()) -> Inputs:
-        """Return what a network takes, where that is like X, [N, D...]."""
+        """Return the inputs of a network; a shape that it does not fix is that of X, [N, D...]."""
         shape = as_function(network).input_shape or checks.array("X", X).shape[1:]
         return cls(shape, len(shape) > 1 and not network_layers.rescales(network), parts)
 
@@ -93,7 +93,7 @@ class NetworkRows:
     of_probabilities: bool
     """Whether the network returns probabilities, of which h is the logarithm or the logit."""
     order: tuple[int, ...] = ()
-    """Of each class, sorted, the column of the network; empty if they are in this order."""
+    """The column of the network for each class, sorted; empty if they are in this order."""
     reach: Scaling | None = None
     """Units of inputs as rows, in which the training rows are at most at distance one from their
     mean; with them the last column of the rows is `beyond`."""
@@ -173,7 +173,7 @@ class NetworkInputs:
         return self.rows.inputs.shape
 
     def standard(self, values: TensorType) -> tf.Tensor:
-        """Return what the model takes for inputs [N, D...]: [N, J + F]."""
+        """Return the rows that the model takes for inputs [N, D...]: [N, J + F]."""
         return self.scaled(self.validated(values))
 
     def validated(self, values: TensorType) -> tf.Tensor:
@@ -195,7 +195,7 @@ class Outputs(NamedTuple):
 
     @classmethod
     def of_all(cls, networks: list[Any], inputs: Inputs, X: AnyNDArray) -> Outputs:
-        """Return what networks return, which has to be the same."""
+        """Return the outputs that networks have in common; raise if they differ."""
         first, *others = (cls.of(network, inputs, X) for network in networks)
         for i, outputs in enumerate(others, start=2):
             if outputs != first:
@@ -212,7 +212,7 @@ class Outputs(NamedTuple):
 
     @classmethod
     def of(cls, network: Any, inputs: Inputs, X: AnyNDArray) -> Outputs:
-        """Return what a network returns, by its last activation or by what it returns at X."""
+        """Return the outputs of a network, by its last activation or by its values at X."""
         function = as_function(network)
         values = np.asarray(function(tf.cast(inputs.floats(X[:BLOCK]), default_float())))
         J = values.shape[-1]
@@ -236,7 +236,7 @@ def network_rows(
     order: tuple[int, ...] = (),
     reach: Scaling | None = None,
 ) -> NetworkRows:
-    """Return how inputs become rows, by copies of the networks.
+    """Return the map from inputs to rows, with copies of the networks.
 
     :param networks: those whose average is h, from inputs to [N, J]; or the one that is.
     :param features: φ: "penultimate", "layers", the name of a layer, "inputs", a model or function,
@@ -244,7 +244,7 @@ def network_rows(
         Layers are those of the first network.
     :param inputs: what the network takes.
     :param outputs: what each returns.
-    :param order: of each class the column of the network, if it is another order.
+    :param order: the column of the network for each class, if it is another order.
     :param reach: how far inputs of the training rows are from their mean.
     """
     several = list(features) if isinstance(features, list | tuple) else [features]

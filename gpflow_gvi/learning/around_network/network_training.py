@@ -102,7 +102,7 @@ class NetworkTraining:
 
 
 def all_compiled(networks: Any) -> bool:
-    """Return whether a network, or each of several, is trained as it was compiled."""
+    """Return True if a network, or each of several, is trained as it was compiled."""
     return all(map(_is_compiled, network_layers.members(networks)))
 
 

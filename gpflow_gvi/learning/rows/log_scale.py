@@ -79,9 +79,9 @@ class LogScale:
         return tf.reduce_sum(tf.math.log(self.slope(standard)), axis=-1)
 
     def moments(self, mean: TensorType, variance: TensorType, df: Any = None) -> MeanAndVariance:
-        """Return mean and variance in original units of what has these in standard units.
+        """Return mean and variance in original units, given those in standard units: [N, J] each.
 
-        Of a Gaussian or Student's t, by the trapezoidal rule: [N, J] each.
+        They are integrals over a Gaussian or a Student's t, by the trapezoidal rule.
 
         :param df: the degrees of freedom of Student's t, [J].
         """

@@ -38,7 +38,7 @@ class ParquetRows:
         self.files = sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
         if not self.files or not self.path.exists():
             raise FileNotFoundError(
-                f"path is {self.path}, which is no file and no folder of files *.parquet."
+                f"path is {self.path}, which is neither a file nor a folder of files *.parquet."
             )
         schemas = {file: _readable(file, parquet.read_schema) for file in self.files}
         first = schemas[self.files[0]]
@@ -93,8 +93,8 @@ def _require_numbers(argument: str, names: Sequence[str], file: Path, schema: An
         known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
         if not any(is_known(kind) for is_known in known):
             raise TypeError(
-                f"column {name!r} of {file} has the type {kind}, which is no number. Name those to "
-                "learn from in columns, or write it as numbers: a one-hot code of names, days "
+                f"column {name!r} of {file} has the type {kind}, which is not a number. Name those "
+                "to learn from in columns, or write it as numbers: a one-hot code of names, days "
                 "since a date."
             )
 

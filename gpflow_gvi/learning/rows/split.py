@@ -54,7 +54,7 @@ class Split:
     ) -> Split:
         """Return the split of data, at random by the seed of the settings.
 
-        Of data that come in blocks, and are not few, the parts are those of a sample.
+        If data come in blocks, and are not few, the parts are those of a sample.
 
         :param data: (X, Y), in any units; or a Dataset or `ParquetRows`.
         :param settings: the fractions, the seed, the units and the likelihood.
@@ -149,7 +149,7 @@ class Split:
 def of_labels(
     data: Any, validation_data: Any, likelihood: Likelihood | None
 ) -> tuple[Any, Any, Likelihood | None, Array | None]:
-    """Return data with labels as numbers of classes, their likelihood, and the classes.
+    """Return data with labels as class indices, their likelihood, and the classes.
 
     What are no labels is returned as it is.
     """
@@ -284,16 +284,16 @@ def _warn_of_lost_columns(X: Array) -> None:
     for d in np.flatnonzero((half > 0.0) & (half < CROWDED) & ~lost):
         extreme = rows[np.argmax(from_median[:, d]), d]
         warnings.warn(
-            f"X has in column {d} values as {extreme:.3g}, beside which the others are as good as "
-            f"equal: half of them lie within {half[d]:.1g} of its standard deviation. Leave such "
-            "rows out, or give the column as logarithms or ranks.",
+            f"Column {d} of X has extreme values ({extreme:.3g}): all others look equal on its "
+            f"scale, as half of them lie within {half[d]:.1g} of its standard deviation. Leave "
+            "such rows out, or give the column as logarithms or ranks.",
             NumericsWarning,
             stacklevel=4,
         )
     for d in np.flatnonzero(lost):
         warnings.warn(
-            f"X has in column {d} the values {rows[0, d]:.6g} and others so near to it that they "
-            f"are as good as equal in {X.dtype.name}. Subtract an offset before it is rounded, or "
+            f"Column {d} of X has values so close to {rows[0, d]:.6g} that they look equal in "
+            f"{X.dtype.name}. Subtract an offset before it is rounded, or "
             "give the column in another unit.",
             NumericsWarning,
             stacklevel=4,

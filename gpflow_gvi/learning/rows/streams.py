@@ -28,7 +28,7 @@ Block = tuple[AnyNDArray, ...]
 """(X, Y), or other arrays of as many rows."""
 
 MAX_ROWS_OF_SAMPLE = 50_000
-"""Of more rows than these a sample of this size is what kernels and trees are fitted to."""
+"""Kernels and trees are fitted to a sample of at most this many rows."""
 
 ROWS_OF_BLOCK = 10_000
 """The matrices K_ZX of a block have a row for each of these."""
@@ -145,12 +145,12 @@ class Survey(NamedTuple):
 
 
 def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None:
-    """Return what one pass over the rows finds out; None for arrays, which are in memory.
+    """Return the findings of one pass over the rows; None for arrays, which are in memory.
 
     :param data: (X, Y), where X is memory-mapped; a Dataset of rows or batches (X, Y);
         `ParquetRows`; or anything else.
     :param likelihood: says whether Y are labels.
-    :param seed: of the sample.
+    :param seed: the seed of the sample.
     """
     from sklearn.preprocessing import StandardScaler
 
@@ -191,7 +191,7 @@ def _units(scaler: Any, rows: AnyNDArray) -> Scaling:
 
 
 def _reader(data: Any) -> Callable[[], Iterator[Block]] | None:
-    """Return what yields the blocks of data that are not in memory, as they are."""
+    """Return a reader of data that are not in memory, block by block; None for other data."""
     if isinstance(data, str | os.PathLike):
         raise TypeError(
             f"data is the path {os.fspath(data)!r}. Say which columns of a Parquet file are Y: "

@@ -29,7 +29,7 @@ WIDE = 10.0
 
 
 def has_level(likelihood: Likelihood | None) -> bool:
-    """Return whether f is neither the mean of y nor one of classes."""
+    """Return True unless f is the mean of y, or Y are classes."""
     of_classes = labels.num_classes(likelihood) is not None
     return not (of_classes or likelihood is None or isinstance(likelihood, Gaussian))
 

@@ -50,7 +50,7 @@ def test_numbers_in_any_form_are_taken_as_they_are(given):
         (scipy.sparse.csr_matrix(X), TypeError, r"X is a sparse csr_matrix; pass X\.toarray\(\)"),
         (tf.sparse.from_dense(X), TypeError, r"X is a SparseTensor; pass tf\.sparse\.to_dense"),
         (spoilt(None), TypeError, r"X has dtype object and at \[4, 1\] None"),
-        (spoilt("abc"), TypeError, r"at \[4, 1\] 'abc', which is no number"),
+        (spoilt("abc"), TypeError, r"at \[4, 1\] 'abc', which is not a number"),
         (spoilt(np.nan), ValueError, "X has NaN .* 1 of 6 rows .*row 4"),
         (spoilt(10**400), ValueError, "X has numbers that are too large"),
         (pd.DataFrame(spoilt(pd.NA)), TypeError, "<NA>"),

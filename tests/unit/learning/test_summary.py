@@ -69,7 +69,7 @@ def test_the_record_is_saved(learned, tmp_path):
 def test_a_model_without_a_record_has_a_summary_too(learned):
     summary = dataclasses.replace(learned, record=None).summary()
     assert summary.candidates == []
-    assert "took" not in summary.facts
+    assert "fitted in" not in summary.facts
 
 
 def test_verbose_prints_the_stages_and_nothing_else_does(capsys):

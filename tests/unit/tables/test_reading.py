@@ -96,7 +96,7 @@ def test_one_slip_in_a_column_of_numbers_is_said_and_taken_for_missing(tmp_path)
 def test_a_slip_in_the_target_is_named(tmp_path):
     rows = "".join(f"{i % 7},{i * 7 % 41}.5\n" for i in range(40))
     (tmp_path / "data.csv").write_text(f"size,y\n{rows}3,oops\n")
-    with pytest.raises(ValueError, match="target 'y' has 'oops' in row 40, which is no number"):
+    with pytest.raises(ValueError, match="target 'y' has 'oops' in row 40, which is not a number"):
         prepare(tmp_path / "data.csv", "y")
 
 

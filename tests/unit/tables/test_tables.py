@@ -149,7 +149,7 @@ def test_what_a_target_is(values, task, found):
 
 WRONG = {
     "no such target": (["--target", "z"], "target 'z' is no column of the table"),
-    "text to regress": (["--target", "colour", "--task", "regression"], "is no number"),
+    "text to regress": (["--target", "colour", "--task", "regression"], "is not a number"),
     "text without classes": (["--target", "text"], "neither numbers nor classes"),
     "constant target": (["--target", "one"], "nothing to learn"),
     "single row of a class": (["--target", "rare"], "a class with a single row"),

@@ -66,7 +66,7 @@ def test_files_of_other_columns_are_refused(table, tmp_path):
         other.to_parquet(tmp_path / f"part-{i}.parquet")
     with pytest.raises(ValueError, match=r"columns has 'count', of which .*part-1\.parquet has 0"):
         ParquetRows(tmp_path, "y")
-    with pytest.raises(FileNotFoundError, match=r"no folder of files \*\.parquet"):
+    with pytest.raises(FileNotFoundError, match=r"nor a folder of files \*\.parquet"):
         ParquetRows(tmp_path / "none", "y")
 
 
@@ -136,7 +136,7 @@ def test_integers_that_no_float_holds_are_refused(table, tmp_path):
 
 
 def test_what_is_no_parquet_file_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"rows\.parquet, which is no file"):
+    with pytest.raises(FileNotFoundError, match=r"rows\.parquet, which is neither a file"):
         ParquetRows(tmp_path / "rows.parquet", "y")
     (tmp_path / "rows.parquet").write_text("x,y\n1,2\n")
     with pytest.raises(ValueError, match="no readable Parquet file"):
