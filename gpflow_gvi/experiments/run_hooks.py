@@ -13,8 +13,8 @@ import keras
 
 import gpflow_gvi as gvi
 
+from ..learning.hooks import Hooks
 from ..learning.learned import Learned
-from ..learning.procedure import Hooks
 from ..learning.q_training import CompiledModel
 from ..learning.schedules import Schedule
 from ..learning.start import TrainingData

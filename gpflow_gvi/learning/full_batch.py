@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..models import GVI
     from ..regulariser.lbfgs import Minimise
-    from .procedure import Hooks
+    from .hooks import Hooks
     from .start import TrainingData
 
 Array = np.ndarray[Any, Any]

@@ -40,38 +40,17 @@ from .early_stopping import tempered_nll
 from .fit import Fits
 from .fit_by_evidence import MAX_ROWS_OF_SCORES, EvidenceFits
 from .fit_by_sites import SiteFits
+from .hooks import Hooks
 from .judge import members
 from .learned import Learned
 from .pooled import Pooled
-from .q_training import CompiledModel, TrainingResult
+from .q_training import TrainingResult
 from .rows import targets
 from .rows.log_scale import LogScale
 from .rows.split import Rows, Split
 from .rows.streams import Stream
-from .schedules import Schedule
 from .settings import RECIPE, Settings
 from .start import Start, TrainingData
-
-
-class Hooks:
-    """What a caller may do between the steps of the procedure: nothing, unless overridden."""
-
-    def regulariser(self, fit: Callable[[], Regulariser]) -> Regulariser:
-        """Return the fitted regulariser, by calling `fit` or from where it was kept."""
-        return fit()
-
-    def compiled(
-        self, model: GVI, data: TrainingData, schedule: Schedule, optimizer: Callable[[int], Any]
-    ) -> CompiledModel:
-        """Return the model compiled for training, or one like it that was compiled before."""
-        return CompiledModel(model, optimizer(schedule.steps), schedule.steps_per_epoch)
-
-    def callbacks(self, epochs: int) -> list[Any]:
-        """Return callbacks of Keras for a training of this number of epochs."""
-        return []
-
-    def before_refit(self, learned: Learned) -> None:
-        """Receive the model that has not seen the rows for validation."""
 
 
 @dataclasses.dataclass(frozen=True)

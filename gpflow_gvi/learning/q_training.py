@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpflow.base import RegressionData
 
     from ..models import GVI
-    from .procedure import Hooks
+    from .hooks import Hooks
     from .schedules import EarlyStopping, Schedule
     from .start import TrainingData
 
