@@ -456,6 +456,6 @@ def test_training_by_lbfgs_can_be_read_again(write):
 def test_the_weight_of_the_papers_is_that_of_gwi(write):
     text = "data: yacht\ndivergence: {kind: gaussian_wasserstein, weight: 1/N}"
     model = settings_of(read(write(text)), None).model
-    assert (model.kind, model.divergence_weight) == (gvi.models.GWI, None)
+    assert (model.kind, model.divergence_weight) == (gvi.models.GVI, "1/N")
     with pytest.raises(ConfigError, match=r"divergence\.weight is '1/M'"):
         read(write(text.replace("1/N", "1/M")))
