@@ -28,20 +28,16 @@ class Part(NamedTuple):
 
 def parts_of(network: Any) -> tuple[Part, ...]:
     """Return the inputs of a functional model with several, in its order; empty for one."""
-    tensors = _inputs(network)
-    if len(tensors) < 2 or getattr(keras_of(network), "__name__", "") != "keras":
+    named = _inputs(network)
+    if len(named) < 2 or getattr(keras_of(network), "__name__", "") != "keras":
         return ()
-    structure = network.input
-    names = structure if isinstance(structure, dict) else [tensor.name for tensor in tensors]
-    if isinstance(structure, dict):
-        tensors = [structure[name] for name in names]
-    for name, tensor in zip(names, tensors, strict=True):
+    for name, tensor in named.items():
         if None in tensor.shape[1:]:
             raise ValueError(
                 f"network has an input {name!r} of shape {tuple(tensor.shape)}, which is not "
                 "known. Give keras.Input a shape without None, and pad what is shorter."
             )
-    return tuple(Part(n, tuple(t.shape[1:])) for n, t in zip(names, tensors, strict=True))
+    return tuple(Part(name, tuple(tensor.shape[1:])) for name, tensor in named.items())
 
 
 def head(network: Any, output: str | int | None) -> Any:
@@ -89,7 +85,7 @@ def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
         inputs = keras.Input((sum(part.size for part in parts),), name="side_by_side")
         given = _unpacked(keras, network, parts, inputs)
     else:
-        (tensor,) = _inputs(network)
+        (tensor,) = network.inputs
         inputs = given = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype)
     try:
         with own_classes(network):
@@ -151,21 +147,16 @@ class _Copies:
 
 def _unpacked(keras: Any, network: Any, parts: Sequence[Part], rows: Any) -> Any:
     """Return the inputs of a network, of which the rows consist, in its structure."""
-    found, start = {}, 0
-    for part in parts:
-        columns = rows[:, start : start + part.size]
-        found[part.name] = keras.layers.Reshape(part.shape)(columns)
+    named, start = dict[str, Any](), 0
+    for part, tensor in zip(parts, _inputs(network).values(), strict=True):
+        columns = keras.layers.Reshape(part.shape)(rows[:, start : start + part.size])
+        named[part.name] = keras.ops.cast(columns, tensor.dtype)
         start += part.size
-    tensors = dict(zip((part.name for part in parts), _in_order(network, parts), strict=True))
-    cast = {n: keras.ops.cast(value, tensors[n].dtype) for n, value in found.items()}
-    return cast if isinstance(network.input, dict) else list(cast.values())
+    return named if isinstance(network.input, dict) else list(named.values())
 
 
-def _in_order(network: Any, parts: Sequence[Part]) -> list[Any]:
-    if isinstance(network.input, dict):
-        return [network.input[part.name] for part in parts]
-    return _inputs(network)
-
-
-def _inputs(network: Any) -> list[Any]:
-    return list(getattr(network, "inputs", None) or ())
+def _inputs(network: Any) -> dict[str, Any]:
+    """Return the tensors that a functional model takes, by key or by name; else none."""
+    tensors = getattr(network, "inputs", None) or ()
+    structure = getattr(network, "input", None) if len(tensors) > 1 else None
+    return structure if isinstance(structure, dict) else {each.name: each for each in tensors}

@@ -140,11 +140,12 @@ def learn(
         else is in their rows; columns are then learned as "correlated" ones are.
     :param network: for rows of numbers: what is added to the mean of Q, a function from [N, D] to
         [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
-        For images [N, H, W, C] and other inputs that are no such rows: a model of Keras that is the
-        mean of Q. It is trained first, as it is compiled or by Adam and cross entropy or squared
-        errors in standard units, until held-out rows are predicted no better. The covariance of Q
-        is then learned on its features (`around_network`). Or a list of such models, an ensemble:
-        the mean of Q is that of their probabilities or numbers, on the features of the first.
+        For images [N, H, W, C] and other inputs that are no such rows, also several of them in a
+        dictionary or a list: a model of Keras that is the mean of Q. It is trained first, as it is
+        compiled or by Adam and cross entropy or squared errors in standard units, until held-out
+        rows are predicted no better. The covariance of Q is then learned on its features
+        (`around_network`). Or a list of such models, an ensemble: the mean of Q is that of their
+        probabilities or numbers, on the features of the first.
     :param train_network: False to leave the network as it is, which by default is trained: it then
         is the mean of Q for rows of numbers, too, in original units, and `validation_data` should
         be rows unseen by it.

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..._core import checks
+from ..._core import checks, network_layers
 from ..._core.data import as_floats
 from ..._core.errors import shown
 from ..._core.network_function import as_function
@@ -31,22 +31,20 @@ def in_memory(name: str, data: Any, network: Any) -> Any:
 
     :param name: what to call the data in messages.
     :param data: batches or single rows (x, y), as `fit` of Keras takes them.
-    :param network: what takes x, which tells one row from a batch.
+    :param network: what takes x, or a list of such, which tells one row from a batch.
     """
     if not (isinstance(data, tf.data.Dataset) or _is_of_batches(data)):
         return data
-    if (
-        isinstance(data, tf.data.Dataset)
-        and int(data.cardinality()) == tf.data.INFINITE_CARDINALITY
-    ):
+    if _is_endless(data):
         raise ValueError(f"{name} is a Dataset without an end; pass {name}.take(...).")
     blocks = [_pair_of(name, element) for element in _elements(data)]
     if not blocks:
         raise ValueError(f"{name} has no rows.")
-    first = tf.nest.flatten(blocks[0][0])[0]
-    parts = parts_of(network)
-    shape = parts[0].shape if parts else as_function(network).input_shape
-    is_one = np.ndim(blocks[0][1]) == 0 if shape is None else first.shape == shape
+    first, *_ = network_layers.members(network)
+    parts = parts_of(first)
+    x = _in_order(blocks[0][0], parts)[0] if parts else blocks[0][0]
+    shape = parts[0].shape if parts else as_function(first).input_shape
+    is_one = np.ndim(blocks[0][1]) == 0 if shape is None else np.shape(x) == shape
     joined = np.stack if is_one else np.concatenate
     return tf.nest.map_structure(lambda *each: joined(each), *blocks)
 
@@ -59,14 +57,10 @@ def side_by_side(name: str, X: Any, parts: Sequence[Part]) -> AnyNDArray:
     :param parts: what the network takes.
     """
     names = [part.name for part in parts]
-    if isinstance(X, Mapping):
-        if set(names) != set(X):
-            raise ValueError(
-                f"{name} is a dictionary of {sorted(X)}, but the network takes {names}."
-            )
-        arrays = [X[each] for each in names]
-    elif isinstance(X, list | tuple) and len(X) == len(parts):
-        arrays = list(X)
+    if isinstance(X, Mapping) and set(names) != set(X):
+        raise ValueError(f"{name} is a dictionary of {sorted(X)}, but the network takes {names}.")
+    if isinstance(X, Mapping) or (isinstance(X, list | tuple) and len(X) == len(parts)):
+        arrays = _in_order(X, parts)
     else:
         rows = checks.array(name, X) if hasattr(X, "shape") else np.zeros(0)
         if rows.ndim == 2 and rows.shape[1] == sum(part.size for part in parts):
@@ -88,12 +82,21 @@ def side_by_side(name: str, X: Any, parts: Sequence[Part]) -> AnyNDArray:
     return np.hstack([as_floats(name, each).reshape(len(each), -1) for each in columns])
 
 
+def _in_order(X: Any, parts: Sequence[Part]) -> list[Any]:
+    """Return several inputs in the order of the parts."""
+    return [X[part.name] for part in parts] if isinstance(X, Mapping) else list(X)
+
+
 def _is_of_batches(data: Any) -> bool:
     """Return True if data are batches accessed by index, as in a PyDataset of Keras."""
     is_sequence = hasattr(data, "__getitem__") and hasattr(data, "__len__")
-    return (
-        is_sequence and not isinstance(data, tuple | list | Mapping) and not hasattr(data, "shape")
-    )
+    is_of_values = isinstance(data, tuple | list | Mapping) or hasattr(data, "shape")
+    return is_sequence and not is_of_values
+
+
+def _is_endless(data: Any) -> bool:
+    cardinality = getattr(data, "cardinality", None)
+    return cardinality is not None and int(cardinality()) == tf.data.INFINITE_CARDINALITY
 
 
 def _elements(data: Any) -> Iterator[Any]:

@@ -151,17 +151,28 @@ def test_batches_are_read_as_arrays_are():
         def __getitem__(self, i):
             return IMAGES[40 * i : 40 * i + 40], LABELS[40 * i : 40 * i + 40]
 
-    data = labelled(IMAGES, net)
     expected = around((IMAGES, LABELS), net).predict_proba(IMAGES)
     rows = D((IMAGES, LABELS))
     codes = D((IMAGES, np.eye(3)[LABELS])).batch(50)
-    for data in (rows, rows.batch(50), codes, Batches()):
-        found = around(data, net, validation_data=(IMAGES, LABELS)).predict_proba(IMAGES)
+    for data, networks in ((rows, net), (rows.batch(50), [net]), (codes, net), (Batches(), net)):
+        found = around(data, networks, validation_data=(IMAGES, LABELS)).predict_proba(IMAGES)
         np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match="data is a Dataset without an end"):
         around(rows.repeat(), net, validation_data=(IMAGES, LABELS))
     with pytest.raises(ValueError, match="yields 3 parts; it must yield"):
         around(D((IMAGES, LABELS, LABELS)), net, validation_data=(IMAGES, LABELS))
+
+
+def test_batches_of_several_inputs():
+    image, vector = keras.Input(SHAPE, name="image"), keras.Input((3,), name="a vector")
+    joined = L.Concatenate()([L.Flatten()(image), vector])
+    net = keras.Model({"image": image, "a vector": vector}, L.Dense(3)(joined))
+    inputs = {"a vector": RNG.normal(size=(N, 3)), "image": IMAGES}
+    unseen = {"validation_data": (inputs, LABELS), "features": "inputs"}
+    expected = around((inputs, LABELS), net, **unseen).predict_proba(inputs)
+    rows = tf.data.Dataset.from_tensor_slices((inputs, LABELS))
+    for data in (rows, rows.batch(50)):
+        np.testing.assert_array_equal(around(data, net, **unseen).predict_proba(inputs), expected)
 
 
 def transferred():
