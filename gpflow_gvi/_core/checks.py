@@ -1,4 +1,4 @@
-"""Validation of arguments: what is wrong is raised by name before any work is done."""
+"""Validation of arguments: errors name the argument, and are raised before any work is done."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Data:
         return cls(X, Y, num_classes)
 
     def __len__(self) -> int:
-        """Return 2, the number of what is iterated over."""
+        """Return 2, the number of items."""
         return 2
 
     def __iter__(self) -> Iterator[tf.Tensor]:
@@ -186,7 +186,7 @@ def as_tensor(value: AnyNDArray | tf.Tensor) -> tf.Tensor:
 def largest(dtype: Any) -> float:
     """Return the largest number that is taken: sums of 10,000 of its squares are finite.
 
-    They are 0.81 of what is finite, so that no rounding on the way makes them infinite.
+    They are 0.81 of the largest finite number, so that no rounding on the way makes them infinite.
     """
     return 0.009 * math.sqrt(np.finfo(dtype).max)
 
@@ -235,7 +235,7 @@ def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
                 array.dtype.kind, "Pass real numbers, for example {0}.astype('{1}')."
             ).format(name, wanted.name)
         )
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is reported
+    with np.errstate(over="ignore"):  # numbers that are too large become infinite, and are reported
         numbers: AnyNDArray = array.astype(wanted)
     if array.dtype.kind in "iu" and not np.array_equal(numbers.astype(array.dtype), array):
         raise TypeError(

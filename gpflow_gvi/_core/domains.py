@@ -38,7 +38,7 @@ class Domain(NamedTuple):
     whole: bool = False
     """Whether they are whole numbers."""
     remedy: str = ""
-    """What to do with others."""
+    """The remedy for other values."""
 
     def holds(self, Y: AnyNDArray) -> AnyNDArray:
         """Return True where values are in the domain."""

@@ -18,17 +18,17 @@ Rows = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 """A function from rows [N, D...] to tensors [N, ...]."""
 
 BLOCK = 2_000
-"""The number of rows of a block: what is computed for them stays in the cache of a processor."""
+"""The number of rows of a block: the arrays for it stay in the cache of a processor."""
 
 
 Module = TypeVar("Module")
 
 MAX_ATTEMPTS = 20
-"""How often a cache is cleared that another thread fills or clears at the same time."""
+"""Attempts to clear a cache that another thread fills or clears at the same time."""
 
 
 class Factors(Protocol):
-    """What is computed in advance of variables, which may change."""
+    """Values computed in advance from variables, which may change."""
 
     def is_current(self) -> tf.Tensor:
         """Return True if the variables are as they were: []."""

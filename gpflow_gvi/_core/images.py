@@ -117,7 +117,7 @@ def _declared(value: Any, seen: set[int]) -> Iterator[tuple[int, ...]]:
     if not isinstance(value, tf.Module) or isinstance(value, Parameter) or id(value) in seen:
         return
     seen.add(id(value))
-    if hasattr(value, "input_shape"):  # what is inside of it may see other inputs, as features
+    if hasattr(value, "input_shape"):  # parts inside may see other inputs, such as features
         if value.input_shape is not None and _sees_all_columns(value):
             yield tuple(value.input_shape)
         return

@@ -284,7 +284,7 @@ def _takes_lapack(M: tf.Tensor) -> bool:
     """Return True if NumPy computes with M, by a LAPACK and a BLAS for this processor.
 
     On a CPU its eigendecompositions and products of large matrices are faster than TensorFlow's.
-    What is saved to be used elsewhere cannot have it: it is for distances alone.
+    Models saved for use elsewhere cannot have it, so it is for distances alone.
     """
     is_small = M.shape[-1] is not None and M.shape[-1] < MIN_LAPACK
     return M.dtype == tf.float64 and not is_small and may_call_host()
@@ -323,7 +323,7 @@ def positive_part(M: tf.Tensor) -> tf.Tensor:
         scaled = vectors * tf.nn.relu(-eigenvalues)[..., None, :]
         return tf.matmul(scaled, vectors, transpose_b=True)
 
-    # A factorisation is far cheaper, and only what is positive has one.
+    # A factorisation is far cheaper, and only a positive definite matrix has one.
     is_positive = tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(constant)))
     return M + tf.cond(is_positive, lambda: tf.zeros_like(constant), negative_part)
 

@@ -95,12 +95,12 @@ class NetworkFunction(Stateful):
 
     @property
     def state(self) -> list[tf.Variable]:
-        """What training changes without training it, such as moving statistics."""
+        """Values that training changes without gradients, such as moving statistics."""
         return self._state
 
     @property
     def num_outputs(self) -> int:
-        """The number F of columns of h(X), where the network tells it without an input."""
+        """The number F of columns of h(X), if the network declares it without an input."""
         shape = _static_shape(self.network, "output_shape")
         if shape is None or shape[-1] is None:
             raise AttributeError(f"num_outputs: network {self._title} does not know it yet.")
@@ -108,7 +108,7 @@ class NetworkFunction(Stateful):
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
-        """The shape of one row of X, where the network tells it."""
+        """The shape of one row of X, if the network declares it."""
         return _row_shape(_static_shape(self.network, "input_shape"))
 
     @property
@@ -158,7 +158,7 @@ class NetworkFunction(Stateful):
         return value
 
     def _take(self, weights: dict[str, Weight]) -> None:
-        """Take these weights for what is trained, and note what else the network has."""
+        """Train these weights, and note the other variables of the network."""
         self.weights = weights
         trained = {id(variable) for variable in self.variables}
         variables = all_variables(self.network)

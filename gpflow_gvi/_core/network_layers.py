@@ -15,7 +15,7 @@ LAYERS = "layers"
 
 
 def output_activation(network: Any) -> str | None:
-    """Return the name of the activation that a Keras model ends with, where its layers tell it."""
+    """Return the name of the activation that a Keras model ends with, if its layers declare it."""
     layers = getattr(network, "layers", None) if is_keras(network) else None
     if layers:
         return output_activation(layers[-1])

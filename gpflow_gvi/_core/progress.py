@@ -23,7 +23,7 @@ class Stage(NamedTuple):
     what: str
     seconds: float
     facts: Facts
-    """What was found, by name."""
+    """The findings, by name."""
 
 
 class Record(NamedTuple):
@@ -33,7 +33,7 @@ class Record(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it took in all."""
+        """The time it took in all."""
         return sum(stage.seconds for stage in self.stages)
 
 

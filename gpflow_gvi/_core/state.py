@@ -19,7 +19,7 @@ class Stateful(Module, abc.ABC):
     @property
     @abc.abstractmethod
     def state(self) -> Sequence[tf.Variable]:
-        """What training changes without training it."""
+        """Values that training changes without gradients."""
 
 
 def state(module: tf.Module) -> tuple[tf.Variable, ...]:

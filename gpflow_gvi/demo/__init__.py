@@ -172,7 +172,7 @@ def table(seed: int) -> Task:
 
 
 def digits(seed: int) -> Task:
-    """Learn the digits 0 to 7, and tell unfamiliar images by their uncertainty (AUROC)."""
+    """Learn the digits 0 to 7, and detect unfamiliar images by their uncertainty (AUROC)."""
     images = load_digits()
     X, labels = images.data / 16.0, images.target
     X, unknown, labels = X[labels < 8], X[labels >= 8], labels[labels < 8]

@@ -148,7 +148,7 @@ class _Dispatch:
         error = None if future.cancelled() else future.exception()
         if error is None or isinstance(error, KilledWorker):
             yield from self._remove(address)
-        else:  # what is to be executed could not be loaded
+        else:  # the code to execute could not be loaded
             worker.run = None
             yield failed(run, "".join(traceback.format_exception(error)))
 

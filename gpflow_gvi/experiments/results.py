@@ -49,7 +49,7 @@ class Results:
         self.path = folder / NAME
 
     def read(self) -> tuple[dict[str, Record], list[str]]:
-        """Return the records by the names of their runs, and what is wrong with other lines."""
+        """Return the records by the names of their runs, and the defects of other lines."""
         found: dict[str, Record] = {}
         wrong = []
         # Bytes: text may have other ends of lines within.

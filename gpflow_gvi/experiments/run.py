@@ -56,7 +56,7 @@ def run(
     :param data_dir: the folder with data sets.
     :param pictures: whether to draw, if matplotlib is there.
     :param tensorboard: whether to write events for TensorBoard.
-    :param cache: what is kept from one run to the next; fitted regularisers are then kept in the
+    :param cache: objects kept from one run to the next; fitted regularisers are then kept in the
         folder, too.
     """
     place = RunFolder(Path(folder) / name_of(experiment))
@@ -164,7 +164,7 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
 
 
 def _metrics(experiment: Experiment, fitted: Learned | Fitted, rows: Rows) -> dict[str, Any]:
-    """Return metrics of rows, in original units; null for what is not finite."""
+    """Return metrics of rows, in original units; null for those that are not finite."""
     values = gvi.metrics.evaluate(fitted, rows)
     calibration = experiment.calibration
     if isinstance(calibration, Conformal) and isinstance(fitted, Learned):

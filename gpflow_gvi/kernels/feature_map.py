@@ -50,7 +50,7 @@ class FeatureMap(Kernel):
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
-        """The shape of one input, where the network tells it."""
+        """The shape of one input, if the network declares it."""
         return self.network.input_shape
 
     @check_shapes(

@@ -40,7 +40,7 @@ class OutputAsInput(MultioutputKernel):
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
-        """(D,), where the inducing points of k tell it."""
+        """(D,), if the inducing points of k say so."""
         return without_output(self.kernel)
 
     @inherit_check_shapes

@@ -33,7 +33,7 @@ class Candidate:
     weights: AnyNDArray | None = None
     """w, [C, J]; None if P is not around predictors."""
     family: Hashable = None
-    """What kernels have in common that one graph evaluates."""
+    """A key that kernels share if one graph evaluates them."""
     loss: float = np.nan
     """Minus the log evidence, or its bound, of a fitted one."""
 
@@ -50,7 +50,7 @@ class Candidate:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers are fitted."""
+        """The number of fitted parameters."""
         variables = (
             *self.kernel.trainable_variables,
             *self.mean.trainable_variables,
@@ -61,7 +61,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """What it is called in reports."""
+        """The name in reports."""
         return described(self.kernel, around=self.is_around, varying=self.noise is not None)
 
     def replace(self, **changes: Any) -> Candidate:
@@ -83,7 +83,7 @@ class Fitted:
     """The negative log density of a row left out, in original units, and p/N for p parameters that
     N rows were fitted by: each row is among these (Akaike 1974)."""
     by: Fits
-    """What has fitted it, to y or to log y."""
+    """The fits that it is from, to y or to log y."""
 
     @property
     def mean(self) -> AnyNDArray:

@@ -43,7 +43,7 @@ class Fits(abc.ABC):
     """Fits of candidates to rows.
 
     :param data: the rows.
-    :param settings: what is tried, and how.
+    :param settings: those of the fits.
     """
 
     has_closed_form = False
@@ -61,7 +61,7 @@ class Fits(abc.ABC):
         self.spacing = np.array(grid) * np.asarray(units.slope(data.Y)) + np.zeros(data.Y.shape)
         """δ of each observation in the units of the model, ∞ where there is no grid: [N, P]."""
         self.log_derivative = np.asarray(units.log_derivative(data.Y)) + np.zeros(len(data.Y))
-        """What to add to log densities in the units of the model for original ones: [N]."""
+        """The term to add to log densities in the units of the model for original ones: [N]."""
         self.likelihood: Likelihood
         """The likelihood to start from."""
         self.mean: MeanFunction
@@ -69,7 +69,7 @@ class Fits(abc.ABC):
         self.has_given_predictors = self.settings.predictors not in (None, RECIPE)
         self.predictors = self._cross_fits(self._estimators())
         """What P may be around."""
-        if self.has_given_predictors:  # what is wrong with those of the user is said before all
+        if self.has_given_predictors:  # errors of the user's predictors come first
             self.means_at(data.first(1))
 
     def _estimators(self) -> Sequence[Any]:

@@ -100,7 +100,7 @@ def observed(data: Any) -> RegressionData:
             f"Y has no value in column {np.flatnonzero(empty)[0]}: all are missing. Leave such "
             "columns out."
         )
-    inputs("Y", np.where(missing, 0.0, Y))  # what is not missing must be finite
+    inputs("Y", np.where(missing, 0.0, Y))  # values that are not missing must be finite
     seen = ~missing.all(axis=1)
     return X[seen], Y[seen]
 
@@ -111,7 +111,7 @@ def with_nan(name: str, Y: Any) -> AnyNDArray:
         Y = np.where(Y.mask, np.nan, Y.data)
     values: AnyNDArray = np.asarray(Y)
     if values.dtype.kind == "O":
-        with contextlib.suppress(TypeError, ValueError):  # what is no number is named below
+        with contextlib.suppress(TypeError, ValueError):  # other values are named below
             values = values.astype(default_float())
     values = as_floats(name, values)
     return values[:, None] if values.ndim == 1 else values

@@ -1,4 +1,4 @@
-"""How candidates are judged: by fits without the rows that they predict.
+"""The comparison of candidates: by fits without the rows that they predict.
 
 The groups of rows are parted into folds. For each fold hyper-parameters are fitted once more to the
 other rows, from where all rows have brought them, predictors are those that have not seen the fold
@@ -34,7 +34,7 @@ class Member(NamedTuple):
     weight: float
     regulariser: Regulariser
     by: Fits
-    """What has fitted it."""
+    """The fits that it is from."""
 
 
 def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool) -> list[Member]:

@@ -65,7 +65,7 @@ class Learned:
     classes_: Array | None = None
     """The classes, sorted, if Y are labels; columns of probabilities are in their order."""
     record: Record | None = None
-    """What was done, how long it took, and the scores that were compared."""
+    """The stages, their times, and the scores that were compared."""
     outliers: Outliers | None = None
     """The rows that a robust fit has left out."""
 

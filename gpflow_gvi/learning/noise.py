@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from .fit_by_evidence import EvidenceFits
 
 MIN_RATIO = 0.01
-"""Where the pattern is smaller than this, it is taken to be this."""
+"""The smallest value of the pattern: smaller ones are raised to it."""
 
 MAX_RATIO = 100.0
-"""Where the pattern is larger than this, it is taken to be this."""
+"""The largest value of the pattern: larger ones are lowered to it."""
 
 
 class VaryingNoise(Function):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TrainingResult(NamedTuple):
-    """How long a training was worth while, and its history."""
+    """The best length of a training, and its history."""
 
     share: float = 1.0
     """The epochs after which validation data were predicted best, as a fraction of all epochs."""

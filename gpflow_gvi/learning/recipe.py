@@ -1,4 +1,4 @@
-"""What `learn` tries by default, and the numbers by which it chooses.
+"""The candidates that `learn` tries by default, and the numbers by which it chooses.
 
 `python -m benchmarks.ablation` shows what each of them is worth. Rules are for data in standard
 units: columns of mean zero and standard deviation one.
@@ -73,7 +73,7 @@ class Recipe:
 
     log_ratio: float = 2.0
     """Positive y are learned as logarithms, too, where the largest is so many times the smallest:
-    where it is not, logarithms are as good as linear."""
+    where it is not, logarithms are almost linear."""
 
     # Screening
 
@@ -85,7 +85,7 @@ class Recipe:
     """The second best fit is tried around predictors and with varying noise, too, if it is worse by
     less nats."""
     gap_of_pool: float = 0.3
-    """What the screening says is worse by more nats is not fitted again."""
+    """A candidate that the screening finds worse by more nats is not fitted again."""
     max_candidates: int = 4
     """The largest number of candidates in a pool, beside a constant and a linear function."""
 
@@ -113,9 +113,9 @@ class Recipe:
     # Pool
 
     prior: float = 0.5
-    """Each candidate has the weight of so many rows beforehand."""
+    """The prior weight of each candidate, in rows."""
     min_weight: float = 0.03
-    """What has less weight is left out, as it takes as long to predict as the others."""
+    """A candidate with less weight is left out, as it takes as long to predict as the others."""
     max_parts: int = 3
     min_gain: float = 0.01
     """A pool is one candidate alone where it gains fewer nats in each row."""
@@ -202,7 +202,7 @@ class Recipe:
         (Tibshirani 1996); of many rows a network. For a single feature there are none: a kernel
         says more.
         """
-        N, D = num_groups(data.X), data.D  # what repeats is known
+        N, D = num_groups(data.X), data.D  # repeated values are known
         if D == 1:
             return []
         kind: Any = estimators.Classifiers if data.of_classes else estimators.Regressors

@@ -63,7 +63,7 @@ def refuse(why: str, **arguments: Any) -> None:
     """Raise if any of the arguments is given, and say why it cannot be.
 
     :param why: why, and what to do instead; it follows the name and the value.
-    :param arguments: what is to be None.
+    :param arguments: those that must be None.
     """
     for name, value in arguments.items():
         if value is not None:

@@ -1,4 +1,4 @@
-"""How long Q is trained, by which optimiser, and when it stops."""
+"""The length of training Q, its optimiser, and its early stopping."""
 
 from __future__ import annotations
 

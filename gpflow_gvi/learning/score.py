@@ -1,4 +1,4 @@
-"""How well a candidate predicts rows that nothing of its fit has seen."""
+"""The quality of predictions of rows that no part of a fit has seen."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Predictions(NamedTuple):
     variance: AnyNDArray
     """[R, N, J]."""
     Y: AnyNDArray
-    """What was observed: [N, P]."""
+    """The observations: [N, P]."""
     X: Any = None
     """The rows, [N, D], where the likelihood needs them."""
 
@@ -62,7 +62,7 @@ class Predictions(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What predictions of unseen rows say of a candidate."""
+    """The score of a candidate by its predictions of unseen rows."""
 
     judged: Judged
     log_densities: AnyNDArray
@@ -73,7 +73,7 @@ class Score(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """What makes predictions as wide as their errors: y ~ m + √(α v) t_ν."""
+    """The parameters that make predictions as wide as their errors: y ~ m + √(α v) t_ν."""
 
     factor: AnyNDArray
     """α: [J]."""

@@ -119,10 +119,10 @@ moves with the sites."""
 
 @dataclasses.dataclass(frozen=True)
 class RegulariserSettings:
-    """How the regulariser P is fitted."""
+    """The settings of the fit of the regulariser P."""
 
     recipe: Recipe = dataclasses.field(default_factory=_recipe)
-    """What is tried by default, and the numbers by which is chosen."""
+    """The candidates tried by default, and the numbers by which they are chosen."""
     kernels: Callable[[TrainingData], Sequence[Kernel]] | None = None
     """The kernels to choose among, with the hyper-parameters to start from; None for those of the
     recipe."""
@@ -140,7 +140,7 @@ class RegulariserSettings:
     num_folds: int = 5
     """K, for predictors and for the pattern of the noise."""
     n_jobs: int | None = None
-    """How many predictors are fitted at once, as joblib has it."""
+    """The number of predictors that are fitted at once, as in joblib."""
     num_inducing: int | Callable[[int], int] = NUM_INDUCING
     """M, the maximal number of inducing points, or M as a function of the number of rows."""
     max_inducing: int | None = None
@@ -149,13 +149,13 @@ class RegulariserSettings:
     max_rows: int | None = 1000
     """Hyper-parameters are fitted to the first rows, not more than these; None for all rows."""
     evidence: Evidence = dataclasses.field(default_factory=_data_evidence)
-    """What is maximised, and what P is conditioned on."""
+    """The evidence that is maximised, and that P is conditioned on."""
     select: Select = dataclasses.field(default_factory=_greedy_variance)
-    """How inducing points are chosen."""
+    """The selection of inducing points."""
     max_rounds: int = 1
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimise = LBFGS(40, TOLERANCE)
-    """How hyper-parameters are fitted."""
+    """The optimiser of hyper-parameters."""
     minimise_briefly: Minimise = LBFGS(20, TOLERANCE)
     """The same for starts to choose among, and from hyper-parameters that were fitted already."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
@@ -223,7 +223,7 @@ def preset(effort: Effort) -> RegulariserSettings:
 
 @dataclasses.dataclass(frozen=True)
 class VariationalSettings:
-    """How the variational process Q starts."""
+    """The settings of the initial variational process Q."""
 
     mean: Callable[[Start], MeanFunction] = inducing_mean
     covariance: Callable[[Start], Kernel] = inducing_covariance

@@ -64,7 +64,7 @@ class TrainingData:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Start(TrainingData):
-    """What Q starts from: the data, and the regulariser fitted to them."""
+    """The start of Q: the data, and the regulariser fitted to them."""
 
     P: GaussianProcess
     prior: GaussianProcess

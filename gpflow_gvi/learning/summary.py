@@ -1,4 +1,4 @@
-"""What was learned, in words: what was tried, what won and by how much."""
+"""A summary of what was learned: the candidates, the best of them, and by how much."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Summary:
 
     @property
     def taken(self) -> list[Stage]:
-        """The candidates that predict, of those that were compared last."""
+        """The candidates that predict, among those compared last."""
         if self.judged:
             return [stage for stage in self.judged if float(stage.facts["weight"]) > 0.0]
         return self.candidates[:1]

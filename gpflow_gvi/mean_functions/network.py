@@ -28,12 +28,12 @@ class Network(MeanFunction):
 
     @property
     def num_outputs(self) -> int:
-        """The number J of outputs, where the network tells it without an input."""
+        """The number J of outputs, if the network declares it without an input."""
         return self.network.num_outputs
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
-        """The shape of one input, where the network tells it."""
+        """The shape of one input, if the network declares it."""
         return self.network.input_shape
 
     @check_shapes(

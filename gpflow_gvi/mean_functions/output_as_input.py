@@ -24,7 +24,7 @@ class MeanOfOutputs(MeanFunction):
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
-        """(D,), where the inducing points of m tell it."""
+        """(D,), if the inducing points of m say so."""
         return without_output(self.mean_function)
 
     @check_shapes(

@@ -22,7 +22,7 @@ ROUNDINGS = 100
 """Rows that differ by less than so many rounding errors are the same."""
 
 _MAX_KEPT = 8
-"""The number of arrays of rows whose predictions are kept for when they are asked for again."""
+"""The number of arrays of rows whose predictions are kept for later calls."""
 
 
 class Predictor(MeanFunction):

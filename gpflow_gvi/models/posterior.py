@@ -60,7 +60,7 @@ class GVIPosterior(AbstractPosterior):
         return memo
 
     def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
-        """Compute what is kept anew, as in GPflow."""
+        """Compute the cache anew, as in GPflow."""
         super().update_cache(precompute_cache)
         # Graphs hold the old tensors.
         self._marginals = Compiled(functools.partial(AbstractPosterior.predict_f, self))
@@ -83,7 +83,7 @@ class GVIPosterior(AbstractPosterior):
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Return mean and (co)variance at Xnew from what is kept, in GPflow's shapes."""
+        """Return mean and (co)variance at Xnew from the cache, in GPflow's shapes."""
         X = self._rows(Xnew)
         if full_cov or full_output_cov or self.cache is None:
             return super().predict_f(X, full_cov, full_output_cov)

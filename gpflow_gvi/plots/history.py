@@ -1,4 +1,4 @@
-"""How a model was found: the curves of its training, and the candidates for its regulariser."""
+"""The training curves of a model, and the candidates for its regulariser."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .estimators import View, grid
 class MapDisplay(Display):
     """Maps of the mean and the standard deviation of f, or of the classes and their entropy.
 
-    Where f is not in the units of y, as of counts, they are those of y.
+    Where f is not in the units of y, as for counts, they are those of y.
     """
 
     grid: tuple[AnyNDArray, AnyNDArray]
@@ -29,7 +29,7 @@ class MapDisplay(Display):
     classes: AnyNDArray | None = None
     """The labels, if they are classes."""
     data: tuple[AnyNDArray, AnyNDArray | None] | None = None
-    """Rows to show, [N, 2], and their observations or numbers of classes, [N]."""
+    """Rows to show, [N, 2], and their observations or class indices, [N]."""
     names: tuple[str, str, str] = ("x0", "x1", "y")
     """The names of both features and of the output."""
     shows_f: bool = True

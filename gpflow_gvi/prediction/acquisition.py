@@ -39,7 +39,7 @@ MAX_SHARE = 0.02
 """The number of neighbours for which a whole number stands is at most this share of it."""
 
 LIKELY = 4.0
-"""The distance of f from its mean, in standard deviations, up to which observations tell it."""
+"""The distance of f from its mean, in standard deviations, that observations may reveal."""
 
 MAX_REFINEMENT = 16
 """The maximal number of points of f in the place of one."""

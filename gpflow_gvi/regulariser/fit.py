@@ -53,7 +53,7 @@ class Judged(NamedTuple):
     df: np.ndarray[Any, Any] | None
     """ν of the tails that errors have, [J]; None for Gaussian tails."""
     num_rows: int
-    """How many rows were predicted."""
+    """The number of rows that were predicted."""
     nll_before: float
     """The negative log density of a row by P as it is, in the units of the model."""
     nll_after: float
@@ -79,7 +79,7 @@ class Regulariser(NamedTuple):
     """Whether the last choice of points was that of the round before, and not the maximal number of
     rounds reached or an earlier choice come back."""
     judged: Judged | None = None
-    """How rows are predicted by what is fitted without them, where that is known."""
+    """The predictions of rows by fits without them, where these are known."""
 
     @property
     def log_evidence(self) -> float:

@@ -35,7 +35,7 @@ class Selection(NamedTuple):
     points: AnyNDArray
     """The points Z: [M, D...]."""
     indices: AnyNDArray | None
-    """Where the points stand in X: [M]; None if they are not rows of X."""
+    """The indices of the points in X: [M]; None if they are not rows of X."""
 
 
 class Select(Protocol):

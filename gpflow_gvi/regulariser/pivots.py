@@ -335,7 +335,7 @@ def _chosen(
     for i in range(m, L.shape[1]):
         total = _of_rows(variance)
         p = total.argmax()
-        if not total[p] > lost:  # rows of which rounding alone is left could be chosen
+        if not total[p] > lost:  # rows of which only rounding is left could be chosen
             # NaN is not below anything: it stays, and raises at the end.
             np.multiply(variance, variance > rounding, out=variance)
             total = _of_rows(variance)

@@ -64,7 +64,7 @@ class Decoder:
         return thing
 
     def _known(self, node: Node, thing: Any) -> Any:
-        """Return the thing, having noted it for those that refer to it."""
+        """Return the thing, noted for others that refer to it."""
         if "id" in node:
             self._things[node["id"]] = thing
         return thing
@@ -115,7 +115,7 @@ class Decoder:
     def _read_constructed(self, node: Node) -> Any:
         cls = self._find("constructed", node["class"])
         arguments = self._named(node["arguments"])
-        if is_known(node["class"]):  # a class of the caller's takes what it likes
+        if is_known(node["class"]):  # a class of the caller's may take anything
             for name, value in arguments.items():
                 _require_numbers(f"{name} of {node['class']}", value)
         return cls(**arguments)

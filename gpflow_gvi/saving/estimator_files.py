@@ -57,7 +57,7 @@ def write(estimator: Any, path: Path) -> dict[str, Any]:
 
 
 def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
-    """Return the estimator of a file, made of nothing but what is trusted.
+    """Return the estimator of a file, made only of trusted types.
 
     :param content: the content of the file.
     :param custom_objects: what else the caller trusts, by name.

@@ -23,7 +23,7 @@ from .archive import members, parsed
 _WEIGHTS = "model.weights.h5"
 
 _MORE_NUMBERS = 10**6
-"""How many numbers a network may make in addition to those that are saved."""
+"""The number of weights that a network may make in addition to those saved."""
 
 
 def weights(network: Any) -> list[Any]:

@@ -41,7 +41,7 @@ _PARTS: dict[str, Any] = {
     "custom_objects": list,
     "root": object,
 }
-"""What `structure.json` says in addition to the format, and of which type."""
+"""The other entries of `structure.json`, beside the format, and their types."""
 
 
 def save(thing: Any, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:

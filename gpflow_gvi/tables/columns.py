@@ -32,11 +32,11 @@ class Columns(NamedTuple):
     numbers: list[str]
     categories: list[str]
     left_out: dict[str, str]
-    """Those that are not used, and why."""
+    """The columns that are not used, and why."""
 
     dates: dict[str, Dates]
     suspects: dict[str, str]
-    """Those that may number the rows, and why; they are used."""
+    """The columns that may number the rows, and why; they are used."""
     no_numbers: dict[str, list[str]]
     """Cells that are no numbers, by columns of numbers; they are treated as missing."""
 

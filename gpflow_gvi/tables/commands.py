@@ -1,4 +1,4 @@
-"""The commands `learn` and `predict`: what is read, what is written, and what is said meanwhile.
+"""The commands `learn` and `predict`: what they read, write and report.
 
 Mistakes are found before TensorFlow is imported, which takes long.
 """

@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     model: TableModel
     task: Task
     rows: pd.DataFrame
-    """Those that it was fitted to."""
+    """The rows that it was fitted to."""
     held_out: tuple[pd.DataFrame, AnyNDArray] | None
     """The rows, and their targets."""
     scores: Scores | None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TableModel:
-    """What `learn` made of a table, with what makes inputs of the table's columns.
+    """A model learned from a table, with the encoder of its columns.
 
     It is an estimator for the displays of `plots`, with the names of the encoded columns.
     """
@@ -82,7 +82,7 @@ class TableModel:
             found |= {f"p({c})": p[:, k] for k, c in enumerate(self.classes_)}
         else:
             learned = self.learned_
-            # Predictors keep what they predict for one block, and then need not predict it twice.
+            # Predictors keep the predictions of one block, and need not predict it twice.
             mean, variance, *ends = by_blocks(
                 lambda rows: (*learned.predict_y(rows), *learned.predict_interval(rows, coverage)),
                 X,

@@ -21,7 +21,7 @@ MEANINGS = {
     "brier": "Brier score (less is better)",
     "ece": "ECE (expected calibration error)",
 }
-"""What the scores are called."""
+"""The names of the scores."""
 
 PARTS = {
     "model": "model",

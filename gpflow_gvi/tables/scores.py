@@ -1,4 +1,4 @@
-"""How a model predicts rows that it has not seen: scores, and a verdict in words."""
+"""Scores of a model on rows that it has not seen, and a verdict in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that a model was learned from, as far as it takes to tell which new ones are unlike."""
+"""The ranges of the rows that a model was learned from, to detect new ones that are unlike them."""
 
 from __future__ import annotations
 

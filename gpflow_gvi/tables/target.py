@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 Task = Literal["regression", "classification"]
 
 MAX_NUMBERED_CLASSES = 10
-"""Whole numbers of more different values are not taken for classes, unless a task is named."""
+"""Whole numbers with more distinct values are not treated as classes, unless a task is named."""
 
 MAX_NAMED_CLASSES = 100
-"""Text of more different values is not taken for classes."""
+"""Text with more distinct values is not treated as classes."""
 
 
 def target_of(

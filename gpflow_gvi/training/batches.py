@@ -64,7 +64,7 @@ class Stream(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What one compiled call processes: batches of a source, from the index `first` on."""
+    """The batches that one compiled call processes, from the index `first` of a source on."""
 
     source: Rows | Stream
     first: int

@@ -1,4 +1,4 @@
-"""Callbacks: those of Keras, and those that `fit` carries out by itself."""
+"""Callbacks of Keras, and those that `fit` carries out by itself."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def train(
 
 
 def evaluate(trainer: Any, batches: Batches, callbacks: Any, epoch: int = 0) -> dict[str, float]:
-    """Evaluate the objective and the metrics, and warn of what is not finite."""
+    """Evaluate the objective and the metrics, and warn if they are not finite."""
     callbacks.on_test_begin()
     logs = process(trainer, "test", batches, callbacks, epoch)
     callbacks.on_test_end(logs)

@@ -16,7 +16,7 @@ NAMES = ("loss", "expected_loss", "divergence")
 
 
 class Outcome(NamedTuple):
-    """What one step computed."""
+    """The results of one step."""
 
     rows: tf.Tensor
     """The number of rows of its batch; zero where there was none left."""
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What the steps of one call computed together."""
+    """The results of the steps of one call."""
 
     steps: tf.Tensor
     rows: tf.Tensor

@@ -30,7 +30,7 @@ class Share(NamedTuple):
     Y: tf.Tensor
 
     weight: tf.Tensor | None
-    """How much of the batch they are; None for all of it."""
+    """Their share of the batch; None for all of it."""
 
     def of(self, value: tf.Tensor) -> tf.Tensor:
         """Return the part of an average over the batch that the average over these rows is."""

@@ -224,7 +224,7 @@ class Trainable(Module, abc.ABC):
         return np.concatenate(means)
 
     def summary(self, fmt: str | None = None, print_fn: Any = None) -> None:
-        """Show GPflow's table of the parameters, where "trainable" are those that training changes.
+        """Show GPflow's table of the parameters; "trainable" are the ones that training changes.
 
         :param fmt: the format of the table, as in `gpflow.utilities.print_summary`.
         :param print_fn: what is called with the table, as in Keras; standard output if not given.
@@ -242,7 +242,7 @@ class Trainable(Module, abc.ABC):
 
     @contextlib.contextmanager
     def _flags_of_training(self) -> Iterator[None]:
-        """Within a block, let flags of variables say which of them this model trains.
+        """Within a block, let flags of variables select the ones that this model trains.
 
         A part that this model leaves as it is (P) may be trained elsewhere, and its own flags,
         which GPflow's table shows, say so.

@@ -22,7 +22,7 @@ from .estimators import CovarianceDistance, among_rows, spread_rows, variances
 from .fidelity import fidelity
 
 PIVOTS = 64
-"""The number of points where nothing else is asked for."""
+"""The default number of points."""
 
 CANDIDATES = 12
 """The number of rows for each pivot among which pivots are looked for; 2 where they are many."""
@@ -74,7 +74,7 @@ class _Nystrom:
             return among_points(outputs.covariance(kernel, S, X))
 
         block = outputs.covariance(kernel, S)
-        if is_point is not None:  # what is no point is independent of all, and Ψ is zero there
+        if is_point is not None:  # padding is independent of all, and Ψ is zero there
             diagonal = tf.linalg.diag_part(block)
             block = tf.linalg.matrix_transpose(among_points(block))
             block = tf.linalg.set_diag(among_points(block), diagonal)
@@ -240,7 +240,7 @@ class LowRank(CovarianceDistance):
 
     The error goes with what the low rank leaves: it is small for smooth kernels, and zero, up to
     jitter, where the rank of both kernels is not larger than m, as with m linear features.
-    `error_bound` bounds it, and a notice tells of an outside of over a tenth of the variance.
+    `error_bound` bounds it, and a notice reports more than a tenth of the variance outside.
 
     :param rank: m, of pivots; fewer where fewer leave no more than `tolerance`. If not given, the
         inducing points where they serve, and elsewhere 64 pivots, or as many as k has features.

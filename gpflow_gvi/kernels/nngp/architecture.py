@@ -28,7 +28,7 @@ class Network:
 
     @property
     def cost(self) -> int:
-        """How many covariances a pair of inputs needs at most."""
+        """The maximal number of covariances that a pair of inputs needs."""
         return max(pairs.number for pairs in self.pairs)
 
     @property

@@ -14,7 +14,7 @@ from .image_layers import AveragePooling2D, Conv2D, Flatten, GlobalAveragePoolin
 from .layers import Affine, Dense, Erf, Layer, ReLU
 
 BIAS_VARIANCE = 0.1
-"""Where the variance of the biases starts, in layers that have biases."""
+"""The initial variance of the biases, in layers that have biases."""
 
 
 def read(model: Any) -> tuple[list[Layer], tuple[int, ...] | None]:

@@ -27,7 +27,7 @@ Two: TypeAlias = tuple[int, int]
 """A number for the height and one for the width."""
 
 Padding: TypeAlias = Sequence[Two]
-"""How many zeros to add before and after the height, and the width."""
+"""The numbers of zeros to add before and after the height, and the width."""
 
 Offsets: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """The offsets along the height and along the width; every combination of the two is kept."""
@@ -93,7 +93,7 @@ class PixelPairs(_OfImages):
 
     @property
     def number(self) -> int:
-        """How many covariances there are for each pair of images."""
+        """The number of covariances for each pair of images."""
         return self.height * self.width * len(self.offsets[0]) * len(self.offsets[1])
 
     def between(self, X: tf.Tensor, X2: tf.Tensor) -> tf.Tensor:
@@ -173,7 +173,7 @@ class AllPixelPairs(_OfImages):
 
     @property
     def number(self) -> int:
-        """How many covariances there are for each pair of images."""
+        """The number of covariances for each pair of images."""
         return (self.height * self.width) ** 2
 
     def between(self, X: tf.Tensor, X2: tf.Tensor) -> tf.Tensor:

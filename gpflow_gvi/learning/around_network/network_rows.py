@@ -37,7 +37,7 @@ MIN_PROBABILITY = 1e-30
 
 
 class Inputs(NamedTuple):
-    """What a network takes."""
+    """The inputs of a network."""
 
     shape: tuple[int, ...]
     """The shape of one input."""
@@ -207,7 +207,7 @@ class Outputs(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """What a network returns, for messages."""
+        """The outputs in words, for messages."""
         return f"{self.columns} columns of {self.kind or 'numbers'}"
 
     @classmethod

@@ -49,7 +49,7 @@ class LogScale:
         return self.linear.input_shape
 
     def standard(self, values: TensorType) -> tf.Tensor:
-        """Return observations in standard units: the least number for what is not positive."""
+        """Return observations in standard units: the least number if they are not positive."""
         return self.scaled(self.linear.validated(values))
 
     def scaled(self, values: tf.Tensor) -> tf.Tensor:

@@ -19,9 +19,9 @@ class Scaling(NamedTuple):
     """x ↦ (x - shift) / scale, for each column."""
 
     shift: Array
-    """What becomes zero: [D...]."""
+    """The value that becomes zero: [D...]."""
     scale: Array
-    """What becomes one: [D...]."""
+    """The difference that becomes one: [D...]."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -66,7 +66,7 @@ class Scaling(NamedTuple):
     def validated(self, values: TensorType) -> tf.Tensor:
         """Return values of original units as a tensor of rows of the right shape.
 
-        What users hand in to predict at comes here first.
+        Inputs to predict at come here first.
         """
         if not isinstance(values, np.ndarray) and tf.is_symbolic_tensor(values):
             return tf.convert_to_tensor(values, dtype=default_float())

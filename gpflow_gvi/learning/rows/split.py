@@ -117,7 +117,7 @@ class Split:
         return X, Y
 
     def with_inputs(self, function: Callable[[Array], Array]) -> Split:
-        """Return the same split of other inputs: those that a function of X makes of each part."""
+        """Return the same split with a function applied to X in each part."""
 
         def changed(rows: Rows | None) -> Rows | None:
             return None if rows is None else (function(rows[0]), rows[1])
@@ -151,7 +151,7 @@ def of_labels(
 ) -> tuple[Any, Any, Likelihood | None, Array | None]:
     """Return data with labels as class indices, their likelihood, and the classes.
 
-    What are no labels is returned as it is.
+    Data without labels are returned as they are.
     """
     if not isinstance(data, tuple | list) or len(data) != 2:
         return data, validation_data, likelihood, None

@@ -40,7 +40,7 @@ class Stream:
 
     :param read: (X, Y) in blocks, the same rows in the same order at each call.
     :param num_rows: N, once it is known.
-    :param prepare: what is done with rows before they are used.
+    :param prepare: a function applied to rows before they are used.
     """
 
     read: Callable[[], Iterator[Block]]
@@ -100,7 +100,7 @@ def _smallest(blocks: list[Block], count: int) -> Block:
 
 
 class Survey(NamedTuple):
-    """What a first pass over all rows finds out."""
+    """The findings of a first pass over all rows."""
 
     stream: Stream
     """All rows."""
