@@ -64,7 +64,7 @@ MAX_ITERATIONS = 200
 """The maximal number of iterations when a network is fitted to the mean of P."""
 
 MAX_ROWS = 5000
-"""Of that fit, which is a start: all rows are passed in each iteration."""
+"""The maximal number of rows of that fit, which is a start: each iteration passes all of them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,7 @@ def named(name: str, value: Any, parts: Mapping[str, str]) -> Any:
 
 
 def is_network(mean: Any) -> bool:
-    """Return whether the argument `mean` is a network that alone is m_Q."""
+    """Return True if the argument `mean` is a network that alone is m_Q."""
     return not (mean is None or isinstance(mean, str))
 
 

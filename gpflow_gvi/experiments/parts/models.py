@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
     from ...learning.rows.scaling import Scaling
-from ...learning.rows.targets import Units
+    from ...learning.rows.targets import Units
 
 Array = np.ndarray[Any, Any]
 

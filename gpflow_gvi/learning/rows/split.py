@@ -182,7 +182,7 @@ def from_one_hot(data: Any) -> Any:
 
 
 def is_of_one_column(data: Any) -> bool:
-    """Return whether data are a pair (X, Y) with one observation in each row."""
+    """Return True if data are a pair (X, Y) with one observation in each row."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         return False
     shape = np.shape(data[1])

@@ -40,7 +40,8 @@ def pipeline():
 
 def test_a_pipeline_passes_on_what_is_asked_for(pipeline):
     X = curve()[0][:7]
-    pipeline.predict(X)  # from the second call on factors are computed in advance
+    for options in ({}, {"return_interval": 0.8}):  # factors are kept from the second call on
+        pipeline.predict(X, **options)
     mean, std = pipeline.predict(X, return_std=True)
     once_more, lower, upper = pipeline.predict(X, return_interval=0.8)
     assert_close(once_more, mean)
