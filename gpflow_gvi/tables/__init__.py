@@ -23,6 +23,10 @@ __all__ = ["TableModel", "learn_table", "predict_file"]
 _MODULES = {"TableModel": "model", "learn_table": "learn", "predict_file": "predict"}
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
