@@ -95,9 +95,10 @@ mutants: $(STAMP)  ## Change the core mathematics in a sample of places, about a
 	$(PIP_INSTALL) -e ".[mutants]"
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
-lint: $(STAMP)  ## Check style, formatting, and files: conflict markers, white space, YAML, TOML, size
+lint: $(STAMP)  ## Check style, formatting, layers, and files: conflict markers, white space, YAML, TOML, size
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	git grep -Ilz "" | xargs -0 $(BIN)/check-merge-conflict --assume-in-merge
 	git grep -Ilz "" | xargs -0 $(BIN)/end-of-file-fixer
 	git grep -Ilz "" | xargs -0 $(BIN)/trailing-whitespace-fixer

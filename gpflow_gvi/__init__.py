@@ -11,12 +11,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._core import quiet
+from ._core import hooks, quiet
 
 if TYPE_CHECKING:
     from . import (
         covariances,
         divergences,
+        errors,
         kernels,
         likelihoods,
         losses,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         models,
         plots,
     )
-    from ._core import errors
     from ._core import network_function as networks
     from .calibration import conformal, temper
     from .divergences import contexts
@@ -92,7 +92,7 @@ _LOCATIONS = {
     "contexts": "divergences.contexts",
     "covariances": "covariances",
     "divergences": "divergences",
-    "errors": "_core.errors",
+    "errors": "errors",
     "evidence": "regulariser.evidence",
     "export": "integrations.saved_model:export",
     "fit_regulariser": "regulariser:fit_regulariser",
@@ -116,6 +116,11 @@ _LOCATIONS = {
 }
 
 quiet.quiet_from_now_on()
+
+# What `plot`, `save` and `load` of layers below reach up to.
+hooks.register("plots", f"{__name__}.plots")
+hooks.register("saving", f"{__name__}.saving")
+hooks.register("saved tables", f"{__name__}.tables.saved")
 
 
 def __getattr__(name: str) -> Any:

@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 
 from .. import metrics
 from ..integrations.sklearn import GVIClassifier
-from ..learning.one_call import learn
+from ..learning import learn
 from ..prediction.class_probabilities import entropies
 
 __all__ = [

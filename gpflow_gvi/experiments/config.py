@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import model_validator
 
-from ..learning.settings import Settings
+from ..learning import Settings
 from . import thesis_format
 from .data_sets import UCI, Data, DataSet, GivenSplit, Split
 from .parts.base import Flag, Omitted, Part, Whole, impossible, kinds

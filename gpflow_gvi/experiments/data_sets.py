@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from ..learning.settings import Settings
+from ..learning import Settings
 from .curves import DRAWN_WITH_TEN_GAPS, make_curve, thesis_curve
 from .data_files import read_arrays, read_npz
 from .parts.base import ByKind, Count, Fraction, Part, Whole, impossible

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from .._core import labels
-from ..learning.learned import Learned
+from ..learning import Learned
 from ..plots import CurveDisplay, HistoryDisplay
 from ..plots.display import GREEN, ORANGE, VERMILLION, legend_above
 from .data_sets import RowsByRole

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import ValidationError
 
-from .._core.errors import MAX_SHOWN, shown
+from ..errors import MAX_SHOWN, shown
 from .parts.base import OneOf, Part, kinds
 
 AnyPart = TypeVar("AnyPart", bound=Part)

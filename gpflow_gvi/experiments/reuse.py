@@ -20,8 +20,7 @@ from gpflow.base import RegressionData
 
 from .._core.graphs import deepcopy
 from .._core.lru_cache import LRUCache
-from ..learning.q_training import CompiledModel
-from ..learning.schedules import Schedule
+from ..learning import CompiledModel, Schedule
 from ..models import GVI
 from .config import Experiment
 

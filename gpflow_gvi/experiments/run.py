@@ -21,10 +21,7 @@ from gpflow.likelihoods import Likelihood
 import gpflow_gvi as gvi
 
 from .._core import labels
-from ..learning.learned import Learned
-from ..learning.procedure import Procedure
-from ..learning.rows.split import Split
-from ..learning.settings import ModelSettings, Settings, VariationalSettings
+from ..learning import Learned, ModelSettings, Procedure, Settings, Split, VariationalSettings
 from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load

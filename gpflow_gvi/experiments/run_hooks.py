@@ -13,11 +13,7 @@ import keras
 
 import gpflow_gvi as gvi
 
-from ..learning.hooks import Hooks
-from ..learning.learned import Learned
-from ..learning.q_training import CompiledModel
-from ..learning.schedules import Schedule
-from ..learning.start import TrainingData
+from ..learning import CompiledModel, Hooks, Learned, Schedule, TrainingData
 from ..models import GVI
 from ..regulariser.fit import Regulariser
 from .config import OF_REGULARISER, Experiment

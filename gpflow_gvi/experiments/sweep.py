@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from .._core.errors import shown
+from ..errors import shown
 from .config import Experiment, read
 from .parts.base import Count, Flag, Part, Whole
 from .reading import ConfigError, Document

@@ -32,18 +32,19 @@ from scipy.stats import qmc
 from .._core import checks
 from .._core.data import Data
 from ..gaussian_process import GaussianProcess
-from ..learning.full_batch import FullBatchTraining
-from ..learning.procedure import Procedure
-from ..learning.rows.scaling import Scaling
-from ..learning.rows.split import Split
-from ..learning.settings import (
+from ..learning import (
     LBFGS,
+    FullBatchTraining,
     ModelSettings,
+    Procedure,
     RegulariserSettings,
+    Scaling,
     Settings,
+    Split,
+    TrainingData,
     VariationalSettings,
+    inducing_mean,
 )
-from ..learning.start import TrainingData, inducing_mean
 from ..models import GVI
 from ..prediction.acquisition import (
     expected_improvement,

@@ -20,10 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._core import checks
 from .._core.data import as_floats
 from ..divergences import Divergence
-from ..learning import recipe
-from ..learning.learned import Learned
-from ..learning.one_call import learn
-from ..learning.settings import Effort, Noise, Settings
+from ..learning import Effort, Learned, Noise, Settings, learn, recipe
 from ..learning.variational import is_network
 from ..losses import Loss
 from ..models import GVI

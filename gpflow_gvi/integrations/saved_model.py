@@ -14,12 +14,9 @@ from gpflow.base import MeanAndVariance
 from gpflow.config import default_float
 
 from .._core import files
-from .._core.errors import shown
 from .._core.images import input_shape as declared_shape
-from ..learning.around_network.network_rows import NetworkInputs
-from ..learning.learned import Learned
-from ..learning.predictions import Predictions, moments_of_mixture
-from ..learning.rows.scaling import Scaling
+from ..errors import shown
+from ..learning import Learned, NetworkInputs, Predictions, Scaling, moments_of_mixture
 from ..mean_functions.predictor import Predictor
 from ..models import GVI
 from ..prediction.class_probabilities import is_of_classes

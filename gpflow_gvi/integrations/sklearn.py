@@ -21,13 +21,12 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._core import labels, row_numbers
 from .._core.data import observations
-from .._core.errors import NumericsWarning, shown
-from .._core.row_blocks import by_blocks
+from ..errors import NumericsWarning, shown
+from ..learning import Learned, Scaling
 from ..learning.around_network.learn_around import is_meant
 from ..learning.joint_outputs import observed, with_nan
-from ..learning.learned import Learned
-from ..learning.rows.scaling import Scaling
 from ..learning.variational import softmax_of
+from ..prediction import by_blocks
 from .estimator_base import Estimator, naming
 
 NARROWEST = 1e-9

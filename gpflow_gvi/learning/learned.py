@@ -15,8 +15,7 @@ from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Gaussian, Likelihood, Softmax
 from scipy import stats
 
-from .. import saving
-from .._core import checks, labels
+from .._core import checks, hooks, labels
 from .._core.data import Data, observations
 from .._core.mode import inference
 from .._core.progress import Record
@@ -309,14 +308,14 @@ class Learned:
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""
-        saving.save(self, folder, overwrite=overwrite)
+        hooks.registered("saving").save(self, folder, overwrite=overwrite)
 
     @classmethod
     def load(
         cls, folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | None = None
     ) -> Learned:
         """Read what `save` wrote."""
-        loaded = saving.load(folder, custom_objects=custom_objects)
+        loaded = hooks.registered("saving").load(folder, custom_objects=custom_objects)
         if not isinstance(loaded, cls):
             raise TypeError(f"folder {folder} holds a {type(loaded).__name__}, not a Learned.")
         return loaded
@@ -338,14 +337,11 @@ class Learned:
         :param options: those of `plots.CurveDisplay`, `plots.MapDisplay` or
             `plots.PartialDependenceDisplay`.
         """
-        from .. import plots
-
-        return plots.draw(self, X, y, ax=ax, **options)
+        return hooks.registered("plots").draw(self, X, y, ax=ax, **options)
 
     def plot_calibration(self, X: Any, y: Any, *, ax: Any = None, **options: Any) -> Any:
         """Draw the reliability of quantiles, or of probabilities, for rows that were not seen."""
-        from .. import plots
-
+        plots = hooks.registered("plots")
         kind: Any = plots.QuantileDisplay
         if labels.num_classes(self.likelihood) is not None:
             kind = plots.ReliabilityDisplay
@@ -353,8 +349,7 @@ class Learned:
 
     def plot_history(self, *, ax: Any = None) -> Any:
         """Draw the training of Q epoch by epoch, or where there was none the scores of P."""
-        from .. import plots
-
+        plots = hooks.registered("plots")
         kind = plots.HistoryDisplay if self.history else plots.CandidatesDisplay
         return kind.from_estimator(self, ax=ax).ax_
 
@@ -362,6 +357,5 @@ class Learned:
         self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any
     ) -> Any:
         """Draw how much each feature matters: to P, or to predictions of rows that are given."""
-        from .. import plots
-
+        plots = hooks.registered("plots")
         return plots.RelevanceDisplay.from_estimator(self, X, y, ax=ax, **options).ax_

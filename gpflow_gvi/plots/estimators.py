@@ -10,9 +10,8 @@ from gpflow.base import AnyNDArray
 from scipy import stats
 
 from .._core import checks, domains, labels
-from .._core.row_blocks import by_blocks
-from ..learning.learned import Learned
-from ..learning.rows.scaling import Scaling
+from ..learning import Learned, Scaling
+from ..prediction import by_blocks
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from .._core import outputs
-from .._core.row_blocks import by_blocks
+from ..prediction import by_blocks
 from .display import BLUE, Display, plain
 from .estimators import View
 

@@ -1,3 +1,5 @@
 """Predictions of a Gaussian process: samples, derivatives, integrals, class probabilities."""
 
-__all__: list[str] = []
+from .._core.row_blocks import by_blocks
+
+__all__ = ["by_blocks"]

@@ -20,7 +20,7 @@ from gpflow.config import default_float, default_jitter
 import gpflow_gvi
 
 from .._core import files
-from .._core.errors import NumericsWarning
+from ..errors import NumericsWarning
 from . import archive, registry
 from .decoder import Decoder
 from .encoder import Encoder

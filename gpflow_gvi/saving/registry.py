@@ -1,9 +1,9 @@
 """The registry: what `load` builds by itself. Everything else is for the caller to allow.
 
 A saved structure names classes and functions. A name is looked up in the tables below, which are
-made from imports of this module alone, or among the caller's `custom_objects`; no name is imported,
-and nothing that is found by other means is built or called. So a folder can hold no more than the
-parts of models:
+made of classes that the package lists itself, or among the caller's `custom_objects`; no name is
+imported, and nothing that is found by other means is built or called. So a folder can hold no more
+than the parts of models:
 
 * GPflow's kernels, mean functions, likelihoods, inducing variables, models and quadratures, and the
   parts of this package: built without their constructors, attribute by attribute;
@@ -25,6 +25,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Module, Parameter, PriorOn
 
+from .._core import hooks
 from .._core.network_function import NetworkFunction
 
 _GPFLOW = (
@@ -171,15 +172,10 @@ def _objects() -> list[type]:
         losses,
         mean_functions,
         models,
-        tables,
     )
-    from ..learning.around_network.network_rows import NetworkInputs, NetworkRows
-    from ..learning.class_predictors import LogProbabilities
-    from ..learning.noise import VaryingNoise
-    from ..learning.pooled import Pooled
-    from ..learning.predictors import Fitted, InOriginalUnits
-    from ..learning.rows.log_scale import LogScale
 
+    # First: what they import defines more subclasses.
+    upper = [*learning.SAVED_OBJECTS, *hooks.registered("saved tables").SAVED_OBJECTS]
     parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
     homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
     bases = (Module, losses.Loss, divergences.wasserstein.CovarianceDistance)
@@ -190,50 +186,15 @@ def _objects() -> list[type]:
         for cls in (base, *_subclasses(base))
         if _is_within(cls, ("gpflow",))
     ]
-    results = [
-        learning.Learned,
-        Pooled,
-        calibration.Conformal,
-        calibration.ConformalQuantiles,
-        calibration.ConformalSets,
-        VaryingNoise,
-        NetworkInputs,
-        NetworkRows,
-        tables.TableModel,
-        Fitted,
-        InOriginalUnits,
-        LogProbabilities,
-        LogScale,
-    ]
-    return [*ours, *theirs, *results]
+    results = [calibration.Conformal, calibration.ConformalQuantiles, calibration.ConformalSets]
+    return [*ours, *theirs, *results, *upper]
 
 
 def _records() -> list[type]:
     """Return the named tuples."""
-    from .._core.network_graph import Part
-    from .._core.progress import Record, Stage
-    from ..learning.around_network.network_rows import Inputs
-    from ..learning.outliers import Outliers
-    from ..learning.rows.scaling import Scaling
-    from ..regulariser.fit import Judged, Regulariser, Round
-    from ..tables.columns import Columns
-    from ..tables.dates import Dates
-    from ..tables.seen import Seen
+    from .. import learning
 
-    return [
-        Columns,
-        Dates,
-        Inputs,
-        Judged,
-        Outliers,
-        Part,
-        Record,
-        Regulariser,
-        Round,
-        Scaling,
-        Seen,
-        Stage,
-    ]
+    return [*learning.SAVED_RECORDS, *hooks.registered("saved tables").SAVED_RECORDS]
 
 
 def _by_name(things: list[Any]) -> dict[str, Any]:

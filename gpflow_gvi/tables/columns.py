@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .._core import row_numbers
-from .._core.errors import shown
+from ..errors import shown
 from .dates import Dates
 from .names import require_columns, require_known
 from .requirements import required

@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 
 from .._core import progress
 from ..integrations.sklearn import GVIClassifier, GVIRegressor
-from ..learning.settings import Effort
+from ..learning import Effort
 from .model import TableModel
 from .predictors import PREDICTORS
 from .prepare import Prepared, prepare

@@ -12,8 +12,8 @@ from gpflow.base import AnyNDArray
 
 from .. import saving
 from .._core import graphs
-from .._core.row_blocks import by_blocks
-from ..learning.learned import Learned
+from ..learning import Learned
+from ..prediction import by_blocks
 from .columns import Columns
 from .requirements import required
 from .seen import Seen

@@ -12,10 +12,10 @@ from gpflow.base import AnyNDArray
 from sklearn.metrics import ConfusionMatrixDisplay
 
 from .. import plots
-from .._core.row_blocks import by_blocks
 from ..plots.display import BLUE, legend_above, plain
 from ..plots.estimators import View
 from ..plots.partial_dependence import MAX_PANELS, Panel
+from ..prediction import by_blocks
 from .learn import Outcome
 from .model import TableModel
 from .requirements import required

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from .._core import progress
-from .._core.errors import shown
+from ..errors import shown
 from . import table_files
 from .columns import Columns
 from .names import require_known

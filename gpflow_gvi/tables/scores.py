@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn.metrics import r2_score
 
 from .. import metrics
-from .._core.row_blocks import by_blocks
+from ..prediction import by_blocks
 from .model import TableModel
 
 if TYPE_CHECKING:

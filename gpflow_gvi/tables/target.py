@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from .._core.errors import shown
+from ..errors import shown
 from .names import require_known
 from .requirements import required
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 import gpflow_gvi as gvi
 
-from ...learning.start import TrainingData
+from ...learning import TrainingData
 from .base import Count, Entry, Flag, OneOf, Positive, gpflow
 from .layers import DEFAULT, Layers, network
 

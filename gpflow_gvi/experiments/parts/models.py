@@ -21,8 +21,7 @@ from .training import descend
 if TYPE_CHECKING:
     from gpflow.base import MeanAndVariance, RegressionData, TensorType
 
-    from ...learning.rows.scaling import Scaling
-    from ...learning.rows.targets import Units
+    from ...learning import Scaling, Units
 
 Array = np.ndarray[Any, Any]
 

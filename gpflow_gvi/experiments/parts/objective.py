@@ -12,14 +12,13 @@ from scipy.stats import qmc
 
 import gpflow_gvi as gvi
 
-from ...learning import variational
-from ...learning.settings import ModelSettings
+from ...learning import ModelSettings, variational
 from .base import Count, Derived, Entry, Flag, NonNegative, Number, OneOf, Positive, gpflow
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood as GPflowLikelihood
 
-    from ...learning.start import TrainingData
+    from ...learning import TrainingData
 
 Array = np.ndarray[Any, Any]
 

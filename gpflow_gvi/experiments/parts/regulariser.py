@@ -12,8 +12,15 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ...learning import settings
-from ...learning.settings import MAX_INDUCING, NUM_INDUCING, Noise, RegulariserSettings
+from ...learning import (
+    LBFGS,
+    MAX_INDUCING,
+    NUM_INDUCING,
+    RECIPE,
+    TOLERANCE,
+    Noise,
+    RegulariserSettings,
+)
 from .base import Count, Entry, Fraction, OneOf, Part, Positive, gpflow, keras
 from .kernels import Kernel
 from .training import descend
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
     from gpflow.kernels import Kernel as GPflowKernel
 
-    from ...learning.start import TrainingData
+    from ...learning import TrainingData
     from ...regulariser.inducing_points import Select as GVISelect
     from ...regulariser.lbfgs import Minimise as GVIMinimise
 
@@ -77,11 +84,11 @@ Evidence = Annotated[Any, OneOf("Evidence", EVIDENCE)]
 
 def lbfgs(
     run: None,
-    max_iterations: Count = settings.LBFGS.max_iterations,
-    tolerance: Positive = settings.TOLERANCE,
+    max_iterations: Count = LBFGS.max_iterations,
+    tolerance: Positive = TOLERANCE,
 ) -> GVIMinimise:
     """L-BFGS, for hyper-parameters."""
-    return settings.LBFGS(max_iterations, tolerance)
+    return LBFGS(max_iterations, tolerance)
 
 
 def adam(run: None, learning_rate: Positive = 0.01, steps: Count = 1000) -> GVIMinimise:
@@ -172,7 +179,7 @@ class Regulariser(Part):
         return RegulariserSettings(
             kernels=None if self.kernel.kind == "recipe" else self._kernels,
             mean=None if self.mean is None else self.mean.build,
-            predictors=settings.RECIPE if wanted else None,
+            predictors=RECIPE if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
             num_inducing=self.num_inducing,
             max_inducing=MAX_INDUCING if is_default and self.inducing is None else None,

@@ -7,10 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ...learning.full_batch import FullBatchTraining
-from ...learning.q_training import BatchTraining, Train
-from ...learning.schedules import CosineAdam, EarlyStopping, Passes, Schedule
-from ...learning.settings import LBFGS
+from ...learning import (
+    LBFGS,
+    BatchTraining,
+    CosineAdam,
+    EarlyStopping,
+    FullBatchTraining,
+    Passes,
+    Schedule,
+    Train,
+)
 from .base import ByKind, Count, Omitted, OneOf, Part, Positive, keras, tf
 
 MAX_MERGED_STEPS = 50

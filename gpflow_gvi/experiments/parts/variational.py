@@ -11,9 +11,7 @@ from pydantic import Field
 
 import gpflow_gvi as gvi
 
-from ...learning import variational
-from ...learning.full_batch import fit_by_squares
-from ...learning.start import InducingPlusNetwork, Start, inducing_mean
+from ...learning import InducingPlusNetwork, Start, fit_by_squares, inducing_mean, variational
 from .base import OneOf, Positive
 from .kernels import BaseKernel
 from .layers import DEFAULT, Layers, network
