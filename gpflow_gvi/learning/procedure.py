@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
 from gpflow.functions import MeanFunction
@@ -25,16 +24,14 @@ from .._core.data import Data
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
 from ..calibration.tails import with_df, with_tails, with_tails_of
-from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
+from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from ..losses import Marginals
 from ..models import GVI
-from ..prediction import predictive_law
 from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser, fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
-from ..regulariser.sites import Sites, sites_of
+from ..regulariser.sites import Sites, left_out, sites_of
 from .data import groups_of
 from .early_stopping import tempered_nll
 from .fit import Fits
@@ -49,6 +46,7 @@ from .rows import targets
 from .rows.log_scale import LogScale
 from .rows.split import Rows, Split
 from .rows.streams import Stream
+from .score import Predictions, score
 from .settings import RECIPE, Settings
 from .start import Start, TrainingData
 
@@ -82,11 +80,19 @@ class Procedure:
         if self._may_pool(data, validation):
             return self._pooled(data)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))
+        return self.finished(regulariser, data, validation)
+
+    def finished(
+        self, regulariser: Regulariser, data: TrainingData, validation: RegressionData | None = None
+    ) -> Learned:
+        """Return what is learned around a conditioned P: Q trained and tempered, then calibrated.
+
+        Rows that were held out for validation join the others in the end.
+        """
         model, result = self.train(regulariser, data, validation)
-        if self.settings.temper is not None:
-            model = self.tempered(model, regulariser, data, validation)
+        model = self.tempered(model, regulariser, data, validation)
         learned = self.calibrated(model, regulariser, result.history)
-        if not (split.holds_out and self.settings.refit):
+        if not (self.split.holds_out and self.settings.refit):
             return learned
         self.hooks.before_refit(learned)
         return self.refit(learned, result.share)
@@ -162,7 +168,7 @@ class Procedure:
             scales.append((of_logs, of_logs._fits(logs)))
         found = members([fits for _, fits in scales], is_free=True, mixes=mixes, judges=True)
         parts = [
-            procedure._finished(member.regulariser, fits.data)
+            procedure.finished(procedure.condition(member.regulariser, fits.data), fits.data)
             for member in found
             for procedure, fits in scales
             if fits is member.by
@@ -182,12 +188,6 @@ class Procedure:
             return None
         split = dataclasses.replace(self.split, outputs=LogScale.of(Y))
         return dataclasses.replace(self, split=split)
-
-    def _finished(self, found: Regulariser, data: TrainingData) -> Learned:
-        """Return P as a model: conditioned on all rows, and tempered."""
-        regulariser = self.condition(found, data)
-        model = self.tempered(self.start(regulariser, data), regulariser, data, None)
-        return self.calibrated(model, regulariser, {})
 
     def _mean(self, data: TrainingData) -> MeanFunction:
         """Return m_P to start from."""
@@ -279,49 +279,51 @@ class Procedure:
     ) -> GVI:
         """Return the model tempered by validation data, or by each row given all the others."""
         temper = self.settings.temper
-        if validation is not None and temper is not None:
+        if temper is None:
+            return model
+        if validation is not None:
             progress.now(f"tempering with {len(validation[0])} held-out rows")
             tempered = temper(model, validation)
             if self._may_have_tails(tempered):
                 mean, variance = by_blocks(tempered.predict_y, validation[0])
                 tempered = with_tails(tempered, np.square(validation[1] - mean) / variance)
-            self._tell_scores(*(_log_densities(each, validation) for each in (model, tempered)))
+            of_each = (_log_densities(each, validation) for each in (model, tempered))
+            self._tell_scores(*(-float(np.mean(each)) for each in of_each))
             return tempered
-        if regulariser.judged is not None and not self.settings.trains_q:
-            return self._as_judged(model, regulariser.judged)
-        if self.settings.trains_q or len(data.X) < MIN_VALIDATION_POINTS:
+        if self.settings.trains_q:
             return model
-        rows, Z = data.first(MAX_ROWS_OF_SCORES), regulariser.inducing_points
-        progress.now(f"tempering with {len(rows.X)} rows, each given all the others")
-        sites, groups = self.sites(regulariser, Z, rows), groups_of(rows.X)
-        observed = rows.X, sites.Y
-        mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, observed, groups)
-        if isinstance(model.likelihood, Gaussian):
-            factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
-            factor = tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR)
-            tempered = tempered_by(model, factor)
-            if self._may_have_tails(tempered):
-                errors = tf.square(sites.Y - mean) / (factor * variance)
-                tempered = with_tails(tempered, errors.numpy())
-            laws = (
-                predictive_law.with_moments(model.likelihood, mean, variance),
-                predictive_law.with_moments(tempered.likelihood, mean, factor * variance),
-            )
-            self._tell_scores(*(tf.reduce_sum(law.log_prob(sites.Y), axis=1) for law in laws))
-            return tempered
-        X, Y = Data.of((rows.X, rows.Y), model.likelihood)
-        at = Marginals(X, mean, variance - sites.variance, Y)
-        return tempered_by(model, factors(model.likelihood, at))
-
-    def _as_judged(self, model: GVI, judged: Judged) -> GVI:
-        """Return the model tempered as predictions of rows that it has not seen say."""
+        judged = regulariser.judged or self._left_out(regulariser, data)
+        if judged is None:
+            return model
         progress.now(f"tempering with {judged.num_rows} rows that fits have not seen")
-        units = self._units
-        progress.found(nll_before=units + judged.nll_before, nll_after=units + judged.nll_after)
+        self._tell_scores(judged.nll_before, judged.nll_after)
         tempered = tempered_by(model, judged.factor)
         if judged.df is None or not self._may_have_tails(tempered):
             return tempered
         return with_df(tempered, judged.df)
+
+    def _left_out(self, regulariser: Regulariser, data: TrainingData) -> Judged | None:
+        """Return what predictions of each group of rows from all others say; None of few rows."""
+        if len(data.X) < MIN_VALIDATION_POINTS:
+            return None
+        rows, likelihood = data.first(MAX_ROWS_OF_SCORES), regulariser.likelihood
+        sites = self.sites(regulariser, regulariser.inducing_points, rows)
+        observed, groups = (rows.X, sites.Y), groups_of(rows.X)
+        Z = regulariser.inducing_points
+        mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, observed, groups)
+        X, Y = Data.of((rows.X, rows.Y), likelihood)
+        if isinstance(likelihood, Gaussian):
+            Y = sites.Y
+        else:
+            mean, variance = left_out((mean, variance), sites)
+        of_each = (np.asarray(part) for part in (mean[None], variance[None], Y, X))
+        return score(
+            likelihood,
+            Predictions(*of_each),
+            spacing=np.full(np.shape(Y), np.inf),
+            tails=self.settings.regulariser.has_heavy_tails,
+            max_factor=MAX_FACTOR,
+        ).judged
 
     @property
     def _units(self) -> float:
@@ -334,10 +336,9 @@ class Procedure:
         is_gaussian = isinstance(noise, Gaussian) and noise.variance is not None
         return is_gaussian and self.settings.regulariser.has_heavy_tails
 
-    def _tell_scores(self, before: Any, after: Any) -> None:
+    def _tell_scores(self, before: float, after: float) -> None:
         """Say what tempering has gained, as negative log densities in original units."""
-        before, after = (self._units - float(np.mean(each)) for each in (before, after))
-        progress.found(nll_before=before, nll_after=after)
+        progress.found(nll_before=self._units + before, nll_after=self._units + after)
 
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before."""
