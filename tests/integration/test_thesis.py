@@ -9,6 +9,7 @@ import pytest
 from benchmarks.thesis import KNOWN, Setting
 from gpflow_gvi.experiments.run import run
 
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 5, 8])
 def test_one_start_is_below_the_thesis(number, tmp_path):
