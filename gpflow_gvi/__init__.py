@@ -106,7 +106,7 @@ _LOCATIONS = {
     "mean_functions": "mean_functions",
     "metrics": "metrics",
     "models": "models",
-    "networks": "_core.network_function",
+    "networks": "networks",
     "plots": "plots",
     "recipe": "learning.recipe",
     "sampling": "prediction.samples",
