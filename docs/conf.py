@@ -34,7 +34,7 @@ intersphinx_mapping = {
 exclude_patterns = ["_build", "_templates", "conf.py", "thumbnails.py"]  # Python files that are no pages
 
 # Without a network the pages have no links to those of other libraries, and are built.
-logging.getLogger("sphinx.sphinx.ext.intersphinx._load").addFilter(
+logging.getLogger("sphinx.sphinx.ext.intersphinx").addFilter(
     lambda record: not str(record.msg).startswith("failed to reach")
 )
 
