@@ -8,10 +8,9 @@ The modules are imported when they are first used, so that the command line star
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ._core import hooks, quiet
+from ._core import hooks, lazy, quiet
 
 if TYPE_CHECKING:
     from . import (
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
         mean_functions,
         metrics,
         models,
+        networks,
         plots,
     )
-    from ._core import network_function as networks
     from .calibration import conformal, temper
     from .divergences import contexts
     from .gaussian_process import GaussianProcess
@@ -122,14 +121,4 @@ hooks.register("plots", f"{__name__}.plots")
 hooks.register("saving", f"{__name__}.saving")
 hooks.register("saved tables", f"{__name__}.tables.saved")
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LOCATIONS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _LOCATIONS[name].partition(":")
-    found = importlib.import_module(f".{module}", __name__)
-    return getattr(found, attribute) if attribute else found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_LOCATIONS})
+__getattr__, __dir__ = lazy.attach(__name__, _LOCATIONS, __all__)

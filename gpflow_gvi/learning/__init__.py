@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._core import lazy
 
 if TYPE_CHECKING:
     from .around_network.network_rows import NetworkInputs
@@ -76,52 +77,62 @@ __all__ = [
 ]
 
 _MODULES = {
-    "BatchTraining": "q_training",
-    "CompiledModel": "q_training",
-    "CosineAdam": "schedules",
-    "EarlyStopping": "schedules",
-    "Effort": "settings",
-    "FullBatchTraining": "full_batch",
-    "Hooks": "hooks",
-    "InducingPlusNetwork": "start",
-    "LBFGS": "settings",
-    "Learned": "learned",
-    "MAX_INDUCING": "settings",
-    "ModelSettings": "settings",
-    "NUM_INDUCING": "settings",
-    "NetworkInputs": "around_network.network_rows",
-    "Noise": "settings",
-    "ParquetRows": "rows.parquet",
-    "Passes": "schedules",
-    "Predictions": "predictions",
-    "Procedure": "procedure",
-    "RECIPE": "settings",
-    "RegulariserSettings": "settings",
-    "SAVED_OBJECTS": "saved",
-    "SAVED_RECORDS": "saved",
-    "Scaling": "rows.scaling",
-    "Schedule": "schedules",
-    "Settings": "settings",
-    "Split": "rows.split",
-    "Start": "start",
-    "TOLERANCE": "settings",
-    "Train": "q_training",
-    "TrainingData": "start",
-    "Units": "rows.targets",
-    "VariationalSettings": "settings",
-    "fit_by_squares": "full_batch",
-    "inducing_mean": "start",
-    "learn": "one_call",
-    "moments_of_mixture": "predictions",
+    "around_network.network_rows": ("NetworkInputs",),
+    "full_batch": (
+        "FullBatchTraining",
+        "fit_by_squares",
+    ),
+    "hooks": ("Hooks",),
+    "learned": ("Learned",),
+    "one_call": ("learn",),
+    "predictions": (
+        "Predictions",
+        "moments_of_mixture",
+    ),
+    "procedure": ("Procedure",),
+    "q_training": (
+        "BatchTraining",
+        "CompiledModel",
+        "Train",
+    ),
+    "rows.parquet": ("ParquetRows",),
+    "rows.scaling": ("Scaling",),
+    "rows.split": ("Split",),
+    "rows.targets": ("Units",),
+    "saved": (
+        "SAVED_OBJECTS",
+        "SAVED_RECORDS",
+    ),
+    "schedules": (
+        "CosineAdam",
+        "EarlyStopping",
+        "Passes",
+        "Schedule",
+    ),
+    "settings": (
+        "Effort",
+        "LBFGS",
+        "MAX_INDUCING",
+        "ModelSettings",
+        "NUM_INDUCING",
+        "Noise",
+        "RECIPE",
+        "RegulariserSettings",
+        "Settings",
+        "TOLERANCE",
+        "VariationalSettings",
+    ),
+    "start": (
+        "InducingPlusNetwork",
+        "Start",
+        "TrainingData",
+        "inducing_mean",
+    ),
 }
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
-def __getattr__(name: str) -> Any:
-    # Imported when used: the defaults in `settings` are read without TensorFlow.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+# The defaults in `settings` are read without TensorFlow.
+__getattr__, __dir__ = lazy.attach(
+    __name__,
+    {name: f"{module}:{name}" for module, names in _MODULES.items() for name in names},
+    __all__,
+)

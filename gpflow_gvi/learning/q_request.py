@@ -105,11 +105,11 @@ class QRequest:
     @property
     def objective(self) -> ModelSettings:
         """The model, with its divergence, loss and λ."""
-        weight, loss = self.divergence_weight, self.loss
+        weight, loss, divergence = self.divergence_weight, self.loss, self.divergence
         return ModelSettings(
             kind=PGVI if self.model is None else self.model,
             # Each training starts from the same state of its context.
-            divergence=None if self.divergence is None else lambda _: deepcopy(self.divergence),
+            divergence=None if divergence is None else lambda _: deepcopy(divergence),
             divergence_weight=ModelSettings.divergence_weight if weight is None else weight,
             loss=None if loss is None else lambda: loss,
         )
