@@ -9,17 +9,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .._core.tensorflow_private import forget_custom_gradients
-from .batches import Chunk, Stream
-
-NAMES = ("loss", "expected_loss", "divergence")
-"""In a history: the training loss, the average of E_Q[ℓ(f(x), y)] and D[Q, P], not weighted."""
+from .batches import Rows, Stream
 
 
 class Outcome(NamedTuple):
     """The results of one step."""
 
     rows: tf.Tensor
-    """The number of rows of its batch; zero where there was none left."""
+    """The number of rows of its batch."""
 
     finite: tf.Tensor
     """Whether the loss is finite, and each gradient, if there are any: [1 + V]."""
@@ -50,7 +47,10 @@ class Tally(NamedTuple):
 
     @classmethod
     def start(cls, nothing: Outcome) -> Tally:
-        """Return the tally before the first step."""
+        """Return the tally before the first step.
+
+        :param nothing: an outcome of zeros.
+        """
         return cls(
             steps=tf.constant(0, tf.int64),
             rows=nothing.rows,
@@ -61,10 +61,10 @@ class Tally(NamedTuple):
         )
 
     def add(self, outcome: Outcome) -> Tally:
-        """Return the tally with one more step, if there was one."""
+        """Return the tally with one more step."""
         rows = tf.cast(outcome.rows, tf.float64)
         return Tally(
-            steps=self.steps + tf.cast(outcome.rows > 0, tf.int64),
+            steps=self.steps + 1,
             rows=self.rows + outcome.rows,
             sums=self.sums + rows * tf.cast(outcome.values, tf.float64),
             times=self.times + tf.cast(outcome.amounts > 0.0, tf.int64),
@@ -77,8 +77,7 @@ class Loop:
     """A step and the loop over many of them, each traced once for data of any length.
 
     Keras's own loop of `steps_per_execution` steps takes each batch from a `tf.data` iterator,
-    which costs half as much again as a small step, goes on after a step that is not finite, and
-    has the step in a branch of a condition, in which all-reduce between replicas fails.
+    which costs as much again as a small step, and goes on after a step that is not finite.
 
     :param step: from (X, Y) to an outcome.
     :param jit_compile: whether XLA compiles the step.
@@ -98,47 +97,27 @@ class Loop:
         # that the traces of other models are not counted in.
         self._loop = tf.function(functools.partial(self._run), autograph=False)
 
-    def run(self, chunk: Chunk) -> Tally:
-        """Do the steps of a chunk: fewer if its source ends, or with one that is not finite."""
-        if isinstance(chunk.source, Stream) and tf.distribute.has_strategy():
-            computed = self._run_one_by_one(chunk.source, chunk.steps)
-        else:
-            first, count = (tf.constant(number, tf.int64) for number in chunk[1:])
-            computed = self._loop(chunk.source, first, count)
+    def run(self, source: Rows | Stream, count: int) -> Tally:
+        """Do so many steps, or fewer, if one is not finite."""
+        computed = self._loop(source, tf.constant(count, tf.int64))
         tally: Tally = tf.nest.map_structure(lambda tensor: tensor.numpy(), computed)
         return tally
 
-    def _traced(self, source: Any) -> tuple[Callable[..., Outcome], Outcome]:
-        """Return the step for a source, and the outcome where there is no batch."""
+    def _run(self, source: Rows | Stream, count: tf.Tensor) -> Tally:
         step = self._step.get_concrete_function(*source.spec)
         forget_custom_gradients(step.graph)  # it has them already
         self._after_tracing()
-        nothing: Outcome = tf.nest.map_structure(
+        zeros = tf.nest.map_structure(
             lambda tensor: tf.zeros(tensor.shape, tensor.dtype), step.structured_outputs
         )
-        return step, nothing
-
-    def _run_one_by_one(self, source: Stream, count: int) -> Tally:
-        """Do the steps from Python: TensorFlow's all-reduce fails in the branch of a condition."""
-        step, nothing = self._traced(source)
-        tally = Tally.start(nothing)
-        for _ in range(count):
-            batch = next(source.iterator, None)
-            outcome = nothing if batch is None else step(*batch)
-            tally = tally.add(outcome)
-            if not tf.reduce_all(outcome.finite):  # and nothing is not
-                break
-        return tally
-
-    def _run(self, source: Any, first: tf.Tensor, count: tf.Tensor) -> Tally:
-        step, nothing = self._traced(source)
 
         def body(_: tf.Tensor, tally: Tally) -> tuple[tf.Tensor, Tally]:
-            outcome = source.visit(first + tally.steps, step, nothing)
-            return tf.reduce_all(outcome.finite), tally.add(outcome)  # and nothing is not
+            batch = zip(source.batch(tally.steps), source.spec, strict=True)
+            outcome = step(*(tf.ensure_shape(part, spec.shape) for part, spec in batch))
+            return tf.reduce_all(outcome.finite), tally.add(outcome)
 
         def more(finite: tf.Tensor, tally: Tally) -> tf.Tensor:
             return tf.logical_and(finite, tally.steps < count)
 
-        _, tally = tf.while_loop(more, body, (tf.constant(True), Tally.start(nothing)))
+        _, tally = tf.while_loop(more, body, (tf.constant(True), Tally.start(zeros)))
         return tally
