@@ -13,64 +13,19 @@ from .batches import Rows, Stream
 
 
 class Outcome(NamedTuple):
-    """The results of one step."""
+    """The results of one step, or of several one below the other."""
 
-    rows: tf.Tensor
+    rows: Any
     """The number of rows of its batch."""
 
-    finite: tf.Tensor
+    finite: Any
     """Whether the loss is finite, and each gradient, if there are any: [1 + V]."""
 
-    values: tf.Tensor
+    values: Any
     """The training loss, and its two terms: [3]."""
 
-    amounts: tf.Tensor
+    amounts: Any
     """The amounts of the notices."""
-
-
-class Tally(NamedTuple):
-    """The results of the steps of one call."""
-
-    steps: tf.Tensor
-    rows: tf.Tensor
-
-    sums: tf.Tensor
-    """The values, summed over the rows: [3]."""
-
-    times: tf.Tensor
-    """In how many steps the amount of each notice was positive."""
-
-    amounts: tf.Tensor
-    """The largest amount of each notice."""
-
-    last: Outcome
-
-    @classmethod
-    def start(cls, nothing: Outcome) -> Tally:
-        """Return the tally before the first step.
-
-        :param nothing: an outcome of zeros.
-        """
-        return cls(
-            steps=tf.constant(0, tf.int64),
-            rows=nothing.rows,
-            sums=tf.cast(nothing.values, tf.float64),
-            times=tf.zeros_like(nothing.amounts, tf.int64),
-            amounts=nothing.amounts,
-            last=nothing,
-        )
-
-    def add(self, outcome: Outcome) -> Tally:
-        """Return the tally with one more step."""
-        rows = tf.cast(outcome.rows, tf.float64)
-        return Tally(
-            steps=self.steps + 1,
-            rows=self.rows + outcome.rows,
-            sums=self.sums + rows * tf.cast(outcome.values, tf.float64),
-            times=self.times + tf.cast(outcome.amounts > 0.0, tf.int64),
-            amounts=tf.maximum(self.amounts, outcome.amounts),
-            last=outcome,
-        )
 
 
 class Loop:
@@ -97,27 +52,29 @@ class Loop:
         # that the traces of other models are not counted in.
         self._loop = tf.function(functools.partial(self._run), autograph=False)
 
-    def run(self, source: Rows | Stream, count: int) -> Tally:
-        """Do so many steps, or fewer, if one is not finite."""
-        computed = self._loop(source, tf.constant(count, tf.int64))
-        tally: Tally = tf.nest.map_structure(lambda tensor: tensor.numpy(), computed)
-        return tally
+    def run(self, source: Rows | Stream, count: int) -> Outcome:
+        """Return as arrays the outcomes of so many steps, or of fewer, if one is not finite."""
+        outcomes = self._loop(source, tf.constant(count))
+        return Outcome(*(tensor.numpy() for tensor in outcomes))
 
-    def _run(self, source: Rows | Stream, count: tf.Tensor) -> Tally:
+    def _run(self, source: Rows | Stream, count: tf.Tensor) -> Outcome:
         step = self._step.get_concrete_function(*source.spec)
         forget_custom_gradients(step.graph)  # it has them already
         self._after_tracing()
-        zeros = tf.nest.map_structure(
-            lambda tensor: tf.zeros(tensor.shape, tensor.dtype), step.structured_outputs
-        )
+        found = [
+            tf.TensorArray(part.dtype, count, element_shape=part.shape)
+            for part in step.structured_outputs
+        ]
 
-        def body(_: tf.Tensor, tally: Tally) -> tuple[tf.Tensor, Tally]:
-            batch = zip(source.batch(tally.steps), source.spec, strict=True)
+        def body(i: tf.Tensor, _: tf.Tensor, found: list[tf.TensorArray]) -> tuple[Any, ...]:
+            batch = zip(source.batch(i), source.spec, strict=True)
             outcome = step(*(tf.ensure_shape(part, spec.shape) for part, spec in batch))
-            return tf.reduce_all(outcome.finite), tally.add(outcome)
+            found = [each.write(i, part) for each, part in zip(found, outcome, strict=True)]
+            return i + 1, tf.reduce_all(outcome.finite), found
 
-        def more(finite: tf.Tensor, tally: Tally) -> tf.Tensor:
-            return tf.logical_and(finite, tally.steps < count)
-
-        _, tally = tf.while_loop(more, body, (tf.constant(True), Tally.start(zeros)))
-        return tally
+        steps, _, found = tf.while_loop(
+            lambda i, finite, _: tf.logical_and(finite, i < count),
+            body,
+            (tf.constant(0), tf.constant(True), found),
+        )
+        return Outcome(*(each.stack()[:steps] for each in found))

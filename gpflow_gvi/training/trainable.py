@@ -83,7 +83,7 @@ class Trainable(Module, abc.ABC):
             steps_per_execution=steps_per_execution,
             jit_compile=jit_compile,
         )
-        vars(self)["_compiled"] = trainer  # it is no part of the model, for checkpoints say
+        object.__setattr__(self, "_compiled", trainer)  # checkpoints would take it for a part
 
     def fit(
         self,
@@ -319,9 +319,9 @@ def _optimizer(optimizer: Any) -> Any:
 
 def _require_one_device(variables: Iterable[tf.Variable]) -> None:
     """Raise if variables were made for several devices or machines: one step trains one copy."""
-    strategies = {getattr(variable, "distribute_strategy", None) for variable in variables}
-    for strategy in strategies - {None}:
-        if strategy.num_replicas_in_sync > 1:
+    for variable in variables:
+        strategy: Any = getattr(variable, "distribute_strategy", None)
+        if strategy is not None and strategy.num_replicas_in_sync > 1:
             raise ValueError(
                 f"compile: the model was made in the scope of a {type(strategy).__name__} of "
                 f"{strategy.num_replicas_in_sync} replicas, but it is trained by one. Make it "

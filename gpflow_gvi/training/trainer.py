@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 from gpflow.utilities import parameter_dict
 
 from .._core.errors import NonFiniteLossError, NumericsWarning
@@ -101,12 +102,12 @@ class Trainer(keras.Model):
         super().reset_metrics()
         self.steps_done, self._rows, self._sums = 0, 0, np.zeros(len(NAMES))
 
-    def get_metrics_result(self) -> dict[str, float]:
+    def logs(self) -> dict[str, float]:
         """Return the averages over the rows of an epoch so far, and the metrics, by their names."""
         averages = dict(zip(NAMES, map(float, self._sums / max(self._rows, 1)), strict=True))
         if not self.has_metrics:
             return averages
-        metrics = super().get_metrics_result()
+        metrics = self.get_metrics_result()
         return averages | {name: float(value) for name, value in metrics.items()}
 
     # Training and evaluation by Keras.
@@ -169,7 +170,7 @@ class Trainer(keras.Model):
     def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
         """Evaluate as Keras does, and warn of what is not finite."""
         super().evaluate(*args, **options)
-        logs = self.get_metrics_result()  # in their order; Keras sorts them
+        logs = self.logs()  # in their order; Keras sorts them
         bad = [name for name, value in logs.items() if not np.isfinite(value)]
         if bad:
             warnings.warn(
@@ -281,26 +282,26 @@ class Trainer(keras.Model):
         batches = self._batches[mode]
         most = min(self.steps_per_execution, batches.steps)
         count = min(most, batches.steps - self.steps_done)
-        tally = self.loops[mode].run(batches.next(iterator, count, most), count)
-        notices = zip(self.messages[mode], tally.amounts, tally.times, strict=True)
-        for message, amount, times in notices:
-            self.notice_log.add(message, float(amount), times=int(times))
-        self._require_finite(tally.last)
+        done = self.loops[mode].run(batches.next(iterator, count, most), count)
+        for message, amounts in zip(self.messages[mode], done.amounts.T, strict=True):
+            times = np.count_nonzero(amounts > 0.0)
+            self.notice_log.add(message, float(np.max(amounts)), times=times)
+        self._require_finite(done.finite[-1], done.values[-1])
         self.steps_done += count
-        self._rows += int(tally.rows)
-        self._sums = self._sums + tally.sums
-        return self.get_metrics_result()
+        self._rows += int(np.sum(done.rows))
+        self._sums = self._sums + done.rows @ done.values.astype(float)
+        return self.logs()
 
-    def _require_finite(self, outcome: Outcome) -> None:
-        if np.all(outcome.finite):
+    def _require_finite(self, finite: AnyNDArray, values: AnyNDArray) -> None:
+        if np.all(finite):
             return
-        total, *terms = outcome.values
+        total, *terms = values
         require_finite(total, LossTerms(*terms), self.model._term_names, consequence=UNTOUCHED)
         names = {
             id(getattr(part, "unconstrained_variable", part)): name.lstrip(".")
             for name, part in parameter_dict(self.model).items()
         }
-        variables = zip(self.trainable_variables, outcome.finite[1:], strict=True)
+        variables = zip(self.trainable_variables, finite[1:], strict=True)
         bad = [names.get(id(variable), variable.name) for variable, good in variables if not good]
         raise NonFiniteLossError(
             f"The gradient of the training loss is not finite with respect to {', '.join(bad)}, "
