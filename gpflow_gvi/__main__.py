@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"gpflow-gvi {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     of_experiments = (_add_run, _add_sweep, _add_report)
-    for add in (_add_demo, add_learn, add_predict, *of_experiments, _add_launch):
+    for add in (_add_demo, add_learn, add_predict, *of_experiments):
         add(commands)
     benchmark = commands.add_parser(
         "benchmark",
@@ -122,17 +122,6 @@ def _add_report(commands: Commands) -> None:
         help="axes of repetitions; by default split.index seed data.seed",
     )
     report.set_defaults(handler=_report)
-
-
-def _add_launch(commands: Commands) -> None:
-    launch = commands.add_parser("launch", help="run a program as workers that train one model")
-    add = launch.add_argument
-    add("--workers", type=int, help="their number, on this machine; by default 2")
-    add("--cluster", default="", help="instead, all workers of several machines: host:port,...")
-    add("--index", type=int, help="the number of this one among them; by default 0, the first")
-    add("--restarts", type=int, default=3, help="maximal number of restarts")
-    add("program", nargs=argparse.REMAINDER, help="a Python file, its arguments")
-    launch.set_defaults(handler=_launch)
 
 
 def _checked(command: Handler) -> Handler:
@@ -282,24 +271,6 @@ def _report(options: argparse.Namespace) -> int:
         page = report(options.folder, output=options.output, score=options.score, over=options.over)
     print(page)
     return 0
-
-
-def _launch(options: argparse.Namespace) -> int:
-    from .integrations.distributed import launch
-
-    # An end by SIGTERM is an exit, so that the workers are ended as well.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        return launch(
-            options.program,
-            workers=options.workers,
-            cluster=options.cluster.split(",") if options.cluster else (),
-            index=options.index,
-            restarts=options.restarts,
-        )
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
 
 
 def _benchmark(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,12 +19,12 @@ from .._core.data import Data, inputs
 from .._core.errors import NumericsWarning, shown
 from .._core.state import state as state_of
 from ..covariances.base import Covariance
-from .backup import assign_values, below, numbered, read_arrays, write_arrays
+from .arrays import assign_values, below, numbered, read_arrays, write_arrays
 from .batches import ArrayBatches, as_batches, as_data
-from .callbacks import backups, callback_list, checked
-from .epochs import evaluate, train
 from .guard import LossTerms
-from .replicas import require_in_scope, require_one_dtype, scope, strategy_of, warn_unless_average
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
 
 
 class Trainable(Module, abc.ABC):
@@ -34,14 +34,12 @@ class Trainable(Module, abc.ABC):
         history = model.fit(X, Y, epochs=100, batch_size=100, validation_data=(X_new, Y_new))
         model.evaluate(X_new, Y_new)
 
-    The optimiser and the callbacks are those of Keras 3 or of tf_keras. Made and compiled in the
-    scope of a `tf.distribute` strategy, it is trained by all replicas of that, which share the rows
-    of each batch.
+    The optimiser and the callbacks are those of Keras 3.
     """
 
     num_data: Any
     likelihood: Any = None
-    _compiled: Compiled | None = None
+    _compiled: Trainer | None = None
 
     @abc.abstractmethod
     def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
@@ -66,8 +64,8 @@ class Trainable(Module, abc.ABC):
     ) -> None:
         """Choose how `fit` trains.
 
-        :param optimizer: an optimiser of Keras 3 or tf_keras, or the name of one of Keras 3.
-        :param metrics: metrics of Keras 3, or their names, of Y and of what `predict` returns. In
+        :param optimizer: an optimiser of Keras, or its name.
+        :param metrics: metrics of Keras, or their names, of Y and of what `predict` returns. In
             training they are those of the parameters before each step. They cost a prediction.
         :param steps_per_execution: the maximal number of steps in one call of the compiled loop.
             Callbacks are notified of batches, and an interrupt is heeded, between such calls.
@@ -75,8 +73,17 @@ class Trainable(Module, abc.ABC):
             faster without an accelerator.
         """
         checks.count("steps_per_execution", steps_per_execution)
-        options = {"steps_per_execution": steps_per_execution, "jit_compile": jit_compile}
-        self._compiled = Compiled(self, optimizer, metrics, options)
+        _require_one_device(self.trainable_variables)
+        from .trainer import Trainer
+
+        trainer = Trainer(
+            self,
+            _optimizer(optimizer),
+            metrics,
+            steps_per_execution=steps_per_execution,
+            jit_compile=jit_compile,
+        )
+        object.__setattr__(self, "_compiled", trainer)  # checkpoints would take it for a part
 
     def fit(
         self,
@@ -113,7 +120,7 @@ class Trainable(Module, abc.ABC):
         :param epochs: the number of the epoch before which to stop.
         :param batch_size: rows in a batch of arrays; None for all of them.
         :param verbose: 0 for silence, 1 or "auto" for a progress bar, 2 for a line in each epoch.
-        :param callbacks: those of Keras 3 or tf_keras. Their `self.model` is a Keras model around
+        :param callbacks: those of Keras. Their `self.model` is a Keras model around
             this one, with all of its attributes.
         :param validation_split: the fraction of the arrays, their last rows, that is validation
             data.
@@ -125,7 +132,9 @@ class Trainable(Module, abc.ABC):
             pass follows the other then.
         :param seed: the seed of the orders; each depends only on it and the number of the pass.
         """
-        compiled = self._require_compiled("fit")
+        from .callbacks import checked
+
+        trainer = self._require_compiled("fit")
         callbacks = checked(callbacks)
         checks.count("epochs", epochs, least=0)
         checks.count("initial_epoch", initial_epoch, least=0)
@@ -148,21 +157,14 @@ class Trainable(Module, abc.ABC):
         validation = None
         if validation_data is not None:
             validation = as_batches("validation_data", validation_data, **options)
-        with scope(compiled.strategy):
-            trainer = compiled.trainer
-            trainer.prepare()
-            listed = callback_list(
-                trainer, callbacks, verbose=verbose, epochs=epochs, steps=training.steps
-            )
-            return train(
-                trainer,
-                training,
-                validation,
-                listed,
-                backups(callbacks, trainer, listed.callbacks),
-                epochs=range(initial_epoch, epochs),
-                validation_freq=validation_freq,
-            )
+        return trainer.train(
+            training,
+            validation,
+            callbacks,
+            epochs=range(initial_epoch, epochs),
+            validation_freq=validation_freq,
+            verbose=verbose,
+        )
 
     def evaluate(
         self,
@@ -181,15 +183,10 @@ class Trainable(Module, abc.ABC):
         :param verbose: as in `fit`.
         :param return_dict: whether to return them by their names, instead of in a list.
         """
-        compiled = self._require_compiled("evaluate")
+        trainer = self._require_compiled("evaluate")
         data = data if y is None else (data, y)
         batches = as_batches("data", data, batch_size=batch_size, likelihood=self.likelihood)
-        with scope(compiled.strategy):
-            trainer = compiled.trainer
-            trainer.prepare()
-            logs = evaluate(
-                trainer, batches, callback_list(trainer, verbose=verbose, steps=batches.steps)
-            )
+        logs = trainer.test(batches, verbose=verbose)
         return logs if return_dict else list(logs.values())
 
     def predict(
@@ -260,7 +257,7 @@ class Trainable(Module, abc.ABC):
     @property
     def optimizer(self) -> Any:
         """The optimiser that the model was compiled with; None before."""
-        return None if self._compiled is None else self._compiled.trainer.optimizer
+        return None if self._compiled is None else self._compiled.optimizer
 
     def _split(self, data: Any, fraction: float) -> tuple[Data, Data]:
         if isinstance(data, tf.data.Dataset):
@@ -270,7 +267,7 @@ class Trainable(Module, abc.ABC):
             )
         return as_data("data", data, self.likelihood).split(fraction)
 
-    def _require_compiled(self, caller: str) -> Compiled:
+    def _require_compiled(self, caller: str) -> Trainer:
         if self._compiled is None:
             raise RuntimeError(
                 f"{caller}: this {type(self).__name__} has no optimiser yet. Call "
@@ -305,55 +302,31 @@ class Trainable(Module, abc.ABC):
         assign_values(self.weights, weights, source=f"filepath {filepath}")
 
 
-class Compiled:
-    """How a model is trained. It belongs to the one model: a copy is compiled anew.
-
-    :param model: the model.
-    :param optimizer: an optimiser of Keras 3 or tf_keras, or the name of one of Keras 3.
-    :param metrics: metrics of Keras 3, or their names.
-    :param options: options of Keras's `compile`.
-    """
-
-    def __init__(
-        self, model: Trainable, optimizer: Any, metrics: Any, options: dict[str, Any]
-    ) -> None:
-        from .trainer import Trainer
-
-        self.strategy = strategy_of(model.trainable_variables)
-        replicas = 1 if self.strategy is None else self.strategy.num_replicas_in_sync
-        if metrics and replicas > 1:
-            raise ValueError(
-                f"metrics is {shown(metrics)}, but Keras's metrics are not summed over {replicas} "
-                "replicas here. Leave them out, and call gpflow_gvi.metrics.evaluate afterwards."
-            )
-        with scope(self.strategy):
-            self.trainer = Trainer(model, _optimizer(optimizer), metrics, **options)
-        if self.strategy is not None:
-            state = self.trainer.optimizer_state
-            own = [v if isinstance(v, tf.Variable) else v.value for v in state]
-            require_in_scope(self.strategy, own, "the optimiser")
-        if replicas > 1:
-            require_one_dtype(model.trainable_variables)
-            warn_unless_average(getattr(model, "divergence", None))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Let copies and pickles of the model hold None in this place."""
-        return type(None), ()
-
-
 def _optimizer(optimizer: Any) -> Any:
-    """Return an optimiser that can be built and applied, made from its name if it is one."""
-    if isinstance(optimizer, str):
-        import keras
+    """Return an optimiser of Keras, made from its name if it is one."""
+    import keras
 
+    if isinstance(optimizer, str):
         return keras.optimizers.get(optimizer)
-    if not hasattr(optimizer, "apply_gradients") or not hasattr(optimizer, "build"):
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise TypeError(
-            f"optimizer is {shown(optimizer)}; it must be the name of an optimiser of Keras, or an "
-            "optimiser of keras.optimizers or tf_keras.optimizers. Others (such as "
-            "gpflow.optimizers.Scipy) take model.training_loss_closure(data)."
+            f"optimizer is {shown(optimizer)}; it must be an optimiser of keras.optimizers, or the "
+            "name of one. Others (such as gpflow.optimizers.Scipy, or those of tf_keras) take "
+            "model.training_loss_closure(data)."
         )
     return optimizer
+
+
+def _require_one_device(variables: Iterable[tf.Variable]) -> None:
+    """Raise if variables were made for several devices or machines: one step trains one copy."""
+    for variable in variables:
+        strategy: Any = getattr(variable, "distribute_strategy", None)
+        if strategy is not None and strategy.num_replicas_in_sync > 1:
+            raise ValueError(
+                f"compile: the model was made in the scope of a {type(strategy).__name__} of "
+                f"{strategy.num_replicas_in_sync} replicas, but it is trained by one. Make it "
+                "outside of that scope."
+            )
 
 
 def _whole(seed: int) -> int:
