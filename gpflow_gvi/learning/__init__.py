@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .rows.scaling import Scaling
     from .rows.split import Split
     from .rows.targets import Units
-    from .saved import SAVED_OBJECTS, SAVED_RECORDS
+    from .saved import SAVED
     from .schedules import CosineAdam, EarlyStopping, Passes, Schedule
     from .settings import (
         LBFGS,
@@ -40,8 +40,7 @@ __all__ = [
     "MAX_INDUCING",
     "NUM_INDUCING",
     "RECIPE",
-    "SAVED_OBJECTS",
-    "SAVED_RECORDS",
+    "SAVED",
     "TOLERANCE",
     "BatchTraining",
     "CompiledModel",
@@ -97,8 +96,7 @@ _MODULES = {
     "Procedure": "procedure",
     "RECIPE": "settings",
     "RegulariserSettings": "settings",
-    "SAVED_OBJECTS": "saved",
-    "SAVED_RECORDS": "saved",
+    "SAVED": "saved",
     "Scaling": "rows.scaling",
     "Schedule": "schedules",
     "Settings": "settings",
