@@ -30,7 +30,12 @@ intersphinx_mapping = {
         "https://github.com/GPflow/tensorflow-intersphinx/raw/master/tf2_py_objects.inv",
     ),
 }
-exclude_patterns = ["_build", "_templates", "conf.py", "thumbnails.py"]  # Python files that are no pages
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "conf.py",
+    "thumbnails.py",
+]  # Python files that are no pages
 
 # Without a network the pages have no links to those of other libraries, and are built.
 logging.getLogger("sphinx.sphinx.ext.intersphinx").addFilter(

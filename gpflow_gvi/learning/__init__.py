@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .rows.scaling import Scaling
     from .rows.split import Split
     from .rows.targets import Units
-    from .saved import SAVED_OBJECTS, SAVED_RECORDS
+    from .saved import SAVED
     from .schedules import CosineAdam, EarlyStopping, Passes, Schedule
     from .settings import (
         LBFGS,
@@ -41,8 +41,7 @@ __all__ = [
     "MAX_INDUCING",
     "NUM_INDUCING",
     "RECIPE",
-    "SAVED_OBJECTS",
-    "SAVED_RECORDS",
+    "SAVED",
     "TOLERANCE",
     "BatchTraining",
     "CompiledModel",
@@ -99,10 +98,7 @@ _MODULES = {
     "rows.scaling": ("Scaling",),
     "rows.split": ("Split",),
     "rows.targets": ("Units",),
-    "saved": (
-        "SAVED_OBJECTS",
-        "SAVED_RECORDS",
-    ),
+    "saved": ("SAVED",),
     "schedules": (
         "CosineAdam",
         "EarlyStopping",

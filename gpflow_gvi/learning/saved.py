@@ -15,28 +15,23 @@ from .predictors import Fitted, InOriginalUnits
 from .rows.log_scale import LogScale
 from .rows.scaling import Scaling
 
-SAVED_OBJECTS: tuple[type, ...] = (
+SAVED: tuple[type, ...] = (
     Fitted,
     InOriginalUnits,
+    Inputs,
+    Judged,
     Learned,
     LogProbabilities,
     LogScale,
     NetworkInputs,
     NetworkRows,
-    Pooled,
-    VaryingNoise,
-)
-"""They are built attribute by attribute."""
-
-SAVED_RECORDS: tuple[type, ...] = (
-    Inputs,
-    Judged,
     Outliers,
     Part,
+    Pooled,
     Record,
     Regulariser,
     Round,
     Scaling,
     Stage,
+    VaryingNoise,
 )
-"""Named tuples."""

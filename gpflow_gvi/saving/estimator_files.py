@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from . import archive
@@ -29,14 +28,14 @@ _POOL_SIZE = "4"
 """The size of the pool of `numpy.random.SeedSequence`, as skops writes it."""
 
 
-def is_estimator(thing: Any) -> bool:
+def is_theirs(thing: Any) -> bool:
     """Return True if a thing is an estimator of scikit-learn, or made of its base class."""
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(thing, base.BaseEstimator)
 
 
-def write(estimator: Any, path: Path) -> dict[str, Any]:
-    """Write a fitted estimator to a file; `read` needs no arguments.
+def write(estimator: Any) -> tuple[bytes, dict[str, Any]]:
+    """Return the file of a fitted estimator, and the options of `read`, which has none.
 
     :raises ValueError: if it has parts that `read` would refuse.
     """
@@ -51,9 +50,7 @@ def write(estimator: Any, path: Path) -> dict[str, Any]:
             "scikit-learn, to save the rest."
         )
     require_valid(estimator)
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-    return {}
+    return content, {}
 
 
 def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
@@ -76,7 +73,7 @@ def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
     estimator = skops.io.loads(content, trusted=sorted(needed))
     require_valid(estimator)
     is_fit_for_use = hasattr(estimator, "predict") or hasattr(estimator, "transform")
-    if not (is_estimator(estimator) and is_fit_for_use):
+    if not (is_theirs(estimator) and is_fit_for_use):
         raise ValueError(f"a file of an estimator holds a {type(estimator).__name__}.")
     return estimator
 

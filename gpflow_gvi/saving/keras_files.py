@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from .._core.network_variables import keras_of
+from .._core.network_variables import is_keras, keras_of
 from . import keras_registry
 from .archive import members, parsed
 
@@ -26,25 +26,30 @@ _MORE_NUMBERS = 10**6
 """The number of weights that a network may make in addition to those saved."""
 
 
+def is_theirs(thing: Any) -> bool:
+    """Return True if Keras writes a thing: a layer or a model of either Keras."""
+    return is_keras(thing)
+
+
 def weights(network: Any) -> list[Any]:
     """Return the weights of a network, as far as it has made them."""
     return list(network.weights) if network.built else []
 
 
-def write(network: Any, file: Path) -> dict[str, Any]:
-    """Let Keras write a network, and return the `arguments` of `read`."""
+def write(network: Any) -> tuple[bytes, dict[str, Any]]:
+    """Return the file that Keras writes of a network, and the options of `read`."""
     is_layer = not hasattr(network, "save")
     model = _model(network) if is_layer else network
-    file.parent.mkdir(exist_ok=True)
-    try:
-        model.save(file)
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise ValueError(f"Keras says: {error}") from error
-    with zipfile.ZipFile(file) as archive:
-        config = json.loads(archive.read("config.json"))
-    for part in _named_parts(config):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "network.keras"
+        try:
+            model.save(file)
+        except (NotImplementedError, TypeError, ValueError) as error:
+            raise ValueError(f"Keras says: {error}") from error
+        content = file.read_bytes()
+    for part in _named_parts(parsed(members(content, "config.json")["config.json"])):
         keras_registry.require_no_code(part)
-    return {"arguments": {"package": keras_of(network).__name__, "is_layer": is_layer}}
+    return content, {"package": keras_of(network).__name__, "is_layer": is_layer}
 
 
 def read(content: bytes, custom_objects: Mapping[str, Any], *, package: str, is_layer: bool) -> Any:

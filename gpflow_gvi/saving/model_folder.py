@@ -21,11 +21,10 @@ import gpflow_gvi
 
 from .._core import files
 from ..errors import NumericsWarning
-from . import archive, registry
-from .decoder import Decoder
-from .encoder import Encoder
+from . import archive
+from .structure import Reader, Writer
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format that is written, and the only one that is read."""
 
 _PACKAGES = (gpflow_gvi, gpflow, tf, tfp)
@@ -38,7 +37,6 @@ _PARTS: dict[str, Any] = {
     "float": str,
     "jitter": (int, float),
     "files": dict,
-    "custom_objects": list,
     "root": object,
 }
 """The other entries of `structure.json`, beside the format, and their types."""
@@ -74,12 +72,9 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
     folder = Path(os.path.realpath(folder))  # `resolve` raises for links in a circle
     structure, contents = _read(folder)
     _validate_settings(structure, folder)
-    custom_objects = custom_objects or {}
     try:
-        for name in structure["custom_objects"]:
-            registry.find("value", name, custom_objects)
         values = archive.arrays(contents.pop("values.npz"))
-        return Decoder(values, contents, custom_objects).decode(structure["root"])
+        return Reader(values, contents, custom_objects or {}).read(structure["root"])
     except Exception as error:  # a damaged folder can raise any, in TensorFlow or Keras
         raise ValueError(
             f"{folder} cannot be read ({type(error).__name__}: {error!s:.2000}). If nothing "
@@ -89,10 +84,10 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
 
 
 def _write(thing: Any, folder: Path) -> None:
-    encoder = Encoder(folder)
-    root = encoder.encode(thing, type(thing).__name__)
+    writer = Writer(folder)
+    root = writer.write(thing, type(thing).__name__)
     with (folder / "values.npz").open("wb") as stream:
-        np.savez(stream, **encoder.values)
+        np.savez(stream, **writer.values)
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     structure = {
         "format": FORMAT,
@@ -102,7 +97,6 @@ def _write(thing: Any, folder: Path) -> None:
         "files": {
             path.relative_to(folder).as_posix(): _digest(path.read_bytes()) for path in written
         },
-        "custom_objects": sorted(encoder.custom_objects),
         "root": root,
     }
     text = json.dumps(structure, indent=1, ensure_ascii=False, allow_nan=False)

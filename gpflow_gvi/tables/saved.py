@@ -7,8 +7,4 @@ from .dates import Dates
 from .model import TableModel
 from .seen import Seen
 
-SAVED_OBJECTS: tuple[type, ...] = (TableModel,)
-"""They are built attribute by attribute."""
-
-SAVED_RECORDS: tuple[type, ...] = (Columns, Dates, Seen)
-"""Named tuples."""
+SAVED: tuple[type, ...] = (Columns, Dates, Seen, TableModel)

@@ -44,11 +44,11 @@ NAMES = (
     "tensorflow_probability.python.util.deferred_tensor:DeferredTensor",
     "tensorflow_probability.python.distributions.autoregressive:Autoregressive",
     "tensorflow_probability.python.bijectors.inline:Inline",
-    *("", 5, None, ["os", "system"], {"kind": "float", "value": "1"}, "a" * 10**6),
+    *("", 5, None, ["os", "system"], {"class": "float", "value": "1"}, "a" * 10**6),
 )
 """What is outside the registry, and what is no name."""
 
-REFERENCE = {"kind": "reference", "to": 10**6}
+REFERENCE = {"same": 10**6}
 
 _SAME = ("assets", "compiled", "no dates", "empty metadata.json", "loop")
 
@@ -64,9 +64,10 @@ SAME = frozenset(
 
 OTHER = frozenset(
     {
-        *("values: NaN", "values: float32", "json: list in itself"),
-        *("json: root is x", "json: root is 7.5"),
-        *(f"nodes: list of {items}" for items in ("x", "[]", "{}", REFERENCE)),
+        *("values: NaN", "values: float32"),
+        *("json: root is x", "json: root is 7.5", "json: root is [[]]"),
+        *(f"nodes: tuple of {items}" for items in ("x", "[]", "[[[]]]")),
+        *(f"nodes: object of {config}" for config in ("{}", REFERENCE)),
     }
 )
 """The variants that are folders of other things."""
@@ -82,7 +83,7 @@ def thing() -> list[Any]:
         gpflow.likelihoods.HeteroskedasticTFPConditional(tfp.distributions.Laplace),
         Scaling.of(np.arange(6.0).reshape(3, 2)),
         {"a": (slice(1, 2), np.inf), "kernel": kernel},
-        {np.float64(1.0), tf.float32},
+        [np.float64(1.0), tf.float32],
         gvi.mean_functions.Network(networks.dense(tf_keras)),
         networks.dense(keras),
     ]
@@ -131,88 +132,96 @@ def nodes(part: Any) -> Iterator[dict[str, Any]]:
 
 def on_node(kind: str, change: Callable[[dict[str, Any]], Any]) -> Change:
     """A change of the first node of a kind."""
-    return structured(lambda s: change(next(n for n in nodes(s["root"]) if n.get("kind") == kind)))
+
+    def is_of_kind(node: dict[str, Any]) -> bool:
+        return str(node.get("class")).rpartition(":")[2] == KINDS.get(kind, kind)
+
+    return structured(lambda s: change(next(n for n in nodes(s["root"]) if is_of_kind(n))))
 
 
 # The structure.
 
-SLOTS = {
-    "object": "class",
-    "heteroskedastic": "distribution_class",
-    "constructed": "class",
-    "parameter": "class",
-    "record": "class",
-    "enum": "class",
-    "named": "name",
-    "network_function": "class",
+KINDS = {
+    "object": "Matern12",
+    "heteroskedastic": "HeteroskedasticTFPConditional",
+    "constructed": "Gamma",
+    "parameter": "Parameter",
+    "record": "Scaling",
+    "enum": "PriorOn",
+    "network_function": "NetworkFunction",
 }
-"""The keys of names by the kinds of nodes."""
+"""Classes of the parts of each kind; other kinds are called as in files."""
 
 
 def _names() -> Iterator[tuple[str, Change]]:
-    for kind, key in SLOTS.items():
+    for kind in (*KINDS, "named"):
+        key = "value" if kind == "named" else "class"
         for i, name in enumerate(NAMES):
             change = on_node(kind, lambda node, key=key, name=name: node.update({key: name}))
             yield f"names: {kind} {i} {str(name)[:60]}", change
 
 
 def _nodes() -> Iterator[tuple[str, Change]]:
-    system = {"kind": "named", "name": "os:system"}
+    system = {"class": "named", "value": "os:system"}
     python = "tensorflow_probability.python"
     calling = {
         "deferred": {
-            "kind": "object",
             "class": f"{python}.util.deferred_tensor:DeferredTensor",
-            "attributes": {"_transform_fn": system},
+            "config": {"_transform_fn": system},
         },
         "inline": {
-            "kind": "constructed",
             "class": f"{python}.bijectors.inline:Inline",
-            "arguments": {"forward_fn": system},
+            "config": {"forward_fn": system},
         },
         "autoregressive": {
-            "kind": "constructed",
             "class": f"{python}.distributions.autoregressive:Autoregressive",
-            "arguments": {"distribution_fn": system},
+            "config": {"distribution_fn": system},
         },
     }
     for name, node in calling.items():
         for slot in ("transform", "prior", "variable", "shape", "prior_on"):
-            change = on_node("parameter", lambda n, slot=slot, node=node: n.update({slot: node}))
+            change = on_node(
+                "parameter", lambda n, slot=slot, node=node: n["config"].update({slot: node})
+            )
             yield f"nodes: {name} as {slot}", change
-    for kind in ("object", "parameter", "constructed", "variable", "network", "record", "list"):
+    for kind in ("object", "parameter", "constructed", "variable", "network", "record", "tuple"):
         for value in (None, 5, "x", [], {}, [[[]]], REFERENCE):
 
             def change(node: dict[str, Any], value: Any = value) -> None:
-                node.update({key: value for key in node if key not in ("kind", "id")})
+                node.update({key: value for key in node if key not in ("class", "id")})
 
             yield f"nodes: {kind} of {value}", on_node(kind, change)
         yield f"nodes: {kind} without keys", on_node(kind, lambda n: [n.pop(k) for k in [*n][1:]])
     for name in ("__class__", "__dict__", "__setstate__", "__call__"):
         yield (
             f"nodes: attribute {name}",
-            on_node("object", lambda n, name=name: n["attributes"].update({name: system})),
+            on_node("object", lambda n, name=name: n["config"].update({name: system})),
         )
-    for kind in ("eval", "__class__", "known", None, ["named"], "x" * 10**6):
-        change = on_node("slice", lambda n, kind=kind: n.update(kind=kind))
+    for kind in ("eval", "__class__", "tuple", None, ["named"], "x" * 10**6):
+        change = on_node("slice", lambda n, kind=kind: n.update({"class": kind, "value": 1}))
         yield f"nodes: kind {str(kind)[:20]}", change
 
-    def doubling(node: dict[str, Any]) -> None:
-        """A list of two times the one before: 2^60 leaves."""
-        leaves: Any = {"kind": "list", "id": 900, "items": [1.0]}
+    def doubling(make: Callable[[int, Any], dict[str, Any]]) -> Any:
+        """A part that is made of the one before twice, and so on: 2^60 leaves."""
+        part: Any = 1.0
         for i in range(901, 960):
-            again = {"kind": "reference", "to": i - 1}
-            leaves = {"kind": "list", "id": i, "items": [leaves, again]}
-        node["arguments"]["low"] = leaves
+            part = make(i, [part, {"same": i - 1}])
+        return part
 
-    yield "nodes: exponential", on_node("constructed", doubling)
-
-    def attributes(node: dict[str, Any]) -> None:
-        doubling({"arguments": node["attributes"]})
-
-    yield "nodes: exponential attribute", on_node("object", attributes)
-    cycle = {"kind": "tuple", "id": 900, "items": [{"kind": "reference", "to": 900}]}
-    yield "nodes: tuple in itself", structured(lambda s: s["root"]["items"].append(cycle))
+    chain = "tensorflow_probability.python.bijectors.chain:Chain"
+    doubled = {
+        "tuples": lambda i, both: {"class": "tuple", "id": i, "value": both},
+        "chains": lambda i, both: {"class": chain, "id": i, "config": {"bijectors": both}},
+    }
+    for name, make in doubled.items():
+        for place, kind in (("low", "constructed"), ("transform", "parameter"), ("a", "object")):
+            change = on_node(
+                kind,
+                lambda n, place=place, make=make: n["config"].update({place: doubling(make)}),
+            )
+            yield f"nodes: exponential {name} as {place}", change
+    cycle = {"class": "tuple", "id": 900, "value": [{"same": 900}]}
+    yield "nodes: tuple in itself", structured(lambda s: s["root"].append(cycle))
 
 
 def _json() -> Iterator[tuple[str, Change]]:
@@ -227,16 +236,14 @@ def _json() -> Iterator[tuple[str, Change]]:
     def root(value: str) -> Change:
         return text(lambda t: json.dumps(json.loads(t) | {"root": "ROOT"}).replace('"ROOT"', value))
 
-    cycle = {"kind": "list", "id": 900, "items": [{"kind": "reference", "to": 900}]}
-    yield "json: list in itself", structured(lambda s: s["root"]["items"].append(cycle))
     yield "json: spaces", text(lambda t: t.replace("\n", "\n\n "))
     version = structured(lambda s: s["versions"].update(gpflow="9.9"))
     yield "json: another version", version
     yield "json: deep", root("[" * 10**5 + "]" * 10**5)
-    yield "json: deep objects", root('{"kind": "list", "items": [' * 5000 + "]}" * 5000)
-    yield "json: huge", root(f'{{"kind": "{"x" * 3 * 10**7}"}}')
+    yield "json: deep objects", root('{"class": "tuple", "value": [' * 5000 + "]}" * 5000)
+    yield "json: huge", root(f'{{"class": "{"x" * 3 * 10**7}"}}')
     yield "json: many", root("[" + "0," * 10**6 + "{}]")
-    yield "json: name twice", text(lambda t: t.replace('"format": 1', '"format": 1, "format": 1'))
+    yield "json: name twice", text(lambda t: t.replace('"format": 2', '"format": 2, "format": 2'))
     yield "json: NaN", text(lambda t: t.replace('"jitter": 1e-06', '"jitter": NaN'))
     yield "json: many digits", root("9" * 10**5)
     yield "json: latin-1", text(lambda t: t.replace("matern12", "é").encode("latin-1"))
@@ -244,14 +251,11 @@ def _json() -> Iterator[tuple[str, Change]]:
     yield "json: cut", text(lambda t: t[: len(t) // 2])
     for value in ("null", "[]", "5", '"text"', "{}"):
         yield f"json: {value}", text(lambda t, value=value: value)
-    for key in ("format", "versions", "float", "jitter", "files", "custom_objects", "root"):
+    for key in ("format", "versions", "float", "jitter", "files", "root"):
         yield f"json: no {key}", structured(lambda s, key=key: s.pop(key))
         for value in ([[]], {"a": []}, "x", 7.5):
             change = structured(lambda s, key=key, value=value: s.update({key: value}))
             yield f"json: {key} is {value}", change
-    for name in ("os:system", "intruder:Intruder", 5):
-        change = structured(lambda s, name=name: s["custom_objects"].append(name))
-        yield f"json: asks for {name}", change
 
 
 def _files() -> Iterator[tuple[str, Change]]:
@@ -261,8 +265,9 @@ def _files() -> Iterator[tuple[str, Change]]:
 
     for name in ("../values.npz", "/etc/passwd", "networks/../values.npz", "a\0b", "values.npz/"):
         yield f"files: {name!r}", moved(name)
-    for name in ("../1.keras", "/tmp/1.keras", "1.keras/../1.keras", "9.keras", 5):
-        yield f"files: network {name}", on_node("network", lambda n, name=name: n.update(file=name))
+    for name in ("../1.keras", "/tmp/1.keras", "networks/../networks/1.keras", "9.keras", 5):
+        change = on_node("network", lambda n, name=name: n["config"].update(file=name))
+        yield f"files: network {name}", change
 
     def linked(target: Callable[[Path], Path]) -> Change:
         def apply(folder: Path) -> None:
@@ -477,8 +482,8 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
         def change(folder: Path, what: Any = what) -> None:
             def update(structure: dict[str, Any]) -> None:
                 for node in nodes(structure["root"]):
-                    if node.get("kind") == "network":
-                        node["arguments"]["package"] = what
+                    if node.get("class") == "network":
+                        node["config"]["package"] = what
 
             structured(update)(folder)
 

@@ -44,7 +44,7 @@ def test_every_variant_in_a_process_that_is_watched(tmp_path):
 QUICK = (
     *(
         "nodes: deferred as variable",
-        "nodes: exponential attribute",
+        "nodes: exponential chains as transform",
         "json: deep",
         "json: name twice",
     ),

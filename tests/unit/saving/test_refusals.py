@@ -17,6 +17,8 @@ import tf_keras
 import gpflow_gvi as gvi
 from gpflow_gvi.saving import save
 
+from .things import Slotted, Stateful
+
 
 def with_lambda(K):
     return K.Sequential([K.Input((2,)), K.layers.Lambda(lambda X: X + 1.0)])
@@ -46,6 +48,9 @@ class Count(int):
 ANONYMOUS = [lambda X: X]
 
 UNSAVABLE = {
+    "slots": (lambda: [Slotted()], r"list\[0\].*Slotted.*more than its attributes"),
+    "state": (lambda: [Stateful(1)], r"list\[0\].*Stateful.*more than its attributes"),
+    "set": (lambda: [{1, 2}], r"list\[0\].*set.*own lists"),
     "lambda of a module": (lambda: ANONYMOUS, r"list\[0\].*<lambda>.*no name leads to it"),
     "hidden function": (
         lambda: [gvi.losses.log_power_integral.dispatch(gpflow.likelihoods.Gaussian)],
@@ -71,7 +76,7 @@ UNSAVABLE = {
     "module": (lambda: [math], r"list\[0\].*module"),
     "method": (lambda: [gpflow.kernels.Matern12().K], r"list\[0\].*method"),
     "path": (lambda: [Path("x")], r"list\[0\].*Path"),
-    "ordered": (lambda: [OrderedDict(a=1)], r"list\[0\].*OrderedDict.*own containers"),
+    "ordered": (lambda: [OrderedDict(a=1)], r"list\[0\].*OrderedDict.*own lists"),
     "objects": (lambda: [np.array([None])], r"list\[0\].*dtype is object"),
     "strings": (lambda: [tf.constant("a")], r"list\[0\].*dtype is object"),
     "masked": (lambda: [np.ma.array([1], mask=[1])], r"list\[0\].*MaskedArray"),
