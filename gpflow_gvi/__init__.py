@@ -120,7 +120,7 @@ quiet.quiet_from_now_on()
 # What `plot`, `save` and `load` of layers below reach up to.
 hooks.register("plots", f"{__name__}.plots")
 hooks.register("saving", f"{__name__}.saving")
-hooks.register("saved tables", f"{__name__}.tables.saved")
+hooks.register("saved tables", f"{__name__}.tables.model")
 
 
 def __getattr__(name: str) -> Any:
