@@ -14,6 +14,7 @@ from .._core import row_numbers
 from ..errors import shown
 from .checks import require_columns, require_known, required
 from .dates import Dates
+from .text_cells import TRUTH
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +25,6 @@ NUMBERS = "numbers"
 
 MAX_CATEGORIES = 20
 """Beyond this number of values in a column, the rarest are merged into one."""
-
-_TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 
 
 class Columns(NamedTuple):
@@ -189,7 +188,7 @@ class Seen(NamedTuple):
 def _numbers_or_nan(column: pd.Series[Any]) -> AnyNDArray:
     """Return a column as numbers, NaN where a cell is none: [N]."""
     if not required("pandas.api.types").is_numeric_dtype(column):
-        column = column.astype(object).map(lambda value: _TRUTH.get(str(value), value))
+        column = column.astype(object).map(lambda value: TRUTH.get(str(value), value))
     return np.asarray(required("pandas").to_numeric(column, errors="coerce"), dtype=float)
 
 

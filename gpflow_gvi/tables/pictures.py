@@ -30,6 +30,9 @@ MAX_ROWS = 1000
 NUM_AVERAGED = 50
 """The number of rows that partial dependence is the average over."""
 
+NUM_VALUES = 20
+"""The number of values of a column for which it is: time and memory grow with the square."""
+
 MAX_BARS = 100
 """More rows than these are drawn without their intervals."""
 
@@ -85,11 +88,11 @@ def _panel(model: TableModel, typed: pd.DataFrame, few: pd.DataFrame, name: str)
     elif name in columns.dates:
         made = columns.dates[name].names(name)
         rows = typed[made].dropna().drop_duplicates().sort_values(made[0])
-        rows = rows.iloc[np.unique(np.linspace(0, len(rows) - 1, 30).astype(int))]
+        rows = rows.iloc[np.unique(np.linspace(0, len(rows) - 1, NUM_VALUES).astype(int))]
         grid, changed = rows[made[0]].to_numpy(), rows.to_dict("records")
         marks = np.quantile(typed[made[0]].dropna(), np.linspace(0.05, 0.95, 10))
     else:
-        grid, marks = grid_of(typed[name].dropna().to_numpy())
+        grid, marks = grid_of(typed[name].dropna().to_numpy(), NUM_VALUES)
         changed = [{name: value} for value in grid]
         levels = ["0", "1"] if np.array_equal(grid, [0.0, 1.0]) else None
     rows = required("pandas").concat([few.assign(**values) for values in changed])
