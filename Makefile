@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 # One for each interpreter.
 NUMPY2 := .venv-numpy2-$(notdir $(PYTHON))
 LOWEST := .venv-lowest
+NEWEST := .venv-newest
 STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
 # Of a file in the repository. Pictures are the largest.
@@ -33,7 +34,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test portable programs slow-share wheel properties coverage benchmark mutants lint types format docs \
-	links numpy2 lowest clean
+	links numpy2 lowest newest clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -124,8 +125,11 @@ numpy2: $(NUMPY2)/.ready  ## Run the fast tests with numpy 2 in an environment o
 lowest: $(LOWEST)/.ready  ## Run the fast tests with the oldest versions that pyproject.toml allows
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
+newest: $(NEWEST)/.ready  ## Run the fast tests with the newest versions of everything, no pins of constraints.txt
+	$(NEWEST)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
+
 clean:  ## Remove all generated files and the environments
-	rm -rf $(VENV) $(VENV)-wheel .venv-numpy2-* $(LOWEST) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-wheel .venv-numpy2-* $(LOWEST) $(NEWEST) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard gpflow_gvi tests docs examples benchmarks) -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -190,4 +194,10 @@ $(LOWEST)/.ready: pyproject.toml
 	@$(LOWEST)/bin/python -c '$(LOWER_BOUNDS)' > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt \
 	    -e ".[tests,plots]"
+	@touch $@
+
+$(NEWEST)/.ready: pyproject.toml
+	@echo "Installing into $(NEWEST): TensorFlow is large, this takes some minutes"
+	@$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[tests,plots]"
 	@touch $@

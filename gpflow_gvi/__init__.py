@@ -119,6 +119,6 @@ quiet.quiet_from_now_on()
 # What `plot`, `save` and `load` of layers below reach up to.
 hooks.register("plots", f"{__name__}.plots")
 hooks.register("saving", f"{__name__}.saving")
-hooks.register("saved tables", f"{__name__}.tables.saved")
+hooks.register("saved tables", f"{__name__}.tables.model")
 
 __getattr__, __dir__ = lazy.attach(__name__, _LOCATIONS, __all__)

@@ -348,10 +348,8 @@ class Learned:
         return kind.from_estimator(self, X, y, ax=ax, **options).ax_
 
     def plot_history(self, *, ax: Any = None) -> Any:
-        """Draw the training of Q epoch by epoch, or where there was none the scores of P."""
-        plots = hooks.registered("plots")
-        kind = plots.HistoryDisplay if self.history else plots.CandidatesDisplay
-        return kind.from_estimator(self, ax=ax).ax_
+        """Draw the training of Q epoch by epoch; `summary` has the scores of P."""
+        return hooks.registered("plots").HistoryDisplay.from_estimator(self, ax=ax).ax_
 
     def plot_relevance(
         self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any

@@ -14,9 +14,9 @@ from .. import saving
 from .._core import graphs
 from ..learning import Learned
 from ..prediction import by_blocks
-from .columns import Columns
-from .requirements import required
-from .seen import Seen
+from .checks import required
+from .columns import Columns, Seen
+from .dates import Dates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,3 +97,7 @@ class TableModel:
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""
         saving.save(self, folder, overwrite=overwrite)
+
+
+SAVED: tuple[type, ...] = (Columns, Dates, Seen, TableModel)
+"""The classes for `save` and `load`."""

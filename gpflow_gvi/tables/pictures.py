@@ -14,11 +14,11 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from .. import plots
 from ..plots.display import BLUE, legend_above, plain
 from ..plots.estimators import View
-from ..plots.partial_dependence import MAX_PANELS, Panel
+from ..plots.partial_dependence import MAX_PANELS, Panel, grid_of
 from ..prediction import by_blocks
+from .checks import required
 from .learn import Outcome
 from .model import TableModel
-from .requirements import required
 from .scores import COVERAGE
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ MAX_ROWS = 1000
 
 NUM_AVERAGED = 50
 """The number of rows that partial dependence is the average over."""
+
+NUM_VALUES = 20
+"""The number of values of a column for which it is: time and memory grow with the square."""
 
 MAX_BARS = 100
 """More rows than these are drawn without their intervals."""
@@ -85,16 +88,13 @@ def _panel(model: TableModel, typed: pd.DataFrame, few: pd.DataFrame, name: str)
     elif name in columns.dates:
         made = columns.dates[name].names(name)
         rows = typed[made].dropna().drop_duplicates().sort_values(made[0])
-        rows = rows.iloc[np.unique(np.linspace(0, len(rows) - 1, 30).astype(int))]
+        rows = rows.iloc[np.unique(np.linspace(0, len(rows) - 1, NUM_VALUES).astype(int))]
         grid, changed = rows[made[0]].to_numpy(), rows.to_dict("records")
         marks = np.quantile(typed[made[0]].dropna(), np.linspace(0.05, 0.95, 10))
     else:
-        values = typed[name].dropna()
-        marks = np.quantile(values, np.linspace(0.05, 0.95, 10))
-        distinct = np.unique(values)
-        grid = distinct if len(distinct) <= 10 else np.linspace(marks[0], marks[-1], 30)
+        grid, marks = grid_of(typed[name].dropna().to_numpy(), NUM_VALUES)
         changed = [{name: value} for value in grid]
-        levels = ["0", "1"] if np.array_equal(distinct, [0.0, 1.0]) else None
+        levels = ["0", "1"] if np.array_equal(grid, [0.0, 1.0]) else None
     rows = required("pandas").concat([few.assign(**values) for values in changed])
     at = model.encoded(rows).reshape(len(changed), len(few), -1)
     return Panel(name, np.asarray(grid, dtype=float), at, marks, levels)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 import warnings
 from collections.abc import Collection
 from pathlib import Path
@@ -13,9 +15,8 @@ import numpy as np
 from .._core import progress
 from ..errors import shown
 from . import table_files
+from .checks import require_known
 from .columns import Columns
-from .names import require_known
-from .predictors import PREDICTORS
 from .target import Task, target_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,25 @@ HELD_OUT = 0.2
 
 MIN_HELD_OUT = 2
 """Fewer rows are not scored with."""
+
+
+def _trees(kind: str, seed: int) -> Any:
+    return getattr(importlib.import_module("sklearn.ensemble"), kind)(random_state=seed)
+
+
+def _ridge(seed: int) -> Any:
+    return importlib.import_module("sklearn.linear_model").RidgeCV(np.logspace(-3.0, 3.0, 13))
+
+
+PREDICTORS: dict[str, Any] = {
+    "auto": lambda seed: "auto",
+    "none": lambda seed: None,
+    "hist_gradient_boosting": functools.partial(_trees, "HistGradientBoostingRegressor"),
+    "random_forest": functools.partial(_trees, "RandomForestRegressor"),
+    "extra_trees": functools.partial(_trees, "ExtraTreesRegressor"),
+    "ridge": _ridge,
+}
+"""Functions of a seed; scikit-learn is imported when one is called."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,19 +65,14 @@ class Prepared:
     num_held_out: int
     by_time: str | None
     """The column of dates whose last rows are held out; at random without one."""
-
-    def require_predictor(self, name: str) -> None:
-        """Raise unless there is such a predictor, and it is for this target."""
-        if name not in PREDICTORS:
-            raise ValueError(f"predictor is {name!r}; it must be one of {', '.join(PREDICTORS)}.")
-        if self.task == "classification" and name not in ("auto", "none"):
-            raise ValueError(f"predictor {name} is for regression; {self.target!r} is of classes.")
+    predictor: str
 
 
 def prepare(
     path: Path,
     target: str,
     *,
+    predictor: str = "auto",
     task: Task | None = None,
     held_out: float | None = None,
     split: Split | None = None,
@@ -72,8 +87,7 @@ def prepare(
         raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
     progress.now(f"reading {path}")
     for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):
-        for name in names:
-            require_known(what, name, table_files.header(path))
+        require_known(what, names, table_files.header(path))
     table, written = table_files.read(path)
     if written:
         progress.found(written=written)
@@ -95,7 +109,11 @@ def prepare(
             "a target. Hold out more, or 0 to score with none."
         )
     count = count if count >= MIN_HELD_OUT else 0
-    return Prepared(table, target, y, task, columns, count, by_time)
+    if predictor not in PREDICTORS:
+        raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
+    if task == "classification" and predictor not in ("auto", "none"):
+        raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
+    return Prepared(table, target, y, task, columns, count, by_time, predictor)
 
 
 def _warn_of(columns: Columns, table: pd.DataFrame) -> None:

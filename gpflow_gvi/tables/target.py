@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..errors import shown
-from .names import require_known
-from .requirements import required
+from .checks import require_known, required
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +31,7 @@ def target_of(
     :param name: the column.
     :param task: what it is; recognised if not given.
     """
-    require_known("target", name, table)
+    require_known("target", [name], table)
     known = table[name].notna().to_numpy()
     column = table[name][known]
     if not len(column):

@@ -1,9 +1,11 @@
-"""What has to be there, files and libraries, or is named in an error."""
+"""What has to be there: files, libraries, columns; what is not is named in an error."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +42,27 @@ def required(name: str) -> Any:
         raise ImportError(
             f"{package} is not installed, which tables need: pip install 'gpflow-gvi[tables]'"
         ) from error
+
+
+def require_known(what: str, chosen: Iterable[str], columns: Iterable[object]) -> None:
+    """Raise unless a table has the columns that an argument names, with those that are alike."""
+    names = [str(column) for column in columns]
+    for name in chosen:
+        if name not in names:
+            lowered = {each.lower(): each for each in names}
+            alike = [lowered[each] for each in difflib.get_close_matches(name.lower(), lowered)]
+            remedy = f"its columns are {names}"
+            if alike:
+                remedy = f"did you mean {' or '.join(map(repr, alike))}?"
+            raise ValueError(f"{what} {name!r} is no column of the table; {remedy}")
+
+
+def require_columns(used: Iterable[str], columns: Iterable[object]) -> None:
+    """Raise unless a table has all columns that a model was learned from."""
+    names = [str(column) for column in columns]
+    missing = [name for name in used if name not in names]
+    if missing:
+        raise ValueError(
+            f"the table lacks the columns {missing}, which the model was learned from; it has "
+            f"{names}."
+        )
