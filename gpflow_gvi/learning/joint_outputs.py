@@ -183,7 +183,7 @@ def joint_kernels(
     :param recipe: from how many rows on there is a second start.
     """
     X, D = rows[:, :-1], rows.shape[1] - 1
-    terms = given
+    terms = [] if given is None else given
     if given is None:
         given = [starts.one_kernel(D)]
         if D > 1 and len(X) >= recipe.min_rows_of_relevance:

@@ -92,8 +92,8 @@ def _given(
     covariance, mean_function = _covariance(process.kernel), process.mean_function
     A = gram.whitened(covariance.kernel, Z, data.X)  # [J, M', N]
     if isinstance(mean_function, NetworkOutputs):
-        noise = inverse_curvature(likelihood, data.X, mean_function.num_outputs)
-        precision = tf.ones_like(data.X[:, 0]) / noise[:, None]  # one row for all classes
+        noise = inverse_curvature(likelihood)[:, None]  # one row for all classes
+        precision = tf.ones_like(data.X[:, 0]) / noise
         root = _root_given(_widened(covariance.whitened_sqrt(), Z), A, precision)
         return GaussianProcess(mean_function, _of_root(process.kernel, Z, root))
     mean = _inducing(mean_function)
@@ -118,10 +118,10 @@ def _given(
 
 def _widened(T: tf.Tensor, Z: InducingPoints) -> tf.Tensor:
     """Return the root of the covariance of v at its points and new ones: [J, M', M']."""
-    old = T.shape[-1]
-    more = [0, Z.num_inducing - old]
-    of_new = np.arange(Z.num_inducing) >= old
-    return tf.pad(T, [[0, 0], more, more]) + tf.linalg.diag(tf.cast(of_new, T.dtype))
+    old, count = T.shape[-1], int(Z.Z.shape[0])
+    more = [0, count - old]
+    of_new = tf.cast(np.arange(count) >= old, T.dtype)
+    return tf.pad(T, [[0, 0], more, more]) + tf.linalg.diag(of_new)
 
 
 def _root_given(T: tf.Tensor, A: tf.Tensor, precision: tf.Tensor) -> tf.Tensor:
