@@ -76,12 +76,17 @@ def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
 
 def likelihood_of(classes: AnyNDArray) -> Likelihood:
     """Return the likelihood of classes by default: `Bernoulli` of two, else `Softmax`."""
+    require_two_classes(classes)
+    return Bernoulli() if len(classes) == 2 else Softmax(len(classes))
+
+
+def require_two_classes(classes: AnyNDArray) -> None:
+    """Raise if all labels are of one class, of those that there are examples of: [K]."""
     if len(classes) < 2:
         raise ValueError(
-            f"Y has examples of class {shown(classes[0])} alone: there is nothing to tell apart. "
-            "Give examples of at least two classes."
+            f"Y has examples of class {shown(classes.tolist()[0])} alone: there is nothing to tell "
+            "apart. Give examples of at least two classes."
         )
-    return Bernoulli() if len(classes) == 2 else Softmax(len(classes))
 
 
 def num_latents(likelihood: Likelihood | None, Y: TensorType) -> int:

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive, set_trainable
 
 from .._core import outputs
-from .._core.data import Data, as_floats, inputs
+from .._core.data import Data, as_floats
 from .._core.graphs import deepcopy
 from ..calibration.conformal_prediction import conformal
 from ..gaussian_process import GaussianProcess
@@ -38,7 +40,7 @@ from ..kernels import OutputAsInput
 from ..kernels.columns import on_columns
 from ..kernels.output_as_input import at_output
 from ..mean_functions import MeanOfOutputs
-from ..models import GVI, PGVI
+from ..models import PGVI
 from . import starts
 from .learned import Learned
 from .procedure import Procedure
@@ -87,22 +89,16 @@ def observed(data: Any) -> RegressionData:
             f"data is a {type(data).__name__}; with missing='ignore' it must be a pair of arrays "
             "(X, Y)."
         )
-    X = np.asarray(inputs("X", data[0]))
     Y = with_nan("Y", data[1])
-    if Y.ndim != 2 or len(Y) != len(X):
-        raise ValueError(
-            f"Y has shape {Y.shape} and X has {len(X)} rows; Y must be [N] or [N, J], a row for "
-            "each row of X."
-        )
     missing = np.isnan(Y)
+    X, _ = Data.of((data[0], np.where(missing, 0.0, Y)))  # what is not missing must be finite
     if np.any(empty := missing.all(axis=0)):
         raise ValueError(
             f"Y has no value in column {np.flatnonzero(empty)[0]}: all are missing. Leave such "
             "columns out."
         )
-    inputs("Y", np.where(missing, 0.0, Y))  # values that are not missing must be finite
     seen = ~missing.all(axis=1)
-    return X[seen], Y[seen]
+    return np.asarray(X)[seen], Y[seen]
 
 
 def with_nan(name: str, Y: Any) -> AnyNDArray:
@@ -142,18 +138,16 @@ def learn_jointly(
     if settings.standardise:
         require_variation(Y)
         units = Scaling.of(X), Scaling.of(Y)
-    count = settings.regulariser.count(len(X))
+    P = settings.regulariser
     joint = dataclasses.replace(
         settings,
         regulariser=dataclasses.replace(
-            settings.regulariser,
-            kernels=lambda data: joint_kernels(
-                data.X, data.responses[:, 0], J, kernels, settings.regulariser.recipe
-            ),
+            P,
+            kernels=lambda data: joint_kernels(data.X, data.responses[:, 0], J, kernels, P.recipe),
             predictors=None,
             noise="constant",
             heavy_tails=False,
-            num_inducing=min(J, MAX_INDUCING_FACTOR) * count,
+            num_inducing=min(J, MAX_INDUCING_FACTOR) * P.count(len(X)),
         ),
         likelihood=_noise_of_outputs(settings.likelihood, J),
         standardise=False,
@@ -161,7 +155,7 @@ def learn_jointly(
     )
     unseen = None if validation_data is None else _rows(units, *observed(validation_data))
     learned = Procedure(Split.of(_rows(units, X, Y), joint, unseen), joint).run()
-    learned = _of_outputs(learned, units)
+    learned = _with_outputs(learned, units)
     if not len(held_out):
         return learned
     standard = units[0].standard(calibration[0]), units[1].standard(calibration[1])
@@ -189,36 +183,38 @@ def joint_kernels(
     :param recipe: from how many rows on there is a second start.
     """
     X, D = rows[:, :-1], rows.shape[1] - 1
+    terms = [] if given is None else given
     if given is None:
         given = [starts.one_kernel(D)]
         if D > 1 and len(X) >= recipe.min_rows_of_relevance:
             given.append(starts.relevant_first(X, y[:, None]))
-        terms = [given[0], _shorter(given[0])]
-    else:
-        terms = list(given)
+        shorter = deepcopy(given[0])
+        shorter.lengthscales.assign(0.3 * shorter.lengthscales)
+        terms = [given[0], shorter]
     if J == 1:
         return [on_columns(kernel, range(D)) for kernel in given]
-    loadings = _loadings(rows, y, J)
-    mixed = [_of_unit_variance(kernel, D) * _coregion(loadings, D) for kernel in given]
+    W = _loadings(rows, y, J)
+    mixed = [_mixed(kernel, W, D) for kernel in given]
     if len(terms) > 1:
-        share = loadings / np.sqrt(len(terms))
-        mixed.append(Sum([_of_unit_variance(kernel, D) * _coregion(share, D) for kernel in terms]))
+        mixed.append(Sum([_mixed(kernel, W / np.sqrt(len(terms)), D) for kernel in terms]))
     return [*mixed, Sum([on_columns(given[0], range(D)) * _alone(j, J, D) for j in range(J)])]
 
 
-def _shorter(kernel: Kernel) -> Kernel:
-    kernel = deepcopy(kernel)
-    kernel.lengthscales.assign(0.3 * kernel.lengthscales)
-    return kernel
-
-
-def _of_unit_variance(kernel: Kernel, D: int) -> Kernel:
-    """Return a kernel of [x, j] whose variance is left to that of the outputs."""
+def _mixed(kernel: Kernel, W: AnyNDArray, D: int) -> Kernel:
+    """Return k(x, x') B_ij, where k leaves its variance to B, which starts near WWᵀ."""
     kernel = on_columns(kernel, range(D))
     if isinstance(getattr(kernel, "variance", None), Parameter):
         kernel.variance.assign(1.0)
         set_trainable(kernel.variance, False)
-    return kernel
+    of_outputs = Coregion(*W.shape, active_dims=[D])
+    of_outputs.W.assign(W)
+    of_outputs.kappa.assign(np.maximum(1.0 - np.sum(np.square(W), axis=1), OWN_VARIANCE))
+    # Without priors the evidence takes what all outputs share in some rows for what they are.
+    of_outputs.W.prior = tfp.distributions.Normal(*np.array([0.0, 1.0], default_float()))
+    of_outputs.kappa.prior = tfp.distributions.LogNormal(
+        *np.array([np.log(OWN_VARIANCE), 1.0], default_float())
+    )
+    return kernel * of_outputs
 
 
 def _loadings(rows: AnyNDArray, y: AnyNDArray, J: int) -> AnyNDArray:
@@ -230,28 +226,13 @@ def _loadings(rows: AnyNDArray, y: AnyNDArray, J: int) -> AnyNDArray:
     _, where = np.unique(rows[:, :-1], axis=0, return_inverse=True)
     table[np.reshape(where, -1), rows[:, -1].astype(int)] = y
     correlation = np.eye(J)
-    for i in range(J):
-        for j in range(i):
-            both = np.isfinite(table[:, i]) & np.isfinite(table[:, j])
-            a, b = table[both, i], table[both, j]
-            if len(a) > 2 and np.std(a) > 0.0 and np.std(b) > 0.0:
-                correlation[i, j] = correlation[j, i] = np.corrcoef(a, b)[0, 1]
+    for pair in itertools.combinations(range(J), 2):
+        both = table[:, pair][np.isfinite(table[:, pair]).all(axis=1)]
+        if len(both) > 2 and np.all(np.std(both, axis=0) > 0.0):
+            correlation[pair] = correlation[pair[::-1]] = np.corrcoef(both.T)[0, 1]
     values, vectors = np.linalg.eigh(correlation)
     found = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0))
     return 0.9 * found[:, : min(J, 2)] + 0.01
-
-
-def _coregion(loadings: AnyNDArray, D: int) -> Coregion:
-    J, rank = loadings.shape
-    kernel = Coregion(J, rank, active_dims=[D])
-    kernel.W.assign(loadings)
-    kernel.kappa.assign(np.maximum(1.0 - np.sum(np.square(loadings), axis=1), OWN_VARIANCE))
-    # Without priors the evidence takes what all outputs share in some rows for what they are.
-    kernel.W.prior = tfp.distributions.Normal(*np.array([0.0, 1.0], default_float()))
-    kernel.kappa.prior = tfp.distributions.LogNormal(
-        *np.array([np.log(OWN_VARIANCE), 1.0], default_float())
-    )
-    return kernel
 
 
 def _alone(j: int, J: int, D: int) -> Coregion:
@@ -289,63 +270,65 @@ def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Lear
             "column for each output, NaN where there is no observation."
         )
 
-    def stacked(process: GaussianProcess) -> GaussianProcess:
-        mean: Any = getattr(process.mean_function, "mean_function", Zero())
-        return GaussianProcess(mean, process.kernel.kernel)
-
-    P, model = learned.regulariser, learned.model
+    P = learned.regulariser
     noise = Gaussian(NoiseOfOutput(P.likelihood.variance))
-    of_rows = _of_processes(stacked, model, noise)
-    fitted = P._replace(prior=stacked(P.prior), posterior=stacked(P.posterior), likelihood=noise)
-    new = Data.of(_rows(units, X, Y))
-    of_rows, fitted = update(of_rows, fitted, new, num_inducing)
-    updated = dataclasses.replace(
-        learned, model=of_rows, regulariser=fitted, history={}, calibration=None
+    rows = Data.of(_rows(units, X, Y))
+    stack = _stacked, functools.partial(_of_outputs, J=J)
+    model, updated = update(learned.model, P._replace(likelihood=noise), rows, num_inducing, *stack)
+    updated = updated._replace(
+        likelihood=P.likelihood, inducing_points=_without_output(updated.inducing_points)
     )
-    updated = _of_outputs(updated, units)
-    updated.model.likelihood = deepcopy(model.likelihood)  # the noise, as tempering has left it
-    return updated
+    return dataclasses.replace(
+        learned, model=model, regulariser=updated, history={}, calibration=None
+    )
 
 
-def _of_outputs(learned: Learned, units: tuple[Scaling, Scaling]) -> Learned:
+def _stacked(process: GaussianProcess) -> GaussianProcess:
+    """Return the process of rows [x, j] of which a process of J outputs is made."""
+    mean: Any = getattr(process.mean_function, "mean_function", Zero())
+    return GaussianProcess(mean, process.kernel.kernel)
+
+
+def _of_outputs(stacked: GaussianProcess, J: int) -> GaussianProcess:
+    """Return a process of rows [x, j] as one of x with J outputs."""
+    mean = stacked.mean_function
+    mean = Zero(J) if isinstance(mean, Zero) else MeanOfOutputs(mean, J)
+    return GaussianProcess(mean, OutputAsInput(stacked.kernel, J))
+
+
+def _without_output(points: AnyNDArray) -> AnyNDArray:
+    """Return the inputs of points [x, j], each once."""
+    return np.unique(points[:, :-1], axis=0)
+
+
+def _with_outputs(learned: Learned, units: tuple[Scaling, Scaling]) -> Learned:
     """Return a model learned from rows [x, j] as a model of x with J outputs."""
     J, D = len(units[1].shift), len(units[0].shift)
-
-    def process(stacked: GaussianProcess) -> GaussianProcess:
-        mean, is_zero = stacked.mean_function, isinstance(stacked.mean_function, Zero)
-        mean = Zero(J) if is_zero else MeanOfOutputs(mean, J)
-        return GaussianProcess(mean, OutputAsInput(stacked.kernel, J))
+    each = at_output(tf.zeros([1, D], default_float()), tf.range(J))
 
     def noise(likelihood: Gaussian) -> Gaussian:
-        one_of_each = at_output(tf.zeros([1, D], default_float()), tf.range(J))
-        found = outputs.noise_variance_at(likelihood, one_of_each, 1)[:, 0]  # [J]
-        variance = Parameter(found, transform=positive(lower=0.0))
+        variance = Parameter(
+            outputs.noise_variance_at(likelihood, each, 1)[:, 0], transform=positive(lower=0.0)
+        )
         return Gaussian(variance, variance_lower_bound=0.0)
 
-    P = learned.regulariser
+    P, model = learned.regulariser, learned.model
     return dataclasses.replace(
         learned,
-        model=_of_processes(process, learned.model, noise(learned.model.likelihood)),
+        model=PGVI(
+            _of_outputs(model.regulariser, J),
+            _of_outputs(model.variational, J),
+            noise(model.likelihood),
+            num_data=int(model.num_data),
+            divergence_weight=float(model.divergence_weight),
+        ),
         regulariser=P._replace(
-            prior=process(P.prior),
-            posterior=process(P.posterior),
+            prior=_of_outputs(P.prior, J),
+            posterior=_of_outputs(P.posterior, J),
             likelihood=noise(P.likelihood),
-            inducing_points=np.unique(P.inducing_points[:, :-1], axis=0),
+            inducing_points=_without_output(P.inducing_points),
             inducing_outputs=None,
         ),
         inputs=units[0],
         outputs=units[1],
-    )
-
-
-def _of_processes(
-    change: Callable[[GaussianProcess], GaussianProcess], model: GVI, likelihood: Gaussian
-) -> PGVI:
-    """Return a model with the same objective, of a change of P and Q."""
-    return PGVI(
-        change(model.regulariser),
-        change(model.variational),
-        likelihood,
-        num_data=int(model.num_data),
-        divergence_weight=float(model.divergence_weight),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._core.network_graph import Part
 from .._core.progress import Record, Stage
 from ..regulariser.fit import Judged, Regulariser, Round
-from .around_network.network_rows import Inputs, NetworkInputs, NetworkRows
+from .around_network.network_rows import Inputs, NetworkInputs
 from .class_predictors import LogProbabilities
 from .learned import Learned
 from .noise import VaryingNoise
@@ -24,7 +24,6 @@ SAVED: tuple[type, ...] = (
     LogProbabilities,
     LogScale,
     NetworkInputs,
-    NetworkRows,
     Outliers,
     Part,
     Pooled,

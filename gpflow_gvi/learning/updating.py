@@ -16,6 +16,8 @@ curvature of their likelihood in place of 1/s².
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,7 +47,12 @@ MIN_SHARE = 0.01
 
 
 def update(
-    model: GVI, regulariser: Regulariser, data: Data, num_inducing: int
+    model: GVI,
+    regulariser: Regulariser,
+    data: Data,
+    num_inducing: int,
+    into: Callable[[GaussianProcess], GaussianProcess] = lambda process: process,
+    back: Callable[[GaussianProcess], GaussianProcess] = lambda process: process,
 ) -> tuple[GVI, Regulariser]:
     """Return copies of a model and its regulariser, conditioned on new rows as well.
 
@@ -56,19 +63,20 @@ def update(
     :param regulariser: P, conditioned on the old rows.
     :param data: the new rows, in the units of the model.
     :param num_inducing: how many inducing points are added at most.
+    :param into: what makes of a process of the model one of the rows of data, if they differ.
+    :param back: what makes a process of the model of that.
     """
     checks.count("num_inducing", num_inducing, least=0)
     model, regulariser = deepcopy((model, regulariser))
-    covariance = _covariance(model.variational.kernel)
-    points = _values(covariance.inducing_variable)
-    added = _points(covariance.kernel, points, np.asarray(data.X), num_inducing)
-    likelihood = regulariser.likelihood
-    Z = InducingPoints(np.concatenate([points, added]))
-    model.variational = _conditioned(model.variational, likelihood, Z, data)
-    posterior = regulariser.posterior
-    if _is_sparse(posterior):
-        posterior = _conditioned(posterior, likelihood, Z, data)
-    if _is_sparse(model.regulariser):
+    Q, P = into(model.variational), into(regulariser.posterior)
+    is_posterior = _is_sparse(into(model.regulariser))
+    covariance = _covariance(Q.kernel)
+    points: Any = covariance.inducing_variable
+    Z = _with_more(points, covariance.kernel, np.asarray(data.X), num_inducing)
+    given = functools.partial(_given, likelihood=regulariser.likelihood, Z=Z, data=data)
+    model.variational = back(given(Q))
+    posterior = back(given(P)) if _is_sparse(P) else regulariser.posterior
+    if is_posterior:
         model.mean_function, model.kernel = posterior.mean_function, posterior.kernel
     model.num_data = int(model.num_data) + data.num_rows
     regulariser = regulariser._replace(
@@ -77,53 +85,43 @@ def update(
     return model, regulariser
 
 
-def _conditioned(
+def _given(
     process: GaussianProcess, likelihood: Likelihood, Z: InducingPoints, data: Data
 ) -> GaussianProcess:
     """Return a sparse posterior given new rows, at its points and new ones."""
-    if isinstance(process.mean_function, NetworkOutputs):
-        return _around(process, likelihood, Z, data.X)
-    covariance, mean = _covariance(process.kernel), _inducing(process)
-    J = mean.num_outputs
-    T = _widened(_for_outputs(covariance.whitened_sqrt(), J), Z)
-    count = T.shape[-1] - covariance.num_inducing
-    mu = tf.pad(_for_outputs(mean.whitened_mu(), J), [[0, 0], [0, count], [0, 0]])
-    widened = CholeskySVGP(covariance.kernel, Z, q_sqrt=_lower(T))
-    sites = _sites(GaussianProcess(process.mean_function, widened), likelihood, Z, data)
-    precision = tf.linalg.matrix_transpose(1.0 / sites.variance)  # [J, N]
+    covariance, mean_function = _covariance(process.kernel), process.mean_function
     A = gram.whitened(covariance.kernel, Z, data.X)  # [J, M', N]
+    if isinstance(mean_function, NetworkOutputs):
+        noise = inverse_curvature(likelihood)[:, None]  # one row for all classes
+        precision = tf.ones_like(data.X[:, 0]) / noise
+        root = _root_given(_widened(covariance.whitened_sqrt(), Z), A, precision)
+        return GaussianProcess(mean_function, _of_root(process.kernel, Z, root))
+    mean = _inducing(mean_function)
+    J = mean.num_outputs
+    T, mu = (
+        tf.broadcast_to(part, [J, *part.shape[1:]])
+        for part in (covariance.whitened_sqrt(), mean.whitened_mu())
+    )
+    T, mu = _widened(T, Z), tf.pad(mu, [[0, 0], [0, Z.num_inducing - mu.shape[1]], [0, 0]])
+    widened = CholeskySVGP(covariance.kernel, Z, q_sqrt=_lower(T))
+    sites = _sites(GaussianProcess(mean_function, widened), likelihood, Z, data)
+    precision = tf.linalg.matrix_transpose(1.0 / sites.variance)  # [J, N]
     root = _root_given(T, A, precision)
-    residual = tf.linalg.matrix_transpose(sites.Y - process.mean_function(data.X)) * precision
-    gained = tf.matmul(root, tf.matmul(A, residual[..., None]), transpose_a=True)
-    mu += tf.matmul(root, gained)
+    residual = tf.linalg.matrix_transpose(sites.Y - mean_function(data.X)) * precision
+    mu += tf.matmul(root, tf.matmul(root, tf.matmul(A, residual[..., None]), transpose_a=True))
     q_mu = tf.linalg.matrix_transpose(mu[..., 0])
     inducing = Inducing(covariance.kernel, Z, mean_function=mean.mean_function, q_mu=q_mu)
-    mean_function = _replaced(process.mean_function, mean, inducing)
-    return GaussianProcess(mean_function, _of_root(process.kernel, Z, root))
-
-
-def _around(
-    process: GaussianProcess, likelihood: Likelihood, Z: InducingPoints, X: tf.Tensor
-) -> GaussianProcess:
-    """Return a process around a network given new rows."""
-    covariance = _covariance(process.kernel)
-    T = _widened(covariance.whitened_sqrt(), Z)  # [J, M', M'], where J is 1 for all classes
-    precision = 1.0 / inverse_curvature(likelihood, X, process.mean_function.num_outputs)
-    A = gram.whitened(covariance.kernel, Z, X)
-    root = _root_given(T, A, precision[:, None] * tf.ones_like(X[:, 0]))
-    return GaussianProcess(process.mean_function, _of_root(process.kernel, Z, root))
+    return GaussianProcess(
+        _replaced(mean_function, mean, inducing), _of_root(process.kernel, Z, root)
+    )
 
 
 def _widened(T: tf.Tensor, Z: InducingPoints) -> tf.Tensor:
     """Return the root of the covariance of v at its points and new ones: [J, M', M']."""
-    J, M = T.shape[:2]
-    count = int(Z.Z.shape[0]) - M
-    return tf.linalg.LinearOperatorBlockDiag(
-        [
-            tf.linalg.LinearOperatorFullMatrix(T),
-            tf.linalg.LinearOperatorIdentity(count, batch_shape=[J], dtype=T.dtype),
-        ]
-    ).to_dense()
+    old, count = T.shape[-1], int(Z.Z.shape[0])
+    more = [0, count - old]
+    of_new = tf.cast(np.arange(count) >= old, T.dtype)
+    return tf.pad(T, [[0, 0], more, more]) + tf.linalg.diag(of_new)
 
 
 def _root_given(T: tf.Tensor, A: tf.Tensor, precision: tf.Tensor) -> tf.Tensor:
@@ -144,20 +142,19 @@ def _sites(
     process: GaussianProcess, likelihood: Likelihood, Z: InducingPoints, data: Data
 ) -> Sites:
     if isinstance(likelihood, Gaussian):
-        J = int(data.Y.shape[-1])
-        noise = outputs.noise_variance_at(likelihood, data.X, J)
+        noise = outputs.noise_variance_at(likelihood, data.X, int(data.Y.shape[-1]))
         return Sites(data.Y, noise + tf.zeros_like(data.Y))
     return sites_of(likelihood, process, tf.convert_to_tensor(Z.Z), (data.X, data.Y))
 
 
-def _points(kernel: Kernel, Z: Any, X: AnyNDArray, count: int) -> AnyNDArray:
-    """Return rows of X, not more than `count`, at which the values at Z leave P uncertain."""
+def _with_more(Z: InducingPoints, kernel: Kernel, X: AnyNDArray, count: int) -> InducingPoints:
+    """Return Z and rows of X, not more than `count`, at which the values at Z leave P uncertain."""
     beyond = SparsePosterior(kernel, Z)
     share = np.asarray(beyond.output_variance(X) / outputs.variance(kernel, X)).max(axis=1)
     X = X[share > MIN_SHARE]
-    if not count or not len(X):
-        return X[:0]
-    return greedy_variance(X, min(count, len(X)), kernel=beyond)[0]
+    count = min(count, len(X))
+    added = greedy_variance(X, count, kernel=beyond)[0] if count else X[:0]
+    return InducingPoints(np.concatenate([np.asarray(Z.Z), added]))
 
 
 def _covariance(kernel: Kernel) -> SVGPCovariance:
@@ -170,40 +167,28 @@ def _covariance(kernel: Kernel) -> SVGPCovariance:
     return covariance
 
 
-def _terms(mean: MeanFunction) -> list[MeanFunction]:
-    return [*_terms(mean.add_1), *_terms(mean.add_2)] if isinstance(mean, Additive) else [mean]
-
-
-def _inducing(process: GaussianProcess) -> Inducing:
-    for term in _terms(process.mean_function):
+def _inducing(mean: MeanFunction) -> Inducing:
+    """Return the term of a mean function that is given by inducing points."""
+    for term in (mean, *mean.submodules):
         if isinstance(term, Inducing):
             return term
     raise TypeError(
-        f"the mean of the model is {shown(process.mean_function)}; update needs an Inducing in it, "
-        "as learn makes it. Learn from all rows."
+        f"the mean of the model is {shown(mean)}; update needs an Inducing in it, as learn makes "
+        "it. Learn from all rows."
     )
 
 
 def _is_sparse(process: GaussianProcess) -> bool:
-    kernel = process.kernel
     mean = process.mean_function
-    return isinstance(kernel, SVGPCovariance) and isinstance(mean, Inducing | NetworkOutputs)
+    return isinstance(process.kernel, SVGPCovariance) and isinstance(
+        mean, Inducing | NetworkOutputs
+    )
 
 
 def _replaced(whole: MeanFunction, old: MeanFunction, new: MeanFunction) -> MeanFunction:
     if isinstance(whole, Additive):
         return _replaced(whole.add_1, old, new) + _replaced(whole.add_2, old, new)
     return new if whole is old else whole
-
-
-def _values(Z: Any) -> AnyNDArray:
-    if not isinstance(Z, InducingPoints):
-        raise TypeError(f"the inducing variable is {shown(Z)}; update needs inducing points.")
-    return np.asarray(Z.Z)
-
-
-def _for_outputs(values: tf.Tensor, J: int) -> tf.Tensor:
-    return tf.broadcast_to(values, [J, *values.shape[1:]])
 
 
 def _lower(root: tf.Tensor) -> tf.Tensor:

@@ -129,7 +129,7 @@ def fit_regulariser(
         _require_one_noise_variance(likelihood, evidence)
     X, Y = Data.of(data, likelihood)
     if labels.num_classes(likelihood) is not None:
-        _require_two_classes(Y)
+        labels.require_two_classes(np.unique(np.asarray(Y).astype(int)))
     X = images.data_rows(X, kernel, *([] if mean_function is None else [mean_function]))
     checks.count("num_inducing", num_inducing)
     checks.count("max_rounds", max_rounds)
@@ -250,15 +250,6 @@ class _BySites:
         X, _ = self._observed(Z, U)
         Y, variance = self._sites
         return DataEvidence().posterior(self._prior, variance, (Z, None), (X, Y))
-
-
-def _require_two_classes(Y: tf.Tensor) -> None:
-    present = np.unique(np.asarray(Y))
-    if len(present) < 2:
-        raise ValueError(
-            f"Y has examples of class {present[0]:.0f} alone: there is nothing to tell apart. Give "
-            "examples of at least two classes."
-        )
 
 
 def _require_one_noise_variance(likelihood: Gaussian, evidence: Evidence) -> None:

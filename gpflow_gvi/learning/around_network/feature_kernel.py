@@ -8,13 +8,13 @@ from gpflow.kernels import Kernel, Linear, SquaredExponential, Sum
 from gpflow.utilities import set_trainable
 from scipy.spatial.distance import pdist
 
-from .network_rows import NetworkRows
+from .network_rows import NetworkInputs
 
 MAX_ROWS_OF_DISTANCES = 1000
 """The median distance is that of not more rows than these."""
 
 
-def feature_kernel(rows: AnyNDArray, of: NetworkRows) -> Kernel:
+def feature_kernel(rows: AnyNDArray, of: NetworkInputs) -> Kernel:
     """Return the sum of a squared exponential for each group of features.
 
     The lengthscale is half the median distance between rows, and the variance that of h, about its

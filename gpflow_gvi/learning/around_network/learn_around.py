@@ -25,16 +25,15 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
-from gpflow.base import AnyNDArray, RegressionData, TensorType
+from gpflow.base import AnyNDArray, RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
-from gpflow.utilities import positive, set_trainable
+from gpflow.utilities import positive
 
 from ..._core import labels, network_layers, progress
 from ..._core.data import Data
@@ -47,7 +46,6 @@ from ...calibration.conformal_prediction import conformal
 from ...covariances import CholeskySVGP, Tempered
 from ...gaussian_process import GaussianProcess
 from ...kernels.columns import on_columns
-from ...losses import Marginals
 from ...mean_functions import NetworkOutputs
 from ...models import GVI, PGVI
 from ...prediction.class_probabilities import BLOCK
@@ -62,7 +60,7 @@ from .curvature import inverse_curvature
 from .feature_kernel import feature_kernel, widening
 from .network_checks import order_of, require_order, scale_that_fits, warn_of_units
 from .network_data import inputs_of
-from .network_rows import Inputs, NetworkInputs, NetworkRows, Outputs, network_rows
+from .network_rows import Inputs, NetworkInputs, Outputs, network_rows
 from .network_training import NetworkTraining
 from .reach import leaning, reach_of
 
@@ -116,64 +114,60 @@ def learn_around(
         raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
     X, Y = _pair("data", data)
     networks = [head(each, output) for each in network_layers.members(network)]
-    parts = parts_of(networks[0])
-    networks = [flat(each, parts) for each in networks] if parts else networks
+    if parts := parts_of(networks[0]):
+        networks = [flat(each, parts) for each in networks]
     inputs = Inputs.of(networks[0], X, parts)
     X = inputs.validated("X", X)
     outputs = Outputs.of_all(networks, inputs, X)
     likelihood = _likelihood(settings, networks[0], outputs, Y)
     settings = dataclasses.replace(settings, likelihood=likelihood)
-    if training is None and settings.of_classes:
-        numbers = np.reshape(labels.validated("Y", Y, max(outputs.columns, 2)), [-1, 1])
-        inputs = scale_that_fits(networks[0], inputs, X, numbers)
+    K = max(outputs.columns, 2) if settings.of_classes else 0
+    if K == 0:
+        outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
+    elif training is None:
+        inputs = scale_that_fits(networks[0], inputs, X, labels.validated("Y", Y, K).reshape(-1, 1))
     if inputs.scales_pixels and X.dtype == np.uint8:
         logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
-    if not settings.of_classes:
-        outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
     split = _split((X, Y), settings, inputs, validation_data, trains=training is not None)
-    classes = np.unique(split.train[1])
-    if settings.of_classes and len(classes) < 2:
-        raise ValueError(
-            f"Y has examples of class {classes[0]:.0f} alone: there is nothing to tell apart. Give "
-            "examples of at least two classes."
-        )
+    if K:
+        labels.require_two_classes(np.unique(split.train[1].astype(int)))
     history: dict[str, list[float]] = {}
-    units = Scaling(np.zeros(outputs.columns), np.ones(outputs.columns))
     if training is not None:
         networks, history = training.of_all(networks, inputs, split, outputs.kind)
-    else:
-        units = units if settings.of_classes else split.outputs.linear
-        if validation_data is None and (split.holds_out or split.calibration is not None):
-            _warn_of_seen_rows()
-    features = network_layers.LAYERS if features is None else features
+    elif validation_data is None and (split.holds_out or split.calibration is not None):
+        _warn_of_seen_rows()
     progress.now("outputs and features of all rows")
-    named = settings.classes
-    if named is None and settings.of_classes:
-        named = np.arange(max(outputs.columns, 2))
+    classes = np.arange(K) if settings.classes is None else settings.classes
+    order = order_of(columns, classes if K else None)
+    features = network_layers.LAYERS if features is None else features
     reach = reach_of(split.train[0], inputs.floats)
-    rows = network_rows(networks, features, inputs, outputs, order_of(columns, named), reach)
+    rows = network_rows(networks, features, inputs, outputs, order, reach)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     h = split.train[0][:, : outputs.columns]
-    if training is None and not settings.of_classes:
+    of_outputs = Scaling.none(h)
+    if training is None and K == 0:
+        of_outputs = split.outputs.linear
         warn_of_units(h, split.train[1])
     elif training is None and columns is None:
-        require_order(h, split.train[1], settings.classes)
-    scaling = rows.scaling(split.train[0], units, standardise=settings.standardise)
-    split = dataclasses.replace(split, inputs=scaling)
+        require_order(h, split.train[1], classes)
+    units = rows.scaling(split.train[0], of_outputs, standardise=settings.standardise)
+    rows, split = dataclasses.replace(rows, units=units), dataclasses.replace(split, inputs=units)
     progress.now(f"P around the network, {len(split.train[0])} rows")
     learned = _learned(split, settings, rows, kernel)
-    units_of_rows = NetworkInputs(rows, split.inputs)
-    named = named if settings.of_classes else None
-    return dataclasses.replace(learned, inputs=units_of_rows, history=history, classes_=named)
+    return dataclasses.replace(
+        learned, inputs=rows, history=history, classes_=classes if K else None
+    )
 
 
-def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel | None) -> Learned:
+def _learned(
+    split: Split, settings: Settings, rows: NetworkInputs, kernel: Kernel | None
+) -> Learned:
     """Learn from rows [h(x), φ(x)]."""
     X, Y = split.standard(split.train)
     held_out = None if split.validation is None else split.standard(split.validation)
-    features = range(rows.num_outputs, rows.num_outputs + sum(rows.num_features))
     b = None
     if kernel is not None:
+        features = range(rows.num_outputs, rows.num_outputs + sum(rows.num_features))
         k = on_columns(kernel, features)
     else:
         k = widening(feature_kernel(X, rows), X.shape[1])
@@ -185,7 +179,7 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     Z, _ = settings.regulariser.select(X, M, kernel=k, seed=settings.seed)
     h = NetworkOutputs(rows.num_outputs, beyond=b)
     likelihood = _with_noise(settings.likelihood, h, (X, Y) if held_out is None else held_out)
-    noise = inverse_curvature(likelihood, X, rows.num_outputs)
+    noise = inverse_curvature(likelihood)
     r = CholeskySVGP.from_data(k, Z, X, noise, num_latent_gps=len(noise))
     prior, posterior = GaussianProcess(h, k), GaussianProcess(h, r)
     model = PGVI(posterior, GaussianProcess(h, r), likelihood, num_data=len(X))
@@ -201,11 +195,20 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
 def _with_noise(
     likelihood: Likelihood | None, h: NetworkOutputs, rows: RegressionData
 ) -> Likelihood:
-    """Return the likelihood; by default a Gaussian whose noise is the mean squared error."""
-    if likelihood is not None:
+    """Return the likelihood; of numbers, with a noise variance for each column.
+
+    By default it is the mean squared error.
+    """
+    if likelihood is not None and labels.num_classes(likelihood):
         return deepcopy(likelihood)
-    errors = np.mean(np.square(rows[1] - np.asarray(h(rows[0]))), axis=0)  # [J]
-    variance = np.maximum(errors, np.finfo(errors.dtype).eps)
+    if likelihood is None:
+        variance = np.mean(np.square(rows[1] - np.asarray(h(rows[0]))), axis=0)  # [J]
+        variance = np.maximum(variance, np.finfo(variance.dtype).eps)
+    else:
+        f = np.zeros_like(rows[0][:1, : h.num_outputs])
+        variance = likelihood.conditional_variance(rows[0][:1], f)[0]
+    trainable = likelihood is None or bool(likelihood.trainable_variables)
+    variance = Parameter(variance, transform=positive(base="exp"), trainable=trainable)
     return Gaussian(variance, variance_lower_bound=0.0)
 
 
@@ -219,58 +222,31 @@ def _scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
     :param model: with `NetworkOutputs` for its mean; it is not changed.
     :param validation_data: rows that the network has not seen.
     """
-    X, Y = Data.of([part[:MAX_ROWS_OF_SCALES] for part in validation_data], model.likelihood)
-    mean, variance = by_blocks(model.predict_f, X, size=BLOCK)
-    at = Marginals(X, tf.constant(mean), tf.constant(variance), Y)
-    factor, alpha, likelihood = _scales(model.likelihood, at)
     scaled = deepcopy(model)
-    Q = scaled.variational
+    Q, likelihood = scaled.variational, scaled.likelihood
+    X, Y = Data.of([part[:MAX_ROWS_OF_SCALES] for part in validation_data], likelihood)
+    mean, variance = map(tf.constant, by_blocks(model.predict_f, X, size=BLOCK))
+    of_classes = labels.num_classes(likelihood) is not None
+    log_factor = tf.Variable(tf.zeros([], mean.dtype))  # log τ
+    log_alpha = tf.Variable(tf.zeros([] if of_classes else mean.shape[1:], mean.dtype))
+    scales = [log_factor, log_alpha] if of_classes else [log_alpha]
+
+    @tf.function(autograph=False)
+    def loss() -> tf.Tensor:
+        factor, alpha = tf.exp(log_factor), tf.exp(log_alpha)
+        of_f = factor * mean, factor**2 * alpha * variance
+        density = log_predictive_density(likelihood, X, *of_f, Y)
+        prior = tf.add_n([tf.reduce_sum(tf.square(each)) for each in scales])
+        return -tf.reduce_mean(density) + 0.5 * prior / len(Y)
+
+    lbfgs(loss, [*scales, *likelihood.trainable_variables])
+    factor = np.exp(log_factor.numpy())
+    alpha = np.square(factor) * np.exp(log_alpha.numpy())
     b = Q.mean_function.beyond
     h = NetworkOutputs(mean.shape[-1], factor, None if b is None else b * np.sqrt(alpha))
     alpha = Parameter(alpha, transform=positive(lower=0.0), trainable=False)
     scaled.variational = GaussianProcess(h, Tempered(Q.kernel, alpha))
-    scaled.likelihood = likelihood
     return scaled
-
-
-Scales = tuple[TensorType, TensorType, Likelihood]
-"""What the mean and the variance of f are multiplied by, and the likelihood."""
-
-
-@singledispatch
-def _scales(likelihood: Likelihood, at: Marginals) -> Scales:
-    """Return the scales under a likelihood of classes."""
-    logs = tf.Variable(tf.zeros([2], at.f_mean.dtype))  # of τ and α
-
-    @tf.function(autograph=False)
-    def loss() -> tf.Tensor:
-        factor, alpha = tf.unstack(tf.exp(logs))
-        variance = factor**2 * alpha * at.f_variance
-        density = log_predictive_density(likelihood, at.X, factor * at.f_mean, variance, at.Y)
-        return -tf.reduce_mean(density) + 0.5 * tf.reduce_sum(tf.square(logs)) / len(at.Y)
-
-    lbfgs(loss, [logs])
-    factor, alpha = np.exp(logs.numpy())
-    return factor, factor**2 * alpha, likelihood
-
-
-@_scales.register
-def _(likelihood: Gaussian, at: Marginals) -> Scales:
-    errors = tf.square(at.Y - at.f_mean)  # [N, J]
-    alpha = tf.Variable(tf.zeros_like(errors[0]))  # its logarithm, [J]
-    fixed = likelihood.conditional_variance(at.X[:1], at.f_mean[:1])[0]
-    noise = tf.Variable(tf.math.log(fixed + tf.zeros_like(alpha)))  # its logarithm, [J]
-
-    @tf.function(autograph=False)
-    def loss() -> tf.Tensor:
-        variance = tf.exp(alpha) * at.f_variance + tf.exp(noise)
-        density = tf.math.log(variance) + errors / variance
-        return 0.5 * tf.reduce_sum(tf.reduce_mean(density, 0) + tf.square(alpha) / len(at.Y))
-
-    lbfgs(loss, [alpha, noise] if likelihood.trainable_variables else [alpha])
-    variance = Parameter(np.exp(noise.numpy()), transform=positive(lower=0.0))
-    set_trainable(variance, bool(likelihood.trainable_variables))
-    return 1.0, np.exp(alpha.numpy()), Gaussian(variance, variance_lower_bound=0.0)
 
 
 def _split(
@@ -293,9 +269,9 @@ def _split(
     if trains or held_out is None:
         split = Split.of((numbers, Y), settings, held_out)
     else:
-        split = Split.of(
-            (numbers, Y), dataclasses.replace(settings, calibration_fraction=0.0), held_out
-        ).calibrated_by_validation(settings)
+        settings_of_split = dataclasses.replace(settings, calibration_fraction=0.0)
+        split = Split.of((numbers, Y), settings_of_split, held_out)
+        split = split.calibrated_by_validation(settings)
 
     def at(part: AnyNDArray) -> AnyNDArray:
         places = part[:, 0].astype(int)
@@ -312,20 +288,15 @@ def _pair(name: str, data: Any) -> tuple[Any, Any]:
 
 def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> Likelihood | None:
     """Return the likelihood that the outputs of the network and Y are for."""
-    given = settings.likelihood
     J, shape = outputs.columns, np.shape(Y)
     P = shape[1] if len(shape) > 1 else 1
-    likelihood = given
-    if given is None and P == 1 and J > 1:
+    likelihood, are_named = settings.likelihood, settings.classes is not None and outputs.kind
+    if likelihood is None and P == 1 < J:
         likelihood = Softmax(J)
-    elif (
-        given is None
-        and P == J == 1
-        and (outputs.kind == "probabilities" or (settings.classes is not None and outputs.kind))
-    ):
+    elif likelihood is None and P == J == 1 and (outputs.kind == "probabilities" or are_named):
         likelihood = Bernoulli(invlink=tf.math.sigmoid)
     classes = labels.num_classes(likelihood)
-    wanted = P if classes is None else 1 if isinstance(likelihood, Bernoulli) else classes
+    wanted = labels.num_latents(likelihood, np.empty([1, P]))
     if wanted != J:
         raise ValueError(
             f"network returns {J} columns, but Y, of shape {shape}, under "

@@ -41,8 +41,7 @@ def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None) -> tuple[i
             f"classes is {columns.tolist()}; it must name the class of each column of the network, "
             f"and Y has the classes {found}."
         )
-    order = tuple(int(np.flatnonzero(columns == each)[0]) for each in classes)
-    return () if order == tuple(range(len(order))) else order
+    return () if np.array_equal(columns, classes) else tuple(np.argsort(columns).tolist())
 
 
 def require_order(h: AnyNDArray, Y: AnyNDArray, classes: AnyNDArray | None) -> None:

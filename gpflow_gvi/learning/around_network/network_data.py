@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,20 +33,30 @@ def in_memory(name: str, data: Any, network: Any) -> Any:
     :param data: batches or single rows (x, y), as `fit` of Keras takes them.
     :param network: what takes x, or a list of such, which tells one row from a batch.
     """
-    if not (isinstance(data, tf.data.Dataset) or _is_of_batches(data)):
+    if isinstance(data, tf.data.Dataset):
+        if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
+            raise ValueError(f"{name} is a Dataset without an end; pass {name}.take(...).")
+        blocks = list(data.as_numpy_iterator())
+    elif _is_of_batches(data):
+        blocks = [data[i] for i in range(len(data))]
+    else:
         return data
-    if _is_endless(data):
-        raise ValueError(f"{name} is a Dataset without an end; pass {name}.take(...).")
-    blocks = [_pair_of(name, element) for element in _elements(data)]
     if not blocks:
         raise ValueError(f"{name} has no rows.")
+    for block in blocks:
+        if not isinstance(block, tuple | list) or len(block) != 2:
+            count = len(block) if isinstance(block, tuple | list) else 1
+            raise ValueError(
+                f"{name} yields {count} parts; it must yield (x, y). Weights of rows are not taken."
+            )
+    x, y = blocks[0]
     first, *_ = network_layers.members(network)
     parts = parts_of(first)
-    x = _in_order(blocks[0][0], parts)[0] if parts else blocks[0][0]
+    x = _in_order(x, parts)[0] if parts else x
     shape = parts[0].shape if parts else as_function(first).input_shape
-    is_one = np.ndim(blocks[0][1]) == 0 if shape is None else np.shape(x) == shape
+    is_one = np.ndim(y) == 0 if shape is None else np.shape(x) == shape
     joined = np.stack if is_one else np.concatenate
-    return tf.nest.map_structure(lambda *each: joined(each), *blocks)
+    return tf.nest.map_structure(lambda *each: joined(each), *map(tuple, blocks))
 
 
 def side_by_side(name: str, X: Any, parts: Sequence[Part]) -> AnyNDArray:
@@ -59,9 +69,7 @@ def side_by_side(name: str, X: Any, parts: Sequence[Part]) -> AnyNDArray:
     names = [part.name for part in parts]
     if isinstance(X, Mapping) and set(names) != set(X):
         raise ValueError(f"{name} is a dictionary of {sorted(X)}, but the network takes {names}.")
-    if isinstance(X, Mapping) or (isinstance(X, list | tuple) and len(X) == len(parts)):
-        arrays = _in_order(X, parts)
-    else:
+    if not (isinstance(X, Mapping) or (isinstance(X, list | tuple) and len(X) == len(parts))):
         rows = checks.array(name, X) if hasattr(X, "shape") else np.zeros(0)
         if rows.ndim == 2 and rows.shape[1] == sum(part.size for part in parts):
             return rows
@@ -69,17 +77,17 @@ def side_by_side(name: str, X: Any, parts: Sequence[Part]) -> AnyNDArray:
             f"{name} is {shown(X)}, but the network has {len(parts)} inputs. Pass a dictionary of "
             f"arrays with the keys {names}, or a list of {len(parts)} arrays."
         )
-    columns = [
-        checks.array(f"{name}[{part.name!r}]", each)
-        for part, each in zip(parts, arrays, strict=True)
-    ]
-    for part, each in zip(parts, columns, strict=True):
-        if each.shape != (len(columns[0]), *part.shape):
+    columns: list[AnyNDArray] = []
+    for part, each in zip(parts, _in_order(X, parts), strict=True):
+        array = checks.array(f"{name}[{part.name!r}]", each)
+        wanted = (len(columns[0] if columns else array), *part.shape)
+        if array.shape != wanted:
             raise ValueError(
-                f"{name}[{part.name!r}] has shape {each.shape}, but the network takes "
-                f"{(len(columns[0]), *part.shape)} there, a row for each of the first input."
+                f"{name}[{part.name!r}] has shape {array.shape}, but the network takes {wanted} "
+                "there, a row for each of the first input."
             )
-    return np.hstack([as_floats(name, each).reshape(len(each), -1) for each in columns])
+        columns.append(as_floats(name, array).reshape(len(array), -1))
+    return np.hstack(columns)
 
 
 def _in_order(X: Any, parts: Sequence[Part]) -> list[Any]:
@@ -92,23 +100,3 @@ def _is_of_batches(data: Any) -> bool:
     is_sequence = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     is_of_values = isinstance(data, tuple | list | Mapping) or hasattr(data, "shape")
     return is_sequence and not is_of_values
-
-
-def _is_endless(data: Any) -> bool:
-    cardinality = getattr(data, "cardinality", None)
-    return cardinality is not None and int(cardinality()) == tf.data.INFINITE_CARDINALITY
-
-
-def _elements(data: Any) -> Iterator[Any]:
-    if isinstance(data, tf.data.Dataset):
-        return iter(data.as_numpy_iterator())
-    return (data[i] for i in range(len(data)))
-
-
-def _pair_of(name: str, element: Any) -> tuple[Any, Any]:
-    if not isinstance(element, tuple | list) or len(element) != 2:
-        count = len(element) if isinstance(element, tuple | list) else 1
-        raise ValueError(
-            f"{name} yields {count} parts; it must yield (x, y). Weights of rows are not taken."
-        )
-    return element[0], element[1]

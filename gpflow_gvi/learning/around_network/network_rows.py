@@ -78,8 +78,8 @@ class Inputs(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class NetworkRows:
-    """x ↦ [h(x), φ(x)], the outputs of a network followed by features of x."""
+class NetworkInputs:
+    """x ↦ [h(x), φ(x)], the outputs of a network and features of x, and units of such rows."""
 
     parts: tuple[NetworkFunction, ...]
     """Functions whose columns, side by side, are outputs and features; the first has h."""
@@ -97,9 +97,24 @@ class NetworkRows:
     reach: Scaling | None = None
     """Units of inputs as rows, in which the training rows are at most at distance one from their
     mean; with them the last column of the rows is `beyond`."""
+    units: Scaling | None = None
+    """Standard units of the rows, which the model takes."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self.inputs.shape
+
+    def standard(self, values: TensorType) -> tf.Tensor:
+        """Return the rows of inputs [N, D...] in standard units: [N, J + F]."""
+        return self.scaled(self(values))
+
+    def scaled(self, rows: tf.Tensor) -> tf.Tensor:
+        """Return rows in standard units."""
+        return rows if self.units is None else self.units.scaled(rows)
 
     def __call__(self, X: TensorType) -> tf.Tensor:
-        """Return the rows of inputs [N, D...]: [N, J + F]."""
+        """Return the rows of inputs [N, D...], in the units of the network: [N, J + F]."""
         if tf.is_symbolic_tensor(X):
             return self._rows(X)
         X = self.inputs.validated("X", X)
@@ -113,6 +128,8 @@ class NetworkRows:
             )
         return tf.convert_to_tensor(rows)
 
+    validated = __call__  # as a `Scaling` calls what its input becomes first
+
     def scaling(
         self, rows: AnyNDArray, of_outputs: Scaling, *, standardise: bool = True
     ) -> Scaling:
@@ -122,23 +139,20 @@ class NetworkRows:
         :param of_outputs: the units of h.
         :param standardise: whether features are in standard units, or in their own.
         """
-        of_features = Scaling.of if standardise else Scaling.none
-        of_all, rows = rows, rows[:, : self.num_outputs + sum(self.num_features)]
-        features = of_features(rows[:, self.num_outputs :])
-        scale = features.scale
-        if np.all(np.ptp(rows[:, self.num_outputs :], axis=0) == 0.0):
+        J, end = self.num_outputs, self.num_outputs + sum(self.num_features)
+        if np.all(np.ptp(rows[:, J:end], axis=0) == 0.0):
             raise ValueError(
                 "features are the same for all rows, so that nothing tells inputs apart. Check "
                 "the weights of the network, or name another layer, features=...."
             )
-        if self.with_inputs and standardise:  # some pixels hardly vary, and are not to count most
-            columns = rows[:, -self.num_features[-1] :]
-            scale[-self.num_features[-1] :] = np.sqrt(np.mean(np.var(columns, axis=0))) or 1.0
-        as_is = Scaling.none(of_all[:, rows.shape[1] :])
-        return Scaling(
-            np.concatenate([of_outputs.shift, features.shift, as_is.shift]),
-            np.concatenate([of_outputs.scale, scale, as_is.scale]),
-        )
+        units = Scaling.none(rows)
+        units.shift[:J], units.scale[:J] = of_outputs
+        if standardise:
+            units.shift[J:end], units.scale[J:end] = Scaling.of(rows[:, J:end])
+        if standardise and self.with_inputs:  # some pixels hardly vary: they are not to count most
+            pixels = slice(end - self.num_features[-1], end)
+            units.scale[pixels] = np.sqrt(np.mean(np.var(rows[:, pixels], axis=0))) or 1.0
+        return units
 
     def _rows(self, X: TensorType) -> tf.Tensor:
         X = tf.cast(X, default_float())
@@ -159,32 +173,6 @@ class NetworkRows:
         return -h if h.shape[-1] == 1 else tf.gather(h, self.order, axis=-1)
 
 
-@dataclasses.dataclass(frozen=True)
-class NetworkInputs:
-    """The units of inputs that a network turns into rows, in place of a `Scaling`."""
-
-    rows: NetworkRows
-    scaling: Scaling
-    """Standard units of the rows."""
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """The shape of one input."""
-        return self.rows.inputs.shape
-
-    def standard(self, values: TensorType) -> tf.Tensor:
-        """Return the rows that the model takes for inputs [N, D...]: [N, J + F]."""
-        return self.scaled(self.validated(values))
-
-    def validated(self, values: TensorType) -> tf.Tensor:
-        """Return the rows of inputs [N, D...], in the units of the network: [N, J + F]."""
-        return self.rows(values)
-
-    def scaled(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return rows of the network in standard units."""
-        return self.scaling.scaled(rows)
-
-
 class Outputs(NamedTuple):
     """What a network returns."""
 
@@ -192,23 +180,6 @@ class Outputs(NamedTuple):
     """J."""
     kind: str | None
     """"probabilities", "logits", or None where they are numbers of which it cannot be said."""
-
-    @classmethod
-    def of_all(cls, networks: list[Any], inputs: Inputs, X: AnyNDArray) -> Outputs:
-        """Return the outputs that networks have in common; raise if they differ."""
-        first, *others = (cls.of(network, inputs, X) for network in networks)
-        for i, outputs in enumerate(others, start=2):
-            if outputs != first:
-                raise ValueError(
-                    f"network is a list, whose first returns {first.shown} and network {i} "
-                    f"{outputs.shown}; all must return the same."
-                )
-        return first
-
-    @property
-    def shown(self) -> str:
-        """The outputs in words, for messages."""
-        return f"{self.columns} columns of {self.kind or 'numbers'}"
 
     @classmethod
     def of(cls, network: Any, inputs: Inputs, X: AnyNDArray) -> Outputs:
@@ -227,6 +198,19 @@ class Outputs(NamedTuple):
         sums_to_one = np.all(np.abs(values.sum(axis=-1) - 1.0) < 1e-3)
         return cls(J, "probabilities" if J > 1 and sums_to_one else None)
 
+    @classmethod
+    def of_all(cls, networks: list[Any], inputs: Inputs, X: AnyNDArray) -> Outputs:
+        """Return the outputs that networks have in common; raise if they differ."""
+        first, *others = (cls.of(network, inputs, X) for network in networks)
+        for i, (columns, kind) in enumerate(others, start=2):
+            if (columns, kind) != first:
+                raise ValueError(
+                    f"network is a list, whose first returns {first.columns} columns of "
+                    f"{first.kind or 'numbers'} and network {i} {columns} columns of "
+                    f"{kind or 'numbers'}; all must return the same."
+                )
+        return first
+
 
 def network_rows(
     networks: list[Any],
@@ -235,7 +219,7 @@ def network_rows(
     outputs: Outputs,
     order: tuple[int, ...] = (),
     reach: Scaling | None = None,
-) -> NetworkRows:
+) -> NetworkInputs:
     """Return the map from inputs to rows, with copies of the networks.
 
     :param networks: those whose average is h, from inputs to [N, J]; or the one that is.
@@ -268,7 +252,7 @@ def network_rows(
     example = tf.zeros([1, *inputs.shape], default_float())
     sizes += [int(part(example).shape[-1]) for part in parts[1:]]
     with_inputs = INPUTS in several
-    return NetworkRows(
+    return NetworkInputs(
         parts,
         inputs,
         outputs.columns,
