@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from .._core.network_variables import is_keras, keras_of
+from ..training.trainer import Trainer
 from . import keras_registry
 from .archive import members, parsed
 
@@ -27,8 +28,11 @@ _MORE_NUMBERS = 10**6
 
 
 def is_theirs(thing: Any) -> bool:
-    """Return True if Keras writes a thing: a layer or a model of either Keras."""
-    return is_keras(thing)
+    """Return True if Keras writes a thing: a layer or a model of either Keras.
+
+    What trains a compiled model is one of Keras's, too, and is left out of copies.
+    """
+    return is_keras(thing) and not isinstance(thing, Trainer)
 
 
 def weights(network: Any) -> list[Any]:
