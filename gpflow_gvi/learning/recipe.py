@@ -61,10 +61,8 @@ class Recipe:
     # Predictors
 
     min_rows_of_trees: int = 40
+    """Below this number of rows there are no predictors."""
     min_rows_of_networks: int = 1000
-    min_rows_of_lasso: int = 40
-    """From this number of rows on, up to `max_rows_of_shared` for each feature, P may be around a
-    linear function of few features, which a kernel cannot find by so few rows."""
 
     max_error_ratio: float = 1.1
     """P is around predictors with errors of up to this many times P's own."""
@@ -198,19 +196,19 @@ class Recipe:
     def predictors(self, data: TrainingData) -> list[Any]:
         """Return estimators whose cross-fitted predictions P may be around.
 
-        Ensembles of trees; of few rows for each feature a linear function of some of them
+        Ensembles of trees; of few labels for each feature a logistic regression on some of them
         (Tibshirani 1996); of many rows a network. For a single feature there are none: a kernel
         says more.
         """
         N, D = num_groups(data.X), data.D  # repeated values are known
-        if D == 1:
+        if D == 1 or self.min_rows_of_trees > N:
             return []
         kind: Any = estimators.Classifiers if data.of_classes else estimators.Regressors
         of_data = kind(data)
-        per_feature = self.min_rows_of_lengthscales if data.of_classes else self.max_rows_of_shared
+        few = data.of_classes and self.min_rows_of_lengthscales * D > N
         return [
-            *(of_data.trees() if self.min_rows_of_trees <= N else []),
-            *(of_data.lasso() if self.min_rows_of_lasso <= N < per_feature * D else []),
+            *of_data.trees(),
+            *(of_data.linear() if few else []),
             *(of_data.networks() if self.min_rows_of_networks <= N else []),
         ]
 
