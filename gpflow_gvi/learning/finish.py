@@ -55,7 +55,7 @@ class Finish:
     def finished(
         self, regulariser: Regulariser, data: TrainingData, validation: RegressionData | None = None
     ) -> Learned:
-        """Return what is learned around a conditioned P: Q trained and tempered, then calibrated.
+        """Return the model around a conditioned P: Q trained and tempered, then calibrated.
 
         Rows that were held out for validation join the others in the end.
         """
@@ -176,7 +176,10 @@ class Finish:
         return with_df(tempered, judged.df)
 
     def _left_out(self, regulariser: Regulariser, data: TrainingData) -> Judged | None:
-        """Return what predictions of each group of rows from all others say; None of few rows."""
+        """Return the factor by which each group of rows, given all others, is predicted best.
+
+        There is none if there are few rows.
+        """
         if len(data.X) < MIN_VALIDATION_POINTS:
             return None
         rows, likelihood = data.first(MAX_ROWS_OF_SCORES), regulariser.likelihood

@@ -334,7 +334,7 @@ def _network_training(
     seed: int,
     of_training: dict[str, Any],
 ) -> NetworkTraining | None:
-    """Return how a network is trained; None if it is left as it is.
+    """Return the training of a network; None if it is left as it is.
 
     :param of_training: arguments that matter only if it is.
     """

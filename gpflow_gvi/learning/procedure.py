@@ -139,7 +139,7 @@ class Procedure:
         return Pooled.of(tuple(parts), tuple(member.weight for member in found))
 
     def _on_log_scale(self) -> Finish | None:
-        """Return what is done for log y, if y is positive and not given another likelihood."""
+        """Return the finish for log y, if y is positive and not given another likelihood."""
         settings, Y = self.settings, self.split.train[1]
         if settings.likelihood is not None or not settings.standardise:
             return None

@@ -131,7 +131,7 @@ class DatasetBatches:
         return self.dataset.repeat().skip(number * self.steps)
 
     def next(self, iterator: tf.data.Iterator, *_: int) -> Stream:
-        """Return what the next batches are taken from."""
+        """The state that the next batches are taken from."""
         return Stream(iterator)
 
 
