@@ -15,19 +15,24 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow import Parameter
 from gpflow.base import RegressionData, TensorType
 from gpflow.functions import MeanFunction
-from gpflow.likelihoods import Gaussian
 
 from .._core import outputs, progress
 from .._core.data import Data
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
 from ..calibration.tails import with_df, with_tails, with_tails_of
-from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, factors, tempered_by
+from ..calibration.tempering import (
+    MAX_FACTOR,
+    MIN_VALIDATION_POINTS,
+    factor_of_errors,
+    factors,
+    tempered_by,
+)
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import has_constant_noise, is_gaussian
 from ..losses import Marginals
 from ..models import GVI
 from ..prediction import predictive_law
@@ -141,7 +146,7 @@ class Procedure:
 
     def _fits(self, data: TrainingData) -> Fits:
         """Return the fits of candidates under the likelihood."""
-        if isinstance(self.settings.likelihood, Gaussian | None):
+        if is_gaussian(self.settings.likelihood):
             return EvidenceFits(data, self.settings)
         return SiteFits(data, self.settings)
 
@@ -154,7 +159,7 @@ class Procedure:
 
     def _pooled(self, data: TrainingData) -> Learned:
         """Return the candidates that predict best together, or the best one."""
-        of_numbers = isinstance(self.settings.likelihood, Gaussian | None)
+        of_numbers = is_gaussian(self.settings.likelihood)
         mixes = of_numbers or self.settings.of_classes
         scales = [(self, self._fits(data))]
         if (of_logs := self._on_log_scale()) is not None:
@@ -201,7 +206,7 @@ class Procedure:
         if self.settings.regulariser.mean is not None:
             return False
         noise = self.settings.likelihood
-        given = isinstance(noise, Gaussian) and not isinstance(noise.variance, Parameter)
+        given = is_gaussian(noise) and not has_constant_noise(noise)
         to_all = not self.settings.regulariser.evidence.needs_inducing_outputs
         return not given and data.X.ndim == 2 and to_all
 
@@ -216,7 +221,7 @@ class Procedure:
             posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in stream.blocks()))
         else:
             Y, variance = self.sites(regulariser, Z, data)
-            if isinstance(regulariser.likelihood, Gaussian):
+            if is_gaussian(regulariser.likelihood):
                 posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
             else:
                 posterior = conditioned(prior, Z, [(data.X, Y, variance)])
@@ -224,12 +229,12 @@ class Procedure:
 
     def _stream(self, regulariser: Regulariser, data: TrainingData) -> Stream | None:
         """Return the stream that P is conditioned on, if it is not on a sample."""
-        return data.stream if isinstance(regulariser.likelihood, Gaussian) else None
+        return data.stream if is_gaussian(regulariser.likelihood) else None
 
     def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
         """Return the Gaussian observations that P is conditioned on."""
         likelihood, prior = regulariser.likelihood, regulariser.prior
-        if isinstance(likelihood, Gaussian):
+        if is_gaussian(likelihood):
             noise = outputs.noise_variance_at(likelihood, data.X, data.J)
             return Sites(data.responses, noise)
         of_prior, sites = self._sites.get(len(data.X), (None, None))
@@ -296,8 +301,8 @@ class Procedure:
         sites, groups = self.sites(regulariser, Z, rows), groups_of(rows.X)
         observed = rows.X, sites.Y
         mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, observed, groups)
-        if isinstance(model.likelihood, Gaussian):
-            factor = tf.reduce_mean(tf.square(sites.Y - mean) / variance, axis=0)  # [J]
+        if is_gaussian(model.likelihood):
+            factor = factor_of_errors(sites.Y, mean, variance)
             factor = tf.clip_by_value(factor, 1.0 / MAX_FACTOR, MAX_FACTOR)
             tempered = tempered_by(model, factor)
             if self._may_have_tails(tempered):
@@ -331,8 +336,8 @@ class Procedure:
 
     def _may_have_tails(self, model: GVI) -> bool:
         noise = model.likelihood
-        is_gaussian = isinstance(noise, Gaussian) and noise.variance is not None
-        return is_gaussian and self.settings.regulariser.has_heavy_tails
+        has_variance = is_gaussian(noise) and noise.variance is not None
+        return has_variance and self.settings.regulariser.has_heavy_tails
 
     def _tell_scores(self, before: Any, after: Any) -> None:
         """Say what tempering has gained, as negative log densities in original units."""

@@ -7,14 +7,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gpflow import Parameter
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian
 
 from .._core.names import kernel_name, mean_name
 from .._core.progress import Stage
 from ..covariances import Tempered
-from ..likelihoods import HeavyTailed
+from ..likelihoods import degrees_of_freedom, has_constant_noise, is_gaussian
 
 if TYPE_CHECKING:
     from .learned import Learned
@@ -52,9 +50,7 @@ class Summary:
         """Return the summary."""
         P, model = learned.regulariser, learned.model
         stages = () if learned.record is None else learned.record.stages
-        varying = isinstance(P.likelihood, Gaussian) and not isinstance(
-            P.likelihood.variance, Parameter
-        )
+        varying = is_gaussian(P.likelihood) and not has_constant_noise(P.likelihood)
         r = model.variational.kernel
         factor = next((k.factor for k in (r, *r.submodules) if isinstance(k, Tempered)), None)
         facts = {
@@ -151,11 +147,10 @@ def _rows(stages: Any) -> dict[str, str]:
 
 def _noise(learned: Learned, varying: bool) -> str:
     likelihood = learned.likelihood
-    if not isinstance(likelihood, Gaussian):
+    if not is_gaussian(likelihood):
         return type(likelihood).__name__
-    kind = "Gaussian"
-    if isinstance(likelihood, HeavyTailed):
-        kind = f"Student's t, {_numbers(likelihood.df)} degrees of freedom"
+    df = degrees_of_freedom(likelihood)
+    kind = "Gaussian" if df is None else f"Student's t, {_numbers(df)} degrees of freedom"
     of_logs = learned.outputs.linear is not learned.outputs
     if varying and of_logs:
         return f"{kind} of log y, its variance depends on x"

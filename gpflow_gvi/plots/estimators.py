@@ -9,7 +9,8 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy import stats
 
-from .._core import checks, domains, labels
+from .. import likelihoods
+from .._core import checks
 from ..learning import Learned, Scaling
 from ..prediction import by_blocks
 
@@ -48,7 +49,7 @@ class View:
             raise ValueError("the inputs are images; there are pictures of rows [N, D] only.")
         D, J = shape[0], learned.outputs.input_shape[0]
         names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else range(D))
-        count = labels.num_classes(learned.likelihood)
+        count = likelihoods.num_classes(learned.likelihood)
         classes = getattr(estimator, "classes_", None)
         if count is None and not 0 <= output < J:
             raise ValueError(f"output is {output}; there are {J}, from 0 on.")
@@ -66,7 +67,7 @@ class View:
     @property
     def shows_f(self) -> bool:
         """Whether f is in the units of y; else, as of counts, the mean of y is shown."""
-        return domains.has_scale(self.learned.likelihood)
+        return likelihoods.has_scale(self.learned.likelihood)
 
     @property
     def is_of_network(self) -> bool:

@@ -47,6 +47,7 @@ from ...calibration.conformal_prediction import conformal
 from ...covariances import CholeskySVGP, Tempered
 from ...gaussian_process import GaussianProcess
 from ...kernels.columns import on_columns
+from ...likelihoods import is_gaussian
 from ...losses import Marginals
 from ...mean_functions import NetworkOutputs
 from ...models import GVI, PGVI
@@ -325,14 +326,14 @@ def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> L
     ):
         likelihood = Bernoulli(invlink=tf.math.sigmoid)
     classes = labels.num_classes(likelihood)
-    wanted = P if classes is None else 1 if isinstance(likelihood, Bernoulli) else classes
+    wanted = P if classes is None else getattr(likelihood, "latent_dim", None) or 1
     if wanted != J:
         raise ValueError(
             f"network returns {J} columns, but Y, of shape {shape}, under "
             f"{'Gaussian noise' if likelihood is None else type(likelihood).__name__} has {wanted} "
             f"latent functions; give it {wanted} outputs."
         )
-    if classes is None and not (likelihood is None or isinstance(likelihood, Gaussian)):
+    if classes is None and not is_gaussian(likelihood):
         raise TypeError(
             f"likelihood is {shown(likelihood)}; around a network it must be a Gaussian, or a "
             "MultiClass, Softmax or Bernoulli of labels."
