@@ -12,7 +12,7 @@ from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-from ..._core import checks, domains, labels
+from ..._core import checks, domains, images, labels
 from ..._core.data import Data
 from ..._core.errors import NumericsWarning
 from ...calibration.tempering import MIN_VALIDATION_POINTS
@@ -65,6 +65,8 @@ class Split:
         seen = survey(data, likelihood, settings.seed)
         X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
         shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
+        if settings.input_shape is None:
+            images.refuse_sets(X)
         if len(shape) > 1 and settings.regulariser.kernels is None:
             raise ValueError(
                 f"X has shape {X.shape}: the default kernels are for tables of features, take "
