@@ -83,6 +83,9 @@ class Procedure:
         validation = None if split.validation is None else split.standard(split.validation)
         data = self.training_data(split.train, split.stream)
         progress.now(f"{data.num_rows} rows")
+        unused = data.D - len(data.features)
+        if unused and self.settings.regulariser.kernels is None:
+            progress.found(unused_columns=unused)
         progress.found(**split.notes)
         if self._may_pool(data, validation):
             return self._pooled(data)
@@ -250,8 +253,9 @@ class Procedure:
         sites = self.sites(regulariser, regulariser.inducing_points, data)
         Z = getattr(regulariser.posterior.kernel, "inducing_variable", None)
         is_of_points = self.settings.regulariser.evidence.needs_inducing_outputs
+        fields = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}
         start = Start(
-            **{**vars(data), "responses": np.asarray(sites.Y)},
+            **{**fields, "responses": np.asarray(sites.Y)},
             P=P,
             prior=regulariser.prior,
             posterior=None if is_of_points else regulariser.posterior,

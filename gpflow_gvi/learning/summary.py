@@ -136,6 +136,8 @@ def _rows(stages: Any) -> dict[str, str]:
         share = f"{found['repeated']} rows repeat the inputs of others"
         copies = f", {found.get('copies')} are copies and count once" if "copies" in found else ""
         facts["repeats"] = f"{share}: such rows are left out together{copies}"
+    if "unused_columns" in found:
+        facts["unused"] = f"{found['unused_columns']} columns of X are constant or copies of others"
     if "gross" in found:
         facts["gross values"] = f"{found['gross']} rows with one are left out"
     if "promised" in found:
