@@ -20,8 +20,8 @@ from gpflow.likelihoods import Likelihood
 
 import gpflow_gvi as gvi
 
-from .._core import labels
 from ..learning import Learned, ModelSettings, Procedure, Settings, Split, VariationalSettings
+from ..likelihoods import are_labels
 from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
@@ -171,7 +171,7 @@ def _metrics(experiment: Experiment, fitted: Learned | Fitted, rows: Rows) -> di
 
 def _calibrated(learned: Learned, X: Any, Y: Any, coverage: float) -> dict[str, float]:
     """Return the coverage and the size of intervals, or of sets of classes, with a guarantee."""
-    if labels.num_classes(learned.likelihood) is not None:
+    if are_labels(learned.likelihood):
         sets = learned.predict_set(X, coverage)
         covered = np.take_along_axis(sets, Y.astype(int), axis=1)
         return {"conformal_coverage": covered.mean(), "conformal_size": sets.sum(axis=1).mean()}

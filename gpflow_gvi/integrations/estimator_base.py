@@ -113,12 +113,11 @@ class Estimator(BaseEstimator):
             for name, values in zip("Xy", data, strict=False):
                 if isinstance(values, np.ma.MaskedArray):
                     checks.array(name, values)
-                if name == "X" or options.get("y_numeric"):
-                    found = np.asarray(values)
-                    if found.dtype.kind in "iumM":
-                        as_floats(name, found)
-                    if name == "y" and any(isinstance(each, np.ndarray) for each in found.flat):
-                        checks.array(name, values)
+                found = np.asarray(values)
+                if (name == "X" or options.get("y_numeric")) and found.dtype.kind in "iumM":
+                    as_floats(name, found)
+                if any(isinstance(each, np.ndarray | list) for each in found.flat[:100]):
+                    checks.array(name, values)
             images = self._takes_images and len(np.shape(data[0])) > 2
             kind = None if images else default_float()  # pixels in bytes are scaled
             return validate_data(self, *data, dtype=kind, allow_nd=images, **options)

@@ -19,7 +19,8 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
-from .._core import labels, row_numbers
+from .. import likelihoods
+from .._core import row_numbers
 from .._core.data import observations
 from ..errors import NumericsWarning, shown
 from ..learning import Learned, Scaling
@@ -241,10 +242,10 @@ class GVIClassifier(ClassifierMixin, Estimator):
         is_number = isinstance(self.network, int | np.integer)  # of units
         around = not is_number and is_meant(self.network, self.features, self.train_network, X)
         likelihood = self._around(K) if around else self._of_classes(K)
-        latents = K if around else labels.num_latents(likelihood, codes[:, None])
+        latents = K if around else likelihoods.num_latents(likelihood, codes[:, None])
         columns = self.classes
         if columns is not None:  # by their numbers, as labels are given to `learn`
-            columns = labels.encoded("classes", columns, self.classes_).tolist()
+            columns = likelihoods.encoded("classes", columns, self.classes_).tolist()
         self.learned_ = self._learn(X, codes, latents, likelihood=likelihood, classes=columns)
         return self
 
@@ -259,8 +260,8 @@ class GVIClassifier(ClassifierMixin, Estimator):
 
     def _of_classes(self, K: int) -> Likelihood:
         if self.likelihood is None:
-            return softmax_of(self.mean) or labels.likelihood_of(self.classes_)
-        found = labels.num_classes(self.likelihood)
+            return softmax_of(self.mean) or likelihoods.likelihood_of(self.classes_)
+        found = likelihoods.num_classes(self.likelihood)
         if found != K:
             raise ValueError(
                 f"likelihood is {type(self.likelihood).__name__} of {found} classes, but y has {K}:"

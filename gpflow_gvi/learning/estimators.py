@@ -167,6 +167,14 @@ def noise_models(X: Any, errors: Any, process: Any) -> list[Any]:
     return [of_outputs(boosting, errors.shape[-1]), process]
 
 
+def of_columns(estimator: Any, columns: Any) -> Any:
+    """Return an estimator that sees some columns of X alone."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(ColumnTransformer([("features", "passthrough", columns)]), estimator)
+
+
 def of_outputs(estimator: Any, J: int) -> Any:
     """Return an estimator of one output as one of J."""
     from sklearn.multioutput import MultiOutputRegressor

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from gpflow.base import RegressionData, TensorType
-from gpflow.likelihoods import Gaussian
 
 from .._core import outputs, progress
 from .._core.data import Data
@@ -18,6 +17,7 @@ from ..calibration.tails import with_df, with_tails, with_tails_of
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import is_gaussian
 from ..models import GVI
 from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser
@@ -87,7 +87,7 @@ class Finish:
         M = max(settings.count(len(data.X)), len(regulariser.inducing_points))
         Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
         U = None if indices is None else data.responses[indices]
-        is_of_numbers = isinstance(regulariser.likelihood, Gaussian)
+        is_of_numbers = is_gaussian(regulariser.likelihood)
         if is_of_numbers and data.stream is not None:  # all rows, and not a sample of them
             noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
             posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in data.stream.blocks()))
@@ -102,7 +102,7 @@ class Finish:
     def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
         """Return the Gaussian observations that P is conditioned on."""
         likelihood, prior = regulariser.likelihood, regulariser.prior
-        if isinstance(likelihood, Gaussian):
+        if is_gaussian(likelihood):
             noise = outputs.noise_variance_at(likelihood, data.X, data.J)
             return Sites(data.responses, noise)
         of_prior, sites = self._sites.get(len(data.X), (None, None))
@@ -118,8 +118,9 @@ class Finish:
         sites = self.sites(regulariser, regulariser.inducing_points, data)
         Z = getattr(regulariser.posterior.kernel, "inducing_variable", None)
         is_of_points = self.settings.regulariser.evidence.needs_inducing_outputs
+        fields = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}
         start = Start(
-            **{**vars(data), "responses": np.asarray(sites.Y)},
+            **{**fields, "responses": np.asarray(sites.Y)},
             P=P,
             prior=regulariser.prior,
             posterior=None if is_of_points else regulariser.posterior,
@@ -188,7 +189,7 @@ class Finish:
         Z = regulariser.inducing_points
         mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, observed, groups)
         X, Y = Data.of((rows.X, rows.Y), likelihood)
-        if isinstance(likelihood, Gaussian):
+        if is_gaussian(likelihood):
             Y = sites.Y
         else:
             mean, variance = left_out((mean, variance), sites)
@@ -203,8 +204,8 @@ class Finish:
 
     def _may_have_tails(self, model: GVI) -> bool:
         noise = model.likelihood
-        is_gaussian = isinstance(noise, Gaussian) and noise.variance is not None
-        return is_gaussian and self.settings.regulariser.has_heavy_tails
+        has_variance = is_gaussian(noise) and noise.variance is not None
+        return has_variance and self.settings.regulariser.has_heavy_tails
 
     def _tell_scores(self, before: float, after: float) -> None:
         """Say what tempering has gained, as negative log densities in original units."""

@@ -50,7 +50,7 @@ class EvidenceFits(Fits):
         """The smallest and the largest variance of noise that varies."""
         noise = Gaussian(0.1)
         if settings.standardise:  # its prior is for standard units
-            noise = self.recipe.noise(len(data.X), data.D, lower)
+            noise = self.recipe.noise(len(data.X), len(data.features), lower)
         self.likelihood = settings.likelihood or noise
 
     @property
@@ -63,7 +63,7 @@ class EvidenceFits(Fits):
         """Return kernels of a trend that changes, which are taken if they predict much better."""
         if self.settings.kernels is not None:
             return []
-        return self.recipe.kernels_of_series(self.data.X, self.data.responses)
+        return self.recipe.kernels_of_series(self.data)
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         targets = np.asarray(self.data.units[1].linear.original(self.data.responses))
@@ -80,7 +80,7 @@ class EvidenceFits(Fits):
 
     def minimiser(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Any:
         """Return L-BFGS with as many iterations as features at least, one for each curvature."""
-        return self.settings.briefly(self.data.D) if brief else self.settings.minimise
+        return self.settings.briefly(len(self.data.features)) if brief else self.settings.minimise
 
     def _fit(
         self, start: Candidate, rows: AnyNDArray, minimise: Any, means: AnyNDArray | None = None
@@ -211,7 +211,7 @@ class EvidenceFits(Fits):
         self, candidate: Candidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
-        minimise = self.settings.again(self.data.D, len(self.data.X))
+        minimise = self.settings.again(len(self.data.features), len(self.data.X))
         found = self._fit(candidate, given[: self.settings.max_rows], minimise, means)
         every = self._rows(found, np.arange(len(self.data.X)), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)

@@ -121,7 +121,7 @@ def _pattern(fits: EvidenceFits, fitted: Fitted) -> Predictor | None:
     # Few hyper-parameters of all rows hardly flatter predictions of one fold, and save time.
     process = LogProcess(fitted_hyperparameters(X, errors))
     patterns = fits.cross_fit(
-        noise_models(X, errors, process),
+        noise_models(X[:, fits.data.features], errors, process),
         dataclasses.replace(data, units=(inputs, unscaled), seed=data.seed + 1),
         errors,
         what="the pattern of the noise",

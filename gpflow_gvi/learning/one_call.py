@@ -10,11 +10,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Likelihood
 
 from .._core import checks, progress, row_numbers
 from .._core.data import Data
 from ..divergences import Divergence
+from ..likelihoods import is_gaussian
 from ..losses import Loss
 from ..models import GVI
 from ..regulariser.inducing_points import Select, greedy_variance
@@ -353,7 +354,7 @@ def _given(value: Any, default: Any) -> Any:
 
 
 def _outliers(rows: RegressionData, settings: Settings) -> outliers.Outliers:
-    if not (settings.likelihood is None or isinstance(settings.likelihood, Gaussian)):
+    if not is_gaussian(settings.likelihood):
         raise TypeError(
             f"loss='robust' is for real-valued Y under Gaussian noise, but likelihood is "
             f"{type(settings.likelihood).__name__}. Leave out one of them; StudentT() is a "

@@ -13,13 +13,12 @@ import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from gpflow import Parameter
 from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
-from gpflow.likelihoods import Gaussian
 
 from .._core import progress
 from ..calibration.tempering import MIN_VALIDATION_POINTS
+from ..likelihoods import has_constant_noise, is_gaussian
 from ..regulariser.fit import Regulariser, fit_regulariser
 from .early_stopping import tempered_nll
 from .finish import Finish
@@ -64,6 +63,9 @@ class Procedure:
         validation = None if split.validation is None else split.standard(split.validation)
         data = self.finish.training_data(split.train, split.stream)
         progress.now(f"{data.num_rows} rows")
+        unused = data.D - len(data.features)
+        if unused and self.settings.regulariser.kernels is None:
+            progress.found(unused_columns=unused)
         progress.found(**split.notes)
         if self._may_pool(data, validation):
             return self._pooled(data)
@@ -108,7 +110,7 @@ class Procedure:
 
     def _fits(self, data: TrainingData) -> Fits:
         """Return the fits of candidates under the likelihood."""
-        if isinstance(self.settings.likelihood, Gaussian | None):
+        if is_gaussian(self.settings.likelihood):
             return EvidenceFits(data, self.settings)
         return SiteFits(data, self.settings)
 
@@ -121,7 +123,7 @@ class Procedure:
 
     def _pooled(self, data: TrainingData) -> Learned:
         """Return the candidates that predict best together, or the best one."""
-        of_numbers = isinstance(self.settings.likelihood, Gaussian | None)
+        of_numbers = is_gaussian(self.settings.likelihood)
         mixes = of_numbers or self.settings.of_classes
         scales = [(self.finish, self._fits(data))]
         if (of_logs := self._on_log_scale()) is not None:
@@ -162,7 +164,7 @@ class Procedure:
         if self.settings.regulariser.mean is not None:
             return False
         noise = self.settings.likelihood
-        given = isinstance(noise, Gaussian) and not isinstance(noise.variance, Parameter)
+        given = is_gaussian(noise) and not has_constant_noise(noise)
         to_all = not self.settings.regulariser.evidence.needs_inducing_outputs
         return not given and data.X.ndim == 2 and to_all
 

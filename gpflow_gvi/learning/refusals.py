@@ -72,12 +72,9 @@ def refuse(why: str, **arguments: Any) -> None:
 
 def is_constant_noise(likelihood: Likelihood | None) -> bool:
     """Return True if observations are real numbers with constant noise."""
-    from gpflow import Parameter
-    from gpflow.likelihoods import Gaussian
+    from ..likelihoods import has_constant_noise
 
-    return likelihood is None or (
-        isinstance(likelihood, Gaussian) and isinstance(likelihood.variance, Parameter)
-    )
+    return likelihood is None or has_constant_noise(likelihood)
 
 
 def cross_fits(settings: Settings) -> bool:

@@ -310,7 +310,7 @@ class Settings:
         """Whether Y are labels."""
         from .._core import labels
 
-        return labels.num_classes(self.likelihood) is not None
+        return labels.are_labels(self.likelihood)
 
     @property
     def trains_q(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,18 @@ class TrainingData:
     def D(self) -> int:  # noqa: N802
         """The number of columns of X."""
         return int(self.X.shape[-1])
+
+    @functools.cached_property
+    def features(self) -> Array:
+        """The columns of X that kernels and predictors are made for.
+
+        A constant column and a copy of an earlier one say nothing that the others do not.
+        """
+        if self.X.ndim != 2:
+            return np.arange(self.D)
+        _, first = np.unique(self.X, axis=1, return_index=True)
+        varies = np.ptp(self.X, axis=0) > 0.0
+        return np.sort(first[varies[first]]) if varies.any() else np.arange(self.D)
 
     @property
     def J(self) -> int:  # noqa: N802

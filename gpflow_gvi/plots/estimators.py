@@ -9,7 +9,8 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy import stats
 
-from .._core import checks, domains, labels
+from .. import likelihoods
+from .._core import checks
 from ..learning import Learned, Scaling
 from ..prediction import by_blocks
 
@@ -50,7 +51,7 @@ class View:
         default = ["x"] if D == 1 else [f"x{d}" for d in range(D)]
         names = [str(name) for name in getattr(estimator, "feature_names_in_", default)]
         classes = None
-        if (count := labels.num_classes(learned.likelihood)) is not None:
+        if (count := likelihoods.num_classes(learned.likelihood)) is not None:
             classes = np.asarray(getattr(estimator, "classes_", range(count)))
         elif not 0 <= output < J:
             raise ValueError(f"output is {output}; there are {J}, from 0 on.")
@@ -67,7 +68,7 @@ class View:
     @property
     def shows_f(self) -> bool:
         """Whether f is in the units of y; else, as of counts, the mean of y is shown."""
-        return domains.has_scale(self.learned.likelihood)
+        return likelihoods.has_scale(self.learned.likelihood)
 
     @property
     def is_of_network(self) -> bool:

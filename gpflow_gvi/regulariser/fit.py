@@ -24,7 +24,7 @@ from .._core.names import kernel_name
 from .._core.notices import logger
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from ..likelihoods import usable
+from ..likelihoods import is_gaussian, usable
 from . import evidence_fit, site_fit
 from .evidence import DataEvidence, Evidence, InducingEvidence
 from .evidence_fit import EvidenceFit
@@ -125,10 +125,10 @@ def fit_regulariser(
     """
     gram.require_independent_outputs(kernel)
     evidence = InducingEvidence() if evidence is None else evidence
-    if isinstance(likelihood, Gaussian):
+    if likelihood is not None and is_gaussian(likelihood):
         _require_one_noise_variance(likelihood, evidence)
     X, Y = Data.of(data, likelihood)
-    if labels.num_classes(likelihood) is not None:
+    if labels.are_labels(likelihood):
         labels.require_two_classes(np.unique(np.asarray(Y).astype(int)))
     X = images.data_rows(X, kernel, *([] if mean_function is None else [mean_function]))
     checks.count("num_inducing", num_inducing)
@@ -140,7 +140,7 @@ def fit_regulariser(
         else copy.deepcopy(mean_function),
         _noise_of(Y) if likelihood is None else usable(copy.deepcopy(likelihood)),
     )
-    of_parts = _ByEvidence if isinstance(parts.likelihood, Gaussian) else _BySites
+    of_parts = _ByEvidence if is_gaussian(parts.likelihood) else _BySites
     fit = of_parts(parts, evidence, (X, Y))
     start = parts.values()
     history: list[Round] = []

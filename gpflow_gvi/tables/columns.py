@@ -64,11 +64,13 @@ class Columns(NamedTuple):
 
     def _add(self, name: str, column: pd.Series[Any], *, is_dropped: bool, is_kept: bool) -> None:
         values = column.dropna()
+        lists = has_lists(values)
+        values = values[: 0 if lists else None]
         numbers = _numbers_or_nan(values)
         is_number, dates = _is_of_numbers(values, numbers), None
         why = None
         if values.nunique() < 2:
-            why = "a single value" if len(values) else "empty"
+            why = "lists in cells" if lists else "a single value" if len(values) else "empty"
         elif not is_number:
             dates = Dates.of(column)
             if dates is None and _differs(values):
@@ -190,6 +192,12 @@ def _numbers_or_nan(column: pd.Series[Any]) -> AnyNDArray:
     if not required("pandas.api.types").is_numeric_dtype(column):
         column = column.astype(object).map(lambda value: TRUTH.get(str(value), value))
     return np.asarray(required("pandas").to_numeric(column, errors="coerce"), dtype=float)
+
+
+def has_lists(values: pd.Series[Any]) -> bool:
+    """Return True if a cell is a list or an array, as in nested columns of Parquet."""
+    is_list = required("pandas.api.types").is_list_like
+    return values.dtype == object and bool(values.map(is_list).any())
 
 
 def _differs(values: pd.Series[Any]) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import shown
 from .checks import require_known, required
+from .columns import has_lists
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,11 @@ def target_of(
     column = table[name][known]
     if not len(column):
         raise ValueError(f"target {name!r} is empty in every row.")
+    if has_lists(column):
+        raise ValueError(
+            f"target {name!r} has lists in cells, such as {shown(column.iloc[0])}. Give a number "
+            "or the name of a class in each row: a column for each number of the lists."
+        )
     types = required("pandas.api.types")
     is_number = types.is_numeric_dtype(column) and not types.is_bool_dtype(column)
     distinct = column.unique()

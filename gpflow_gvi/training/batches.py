@@ -193,7 +193,7 @@ def _converted(
             f"X of {name} has shape {tuple(spec[0].shape)} in each element, but an element is a "
             "batch, of rank 2 ([B, D]) or more: call .batch(batch_size) on the Dataset."
         )
-    of_labels = labels.num_classes(likelihood) is not None
+    of_labels = labels.are_labels(likelihood)
 
     def convert(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         Y = Y[:, None] if rank_Y == 1 else Y

@@ -19,13 +19,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from benchmarks import ranks
 from benchmarks.data import SPLITS, UCI
 from benchmarks.nngp_against_neural_tangents import ARCHITECTURES, TIMED
-from tests.tolerances import ROUNDING
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gpflow.base import RegressionData
 from gpflow.config import default_float
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Likelihood
 
-from ..._core import checks, domains, labels
+from ..._core import checks, domains, images, labels
 from ..._core.data import Data
 from ..._core.errors import NumericsWarning
 from ...calibration.tempering import MIN_VALIDATION_POINTS
+from ...likelihoods import is_gaussian
 from ..data import GROSS_RATIO, gross_rows, repeats
 from .scaling import Scaling
 from .streams import Stream, survey
@@ -64,6 +65,8 @@ class Split:
         seen = survey(data, likelihood, settings.seed)
         X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
         shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
+        if settings.input_shape is None:
+            images.refuse_sets(X)
         if len(shape) > 1 and settings.regulariser.kernels is None:
             raise ValueError(
                 f"X has shape {X.shape}: the default kernels are for tables of features, take "
@@ -73,7 +76,7 @@ class Split:
         are_pixels = X.ndim > 2
         X = _as_rows(X, settings)
         notes: dict[str, int] = {}
-        if seen is None and isinstance(likelihood, Gaussian | None):
+        if seen is None and is_gaussian(likelihood):
             kept, notes = sifted(X, Y, replicates=settings.replicates)
             X, Y = X[kept], Y[kept]
         if settings.standardise and not are_pixels:
@@ -158,7 +161,7 @@ def of_labels(
     classes = labels.classes_of(data[1], likelihood)
     if classes is None:
         return data, validation_data, likelihood, None
-    if labels.num_classes(likelihood) is None:
+    if not labels.are_labels(likelihood):
         likelihood = labels.likelihood_of(classes)
     data = data[0], labels.encoded("Y", data[1], classes)
     if isinstance(validation_data, tuple | list) and len(validation_data) == 2:

@@ -436,8 +436,9 @@ def test_a_y_of_objects_that_are_no_numbers_is_refused(bad):
     with pytest.raises(ValueError, match=r"\by\b"):
         gvi.GVIRegressor().fit(X, y)
     y[3] = np.array([1.0])
-    with pytest.raises(TypeError, match=r"y has dtype object and at \[3\] array"):
-        gvi.GVIRegressor().fit(X, y)
+    for kind in (gvi.GVIRegressor, gvi.GVIClassifier):
+        with pytest.raises(TypeError, match=r"y has dtype object and at \[3\] array"):
+            kind().fit(X, y)
 
 
 def test_inputs_that_scikit_learn_takes_for_numbers_are_refused(regressor):

@@ -46,6 +46,13 @@ def fitted(data):
     return kernel, fit_regulariser(data, kernel, 8, minimise=remember), starts
 
 
+@pytest.mark.parametrize("likelihood", [None, gpflow.likelihoods.StudentT()])
+def test_sets_of_one_row_are_refused(data, likelihood):
+    X, Y = data
+    with pytest.raises(ValueError, match=r"X has shape \(60, 1, 1\); it must be \[N, D\]"):
+        fit_regulariser((X[:, None], Y), _kernel(), 8, likelihood=likelihood)
+
+
 def test_with_all_points_it_is_gpr(data):
     regulariser = fit_regulariser(data, _kernel(), 60, select=uniform, minimise=to_the_end)
     gpr = gpflow.models.GPR(data, _kernel())
