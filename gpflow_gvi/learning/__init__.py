@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .one_call import learn
     from .predictions import Predictions, moments_of_mixture
     from .procedure import Procedure
-    from .q_training import BatchTraining, CompiledModel, Train
+    from .q_training import BatchTraining, Train
     from .rows.parquet import ParquetRows
     from .rows.scaling import Scaling
     from .rows.split import Split
@@ -44,7 +44,6 @@ __all__ = [
     "SAVED_RECORDS",
     "TOLERANCE",
     "BatchTraining",
-    "CompiledModel",
     "CosineAdam",
     "EarlyStopping",
     "Effort",
@@ -77,7 +76,6 @@ __all__ = [
 
 _MODULES = {
     "BatchTraining": "q_training",
-    "CompiledModel": "q_training",
     "CosineAdam": "schedules",
     "EarlyStopping": "schedules",
     "Effort": "settings",
