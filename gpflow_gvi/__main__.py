@@ -15,15 +15,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from . import __version__
 from ._core import progress
 from ._core.quiet import loading
 from .tables.command_line import add_learn, add_predict
-
-if TYPE_CHECKING:
-    from .experiments.engine import Engine
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 Handler: TypeAlias = "Callable[[argparse.Namespace], int]"
@@ -75,7 +72,6 @@ def _add_run(commands: Commands) -> None:
     add("--dry-run", action="store_true", help="print what would be run, and where")
     add("--data-dir", type=Path, help=_DATA_DIR)
     add("--data", help="YAML of the part `data` to take instead, as: yacht")
-    add("--regulariser", type=Path, help="the file to take data and regulariser from")
     add("--no-figures", action="store_true", help="draw nothing")
     add("--tensorboard", action="store_true", help="write events for TensorBoard")
     run.set_defaults(handler=_run)
@@ -174,7 +170,7 @@ def _run(options: argparse.Namespace) -> int:
     from .experiments import read
     from .experiments.run_folder import RunFolder, name_of
 
-    experiment = read(options.config, data=options.data, regulariser=options.regulariser)
+    experiment = read(options.config, data=options.data)
     folder = options.folder / name_of(experiment)
     if options.dry_run:
         import yaml
@@ -218,14 +214,16 @@ def _sweep(options: argparse.Namespace) -> int:
         return 0
     folder = options.folder or Path("runs") / options.config.stem
     print(f"{len(runs)} runs, to {folder}", file=sys.stderr, flush=True)
-    from .experiments.run_all import run_all
+    from .experiments.run_all import Limits, run_all
 
+    given = {"megabytes": options.worker_memory, "seconds": options.run_timeout}
     summary = run_all(
         runs,
         folder,
-        _engine(options),
+        _workers(options),
         name=options.config.stem,
         retry=options.retry,
+        limits=Limits(**{name: value for name, value in given.items() if value is not None}),
         data_dir=options.data_dir,
         pictures=options.figures,
     )
@@ -235,22 +233,20 @@ def _sweep(options: argparse.Namespace) -> int:
     return 1 if summary.failed else 0
 
 
-def _engine(options: argparse.Namespace) -> Engine:
-    """Return the engine that executes the runs of a sweep on the workers of the options."""
+def _workers(options: argparse.Namespace) -> Callable[[], Any]:
+    """Return the function that connects to the workers of the options."""
     from .experiments import clients
-    from .experiments.engine import Engine
 
-    connect: Any = functools.partial(clients.local_client, options.workers)
     if options.cluster is not None:
-        connect = functools.partial(
-            clients.job_queue_client, options.cluster, options.jobs, dict(options.job)
-        )
-    elif options.jobs != 1 or options.job:
+        of_jobs = options.cluster, options.jobs, dict(options.job)
+        return functools.partial(clients.job_queue_client, *of_jobs)
+    if options.jobs != 1 or options.job:
         raise ValueError("--jobs and --job are for --cluster sge or slurm; name one, or omit them.")
-    elif options.scheduler is not None:
-        connect = functools.partial(clients.scheduler_client, options.scheduler)
-    limits = {"max_memory": options.worker_memory, "run_timeout": options.run_timeout}
-    return Engine(connect, **{name: value for name, value in limits.items() if value is not None})
+    if options.scheduler is not None:
+        from distributed import Client
+
+        return functools.partial(Client, options.scheduler, set_as_default=False)
+    return functools.partial(clients.local_client, options.workers)
 
 
 def _assignment(text: str) -> tuple[str, Any]:

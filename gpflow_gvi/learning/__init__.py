@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .one_call import learn
     from .predictions import Predictions, moments_of_mixture
     from .procedure import Procedure
-    from .q_training import BatchTraining, CompiledModel, Train
+    from .q_training import BatchTraining, Train
     from .rows.parquet import ParquetRows
     from .rows.scaling import Scaling
     from .rows.split import Split
@@ -44,7 +44,6 @@ __all__ = [
     "SAVED",
     "TOLERANCE",
     "BatchTraining",
-    "CompiledModel",
     "CosineAdam",
     "EarlyStopping",
     "Effort",
@@ -91,7 +90,6 @@ _MODULES = {
     "procedure": ("Procedure",),
     "q_training": (
         "BatchTraining",
-        "CompiledModel",
         "Train",
     ),
     "rows.parquet": ("ParquetRows",),

@@ -1,8 +1,7 @@
-"""The engine: which worker executes which run, and what happens when one dies."""
+"""All runs of a sweep: what happens when a worker dies, and how a sweep goes on."""
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
 import os
@@ -21,16 +20,15 @@ import pytest
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import clients
 from gpflow_gvi.experiments.clients import job_queue_client, local_client
-from gpflow_gvi.experiments.engine import Engine
 from gpflow_gvi.experiments.reading import ConfigError
 from gpflow_gvi.experiments.results import Results
-from gpflow_gvi.experiments.run_all import run_all
+from gpflow_gvi.experiments.run_all import Limits, _records, run_all
 from gpflow_gvi.experiments.run_folder import FolderInUseError, held
 from gpflow_gvi.experiments.sweep import read_sweep
 
 
 class Task(NamedTuple):
-    """A run, in the eyes of an engine."""
+    """A run, in the eyes of a worker."""
 
     name: str
     data: str
@@ -48,12 +46,6 @@ def fate(task):
     if task.data == "grows":
         memory.append(b"x" * 200_000_000)
     if task.data == "slow":
-        time.sleep(0.1)
-    if task.data == "after run9":
-        for _ in range(6000):
-            if (seen.parent / "run9").exists():
-                break
-            time.sleep(0.01)
         time.sleep(0.1)
     if task.data == "hangs":
         time.sleep(1000.0)
@@ -79,49 +71,32 @@ def tasks(tmp_path):
     return make
 
 
-def _engine(workers, **options):
-    options = {"max_memory": 1e6, **options}
-    return Engine(functools.partial(local_client, workers), **options)
+def _yielded(workers, tasks, **limits):
+    """Yield the records of tasks; those of workers are private, as they need no experiments."""
+    connect = functools.partial(local_client, workers)
+    return _records(connect, fate, tasks, Limits(**{"megabytes": 1e6, **limits}))
 
 
-def _records(engine, batches):
-    return {record["name"]: record for record in engine.records(fate, batches)}
+def _by_name(*arguments, **limits):
+    return {record["name"]: record for record in _yielded(*arguments, **limits)}
 
 
-@pytest.mark.parametrize("seconds", [pytest.param(0.05, marks=pytest.mark.slow), 15.0])
-def test_runs_that_die_or_raise_fail_alone(tasks, seconds):
-    with dask.config.set({"distributed.deploy.lost-worker-timeout": seconds}):
-        _require_failures(tasks)
-
-
-def _require_failures(tasks):
+def test_runs_that_die_or_raise_fail_alone(tasks):
     fates = ["", "dies once", "", "dies", "raises", ""]
-    found = _records(_engine(1), [tasks(*enumerate(fates))])
+    found = _by_name(1, tasks(*enumerate(fates)))
     assert [found[f"run{i}"]["status"] for i in range(6)] == [
         *("done", "done", "done", "failed", "failed", "done")
     ]
-    assert "died 2 times" in found["run3"]["error"]
+    assert "died each time" in found["run3"]["error"]
     assert "ValueError: no record" in found["run4"]["error"]
-    assert found["run0"]["pid"] != found["run1"]["pid"]
 
 
 @pytest.mark.slow
 def test_a_run_that_exceeds_its_time_fails_alone(tasks):
-    # Each new process of a worker first imports what it executes, which counts.
-    found = _records(_engine(2, run_timeout=15.0), [tasks((0, ""), (1, "hangs"), (2, ""))])
+    found = _by_name(2, tasks((0, ""), (1, "hangs"), (2, "")), seconds=5.0)
     assert [found[f"run{i}"]["status"] for i in range(3)] == ["done", "failed", "done"]
-    assert "longer than 15 seconds" in found["run1"]["error"]
+    assert "longer than 5 seconds" in found["run1"]["error"]
     assert "--run-timeout" in found["run1"]["error"]
-
-
-def test_neighbours_are_executed_by_one_worker_and_idle_ones_take_their_share(tasks):
-    batches = [tasks(*((i, "after run9") for i in range(9))), tasks((9, ""))]
-    found = _records(_engine(2), batches)
-    assert len(found) == 10
-    pids = [found[f"run{i}"]["pid"] for i in range(9)]
-    assert len({*pids}) == 2  # the second worker was soon done with its own
-    first = pids[0]
-    assert pids == sorted(pids, key=lambda pid: pid != first)  # from the end of the other's
 
 
 def test_local_workers_keep_memory_and_are_not_profiled():
@@ -136,11 +111,10 @@ def _threshold_and_profiler():
 
 @pytest.mark.slow
 def test_a_worker_that_has_grown_is_restarted(tasks):
-    found = _records(_engine(1, max_memory=500.0), [tasks(*((i, "grows") for i in range(4)))])
-    pids = [found[f"run{i}"]["pid"] for i in range(4)]
-    assert len({*pids}) > 1
-    assert [pids.index(pid) for pid in pids] == sorted(pids.index(pid) for pid in pids)
-    found = _records(_engine(1), [tasks(*((i, "grows") for i in range(4, 8)))])
+    found = _by_name(1, tasks(*((i, "grows") for i in range(4))), megabytes=500.0)
+    assert len(found) == 4
+    assert len({record["pid"] for record in found.values()}) > 1
+    found = _by_name(1, tasks(*((i, "grows") for i in range(4, 8))))
     assert len({record["pid"] for record in found.values()}) == 1
 
 
@@ -149,8 +123,7 @@ def test_a_worker_that_has_grown_is_restarted(tasks):
 )
 def test_no_process_is_left_when_it_stops_in_the_middle(tasks, closed):
     fates = {"between runs": "slow", "within a run": "hangs"}
-    batches = [tasks((0, "")), tasks(*((i, fates[closed]) for i in range(1, 20)))]
-    records = _engine(2).records(fate, batches)
+    records = _yielded(2, tasks((0, ""), *((i, fates[closed]) for i in range(1, 20))))
     next(records)
     # The resource tracker of multiprocessing stays as long as this process.
     processes = psutil.Process().children(recursive=True)
@@ -164,18 +137,15 @@ def test_no_process_is_left_when_it_stops_in_the_middle(tasks, closed):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (
-            lambda: next(_engine(0).records(fate, [[None]])),
-            "workers .--workers. is 0; give a positive",
-        ),
-        (lambda: next(_engine(-1).records(fate, [[None]])), "workers .--workers. is -1"),
-        (lambda: _engine(1, run_timeout=0.0), "--run-timeout"),
-        (lambda: _engine(1, max_memory=float("nan")), "--worker-memory"),
+        (lambda: local_client(0).__enter__(), "workers .--workers. is 0; give a positive"),
+        (lambda: local_client(-1).__enter__(), "workers .--workers. is -1"),
+        (lambda: run_all([], "", limits=Limits(seconds=0.0)), "--run-timeout"),
+        (lambda: run_all([], "", limits=Limits(megabytes=float("nan"))), "--worker-memory"),
         (lambda: job_queue_client("slurm", 0).__enter__(), "--jobs"),
         (lambda: job_queue_client("slurm", 1, {"quue": "all.q"}).__enter__(), "--job: .*quue"),
     ],
 )
-def test_settings_of_engines_that_are_refused(make, message):
+def test_settings_of_workers_that_are_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
 
@@ -196,7 +166,8 @@ def test_workers_that_are_submitted_as_jobs(tasks, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     connect = functools.partial(job_queue_client, "slurm", 1, {"walltime": "02:00:00"})
-    found = _records(Engine(connect, max_memory=1e6), [tasks((0, ""), (1, "dies once"), (2, ""))])
+    runs = tasks((0, ""), (1, "dies once"), (2, ""))
+    found = {r["name"]: r for r in _records(connect, fate, runs, Limits(megabytes=1e6))}
     assert [found[f"run{i}"]["status"] for i in range(3)] == ["done"] * 3
     script = (tmp_path / "job.sh").read_text()
     for line in ("#SBATCH -t 02:00:00", "#SBATCH --mem=4G", "export TF_NUM_INTRAOP_THREADS=1"):
@@ -207,8 +178,8 @@ def test_workers_that_are_submitted_as_jobs(tasks, tmp_path, monkeypatch):
 def test_an_interrupt_of_the_group_of_processes_ends_all_without_a_traceback(tmp_path):
     (tmp_path / "hanging.py").write_text(
         "import functools, sys, time\n"
-        "from tests.unit.experiments.test_engine import Task\n"
-        "from gpflow_gvi.experiments import clients, engine\n"
+        "from tests.unit.experiments.test_run_all import Task\n"
+        "from gpflow_gvi.experiments import clients, run_all\n"
         "def hang(task):\n"
         f"    open({str(tmp_path / 'started')!r}, 'w').close()\n"
         "    time.sleep(1000.0)\n"
@@ -216,7 +187,7 @@ def test_an_interrupt_of_the_group_of_processes_ends_all_without_a_traceback(tmp
         "    connect = functools.partial(clients.local_client, 1)\n"
         "    task = Task('a', '', '')\n"
         "    try:\n"
-        "        list(engine.Engine(connect).records(hang, [[task]]))\n"
+        "        list(run_all._records(connect, hang, [task], run_all.Limits()))\n"
         "    except KeyboardInterrupt:\n"
         "        sys.exit(7)\n"
     )
@@ -274,31 +245,38 @@ def points(tmp_path):
     return read_sweep(path)
 
 
-class Here:
-    """An engine whose runs end with given statuses."""
+@pytest.fixture
+def here(monkeypatch):
+    """Let runs end in this process with given statuses."""
 
-    def __init__(self, statuses):
-        self.statuses, self.names = list(statuses), []
+    def end_with(*statuses):
+        left = list(statuses)
 
-    def records(self, execute, batches):
-        for task in (task for batch in batches for task in batch):
-            self.names.append(task.name)
-            status = self.statuses.pop(0)
-            if status == "interrupt":
-                raise KeyboardInterrupt
-            yield {"name": task.name, "status": status, "error": "one\ntwo"}
+        def records(connect, execute, runs, limits):
+            for run in runs:
+                status = left.pop(0)
+                if status == "interrupt":
+                    raise KeyboardInterrupt
+                yield {"name": run.name, "status": status, "error": "one\ntwo"}
+
+        monkeypatch.setattr("gpflow_gvi.experiments.run_all._records", records)
+
+    return end_with
 
 
-def test_a_sweep_goes_on_where_it_was(points, tmp_path, caplog):
+def test_a_sweep_goes_on_where_it_was(points, tmp_path, caplog, here):
+    here("done", "failed", "interrupt")
     with pytest.raises(KeyboardInterrupt):
-        run_all(points, tmp_path / "runs", Here(["done", "failed", "interrupt"]))
+        run_all(points, tmp_path / "runs")
     with (tmp_path / "runs" / "results.jsonl").open("a") as file:
         file.write('{"name": "torn')
-    again = Here(["done", "done"])
-    assert run_all(points, tmp_path / "runs", again) == (3, 1)
+    here("done", "done")
+    assert run_all(points, tmp_path / "runs") == (3, 1)
     assert "results.jsonl:3 is no result" in caplog.text
-    assert run_all(points, tmp_path / "runs", Here([])) == (3, 1)
-    assert run_all(points, tmp_path / "runs", Here(["done"]), retry=True) == (4, 0)
+    here()
+    assert run_all(points, tmp_path / "runs") == (3, 1)
+    here("done")
+    assert run_all(points, tmp_path / "runs", retry=True) == (4, 0)
     records, wrong = Results(tmp_path / "runs").read()
     assert len(records) == 4
     assert len(wrong) == 1
@@ -309,7 +287,7 @@ def test_a_sweep_goes_on_where_it_was(points, tmp_path, caplog):
 
 def test_a_second_sweep_in_the_same_folder_is_refused(points, tmp_path):
     with held(tmp_path / "sweep.lock"), pytest.raises(FolderInUseError, match="another process"):
-        run_all(points, tmp_path, Here([]))
+        run_all(points, tmp_path)
 
 
 def test_a_lock_can_be_waited_for(tmp_path):
@@ -331,30 +309,9 @@ def test_a_lock_can_be_waited_for(tmp_path):
     assert order == ["first", "second"]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-        RuntimeError(f"a library could not write: {os.strerror(errno.ENOSPC)}"),
-    ],
-)
-def test_a_run_for_which_the_disk_was_full_is_due_again(error, points, tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise ValueError("it could not be written") from error
-
-    monkeypatch.setattr("gpflow_gvi.experiments.run.run", full)
-
-    class InThisProcess:
-        def records(self, execute, batches):
-            return [execute(task) for batch in batches for task in batch]
-
-    assert run_all(points[:1], tmp_path, InThisProcess()) == (0, 1)
-    assert run_all(points[:1], tmp_path, Here(["done"])) == (1, 0)
-
-
-def test_the_command_names_the_option_for_failed_runs(points, tmp_path, monkeypatch, capsys):
+def test_the_command_names_the_option_for_failed_runs(points, tmp_path, here, capsys):
     config = tmp_path / "sweep.yaml"
     config.write_text("base: {data: yacht}\n")
-    monkeypatch.setattr("gpflow_gvi.__main__._engine", lambda _: Here(["failed"]))
+    here("failed")
     assert main(["sweep", str(config), "--folder", str(tmp_path / "runs")]) == 1
     assert "--retry" in capsys.readouterr().err
