@@ -39,7 +39,7 @@ class Trainable(Module, abc.ABC):
 
     num_data: Any
     likelihood: Any = None
-    _compiled: Trainer | None = None
+    _compiled: _Compiled | None = None
 
     @abc.abstractmethod
     def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
@@ -76,14 +76,8 @@ class Trainable(Module, abc.ABC):
         _require_one_device(self.trainable_variables)
         from .trainer import Trainer
 
-        trainer = Trainer(
-            self,
-            _optimizer(optimizer),
-            metrics,
-            steps_per_execution=steps_per_execution,
-            jit_compile=jit_compile,
-        )
-        object.__setattr__(self, "_compiled", trainer)  # checkpoints would take it for a part
+        options = {"steps_per_execution": steps_per_execution, "jit_compile": jit_compile}
+        self._compiled = _Compiled(Trainer(self, _optimizer(optimizer), metrics, **options))
 
     def fit(
         self,
@@ -257,7 +251,7 @@ class Trainable(Module, abc.ABC):
     @property
     def optimizer(self) -> Any:
         """The optimiser that the model was compiled with; None before."""
-        return None if self._compiled is None else self._compiled.optimizer
+        return None if self._compiled is None else self._compiled.trainer.optimizer
 
     def _split(self, data: Any, fraction: float) -> tuple[Data, Data]:
         if isinstance(data, tf.data.Dataset):
@@ -273,7 +267,7 @@ class Trainable(Module, abc.ABC):
                 f"{caller}: this {type(self).__name__} has no optimiser yet. Call "
                 "compile(optimizer) first, for example model.compile('adam')."
             )
-        return self._compiled
+        return self._compiled.trainer
 
     @property
     def weights(self) -> tuple[tf.Variable, ...]:
@@ -300,6 +294,17 @@ class Trainable(Module, abc.ABC):
         """Assign what `save_weights` wrote, from a model that was built in the same way."""
         weights = below("weights", read_arrays(filepath))
         assign_values(self.weights, weights, source=f"filepath {filepath}")
+
+
+class _Compiled:
+    """What trains the one model; it is no part of it. A copy, saved or not, is compiled anew."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let copies and pickles of the model hold None in this place."""
+        return type(None), ()
 
 
 def _optimizer(optimizer: Any) -> Any:

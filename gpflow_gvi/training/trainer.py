@@ -64,10 +64,6 @@ class Trainer(keras.Model):
             raise AttributeError(f"{type(self).__name__} has no attribute {name}.")
         return getattr(self.model, name)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Let copies and pickles of the model hold None in this place: they are compiled anew."""
-        return type(None), ()
-
     # What Keras's trainer and callbacks ask of a model.
 
     @property
