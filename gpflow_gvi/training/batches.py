@@ -131,7 +131,7 @@ class DatasetBatches:
         return self.dataset.repeat().skip(number * self.steps)
 
     def next(self, iterator: tf.data.Iterator, *_: int) -> Stream:
-        """The state that the next batches are taken from."""
+        """Return the iterator, which has the next batches."""
         return Stream(iterator)
 
 
@@ -160,16 +160,11 @@ def as_batches(
         data = _converted(name, data, likelihood)
         return DatasetBatches(name, data, steps_per_epoch=steps_per_epoch)
     return ArrayBatches(
-        as_data(name, data, likelihood),
+        Data.of(data, likelihood, name=name, names=(f"{name}'s X", f"{name}'s Y")),
         batch_size=batch_size,
         seed=seed,
         steps_per_epoch=steps_per_epoch,
     )
-
-
-def as_data(name: str, data: Any, likelihood: Likelihood | None) -> Data:
-    """Return arrays as data, or raise naming the argument that they are."""
-    return Data.of(data, likelihood, name=name, names=(f"{name}'s X", f"{name}'s Y"))
 
 
 def _converted(

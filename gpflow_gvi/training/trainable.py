@@ -15,12 +15,12 @@ from gpflow.base import AnyNDArray, Module, TensorType
 from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
-from .._core.data import Data, inputs
+from .._core.data import inputs
 from .._core.errors import NumericsWarning, shown
 from .._core.state import state as state_of
 from ..covariances.base import Covariance
 from .arrays import assign_values, below, numbered, read_arrays, write_arrays
-from .batches import ArrayBatches, as_batches, as_data
+from .batches import ArrayBatches, as_batches
 from .guard import LossTerms
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Trainable(Module, abc.ABC):
 
     num_data: Any
     likelihood: Any = None
-    _compiled: Trainer | None = None
+    _compiled: _Compiled | None = None
 
     @abc.abstractmethod
     def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
@@ -76,14 +76,8 @@ class Trainable(Module, abc.ABC):
         _require_one_device(self.trainable_variables)
         from .trainer import Trainer
 
-        trainer = Trainer(
-            self,
-            _optimizer(optimizer),
-            metrics,
-            steps_per_execution=steps_per_execution,
-            jit_compile=jit_compile,
-        )
-        object.__setattr__(self, "_compiled", trainer)  # checkpoints would take it for a part
+        options = {"steps_per_execution": steps_per_execution, "jit_compile": jit_compile}
+        self._compiled = _Compiled(Trainer(self, _optimizer(optimizer), metrics, **options))
 
     def fit(
         self,
@@ -94,7 +88,6 @@ class Trainable(Module, abc.ABC):
         batch_size: int | None = 100,
         verbose: int | str = "auto",
         callbacks: Iterable[Any] | None = None,
-        validation_split: float = 0.0,
         validation_data: Any = None,
         validation_freq: int = 1,
         shuffle: bool = True,
@@ -115,16 +108,15 @@ class Trainable(Module, abc.ABC):
         random operations have to keep their state in variables, as the dropout of Keras 3 does.
 
         :param data: arrays (X, Y), or X alone, or a `tf.data.Dataset` of batches (X, Y). Numbers
-            of any type are cast to GPflow's default float; a vector Y is one column.
+            of any type are cast to GPflow's default float; a vector Y is one column. A Dataset of
+            unknown length is counted, by one pass over it.
         :param y: Y, if `data` is X alone.
         :param epochs: the number of the epoch before which to stop.
         :param batch_size: rows in a batch of arrays; None for all of them.
         :param verbose: 0 for silence, 1 or "auto" for a progress bar, 2 for a line in each epoch.
         :param callbacks: those of Keras. Their `self.model` is a Keras model around
             this one, with all of its attributes.
-        :param validation_split: the fraction of the arrays, their last rows, that is validation
-            data.
-        :param validation_data: as `data`; used in place of `validation_split`.
+        :param validation_data: as `data`.
         :param validation_freq: the number of epochs from one validation to the next.
         :param shuffle: whether each pass over arrays has an order of its own; a Dataset keeps its.
         :param initial_epoch: the number of the first epoch.
@@ -140,8 +132,6 @@ class Trainable(Module, abc.ABC):
         checks.count("initial_epoch", initial_epoch, least=0)
         checks.count("validation_freq", validation_freq)
         data = data if y is None else (data, y)
-        if validation_split and validation_data is None:
-            data, validation_data = self._split(data, validation_split)
         options: dict[str, Any] = {"batch_size": batch_size, "likelihood": self.likelihood}
         training = as_batches(
             "data",
@@ -257,15 +247,7 @@ class Trainable(Module, abc.ABC):
     @property
     def optimizer(self) -> Any:
         """The optimiser that the model was compiled with; None before."""
-        return None if self._compiled is None else self._compiled.optimizer
-
-    def _split(self, data: Any, fraction: float) -> tuple[Data, Data]:
-        if isinstance(data, tf.data.Dataset):
-            raise ValueError(
-                f"validation_split is {fraction}, but data is a Dataset, whose rows are not known "
-                "beforehand. Pass arrays, or validation_data."
-            )
-        return as_data("data", data, self.likelihood).split(fraction)
+        return None if self._compiled is None else self._compiled.trainer.optimizer
 
     def _require_compiled(self, caller: str) -> Trainer:
         if self._compiled is None:
@@ -273,7 +255,7 @@ class Trainable(Module, abc.ABC):
                 f"{caller}: this {type(self).__name__} has no optimiser yet. Call "
                 "compile(optimizer) first, for example model.compile('adam')."
             )
-        return self._compiled
+        return self._compiled.trainer
 
     @property
     def weights(self) -> tuple[tf.Variable, ...]:
@@ -300,6 +282,17 @@ class Trainable(Module, abc.ABC):
         """Assign what `save_weights` wrote, from a model that was built in the same way."""
         weights = below("weights", read_arrays(filepath))
         assign_values(self.weights, weights, source=f"filepath {filepath}")
+
+
+class _Compiled:
+    """What trains the one model; it is no part of it. A copy, saved or not, is compiled anew."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let copies and pickles of the model hold None in this place."""
+        return type(None), ()
 
 
 def _optimizer(optimizer: Any) -> Any:

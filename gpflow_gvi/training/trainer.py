@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -64,10 +63,6 @@ class Trainer(keras.Model):
             raise AttributeError(f"{type(self).__name__} has no attribute {name}.")
         return getattr(self.model, name)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Let copies and pickles of the model hold None in this place: they are compiled anew."""
-        return type(None), ()
-
     # What Keras's trainer and callbacks ask of a model.
 
     @property
@@ -116,7 +111,7 @@ class Trainer(keras.Model):
         self,
         training: Batches,
         validation: Batches | None,
-        callbacks: Iterable[keras.callbacks.Callback],
+        callbacks: list[keras.callbacks.Callback],
         *,
         epochs: range,
         validation_freq: int,
@@ -124,48 +119,43 @@ class Trainer(keras.Model):
     ) -> Any:
         """Train in these epochs, or from where a backup was made, and return Keras's history."""
         self._prepare()
-        callbacks = list(callbacks)
-        restore = [each for each in callbacks if _is_backup(each)]
-        listed = self._callback_list(
-            [each for each in callbacks if not _is_backup(each)],
-            verbose=verbose,
-            epochs=epochs.stop,
-            steps=training.steps,
-        )
+        others = [each for each in callbacks if not _is_backup(each)]
+        options = {"epochs": epochs.stop, "verbose": verbose}
+        listed = self._callback_list(others, steps=training.steps, **options)
         followed = [each for each in listed.callbacks if not _is_progress_bar(each)]
+        state = (*self.weights, *self.optimizer.variables)
         first = epochs.start
-        for each in restore:  # after all other callbacks, whose progress a backup contains
-            state = (*self.weights, *self.optimizer.variables)
-            backup = Backup(
-                each.backup_dir, state, tuple(followed), keep=not each.delete_checkpoint
-            )
+        for each in filter(_is_backup, callbacks):
+            backup = Backup(each.backup_dir, state, followed, keep=not each.delete_checkpoint)
             first = backup.next_epoch(epochs)
             backup.set_model(self)
-            listed.callbacks.append(backup)
-        options: dict[str, Any] = {}
+            listed.callbacks.append(backup)  # after all others, whose progress it contains
+        self._batches["train"] = training
         if validation is not None:
+            self._batches["test"] = validation
             options["validation_data"] = validation.from_epoch(first // validation_freq)
             options["validation_steps"] = validation.steps
-        self._batches = {"train": training} | ({} if validation is None else {"test": validation})
-        return self.fit(
+            options["validation_freq"] = validation_freq
+        history = self.fit(
             training.from_epoch(first),
             callbacks=listed,
-            epochs=epochs.stop,
             initial_epoch=first,
             steps_per_epoch=training.steps,
             shuffle=False,  # the batches are
-            validation_freq=validation_freq,
-            verbose=verbose,
             **options,
         )
+        self._batches.clear()  # data may be large
+        return history
 
     def test(self, batches: Batches, *, verbose: int | str) -> dict[str, float]:
         """Evaluate the objective and the metrics."""
         self._prepare()
         self._batches["test"] = batches
-        listed = self._callback_list(verbose=verbose, steps=batches.steps)
+        listed = self._callback_list([], verbose=verbose, steps=batches.steps)
         dataset = batches.from_epoch(0)
-        return self.evaluate(dataset, steps=batches.steps, callbacks=listed, verbose=verbose)
+        logs = self.evaluate(dataset, steps=batches.steps, callbacks=listed, verbose=verbose)
+        self._batches.clear()
+        return logs
 
     def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
         """Evaluate as Keras does, and warn of what is not finite."""
@@ -180,14 +170,9 @@ class Trainer(keras.Model):
             )
         return logs
 
-    def _callback_list(self, callbacks: Iterable[Any] = (), **options: Any) -> Any:
-        return _Callbacks(
-            list(callbacks),
-            add_history=True,
-            add_progbar=bool(options["verbose"]),
-            model=self,
-            **options,
-        )
+    def _callback_list(self, callbacks: list[Any], *, verbose: int | str, **options: Any) -> Any:
+        shown = {"add_history": True, "add_progbar": bool(verbose), "verbose": verbose}
+        return _Callbacks(callbacks, model=self, **shown, **options)
 
     # The loops, each of which is traced anew only if a part of the model is another one now.
 

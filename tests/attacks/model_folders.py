@@ -83,9 +83,9 @@ def thing() -> list[Any]:
         gpflow.likelihoods.HeteroskedasticTFPConditional(tfp.distributions.Laplace),
         Scaling.of(np.arange(6.0).reshape(3, 2)),
         {"a": (slice(1, 2), np.inf), "kernel": kernel},
-        [np.float64(1.0), tf.float32],
-        gvi.mean_functions.Network(networks.dense(tf_keras)),
-        networks.dense(keras),
+        {np.float64(1.0), tf.float32},
+        networks.dense(tf_keras),
+        gvi.mean_functions.Network(networks.dense(keras)),
     ]
 
 
