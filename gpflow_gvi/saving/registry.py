@@ -89,14 +89,6 @@ def find(name: str, custom_objects: Mapping[str, Any]) -> Any:
     )
 
 
-def find_class(name: str, custom_objects: Mapping[str, Any]) -> type:
-    """Return the class that a name stands for."""
-    found = find(name, custom_objects)
-    if not isinstance(found, type):
-        raise ValueError(f"{name} may not be used here: it is not a class.")
-    return found
-
-
 def name_of(thing: Any) -> str:
     """Return the name `module:name` of a class or function, by which it can be found again."""
     for name, known in _FUNCTIONS.items():  # their own names are those of private modules

@@ -25,7 +25,6 @@ import gpflow
 import h5py
 import keras
 import numpy as np
-import tensorflow as tf
 import tensorflow_probability as tfp
 import tf_keras
 
@@ -83,7 +82,7 @@ def thing() -> list[Any]:
         gpflow.likelihoods.HeteroskedasticTFPConditional(tfp.distributions.Laplace),
         Scaling.of(np.arange(6.0).reshape(3, 2)),
         {"a": (slice(1, 2), np.inf), "kernel": kernel},
-        [np.float64(1.0), tf.float32],
+        np.float64(1.0),
         gvi.mean_functions.Network(networks.dense(tf_keras)),
         networks.dense(keras),
     ]
