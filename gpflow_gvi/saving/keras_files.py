@@ -10,7 +10,6 @@ and among the caller's `custom_objects`.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import re
@@ -41,13 +40,12 @@ _LAYERS = """
     GRUCell GaussianDropout GaussianNoise GlobalAveragePooling1D GlobalAveragePooling2D
     GlobalAveragePooling3D GlobalMaxPooling1D GlobalMaxPooling2D GlobalMaxPooling3D
     GroupNormalization GroupQueryAttention Identity InputLayer LSTM LSTMCell LayerNormalization
-    LeakyReLU LocallyConnected1D LocallyConnected2D Masking MaxPooling1D MaxPooling2D MaxPooling3D
-    Maximum Minimum MultiHeadAttention Multiply Normalization PReLU Permute RMSNormalization RNN
-    RandomBrightness RandomContrast RandomCrop RandomErasing RandomFlip RandomHeight RandomRotation
-    RandomTranslation RandomWidth RandomZoom ReLU RepeatVector Rescaling Reshape Resizing
-    SeparableConv1D SeparableConv2D SimpleRNN SimpleRNNCell Softmax SpatialDropout1D
-    SpatialDropout2D SpatialDropout3D SpectralNormalization StackedRNNCells Subtract ThresholdedReLU
-    TimeDistributed UnitNormalization UpSampling1D UpSampling2D UpSampling3D ZeroPadding1D
+    LeakyReLU Masking MaxPooling1D MaxPooling2D MaxPooling3D Maximum Minimum MultiHeadAttention
+    Multiply Normalization PReLU Permute RMSNormalization RNN RandomBrightness RandomContrast
+    RandomCrop RandomErasing RandomFlip RandomRotation RandomTranslation RandomZoom ReLU
+    RepeatVector Rescaling Reshape Resizing SeparableConv1D SeparableConv2D SimpleRNN SimpleRNNCell
+    Softmax SpatialDropout1D SpatialDropout2D SpatialDropout3D SpectralNormalization StackedRNNCells
+    Subtract TimeDistributed UnitNormalization UpSampling1D UpSampling2D UpSampling3D ZeroPadding1D
     ZeroPadding2D ZeroPadding3D
 """
 
@@ -68,7 +66,6 @@ _CLASSES = {
     "": "DTypePolicy Functional Model Sequential",
     "src.ops.core": "Cast",  # others of this module call functions
     "src.models.functional": "Functional",
-    "src.engine.functional": "Functional",
 }
 """The names of classes by the module of Keras that has them."""
 
@@ -82,22 +79,11 @@ _ACTIVATIONS = """
 """
 """The functions that may be named."""
 
-_OF_TENSORFLOW = ("SlicingOpLambda", "TFOpLambda")
-"""The layers of tf_keras that are functions of TensorFlow."""
-
-_KERAS_OPERATIONS = re.compile(r"src\.ops\.(numpy|nn|math|linalg|image)")
-"""The modules of Keras 3 whose operations may be layers; others call functions."""
-
-_TF_OPERATIONS = re.compile(
-    r"(math|nn|linalg|signal|image|__operators__)\..+|broadcast_to|cast|clip_by_value|concat"
-    r"|expand_dims|gather|identity|ones_like|pad|repeat|reshape|reverse|shape|slice|split|squeeze"
-    r"|stack|stop_gradient|tile|transpose|unstack|where|zeros_like"
-)
-"""Those of these functions that compute and do nothing else."""
-
+_OPERATIONS = re.compile(r"src\.ops\.(numpy|nn|math|linalg|image)")
+"""The modules of Keras whose operations may be layers; others call functions."""
 
 is_theirs = is_keras
-"""Whether Keras writes a thing: a layer or a model."""
+"""Whether a thing is a layer or a model of Keras."""
 
 
 def weights(network: Any) -> list[Any]:
@@ -107,6 +93,8 @@ def weights(network: Any) -> list[Any]:
 
 def write(network: Any) -> tuple[bytes, dict[str, Any]]:
     """Return the file that Keras writes of a network, and the options of `read`."""
+    if keras_of(network).__name__ == "tf_keras":
+        raise ValueError("it is of tf_keras. Make it a model of Keras 3 (import keras) for saving.")
     is_layer = not hasattr(network, "save")
     model = _model(network) if is_layer else network
     with tempfile.TemporaryDirectory() as folder:
@@ -118,14 +106,13 @@ def write(network: Any) -> tuple[bytes, dict[str, Any]]:
         content = file.read_bytes()
     for part in objects(parsed(members(content, "config.json")["config.json"])):
         _require_no_code(part)
-    return content, {"package": keras_of(network).__name__, "is_layer": is_layer}
+    return content, {"is_layer": is_layer}
 
 
-def read(content: bytes, custom_objects: Mapping[str, Any], *, package: str, is_layer: bool) -> Any:
+def read(content: bytes, custom_objects: Mapping[str, Any], *, is_layer: bool) -> Any:
     """Return the network that `write` wrote to a file of this content."""
-    if package not in ("keras", "tf_keras"):
-        raise ValueError(f"package is {package!r}; it must be keras or tf_keras.")
-    keras = importlib.import_module(package)
+    import keras
+
     found = members(content, "config.json", "metadata.json", _WEIGHTS)
     config = parsed(found["config.json"])
     for part in objects(config):
@@ -175,13 +162,11 @@ def _require_known(part: dict[str, Any], custom_objects: Mapping[str, Any]) -> N
 
 
 def _require_no_code(part: Mapping[str, Any]) -> None:
-    """Raise if a part of a configuration has code, or does more than compute."""
+    """Raise if a part of a configuration has code."""
     name, inside = part.get("class_name"), part.get("config")
     inside = inside if isinstance(inside, dict) else {}
     if name in ("Lambda", "__lambda__") or inside.get("function_type") == "lambda":
         raise ValueError("a layer of it is a lambda. Make that a class with a call method.")
-    if name in _OF_TENSORFLOW and not _TF_OPERATIONS.fullmatch(str(inside.get("function"))):
-        raise ValueError(f"a layer of it is tf.{inside['function']}. Make that a class with call.")
 
 
 def _require(is_allowed: bool, name: str) -> None:
@@ -198,17 +183,13 @@ def _is_known(part: Mapping[str, Any]) -> bool:
     name, module = part["class_name"], part.get("module")
     if name in _NO_CLASSES:
         return True
-    if "module" not in part:  # as earlier versions of Keras wrote it
-        return any(name in names.split() for names in _CLASSES.values())
-    home, _, place = str(module).partition(".")
     if name == "function":
-        places = ("builtins", "keras.activations", "tf_keras.activations")
-        return module in places and part["config"] in _ACTIVATIONS.split()
-    if home not in ("keras", "tf_keras"):
+        is_function = module in ("builtins", "keras.activations")
+        return is_function and part["config"] in _ACTIVATIONS.split()
+    home, _, place = str(module).partition(".")
+    if home != "keras":
         return False
-    if place == "src.layers.core.tf_op_layer":
-        return name in _OF_TENSORFLOW
-    if _KERAS_OPERATIONS.fullmatch(place):
+    if _OPERATIONS.fullmatch(place):
         operation = getattr(sys.modules.get(str(module)), str(name), None)
         kinds = operation.__mro__ if isinstance(operation, type) else ()
         return "Operation" in [kind.__name__ for kind in kinds]

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-import tf_keras
 
 import gpflow_gvi as gvi
 from gpflow_gvi.calibration.conformal_prediction import Conformal
@@ -92,10 +91,10 @@ def sums():
     return model(kernel, prior_mean=mean)
 
 
-def with_network(K):
+def with_network():
     """Means and features that share one network, with moved statistics."""
-    mean = gvi.mean_functions.Network(networks.regularised(K))
-    features = networks.dense(K, F=3)
+    mean = gvi.mean_functions.Network(networks.regularised(keras))
+    features = networks.dense(keras, F=3)
     for _ in range(3):
         mean.network.network(X.astype(np.float32), training=True)
     return model(FeatureMap(gpflow.kernels.RBF(), features), mean=mean)
@@ -165,8 +164,7 @@ MODELS = {
     },
     "sums": sums,
     "conditioned": on_conditioned,
-    "keras": lambda: with_network(keras),
-    "tf_keras": lambda: with_network(tf_keras),
+    "keras": lambda: with_network(),
     "priors": with_priors,
     "SVGP": svgp,
     "GPR": lambda: gpflow.models.GPR((X, Y), gpflow.kernels.RBF()),
@@ -380,7 +378,6 @@ IN_NEW_PROCESS = (
     "Tempered-1-single",
     "conditioned",
     "keras",
-    "tf_keras",
     "priors",
     "SVGP",
 )
