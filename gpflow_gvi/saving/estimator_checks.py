@@ -128,21 +128,26 @@ def _is_categorical(nodes: AnyNDArray) -> AnyNDArray:
     return chosen
 
 
-def _check_decision_tree(estimator: Any) -> None:
+def _trees(estimator: Any) -> list[Any]:
+    """Return the trees of a decision tree, or of an ensemble of them; none if it is not fitted."""
     from sklearn.tree._tree import Tree
 
-    tree = vars(estimator).get("tree_")
-    if tree is None and "n_features_in_" not in vars(estimator):
-        return  # not fitted: its own checks tell
-    _require(isinstance(tree, Tree), estimator, f"a {type(tree).__name__} as tree_")
-    _check_widths(estimator, [estimator], _num_columns(estimator))
+    members = [estimator] if "tree_" in vars(estimator) else vars(estimator).get("estimators_", [])
+    members = np.ravel(np.array(members, dtype=object)).tolist()
+    trees = [vars(member).get("tree_") for member in members]
+    are_trees = all(isinstance(tree, Tree) for tree in trees)
+    _require(are_trees, estimator, "other members than decision trees")
+    return trees
 
 
-def _check_widths(estimator: Any, members: list[Any], columns: int) -> None:
-    """Raise unless the trees of members take rows of this many numbers."""
-    for member in members:
-        width = getattr(vars(member).get("tree_"), "n_features", None)
-        _require(width == columns, estimator, f"a tree of {width} columns for {columns} of X")
+def _check_trees(estimator: Any) -> None:
+    for tree in _trees(estimator):
+        _check_width(estimator, tree, _num_columns(estimator))
+
+
+def _check_width(estimator: Any, tree: Any, columns: int) -> None:
+    width = tree.n_features
+    _require(width == columns, estimator, f"a tree of {width} columns for {columns} of X")
 
 
 def _check_columns(estimator: Any) -> None:
@@ -189,40 +194,21 @@ def _check_neighbours(estimator: Any) -> None:
     _require(fits and np.all(columns.max(axis=0) < counts), estimator, "labels without a class")
 
 
-def _members(estimator: Any) -> list[Any]:
-    """Return the decision trees of an ensemble."""
-    from sklearn.tree import BaseDecisionTree
-
-    members = np.ravel(np.array(vars(estimator).get("estimators_", []), dtype=object)).tolist()
-    are_trees = all(isinstance(member, BaseDecisionTree) for member in members)
-    _require(are_trees, estimator, "other members than decision trees")
-    return members
-
-
-def _check_forest(estimator: Any) -> None:
-    if members := _members(estimator):
-        _check_widths(estimator, members, _num_columns(estimator))
-
-
 def _check_isolation_forest(estimator: Any) -> None:
-    members = _members(estimator)
-    if not members:
-        return
-    columns = _num_columns(estimator)
-    chosen = estimator.estimators_features_
-    if estimator._max_features == columns:  # then its trees are given X as it is
-        chosen = [range(columns)] * len(members)
-    for member, features in zip(members, chosen, strict=True):
-        _check_widths(estimator, [member], len(features))
+    trees = _trees(estimator)
+    if trees and estimator._max_features == _num_columns(estimator):  # they are given X as it is
+        _check_trees(estimator)
+    elif trees:
+        for tree, features in zip(trees, estimator.estimators_features_, strict=True):
+            _check_width(estimator, tree, len(features))
 
 
 def _check_boosted(estimator: Any) -> None:
     """Check gradient boosting, where each tree of a stage adds to a column of the first guess."""
-    members = _members(estimator)
-    if not members:
+    _check_trees(estimator)
+    if "estimators_" not in vars(estimator):
         return
     columns = _num_columns(estimator)
-    _check_widths(estimator, members, columns)
     outputs = estimator._raw_predict_init(np.zeros((1, columns), np.float32)).shape[1]
     shape = np.shape(estimator.estimators_)
     _require(shape[1:] == (outputs,), estimator, f"estimators_ of shape {shape} for {outputs}")
@@ -251,12 +237,12 @@ def _check_histograms(estimator: Any) -> None:
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "Tree": _check_tree,
     "TreePredictor": _check_predictor,
-    "BaseDecisionTree": _check_decision_tree,
+    "BaseDecisionTree": _check_trees,
     "BaseEstimator": _check_columns,
     "BaseLibSVM": _check_vectors,
     "KNeighborsClassifier": _check_neighbours,
     "RadiusNeighborsClassifier": _check_neighbours,
-    "BaseForest": _check_forest,
+    "BaseForest": _check_trees,
     "IsolationForest": _check_isolation_forest,
     "BaseGradientBoosting": _check_boosted,
     "BaseHistGradientBoosting": _check_histograms,
