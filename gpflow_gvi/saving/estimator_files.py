@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from . import archive
@@ -84,7 +84,7 @@ def _require_small_pools(schema: Any) -> None:
     A large one takes as long as an attacker likes. What has the same `__id__` is built once, from
     the first of its places.
     """
-    nodes = list(_nodes(schema))
+    nodes = list(archive.objects(schema))
     for node in nodes:
         if node.get("__loader__") != "RandomGeneratorNode":
             continue
@@ -94,14 +94,3 @@ def _require_small_pools(schema: Any) -> None:
         same = [n for n in nodes if n.get("__id__", nodes) in ids]
         if any(n is not seed and n.get("content") != _POOL_SIZE for n in (pool, *same)):
             raise ValueError("a random generator in it has a seed that NumPy does not make.")
-
-
-def _nodes(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield all JSON objects in a part."""
-    parts = [part]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, dict):
-            yield part
-        if isinstance(part, dict | list):
-            parts += part.values() if isinstance(part, dict) else part

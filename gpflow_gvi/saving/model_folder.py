@@ -32,13 +32,7 @@ _PACKAGES = (gpflow_gvi, gpflow, tf, tfp)
 _FILES = re.compile(r"values\.npz|networks/[0-9]+\.keras|estimators/[0-9]+\.skops")
 """The names of the files beside `structure.json`."""
 
-_PARTS: dict[str, Any] = {
-    "versions": dict,
-    "float": str,
-    "jitter": (int, float),
-    "files": dict,
-    "root": object,
-}
+_PARTS = {"versions": dict, "float": str, "jitter": int | float, "files": dict, "root": object}
 """The other entries of `structure.json`, beside the format, and their types."""
 
 
@@ -62,7 +56,7 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
 
     Every number, what is trainable, and what is shared (an inducing variable between mean and
     covariance, say) is as it was. No code of the folder is run: only the classes
-    and functions of `saving.registry` and `saving.keras_registry`, parts of models and networks all
+    and functions of `saving.registry` and `saving.keras_files`, parts of models and networks all
     of them, are used, and yours; those that you have registered with Keras have to be given, too.
 
     :param folder: where it was saved.
@@ -85,7 +79,14 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
 
 def _write(thing: Any, folder: Path) -> None:
     writer = Writer(folder)
-    root = writer.write(thing, type(thing).__name__)
+    name = type(thing).__name__
+    try:
+        root = writer.write(thing, name)
+    except RecursionError as error:
+        raise TypeError(
+            f"{name} has a list, tuple or dict that contains itself, or parts within parts too "
+            "deep to be written. Take that out before saving."
+        ) from error
     with (folder / "values.npz").open("wb") as stream:
         np.savez(stream, **writer.values)
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]

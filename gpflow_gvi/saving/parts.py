@@ -57,14 +57,11 @@ def way_of(cls: type) -> Way:
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _RECORD
     for base in cls.__mro__:
-        # Subclasses of Python's own types have more to them, except for TensorFlow's wrappers.
-        if base in _WAYS and (cls is base or base.__module__ != "builtins" or _is_wrapper(cls)):
+        # A subclass of Python's own types has more to it, unless it is a wrapper of TensorFlow's.
+        is_more = base.__module__ == "builtins" and not cls.__module__.startswith("tensorflow.")
+        if base in _WAYS and (cls is base or not is_more):
             return _WAYS[base]
     return OBJECT
-
-
-def _is_wrapper(cls: type) -> bool:
-    return cls.__module__.startswith("tensorflow.")
 
 
 def attributes(thing: Any) -> dict[str, Any] | None:
@@ -81,13 +78,9 @@ def attributes(thing: Any) -> dict[str, Any] | None:
             "it is more than its attributes. Make it one of Python's own lists, tuples or dicts, "
             "or an array, before saving."
         )
-    return _without_graphs(reduced[2] or {})
-
-
-def _without_graphs(named: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
-        for name, value in named.items()
+        for name, value in (reduced[2] or {}).items()
         if not name.startswith(_INTERNAL)
         and not isinstance(value, tf.types.experimental.PolymorphicFunction)
     }
@@ -113,19 +106,12 @@ def _build_object(cls: Any, config: Mapping[str, Any]) -> Any:
 
 def _heteroskedastic_config(likelihood: Any) -> dict[str, Any]:
     # Only a function inside the constructor knows the class of the distribution.
-    named = dict(vars(likelihood))
-    function = inspect.unwrap(named.pop("conditional_distribution"))
-    distribution = inspect.getclosurevars(function).nonlocals["distribution_class"]
-    return {"distribution_class": distribution, **_without_graphs(named)}
-
-
-def _build_heteroskedastic(cls: Any, config: dict[str, Any]) -> Any:
-    distribution = config.pop("distribution_class")
-    if not (isinstance(distribution, type) and issubclass(distribution, Distribution)):
-        raise ValueError(f"distribution_class may not be {distribution}.")
-    likelihood = cls(distribution)
-    set_attributes(likelihood, config)
-    return likelihood
+    function = inspect.unwrap(likelihood.conditional_distribution)
+    return {
+        "distribution_class": inspect.getclosurevars(function).nonlocals["distribution_class"],
+        "scale_transform": likelihood.scale_transform,
+        "quadrature": likelihood.quadrature,
+    }
 
 
 def _arguments(thing: Any) -> dict[str, Any]:
@@ -229,17 +215,13 @@ _WAYS: dict[Any, Way] = {
         lambda table: [*table.items()], lambda _, config: dict(config), "dict", is_value=True
     ),
     slice: Way(
-        lambda ends: [ends.start, ends.stop, ends.step],
-        lambda _, config: slice(*config),
-        "slice",
-        is_value=True,
+        lambda ends: [*ends.__reduce__()[1]], lambda _, ends: slice(*ends), "slice", is_value=True
     ),
     enum.Enum: Way(lambda member: member.name, lambda cls, config: cls[config], is_value=True),
     types.FunctionType: NAMED,
     types.BuiltinFunctionType: NAMED,
     np.ndarray: ARRAY,
     np.generic: Way(np.asarray, lambda _, config: config[()], "scalar"),
-    tf.DType: Way(lambda dtype: dtype.name, lambda _, name: tf.as_dtype(name), "dtype"),
     tf.TensorShape: Way(
         lambda shape: None if shape.rank is None else shape.as_list(),
         lambda _, config: tf.TensorShape(config),
@@ -256,7 +238,7 @@ _WAYS: dict[Any, Way] = {
     Bijector: _BY_ARGUMENTS,
     Distribution: _BY_ARGUMENTS,
     NetworkFunction: Way(_network_config, lambda cls, config: restored(cls, **config)),
-    HeteroskedasticTFPConditional: Way(_heteroskedastic_config, _build_heteroskedastic),
+    HeteroskedasticTFPConditional: Way(_heteroskedastic_config, lambda cls, config: cls(**config)),
     AbstractPosterior: Way(_refuse_posterior, _build_object),
 }
 

@@ -21,21 +21,10 @@ import gpflow
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Module, Parameter, PriorOn
+from gpflow.quadrature.base import GaussianQuadrature
 
 from .._core import hooks
 from .._core.network_function import NetworkFunction
-
-_GPFLOW = (
-    gpflow.functions.Function,
-    gpflow.inducing_variables.InducingVariables,
-    gpflow.kernels.Kernel,
-    gpflow.likelihoods.Likelihood,
-    gpflow.likelihoods.RobustMax,
-    gpflow.models.BayesianModel,
-    gpflow.quadrature.base.GaussianQuadrature,
-)
-"""The bases of GPflow's classes that may be built."""
-
 
 _BIJECTORS = """
     AffineScalar Chain CorrelationCholesky Cumsum Exp FillScaleTriL FillTriangular Identity Invert
@@ -87,14 +76,6 @@ def find(name: str, custom_objects: Mapping[str, Any]) -> Any:
         f"builds by itself. If you know it, pass it, load(folder, custom_objects={{{last!r}: "
         f"{last}}}); if the package that has it is older than the one that saved, update that."
     )
-
-
-def find_class(name: str, custom_objects: Mapping[str, Any]) -> type:
-    """Return the class that a name stands for."""
-    found = find(name, custom_objects)
-    if not isinstance(found, type):
-        raise ValueError(f"{name} may not be used here: it is not a class.")
-    return found
 
 
 def name_of(thing: Any) -> str:
@@ -156,13 +137,12 @@ def _parts() -> list[type]:
 
     # First: what they import defines more subclasses.
     upper = [*learning.SAVED, *hooks.registered("saved tables").SAVED]
-    parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
-    homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
-    bases = (Module, losses.Loss, divergences.wasserstein.CovarianceDistance)
-    ours = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, homes)]
-    theirs = [cls for base in _GPFLOW for cls in _subclasses(base) if _is_within(cls, ("gpflow",))]
+    homes = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
+    packages = ("gpflow", *(home.__name__ for home in (*homes, calibration, likelihoods)))
+    bases = (Module, GaussianQuadrature, losses.Loss, divergences.wasserstein.CovarianceDistance)
+    parts = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, packages)]
     results = [calibration.Conformal, calibration.ConformalQuantiles, calibration.ConformalSets]
-    return [*ours, *theirs, *results, *upper]
+    return [*parts, *results, *upper]
 
 
 def _subclasses(base: type) -> Iterator[type]:

@@ -156,7 +156,7 @@ class Reader:
             return self._noted(node, self._of_file(name, **node["config"]))
         cls: Any = None
         if (way := BY_NAME.get(name)) is None:
-            cls = registry.find_class(name, self._custom_objects)
+            cls = registry.find(name, self._custom_objects)
             way = way_of(cls)
         if way is OBJECT:  # noted before its attributes, which may refer to it
             thing = self._noted(node, way.build(cls, node["config"]))

@@ -25,9 +25,7 @@ import gpflow
 import h5py
 import keras
 import numpy as np
-import tensorflow as tf
 import tensorflow_probability as tfp
-import tf_keras
 
 import gpflow_gvi as gvi
 from gpflow_gvi.learning.rows.scaling import Scaling
@@ -57,7 +55,7 @@ SAME = frozenset(
         *("files: extra", "files: symbolic link to the same", "files: the folder is a link"),
         *("json: spaces", "json: another version", "json: jitter is 7.5"),
         "json: versions is {'a': []}",
-        *(f"{package}: {name}" for package in networks.KERAS for name in _SAME),
+        *(f"keras: {name}" for name in _SAME),
     }
 )
 """The variants that say the same as the folder; all others are refused, or are other models."""
@@ -83,15 +81,14 @@ def thing() -> list[Any]:
         gpflow.likelihoods.HeteroskedasticTFPConditional(tfp.distributions.Laplace),
         Scaling.of(np.arange(6.0).reshape(3, 2)),
         {"a": (slice(1, 2), np.inf), "kernel": kernel},
-        {np.float64(1.0), tf.float32},
-        networks.dense(tf_keras),
+        np.float64(1.0),
         gvi.mean_functions.Network(networks.dense(keras)),
     ]
 
 
 def variants() -> dict[str, Change]:
     """Return the changes of a saved folder by name."""
-    parts = (_names(), _nodes(), _json(), _files(), _values(), *map(_networks, networks.KERAS))
+    parts = (_names(), _nodes(), _json(), _files(), _values(), _networks())
     return {name: change for part in parts for name, change in part}
 
 
@@ -381,8 +378,8 @@ def _values() -> Iterator[tuple[str, Change]]:
 # The networks.
 
 
-def _networks(package: str) -> Iterator[tuple[str, Change]]:
-    name = {"tf_keras": "networks/1.keras", "keras": "networks/2.keras"}[package]
+def _networks() -> Iterator[tuple[str, Change]]:
+    name = "networks/1.keras"
 
     def archived(change: Callable[[dict[str, bytes]], Any], **options: Any) -> Change:
         def apply(file: Path) -> None:
@@ -413,20 +410,20 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
     code = compile("__import__('os').system('true')", "x", "eval")
     lambdas = base64.b64encode(marshal.dumps(code)).decode()
     value = {"class_name": "__lambda__", "config": {"value": {"code": lambdas}}}
-    own = f"{package}.layers"
-    yield f"{package}: __lambda__", option(activation=value)
+    own = "keras.layers"
+    yield "keras: __lambda__", option(activation=value)
     for function in (value, [lambdas, None, None], "os.system"):
         config = {"function": function, "function_type": "lambda", "arguments": {}, "module": "os"}
         change = layer(class_name="Lambda", module=own, config=config)
-        yield f"{package}: Lambda of {str(function)[:30]}", change
+        yield f"keras: Lambda of {str(function)[:30]}", change
     for function in ("os.system", "system", "eval", "get", "deserialize", "serialize", "keras"):
-        yield f"{package}: activation {function}", option(activation=function)
+        yield f"keras: activation {function}", option(activation=function)
         for module in ("os", "builtins", "keras.activations", "intruder", "posix", None):
             new = {"class_name": "function", "config": function, "module": module}
-            yield f"{package}: function {module} {function}", option(activation=new)
+            yield f"keras: function {module} {function}", option(activation=new)
     for utility in ("get_file", "load_img", "clear_session"):
         new = {"class_name": "function", "config": utility, "module": "keras.utils"}
-        yield f"{package}: {utility}", option(kernel_initializer=new)
+        yield f"keras: {utility}", option(kernel_initializer=new)
     for module, kind in (
         *(("intruder", "Intruder"), ("subprocess", "Popen"), ("os", "system"), (None, "Popen")),
         *(
@@ -446,48 +443,37 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
             **{"module": lambdas, "make_distribution_fn": [lambdas, None, None]},
         }
         change = layer(module=module, class_name=kind, config=config, registered_name=None)
-        yield f"{package}: {module}.{kind}", change
+        yield f"keras: {module}.{kind}", change
     for registered in ("DistributionLambda", "IndependentNormal", "Custom>SGD", "os.system"):
-        yield f"{package}: registered {registered}", layer(registered_name=registered)
+        yield f"keras: registered {registered}", layer(registered_name=registered)
     spec = {"class_name": "__typespec__", "module": "intruder", "spec_name": "Intruder"}
-    yield f"{package}: type", option(dtype=spec | {"registered_name": None, "config": []})
-    yield f"{package}: root", configured(lambda c: c.update(module="os", class_name="system"))
-    yield f"{package}: no class", configured(lambda c: c.pop("class_name") and None)
-    yield f"{package}: list", configured(lambda c: [c])
-    yield f"{package}: units", option(units=10**9)
-    yield f"{package}: more units", option(units=10**12)
-    yield f"{package}: negative units", option(units=-1)
-    yield f"{package}: other units", option(units=5)
+    yield "keras: type", option(dtype=spec | {"registered_name": None, "config": []})
+    yield "keras: root", configured(lambda c: c.update(module="os", class_name="system"))
+    yield "keras: no class", configured(lambda c: c.pop("class_name") and None)
+    yield "keras: list", configured(lambda c: [c])
+    yield "keras: units", option(units=10**9)
+    yield "keras: more units", option(units=10**12)
+    yield "keras: negative units", option(units=-1)
+    yield "keras: other units", option(units=5)
     compiled = {"optimizer": {"class_name": "system", "module": "os", "config": {}}}
-    yield f"{package}: compiled", configured(lambda c: c.update(compile_config=compiled))
+    yield "keras: compiled", configured(lambda c: c.update(compile_config=compiled))
     deep = archived(lambda p: p.update({"config.json": b"[" * 10**5 + b"]" * 10**5}))
-    yield f"{package}: deep", deep
+    yield "keras: deep", deep
     yield (
-        f"{package}: twice",
+        "keras: twice",
         archived(
             lambda p: p.update(
                 {"config.json": p["config.json"].replace(b"{", b'{"name":1,"name":1,', 1)}
             )
         ),
     )
-    yield f"{package}: compressed", archived(lambda p: None, compression=zipfile.ZIP_DEFLATED)
-    yield f"{package}: assets", archived(lambda p: p.update({"assets/../../intruder.py": b"x"}))
-    yield f"{package}: no dates", archived(lambda p: p.update({"metadata.json": b"{}"}))
+    yield "keras: compressed", archived(lambda p: None, compression=zipfile.ZIP_DEFLATED)
+    yield "keras: assets", archived(lambda p: p.update({"assets/../../intruder.py": b"x"}))
+    yield "keras: no dates", archived(lambda p: p.update({"metadata.json": b"{}"}))
     for key in ("config.json", "metadata.json", "model.weights.h5"):
-        yield f"{package}: no {key}", archived(lambda p, key=key: p.pop(key))
-        yield f"{package}: empty {key}", archived(lambda p, key=key: p.update({key: b""}))
-    yield f"{package}: no archive", rehashed(name, lambda f: f.write_bytes(b"cos\nsystem"))
-    for what in ("os", "intruder", "keras.layers", None, 5):
-
-        def change(folder: Path, what: Any = what) -> None:
-            def update(structure: dict[str, Any]) -> None:
-                for node in nodes(structure["root"]):
-                    if node.get("class") == "network":
-                        node["config"]["package"] = what
-
-            structured(update)(folder)
-
-        yield f"{package}: package {what}", change
+        yield f"keras: no {key}", archived(lambda p, key=key: p.pop(key))
+        yield f"keras: empty {key}", archived(lambda p, key=key: p.update({key: b""}))
+    yield "keras: no archive", rehashed(name, lambda f: f.write_bytes(b"cos\nsystem"))
 
     def weights(change: Callable[[Any, str], Any]) -> Change:
         """A change of the first array of weights."""
@@ -516,24 +502,24 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
     external = [("/etc/passwd", 0, 64)]
     layout = h5py.VirtualLayout((2, 4), "f8")
     layout[:] = h5py.VirtualSource("/tmp/other.h5", "a", (2, 4))
-    yield f"{package}: link outside", instead(lambda f, n: h5py.ExternalLink("/tmp/x.h5", "/a"))
-    yield f"{package}: soft link", instead(lambda f, n: h5py.SoftLink("/nowhere"))
+    yield "keras: link outside", instead(lambda f, n: h5py.ExternalLink("/tmp/x.h5", "/a"))
+    yield "keras: soft link", instead(lambda f, n: h5py.SoftLink("/nowhere"))
     yield (
-        f"{package}: external",
+        "keras: external",
         instead(lambda f, n: f.create_dataset(n, (2, 4), "f8", external=external) and None),
     )
-    yield f"{package}: virtual", instead(lambda f, n: f.create_virtual_dataset(n, layout) and None)
+    yield "keras: virtual", instead(lambda f, n: f.create_virtual_dataset(n, layout) and None)
     yield (
-        f"{package}: not stored",
+        "keras: not stored",
         instead(lambda f, n: f.create_dataset(n, (10**6, 10**6), "f8", chunks=(100, 100)) and None),
     )
-    yield f"{package}: texts", instead(lambda f, n: f.create_dataset(n, data=["a"]) and None)
+    yield "keras: texts", instead(lambda f, n: f.create_dataset(n, data=["a"]) and None)
     yield (
-        f"{package}: other shape",
+        "keras: other shape",
         instead(lambda f, n: f.create_dataset(n, data=np.zeros((7, 7))) and None),
     )
-    yield f"{package}: loop", weights(lambda f, n: f.__setitem__("loop", f["/"]))
-    yield f"{package}: no weights", weights(lambda f, n: f.__delitem__(n))
+    yield "keras: loop", weights(lambda f, n: f.__setitem__("loop", f["/"]))
+    yield "keras: no weights", weights(lambda f, n: f.__delitem__(n))
 
 
 # The program.

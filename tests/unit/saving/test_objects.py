@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 import gpflow_gvi as gvi
 from gpflow_gvi.kernels import FeatureMap
@@ -82,13 +81,11 @@ def test_what_a_class_leaves_out_of_copies(tmp_path):
 # Networks.
 
 
-@pytest.mark.parametrize("package", networks.KERAS)
-def test_networks(package, tmp_path, rng):
-    K = networks.KERAS[package]
-    network, X = networks.regularised(K), rng.normal(size=(5, 2)).astype(np.float32)
+def test_networks(tmp_path, rng):
+    network, X = networks.regularised(keras), rng.normal(size=(5, 2)).astype(np.float32)
     for _ in range(3):
         network(X, training=True)  # moves the statistics
-    first, second, other = there_and_back([network, network, networks.dense(K)], tmp_path)
+    first, second, other = there_and_back([network, network, networks.dense(keras)], tmp_path)
     assert first is second
     assert type(first) is type(network)
     np.testing.assert_array_equal(first(X), network(X))
@@ -115,9 +112,8 @@ def test_networks_as_functions(frozen, tmp_path, rng):
     np.testing.assert_array_equal(loaded_kernel(X), kernel(X))
 
 
-@pytest.mark.parametrize("package", networks.KERAS)
-def test_single_layers_inside_a_module(package, tmp_path, rng):
-    module = networks.Mixed(networks.KERAS[package])
+def test_single_layers_inside_a_module(tmp_path, rng):
+    module = networks.Mixed(keras)
     X = rng.normal(size=(5, 2))
     value = module(X)
     loaded = there_and_back(module, tmp_path, custom_objects={"Mixed": networks.Mixed})
@@ -135,25 +131,15 @@ def test_networks_of_the_user(tmp_path, rng):
     assert len(loaded[0].trainable_variables) == 2
 
 
-@pytest.mark.parametrize("package", networks.KERAS)
-def test_layers_of_the_user(package, tmp_path, rng):
-    K = networks.KERAS[package]
-
-    class Doubled(K.layers.Layer):
+def test_layers_of_the_user(tmp_path, rng):
+    class Doubled(keras.layers.Layer):
         def call(self, X):
             return 2.0 * X
 
-    network = K.Sequential([K.Input((2,)), Doubled(), K.layers.Dense(1)])
+    network = keras.Sequential([keras.Input((2,)), Doubled(), keras.layers.Dense(1)])
     X = rng.normal(size=(5, 2)).astype(np.float32)
     save(network, tmp_path / "saved")
     loaded = load(tmp_path / "saved", custom_objects={"Doubled": Doubled})
     np.testing.assert_array_equal(loaded(X), network(X))
     with pytest.raises(ValueError, match=r"(?s)custom_objects.*Doubled|Doubled.*custom_objects"):
         load(tmp_path / "saved")
-
-
-def test_operations_of_tensorflow_as_layers(tmp_path, rng):
-    inputs = tf_keras.Input((2,))
-    network = tf_keras.Model(inputs, tf.concat([tf.exp(inputs) + 1.0, inputs], -1))
-    X = rng.normal(size=(5, 2)).astype(np.float32)
-    np.testing.assert_array_equal(there_and_back(network, tmp_path)(X), network(X))
