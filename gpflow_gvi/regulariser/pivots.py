@@ -19,14 +19,14 @@ from gpflow.kernels import Kernel, SharedIndependent
 
 from .._core import linalg, outputs
 from ..kernels.feature_map import FeatureMap
-from ..kernels.plain import covariance, plain
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
 
 MAX_BLOCK = 64
 """The maximal number of pivots between two passes over the data; it bounds the memory."""
 
 FEW_ROWS = 100
-"""The number of rows up to which all are candidates. Of more 2√N are, whose covariance is as large
-as four rows of k(X, X)."""
+"""The number of rows up to which all are candidates. Beyond it 2√N are, whose covariance is as
+large as four rows of k(X, X)."""
 
 ROUNDINGS = 100.0
 """The number of roundings of a variance that cannot be told from zero."""
@@ -80,13 +80,12 @@ def greedy_rows(
 
 def _evaluated(kernel: Kernel, X: AnyNDArray) -> tuple[Covariance, AnyNDArray]:
     """Return a function that evaluates the kernel between rows, and the variances: [J, N]."""
-    known = plain(kernel, X)
-    if known is not None:
+    if has_numpy_kernel(kernel, X.shape[1:]):
 
         def by_numpy(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:
-            covariance(plain(kernel, X[rows], X[columns]), out[0])
+            numpy_kernel(kernel, X[rows], X[columns]).covariance(out[0])
 
-        return by_numpy, known.variance()[None]
+        return by_numpy, numpy_kernel(kernel, X).variance()[None]
     evaluate, points = _graph_of(kernel), tf.constant(X)
 
     def by_graph(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:
@@ -105,7 +104,7 @@ def _graph_of(kernel: Kernel) -> Any:
     """
     variables = [variable.ref() for variable in kernel.variables]
     if kernel not in _graphs or _graphs[kernel][0] != variables:
-        alive = weakref.ref(kernel)  # a graph of the kernel itself would keep it
+        alive: Any = weakref.ref(kernel)  # a graph of the kernel itself would keep it
         evaluate = tf.function(
             lambda X, X2: outputs.covariance(alive(), X, X2), autograph=False, reduce_retracing=True
         )
