@@ -17,8 +17,8 @@ from ..gaussian_process import GaussianProcess
 from ..regulariser.conditioning import conditioned
 from ..regulariser.evidence import InducingEvidence
 from ..regulariser.evidence_fit import EvidenceFit, Rows, assign
+from ..regulariser.exact_evidence import exact_predictions
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
-from ..regulariser.plain_evidence import exact_predictions
 from .candidate import Candidate, Fitted
 from .fit import MIN_NOISE, Fits, scaled
 from .noise import VaryingNoise, noise_at, varying

@@ -20,7 +20,7 @@ from .._core.data import finite_rows
 from .._core.errors import shown
 from .._core.notices import logger
 from ..kernels.feature_map import FeatureMap
-from .pivots import numeric_pivots
+from .pivots import greedy_rows
 
 NETWORK_BATCH_SIZE = 1_000
 """The maximal number of rows for one call of a network, whose layers hold far more than X."""
@@ -74,9 +74,7 @@ def greedy_variance(
         raise TypeError(f"kernel is {shown(kernel)}; it must be a gpflow.kernels.Kernel.")
     checks.fraction("tolerance", tolerance)
     order = _distinct_rows(data, seed)
-    pivots, remaining = numeric_pivots(
-        *_without_network(kernel, data[order]), num_points, tolerance
-    )
+    pivots, remaining = greedy_rows(*_without_network(kernel, data[order]), num_points, tolerance)
     if not np.isfinite(remaining):
         raise ValueError(
             f"kernel {type(kernel).__name__} has NaN or infinite values on X. Check the values "

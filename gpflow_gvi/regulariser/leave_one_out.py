@@ -19,9 +19,9 @@ from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from .._core import checks, linalg, outputs, row_blocks
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from ..kernels.plain import has_gradient
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
 from .conditioning import precision_and_projection
-from .plain_evidence import exact_evidence
+from .exact_evidence import exact_evidence
 
 
 def leave_one_out_of_all(
@@ -44,11 +44,11 @@ def leave_one_out_of_all(
     """
     X, Y = (np.asarray(part) for part in data)
     noise = np.broadcast_to(np.asarray(noise_variance), Y.shape)
-    if X.dtype != np.float64 or not has_gradient(prior.kernel, X.shape[1]):
+    if X.dtype != np.float64 or not has_numpy_kernel(prior.kernel, X.shape[1:]):
         return None
     residual = Y - np.asarray(prior.mean_function(X))
     try:
-        found = exact_evidence(prior.kernel, X, noise, residual)
+        found = exact_evidence(numpy_kernel(prior.kernel, X), noise, residual)
     except np.linalg.LinAlgError:  # with inducing points there is more jitter
         return None
     alpha = -found.by_residual

@@ -107,7 +107,6 @@ def test_greedy_variance_is_the_greedy_choice(name, rng):
 def test_it_is_the_greedy_choice_with_other_block_sizes(size, rng, monkeypatch):
     monkeypatch.setattr(pivots, "MAX_BLOCK", size)
     monkeypatch.setattr(pivots, "FEW_ROWS", 20)
-    monkeypatch.setattr(pivots, "MAX_ROWS_OF_LAPACK", 100)
     X, kernel = rng.normal(size=(200, 2)), SE(lengthscales=0.3)
     indices = greedy_variance(X, 30, kernel=kernel).indices
     assert len(indices) == 30

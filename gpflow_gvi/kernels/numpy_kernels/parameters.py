@@ -18,67 +18,64 @@ from gpflow.base import AnyNDArray, PriorOn
 Value = Callable[[Parameter], AnyNDArray]
 """From a parameter to its value."""
 
-_SOFTPLUS = tfp.bijectors.Softplus()
-
 
 def value_of(parameter: Parameter) -> AnyNDArray:
-    """Return the value of a parameter; of GPflow's usual ones without TensorFlow's operations."""
-    lower = _lower(parameter)
-    if lower is None:
-        return parameter.numpy()
-    # `numpy` of a variable copies its value first, which takes as long again.
-    return lower + np.logaddexp(0.0, parameter.unconstrained_variable.value().numpy())
+    """Return the value of a parameter of which `is_known` is true, without TensorFlow."""
+    return NumpyParameter(parameter).values()[0]
 
 
-def is_plain(parameter: Parameter) -> bool:
-    """Return True if a `PlainParameter` supports the transform and the prior."""
-    is_free = isinstance(parameter.transform, tfp.bijectors.Identity | None)
-    has_transform = is_free or _lower(parameter) is not None
-    return has_transform and (parameter.prior is None or _has_plain_prior(parameter))
-
-
-def _has_plain_prior(parameter: Parameter) -> bool:
-    prior: Any = parameter.prior
-    shape = parameter.shape
-    return (
+def is_known(parameter: Parameter) -> bool:
+    """Return True if a `NumpyParameter` supports the transform and the prior."""
+    prior, shape = parameter.prior, parameter.shape
+    if not _is_free(parameter) and _lower(parameter) is None:
+        return False
+    return prior is None or (
         type(prior) in (tfp.distributions.LogNormal, tfp.distributions.Normal)
         and parameter.prior_on is PriorOn.CONSTRAINED
         and tf.broadcast_static_shape(prior.batch_shape, shape) == shape
     )
 
 
+def _is_free(parameter: Parameter) -> bool:
+    return isinstance(parameter.transform, tfp.bijectors.Identity | None)
+
+
 def _lower(parameter: Parameter) -> float | None:
     """Return l where the parameter is l + log (1 + exp u) of its variable u; None elsewhere."""
     transform: Any = parameter.transform
-    if transform == _SOFTPLUS:
+    if _is_softplus(transform):
         return 0.0
     if type(transform) is tfp.bijectors.Chain and len(transform.bijectors) == 2:
         shift, softplus = transform.bijectors
-        if type(shift) is tfp.bijectors.Shift and softplus == _SOFTPLUS:
+        if type(shift) is tfp.bijectors.Shift and _is_softplus(softplus):
             return float(shift.shift)
     return None
 
 
-class PlainParameter:
+def _is_softplus(transform: Any) -> bool:
+    # Bijectors take long to compare by `==`.
+    return type(transform) is tfp.bijectors.Softplus and transform.hinge_softness is None
+
+
+class NumpyParameter:
     """A parameter θ of its variable u: θ = l + log (1 + exp u), or u itself.
 
-    :param parameter: one of which `is_plain` is true.
+    :param parameter: one of which `is_known` is true.
     """
 
     def __init__(self, parameter: Parameter) -> None:
         self.parameter = parameter
         self._lower = _lower(parameter)
-        self._prior = parameter.prior
+        self._prior: Any = parameter.prior
         if self._prior is not None:
-            self._location, self._scale = (
-                np.asarray(part) for part in (self._prior.loc, self._prior.scale)
-            )
+            self._location, self._scale = map(np.asarray, (self._prior.loc, self._prior.scale))
 
     def values(self, u: AnyNDArray | None = None) -> tuple[AnyNDArray, AnyNDArray]:
         """Return θ and dθ/du.
 
         :param u: the value of the variable, if not that which it has.
         """
+        # `numpy` of a variable copies its value first, which takes as long again.
         u = self.parameter.unconstrained_variable.value().numpy() if u is None else u
         if self._lower is None:
             return u, np.ones_like(u)
@@ -97,16 +94,16 @@ class PlainParameter:
         return float(np.sum(density)), -z / self._scale
 
 
-class PlainParameters:
+class NumpyParameters:
     """The values of several parameters at one time, and what a function of them is by variables.
 
-    :param parameters: those of which `is_plain` is true.
+    :param parameters: the parameters.
     :param at: values of variables by their ids; those that are not among them have their own.
     """
 
     def __init__(
         self,
-        parameters: Sequence[PlainParameter],
+        parameters: Sequence[NumpyParameter],
         at: Mapping[int, AnyNDArray] = MappingProxyType({}),
     ) -> None:
         self._of = {
@@ -134,8 +131,8 @@ class PlainParameters:
             by_value[id(parameter)] += part
         log_prior, by_variable = 0.0, []
         for parameter in parameters:
-            plain, theta, slope = self._of[id(parameter)]
-            density, by_theta = plain.log_prior(theta)
+            known, theta, slope = self._of[id(parameter)]
+            density, by_theta = known.log_prior(theta)
             log_prior += density
             by_variable.append((by_value[id(parameter)] + by_theta) * slope)
         return log_prior, by_variable
