@@ -33,7 +33,7 @@ from .procedure import Procedure, recorded
 from .q_training import BatchTraining
 from .refusals import refuse
 from .rows.parquet import ParquetRows
-from .rows.split import Split, from_one_hot, is_of_one_column, of_labels
+from .rows.split import Split, from_one_hot, is_of_one_column, of_labels, relative_weights
 from .schedules import CosineAdam, EarlyStopping, Passes
 from .settings import (
     MAX_INDUCING,
@@ -78,11 +78,13 @@ def learn(
     divergence_weight: float | Literal["1/N"] | None = None,
     num_inducing: int | None = None,
     select: Select = greedy_variance,
+    sample_weight: Any = None,
     validation_data: RegressionData | None = None,
     validation_fraction: float | None = Settings.validation_fraction,
     calibration_fraction: float = Settings.calibration_fraction,
     standardise: bool = Settings.standardise,
     epochs: int | None = None,
+    callbacks: Sequence[Any] | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
     effort: Effort = "default",
@@ -179,6 +181,9 @@ def learn(
     :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200, or of
         up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000.
     :param select: how they are chosen.
+    :param sample_weight: w of each row of real-valued Y, positive numbers [N], of which only the
+        ratios count: the noise of a row has the variance σ²/w, σ² being that of a row of average
+        weight. Noise is constant then; predictors take the weights if their `fit` does.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part, without `validation_data`; by default a tenth
         where Q is trained, or none.
@@ -189,6 +194,7 @@ def learn(
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
         over the data if that is more; held-out data are evaluated after each. By default 20 where
         Q is trained.
+    :param callbacks: those of Keras, for a network that is trained here.
     :param batch_size: rows of a batch; by default 200. It is for what is trained, Q or a network.
     :param learning_rate: Adam's at the start; it falls along a cosine. By default 0.003, and for
         what is trained, too, but a compiled network.
@@ -204,12 +210,10 @@ def learn(
         raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
     if isinstance(data, tuple | list):
         row_numbers.warn(data[0] if data else None)
-    if epochs is not None:
-        checks.count("epochs", epochs, least=0)
-    if batch_size is not None:
-        checks.count("batch_size", batch_size)
-    if num_inducing is not None:
-        checks.count("num_inducing", num_inducing)
+    counts = ("epochs", epochs, 0), ("batch_size", batch_size, 1), ("num_inducing", num_inducing, 1)
+    for name, count, least in counts:
+        if count is not None:
+            checks.count(name, count, least=least)
     checks.one_of("noise", noise, (None, *get_args(Noise)))
     checks.one_of("effort", effort, get_args(Effort))
     checks.one_of("outputs", outputs, ("independent", "correlated"))
@@ -241,8 +245,9 @@ def learn(
             "Q. Leave out the network, or take a projected divergence or GaussianWasserstein()."
         )
     parts_of_q = {"mean": mean, "covariance": covariance, "regulariser": regulariser}
-    of_q = (network, model, divergence, divergence_weight, epochs, *parts_of_q.values())
-    chosen = any(each is not None for each in of_q) or isinstance(loss, Loss)
+    of_q = {"model": model, "divergence": divergence, "divergence_weight": divergence_weight}
+    of_q |= {"network": network, "epochs": epochs, **parts_of_q}
+    chosen = any(each is not None for each in of_q.values()) or isinstance(loss, Loss)
     if not chosen:
         refuse(refusals.NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
     of_recipe = kernel is None and not chosen
@@ -259,12 +264,19 @@ def learn(
         validation_data = in_memory("validation_data", validation_data, network)
     else:
         refuse(refusals.NO_COLUMNS, classes=classes, output=output)
+        refuse(refusals.OF_KERAS, callbacks=callbacks)
     of_columns = softmax_of(mean)
     if likelihood is None and (is_around or of_columns is not None):
         rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
         likelihood = None if is_around or not is_of_one_column(rows) else of_columns
     rows, validation_data, of_names, found = of_labels(rows, validation_data, likelihood)
     likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
+    likelihood_of_noise = None if refusals.is_constant_noise(likelihood) else likelihood
+    if sample_weight is not None:
+        sample_weight = relative_weights(sample_weight, data)
+        of_noise: dict[str, Any] = {"noise": None if noise == "constant" else noise, "loss": loss}
+        of_noise |= {"likelihood": likelihood_of_noise, "outputs": jointly or None}
+        refuse(refusals.NOT_WEIGHTED, **of_q, **of_noise, validation_data=validation_data)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     start = preset(effort)
     schedule = Passes(_given(epochs, Passes.epochs), _given(batch_size, Passes.batch_size))
@@ -276,7 +288,7 @@ def learn(
             num_inducing=start.num_inducing if num_inducing is None else num_inducing,
             max_inducing=None if num_inducing or chosen or effort == "fast" else MAX_INDUCING,
             predictors=predictors,
-            noise=noise or (start.noise if of_recipe else "constant"),
+            noise=noise or (start.noise if of_recipe and sample_weight is None else "constant"),
             heavy_tails=start.heavy_tails if of_recipe and noise is None else None,
             select=select,
             process=operator.attrgetter("prior" if is_svgp else regulariser or "posterior"),
@@ -299,6 +311,7 @@ def learn(
         likelihood=likelihood,
         classes=found,
         standardise=standardise,
+        sample_weight=sample_weight,
         seed=seed,
         pool=of_recipe and noise is None and isinstance(predictor, str | None),
     )
@@ -306,17 +319,12 @@ def learn(
         if jointly:
             refuse(
                 refusals.NOT_JOINT,
-                **parts_of_q,
+                **of_q,
                 loss=loss,
                 noise=None if noise == "constant" else noise,
                 predictor=None if isinstance(predictor, str) else predictor,
-                network=network,
-                model=model,
-                divergence=divergence,
-                divergence_weight=divergence_weight,
-                epochs=epochs,
                 n_jobs=n_jobs,
-                likelihood=None if refusals.is_constant_noise(likelihood) else likelihood,
+                likelihood=likelihood_of_noise,
             )
             return learn_jointly(rows, kernels, settings, validation_data)
         if is_around:
@@ -338,12 +346,13 @@ def learn(
                 refuse(
                     refusals.NETWORK_NOT_TRAINED,
                     epochs=epochs,
+                    callbacks=callbacks,
                     batch_size=batch_size,
                     learning_rate=learning_rate,
                 )
             elif all_compiled(network):
                 refuse(refusals.COMPILED, learning_rate=learning_rate)
-            training = NetworkTraining(schedule, rate, EarlyStopping(), seed)
+            training = NetworkTraining(schedule, rate, EarlyStopping(), seed, callbacks or ())
             of_network = functools.partial(
                 learn_around,
                 rows,

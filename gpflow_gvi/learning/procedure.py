@@ -101,8 +101,9 @@ class Procedure:
         units = self.split.inputs, self.split.outputs
         if stream is not None:
             stream = dataclasses.replace(stream, prepare=self.split.standard)
+        weights = self.split.weights
         return TrainingData(
-            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream
+            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream, weights
         )
 
     def fit_regulariser(self, data: TrainingData, validation: RegressionData | None) -> Regulariser:
@@ -231,6 +232,8 @@ class Procedure:
         likelihood, prior = regulariser.likelihood, regulariser.prior
         if isinstance(likelihood, Gaussian):
             noise = outputs.noise_variance_at(likelihood, data.X, data.J)
+            if data.weights is not None:
+                noise = noise * data.relative_noise
             return Sites(data.responses, noise)
         of_prior, sites = self._sites.get(len(data.X), (None, None))
         if sites is None or of_prior is not prior:

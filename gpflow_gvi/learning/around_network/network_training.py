@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ class NetworkTraining:
     learning_rate: float
     early_stopping: EarlyStopping
     seed: int
+    callbacks: Sequence[Any] = ()
+    """Those of the user, beside early stopping."""
 
     def of_all(
         self, networks: list[Any], inputs: Inputs, split: Split, loss: str | None
@@ -77,12 +80,13 @@ class NetworkTraining:
             network.compile(keras.optimizers.Adam(rate), _loss(keras, network, loss))
         X, Y = split.train[0], _targets(split, split.train, loss)
         train = _batches(inputs.floats(X), Y, schedule.batch_size, seed=self.seed)
-        held_out, callbacks = None, []
+        held_out, callbacks = None, list(self.callbacks)
         if split.validation is not None:
             X, Y = split.validation[0], _targets(split, split.validation, loss)
             held_out = _batches(inputs.floats(X), Y, BLOCK)
             stop = keras.callbacks.EarlyStopping
-            callbacks = [stop(patience=self.early_stopping.patience, restore_best_weights=True)]
+            patience = self.early_stopping.patience
+            callbacks.append(stop(patience=patience, restore_best_weights=True))
         try:
             fitted = network.fit(
                 train,
