@@ -13,22 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from . import __version__
 from ._core import progress
 from ._core.quiet import loading
-from .tables.command_line import add_learn, add_predict
+from .tables.command_line import REPORTED, Commands, Handler, add_learn, add_predict
 
 if TYPE_CHECKING:
     from .experiments.engine import Engine
 
-Commands: TypeAlias = "argparse._SubParsersAction[Any]"
-Handler: TypeAlias = "Callable[[argparse.Namespace], int]"
-
-_REPORTED = (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError)
 _DATA_DIR = "data sets; by default what GPFLOW_GVI_DATA says"
 
 
@@ -40,17 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"gpflow-gvi {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    of_experiments = (_add_run, _add_sweep, _add_report)
-    for add in (_add_demo, add_learn, add_predict, *of_experiments, _add_launch):
+    of_tables, of_experiments = (add_learn, add_predict), (_add_run, _add_sweep, _add_report)
+    for add in (_add_demo, *of_tables, *of_experiments, _add_launch, _add_benchmark):
         add(commands)
-    benchmark = commands.add_parser(
-        "benchmark",
-        help="measure beside other libraries",
-        add_help=False,
-        prefix_chars="+",  # so that options, --help too, are passed on
-    )
-    benchmark.add_argument("arguments", nargs=argparse.REMAINDER, help="of python -m benchmarks")
-    benchmark.set_defaults(handler=_benchmark)
     schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
     schema.set_defaults(handler=_schema)
     options = parser.parse_args(arguments)
@@ -135,6 +123,17 @@ def _add_launch(commands: Commands) -> None:
     launch.set_defaults(handler=_launch)
 
 
+def _add_benchmark(commands: Commands) -> None:
+    benchmark = commands.add_parser(
+        "benchmark",
+        help="measure beside other libraries",
+        add_help=False,
+        prefix_chars="+",  # so that options, --help too, are passed on
+    )
+    benchmark.add_argument("arguments", nargs=argparse.REMAINDER, help="of python -m benchmarks")
+    benchmark.set_defaults(handler=_benchmark)
+
+
 def _checked(command: Handler) -> Handler:
     """Let a command of experiments report errors in a line, without a traceback."""
 
@@ -154,7 +153,7 @@ def _checked(command: Handler) -> Handler:
                 file=sys.stderr,
             )
             return 2
-        except _REPORTED as error:
+        except REPORTED as error:
             if type(error).__name__ == "ConfigError":  # not imported, as that needs the extra
                 print(error, file=sys.stderr)
                 return 2
@@ -251,13 +250,12 @@ def _engine(options: argparse.Namespace) -> Engine:
     from .experiments import clients
     from .experiments.engine import Engine
 
+    of_jobs = options.jobs, dict(options.job)
+    if options.cluster is None and of_jobs != (1, {}):
+        raise ValueError("--jobs and --job are for --cluster sge or slurm; name one, or omit them.")
     connect: Any = functools.partial(clients.local_client, options.workers)
     if options.cluster is not None:
-        connect = functools.partial(
-            clients.job_queue_client, options.cluster, options.jobs, dict(options.job)
-        )
-    elif options.jobs != 1 or options.job:
-        raise ValueError("--jobs and --job are for --cluster sge or slurm; name one, or omit them.")
+        connect = functools.partial(clients.job_queue_client, options.cluster, *of_jobs)
     elif options.scheduler is not None:
         connect = functools.partial(clients.scheduler_client, options.scheduler)
     limits = {"max_memory": options.worker_memory, "run_timeout": options.run_timeout}
@@ -289,14 +287,10 @@ def _launch(options: argparse.Namespace) -> int:
 
     # An end by SIGTERM is an exit, so that the workers are ended as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    cluster = options.cluster.split(",") if options.cluster else ()
+    own = {"workers": options.workers, "index": options.index, "restarts": options.restarts}
     try:
-        return launch(
-            options.program,
-            workers=options.workers,
-            cluster=options.cluster.split(",") if options.cluster else (),
-            index=options.index,
-            restarts=options.restarts,
-        )
+        return launch(options.program, cluster=cluster, **own)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

@@ -54,18 +54,16 @@ def launch(
         raise ValueError(f"index is {index}, a place in a cluster: pass cluster, or leave it out.")
     workers = 2 if workers is None else workers
     index = 0 if index is None else index
-    if workers < 1:
-        raise ValueError(f"workers is {workers}; it must be at least 1.")
+    for name, value, least in (("workers", workers, 1), ("restarts", restarts, 0)):
+        if value < least:
+            raise ValueError(f"{name} is {value}; it must be at least {least}.")
     if cluster and not 0 <= index < len(cluster):
         raise ValueError(f"index is {index}; it must be from 0 to {len(cluster) - 1}.")
-    if restarts < 0:
-        raise ValueError(f"restarts is {restarts}; it must be at least 0.")
-    for attempt in range(restarts + 1):
+    for left in range(restarts, -1, -1):
         addresses = list(cluster) or _free_addresses(workers)
         status = _run(command, addresses, [index] if cluster else range(workers))
         if status == 0:
             return 0
-        left = restarts - attempt
         logger.warning("A worker ended with status %d; %d restarts are left.", status, left)
     return max(status, 1)
 

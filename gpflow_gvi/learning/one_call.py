@@ -252,6 +252,8 @@ def learn(
         refuse(refusals.NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
     of_recipe = kernel is None and not chosen
     by_recipe = of_recipe and effort != "fast"
+    if sample_weight is not None:
+        refuse(refusals.NOT_WEIGHTED, validation_data=validation_data)
     predictors, rows, validation_data = parse_predictor(predictor, by_recipe, data, validation_data)
     if validation_data is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
@@ -276,7 +278,7 @@ def learn(
         sample_weight = relative_weights(sample_weight, data)
         of_noise: dict[str, Any] = {"noise": None if noise == "constant" else noise, "loss": loss}
         of_noise |= {"likelihood": likelihood_of_noise, "outputs": jointly or None}
-        refuse(refusals.NOT_WEIGHTED, **of_q, **of_noise, validation_data=validation_data)
+        refuse(refusals.NOT_WEIGHTED, **of_q, **of_noise)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     start = preset(effort)
     schedule = Passes(_given(epochs, Passes.epochs), _given(batch_size, Passes.batch_size))

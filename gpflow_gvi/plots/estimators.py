@@ -80,9 +80,10 @@ class View:
         :param max_rows: the number of rows that are drawn at random from more.
         """
         if X is None:
-            if self.is_of_network:
+            inputs = self.learned.inputs
+            if not isinstance(inputs, Scaling):
                 raise ValueError("P is around a network, so that X is needed: give rows [N, D].")
-            X = self.learned.inputs.original(self.learned.regulariser.inducing_points)
+            X = inputs.original(self.learned.regulariser.inducing_points)
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.shape[1] != len(self.names):
             raise ValueError(
