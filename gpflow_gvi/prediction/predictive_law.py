@@ -151,7 +151,6 @@ def predictive_law(
     X: TensorType,
     f_mean: TensorType,
     f_variance: TensorType,
-    num_points: int = NUM_POINTS,
 ) -> PredictiveLaw:
     """Return the law of y at inputs where f has independent Gaussian marginals.
 
@@ -159,7 +158,6 @@ def predictive_law(
     :param X: the inputs.
     :param f_mean: the means of f.
     :param f_variance: the variances of f.
-    :param num_points: the points of a latent function that is the only one of an observation.
     """
     f_mean, f_variance = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
     values, dtype = domain(likelihood), f_mean.dtype
@@ -169,7 +167,7 @@ def predictive_law(
         return PredictiveLaw(of_y, tf.ones([1], dtype), values)
     s = tf.sqrt(f_variance)
     if isinstance(likelihood, ScalarLikelihood):
-        z = np.linspace(-6.0, 6.0, num_points)
+        z = np.linspace(-6.0, 6.0, NUM_POINTS)
         weights = np.exp(-0.5 * np.square(z))
         weights, z = (tf.cast(part, dtype) for part in (weights / np.sum(weights), z))
 
