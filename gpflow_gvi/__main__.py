@@ -15,17 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from . import __version__
 from ._core import progress
 from ._core.quiet import loading
-from .tables.command_line import add_learn, add_predict
+from .tables.command_line import REPORTED, Commands, Handler, add_learn, add_predict
 
-Commands: TypeAlias = "argparse._SubParsersAction[Any]"
-Handler: TypeAlias = "Callable[[argparse.Namespace], int]"
-
-_REPORTED = (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError)
 _DATA_DIR = "data sets; by default what GPFLOW_GVI_DATA says"
 
 
@@ -37,17 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"gpflow-gvi {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    of_experiments = (_add_run, _add_sweep, _add_report)
-    for add in (_add_demo, add_learn, add_predict, *of_experiments):
+    of_tables, of_experiments = (add_learn, add_predict), (_add_run, _add_sweep, _add_report)
+    for add in (_add_demo, *of_tables, *of_experiments, _add_benchmark):
         add(commands)
-    benchmark = commands.add_parser(
-        "benchmark",
-        help="measure beside other libraries",
-        add_help=False,
-        prefix_chars="+",  # so that options, --help too, are passed on
-    )
-    benchmark.add_argument("arguments", nargs=argparse.REMAINDER, help="of python -m benchmarks")
-    benchmark.set_defaults(handler=_benchmark)
     schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
     schema.set_defaults(handler=_schema)
     options = parser.parse_args(arguments)
@@ -120,6 +108,17 @@ def _add_report(commands: Commands) -> None:
     report.set_defaults(handler=_report)
 
 
+def _add_benchmark(commands: Commands) -> None:
+    benchmark = commands.add_parser(
+        "benchmark",
+        help="measure beside other libraries",
+        add_help=False,
+        prefix_chars="+",  # so that options, --help too, are passed on
+    )
+    benchmark.add_argument("arguments", nargs=argparse.REMAINDER, help="of python -m benchmarks")
+    benchmark.set_defaults(handler=_benchmark)
+
+
 def _checked(command: Handler) -> Handler:
     """Let a command of experiments report errors in a line, without a traceback."""
 
@@ -139,7 +138,7 @@ def _checked(command: Handler) -> Handler:
                 file=sys.stderr,
             )
             return 2
-        except _REPORTED as error:
+        except REPORTED as error:
             if type(error).__name__ == "ConfigError":  # not imported, as that needs the extra
                 print(error, file=sys.stderr)
                 return 2

@@ -34,16 +34,7 @@ from ..integrations.sklearn import GVIClassifier
 from ..learning import learn
 from ..prediction.class_probabilities import entropies
 
-__all__ = [
-    "NEXT",
-    "NEXT_HERE",
-    "Task",
-    "curve_with_gap",
-    "digits",
-    "outliers",
-    "run",
-    "table",
-]
+__all__ = ["NEXT", "NEXT_HERE", "run"]
 
 GAP = (0.2, 1.1)
 

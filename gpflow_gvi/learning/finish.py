@@ -77,8 +77,9 @@ class Finish:
         units = self.split.inputs, self.split.outputs
         if stream is not None:
             stream = dataclasses.replace(stream, prepare=self.split.standard)
+        weights = self.split.weights
         return TrainingData(
-            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream
+            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream, weights
         )
 
     def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
@@ -104,6 +105,8 @@ class Finish:
         likelihood, prior = regulariser.likelihood, regulariser.prior
         if is_gaussian(likelihood):
             noise = outputs.noise_variance_at(likelihood, data.X, data.J)
+            if data.weights is not None:
+                noise = noise * data.relative_noise
             return Sites(data.responses, noise)
         of_prior, sites = self._sites.get(len(data.X), (None, None))
         if sites is None or of_prior is not prior:

@@ -86,7 +86,7 @@ class EvidenceFits(Fits):
         self, start: Candidate, rows: AnyNDArray, minimise: Any, means: AnyNDArray | None = None
     ) -> Candidate:
         fit, noise = self._evidence_fit(start), start.noise
-        given, exponent = start.likelihood.variance, 0.0
+        given, exponent = start.likelihood.variance, 0.0 if self.data.weights is None else 1.0
         if noise is not None:
             given = max(float(noise.variance.numpy()), 1.001 * self.bounds_of_noise[0])
             exponent = float(noise.exponent.numpy())
@@ -133,14 +133,14 @@ class EvidenceFits(Fits):
             means = nothing
         elif means is None:
             means = self.means
-        ratio = np.ones_like(data.responses) if noise is None else noise.ratio(data.X)
+        ratio = data.relative_noise if noise is None else noise.ratio(data.X)
         return Rows(data.X, data.responses, means.astype(data.X.dtype), ratio).some(rows)
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
         data, N = self.data.first(MAX_ROWS_OF_SCORES), len(self.data.X)
         observed, groups = (data.X, data.responses), self.groups[: len(data.X)]
-        prior, noise = self.prior(candidate), noise_at(candidate, data.X, data.J)
+        prior, noise = self.prior(candidate), noise_at(candidate, data)
         found: Any = None
         if self.recipe.max_rows_of_points >= N:
             found = leave_one_out_of_all(prior, noise, observed, groups)
@@ -157,8 +157,7 @@ class EvidenceFits(Fits):
         return Fitted(candidate, predictions, nll, self)
 
     def _num_points(self, candidate: Candidate) -> int:
-        X = self.data.X[self.first]
-        return self.num_points(candidate, noise_at(candidate, X, self.data.J))
+        return self.num_points(candidate, noise_at(candidate, self.data)[self.first])
 
     def keep_useful_predictors(self, plain: Fitted) -> None:
         """Leave out predictors with larger errors than those of a fit without them.
@@ -216,7 +215,7 @@ class EvidenceFits(Fits):
         every = self._rows(found, np.arange(len(self.data.X)), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]
-        noise = noise_at(found, self.data.X, self.data.J)
+        noise = noise_at(found, self.data)
         observed = every.X[given], noise[given], every.Y[given] - of_means[given]
         mean, variance = self._predicted(found, observed, every.X[held])
         return mean + of_means[held], variance + noise[held]

@@ -31,7 +31,7 @@ from .q_request import QRequest
 from .q_training import BatchTraining
 from .refusals import refuse
 from .rows.parquet import ParquetRows
-from .rows.split import Split, from_one_hot, is_of_one_column, of_labels
+from .rows.split import Split, from_one_hot, is_of_one_column, of_labels, relative_weights
 from .schedules import CosineAdam, EarlyStopping, Passes
 from .settings import MAX_INDUCING, Effort, Noise, Settings, preset
 from .variational import softmax_of
@@ -60,11 +60,13 @@ def learn(
     divergence_weight: float | Literal["1/N"] | None = None,
     num_inducing: int | None = None,
     select: Select = greedy_variance,
+    sample_weight: Any = None,
     validation_data: RegressionData | None = None,
     validation_fraction: float | None = Settings.validation_fraction,
     calibration_fraction: float = Settings.calibration_fraction,
     standardise: bool = Settings.standardise,
     epochs: int | None = None,
+    callbacks: Sequence[Any] | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
     effort: Effort = "default",
@@ -161,6 +163,9 @@ def learn(
     :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200, or of
         up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000.
     :param select: how they are chosen.
+    :param sample_weight: w of each row of real-valued Y, positive numbers [N], of which only the
+        ratios count: the noise of a row has the variance σ²/w, σ² being that of a row of average
+        weight. Noise is constant then; predictors take the weights if their `fit` does.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part, without `validation_data`; by default a tenth
         where Q is trained, or none.
@@ -171,6 +176,7 @@ def learn(
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
         over the data if that is more; held-out data are evaluated after each. By default 20 where
         Q is trained.
+    :param callbacks: those of Keras, for a network that is trained here.
     :param batch_size: rows of a batch; by default 200. It is for what is trained, Q or a network.
     :param learning_rate: Adam's at the start; it falls along a cosine. By default 0.003, and for
         what is trained, too, but a compiled network.
@@ -186,10 +192,9 @@ def learn(
         raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
     if isinstance(data, tuple | list):
         row_numbers.warn(data[0] if data else None)
-    if batch_size is not None:
-        checks.count("batch_size", batch_size)
-    if num_inducing is not None:
-        checks.count("num_inducing", num_inducing)
+    for name, count in (("batch_size", batch_size), ("num_inducing", num_inducing)):
+        if count is not None:
+            checks.count(name, count)
     checks.one_of("noise", noise, (None, *get_args(Noise)))
     checks.one_of("effort", effort, get_args(Effort))
     checks.one_of("outputs", outputs, ("independent", "correlated"))
@@ -210,6 +215,8 @@ def learn(
     data, jointly = _observed(data, outputs, missing)
     of_recipe = kernel is None and not asked.is_given
     by_recipe = of_recipe and effort != "fast"
+    if sample_weight is not None:
+        refuse(refusals.NOT_WEIGHTED, validation_data=validation_data)
     predictors, rows, validation_data = parse_predictor(predictor, by_recipe, data, validation_data)
     if validation_data is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
@@ -220,9 +227,21 @@ def learn(
     is_around = is_meant(network, features, train_network, data)
     if not is_around:
         refuse(refusals.NO_COLUMNS, **of_columns)
+        refuse(refusals.OF_KERAS, callbacks=callbacks)
     rows, validation_data, likelihood, names = _labelled(
         rows, validation_data, likelihood, network if is_around else None, mean
     )
+    robust = loss if loss == "robust" else None
+    of_noise = {
+        "noise": None if noise == "constant" else noise,
+        "likelihood": None if refusals.is_constant_noise(likelihood) else likelihood,
+        "loss": robust,
+    }
+    of_training = {"epochs": epochs, "callbacks": callbacks, "batch_size": batch_size}
+    if sample_weight is not None:
+        sample_weight = relative_weights(sample_weight, data)
+        asked.refuse(refusals.NOT_WEIGHTED, network=network, epochs=epochs)
+        refuse(refusals.NOT_WEIGHTED, **of_noise, outputs=jointly or None)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     start = preset(effort)
     is_fixed = num_inducing is not None or asked.is_given or effort == "fast"
@@ -235,7 +254,7 @@ def learn(
             num_inducing=start.num_inducing if num_inducing is None else num_inducing,
             max_inducing=None if is_fixed else MAX_INDUCING,
             predictors=predictors,
-            noise=noise or (start.noise if of_recipe else "constant"),
+            noise=noise or (start.noise if of_recipe and sample_weight is None else "constant"),
             heavy_tails=start.heavy_tails if of_recipe and noise is None else None,
             select=select,
             process=asked.process,
@@ -249,27 +268,29 @@ def learn(
         likelihood=likelihood,
         classes=names,
         standardise=standardise,
+        sample_weight=sample_weight,
         seed=seed,
         pool=of_recipe and noise is None and isinstance(predictor, str | None),
     )
     own = {"predictor": None if isinstance(predictor, str) else predictor, "n_jobs": n_jobs}
-    robust = loss if loss == "robust" else None
     with progress.spoken(verbose):
         if jointly:
-            of_noise = None if refusals.is_constant_noise(likelihood) else likelihood
-            of_joint = {"loss": robust, "noise": None if noise == "constant" else noise}
             asked.refuse(refusals.NOT_JOINT, network=network, epochs=epochs, **own)
-            refuse(refusals.NOT_JOINT, likelihood=of_noise, **of_joint)
+            refuse(refusals.NOT_JOINT, **of_noise)
             return learn_jointly(rows, kernels, settings, validation_data)
         if is_around:
             has_points = effort == "best" and num_inducing is None  # twice as many
             of_effort = None if effort == "default" or has_points else effort
             asked.refuse(refusals.NOT_AROUND, noise=noise, effort=of_effort, **own)
             refuse(refusals.NOT_AROUND, loss=robust)
-            of_training = {"epochs": epochs, "batch_size": batch_size}
-            training = _network_training(
-                network, train_network, schedule, learning_rate, seed, of_training
-            )
+            training = None
+            if _given(train_network, True):
+                if all_compiled(network):
+                    refuse(refusals.COMPILED, learning_rate=learning_rate)
+                training = NetworkTraining(schedule, rate, EarlyStopping(), seed, callbacks or ())
+            else:
+                of_training["learning_rate"] = learning_rate
+                refuse(refusals.NETWORK_NOT_TRAINED, **of_training)
             return recorded(
                 lambda: learn_around(
                     rows,
@@ -325,27 +346,6 @@ def _labelled(
     rows, validation_data, likelihood, names = of_labels(rows, validation_data, likelihood)
     # A network says by itself what it is for.
     return rows, validation_data, likelihood if network is None else given, names
-
-
-def _network_training(
-    network: Any,
-    train_network: bool | None,
-    schedule: Passes,
-    learning_rate: float | None,
-    seed: int,
-    of_training: dict[str, Any],
-) -> NetworkTraining | None:
-    """Return the training of a network; None if it is left as it is.
-
-    :param of_training: arguments that matter only if it is.
-    """
-    if not _given(train_network, True):
-        refuse(refusals.NETWORK_NOT_TRAINED, **of_training, learning_rate=learning_rate)
-        return None
-    if all_compiled(network):
-        refuse(refusals.COMPILED, learning_rate=learning_rate)
-    rate = _given(learning_rate, CosineAdam.learning_rate)
-    return NetworkTraining(schedule, rate, EarlyStopping(), seed)
 
 
 def _given(value: Any, default: Any) -> Any:

@@ -304,6 +304,8 @@ class Settings:
     Y and is Q as it is."""
     replicates: bool = False
     """Whether rows of equal X and Y are independent observations, and not copies of one."""
+    sample_weight: Any = None
+    """w of each row of real-valued Y, an array [N]: its noise has the variance σ²/w."""
 
     @property
     def of_classes(self) -> bool:

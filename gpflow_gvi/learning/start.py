@@ -41,6 +41,8 @@ class TrainingData:
     """The units of X and Y: what takes them to original units."""
     stream: Stream | None = None
     """All rows, as blocks of X and Y, where these are a sample of them."""
+    weights: Array | None = None
+    """w of each row, whose noise has the variance σ²/w: [N]; None for equal ones."""
 
     @property
     def num_rows(self) -> int:
@@ -71,8 +73,16 @@ class TrainingData:
 
     def first(self, max_rows: int | None) -> TrainingData:
         """Return the first rows, not more than `max_rows`."""
-        X, Y, responses = (part[:max_rows] for part in (self.X, self.Y, self.responses))
-        return dataclasses.replace(self, X=X, Y=Y, responses=responses, stream=None)
+        names = ("X", "Y", "responses", "weights")
+        parts = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        first = {name: part[:max_rows] for name, part in parts.items()}
+        return dataclasses.replace(self, **first, stream=None)
+
+    @property
+    def relative_noise(self) -> Array:
+        """The variance of the noise of each row, 1 at a row of weight one: [N, J]."""
+        ones = np.ones_like(self.responses)
+        return ones if self.weights is None else ones / self.weights[:, None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

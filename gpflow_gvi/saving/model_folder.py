@@ -47,6 +47,11 @@ def save(thing: Any, folder: str | os.PathLike[str], *, overwrite: bool = False)
     :param folder: where to: a new or an empty folder.
     :param overwrite: replace what was saved there before.
     """
+    if Path(folder).suffix in (".keras", ".h5"):
+        raise ValueError(
+            f"folder is {os.fspath(folder)!r}, as a file of Keras, which has no place for a "
+            "Gaussian process. Name a folder; network.save writes the network alone."
+        )
     with files.new_folder(folder, "structure.json", overwrite=overwrite) as partial:
         _write(thing, partial)
 

@@ -15,7 +15,6 @@ from .. import plots
 from ..plots.display import BLUE, legend_above, plain
 from ..plots.estimators import View
 from ..plots.partial_dependence import MAX_PANELS, Panel, grid_of
-from ..prediction import by_blocks
 from .checks import required
 from .learn import Outcome
 from .model import TableModel
@@ -104,13 +103,10 @@ def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, st
     percent = f"{100 * COVERAGE:.0f} %"
 
     def scatter(ax: Any) -> None:
-        learned = model.learned_
-        (mean,) = (p[:, 0] for p in by_blocks(lambda rows: learned.predict_y(rows)[:1], X))
+        mean, _, lower, upper = model.numbers(X, COVERAGE)
         ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
         ax.plot(ends, ends, ":", color="0.4")
         if len(y) <= MAX_BARS:
-            interval = by_blocks(lambda rows: learned.predict_interval(rows, COVERAGE), X)
-            lower, upper = (end[:, 0] for end in interval)
             ax.vlines(mean, lower, upper, color=BLUE, alpha=0.3, label=f"{percent} interval")
         ax.plot(mean, y, ".", color="k", ms=4, alpha=0.6, label="held-out row")
         name = plain(model.target)

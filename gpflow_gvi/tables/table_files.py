@@ -34,11 +34,12 @@ _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open
 
 
 class TextFormat(NamedTuple):
-    """The separator and the encoding of a file of CSV, and the names in its header."""
+    """How a file of CSV is written, and files made from it are, with the names in its header."""
 
     separator: str = ","
     encoding: str = "utf-8"
     names: tuple[str, ...] = ()
+    decimal: str = "."
 
     @classmethod
     def of(cls, path: Path) -> TextFormat:
@@ -64,19 +65,8 @@ class TextFormat(NamedTuple):
         """Return its unusual features in words."""
         names = {"\t": "tabs", ";": "semicolons", "|": "bars"}
         parts = [f"separated by {names[self.separator]}"] if self.separator in names else []
-        return ", ".join(parts + [self.encoding] * (not self.encoding.startswith("utf-8")))
-
-
-class Written(NamedTuple):
-    """The way numbers and columns of a file are written, also in files made from it."""
-
-    form: TextFormat
-    decimal: str
-
-    def __str__(self) -> str:
-        """Return its unusual features in words."""
-        parts = [str(self.form)] + ["with decimal commas"] * (self.decimal == ",")
-        return ", ".join(filter(None, parts))
+        parts += [self.encoding] * (not self.encoding.startswith("utf-8"))
+        return ", ".join(parts + ["with decimal commas"] * (self.decimal == ","))
 
 
 def header(path: Path) -> list[str]:
@@ -97,16 +87,15 @@ def read(path: Path) -> tuple[pd.DataFrame, str]:
         form = TextFormat.of(path)
         # Numbers as Python writes them are read fast; text only where commas may be in numbers.
         table = _with_rows(pandas.read_csv(path, **_options(form) | {"dtype": None}), path)
-        written = Written(form, ".")
         if text_cells.has_commas(table, form.separator):
             table = pandas.read_csv(path, **_options(form))
-            written = Written(form, text_cells.decimal_of(table, form.separator))
-    table = text_cells.canonical(table, written.decimal)
+            form = form._replace(decimal=text_cells.decimal_of(table, form.separator))
+    table = text_cells.canonical(table, form.decimal)
     columns = {name: text_cells.typed(column) for name, column in table.items()}
-    return pandas.DataFrame(columns, index=table.index), str(written)
+    return pandas.DataFrame(columns, index=table.index), str(form)
 
 
-def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, Written | None]]:
+def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, TextFormat]]:
     """Yield a table a part at a time: as it is in the file, with canonical numbers, and the format.
 
     What is read of CSV is text.
@@ -117,15 +106,15 @@ def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, 
             with required("pyarrow.parquet").ParquetFile(path) as file:
                 for batch in file.iter_batches(size):
                     part = _with_rows(batch.to_pandas(), path)
-                    yield part, part, None
+                    yield part, part, TextFormat()
             return
-        form, written = TextFormat.of(path), None
+        form = TextFormat.of(path)
         with pandas.read_csv(path, chunksize=size, **_options(form)) as parts:
-            for part in parts:
-                if written is None:
-                    written = Written(form, text_cells.decimal_of(part, form.separator))
-                canonical = text_cells.canonical(part, written.decimal)
-                yield _with_rows(part, path), canonical, written
+            for i, part in enumerate(parts):
+                if i == 0:
+                    form = form._replace(decimal=text_cells.decimal_of(part, form.separator))
+                canonical = text_cells.canonical(part, form.decimal)
+                yield _with_rows(part, path), canonical, form
 
 
 def _options(form: TextFormat) -> dict[str, Any]:
@@ -139,7 +128,7 @@ def _options(form: TextFormat) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, Written | None], None]]:
+def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, TextFormat], None]]:
     """Yield a function that appends a table to a file, which is complete or not there at all.
 
     It writes CSV as another file is written.
@@ -147,16 +136,15 @@ def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, Written | None], None
     with new_file(path) as stream, contextlib.ExitStack() as stack:
         file: Any = None
 
-        def write(table: pd.DataFrame, like: Written | None) -> None:
+        def write(table: pd.DataFrame, form: TextFormat) -> None:
             nonlocal file
             is_first = file is None
             if path.suffix not in PARQUET:
-                form, decimal = like or (TextFormat(), ".")
                 if is_first and form.encoding == "utf-8-sig":
                     stream.write(codecs.BOM_UTF8)
                 file = stream
                 separator = "\t" if ".tsv" in path.suffixes else form.separator
-                options = {"sep": separator, "decimal": decimal, "float_format": "%.7g"}
+                options = {"sep": separator, "decimal": form.decimal, "float_format": "%.7g"}
                 table.to_csv(file, header=is_first, index=False, mode="wb", **options)
                 return
             part = required("pyarrow").Table.from_pandas(table, preserve_index=False)

@@ -14,7 +14,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..._core import checks, domains, images, labels
 from ..._core.data import Data
-from ..._core.errors import NumericsWarning
+from ..._core.errors import NumericsWarning, shown
 from ...calibration.tempering import MIN_VALIDATION_POINTS
 from ...likelihoods import is_gaussian
 from ..data import GROSS_RATIO, gross_rows, repeats
@@ -48,6 +48,8 @@ class Split:
     """All rows but those held out, where `train` is a sample of them."""
     notes: dict[str, int] = dataclasses.field(default_factory=dict)
     """What was found in the rows: how many repeat, and how many count for nothing."""
+    weights: Array | None = None
+    """Those of `train`, as `TrainingData` has them."""
 
     @classmethod
     def of(
@@ -63,6 +65,9 @@ class Split:
         """
         likelihood = settings.likelihood
         seen = survey(data, likelihood, settings.seed)
+        weights = settings.sample_weight
+        if weights is not None and seen is not None:
+            raise ValueError("sample_weight is for arrays in memory: load X, or leave it out.")
         X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
         shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
         if settings.input_shape is None:
@@ -79,6 +84,7 @@ class Split:
         if seen is None and is_gaussian(likelihood):
             kept, notes = sifted(X, Y, replicates=settings.replicates)
             X, Y = X[kept], Y[kept]
+            weights = None if weights is None else weights[kept]
         if settings.standardise and not are_pixels:
             _warn_of_lost_columns(X)
         if likelihood is None:
@@ -109,6 +115,7 @@ class Split:
             units[1] if scaled else Scaling.none(Y),
             None if whole is None else whole.all_but(held_out),
             notes,
+            None if weights is None else weights[order],
         )
 
     @property
@@ -147,6 +154,18 @@ class Split:
     def standard(self, rows: RegressionData) -> Rows:
         """Return rows in standard units."""
         return self.inputs.standard(rows[0]).numpy(), self.outputs.standard(rows[1]).numpy()
+
+
+def relative_weights(sample_weight: Any, data: Any) -> Array:
+    """Return the weights of the rows of data, as multiples of their average: [N]."""
+    weights = checks.array("sample_weight", sample_weight)
+    num_rows = len(data[0]) if isinstance(data, tuple | list) else None
+    if weights.shape != (num_rows,) or not np.all((weights > 0.0) & np.isfinite(weights)):
+        raise ValueError(
+            f"sample_weight is {shown(sample_weight)}; it must be a positive number for each of "
+            f"the {num_rows} rows of arrays (X, Y). Leave out rows of weight zero."
+        )
+    return np.asarray(weights / np.mean(weights), default_float())
 
 
 def of_labels(

@@ -345,3 +345,10 @@ def test_another_jitter_is_reported(tmp_path):
         gpflow.config.set_default_jitter(1e-5)
         with pytest.warns(NumericsWarning, match=r"set_default_jitter\(1e-06\)"):
             load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("name", ["m.keras", "m.h5"])
+def test_a_file_of_keras_would_not_have_the_process(name, tmp_path):
+    with pytest.raises(ValueError, match="has no place for a Gaussian process"):
+        save("new", tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
