@@ -97,8 +97,12 @@ def _has_known_layers(network: Any) -> bool:
     return is_keras(network) and bool(getattr(network, "inputs", None))
 
 
-def with_features(network: Any, features: Sequence[str], of: Any) -> tuple[Any, list[int]]:
+def with_features(
+    network: Any, features: Sequence[str], of: Any
+) -> tuple[Any, list[int], int | None]:
     """Return a model whose outputs are followed by features, and the number of columns of each.
+
+    The last is which of them the last layer receives, if any.
 
     It has the layers of the network, and is evaluated in one pass. Features that a layer has at
     each pixel of an image, or at each step of a sequence, are averaged over these.
@@ -116,18 +120,19 @@ def with_features(network: Any, features: Sequence[str], of: Any) -> tuple[Any, 
         )
     import keras
 
-    tensors = []
+    tensors: list[Any] = []
+    last = None
     for name in features:
         if name == LAYERS:
-            tensors += [*_resolutions(of), _penultimate(of)]
-        elif name == PENULTIMATE:
-            tensors.append(_penultimate(of))
-        else:
-            tensors.append(_output_of(of, name))
+            tensors += _resolutions(of)
+        if name in (LAYERS, PENULTIMATE):
+            last = len(tensors)
+        tensors.append(_penultimate(of) if name in (LAYERS, PENULTIMATE) else _output_of(of, name))
     tensors = [_averaged(tensor) for tensor in tensors]
     outputs = network.outputs[0]
     joined = keras.layers.Concatenate(dtype=_widest(outputs.dtype))([outputs, *tensors])
-    return keras.Model(network.inputs, joined), [int(tensor.shape[-1]) for tensor in tensors]
+    sizes = [int(tensor.shape[-1]) for tensor in tensors]
+    return keras.Model(network.inputs, joined), sizes, last
 
 
 def _averaged(tensor: Any) -> Any:

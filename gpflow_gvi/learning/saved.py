@@ -6,6 +6,7 @@ from .._core.network_graph import Part
 from .._core.progress import Record, Stage
 from ..regulariser.fit import Judged, Regulariser, Round
 from .around_network.network_rows import Inputs, NetworkInputs
+from .around_network.reach import Classes
 from .class_predictors import LogProbabilities
 from .learned import Learned
 from .noise import VaryingNoise
@@ -16,6 +17,7 @@ from .rows.log_scale import LogScale
 from .rows.scaling import Scaling
 
 SAVED: tuple[type, ...] = (
+    Classes,
     Fitted,
     InOriginalUnits,
     Inputs,

@@ -94,7 +94,7 @@ def _given(
     A = gram.whitened(covariance.kernel, Z, data.X)  # [J, M', N]
     if isinstance(mean_function, NetworkOutputs):
         noise = inverse_curvature(likelihood)[:, None]  # one row for all classes
-        precision = tf.ones_like(data.X[:, 0]) / noise
+        precision = 1.0 / (noise * mean_function.variance_scale(data.X))
         root = _root_given(_widened(covariance.whitened_sqrt(), Z), A, precision)
         return GaussianProcess(mean_function, _of_root(process.kernel, Z, root))
     mean = _inducing(mean_function)

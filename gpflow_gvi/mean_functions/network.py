@@ -46,14 +46,14 @@ class Network(MeanFunction):
 
 
 class NetworkOutputs(MeanFunction):
-    """m(x) = τ h(x) + b (s(x) - 1)²/s(x) for rows [h(x), ..., s(x)].
+    """m(x) = τ h(x) + b w(x) (1 - 1/s(x))² for rows [h(x), ..., w(x), s(x)].
 
     The first J columns are what a network returned for x. s is 1 where the network was trained, and
-    large far away, where b outgrows h.
+    large far away, where b outgrows h. The standard deviation of f is proportional to w.
 
     :param num_outputs: J.
     :param factor: τ, the inverse of a temperature where h are logits.
-    :param beyond: b, [J]; without it the last column has no meaning.
+    :param beyond: b, [J]; without it the last two columns have no meaning.
     """
 
     def __init__(
@@ -71,5 +71,10 @@ class NetworkOutputs(MeanFunction):
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return m(x) for each row: [N, J]."""
         h = self.factor * X[..., : self.num_outputs]
-        s = X[..., -1:]
-        return h if self.beyond is None else h + self.beyond * tf.square(s - 1.0) / s
+        if self.beyond is None:
+            return h
+        return h + self.beyond * X[..., -2:-1] * tf.square(1.0 - 1.0 / X[..., -1:])
+
+    def variance_scale(self, X: TensorType) -> tf.Tensor:
+        """Return w²(x), to which the variance of f is proportional, for each row: [N]."""
+        return tf.ones_like(X[:, 0]) if self.beyond is None else tf.square(X[:, -2])

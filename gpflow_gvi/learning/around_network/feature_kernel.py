@@ -46,7 +46,7 @@ def feature_kernel(rows: AnyNDArray, of: NetworkInputs) -> Kernel:
 
 
 def widening(kernel: Kernel, num_columns: int) -> Kernel:
-    """Return s(x) s(x') k(x, x') for rows whose last column is s: `reach`."""
-    wider = kernel * Linear(active_dims=[num_columns - 1])
+    """Return w(x) w(x') k(x, x') for rows [..., w(x), s(x)]: `reach`."""
+    wider = kernel * Linear(active_dims=[num_columns - 2])
     set_trainable(wider, False)
     return wider

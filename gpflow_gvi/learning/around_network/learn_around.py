@@ -5,15 +5,16 @@ GP(h, k) given the training rows, whose mean stays h, and whose covariance is
 
     r(x, x') = k(x, x') - k_xX (k_XX + I/W)⁻¹ k_Xx',
 
-by the inducing points of a sparse posterior (Ortega, Rodríguez-Santana and Hernández-Lobato 2024,
-"Fixed-mean Gaussian processes for post-hoc Bayesian deep learning"). It is small where features are
-like those of training rows, and k elsewhere. k is as wide as h varies among the training rows, and
-wider beyond their `reach`, where h grows and k has to outgrow it: far away classes are as probable
-as they are frequent, and numbers are lost in the variance. W is the curvature of -log p(y | f):
-1/σ² of numbers, and of labels the largest that there is, ½ under a softmax and ¼ under a sigmoid
-(Böhning 1992, "Multinomial logistic regression algorithm"). That at h, as Laplace's approximation
-has it, vanishes where the network is certain of labels that it was trained with. r is the same for
-all classes, so that none overtakes another.
+times w(x) w(x'), by the inducing points of a sparse posterior (Ortega, Rodríguez-Santana and
+Hernández-Lobato 2024, "Fixed-mean Gaussian processes for post-hoc Bayesian deep learning"). It is
+small where features are like those of training rows, and k elsewhere. k is as wide as h varies
+among the training rows. w grows with the distance of the last layer's features from the nearest
+class, and beyond the `reach` of the training rows, where h grows and has to be outgrown: far away
+classes are as probable as they are frequent, and numbers are lost in the variance. W is the
+curvature of -log p(y | f): 1/σ² of numbers, and of labels the largest that there is, ½ under a
+softmax and ¼ under a sigmoid (Böhning 1992, "Multinomial logistic regression algorithm"). That at
+h, as Laplace's approximation has it, vanishes where the network is certain of labels that it was
+trained with. r is the same for all classes, so that none overtakes another.
 
     Q = GP(τ h, τ² α r)
 
@@ -55,7 +56,7 @@ from ...regulariser.fit import Regulariser
 from ...regulariser.lbfgs import lbfgs
 from ..learned import Learned
 from ..rows.scaling import Scaling
-from ..rows.split import Split
+from ..rows.split import Rows, Split
 from ..settings import Settings
 from .curvature import inverse_curvature
 from .feature_kernel import feature_kernel, widening
@@ -63,7 +64,7 @@ from .network_checks import order_of, require_order, scale_that_fits, warn_of_un
 from .network_data import inputs_of
 from .network_rows import Inputs, NetworkInputs, Outputs, network_rows
 from .network_training import NetworkTraining
-from .reach import leaning, reach_of
+from .reach import Classes, leaning, reach_of
 
 MAX_ROWS_OF_SCALES = 5000
 """The scales are fitted to not more rows than these."""
@@ -152,7 +153,11 @@ def learn_around(
     elif training is None and columns is None:
         require_order(h, split.train[1], classes)
     units = rows.scaling(split.train[0], of_outputs, standardise=settings.standardise)
-    rows, split = dataclasses.replace(rows, units=units), dataclasses.replace(split, inputs=units)
+    classes_of_rows = None
+    if K and kernel is None and rows.last is not None:
+        classes_of_rows = Classes.of(split.train[0][:, rows.columns_of_last], split.train[1][:, 0])
+    rows = dataclasses.replace(rows, units=units, classes=classes_of_rows)
+    split = split.with_inputs(lambda part: np.asarray(rows.scaled(part)))
     progress.now(f"P around the network, {len(split.train[0])} rows")
     learned = _learned(split, settings, rows, kernel)
     return dataclasses.replace(
@@ -163,32 +168,39 @@ def learn_around(
 def _learned(
     split: Split, settings: Settings, rows: NetworkInputs, kernel: Kernel | None
 ) -> Learned:
-    """Learn from rows [h(x), φ(x)]."""
-    X, Y = split.standard(split.train)
-    held_out = None if split.validation is None else split.standard(split.validation)
+    """Learn from rows [h(x), φ(x), w(x), s(x)]."""
+
+    def standard(part: Rows) -> Rows:
+        return part[0], np.asarray(split.outputs.standard(part[1]))
+
+    X, Y = standard(split.train)
+    held_out = None if split.validation is None else standard(split.validation)
     b = None
     if kernel is not None:
         features = range(rows.num_outputs, rows.num_outputs + sum(rows.num_features))
-        k = on_columns(kernel, features)
+        k = of_features = on_columns(kernel, features)
     else:
-        k = widening(feature_kernel(X, rows), X.shape[1])
+        of_features = feature_kernel(X, rows)
+        k, b = widening(of_features, X.shape[1]), np.zeros(rows.num_outputs)
         if settings.of_classes:
             counts = np.bincount(Y[:, 0].astype(int), minlength=max(rows.num_outputs, 2))
-            b = leaning(counts, rows.num_outputs) * np.sqrt(k(X[:1], full_cov=False))
+            deviation = np.sqrt(of_features(X[:1], full_cov=False))
+            b = leaning(counts, rows.num_outputs) * deviation
     progress.now("the covariance of P, and its scales")
     M = settings.regulariser.count(len(X))
-    Z, _ = settings.regulariser.select(X, M, kernel=k, seed=settings.seed)
+    Z, _ = settings.regulariser.select(X, M, kernel=of_features, seed=settings.seed)
     h = NetworkOutputs(rows.num_outputs, beyond=b)
     likelihood = _with_noise(settings.likelihood, h, (X, Y) if held_out is None else held_out)
     noise = inverse_curvature(likelihood)
-    r = CholeskySVGP.from_data(k, Z, X, noise, num_latent_gps=len(noise))
+    of_rows = noise * np.asarray(h.variance_scale(X))[:, None]  # [N, J], or [N, 1] for all classes
+    r = CholeskySVGP.from_data(k, Z, X, of_rows, num_latent_gps=len(noise))
     prior, posterior = GaussianProcess(h, k), GaussianProcess(h, r)
     model = PGVI(posterior, GaussianProcess(h, r), likelihood, num_data=len(X))
     if held_out is not None:
         model = _scaled_by(model, held_out)
     calibration = None
     if split.calibration is not None:
-        calibration = conformal(model, split.standard(split.calibration))
+        calibration = conformal(model, standard(split.calibration))
     regulariser = Regulariser(prior, posterior, likelihood, Z, None, (), True)
     return Learned(model, regulariser, split.inputs, split.outputs, {}, calibration)
 

@@ -25,7 +25,7 @@ from ..._core.network_graph import Part, flat
 from ..._core.row_blocks import by_blocks
 from ..rows.scaling import Scaling
 from .network_data import side_by_side
-from .reach import beyond
+from .reach import Classes, beyond
 
 BLOCK = 500
 """The number of inputs that the network takes at a time."""
@@ -97,8 +97,12 @@ class NetworkInputs:
     reach: Scaling | None = None
     """Units of inputs as rows, in which the training rows are at most at distance one from their
     mean; with them the last column of the rows is `beyond`."""
+    last: int | None = None
+    """Which group of features is what the last layer of the network receives, if any."""
     units: Scaling | None = None
     """Standard units of the rows, which the model takes."""
+    classes: Classes | None = None
+    """The classes by what the last layer receives, where the kernel is to be on its direction."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -110,8 +114,28 @@ class NetworkInputs:
         return self.scaled(self(values))
 
     def scaled(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return rows in standard units."""
-        return rows if self.units is None else self.units.scaled(rows)
+        """Return rows in standard units, with the column w of `NetworkOutputs`: [N, J + F + 2].
+
+        With classes, what the last layer receives becomes a unit vector, since but for a bias the
+        most probable class depends on its direction alone (Sun, Ming, Zhu and Li 2022, "Out-of-
+        distribution detection with deep nearest neighbors"); beyond the reach of the training rows
+        it is longer, and like none of theirs.
+        """
+        if self.units is None:
+            return rows
+        standard, s = self.units.scaled(rows)[:, :-1], rows[:, -1:]
+        if self.classes is None:
+            return tf.concat([standard, s, s], axis=1)
+        at = self.columns_of_last
+        direction = s * tf.math.l2_normalize(rows[:, at], axis=1)
+        w = tf.sqrt(0.5 + 0.5 * tf.square(self.classes.distance(rows[:, at]))) * s
+        return tf.concat([standard[:, : at.start], direction, standard[:, at.stop :], w, s], axis=1)
+
+    @property
+    def columns_of_last(self) -> slice:
+        """The columns of what the last layer of the network receives."""
+        start = self.num_outputs + sum(self.num_features[: self.last])
+        return slice(start, start + self.num_features[self.last or 0])
 
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return the rows of inputs [N, D...], in the units of the network: [N, J + F]."""
@@ -245,9 +269,9 @@ def network_rows(
     if names:
         networks = [flat(networks[0]), *networks[1:]]
     network = network_layers.ensemble(networks, outputs.kind)
-    first, sizes = network, list[int]()
+    first, sizes, last = network, list[int](), None
     if names:
-        first, sizes = network_layers.with_features(network, names, of=networks[0])
+        first, sizes, last = network_layers.with_features(network, names, of=networks[0])
     parts = tuple(copy.deepcopy(as_function(part)) for part in (first, *models))
     example = tf.zeros([1, *inputs.shape], default_float())
     sizes += [int(part(example).shape[-1]) for part in parts[1:]]
@@ -261,6 +285,7 @@ def network_rows(
         outputs.kind == "probabilities" or (outputs.kind is not None and len(networks) > 1),
         order,
         reach,
+        last,
     )
 
 

@@ -10,15 +10,27 @@ with the square of the distance d from their mean, by the factor
 and f is lost in it (Kristiadi, Hein and Hennig 2021, "An infinite-feature extension for Bayesian
 ReLU nets that fixes their asymptotic overconfidence", where the variance grows with the cube).
 Within their reach nothing changes.
+
+Inputs of another kind need not be far away: they may have features that no class has. Around a
+classifier the standard deviation of f is s w, with
+
+    w²(x) = (1 + t²(x)) / 2,    t²(x) = min_c (φ(x) - μ_c)ᵀ Σ⁻¹ (φ(x) - μ_c)
+
+in units in which t² is one for a training row, on average. t is the distance of the last layer's
+features φ from the nearest class, by the covariance Σ that they have within classes (Lee, Lee, Lee
+and Shin 2018, "A simple unified framework for detecting out-of-distribution samples and adversarial
+attacks"), and w² what Student's t, of as many degrees of freedom as there are features, makes of
+variances at this distance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, TensorType
 from scipy.optimize import minimize
 from scipy.special import log_ndtr, ndtri, roots_hermitenorm
 
@@ -62,6 +74,41 @@ def beyond(reach: Scaling, X: tf.Tensor) -> tf.Tensor:
     """Return s(x) of inputs as rows: [N, 1]."""
     squares = tf.reduce_sum(tf.square(reach.scaled(X)), axis=-1, keepdims=True)
     return 1.0 + tf.nn.relu(squares - 1.0)
+
+
+class Classes(NamedTuple):
+    """The features of each class as normal variables of one covariance."""
+
+    means: AnyNDArray
+    """[K, F], in coordinates in which the covariance within a class is the identity."""
+    root: AnyNDArray
+    """What features are multiplied by for these coordinates: [F, F]."""
+
+    @classmethod
+    def of(cls, features: AnyNDArray, labels: AnyNDArray) -> Classes:
+        """Return the classes of training rows, their distances one on average.
+
+        The covariance is that of Ledoit and Wolf (2004), "A well-conditioned estimator for
+        large-dimensional covariance matrices".
+
+        :param features: [N, F].
+        :param labels: class indices, [N].
+        """
+        from sklearn.covariance import ledoit_wolf
+
+        present, which = np.unique(labels, return_inverse=True)
+        means = np.stack([features[which == k].mean(axis=0) for k in range(len(present))])
+        covariance, _ = ledoit_wolf(features - means[which], assume_centered=True)
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors / np.sqrt(np.maximum(values, values[-1] * np.finfo(values.dtype).eps))
+        classes = cls(means @ root, root)
+        unit = np.sqrt(np.mean(np.square(classes.distance(features)))) or 1.0
+        return cls(classes.means / unit, root / unit)
+
+    def distance(self, features: TensorType) -> tf.Tensor:
+        """Return t(x) of features [N, F]: [N, 1]."""
+        rows = tf.matmul(features, self.root)
+        return tf.reduce_min([tf.norm(rows - mean, axis=1) for mean in self.means], axis=0)[:, None]
 
 
 def leaning(counts: AnyNDArray, num_outputs: int) -> AnyNDArray:

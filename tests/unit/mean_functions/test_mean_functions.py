@@ -295,5 +295,6 @@ def test_outputs_of_a_network_are_the_first_columns_times_a_factor(rng):
     assert not mean.trainable_variables
     b, s = np.array([1.0, 0.0, -2.0]), np.array([1.0, 2.0, 1e6, 1.0, 1.0])[:, None]
     rows[..., -1:] = s
+    w = rows[..., -2:-1]
     beyond = gvi.mean_functions.NetworkOutputs(3, 0.4, b)(tf.constant(rows)) - mean(rows)
-    assert_close(beyond, np.broadcast_to(b * (s - 1.0) ** 2 / s, (2, 5, 3)))
+    assert_close(beyond, np.broadcast_to(b * w * (1.0 - 1.0 / s) ** 2, (2, 5, 3)))

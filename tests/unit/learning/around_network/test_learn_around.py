@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.spatial
 import scipy.special
+import sklearn.covariance
 import tensorflow as tf
 import tf_keras
 
@@ -105,6 +106,52 @@ def test_inputs_unlike_the_data_are_found(learned):
     assert unknown.epistemic.mean() > 2.0 * known.epistemic.mean()
     _, variance = learned.predict_f(NEW[0])
     assert_close(learned.score_ood(NEW[0]), np.mean(variance, axis=1))
+
+
+def test_variance_of_logits_is_that_of_directions_times_the_distance_from_the_classes(net):
+    """The last layer's features: a regression on unit vectors, of the least curvature of softmax.
+
+    Its variance grows with the squared distance of Mahalanobis from the nearest class.
+    """
+    X, labels = images(150)
+    learned = around(net, (X, labels), features="penultimate", num_inducing=150)
+    hidden = keras.Model(net.inputs, net.get_layer("last_hidden").output)
+
+    def features(images):
+        return hidden.predict(images, verbose=0).astype(float)
+
+    def unit(images):
+        return features(images) / np.linalg.norm(features(images), axis=1, keepdims=True)
+
+    h = net.predict(X, verbose=0).astype(float)
+    distance = np.median(scipy.spatial.distance.pdist(unit(X)))
+    kernel = gpflow.kernels.SquaredExponential(
+        np.mean(np.square(h - h.mean(axis=1, keepdims=True))), 0.5 * distance
+    )
+    exact = gpflow.models.GPR((unit(X), h[:, :1]), kernel, noise_variance=2.0)
+    means = np.stack([features(X)[labels == k].mean(axis=0) for k in range(3)])
+    residuals = features(X) - means[labels]
+    inverse = np.linalg.inv(sklearn.covariance.ledoit_wolf(residuals, assume_centered=True)[0])
+
+    def squares(images):
+        by = scipy.spatial.distance.cdist(features(images), means, "mahalanobis", VI=inverse)
+        return np.square(by.min(axis=1))
+
+    factor = learned.model.variational.kernel.factor
+
+    def expected(exact):
+        _, variance = exact.predict_f(unit(WITHIN))
+        return factor * variance * 0.5 * (1.0 + squares(WITHIN) / squares(X).mean())[:, None]
+
+    before = np.asarray(learned.predict_f(WITHIN)[1])[:, :1]
+    assert_close(before, expected(exact), ITERATIVE)
+    more = images(60, seed=9)
+    both = unit(np.concatenate([X, more[0]]))
+    exact = gpflow.models.GPR((both, np.zeros((210, 1))), kernel, noise_variance=2.0)
+    after = np.asarray(learned.update(*more, num_inducing=60).predict_f(WITHIN)[1])[:, :1]
+    # New rows at which a hundredth of P's variance is left get no points of their own.
+    assert np.max(np.abs(after / expected(exact) - 1.0)) < 0.03
+    assert np.max(np.abs(before / expected(exact) - 1.0)) > 0.3
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

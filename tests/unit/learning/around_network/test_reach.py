@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.spatial
 import scipy.stats
+import sklearn.covariance
 import tensorflow as tf
 
-from gpflow_gvi.learning.around_network.reach import beyond, leaning, reach_of
+from gpflow_gvi.learning.around_network.reach import Classes, beyond, leaning, reach_of
 from tests.tolerances import assert_close, assert_estimates
 
 
@@ -24,6 +26,22 @@ def test_factor_is_the_squared_distance_in_that_of_the_farthest_row(rng, shape):
     assert_close(beyond(reach, tf.constant(flat)), np.ones((1200, 1)))
     found = beyond(reach, tf.constant(10.0 * flat))[:, 0]
     assert_close(found, np.maximum(squares(10.0 * flat) / squares(flat).max(), 1.0))
+
+
+def test_distance_is_that_of_mahalanobis_from_the_nearest_class(rng):
+    """Against SciPy, with the covariance of scikit-learn."""
+    labels = rng.integers(3, size=200)
+    features = rng.normal(size=(200, 5)) @ rng.normal(size=(5, 5)) + 3.0 * np.eye(3, 5)[labels]
+    means = np.stack([features[labels == k].mean(axis=0) for k in range(3)])
+    covariance = sklearn.covariance.LedoitWolf(assume_centered=True).fit(features - means[labels])
+    classes = Classes.of(features, labels)
+    found = np.asarray(classes.distance(features))[:, 0]
+    inverse = np.linalg.inv(covariance.covariance_)
+    expected = scipy.spatial.distance.cdist(features, means, "mahalanobis", VI=inverse).min(axis=1)
+    assert_close(np.mean(np.square(found)), 1.0)
+    assert_close(found, expected / np.sqrt(np.mean(np.square(expected))))
+    dead = np.c_[features, np.full(200, 2.0)]  # a feature that is the same in all rows
+    assert np.all(np.isfinite(Classes.of(dead, labels).distance(dead + 1.0)))
 
 
 def test_noise_around_it_makes_classes_as_frequent_as_they_are(rng):

@@ -1,0 +1,255 @@
+"""Inputs of another kind, and calibration: `learn` around a network beside scores of the network.
+
+    GPFLOW_GVI_DATA=... python -m benchmarks.ood                 # small networks, on a few images
+    GPFLOW_GVI_DATA=... python -m benchmarks.ood --rows 50000 --epochs 30 --scored 10000
+
+Networks are trained on Fashion-MNIST and on MNIST, one for each seed. Each is left as it is, and
+scores of its logits, or of what its last layer receives, tell test images from other ones: those of
+the other data set, noise, and test images that were inverted, rotated, multiplied by three, or had
+their pixels shuffled or Gaussian noise added. The first table has the AUROC on the average of all
+networks, and the worst of them; the second the probabilities, beside what scales logits by the same
+held-out images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+from scipy.special import log_softmax, logsumexp, softmax
+
+import gpflow_gvi as gvi
+from gpflow_gvi import metrics
+
+if __package__:
+    from .data import add_argument, add_quick, load_images
+else:
+    from data import add_argument, add_quick, load_images
+
+NAMES = ("fashion_mnist", "mnist")
+FEATURES: dict[str, Any] = {
+    "penultimate": "penultimate",
+    "layers": "layers",
+    "penultimate, inputs": ["penultimate", "inputs"],
+}
+NEIGHBOUR = 10
+"""The distance to this neighbour among the training images is kNN's score."""
+
+
+class Images(NamedTuple):
+    """Images [N, 28, 28, 1] and labels [N]."""
+
+    X: np.ndarray
+    Y: np.ndarray
+
+
+class Task(NamedTuple):
+    """Training, held-out and test images, and images of other kinds."""
+
+    train: Images
+    held_out: Images
+    test: Images
+    others: dict[str, np.ndarray]
+
+
+class Outputs(NamedTuple):
+    """What a network returns for images."""
+
+    features: np.ndarray
+    """What its last layer receives, [N, F]."""
+    logits: np.ndarray
+    """[N, K]."""
+
+
+def load(folder: Path, name: str, seed: int, rows: int, scored: int) -> Task:
+    """Return the images of a seed."""
+    rng = np.random.default_rng(seed)
+    (X, Y), (X_test, Y_test) = (load_images(folder, name, part=part) for part in ("train", "test"))
+    (other,) = {*NAMES} - {name}
+    order, tested = rng.permutation(len(X)), rng.permutation(len(X_test))[:scored]
+    held_out, train = order[: rows // 3], order[rows // 3 :][:rows]
+    test = X_test[tested]
+    return Task(
+        Images(X[train], Y[train]),
+        Images(X[held_out], Y[held_out]),
+        Images(test, Y_test[tested]),
+        {
+            "other data": load_images(folder, other, part="test")[0][tested],
+            "uniform": rng.uniform(size=test.shape).astype(test.dtype),
+            "Gaussian": _clipped(test.mean() + test.std() * rng.normal(size=test.shape)),
+            "inverted": 1.0 - test,
+            "rotated": np.rot90(test, axes=(1, 2)).copy(),
+            "times 3": 3.0 * test,
+            "shuffled": rng.permuted(test.reshape(len(test), -1), axis=1).reshape(test.shape),
+            "noisy": _clipped(test + 0.5 * rng.normal(size=test.shape)),
+        },
+    )
+
+
+def _clipped(X: np.ndarray) -> np.ndarray:
+    return np.clip(X, 0.0, 1.0).astype(np.float32)
+
+
+def network(kind: str, seed: int) -> keras.Model:
+    """Return a network with a dense layer in front of the last, or residual with an average."""
+    keras.utils.set_random_seed(seed)
+    L = keras.layers
+    x = inputs = keras.Input((28, 28, 1))
+    if kind == "dense":
+        for channels in (8, 16):
+            x = L.Conv2D(channels, 3, 2, activation="relu")(x)
+        x = L.Dense(64, "relu")(L.Flatten()(x))
+    else:
+        for channels in (16, 32, 64):
+            x = L.Conv2D(channels, 3, 2, padding="same", use_bias=False)(x)
+            x = L.ReLU()(L.BatchNormalization()(x))
+        x = L.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, L.Dense(10)(x))
+
+
+def trained(task: Task, kind: str, seed: int, epochs: int) -> keras.Model:
+    """Return a network that was trained by maximum likelihood."""
+    net = network(kind, seed)
+    net.compile(
+        keras.optimizers.Adam(2e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+    net.fit(*task.train, batch_size=64, epochs=epochs, verbose=0)
+    return net
+
+
+def scores(task: Task, net: keras.Model) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    """Return scores of the network alone, from images to [N]; unknown ones have the larger."""
+    both = keras.Model(net.inputs, [net.layers[-1].input, net.outputs[0]])
+
+    def at(X: np.ndarray) -> Outputs:
+        return Outputs(*(part.astype(float) for part in both.predict(X, verbose=0)))
+
+    train, labels = at(task.train.X), task.train.Y
+    rows = _unit(train.features)
+    means = np.stack([train.features[labels == k].mean(axis=0) for k in range(10)])
+    within = _root_of_inverse(train.features - means[labels])
+    centre = train.features.mean(axis=0)
+    overall = _root_of_inverse(train.features - centre)
+
+    def mahalanobis(features: np.ndarray) -> np.ndarray:
+        return cdist(features @ within, means @ within, "sqeuclidean").min(axis=1)
+
+    def relative(features: np.ndarray) -> np.ndarray:
+        return mahalanobis(features) - np.sum(np.square((features - centre) @ overall), axis=1)
+
+    W, b = (np.asarray(part, float) for part in net.layers[-1].get_weights())
+    origin = -np.linalg.pinv(W).T @ b
+    _, _, axes = np.linalg.svd(train.features - origin, full_matrices=False)
+    rest = axes[len(axes) // 2 :].T
+
+    def residual(features: np.ndarray) -> np.ndarray:
+        return np.linalg.norm((features - origin) @ rest, axis=1)
+
+    scale = train.logits.max(axis=1).mean() / residual(train.features).mean()
+    return {
+        "max softmax": lambda X: -softmax(at(X).logits, axis=1).max(axis=1),
+        "energy": lambda X: -logsumexp(at(X).logits, axis=1),
+        "Mahalanobis": lambda X: mahalanobis(at(X).features),
+        "relative Mahalanobis": lambda X: relative(at(X).features),
+        "kNN": lambda X: np.sort(cdist(_unit(at(X).features), rows), axis=1)[:, NEIGHBOUR - 1],
+        "ViM": lambda X: scale * residual(at(X).features) - logsumexp(at(X).logits, axis=1),
+    }
+
+
+def _unit(features: np.ndarray) -> np.ndarray:
+    return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-9)
+
+
+def _root_of_inverse(rows: np.ndarray) -> np.ndarray:
+    """Return W with W Wᵀ the inverse of the covariance of rows, of features that do not die."""
+    values, vectors = np.linalg.eigh(rows.T @ rows / len(rows))
+    return vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))
+
+
+def scaled(task: Task, net: keras.Model, kind: str) -> np.ndarray:
+    """Return the log probabilities of test images, of logits scaled by the held-out ones.
+
+    :param kind: "network" for none, "temperature", or "vector": a factor and a shift of each class
+        (Guo, Pleiss, Sun and Weinberger 2017).
+    """
+    held_out, test = (
+        net.predict(part.X, verbose=0).astype(float) for part in (task.held_out, task.test)
+    )
+    start = {"network": np.ones(0), "temperature": np.ones(1), "vector": np.repeat([1.0, 0.0], 10)}
+
+    def changed(logits: np.ndarray, x: np.ndarray) -> np.ndarray:
+        factor, shift = (x[:10], x[10:]) if kind == "vector" else (x if len(x) else 1.0, 0.0)
+        return log_softmax(factor * logits + shift, axis=1)
+
+    def loss(x: np.ndarray) -> float:
+        log_p = changed(held_out, x)
+        return -np.mean(log_p[np.arange(len(log_p)), task.held_out.Y])
+
+    x = start[kind]
+    return changed(test, minimize(loss, x, method="BFGS").x if len(x) else x)
+
+
+def main() -> None:
+    """Train the networks, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=3000, help="training images")
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--scored", type=int, default=1000, help="test images of each kind")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--networks", nargs="+", default=["dense", "average"])
+    add_argument(parser)
+    add_quick(parser)
+    options = parser.parse_args()
+    names = NAMES
+    if options.quick:
+        options.rows, options.epochs, options.scored, options.seeds = 120, 1, 40, 1
+        names, options.networks = NAMES[:1], ["dense"]
+    found: dict[str, list[list[float]]] = {}
+    probabilities: dict[str, list[list[float]]] = {}
+    for name in names:
+        for seed in range(options.seeds):
+            task = load(Path(options.data_dir), name, seed, options.rows, options.scored)
+            for kind in options.networks:
+                net = trained(task, kind, seed, options.epochs)
+                ways = scores(task, net)
+                logs = {way: scaled(task, net, way) for way in ("network", "temperature", "vector")}
+                for title, features in FEATURES.items():
+                    learned = gvi.learn(
+                        task.train,
+                        network=net,
+                        train_network=False,
+                        features=features,
+                        validation_data=task.held_out,
+                    )
+                    ways[f"learn, {title}"] = learned.score_ood
+                    logs[f"learn, {title}"] = np.log(learned.predict_proba(task.test.X))
+                for way, score in ways.items():
+                    known = score(task.test.X)
+                    row = [metrics.auroc(known, score(X)) for X in task.others.values()]
+                    found.setdefault(way, []).append(row)
+                for way, log_p in logs.items():
+                    p = np.exp(log_p)
+                    measures = (metrics.accuracy, metrics.cross_entropy, metrics.ece)
+                    row = [measure(task.test.Y, p) for measure in measures]
+                    probabilities.setdefault(way, []).append(row)
+    print(f"| score | {' | '.join(task.others)} | average | worst |")
+    print(f"| --- |{' --: |' * (len(task.others) + 2)}")
+    for way, rows in found.items():
+        cells = [*np.mean(rows, axis=0), np.mean(rows), np.min(rows)]
+        print(f"| {way} | {' | '.join(f'{cell:.3f}' for cell in cells)} |")
+    print("\n| probabilities | accuracy | NLL | ECE |\n| --- | --: | --: | --: |")
+    for way, rows in probabilities.items():
+        print(f"| {way} | {' | '.join(f'{cell:.3f}' for cell in np.mean(rows, axis=0))} |")
+
+
+if __name__ == "__main__":
+    main()
