@@ -32,10 +32,9 @@ from ..calibration.tempering import (
 )
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from ..likelihoods import has_constant_noise, is_gaussian
+from ..likelihoods import has_constant_noise, is_gaussian, with_moments
 from ..losses import Marginals
 from ..models import GVI
-from ..prediction import predictive_law
 from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser, fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
@@ -313,8 +312,8 @@ class Procedure:
                 errors = tf.square(sites.Y - mean) / (factor * variance)
                 tempered = with_tails(tempered, errors.numpy())
             laws = (
-                predictive_law.with_moments(model.likelihood, mean, variance),
-                predictive_law.with_moments(tempered.likelihood, mean, factor * variance),
+                with_moments(model.likelihood, mean, variance),
+                with_moments(tempered.likelihood, mean, factor * variance),
             )
             self._tell_scores(*(tf.reduce_sum(law.log_prob(sites.Y), axis=1) for law in laws))
             return tempered
