@@ -128,10 +128,11 @@ class Learned:
         """Return the log density of each observed y, or of its label the log probability: [N]."""
         X, Y = self.inputs.standard(data[0]), self.standard_y(data[1])
         if draws_samples(self.likelihood):
-            Y = labels.observed(self.likelihood, Y)
-            found = log_predictive_densities(self.likelihood, X, *self.model.predict_f(X), Y)
-            return tf.convert_to_tensor(found)
-        return self.model.predict_log_density((X, Y)) + self.outputs.log_derivative(Y)
+            rows = X, *self.model.predict_f(X), labels.observed(self.likelihood, Y)
+            found = tf.convert_to_tensor(log_predictive_densities(self.likelihood, *rows))
+        else:
+            found = self.model.predict_log_density((X, Y))
+        return found + self.outputs.log_derivative(Y)
 
     def pit(self, X: TensorType, Y: TensorType) -> Array:
         """Return the (randomised) probability integral transform of each observation: [N, J]."""
