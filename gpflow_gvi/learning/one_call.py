@@ -237,7 +237,11 @@ def learn(
         "likelihood": None if refusals.is_constant_noise(likelihood) else likelihood,
         "loss": robust,
     }
-    of_training = {"epochs": epochs, "callbacks": callbacks, "batch_size": batch_size}
+    of_training: dict[str, Any] = {
+        "epochs": epochs,
+        "callbacks": callbacks,
+        "batch_size": batch_size,
+    }
     if sample_weight is not None:
         sample_weight = relative_weights(sample_weight, data)
         asked.refuse(refusals.NOT_WEIGHTED, network=network, epochs=epochs)
