@@ -89,9 +89,14 @@ class ArrayBatches:
     def next(self, _: Any, count: int, most: int) -> Rows:
         """Return the next batches, followed by others to make up the most there can be."""
         steps = range(self._next, self._next + most)
-        numbers = [self._order(step // self.in_pass)[step % self.in_pass] for step in steps]
+        numbers = [self._rows(*divmod(step, self.in_pass)) for step in steps]
         self._next += count
         return Rows(self.data.X, self.data.Y, tf.constant(np.stack(numbers)))
+
+    def _rows(self, number: int, batch: int) -> AnyNDArray:
+        """Return the row numbers of a batch in a pass."""
+        rows: AnyNDArray = self._order(0 if self.seed is None else number)[batch]
+        return rows
 
     def _shuffled(self, number: int) -> AnyNDArray:
         """Return the row numbers of the batches of a pass: [passes, B]."""

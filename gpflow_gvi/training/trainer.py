@@ -56,7 +56,7 @@ class Trainer(keras.Model):
         self._variables: tuple[tf.Variable, ...] | None = None
         self.has_metrics, self._metrics_built = bool(metrics), False
         self._batches: dict[str, Batches] = {}
-        self.reset_metrics()
+        self._epoch = _Averages()
 
     def __getattr__(self, name: str) -> Any:
         if name == "model" or name.startswith("_"):
@@ -95,15 +95,12 @@ class Trainer(keras.Model):
     def reset_metrics(self) -> None:
         """Start the averages of an epoch anew."""
         super().reset_metrics()
-        self.steps_done, self._rows, self._sums = 0, 0, np.zeros(len(NAMES))
+        self._epoch.start()
 
     def logs(self) -> dict[str, float]:
         """Return the averages over the rows of an epoch so far, and the metrics, by their names."""
-        averages = dict(zip(NAMES, map(float, self._sums / max(self._rows, 1)), strict=True))
-        if not self.has_metrics:
-            return averages
-        metrics = self.get_metrics_result()
-        return averages | {name: float(value) for name, value in metrics.items()}
+        metrics = self.get_metrics_result() if self.has_metrics else {}
+        return self._epoch.averages() | {name: float(value) for name, value in metrics.items()}
 
     # Training and evaluation by Keras.
 
@@ -266,16 +263,19 @@ class Trainer(keras.Model):
         """Do the steps of an execution, log their notices, and raise if one is not finite."""
         batches = self._batches[mode]
         most = min(self.steps_per_execution, batches.steps)
-        count = min(most, batches.steps - self.steps_done)
+        count = min(most, batches.steps - self._epoch.steps)
         done = self.loops[mode].run(batches.next(iterator, count, most), count)
         for message, amounts in zip(self.messages[mode], done.amounts.T, strict=True):
             times = np.count_nonzero(amounts > 0.0)
             self.notice_log.add(message, float(np.max(amounts)), times=times)
         self._require_finite(done.finite[-1], done.values[-1])
-        self.steps_done += count
-        self._rows += int(np.sum(done.rows))
-        self._sums = self._sums + done.rows @ done.values.astype(float)
+        self._epoch.add(done)
         return self.logs()
+
+    @property
+    def steps_done(self) -> int:
+        """The number of steps of this epoch so far."""
+        return self._epoch.steps
 
     def _require_finite(self, finite: AnyNDArray, values: AnyNDArray) -> None:
         if np.all(finite):
@@ -292,6 +292,27 @@ class Trainer(keras.Model):
             f"The gradient of the training loss is not finite with respect to {', '.join(bad)}, "
             f"though the loss is {total:.6g}. {UNTOUCHED} {OFTEN_HELPS}"
         )
+
+
+class _Averages:
+    """Averages over the rows of an epoch; Keras would track each number, were it the model's."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begin an epoch."""
+        self.steps, self.rows, self.sums = 0, 0, np.zeros(len(NAMES))
+
+    def add(self, done: Outcome) -> None:
+        """Take in the outcomes of steps."""
+        self.steps += len(done.rows)
+        self.rows += int(np.sum(done.rows))
+        self.sums = self.sums + done.rows @ done.values.astype(float)
+
+    def averages(self) -> dict[str, float]:
+        """Return the averages by their names."""
+        return dict(zip(NAMES, map(float, self.sums / max(self.rows, 1)), strict=True))
 
 
 class _Callbacks(keras.callbacks.CallbackList):
