@@ -222,6 +222,15 @@ _WAYS: dict[Any, Way] = {
     types.BuiltinFunctionType: NAMED,
     np.ndarray: ARRAY,
     np.generic: Way(np.asarray, lambda _, config: config[()], "scalar"),
+    np.dtype: Way(
+        np.lib.format.dtype_to_descr,
+        lambda _, descr: np.dtype(descr),
+        "numpy_dtype",
+        is_value=True,
+    ),
+    tf.DType: Way(
+        lambda dtype: dtype.name, lambda _, name: tf.as_dtype(name), "dtype", is_value=True
+    ),
     tf.TensorShape: Way(
         lambda shape: None if shape.rank is None else shape.as_list(),
         lambda _, config: tf.TensorShape(config),

@@ -7,7 +7,7 @@ by other means is built or called. So a folder can hold no more than the parts o
 * GPflow's kernels, mean functions, likelihoods, inducing variables, models and quadratures, and the
   parts of this package;
 * bijectors and distributions of TensorFlow Probability, by a list;
-* link functions, by a list.
+* link functions, by a list, and the types of NumPy's numbers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gpflow
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Module, Parameter, PriorOn
@@ -116,7 +117,8 @@ def table() -> dict[str, Any]:
     tfb, tfd = tfp.bijectors, tfp.distributions
     bijectors = [getattr(tfb, name) for name in _BIJECTORS.split() if hasattr(tfb, name)]
     distributions = [getattr(tfd, name) for name in _DISTRIBUTIONS.split()]
-    classes = (*_parts(), *bijectors, *distributions, NetworkFunction, Parameter, PriorOn)
+    classes = [*_parts(), *bijectors, *distributions, NetworkFunction, Parameter, PriorOn]
+    classes += set(np.sctypeDict.values())
     return {qualified_name(cls): cls for cls in classes} | _FUNCTIONS
 
 

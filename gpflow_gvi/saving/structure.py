@@ -75,7 +75,7 @@ class Writer:
                 return {"array": self._array(config, path)}
             if way is OBJECT and config is None:
                 return None
-            name = way.name or registry.name_of(type(thing))
+            name = way.name or registry.name_of(thing.__class__)
         except ValueError as error:
             raise _refusal(thing, path, str(error)) from error
         if name == "dict":

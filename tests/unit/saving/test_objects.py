@@ -40,6 +40,16 @@ def test_objects_of_all_kinds(tmp_path):
         frozen.scale = None
 
 
+def test_containers_that_tensorflow_wraps(tmp_path):
+    module = Knot(parent="none")
+    module.point, module.pair, module.table = Point(1.5, Knot("none")), (1, [2]), {"a": (3,)}
+    loaded = there_and_back(module, tmp_path, custom_objects=OWN)
+    assert type(loaded.point) is type(module.point)
+    assert loaded.point.x == 1.5
+    assert (loaded.pair, loaded.table) == ((1, [2]), {"a": (3,)})
+    assert type(loaded.table) is type(module.table)
+
+
 def test_states_that_live_for_a_moment_are_not_confused(tmp_path):
     loaded = there_and_back([Fresh(i) for i in range(20)], tmp_path, custom_objects=OWN)
     assert [part.value.stop for part in loaded] == list(range(20))
