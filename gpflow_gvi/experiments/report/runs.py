@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +16,6 @@ from ..run_folder import COMPLETE
 
 NONE = "—"
 """The level of an axis that a run does not have."""
-
-MISSING = "NaN"
-"""The text of what pandas writes for a setting that an experiment does not have."""
 
 PARTS = ("name", "data", "status", "axes", "validation", "test", "seconds", "error")
 
@@ -100,24 +98,35 @@ def _of_folders(folder: Path) -> tuple[list[Record], list[str], datetime]:
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             notes.append(f"{path.name} cannot be read as a finished run ({error}); it was skipped.")
         else:
-            settings.append(experiment.model_dump(mode="json"))
+            settings.append(
+                {key: text(of) for key, of in _flat(experiment.model_dump(mode="json"))}
+            )
             times.append(_time(path / COMPLETE))
-    table = pd.json_normalize(settings)
-    for record, row in zip(records, table[_differing(table)].to_dict("records"), strict=True):
-        record["axes"] = {name: level for name, level in row.items() if text(level) != MISSING}
+    differ = _differing(pd.DataFrame(settings))
+    for record, of in zip(records, settings, strict=True):
+        record["axes"] = {key: of[key] for key in differ if key in of}
     return records, notes, max(times, default=_time(folder))
 
 
 def _differing(settings: pd.DataFrame) -> list[str]:
     """Return the keys in which settings differ, without those that other kinds of parts lack."""
-    texts = settings.map(text).replace(MISSING, np.nan)
-    differ = [key for key in texts if texts[key].nunique() > 1]
+    differ = [key for key in settings if settings[key].nunique() > 1]
     parts = tuple(key.removesuffix("kind") for key in differ if key.endswith(".kind"))
     return differ + [
         key
-        for key in texts
-        if key not in differ and texts[key].isna().any() and not key.startswith(parts)
+        for key in settings
+        if key not in differ and settings[key].isna().any() and not key.startswith(parts)
     ]
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Return the leaves of a configuration, by their dotted paths."""
+    if isinstance(value, dict | list) and value:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            yield from _flat(inner, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
 
 
 def _time(path: Path) -> datetime:

@@ -391,6 +391,19 @@ def test_folders_of_runs(tmp_path, caplog):
     assert list(ranked.places["rank"]) == [0, 0]
 
 
+def test_a_single_folder_and_settings_that_are_left_out(tmp_path):
+    write_run(tmp_path / "run0", {"data": "yacht"}, 0.0)
+    assert read_runs(tmp_path).levels.empty
+    report(tmp_path)
+    for number, inducing in enumerate((50, {"power": 2.0}), 1):
+        config = {"data": "yacht", "regulariser": {"inducing": inducing}}
+        write_run(tmp_path / f"run{number}", config, float(number))
+    levels = read_runs(tmp_path).levels
+    assert list(levels["regulariser.inducing"]) == ["null", "50", "—"]
+    assert list(levels["regulariser.inducing.power"]) == ["—", "—", "2.0"]
+    report(tmp_path)
+
+
 def picture(path, colour):
     from matplotlib.image import imsave
 
