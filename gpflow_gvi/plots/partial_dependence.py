@@ -17,7 +17,7 @@ MAX_PANELS = 6
 """The number of features that are shown, the most relevant ones, if none are named."""
 
 MAX_LEVELS = 10
-"""A feature with not more values than these is shown at these values alone."""
+"""Values that are not more than these are shown as points."""
 
 
 class Panel(NamedTuple):
@@ -76,7 +76,8 @@ class PartialDependenceDisplay(Display):
         :param coverage: the coverage of the intervals.
         :param output: which of several outputs.
         :param max_rows: the number n of rows; of more it is a random choice.
-        :param resolution: the number of values of a feature, from its 5 % to its 95 % quantile.
+        :param resolution: the number of values of a feature, from its 5 % to its 95 % quantile; one
+            that has fewer is shown at these.
         :param ax: as many Axes as features, or one to put them in.
         """
         view = View.of(estimator, output)
@@ -147,10 +148,13 @@ class PartialDependenceDisplay(Display):
 
 
 def grid_of(values: AnyNDArray, resolution: int = 30) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return the values of a feature that are shown, and some that rows have, as marks."""
+    """Return the values of a feature that are shown, and some that rows have, as marks.
+
+    They are those of the rows if these are few: between them, a process may know little.
+    """
     marks = np.quantile(values, np.linspace(0.05, 0.95, 10))
     levels = np.unique(values)
-    if len(levels) <= MAX_LEVELS:
+    if len(levels) <= resolution:
         return levels, marks
     return np.linspace(marks[0], marks[-1], resolution), marks
 

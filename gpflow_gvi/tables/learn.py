@@ -14,9 +14,8 @@ from ..integrations.sklearn import GVIClassifier, GVIRegressor
 from ..learning import Effort
 from .columns import Seen
 from .model import TableModel
-from .prepare import PREDICTORS, Prepared, prepare
+from .prepare import PREDICTORS, Prepared, Task, prepare
 from .scores import Scores
-from .target import Task
 
 if TYPE_CHECKING:
     import pandas as pd

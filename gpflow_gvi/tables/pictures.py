@@ -44,10 +44,11 @@ def pictures(outcome: Outcome) -> dict[str, str]:
     model, drawn = outcome.model, {}
     names = list(model.feature_groups_)
     table = outcome.rows
-    if outcome.held_out is not None:
+    if outcome.held_out is not None and outcome.scores is not None:
         table, y = outcome.held_out
         X = model.inputs(table)
-        drawn = (_of_numbers if model.classes_ is None else _of_classes)(model, X, y)
+        of_kind = _of_numbers if model.classes_ is None else _of_classes
+        drawn = of_kind(model, X, y, *outcome.scores.predicted)
         few = X[:MAX_ROWS], y[:MAX_ROWS]
         display, picture = _png(
             lambda ax: plots.RelevanceDisplay.from_estimator(model, *few, ax=ax)
@@ -99,15 +100,16 @@ def _panel(model: TableModel, typed: pd.DataFrame, few: pd.DataFrame, name: str)
     return Panel(name, np.asarray(grid, dtype=float), at, marks, levels)
 
 
-def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, str]:
+def _of_numbers(
+    model: TableModel, X: AnyNDArray, y: AnyNDArray, mean: AnyNDArray, _: Any, *ends: AnyNDArray
+) -> dict[str, str]:
     percent = f"{100 * COVERAGE:.0f} %"
 
     def scatter(ax: Any) -> None:
-        mean, _, lower, upper = model.numbers(X, COVERAGE)
-        ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
-        ax.plot(ends, ends, ":", color="0.4")
+        corners = [min(y.min(), mean.min()), max(y.max(), mean.max())]
+        ax.plot(corners, corners, ":", color="0.4")
         if len(y) <= MAX_BARS:
-            ax.vlines(mean, lower, upper, color=BLUE, alpha=0.3, label=f"{percent} interval")
+            ax.vlines(mean, *ends, color=BLUE, alpha=0.3, label=f"{percent} interval")
         ax.plot(mean, y, ".", color="k", ms=4, alpha=0.6, label="held-out row")
         name = plain(model.target)
         ax.set(xlabel=f"predicted {name}", ylabel=f"observed {name}")
@@ -124,9 +126,9 @@ def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, st
     }
 
 
-def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, str]:
+def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, p: AnyNDArray) -> dict[str, str]:
     def confusion(ax: Any) -> None:
-        labels = np.asarray(model.classes_)[model.learned_.predict_proba(X).argmax(axis=1)]
+        labels = np.asarray(model.classes_)[p.argmax(axis=1)]
         names = [plain(label) for label in np.unique([*y, *labels])]
         options = {"display_labels": names, "cmap": "Blues", "colorbar": False}
         ConfusionMatrixDisplay.from_predictions(y, labels, ax=ax, **options)
@@ -135,7 +137,9 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, st
         "Confusion matrix of the held-out rows: counts.": _png(confusion)[1],
         "Calibration: how often the held-out rows are named rightly, by how sure the model is; in "
         "the grey bars it differs from the diagonal by chance.": _png(
-            lambda ax: plots.ReliabilityDisplay.from_estimator(model, X, y, ax=ax)
+            lambda ax: plots.ReliabilityDisplay.from_predictions(
+                np.searchsorted(np.asarray(model.classes_), y), p, ax=ax
+            )
         )[1],
     }
 

@@ -30,6 +30,8 @@ class Scores(NamedTuple):
     """Whether probabilities are what they say, up to what chance allows."""
     is_useless: bool
     """Whether a prediction without inputs is better."""
+    predicted: tuple[AnyNDArray, ...]
+    """`TableModel.numbers` of these rows, or the probabilities of classes."""
 
     @classmethod
     def of(cls, model: TableModel, table: pd.DataFrame, y: AnyNDArray, seen: AnyNDArray) -> Scores:
@@ -42,13 +44,13 @@ class Scores(NamedTuple):
         """
         X = model.inputs(table)
         found = _of_numbers if model.classes_ is None else _of_classes
-        scores, gains, said, calibration = found(model, X, y, seen)
+        scores, gains, said, calibration, predicted = found(model, X, y, seen)
         worth, error = float(np.mean(gains)), float(np.std(gains) / np.sqrt(len(gains)))
         if worth <= 0.0:
             said += " Worse than no inputs: do not use it."
         elif worth < 2.0 * error:
             said += " On so few rows this may be chance: no inputs may do as well."
-        return cls(scores, said, calibration, worth <= 0.0)
+        return cls(scores, said, calibration, worth <= 0.0, predicted)
 
     def __str__(self) -> str:
         """Return the verdict and the scores, as text."""
@@ -57,13 +59,14 @@ class Scores(NamedTuple):
         return "\n".join(lines)
 
 
-_Found = tuple[dict[str, tuple[float, float]], AnyNDArray, str, str]
+_Found = tuple[dict[str, tuple[float, float]], AnyNDArray, str, str, tuple[AnyNDArray, ...]]
 
 
 def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArray) -> _Found:
-    """Return scores, gains of log density over no inputs, [N], and two sentences."""
+    """Return scores, gains of log density over no inputs, [N], sentences and predictions."""
     learned, Y, N = model.learned_, y[:, None], len(y)
-    mean, _, lower, upper = (part[:, None] for part in model.numbers(X, COVERAGE))
+    predicted = model.numbers(X, COVERAGE)
+    mean, _, lower, upper = (part[:, None] for part in predicted)
     (logs,) = by_blocks(lambda *part: (learned.predict_log_density(part),), X, Y)
     center, sd = np.full_like(Y, seen.mean()), float(np.std(seen))
     half = stats.norm.ppf(0.5 + 0.5 * COVERAGE) * sd
@@ -88,11 +91,11 @@ def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArra
     kind = "too narrow" if held < low else "too wide" if held > high else fits
     allowed = f"chance allows {100 * low:.0f} to {100 * high:.0f} %"
     gains = logs - stats.norm.logpdf(y, center[:, 0], sd)
-    return table, gains, said, f"Its intervals are {kind}: {allowed}."
+    return table, gains, said, f"Its intervals are {kind}: {allowed}.", predicted
 
 
 def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArray) -> _Found:
-    """Return scores, gains of log probability over no inputs, [N], and two sentences."""
+    """Return scores, gains of log probability over no inputs, [N], sentences, predictions."""
     labels, N = np.searchsorted(np.asarray(model.classes_), y), len(y)
     shares = np.unique(seen, return_counts=True)[1] / len(seen)
     p = model.learned_.predict_proba(X)
@@ -115,4 +118,4 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArra
     rows = np.arange(N)
     tiny = np.finfo(float).tiny
     gains = np.log(np.maximum(p[rows, labels], tiny)) - np.log(shares[labels])
-    return table, gains, said, calibration
+    return table, gains, said, calibration, (p,)

@@ -143,6 +143,13 @@ def test_partial_dependence_has_the_moments_of_the_average(models):
     assert plots.draw(models[4], X, features=["x2", 1])[1].get_xlabel() == "x1"
 
 
+def test_a_feature_of_few_values_is_shown_at_these(models):
+    """Between them a process with a short lengthscale knows nothing."""
+    X = _data(4)[0].round(0)
+    of = plots.PartialDependenceDisplay.from_estimator(models[4], X, features=[0], resolution=20)
+    np.testing.assert_array_equal(of.panels[0].grid, np.unique(X[:, 0]))
+
+
 def test_relevance_is_that_of_a_squared_exponential_in_closed_form(models):
     """E (f(x + e_d) - f(x))² = 2 σ² (1 - exp(-1 / (2 ℓ_d²))), in units of y."""
     display = plots.RelevanceDisplay.from_estimator(models[4])

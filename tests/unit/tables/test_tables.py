@@ -14,7 +14,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.tables import TableModel, learn_table, predict_file
 from gpflow_gvi.tables.columns import Columns
-from gpflow_gvi.tables.target import target_of
+from gpflow_gvi.tables.prepare import target_of
 from tests.tolerances import ROUNDING, assert_close, assert_estimates
 
 N = 60
