@@ -25,7 +25,7 @@ from .._core.graphs import deepcopy
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of
-from ..regulariser.evidence import evidence_missed
+from ..regulariser.evidence import titsias_gap
 from ..regulariser.fit import Judged, Regulariser, Round
 from .candidate import Candidate, Fitted
 from .data import groups_of, spacing
@@ -214,7 +214,7 @@ class Fits(abc.ABC):
             return N
         X = self.data.X[self.first]
         Z, _ = self.settings.select(X, few, kernel=candidate.kernel, seed=self.data.seed)
-        missed = evidence_missed(candidate.kernel, noise_variance, Z, X)
+        missed = titsias_gap(candidate.kernel, noise_variance, Z, X)
         return few if missed < self.recipe.max_missed else most
 
     def regulariser(self, candidate: Candidate, judged: Judged | None = None) -> Regulariser:
