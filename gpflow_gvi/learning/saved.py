@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._core.network_graph import Part
 from .._core.progress import Record, Stage
-from ..regulariser.fit import Judged, Regulariser, Round
+from ..regulariser.fit import Judged, Regulariser
 from .around_network.network_rows import Inputs, NetworkInputs, NetworkRows
 from .class_predictors import LogProbabilities
 from .learned import Learned
@@ -35,7 +35,6 @@ SAVED_RECORDS: tuple[type, ...] = (
     Part,
     Record,
     Regulariser,
-    Round,
     Scaling,
     Stage,
 )

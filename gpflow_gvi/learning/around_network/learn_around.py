@@ -194,7 +194,7 @@ def _learned(split: Split, settings: Settings, rows: NetworkRows, kernel: Kernel
     calibration = None
     if split.calibration is not None:
         calibration = conformal(model, split.standard(split.calibration))
-    regulariser = Regulariser(prior, posterior, likelihood, Z, None, (), True)
+    regulariser = Regulariser(prior, posterior, likelihood, Z, None, np.nan, True)
     return Learned(model, regulariser, split.inputs, split.outputs, {}, calibration)
 
 
