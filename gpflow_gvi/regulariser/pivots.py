@@ -7,7 +7,6 @@ TensorFlow's operations.
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -86,30 +85,12 @@ def _evaluated(kernel: Kernel, X: AnyNDArray) -> tuple[Covariance, AnyNDArray]:
             numpy_kernel(kernel, X[rows], X[columns]).covariance(out[0])
 
         return by_numpy, numpy_kernel(kernel, X).variance()[None]
-    evaluate, points = _graph_of(kernel), tf.constant(X)
+    points = tf.constant(X)
 
-    def by_graph(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:
-        out[:] = evaluate(*(tf.gather(points, each) for each in (rows, columns)))
+    def by_gpflow(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:
+        out[:] = outputs.covariance(kernel, *(tf.gather(points, each) for each in (rows, columns)))
 
-    return by_graph, np.ascontiguousarray(outputs.variance(kernel, points).numpy().T)
-
-
-_graphs: weakref.WeakKeyDictionary[Kernel, tuple[list[Any], Any]] = weakref.WeakKeyDictionary()
-
-
-def _graph_of(kernel: Kernel) -> Any:
-    """Return a compiled function of two sets of rows, traced again if the kernel has new variables.
-
-    It takes a graph a fraction of the time to start the operations of a kernel.
-    """
-    variables = [variable.ref() for variable in kernel.variables]
-    if kernel not in _graphs or _graphs[kernel][0] != variables:
-        alive: Any = weakref.ref(kernel)  # a graph of the kernel itself would keep it
-        evaluate = tf.function(
-            lambda X, X2: outputs.covariance(alive(), X, X2), autograph=False, reduce_retracing=True
-        )
-        _graphs[kernel] = variables, evaluate
-    return _graphs[kernel][1]
+    return by_gpflow, np.ascontiguousarray(outputs.variance(kernel, points).numpy().T)
 
 
 def _of_largest(variance: AnyNDArray, C: int) -> tuple[AnyNDArray, Any]:

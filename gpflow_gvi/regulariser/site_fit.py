@@ -31,14 +31,13 @@ from ..kernels.numpy_kernels import (
 from .lbfgs import Array, LossWithGradients, Minimise, assign_by_id
 from .sites import (
     Covariances,
-    Posterior,
     Sites,
     Step,
     converged,
     covariances,
+    given_sites,
     marginals,
     rows_of,
-    statistics,
     step,
 )
 from .sites import Rows as AtRows
@@ -242,7 +241,7 @@ class SiteFit:
         return self._run(self._predict, self._at(Z, rows), sites, self._at(Z, new))
 
     def _predict(self, rows: AtRows, sites: Sites, new: AtRows) -> tuple[tf.Tensor, tf.Tensor]:
-        return marginals(new, Posterior.given(statistics(rows, sites)))
+        return marginals(new, given_sites(rows, sites))
 
     def _is_numpy(self, inputs: _Inputs) -> bool:
         """Return True if NumPy evaluates the kernel."""
@@ -271,7 +270,7 @@ class SiteFit:
         return rows_of(at, rows.X, rows.Y, self.mean(rows))
 
     def _step(self, at_rows: AtRows, sites: Sites) -> Step:
-        return step(at_rows, self.likelihood, sites)
+        return step([at_rows], self.likelihood, sites)
 
     def _bound(
         self, at: Covariances, rows: Rows, sites: Sites, parameters: Sequence[Parameter]
