@@ -203,15 +203,18 @@ class Recipe:
     def predictors(self, data: TrainingData) -> list[Any]:
         """Return estimators whose cross-fitted predictions P may be around.
 
-        Ensembles of trees; and with several features a linear function of some of them where rows
-        are few for each (Tibshirani 1996), and a network where rows are many.
+        Boosted trees, which have the steps that kernels do not have; and with several features
+        randomised trees, a linear function of some of them where rows are few for each (Tibshirani
+        1996), and a network where rows are many.
         """
         N, D = num_groups(data.X), len(data.features)  # repeated values are known
         kind: Any = estimators.Classifiers if data.of_classes else estimators.Regressors
         of_data = kind(data)
         per_feature = self.min_rows_of_lengthscales if data.of_classes else self.max_rows_of_shared
         found = of_data.trees() if self.min_rows_of_trees <= N else []
-        if D > 1:
+        if D == 1:
+            found = found[:1]
+        else:
             found += of_data.lasso() if self.min_rows_of_lasso <= N < per_feature * D else []
             found += of_data.networks() if self.min_rows_of_networks <= N else []
         return found if data.D == D else [estimators.of_columns(e, data.features) for e in found]
