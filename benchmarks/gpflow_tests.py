@@ -4,9 +4,9 @@
 
 `gpflow.models.SVGP` becomes `gvi.models.GVI` with the log loss and `InducingKL`, and GPflow's
 posteriors become `GVIPosterior`. `reason` says which tests should fail, and why; any other failure
-is a defect, and so is one of these that passes. Among the 824 of GPflow 2.9.2 they are 428: 288 have
-kernels that mix outputs, 120 numbers of outputs that contradict one another, 18 ask for the parts
-of GPflow's cache, and 2 train P.
+is a defect, and so is one of these that passes. Among the 824 of GPflow 2.9.2 they are 428: 288
+have kernels that mix outputs, 120 numbers of outputs that contradict one another, 18 ask for the
+parts of GPflow's cache, and 2 train P.
 """
 
 from __future__ import annotations
