@@ -33,7 +33,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test portable programs slow-share wheel properties coverage benchmark mutants lint types format docs \
+.PHONY: help demo test portable programs slow-share wheel properties coverage benchmark mutants gpflow-tests lint types format docs \
 	links numpy2 lowest newest clean
 
 help:  ## Show this list
@@ -94,6 +94,9 @@ benchmark: $(STAMP)  ## Measure beside other libraries (one part: make benchmark
 mutants: $(STAMP)  ## Change the core mathematics in a sample of places, about an hour: do tests notice?
 	$(PIP_INSTALL) -e ".[mutants]"
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
+
+gpflow-tests: $(STAMP)  ## Run GPflow's own tests of SVGP and posteriors on ours (GPFLOW_SOURCE=its clone)
+	$(BIN)/python -m benchmarks.gpflow_tests -q $(ARGS)
 
 lint: $(STAMP)  ## Check style, formatting, layers, and files: conflict markers, white space, YAML, TOML, size
 	$(BIN)/python -m ruff check .

@@ -18,6 +18,7 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Softmax
 
+from .._core import images
 from .._core.data import Data, inputs
 from .._core.errors import shown
 from .._core.row_blocks import by_blocks
@@ -70,6 +71,7 @@ class Conformal:
         """
         require_real_outputs(model)
         X, Y = Data.of(calibration_data, name="calibration_data")
+        images.refuse_sets(X)
         mean, variance = by_blocks(model.predict_y, X)
         if mean.shape != tuple(Y.shape):
             raise ValueError(

@@ -201,8 +201,9 @@ class Recipe:
     def predictors(self, data: TrainingData) -> list[Any]:
         """Return estimators whose cross-fitted predictions P may be around.
 
-        Ensembles of trees; with several features and few labels for each a logistic regression on
-        some of them (Tibshirani 1996), and with many rows a network.
+        Boosted trees, which have the steps that kernels do not have; and with several features
+        randomised trees, where labels are few for each a logistic regression on some of them
+        (Tibshirani 1996), and where rows are many a network.
         """
         N, D = num_groups(data.X), len(data.features)  # repeated values are known
         if self.min_rows_of_trees > N:
@@ -210,10 +211,12 @@ class Recipe:
         kind: Any = estimators.Classifiers if data.of_classes else estimators.Regressors
         of_data = kind(data)
         found = of_data.trees()
-        if D > 1 and data.of_classes and self.min_rows_of_lengthscales * D > N:
-            found += of_data.linear()
-        if D > 1 and self.min_rows_of_networks <= N:
-            found += of_data.networks()
+        if D == 1:
+            found = found[:1]
+        else:
+            few = data.of_classes and self.min_rows_of_lengthscales * D > N
+            found += of_data.linear() if few else []
+            found += of_data.networks() if self.min_rows_of_networks <= N else []
         return found if data.D == D else [estimators.of_columns(e, data.features) for e in found]
 
 
