@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .integrations.saved_model import export
     from .integrations.sklearn import GVIClassifier as GVIClassifier
     from .integrations.sklearn import GVIRegressor as GVIRegressor
-    from .learning import ParquetRows, learn, recipe
+    from .learning import learn, recipe
     from .prediction import calculus
     from .prediction import class_probabilities as classification
     from .prediction import samples as sampling
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GaussianProcess",
-    "ParquetRows",
     "bayesian_optimisation",
     "calculus",
     "classification",
@@ -84,7 +83,6 @@ _LOCATIONS = {
     "GVIClassifier": "integrations.sklearn:GVIClassifier",
     "GVIRegressor": "integrations.sklearn:GVIRegressor",
     "GaussianProcess": "gaussian_process:GaussianProcess",
-    "ParquetRows": "learning:ParquetRows",
     "bayesian_optimisation": "integrations.bayesian_optimisation",
     "calculus": "prediction.calculus",
     "classification": "prediction.class_probabilities",

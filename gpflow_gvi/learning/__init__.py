@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from .predictions import Predictions, moments_of_mixture
     from .procedure import Procedure
     from .q_training import BatchTraining, CompiledModel, Train
-    from .rows.parquet import ParquetRows
     from .rows.scaling import Scaling
     from .rows.split import Split
     from .rows.targets import Units
@@ -55,7 +54,6 @@ __all__ = [
     "ModelSettings",
     "NetworkInputs",
     "Noise",
-    "ParquetRows",
     "Passes",
     "Predictions",
     "Procedure",
@@ -91,7 +89,6 @@ _MODULES = {
     "NUM_INDUCING": "settings",
     "NetworkInputs": "around_network.network_rows",
     "Noise": "settings",
-    "ParquetRows": "rows.parquet",
     "Passes": "schedules",
     "Predictions": "predictions",
     "Procedure": "procedure",

@@ -32,7 +32,6 @@ from .predictors import parse_predictor
 from .procedure import Procedure, recorded
 from .q_training import BatchTraining
 from .refusals import refuse
-from .rows.parquet import ParquetRows
 from .rows.split import Split, from_one_hot, is_of_one_column, of_labels
 from .schedules import CosineAdam, EarlyStopping, Passes
 from .settings import (
@@ -56,7 +55,7 @@ from .variational import (
 
 
 def learn(
-    data: RegressionData | tf.data.Dataset | ParquetRows,
+    data: RegressionData | tf.data.Dataset,
     *others: Any,
     kernel: Kernel | Sequence[Kernel] | None = None,
     predictor: Any = "auto",
@@ -106,8 +105,8 @@ def learn(
     that this function held out, and not the caller, then join the others: P is conditioned on all
     rows, Q is trained on them for as long as was best, and tempered by the factor that was best.
 
-    Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
-    (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
+    Data may be larger than memory: a Dataset of rows or batches, or arrays of which X is
+    memory-mapped (`numpy.load(file, mmap_mode="r")`). They are read in blocks, several times.
     Beyond 50,000 rows a uniform sample of that size, whatever their order, takes the place of the
     data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
     from it. Standard units are those of all rows, and under Gaussian noise P is conditioned on all

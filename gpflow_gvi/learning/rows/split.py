@@ -56,7 +56,7 @@ class Split:
 
         If data come in blocks, and are not few, the parts are those of a sample.
 
-        :param data: (X, Y), in any units; or a Dataset or `ParquetRows`.
+        :param data: (X, Y), in any units; or a Dataset.
         :param settings: the fractions, the seed, the units and the likelihood.
         :param validation_data: (X, Y) to validate with; by default a part of the data.
         """
