@@ -26,7 +26,7 @@ from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of
 from ..regulariser.evidence import titsias_gap
-from ..regulariser.fit import Judged, Regulariser
+from ..regulariser.fit import Judged, Regulariser, Round
 from .candidate import Candidate, Fitted
 from .data import groups_of, spacing
 from .predictors import CrossFits
@@ -221,9 +221,10 @@ class Fits(abc.ABC):
         """Return P, which is conditioned later, and its inducing points."""
         prior, data = self.prior(candidate), self.data
         M = self._num_points(candidate)
-        Z, _ = self.settings.select(data.X, M, kernel=candidate.kernel, seed=data.seed)
+        Z, indices = self.settings.select(data.X, M, kernel=candidate.kernel, seed=data.seed)
+        rounds = (Round(indices, candidate.loss, {}),)
         likelihood = deepcopy(candidate.likelihood)
-        return Regulariser(prior, prior, likelihood, Z, None, -candidate.loss, True, judged)
+        return Regulariser(prior, prior, likelihood, Z, None, rounds, True, judged)
 
     def _num_points(self, candidate: Candidate) -> int:
         return self.settings.count(len(self.data.X))

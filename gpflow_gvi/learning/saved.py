@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._core.network_graph import Part
 from .._core.progress import Record, Stage
-from ..regulariser.fit import Judged, Regulariser
+from ..regulariser.fit import Judged, Regulariser, Round
 from .around_network.network_rows import Inputs, NetworkInputs
 from .around_network.reach import Classes
 from .class_predictors import LogProbabilities
@@ -31,6 +31,7 @@ SAVED: tuple[type, ...] = (
     Pooled,
     Record,
     Regulariser,
+    Round,
     Scaling,
     Stage,
     VaryingNoise,

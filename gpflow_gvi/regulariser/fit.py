@@ -34,6 +34,17 @@ from .site_fit import SiteFit
 from .sites import Sites, first_sites
 
 
+class Round(NamedTuple):
+    """One round of the alternation: a choice of points, and a fit to the observations there."""
+
+    indices: np.ndarray[Any, Any] | None
+    """Which rows of the data are the inducing points, if they are rows."""
+    loss: float
+    """Minus the log evidence after the fit."""
+    hyper_parameters: dict[str, np.ndarray[Any, Any]]
+    """The values of kernel, mean function and likelihood after the fit, by their paths."""
+
+
 class Judged(NamedTuple):
     """What predictions of rows that nothing of a fit has seen say of it."""
 
@@ -62,13 +73,18 @@ class Regulariser(NamedTuple):
     """Z: [M, D...]."""
     inducing_outputs: np.ndarray[Any, Any] | None
     """U, the observations at Z: [M, J], or labels; None where Z are not rows of the data."""
-    log_evidence: float
-    """The log evidence, or its bound, that the hyper-parameters reach."""
+    history: tuple[Round, ...]
+    """The rounds, in their order."""
     converged: bool
     """Whether the last choice of points was that of the round before, and not the maximal number of
     rounds reached or an earlier choice come back."""
     judged: Judged | None = None
     """The predictions of rows by fits without them, where these are known."""
+
+    @property
+    def log_evidence(self) -> float:
+        """The log evidence that the last round reached."""
+        return -self.history[-1].loss
 
 
 def fit_regulariser(
@@ -126,7 +142,8 @@ def fit_regulariser(
     )
     of_parts = _ByEvidence if is_gaussian(parts.likelihood) else _BySites
     fit = of_parts(parts, evidence, (X, Y))
-    start = {path: np.array(value) for path, value in read_values(parts).items()}
+    start = parts.values()
+    history: list[Round] = []
     seen: list[set[int]] = []
     converged = False
     with progress.spoken(verbose):
@@ -148,19 +165,20 @@ def fit_regulariser(
             U = tf.zeros([0, Y.shape[-1]], Y.dtype) if indices is None else tf.gather(Y, indices)
             multiple_assign(parts, start)
             loss = fit.minimise(minimise, Z, U)
+            history.append(Round(indices, loss, parts.values()))
             progress.found(log_evidence=-loss, M=len(points))
             if indices is None:  # nothing to compare with
                 break
             seen.append(chosen)
     if seen and not converged:
-        logger.info("The choice of inducing points did not converge in %d rounds.", len(seen))
+        logger.info("The choice of inducing points did not converge in %d rounds.", len(history))
     return Regulariser(
         parts.prior,
         fit.posterior(Z, U),
         parts.likelihood,
         np.asarray(Z),
-        None if indices is None else np.asarray(U),
-        -loss,
+        None if history[-1].indices is None else np.asarray(U),
+        tuple(history),
         converged,
     )
 
@@ -174,6 +192,10 @@ class _Parts(Module):
         self.mean_function = mean_function
         self.likelihood = likelihood
         self.prior = GaussianProcess(mean_function, kernel)
+
+    def values(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return copies of the values of all hyper-parameters, by their paths."""
+        return {path: np.array(value) for path, value in read_values(self).items()}
 
 
 class _ByEvidence:

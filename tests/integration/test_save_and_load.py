@@ -20,7 +20,7 @@ from gpflow_gvi.calibration.conformal_prediction import Conformal
 from gpflow_gvi.kernels import NNGP, FeatureMap, nngp
 from gpflow_gvi.learning import Learned
 from gpflow_gvi.learning.rows.scaling import Scaling
-from gpflow_gvi.regulariser.fit import Regulariser
+from gpflow_gvi.regulariser.fit import Regulariser, Round
 from gpflow_gvi.saving import load, save
 from tests import catalogue, networks
 from tests.designs import each_value
@@ -338,6 +338,7 @@ def test_what_the_whole_procedure_returns(tmp_path):
     fitted = trained(MODELS["keras"])
     prior = gvi.GaussianProcess(fitted.mean_function, fitted.kernel)
     posterior = prior.condition(X[:4], Y[:4, :1], 0.1)
+    rounds = (Round(np.arange(4), -1.5, {".kernel.variance": np.array(1.3)}),)
     before = Learned(
         model=fitted,
         regulariser=Regulariser(
@@ -346,7 +347,7 @@ def test_what_the_whole_procedure_returns(tmp_path):
             fitted.likelihood,
             X[:4],
             Y[:4, :1],
-            -1.5,
+            rounds,
             converged=True,
         ),
         inputs=Scaling.of(X),

@@ -201,7 +201,7 @@ def _learned(
     calibration = None
     if split.calibration is not None:
         calibration = conformal(model, standard(split.calibration))
-    regulariser = Regulariser(prior, posterior, likelihood, Z, None, np.nan, True)
+    regulariser = Regulariser(prior, posterior, likelihood, Z, None, (), True)
     return Learned(model, regulariser, split.inputs, split.outputs, {}, calibration)
 
 
