@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import keras
 import tensorflow as tf
 from gpflow.base import Module, TensorType
 from gpflow.config import default_float
@@ -255,8 +256,6 @@ def own_classes(network: Any) -> contextlib.AbstractContextManager[Any]:
     """Return a scope in which Keras can copy layers and models of classes that it does not know."""
     if not is_keras(network):
         return contextlib.nullcontext()
-    import keras
-
     parts = tf.train.TrackableView(network).descendants()
     classes = {type(part) for part in parts if is_keras(part)}
     own = {kind.__name__: kind for kind in classes if kind.__module__.split(".")[0] != "keras"}

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import keras
+
 from .errors import shown
 from .network_function import own_classes
 from .network_variables import is_keras
@@ -64,8 +66,6 @@ def head(network: Any, output: str | int | None) -> Any:
             f"output is {output!r}, but network {network.name!r} has the outputs {keys}: pass "
             f"output={keys[0]!r}, or another of them."
         )
-    import keras
-
     return keras.Model(network.input, by_key[output])
 
 
@@ -81,8 +81,6 @@ def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
     has_inside = any(getattr(layer, "layers", None) for layer in getattr(network, "layers", ()))
     if not is_keras(network) or not (has_inside or parts):
         return network
-    import keras
-
     copies = _Copies()
     if parts:
         inputs = keras.Input((sum(part.size for part in parts),), name="side_by_side")
@@ -118,8 +116,6 @@ class _Copies:
 
     def __call__(self, layer: Any, *args: Any, **options: Any) -> Any:
         """Return a layer's outputs; a model's are those of its layers, one after the other."""
-        import keras
-
         if isinstance(layer, keras.Sequential):
             (x,) = args
             for each in layer.layers:
@@ -151,8 +147,6 @@ class _Copies:
 
 def _unpacked(network: Any, parts: Sequence[Part], rows: Any) -> Any:
     """Return the inputs of a network, of which the rows consist, in its structure."""
-    import keras
-
     named, start = dict[str, Any](), 0
     for part, tensor in zip(parts, _inputs(network).values(), strict=True):
         columns = keras.layers.Reshape(part.shape)(rows[:, start : start + part.size])

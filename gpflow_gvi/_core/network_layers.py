@@ -6,6 +6,8 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import keras
+
 from .errors import shown
 from .network_function import as_function
 from .network_variables import is_keras, require_keras_3
@@ -79,8 +81,6 @@ def ensemble(networks: Sequence[Any], kind: str | None) -> Any:
     first, *others = networks
     if not others:
         return first
-    import keras
-
     layers, dtype = keras.layers, _widest(first.outputs[0].dtype)
     # Copies of one model have the same name, which the layers of a model must not have; and what
     # networks share Keras would save in one of them alone.
@@ -118,8 +118,6 @@ def with_features(
             "known. Pass a Sequential or functional model of Keras that knows the shape of its "
             'inputs, or features="inputs", or a model of the features.'
         )
-    import keras
-
     tensors: list[Any] = []
     last = None
     for name in features:
@@ -137,8 +135,6 @@ def with_features(
 
 def _averaged(tensor: Any) -> Any:
     """Return features [N, F] of a tensor [N, ..., F]."""
-    import keras
-
     rank = len(tensor.shape) - 2
     if rank == 0:
         return tensor
@@ -187,8 +183,6 @@ def _tensors_of(layer: Any, name: str) -> list[Any]:
 
 def _is_of(network: Any, tensor: Any) -> bool:
     """Return True if a tensor depends on the inputs of the network: a layer may have others."""
-    import keras
-
     try:
         keras.Model(network.inputs, tensor)
     except ValueError:

@@ -7,8 +7,9 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Module, TensorType
@@ -21,10 +22,9 @@ from .._core.state import state as state_of
 from ..covariances.base import Covariance
 from .arrays import assign_values, below, numbered, read_arrays, write_arrays
 from .batches import ArrayBatches, as_batches
+from .callbacks import checked
 from .guard import LossTerms
-
-if TYPE_CHECKING:
-    from .trainer import Trainer
+from .trainer import Trainer
 
 
 class Trainable(Module, abc.ABC):
@@ -74,8 +74,6 @@ class Trainable(Module, abc.ABC):
         """
         checks.count("steps_per_execution", steps_per_execution)
         _require_one_device(self.trainable_variables)
-        from .trainer import Trainer
-
         options = {"steps_per_execution": steps_per_execution, "jit_compile": jit_compile}
         self._compiled = _Compiled(Trainer(self, _optimizer(optimizer), metrics, **options))
 
@@ -124,8 +122,6 @@ class Trainable(Module, abc.ABC):
             pass follows the other then.
         :param seed: the seed of the orders; each depends only on it and the number of the pass.
         """
-        from .callbacks import checked
-
         trainer = self._require_compiled("fit")
         callbacks = checked(callbacks)
         checks.count("epochs", epochs, least=0)
@@ -188,8 +184,6 @@ class Trainable(Module, abc.ABC):
         :param batch_size: rows in a batch of arrays; 1000 if not given.
         :param verbose: 0 for silence, otherwise a progress bar.
         """
-        import keras
-
         if batch_size is not None:
             checks.count("batch_size", batch_size)
         if isinstance(X, tf.data.Dataset):
@@ -297,8 +291,6 @@ class _Compiled:
 
 def _optimizer(optimizer: Any) -> Any:
     """Return an optimiser of Keras, made from its name if it is one."""
-    import keras
-
     if isinstance(optimizer, str):
         return keras.optimizers.get(optimizer)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
