@@ -37,30 +37,14 @@ from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
 from gpflow.utilities import positive, to_default_int
 
 from ._core.constants import in_dtype
-from ._core.domains import domain, has_scale
+from ._core.domains import domain as domain
+from ._core.domains import has_scale as has_scale
 from ._core.graphs import deepcopy
-from ._core.labels import are_labels, encoded, likelihood_of, num_classes, num_latents
-
-__all__ = [
-    "HeavyTailed",
-    "Ordinal",
-    "are_labels",
-    "degrees_of_freedom",
-    "domain",
-    "draw",
-    "draws_samples",
-    "encoded",
-    "has_constant_noise",
-    "has_scale",
-    "is_gaussian",
-    "law",
-    "likelihood_of",
-    "num_classes",
-    "num_latents",
-    "observed_columns",
-    "usable",
-    "with_moments",
-]
+from ._core.labels import are_labels as are_labels
+from ._core.labels import encoded as encoded
+from ._core.labels import likelihood_of as likelihood_of
+from ._core.labels import num_classes as num_classes
+from ._core.labels import num_latents as num_latents
 
 tfd = tfp.distributions
 

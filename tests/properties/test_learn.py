@@ -207,6 +207,21 @@ def test_far_from_the_data_less_is_known():
     assert np.min(far) > 2.0 * np.mean(near)
 
 
+@pytest.mark.parametrize("name", ["sine", "step"])
+def test_constant_columns_and_copies_change_nothing_also_when_loaded(name, tmp_path):
+    rows, new = _rows(name)
+
+    def spoilt(X):
+        return np.c_[np.full(len(X), 2.0), X, X[:, :1]]
+
+    learned = gvi.learn((spoilt(rows.X), rows.Y))
+    gvi.save(learned, tmp_path / "model")
+    expected = _predicted(_learned(name), new.X)
+    for model in (learned, gvi.load(tmp_path / "model")):
+        for found, same in zip(_predicted(model, spoilt(new.X)), expected, strict=True):
+            assert_close(found, same, ITERATIVE)
+
+
 def test_the_seed_hardly_matters():
     changes = {}
     for name in SETS:
