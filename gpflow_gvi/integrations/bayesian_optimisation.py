@@ -24,25 +24,35 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.models import BayesianModel
-from gpflow.utilities import set_trainable
 from scipy.stats import qmc
 
 from .._core import checks
 from .._core.data import Data
-from ..covariances import CholeskySVGP
 from ..gaussian_process import GaussianProcess
-from ..learning import Scaling
-from ..mean_functions import Inducing
-from ..models import GVI, PGVI
+from ..learning import (
+    LBFGS,
+    FullBatchTraining,
+    ModelSettings,
+    Procedure,
+    RegulariserSettings,
+    Scaling,
+    Settings,
+    Split,
+    TrainingData,
+    VariationalSettings,
+    inducing_mean,
+)
+from ..models import GVI
 from ..prediction.acquisition import (
     expected_improvement,
     probability_of_improvement,
     upper_confidence_bound,
 )
 from ..prediction.samples import draw_functions
-from ..regulariser import fit_regulariser
+from ..regulariser.evidence import InducingEvidence
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[tf.Tensor], tf.Tensor]
@@ -210,27 +220,35 @@ def fit_pgvi(data: RegressionData, *, seed: int = 0, iterations: int = 20) -> GV
     :param seed: the seed of the selection of the regulariser.
     :param iterations: how long to train Q.
     """
-    N, D = np.shape(data[0])
-    kernel = gpflow.kernels.Matern52(lengthscales=np.full(D, 0.3 * D**0.5))
+    settings = Settings(
+        regulariser=RegulariserSettings(
+            kernels=_matern_kernels,
+            predictors=None,
+            noise="constant",
+            num_inducing=len(data[0]),
+            max_rows=None,
+            evidence=InducingEvidence(),
+            minimise=LBFGS(50),
+        ),
+        variational=VariationalSettings(mean=inducing_mean),
+        # The noise was fitted by the evidence, as the kernel was.
+        model=ModelSettings(divergence_weight=1.0, train_likelihood=False),
+        training=FullBatchTraining(LBFGS(iterations)),
+        validation_fraction=0.0,
+        likelihood=Gaussian(1e-3),
+        standardise=False,
+        seed=seed,
+    )
+    return Procedure(Split.of(data, settings), settings).run().model
+
+
+def _matern_kernels(data: TrainingData) -> list[Kernel]:
+    """Return a Matérn kernel for the unit cube, with wide priors."""
+    kernel = gpflow.kernels.Matern52(lengthscales=np.full(data.D, 0.3 * data.D**0.5))
     for parameter in (kernel.lengthscales, kernel.variance):
         location = tf.math.log(tf.convert_to_tensor(parameter))
         parameter.prior = tfp.distributions.LogNormal(location, tf.ones_like(location))
-    P = fit_regulariser(data, kernel, N, likelihood=Gaussian(1e-3), seed=seed)
-    kernel, noise = P.prior.kernel, P.likelihood.variance
-    Z = gpflow.inducing_variables.InducingPoints(P.inducing_points)
-    Q = GaussianProcess(
-        Inducing.from_data(kernel, Z, data, noise),
-        CholeskySVGP.from_data(kernel, Z, data[0], noise),
-    )
-    model = PGVI(P.posterior, Q, P.likelihood, num_data=N)
-    set_trainable(model.likelihood, False)  # as the kernel, it was fitted by the evidence
-    if iterations:
-        gpflow.optimizers.Scipy().minimize(
-            model.training_loss_closure(data),
-            model.trainable_variables,
-            options={"maxiter": iterations},
-        )
-    return model
+    return [kernel]
 
 
 def minimise(
