@@ -12,17 +12,13 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray
-from gpflow.kernels import Kernel, SharedIndependent
+from gpflow.kernels import Kernel
 
 from .._core import checks, images
 from .._core.data import finite_rows
 from .._core.errors import shown
 from .._core.notices import logger
-from ..kernels.feature_map import FeatureMap
-from .pivots import greedy_rows
-
-NETWORK_BATCH_SIZE = 1_000
-"""The maximal number of rows for one call of a network, whose layers hold far more than X."""
+from .pivots import greedy_rows, without_network
 
 MAX_ROWS_OF_KMEANS = 10_000
 """The number of rows above which k-means takes minibatches of them."""
@@ -72,7 +68,10 @@ def greedy_variance(
         raise TypeError(f"kernel is {shown(kernel)}; it must be a gpflow.kernels.Kernel.")
     checks.fraction("tolerance", tolerance)
     order = _distinct_rows(data, seed)
-    pivots, remaining = greedy_rows(*_without_network(kernel, data[order]), num_points, tolerance)
+    kernel_of_rows, rows = without_network(kernel, tf.constant(data[order]))
+    if rows.shape.rank > 2:
+        rows = images.data_rows(rows, kernel_of_rows)
+    pivots, remaining = greedy_rows(kernel_of_rows, rows.numpy(), num_points, tolerance)
     if not np.isfinite(remaining):
         raise ValueError(
             f"kernel {type(kernel).__name__} has NaN or infinite values on X. Check the values "
@@ -158,16 +157,3 @@ def _notify_if_fewer(found: int, wanted: int, reason: str) -> None:
     if found < wanted:
         text = "%d inducing points were chosen, not num_points=%d: %s."
         logger.info(text, found, wanted, reason)
-
-
-def _without_network(kernel: Kernel, X: AnyNDArray) -> tuple[Kernel, AnyNDArray]:
-    """Return a kernel of the same pivots, and what it takes: the network runs once, in parts."""
-    if isinstance(kernel, SharedIndependent):  # the sum of equal variances is largest where one is
-        return _without_network(kernel.kernel, X)
-    if not isinstance(kernel, FeatureMap):
-        return kernel, X if X.ndim == 2 else np.asarray(images.data_rows(tf.constant(X), kernel))
-    starts = range(0, len(X), NETWORK_BATCH_SIZE)
-    features = [
-        kernel.features(images.as_rows(X[i : i + NETWORK_BATCH_SIZE], kernel)) for i in starts
-    ]
-    return _without_network(kernel.base_kernel, np.concatenate(features))

@@ -16,7 +16,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
-from .._core import linalg, outputs
+from .._core import images, linalg, outputs, row_blocks
 from ..kernels.feature_map import FeatureMap
 from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
 
@@ -26,6 +26,9 @@ MAX_BLOCK = 64
 FEW_ROWS = 100
 """The number of rows up to which all are candidates. Beyond it 2√N are, whose covariance is as
 large as four rows of k(X, X)."""
+
+NETWORK_BATCH_SIZE = 1_000
+"""The maximal number of rows for one call of a network, whose layers hold far more than X."""
 
 ROUNDINGS = 100.0
 """The number of roundings of a variance that cannot be told from zero."""
@@ -158,6 +161,18 @@ def _chosen(
     return np.array(pivots, np.int64), factor[:, : len(pivots)]
 
 
+def without_network(kernel: Kernel, X: tf.Tensor) -> tuple[Kernel, tf.Tensor]:
+    """Return a kernel of the same pivots, and what it takes: the network runs once, in parts."""
+    if isinstance(kernel, SharedIndependent):  # the sum of equal variances is largest where one is
+        return without_network(kernel.kernel, X)
+    if not isinstance(kernel, FeatureMap):
+        return kernel, X
+    (features,) = row_blocks.tensors_by_blocks(
+        lambda rows: (kernel.features(images.as_rows(rows, kernel)),), X, size=NETWORK_BATCH_SIZE
+    )
+    return without_network(kernel.base_kernel, features)
+
+
 def greedy_pivots(
     kernel: Kernel, X: tf.Tensor, num_points: int, tolerance: float
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
@@ -166,12 +181,7 @@ def greedy_pivots(
     They are constants to a gradient. The first of equal rows is chosen. All of k(X, X) is computed.
     Where shapes must be known there are always M, and the second value says which are chosen: [M].
     """
-    while isinstance(kernel, SharedIndependent | FeatureMap):
-        if isinstance(kernel, FeatureMap):  # the network runs once
-            X = kernel.features(X)
-            kernel = kernel.base_kernel
-        else:
-            kernel = kernel.kernel
+    kernel, X = without_network(kernel, X)
     X = tf.stop_gradient(X)
 
     def chosen(S: AnyNDArray, variance: AnyNDArray) -> AnyNDArray:

@@ -19,6 +19,7 @@ from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.kernels import NNGP, FeatureMap
 from gpflow_gvi.kernels.nngp import Conv2D, Dense, Flatten, ReLU
 from gpflow_gvi.mean_functions import Inducing, Network
+from gpflow_gvi.regulariser import pivots
 from gpflow_gvi.regulariser.inducing_points import greedy_variance, kmeans, uniform
 from tests import catalogue
 from tests.tolerances import assert_close
@@ -207,7 +208,7 @@ def test_a_network_sees_a_part_of_the_images_at_a_time(X, monkeypatch):
         seen.append(len(images))
         return tf.reduce_mean(images, axis=(1, 2))
 
-    monkeypatch.setattr(gvi.inducing, "NETWORK_BATCH_SIZE", 5)
+    monkeypatch.setattr(pivots, "NETWORK_BATCH_SIZE", 5)
     chosen = greedy_variance(X, 4, kernel=FeatureMap(SquaredExponential(), network)).indices
     assert max(seen) == 5
     expected = greedy_variance(X.mean((1, 2)), 4, kernel=SquaredExponential()).indices

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import gpflow.kernels
 import numpy as np
@@ -89,15 +89,8 @@ class NumpyIntegratedBrownianMotion(NumpyKernel):
         return (r * r * r - a**3 - b**3 + 3.0 * s * t * (a + b)) / 12.0
 
 
-class _Shape(NamedTuple):
-    """h as a function of a multiple of s = Σ_d (x_d - x'_d)² / ℓ_d², which may be overwritten."""
-
-    factor: float
-    """The multiple."""
-    value: Callable[[AnyNDArray], AnyNDArray]
-    """h."""
-    slope: Callable[[AnyNDArray], tuple[AnyNDArray, AnyNDArray]]
-    """h and its derivative, which may be the same array."""
+_Shape = Callable[[AnyNDArray], tuple[AnyNDArray, AnyNDArray]]
+"""From a multiple of s, which may be overwritten, to h and its derivative, maybe the same array."""
 
 
 class NumpyStationary(NumpyKernel):
@@ -107,14 +100,14 @@ class NumpyStationary(NumpyKernel):
 
     def __init__(self, kernel: Any, X: AnyNDArray, X2: AnyNDArray, value: Value) -> None:
         super().__init__(kernel, X, X2, value)
-        self._shape = SHAPES[type(kernel)]
+        self._factor, self._shape = SHAPES[type(kernel)]
         self.X, self.X2 = (part / self.values[1] for part in (self.X, self.X2))
         # A row of `_left` times a column of `_right` is the multiple of s.
         squares, squares2 = (
             np.square(part).sum(axis=1, keepdims=True) for part in (self.X, self.X2)
         )
         ones, self._ones2 = np.ones_like(squares), np.ones_like(squares2)
-        self._left = self._shape.factor * np.hstack([-2.0 * self.X, squares, ones])
+        self._left = self._factor * np.hstack([-2.0 * self.X, squares, ones])
         self._right = np.concatenate([self.X2.T, self._ones2.T, squares2.T])
 
     @override
@@ -127,13 +120,13 @@ class NumpyStationary(NumpyKernel):
 
     @override
     def block(self, rows: slice, columns: slice) -> AnyNDArray:
-        found = self._shape.value(self._left[rows] @ self._right[:, columns])
+        found, _ = self._shape(self._left[rows] @ self._right[:, columns])
         return np.multiply(found, self.values[0], out=found)
 
     @override
     def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
         """Return Σ G ∘ h in v, and with E = v G ∘ h'(s) -2 Σ E (x_d - x'_d)² / ℓ_d³ in ℓ_d."""
-        shape, slope = self._shape.slope(self._left[rows] @ self._right[:, columns])
+        shape, slope = self._shape(self._left[rows] @ self._right[:, columns])
         by_variance = None if shape is slope else np.einsum("bc,bc->", G, shape)
         E = np.multiply(G, slope, out=slope)
         X, X2 = self.X[rows], self.X2[columns]
@@ -141,7 +134,7 @@ class NumpyStationary(NumpyKernel):
         squares = np.sum(np.square(X) * E1 - 2.0 * X * EX2, axis=0)
         squares += np.sum(E, axis=0) @ np.square(X2)  # Σ E (x_d - x'_d)² / ℓ_d², [D]
         variance, lengthscales = self.values
-        by_scales = -2.0 * self._shape.factor * variance * squares / lengthscales
+        by_scales = -2.0 * self._factor * variance * squares / lengthscales
         return [
             np.sum(E1) if by_variance is None else by_variance,
             _of_shape(by_scales, lengthscales),
@@ -174,11 +167,12 @@ def _matern52(squares: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
     return (1.0 + r + r * r / 3.0) * e, (-1.0 / 6.0) * (1.0 + r) * e
 
 
-SHAPES: dict[type[Kernel], _Shape] = {
-    gpflow.kernels.SquaredExponential: _Shape(-0.5, _exponential, _squared_exponential),
-    gpflow.kernels.Matern32: _Shape(3.0, lambda s: _matern32(s)[0], _matern32),
-    gpflow.kernels.Matern52: _Shape(5.0, lambda s: _matern52(s)[0], _matern52),
+SHAPES: dict[type[Kernel], tuple[float, _Shape]] = {
+    gpflow.kernels.SquaredExponential: (-0.5, _squared_exponential),
+    gpflow.kernels.Matern32: (3.0, _matern32),
+    gpflow.kernels.Matern52: (5.0, _matern52),
 }
+"""h as a function of a multiple of s, and the multiple."""
 
 
 class NumpySpectralMixture(NumpyKernel):
