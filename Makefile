@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 # One for each interpreter.
 NUMPY2 := .venv-numpy2-$(notdir $(PYTHON))
 LOWEST := .venv-lowest
+NEWEST := .venv-newest
 STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
 # Of a file in the repository. Pictures are the largest.
@@ -32,8 +33,8 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test portable programs slow-share wheel properties coverage benchmark mutants lint types format docs \
-	links numpy2 lowest clean
+.PHONY: help demo test portable programs slow-share wheel properties coverage benchmark mutants gpflow-tests lint types format docs \
+	links numpy2 lowest newest clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -79,8 +80,7 @@ wheel: $(STAMP)  ## Build a wheel, install it into a fresh environment, run its 
 	cd $(WHEEL)/work && ../bin/gpflow-gvi schema > schema.json \
 	    && ../bin/gpflow-gvi run experiment.yaml --folder runs/one \
 	    && ../bin/gpflow-gvi sweep small_sweep.yaml --sample 2 --folder runs/sweep \
-	    && ../bin/gpflow-gvi report runs/sweep \
-	    && ../bin/gpflow-gvi launch --workers 2 quick_start.py
+	    && ../bin/gpflow-gvi report runs/sweep
 
 properties: $(STAMP)  ## Run what has to hold of every fit of learn, some ten minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow tests/properties $(ARGS)
@@ -94,6 +94,9 @@ benchmark: $(STAMP)  ## Measure beside other libraries (one part: make benchmark
 mutants: $(STAMP)  ## Change the core mathematics in a sample of places, about an hour: do tests notice?
 	$(PIP_INSTALL) -e ".[mutants]"
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
+
+gpflow-tests: $(STAMP)  ## Run GPflow's own tests of SVGP and posteriors on ours (GPFLOW_SOURCE=its clone)
+	$(BIN)/python -m benchmarks.gpflow_tests -q $(ARGS)
 
 lint: $(STAMP)  ## Check style, formatting, layers, and files: conflict markers, white space, YAML, TOML, size
 	$(BIN)/python -m ruff check .
@@ -125,8 +128,11 @@ numpy2: $(NUMPY2)/.ready  ## Run the fast tests with numpy 2 in an environment o
 lowest: $(LOWEST)/.ready  ## Run the fast tests with the oldest versions that pyproject.toml allows
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
 
+newest: $(NEWEST)/.ready  ## Run the fast tests with the newest versions of everything, no pins of constraints.txt
+	$(NEWEST)/bin/python -m pytest -n 2 --dist worksteal $(ARGS)
+
 clean:  ## Remove all generated files and the environments
-	rm -rf $(VENV) $(VENV)-wheel .venv-numpy2-* $(LOWEST) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-wheel .venv-numpy2-* $(LOWEST) $(NEWEST) .tox build dist *.egg-info docs/_build htmlcov .coverage .coverage.*
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard gpflow_gvi tests docs examples benchmarks) -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -191,4 +197,10 @@ $(LOWEST)/.ready: pyproject.toml
 	@$(LOWEST)/bin/python -c '$(LOWER_BOUNDS)' > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt \
 	    -e ".[tests,plots]"
+	@touch $@
+
+$(NEWEST)/.ready: pyproject.toml
+	@echo "Installing into $(NEWEST): TensorFlow is large, this takes some minutes"
+	@$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[tests,plots]"
 	@touch $@

@@ -9,7 +9,7 @@ those of log-log fits over the three largest sizes; 1 is linear growth.
     python -m benchmarks.growth --stream 100000 1000000
 
 measures this number of rows of 8 columns in a file: `learn(effort="fast")` of the file as a
-memory-mapped array, and an epoch of `fit` in shuffled
+memory-mapped array, and as Parquet where pyarrow is installed; and an epoch of `fit` in shuffled
 batches of 1000, read by `tf.data`; all with M = 200. Seconds, and the peaks of memory. The default
 is 100,000. `--only-stream` leaves the other tables out.
 With `--picture growth.png` time and memory are drawn on logarithmic axes.
@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -37,12 +38,12 @@ import gpflow_gvi as gvi
 
 if __package__:
     from . import timing
-    from .peers import D, inputs
+    from .peers import D, can_import, inputs
     from .steps import kernel, network, step
     from .timing import Row
 else:
     import timing
-    from peers import D, inputs
+    from peers import D, can_import, inputs
     from steps import kernel, network, step
     from timing import Row
 
@@ -184,6 +185,19 @@ def read_rows(path: Path) -> tf.data.Dataset:
     return records.shuffle(10 * BATCH, seed=0).batch(BATCH).map(parsed).prefetch(2)
 
 
+def write_parquet(path: Path, rows: Path) -> None:
+    """Write the rows of a file as a Parquet file, with the columns x0, ..., y."""
+    import pyarrow
+    from pyarrow import parquet
+
+    names = [*(f"x{d}" for d in range(D)), "y"]
+    schema = pyarrow.schema([(name, pyarrow.float64()) for name in names])
+    with rows.open("rb") as file, parquet.ParquetWriter(path, schema) as writer:
+        while len(block := np.fromfile(file, count=100_000 * (D + 1))):
+            columns = list(block.reshape(-1, D + 1).T.copy())
+            writer.write_table(pyarrow.table(columns, schema=schema))
+
+
 def stream(N: int, M: int = 200) -> list[Row]:
     """Return the cost of `learn` of rows on disk, and of an epoch of `fit`."""
     with tempfile.TemporaryDirectory() as folder:
@@ -192,6 +206,10 @@ def stream(N: int, M: int = 200) -> list[Row]:
         rows = np.memmap(path, np.float64, mode="r", shape=(N, D + 1))
         learn = functools.partial(gvi.learn, effort="fast", num_inducing=M)
         found = [_cost("learn, memory-mapped", path, lambda: learn((rows[:, :D], rows[:, D:])))]
+        if can_import("pyarrow", sys.executable):
+            table = path.with_suffix(".parquet")
+            write_parquet(table, path)
+            found.append(_cost("learn, Parquet", table, lambda: learn(gvi.ParquetRows(table, "y"))))
         trained = model(M, num_data=N)
         trained.compile(keras.optimizers.Adam(1e-3))
         fit = functools.partial(trained.fit, read_rows(path), verbose=0)

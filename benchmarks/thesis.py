@@ -26,7 +26,6 @@ from typing import NamedTuple
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from gpflow_gvi.experiments.config import Experiment
-from gpflow_gvi.experiments.reuse import RunCache
 from gpflow_gvi.experiments.run import run
 
 if __package__:
@@ -121,13 +120,11 @@ Chosen = tuple[Fit, Fit]
 """The fit of the least score, and that of the largest λ among those that are as good."""
 
 
-def best(
-    number: int, settings: Sequence[Setting], iterations: int, folder: Path, cache: RunCache
-) -> Chosen:
+def best(number: int, settings: Sequence[Setting], iterations: int, folder: Path) -> Chosen:
     """Return the chosen fits of a curve."""
     fits = []
     for setting in settings:
-        path = run(setting.experiment(number, iterations), folder, pictures=False, cache=cache)
+        path = run(setting.experiment(number, iterations), folder, pictures=False, share=True)
         metrics = json.loads((path / "metrics.json").read_text())
         facts = json.loads((path / "run.json").read_text())
         scores = (metrics[part]["nll"] for part in ("validation", "test"))
@@ -183,9 +180,9 @@ def main() -> None:
     curves, settings, iterations = options.curves, SETTINGS, options.iterations
     if options.quick:
         curves, settings, iterations = curves[:1], SETTINGS[:1], 2
-    cache, chosen = RunCache(), {}
+    chosen = {}
     for number in curves:
-        fits = chosen[number] = best(number, settings, iterations, options.folder, cache)
+        fits = chosen[number] = best(number, settings, iterations, options.folder)
         print(number, *(f"{f.validation:.3f} {f.gaps:.3f} {f.seconds:.1f} s" for f in fits))
     print(f"\n{table(chosen)}\n\n{counts(chosen)}")
 

@@ -23,7 +23,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from gpflow_gvi.experiments.config import Experiment
-from gpflow_gvi.experiments.reuse import RunCache
 from gpflow_gvi.experiments.run import run
 
 if __package__:
@@ -94,13 +93,13 @@ def main() -> None:
     if options.quick:
         data_sets, weights, iterations = data_sets[:1], WEIGHTS[-1:], 2
     rows: list[dict[str, Any]] = []
-    cache, folder = RunCache(), options.data_dir and Path(options.data_dir)
+    folder = options.data_dir and Path(options.data_dir)
     with tempfile.TemporaryDirectory() as runs:
         for data in data_sets:
             for model, divergence in DIVERGENCES.items():
                 for weight in weights:
                     asked = experiment(data, {**divergence, "weight": weight}, iterations)
-                    path = run(asked, runs, data_dir=folder, pictures=False, cache=cache)
+                    path = run(asked, runs, data_dir=folder, pictures=False, share=True)
                     scores = json.loads((path / "metrics.json").read_text())["test"]
                     row = {"data": asked.data.label.removeprefix("thesis_"), "model": model}
                     values = {

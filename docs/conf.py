@@ -1,5 +1,6 @@
 """Configuration of the documentation; build it with ``make docs``."""
 
+import logging
 from importlib.metadata import version as installed_version
 
 project = "gpflow_gvi"
@@ -11,11 +12,35 @@ version = ".".join(release.split(".")[:2])
 extensions = [
     "myst_nb",  # brings myst_parser, and runs docs/notebooks
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
-    "sphinx.ext.napoleon",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx-mathjax-offline",  # formulas render without a network
 ]
-exclude_patterns = ["_build", "conf.py", "thumbnails.py"]  # Python files that are no pages
+templates_path = ["_templates"]
+# Names of these libraries link to their pages.
+intersphinx_mapping = {
+    "gpflow": ("https://gpflow.github.io/GPflow/2.11.2/", None),
+    "numpy": ("https://numpy.org/doc/stable/", None),
+    "python": ("https://docs.python.org/3/", None),
+    "sklearn": ("https://scikit-learn.org/stable/", None),
+    "tensorflow": (
+        "https://www.tensorflow.org/api_docs/python",
+        "https://github.com/GPflow/tensorflow-intersphinx/raw/master/tf2_py_objects.inv",
+    ),
+}
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "conf.py",
+    "thumbnails.py",
+]  # Python files that are no pages
+
+# Without a network the pages have no links to those of other libraries, and are built.
+logging.getLogger("sphinx.sphinx.ext.intersphinx").addFilter(
+    lambda record: not str(record.msg).startswith("failed to reach")
+)
 
 # Notebooks are scripts in cells; the build executes them.
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
@@ -32,6 +57,8 @@ myst_heading_anchors = 3
 
 # Source order puts a base class before its subclasses.
 autodoc_member_order = "bysource"
+# X and Y of a type are no references.
+suppress_warnings = ["ref.python"]
 # The full names of TensorFlow's aliases of NumPy types are unreadable.
 autodoc_typehints_format = "short"
 

@@ -8,10 +8,9 @@ The modules are imported when they are first used, so that the command line star
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ._core import hooks, quiet
+from ._core import hooks, lazy, quiet
 
 if TYPE_CHECKING:
     from . import (
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
         mean_functions,
         metrics,
         models,
+        networks,
         plots,
     )
-    from ._core import network_function as networks
     from .calibration import conformal, temper
     from .divergences import contexts
     from .gaussian_process import GaussianProcess
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from .integrations.saved_model import export
     from .integrations.sklearn import GVIClassifier as GVIClassifier
     from .integrations.sklearn import GVIRegressor as GVIRegressor
-    from .learning import learn, recipe
+    from .learning import ParquetRows, learn, recipe
     from .prediction import calculus
     from .prediction import class_probabilities as classification
     from .prediction import samples as sampling
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GaussianProcess",
+    "ParquetRows",
     "bayesian_optimisation",
     "calculus",
     "classification",
@@ -83,6 +83,7 @@ _LOCATIONS = {
     "GVIClassifier": "integrations.sklearn:GVIClassifier",
     "GVIRegressor": "integrations.sklearn:GVIRegressor",
     "GaussianProcess": "gaussian_process:GaussianProcess",
+    "ParquetRows": "learning:ParquetRows",
     "bayesian_optimisation": "integrations.bayesian_optimisation",
     "calculus": "prediction.calculus",
     "classification": "prediction.class_probabilities",
@@ -104,7 +105,7 @@ _LOCATIONS = {
     "mean_functions": "mean_functions",
     "metrics": "metrics",
     "models": "models",
-    "networks": "_core.network_function",
+    "networks": "networks",
     "plots": "plots",
     "recipe": "learning.recipe",
     "sampling": "prediction.samples",
@@ -118,16 +119,6 @@ quiet.quiet_from_now_on()
 # What `plot`, `save` and `load` of layers below reach up to.
 hooks.register("plots", f"{__name__}.plots")
 hooks.register("saving", f"{__name__}.saving")
-hooks.register("saved tables", f"{__name__}.tables.saved")
+hooks.register("saved tables", f"{__name__}.tables.model")
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LOCATIONS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _LOCATIONS[name].partition(":")
-    found = importlib.import_module(f".{module}", __name__)
-    return getattr(found, attribute) if attribute else found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_LOCATIONS})
+__getattr__, __dir__ = lazy.attach(__name__, _LOCATIONS, __all__)

@@ -15,20 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from . import __version__
 from ._core import progress
 from ._core.quiet import loading
-from .tables.command_line import add_learn, add_predict
+from .tables.command_line import REPORTED, Commands, Handler, add_learn, add_predict
 
-if TYPE_CHECKING:
-    from .experiments.engine import Engine
-
-Commands: TypeAlias = "argparse._SubParsersAction[Any]"
-Handler: TypeAlias = "Callable[[argparse.Namespace], int]"
-
-_REPORTED = (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError)
 _DATA_DIR = "data sets; by default what GPFLOW_GVI_DATA says"
 
 
@@ -40,17 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"gpflow-gvi {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    of_experiments = (_add_run, _add_sweep, _add_report)
-    for add in (_add_demo, add_learn, add_predict, *of_experiments, _add_launch):
+    of_tables, of_experiments = (add_learn, add_predict), (_add_run, _add_sweep, _add_report)
+    for add in (_add_demo, *of_tables, *of_experiments, _add_benchmark):
         add(commands)
-    benchmark = commands.add_parser(
-        "benchmark",
-        help="measure beside other libraries",
-        add_help=False,
-        prefix_chars="+",  # so that options, --help too, are passed on
-    )
-    benchmark.add_argument("arguments", nargs=argparse.REMAINDER, help="of python -m benchmarks")
-    benchmark.set_defaults(handler=_benchmark)
     schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
     schema.set_defaults(handler=_schema)
     options = parser.parse_args(arguments)
@@ -75,7 +60,6 @@ def _add_run(commands: Commands) -> None:
     add("--dry-run", action="store_true", help="print what would be run, and where")
     add("--data-dir", type=Path, help=_DATA_DIR)
     add("--data", help="YAML of the part `data` to take instead, as: yacht")
-    add("--regulariser", type=Path, help="the file to take data and regulariser from")
     add("--no-figures", action="store_true", help="draw nothing")
     add("--tensorboard", action="store_true", help="write events for TensorBoard")
     run.set_defaults(handler=_run)
@@ -124,15 +108,15 @@ def _add_report(commands: Commands) -> None:
     report.set_defaults(handler=_report)
 
 
-def _add_launch(commands: Commands) -> None:
-    launch = commands.add_parser("launch", help="run a program as workers that train one model")
-    add = launch.add_argument
-    add("--workers", type=int, help="their number, on this machine; by default 2")
-    add("--cluster", default="", help="instead, all workers of several machines: host:port,...")
-    add("--index", type=int, help="the number of this one among them; by default 0, the first")
-    add("--restarts", type=int, default=3, help="maximal number of restarts")
-    add("program", nargs=argparse.REMAINDER, help="a Python file, its arguments")
-    launch.set_defaults(handler=_launch)
+def _add_benchmark(commands: Commands) -> None:
+    benchmark = commands.add_parser(
+        "benchmark",
+        help="measure beside other libraries",
+        add_help=False,
+        prefix_chars="+",  # so that options, --help too, are passed on
+    )
+    benchmark.add_argument("arguments", nargs=argparse.REMAINDER, help="of python -m benchmarks")
+    benchmark.set_defaults(handler=_benchmark)
 
 
 def _checked(command: Handler) -> Handler:
@@ -154,7 +138,7 @@ def _checked(command: Handler) -> Handler:
                 file=sys.stderr,
             )
             return 2
-        except _REPORTED as error:
+        except REPORTED as error:
             if type(error).__name__ == "ConfigError":  # not imported, as that needs the extra
                 print(error, file=sys.stderr)
                 return 2
@@ -185,7 +169,7 @@ def _run(options: argparse.Namespace) -> int:
     from .experiments import read
     from .experiments.run_folder import RunFolder, name_of
 
-    experiment = read(options.config, data=options.data, regulariser=options.regulariser)
+    experiment = read(options.config, data=options.data)
     folder = options.folder / name_of(experiment)
     if options.dry_run:
         import yaml
@@ -229,14 +213,16 @@ def _sweep(options: argparse.Namespace) -> int:
         return 0
     folder = options.folder or Path("runs") / options.config.stem
     print(f"{len(runs)} runs, to {folder}", file=sys.stderr, flush=True)
-    from .experiments.run_all import run_all
+    from .experiments.run_all import Limits, run_all
 
+    given = {"megabytes": options.worker_memory, "seconds": options.run_timeout}
     summary = run_all(
         runs,
         folder,
-        _engine(options),
+        _workers(options),
         name=options.config.stem,
         retry=options.retry,
+        limits=Limits(**{name: value for name, value in given.items() if value is not None}),
         data_dir=options.data_dir,
         pictures=options.figures,
     )
@@ -246,22 +232,20 @@ def _sweep(options: argparse.Namespace) -> int:
     return 1 if summary.failed else 0
 
 
-def _engine(options: argparse.Namespace) -> Engine:
-    """Return the engine that executes the runs of a sweep on the workers of the options."""
+def _workers(options: argparse.Namespace) -> Callable[[], Any]:
+    """Return the function that connects to the workers of the options."""
     from .experiments import clients
-    from .experiments.engine import Engine
 
-    connect: Any = functools.partial(clients.local_client, options.workers)
     if options.cluster is not None:
-        connect = functools.partial(
-            clients.job_queue_client, options.cluster, options.jobs, dict(options.job)
-        )
-    elif options.jobs != 1 or options.job:
+        of_jobs = options.cluster, options.jobs, dict(options.job)
+        return functools.partial(clients.job_queue_client, *of_jobs)
+    if options.jobs != 1 or options.job:
         raise ValueError("--jobs and --job are for --cluster sge or slurm; name one, or omit them.")
-    elif options.scheduler is not None:
-        connect = functools.partial(clients.scheduler_client, options.scheduler)
-    limits = {"max_memory": options.worker_memory, "run_timeout": options.run_timeout}
-    return Engine(connect, **{name: value for name, value in limits.items() if value is not None})
+    if options.scheduler is not None:
+        from distributed import Client
+
+        return functools.partial(Client, options.scheduler, set_as_default=False)
+    return functools.partial(clients.local_client, options.workers)
 
 
 def _assignment(text: str) -> tuple[str, Any]:
@@ -282,24 +266,6 @@ def _report(options: argparse.Namespace) -> int:
         page = report(options.folder, output=options.output, score=options.score, over=options.over)
     print(page)
     return 0
-
-
-def _launch(options: argparse.Namespace) -> int:
-    from .integrations.distributed import launch
-
-    # An end by SIGTERM is an exit, so that the workers are ended as well.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        return launch(
-            options.program,
-            workers=options.workers,
-            cluster=options.cluster.split(",") if options.cluster else (),
-            index=options.index,
-            restarts=options.restarts,
-        )
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
 
 
 def _benchmark(options: argparse.Namespace) -> int:

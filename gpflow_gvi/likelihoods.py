@@ -1,12 +1,14 @@
-"""Likelihoods, as far as GPflow's do not have it: laws of y given f, `Ordinal`, `HeavyTailed`.
+"""What learning needs of a likelihood, and GPflow's do not have; `Ordinal` and `HeavyTailed`.
 
-A law is a distribution of TensorFlow Probability, with its mean, variance, density and, for
-quantiles, its distribution function.
+`law` is that of y given f, a distribution of TensorFlow Probability, with its mean, variance,
+density and, for quantiles, its distribution function. Each function of the type of a likelihood is
+a `functools.singledispatch`: `register` adds another class.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import gpflow
@@ -23,17 +25,42 @@ from gpflow.likelihoods import (
     Gamma,
     Gaussian,
     Likelihood,
+    MonteCarloLikelihood,
     MultiClass,
     Poisson,
     ScalarLikelihood,
     Softmax,
     StudentT,
+    SwitchedLikelihood,
 )
 from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
 from gpflow.utilities import positive, to_default_int
 
 from ._core.constants import in_dtype
+from ._core.domains import domain, has_scale
 from ._core.graphs import deepcopy
+from ._core.labels import are_labels, encoded, likelihood_of, num_classes, num_latents
+
+__all__ = [
+    "HeavyTailed",
+    "Ordinal",
+    "are_labels",
+    "degrees_of_freedom",
+    "domain",
+    "draw",
+    "draws_samples",
+    "encoded",
+    "has_constant_noise",
+    "has_scale",
+    "is_gaussian",
+    "law",
+    "likelihood_of",
+    "num_classes",
+    "num_latents",
+    "observed_columns",
+    "usable",
+    "with_moments",
+]
 
 tfd = tfp.distributions
 
@@ -246,3 +273,101 @@ def _(likelihood: MultiClass, X: TensorType, F: TensorType) -> Any:
 @law.register
 def _(likelihood: MultiLatentTFPConditional, X: TensorType, F: TensorType) -> Any:
     return likelihood.conditional_distribution(F)
+
+
+@functools.singledispatch
+def draw(
+    likelihood: Likelihood, X: TensorType, F: TensorType, mean: Callable[[], Any], seeds: Any
+) -> tf.Tensor:
+    """Return samples of y given samples of f: [S, N, P].
+
+    :param likelihood: p(y | f).
+    :param X: the inputs, [N, D].
+    :param F: samples of f, [S, N, J].
+    :param mean: E f, [N, J], if it is needed.
+    :param seeds: two seeds.
+    """
+    return law(likelihood, X, F).sample(seed=seeds[0])
+
+
+@draw.register
+def _(
+    likelihood: HeavyTailed, X: TensorType, F: TensorType, mean: Callable[[], Any], seeds: Any
+) -> tf.Tensor:
+    noise = tf.sqrt(likelihood.conditional_variance(X, F))
+    return likelihood.stretched(tfd.Normal(F, noise).sample(seed=seeds[0]), mean(), seeds[1])
+
+
+@functools.singledispatch
+def is_gaussian(likelihood: Likelihood | None) -> bool:
+    """Return True for Gaussian noise, under which P given observations has closed form.
+
+    It is what None stands for.
+    """
+    return False
+
+
+@is_gaussian.register(type(None))
+@is_gaussian.register(Gaussian)
+def _(likelihood: Likelihood | None) -> bool:
+    return True
+
+
+@functools.singledispatch
+def has_constant_noise(likelihood: Likelihood | None) -> bool:
+    """Return True for Gaussian noise whose variance is not a function of x."""
+    return likelihood is None
+
+
+@has_constant_noise.register
+def _(likelihood: Gaussian) -> bool:
+    return isinstance(likelihood.variance, Parameter)
+
+
+@functools.singledispatch
+def draws_samples(likelihood: Likelihood) -> bool:
+    """Return True if GPflow's expectations over f are averages of samples, others in each call."""
+    return False
+
+
+@draws_samples.register
+def _(likelihood: MonteCarloLikelihood) -> bool:
+    return True
+
+
+@functools.singledispatch
+def with_moments(likelihood: Gaussian, mean: TensorType, variance: TensorType) -> Any:
+    """Return the law of y with this mean and variance under Gaussian noise: [..., N, J]."""
+    return tfd.Normal(mean, tf.sqrt(variance))
+
+
+@with_moments.register
+def _(likelihood: HeavyTailed, mean: TensorType, variance: TensorType) -> Any:
+    return likelihood.at(mean, variance)
+
+
+@functools.singledispatch
+def degrees_of_freedom(likelihood: Likelihood) -> Parameter | None:
+    """Return ν of each output, if predictions under Gaussian noise are Student's t."""
+    return None
+
+
+@degrees_of_freedom.register
+def _(likelihood: HeavyTailed) -> Parameter:
+    return likelihood.df
+
+
+@functools.singledispatch
+def observed_columns(likelihood: Likelihood, num_outputs: int) -> int | None:
+    """Return the number of columns of Y for J latent functions; None if the likelihood knows."""
+    return None
+
+
+@observed_columns.register
+def _(likelihood: ScalarLikelihood, num_outputs: int) -> int:
+    return num_outputs
+
+
+@observed_columns.register
+def _(likelihood: SwitchedLikelihood, num_outputs: int) -> None:
+    return None  # a column says which likelihood a row has

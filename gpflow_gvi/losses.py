@@ -126,6 +126,7 @@ class GammaLoss(Loss):
         return -tf.exp(value) * self.gamma / c
 
 
+@functools.singledispatch
 def log_expected_power(
     likelihood: Likelihood,
     at: Marginals,
@@ -140,19 +141,29 @@ def log_expected_power(
     over them. It has a closed form for Gaussian noise, and else is computed by Gauss-Hermite
     quadrature. `power=0` omits the integral.
     """
-    if not isinstance(likelihood, ScalarLikelihood):
-        raise TypeError(
-            f"likelihood is {type(likelihood).__name__}; the β- and γ-loss need a likelihood that "
-            "factorises over outputs (gpflow.likelihoods.ScalarLikelihood). Use LogLoss or "
-            "PredictiveLogLoss."
-        )
+    raise TypeError(
+        f"likelihood is {type(likelihood).__name__}; the β- and γ-loss need a likelihood that "
+        "factorises over outputs (gpflow.likelihoods.ScalarLikelihood). Use LogLoss or "
+        "PredictiveLogLoss."
+    )
+
+
+@log_expected_power.register
+def _(
+    likelihood: Gaussian, at: Marginals, c: float, *, power: float = 0.0, outer: float = 1.0
+) -> tf.Tensor:
     X, f_mean, f_variance, Y = at
-    if isinstance(likelihood, Gaussian):
-        s = likelihood.conditional_variance(X, f_mean)  # [N, J]
-        integral = outer * log_power_integral(likelihood, X, f_mean, power) if power else 0.0
-        return tf.reduce_sum(
-            _log_expected_gaussian_power(Y - f_mean, f_variance, s, c) + integral, axis=-1
-        )
+    s = likelihood.conditional_variance(X, f_mean)  # [N, J]
+    integral = outer * log_power_integral(likelihood, X, f_mean, power) if power else 0.0
+    value = _log_expected_gaussian_power(Y - f_mean, f_variance, s, c) + integral
+    return tf.reduce_sum(value, axis=-1)
+
+
+@log_expected_power.register
+def _(
+    likelihood: ScalarLikelihood, at: Marginals, c: float, *, power: float = 0.0, outer: float = 1.0
+) -> tf.Tensor:
+    X, f_mean, f_variance, Y = at
 
     def log_integrand(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         value = c * likelihood._scalar_log_prob(X, F, Y) if c else tf.zeros_like(F)

@@ -35,12 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         return  # it only hands them out
     import check_shapes
-    import tensorflow as tf
 
-    # Replicas can then be compared with one worker here: another process would take seconds.
-    [cpu] = tf.config.list_physical_devices("CPU")
-    two = [tf.config.LogicalDeviceConfiguration()] * 2
-    tf.config.set_logical_device_configuration(cpu, two)
     if config.getoption("--check-graphs"):
         check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.ENABLED)
 

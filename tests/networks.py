@@ -71,7 +71,6 @@ class Mixed(tf.Module):
 
 WITH_WEIGHTS: dict[str, Callable[..., Any]] = {
     "keras": lambda F=1, dtype="float64": dense(keras, F, dtype),
-    "tf_keras": lambda F=1, dtype="float64": dense(tf_keras, F, dtype),
     "tf.Module": Perceptron,
 }
 """Networks from two columns to F."""

@@ -97,18 +97,6 @@ class Data:
         """N."""
         return int(self.X.shape[0])
 
-    def split(self, fraction: float) -> tuple[Data, Data]:
-        """Return all but the last rows, and the last, as Keras's `validation_split` does."""
-        first = math.floor(self.num_rows * (1.0 - fraction))
-        if not 0.0 < fraction < 1.0 or not 0 < first < self.num_rows:
-            raise ValueError(
-                f"validation_split is {fraction}; it must lie between 0 and 1 and leave rows of "
-                f"{self.num_rows} on both sides."
-            )
-        parts = (slice(first), slice(first, None))
-        seen, unseen = (Data(self.X[rows], self.Y[rows], self.num_classes) for rows in parts)
-        return seen, unseen
-
     def warn_of_missing_classes(self) -> None:
         """Warn of classes of which training data have no example."""
         if self.num_classes is None:

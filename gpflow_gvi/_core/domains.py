@@ -96,19 +96,11 @@ def require(name: str, Y: tf.Tensor, likelihood: Likelihood | None) -> None:
     if tf.is_symbolic_tensor(Y):
         return
     values = np.asarray(Y)
-    if isinstance(likelihood, SwitchedLikelihood):
-        _require_of_each(name, values, likelihood)
-        return
-    if isinstance(likelihood, MultiLatentLikelihood) and values.shape[1] != 1:
-        raise ValueError(
-            f"{name} has {values.shape[1]} columns, but {type(likelihood).__name__} is of one "
-            f"observation, [N, 1], with {likelihood.latent_dim} latent functions. Learn from one "
-            "column at a time."
-        )
-    _require(name, values, likelihood, np.arange(len(values)))
+    _require(likelihood, name, values, np.arange(len(values)))
 
 
-def _require(name: str, Y: AnyNDArray, likelihood: Likelihood | None, rows: AnyNDArray) -> None:
+@functools.singledispatch
+def _require(likelihood: Likelihood | None, name: str, Y: AnyNDArray, rows: AnyNDArray) -> None:
     allowed = domain(likelihood)
     bad = ~allowed.holds(Y)
     if np.any(bad):
@@ -120,7 +112,19 @@ def _require(name: str, Y: AnyNDArray, likelihood: Likelihood | None, rows: AnyN
         )
 
 
-def _require_of_each(name: str, Y: AnyNDArray, likelihood: SwitchedLikelihood) -> None:
+@_require.register
+def _(likelihood: MultiLatentLikelihood, name: str, Y: AnyNDArray, rows: AnyNDArray) -> None:
+    if Y.shape[1] != 1:
+        raise ValueError(
+            f"{name} has {Y.shape[1]} columns, but {type(likelihood).__name__} is of one "
+            f"observation, [N, 1], with {likelihood.latent_dim} latent functions. Learn from one "
+            "column at a time."
+        )
+    _require.dispatch(object)(likelihood, name, Y, rows)
+
+
+@_require.register
+def _(likelihood: SwitchedLikelihood, name: str, Y: AnyNDArray, rows: AnyNDArray) -> None:
     """Raise unless the last column numbers the likelihoods, and the others are of these."""
     if Y.shape[1] < 2:
         raise ValueError(
@@ -136,8 +140,8 @@ def _require_of_each(name: str, Y: AnyNDArray, likelihood: SwitchedLikelihood) -
             f"says which likelihood a row has: a whole number from 0 to {count - 1}."
         )
     for number, part in enumerate(likelihood.likelihoods):
-        rows = np.flatnonzero(which == number)
-        _require(name, Y[rows, :-1], part, rows)
+        own = np.flatnonzero(which == number)
+        _require(part, name, Y[own, :-1], rows[own])
 
 
 _LOCATION_SCALE = (
@@ -150,13 +154,24 @@ _LOCATION_SCALE = (
 )
 
 
+@functools.singledispatch
 def has_scale(likelihood: Likelihood | None) -> bool:
     """Return True if a likelihood fits observations in any units: real numbers with a scale.
 
     Counts, fractions and levels have no units; and times or amounts, with the exponential of f for
     their scale, have their unit in the mean of f.
     """
-    if isinstance(likelihood, HeteroskedasticTFPConditional):
-        law = likelihood.conditional_distribution(tf.zeros([1, 2], tf.float64))
-        return isinstance(law, _LOCATION_SCALE)
-    return likelihood is None or isinstance(likelihood, Gaussian | StudentT)
+    return False
+
+
+@has_scale.register(type(None))
+@has_scale.register(Gaussian)
+@has_scale.register(StudentT)
+def _(likelihood: Likelihood | None) -> bool:
+    return True
+
+
+@has_scale.register
+def _(likelihood: HeteroskedasticTFPConditional) -> bool:
+    law = likelihood.conditional_distribution(tf.zeros([1, 2], tf.float64))
+    return isinstance(law, _LOCATION_SCALE)

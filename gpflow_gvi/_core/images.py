@@ -80,7 +80,20 @@ def data_rows(X: TensorType, kernel: Kernel, *parts: tf.Module) -> TensorType:
     X = as_rows(X, kernel, *parts)
     if len(X.shape) <= 2 or _takes(kernel, X[:1]):
         return X
+    refuse_sets(X)
     return tf.reshape(X, [tf.shape(X)[0], -1])
+
+
+def refuse_sets(X: TensorType, *, are_images: bool = True) -> None:
+    """Raise for [N, 1, D], which GPflow reads as N sets of one row, and which are no images.
+
+    :param are_images: whether other X of more than two axes are; else they are refused, too.
+    """
+    if len(X.shape) > 2 and (X.shape[1:-1] == (1,) or not are_images):
+        raise ValueError(
+            f"X has shape {tuple(X.shape)}; it must be [N, D], a row for each input: "
+            "X.reshape(len(X), -1)."
+        )
 
 
 def input_shape(*parts: tf.Module) -> tuple[int, ...] | None:

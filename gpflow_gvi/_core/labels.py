@@ -8,6 +8,7 @@ numbers, are encoded as their places among the sorted classes.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,26 @@ from . import checks
 from .errors import shown
 
 
+@functools.singledispatch
 def num_classes(likelihood: Likelihood | None) -> int | None:
     """Return the number of classes of a likelihood, or None if its observations are none."""
-    if isinstance(likelihood, Bernoulli):
-        return 2
-    if isinstance(likelihood, MultiClass | Softmax):
-        return int(likelihood.num_classes or 0)
     return None
+
+
+@num_classes.register
+def _(likelihood: Bernoulli) -> int:
+    return 2
+
+
+@num_classes.register(MultiClass)
+@num_classes.register(Softmax)
+def _(likelihood: Any) -> int:
+    return int(likelihood.num_classes or 0)
+
+
+def are_labels(likelihood: Likelihood | None) -> bool:
+    """Return True if the observations of a likelihood are classes."""
+    return num_classes(likelihood) is not None
 
 
 def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
@@ -89,13 +103,15 @@ def require_two_classes(classes: AnyNDArray) -> None:
         )
 
 
+@functools.singledispatch
 def num_latents(likelihood: Likelihood | None, Y: TensorType) -> int:
     """Return the number J of latent functions of a likelihood, for observations Y."""
-    if isinstance(likelihood, MultiClass | Softmax):
-        return int(likelihood.num_classes or 0)
-    if isinstance(likelihood, SwitchedLikelihood):  # its last column says which one a row has
-        return int(Y.shape[-1]) - 1
     return int(getattr(likelihood, "latent_dim", None) or Y.shape[-1])
+
+
+@num_latents.register
+def _(likelihood: SwitchedLikelihood, Y: TensorType) -> int:
+    return int(Y.shape[-1]) - 1  # its last column says which likelihood a row has
 
 
 def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
@@ -109,18 +125,27 @@ def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
     Y = tf.convert_to_tensor(Y)
     if Y.shape.rank == 1:
         Y = Y[:, None]
-    dtype = tf.int64 if isinstance(likelihood, Softmax) else default_float()
     whole = tf.cast(Y, tf.int64)
     valid = (whole >= 0) & (whole < J) & (tf.cast(whole, Y.dtype) == Y)
     message = f"Y: labels must be whole numbers from 0 to {J - 1}."
     with tf.control_dependencies([tf.debugging.assert_equal(valid, True, message)]):
-        return tf.cast(Y, dtype)
+        return _as_taken(likelihood, Y)
+
+
+@functools.singledispatch
+def _as_taken(likelihood: Likelihood | None, Y: tf.Tensor) -> tf.Tensor:
+    return tf.cast(Y, default_float())
+
+
+@_as_taken.register
+def _(likelihood: Softmax, Y: tf.Tensor) -> tf.Tensor:
+    return tf.cast(Y, tf.int64)
 
 
 def required(name: str, Y: Any, likelihood: Likelihood | None) -> AnyNDArray:
     """Return labels as a likelihood takes them, validated; `Bernoulli` takes several columns."""
     labels = validated(name, Y, num_classes(likelihood) or 0)
-    if labels.shape[1] != 1 and not isinstance(likelihood, Bernoulli):
+    if labels.shape[1] != 1 and getattr(likelihood, "latent_dim", None) is not None:
         raise ValueError(
             f"{name} has shape {labels.shape}; labels of {type(likelihood).__name__} must be "
             f"[N] or [N, 1]. {name}.argmax(axis=1) makes them of a one-hot code."
@@ -141,18 +166,25 @@ def one_hot(labels: Any, num_classes: int) -> AnyNDArray:
     return np.eye(num_classes, dtype=default_float())[column[:, 0].astype(int)]
 
 
+@functools.singledispatch
 def responses(likelihood: Likelihood | None, Y: TensorType) -> TensorType:
     """Return labels as values that latent functions could have, [N, J]; numbers as they are.
 
     Their one-hot code, so that the latent function of the right class is the largest; of two
     classes with one latent function, -1 and 1.
     """
-    if isinstance(likelihood, Bernoulli):
-        return 2.0 * tf.cast(Y, default_float()) - 1.0
-    J = num_classes(likelihood)
-    if J is None:
-        return Y
-    return tf.one_hot(tf.cast(Y, tf.int64)[:, 0], J, dtype=default_float())
+    return Y
+
+
+@responses.register
+def _(likelihood: Bernoulli, Y: TensorType) -> tf.Tensor:
+    return 2.0 * tf.cast(Y, default_float()) - 1.0
+
+
+@responses.register(MultiClass)
+@responses.register(Softmax)
+def _(likelihood: Any, Y: TensorType) -> tf.Tensor:
+    return tf.one_hot(tf.cast(Y, tf.int64)[:, 0], likelihood.num_classes, dtype=default_float())
 
 
 def validated(name: str, Y: Any, J: int) -> AnyNDArray:

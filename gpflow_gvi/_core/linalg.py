@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
@@ -68,19 +67,6 @@ def cholesky(K: TensorType, *, jitter: float = 0.0, name: str = "the covariance"
         tf.reduce_max(tf.where(added > usual, added, tf.zeros_like(added))),
     )
     return factor
-
-
-def cholesky_of_array(K: AnyNDArray, *, jitter: float = 0.0) -> AnyNDArray:
-    """Return the lower Cholesky factor of a small array, in far less time than a graph.
-
-    `numpy.linalg.LinAlgError` is raised where `cholesky` would add more jitter.
-
-    :param K: [M, M].
-    :param jitter: the part of the mean diagonal that is added.
-    """
-    with_jitter = K.copy()
-    np.einsum("mm->m", with_jitter)[:] += jitter * np.mean(np.abs(np.diagonal(K)))
-    return scipy.linalg.cholesky(with_jitter, lower=True, overwrite_a=True, check_finite=False)
 
 
 @check_shapes(

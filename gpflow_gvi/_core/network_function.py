@@ -1,8 +1,7 @@
-"""The adaptor: a neural network of any kind as a GPflow module that is a function of X.
+"""The adaptor: a neural network as a GPflow module that is a function of X.
 
-A network is a model or layer of Keras 3 or of tf_keras, a `tf.Module` that can be called, or a
-plain function. GPflow finds the weights of some of these by itself, those of others not at all, and
-would train the moving statistics of some; here all are treated alike.
+A network is a model or layer of Keras 3, or a function. GPflow finds the variables of a function
+that is a `tf.Module`; those of Keras 3 it does not, and they are listed here.
 """
 
 from __future__ import annotations
@@ -17,29 +16,21 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
-from gpflow.base import Module, Parameter, TensorType
+from gpflow.base import Module, TensorType
 from gpflow.config import default_float
 
 from .errors import shown
 from .memo import once
 from .mode import is_training
-from .network_variables import (
-    Weight,
-    all_variables,
-    is_keras,
-    keras_layers,
-    keras_of,
-    require_tensorflow,
-    trainable_weights,
-)
+from .network_variables import all_variables, is_keras, require_keras_3, trainable_weights
 from .state import Stateful
 
 
 class NetworkFunction(Stateful):
     """A network h as a function from X [N, D] to [N, F].
 
-    Its trainable weights are in `weights`, by name. What else changes in training, such as moving
-    statistics, is in `state`: it is saved and copied, and never trained.
+    Trainable weights of Keras are in `weights`, by name. What else changes in training, such as
+    moving statistics, is in `state`: it is saved and copied, and never trained.
 
     It computes in the network's own precision: X is cast to it, and h(X) back to that of X
     (`in_precision` makes a network of another). Rows of X are reshaped to what the network takes:
@@ -55,18 +46,16 @@ class NetworkFunction(Stateful):
         weights when it is first called, which must not be in training.
     """
 
-    # What is trained is in `weights`. GPflow's own search misses the weights of Keras 3, lists
-    # those of tf_keras under several names, and takes moving statistics for weights.
-    _TF_MODULE_IGNORED_PROPERTIES = Module._TF_MODULE_IGNORED_PROPERTIES | {"network", "_state"}
+    # GPflow would train the state if the user has all variables trained.
+    _TF_MODULE_IGNORED_PROPERTIES = Module._TF_MODULE_IGNORED_PROPERTIES | {"_state"}
 
     def __init__(self, network: Callable[..., Any]) -> None:
         super().__init__()
         if not callable(network):
             raise TypeError(
-                f"network is {shown(network)}; it must be a Keras model, a tf.Module with "
-                "__call__, or a function."
+                f"network is {shown(network)}; it must be a model of Keras 3, or a function."
             )
-        require_tensorflow(network)
+        require_keras_3(network)
         self.network = network
         self._take(trainable_weights(network))
         self._known = False
@@ -157,19 +146,19 @@ class NetworkFunction(Stateful):
         self._known = True
         return value
 
-    def _take(self, weights: dict[str, Weight]) -> None:
+    def _take(self, weights: dict[str, tf.Variable]) -> None:
         """Train these weights, and note the other variables of the network."""
         self.weights = weights
-        trained = {id(variable) for variable in self.variables}
+        trained = {id(variable) for variable in weights.values()}
         variables = all_variables(self.network)
-        # Listed here for checkpoints, which do not find the random generators of Keras 3. The
-        # weights of layers that the user froze are trainable variables, but of no use here.
+        # Listed for checkpoints, which do not find the random generators of Keras. The weights of
+        # layers that the user froze are trainable variables, but of no use here.
         self._state = [v for v in variables if id(v) not in trained and not v.trainable]
         self._dtype = next((v.dtype for v in variables if v.dtype.is_floating), None)
 
     def _take_new_weights(self) -> None:
         """Look again for weights after the first call, in which many networks make them."""
-        weights = trainable_weights(self.network, known=self.weights)
+        weights = trainable_weights(self.network)
         if [*map(id, weights.values())] == [*map(id, self.weights.values())]:
             return
         if is_training() or not tf.executing_eagerly():
@@ -181,15 +170,12 @@ class NetworkFunction(Stateful):
         self._take(weights)
 
     def _warn_of_hidden_weights(self, used: Iterable[tf.Variable]) -> None:
-        # Under a strategy of `tf.distribute` a variable has a part on each device, which is used.
-        parts = tf.distribute.get_strategy().experimental_local_results
-        known = {id(part) for variable in all_variables(self.network) for part in parts(variable)}
+        known = {id(variable) for variable in all_variables(self.network)}
         hidden = [variable.name for variable in used if id(variable) not in known]
         if hidden:
             warnings.warn(
-                f"network {self._title} uses variables that are not trained, as none of its "
-                f"attributes leads to them: {', '.join(hidden)}. To train them pass the model "
-                "itself, or a tf.Module with the model as an attribute.",
+                f"network {self._title} uses variables that are not trained, as it is a function: "
+                f"{', '.join(hidden)}. To train them pass a model or a layer of Keras 3.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -227,7 +213,7 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
     No cast is needed then, and `gpflow.optimizers.Scipy`, which wants all variables to be of one
     precision, trains a float64 model together with its network.
 
-    :param network: a Sequential or functional model of Keras 3 or tf_keras.
+    :param network: a Sequential or functional model of Keras.
     :param dtype: its new precision; GPflow's default float if not given.
     """
     shape = _static_shape(network, "input_shape")
@@ -257,23 +243,23 @@ def restored(
     kind: type[NetworkFunction], network: Any, trainable: dict[str, bool], state: list[Any]
 ) -> NetworkFunction:
     function = kind(network)
-    function._take(trainable_weights(network, known=trainable))
     for weight, flag in zip(function.weights.values(), trainable.values(), strict=True):
-        variable = weight.unconstrained_variable if isinstance(weight, Parameter) else weight
-        variable._trainable = flag  # as gpflow.set_trainable does
-    for variable, value in zip(function.state, state, strict=True):
-        variable.assign(value)
+        weight._trainable = flag  # as gpflow.set_trainable does
+    if is_keras(network):  # others have their values already
+        for variable, value in zip(function.state, state, strict=True):
+            variable.assign(value)
     return function
 
 
 def own_classes(network: Any) -> contextlib.AbstractContextManager[Any]:
     """Return a scope in which Keras can copy layers and models of classes that it does not know."""
-    keras = keras_of(network)
-    if keras is None:
+    if not is_keras(network):
         return contextlib.nullcontext()
-    classes = {type(layer) for layer in keras_layers(network, inside=True)}
-    home = keras.__name__
-    own = {kind.__name__: kind for kind in classes if kind.__module__.split(".")[0] != home}
+    import keras
+
+    parts = tf.train.TrackableView(network).descendants()
+    classes = {type(part) for part in parts if is_keras(part)}
+    own = {kind.__name__: kind for kind in classes if kind.__module__.split(".")[0] != "keras"}
     return keras.saving.custom_object_scope(own)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .errors import shown
 from .network_function import own_classes
-from .network_variables import keras_of
+from .network_variables import is_keras
 
 
 class Part(NamedTuple):
@@ -29,7 +29,7 @@ class Part(NamedTuple):
 def parts_of(network: Any) -> tuple[Part, ...]:
     """Return the inputs of a functional model with several, in its order; empty for one."""
     named = _inputs(network)
-    if len(named) < 2 or getattr(keras_of(network), "__name__", "") != "keras":
+    if len(named) < 2 or not is_keras(network):
         return ()
     for name, tensor in named.items():
         if None in tensor.shape[1:]:
@@ -64,26 +64,29 @@ def head(network: Any, output: str | int | None) -> Any:
             f"output is {output!r}, but network {network.name!r} has the outputs {keys}: pass "
             f"output={keys[0]!r}, or another of them."
         )
-    return keras_of(network).Model(network.input, by_key[output])
+    import keras
+
+    return keras.Model(network.input, by_key[output])
 
 
 def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
     """Return a copy of a model with the layers of models inside among its own layers.
 
-    Models of tf_keras, and those that cannot be copied (with a warning), are returned unchanged:
-    the layers of models inside are out of reach.
+    A model that cannot be copied is returned unchanged, with a warning: the layers of models inside
+    are out of reach.
 
     :param network: a Sequential or functional model.
     :param parts: its inputs, if there are several: the copy has them side by side in one row.
     """
-    keras = keras_of(network)
     has_inside = any(getattr(layer, "layers", None) for layer in getattr(network, "layers", ()))
-    if getattr(keras, "__name__", "") != "keras" or not (has_inside or parts):
+    if not is_keras(network) or not (has_inside or parts):
         return network
-    copies = _Copies(keras)
+    import keras
+
+    copies = _Copies()
     if parts:
         inputs = keras.Input((sum(part.size for part in parts),), name="side_by_side")
-        given = _unpacked(keras, network, parts, inputs)
+        given = _unpacked(network, parts, inputs)
     else:
         (tensor,) = network.inputs
         inputs = given = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype)
@@ -109,21 +112,22 @@ def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
 class _Copies:
     """Copies of layers, called where the layers themselves are called in a model."""
 
-    def __init__(self, keras: Any) -> None:
-        self.keras = keras
+    def __init__(self) -> None:
         self.copies: dict[int, tuple[Any, Any]] = {}
         self.names: set[str] = set()
 
     def __call__(self, layer: Any, *args: Any, **options: Any) -> Any:
         """Return a layer's outputs; a model's are those of its layers, one after the other."""
-        if isinstance(layer, self.keras.Sequential):
+        import keras
+
+        if isinstance(layer, keras.Sequential):
             (x,) = args
             for each in layer.layers:
                 x = self(each, x)
             return x
-        if isinstance(layer, self.keras.Model) and getattr(layer, "inputs", None):
+        if isinstance(layer, keras.Model) and getattr(layer, "inputs", None):
             return layer._run_through_graph(args[0], call_fn=self)
-        if isinstance(layer, self.keras.layers.Layer):
+        if isinstance(layer, keras.layers.Layer):
             layer = self._copy(layer)
         return layer(*args, **options)
 
@@ -145,8 +149,10 @@ class _Copies:
                 copy.finalize_state()
 
 
-def _unpacked(keras: Any, network: Any, parts: Sequence[Part], rows: Any) -> Any:
+def _unpacked(network: Any, parts: Sequence[Part], rows: Any) -> Any:
     """Return the inputs of a network, of which the rows consist, in its structure."""
+    import keras
+
     named, start = dict[str, Any](), 0
     for part, tensor in zip(parts, _inputs(network).values(), strict=True):
         columns = keras.layers.Reshape(part.shape)(rows[:, start : start + part.size])

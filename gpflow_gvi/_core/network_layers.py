@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import shown
 from .network_function import as_function
-from .network_variables import is_keras, keras_of
+from .network_variables import is_keras, require_keras_3
 
 PENULTIMATE = "penultimate"
 LAYERS = "layers"
@@ -50,17 +50,20 @@ def _layers(network: Any) -> Iterator[Any]:
 def members(network: Any) -> list[Any]:
     """Return the networks of a list, of which an `ensemble` can be made, or the one that is given.
 
-    Several must be Sequential or functional models of Keras 3, or all of tf_keras.
+    Several must be Sequential or functional models.
     """
-    if not isinstance(network, list | tuple):
+    several = isinstance(network, list | tuple)
+    for each in network if several else [network]:
+        require_keras_3(each)
+    if not several:
         return [network]
     if not network:
         raise ValueError("network is an empty list; pass one network or more.")
     for i, each in enumerate(network, start=1):
-        if not _has_known_layers(each) or keras_of(each) != keras_of(network[0]):
+        if not _has_known_layers(each):
             raise TypeError(
                 f"network is a list, whose network {i} is {shown(each)}. Pass Sequential or "
-                "functional models of one Keras that know the shape of their inputs."
+                "functional models of Keras that know the shape of their inputs."
             )
     return list(network)
 
@@ -76,7 +79,8 @@ def ensemble(networks: Sequence[Any], kind: str | None) -> Any:
     first, *others = networks
     if not others:
         return first
-    keras = keras_of(first)
+    import keras
+
     layers, dtype = keras.layers, _widest(first.outputs[0].dtype)
     # Copies of one model have the same name, which the layers of a model must not have; and what
     # networks share Keras would save in one of them alone.
@@ -103,7 +107,7 @@ def with_features(
     It has the layers of the network, and is evaluated in one pass. Features that a layer has at
     each pixel of an image, or at each step of a sequence, are averaged over these.
 
-    :param network: a Sequential or functional model of Keras 3 or tf_keras.
+    :param network: a Sequential or functional model of Keras.
     :param features: each "penultimate", what the last layer with weights receives; the name of a
         layer; or "layers", `_resolutions`, and what the last layer receives.
     :param of: the model whose layers these are: the network, or the first of an `ensemble`.
@@ -114,24 +118,27 @@ def with_features(
             "known. Pass a Sequential or functional model of Keras that knows the shape of its "
             'inputs, or features="inputs", or a model of the features.'
         )
-    keras = keras_of(network)
+    import keras
+
     tensors: list[Any] = []
     last = None
     for name in features:
         if name == LAYERS:
-            tensors += _resolutions(keras, of)
+            tensors += _resolutions(of)
         if name in (LAYERS, PENULTIMATE):
             last = len(tensors)
         tensors.append(_penultimate(of) if name in (LAYERS, PENULTIMATE) else _output_of(of, name))
-    tensors = [_averaged(keras, tensor) for tensor in tensors]
+    tensors = [_averaged(tensor) for tensor in tensors]
     outputs = network.outputs[0]
     joined = keras.layers.Concatenate(dtype=_widest(outputs.dtype))([outputs, *tensors])
     sizes = [int(tensor.shape[-1]) for tensor in tensors]
     return keras.Model(network.inputs, joined), sizes, last
 
 
-def _averaged(keras: Any, tensor: Any) -> Any:
+def _averaged(tensor: Any) -> Any:
     """Return features [N, F] of a tensor [N, ..., F]."""
+    import keras
+
     rank = len(tensor.shape) - 2
     if rank == 0:
         return tensor
@@ -143,7 +150,7 @@ def _averaged(keras: Any, tensor: Any) -> Any:
     return getattr(keras.layers, f"GlobalAveragePooling{rank}D")()(tensor)
 
 
-def _resolutions(keras: Any, network: Any) -> list[Any]:
+def _resolutions(network: Any) -> list[Any]:
     """Return the last output of layers with positions for each number of positions.
 
     The output of an embedding is among them, since later layers may not tell new words from others.
@@ -166,7 +173,7 @@ def _resolutions(keras: Any, network: Any) -> list[Any]:
         has_weights = has_weights or bool(layer.weights)
     last = [tensor for tensor in found.values() if id(tensor) not in averaged]
     words = [tensor for tensor in embedded if id(tensor) not in map(id, last)]
-    return [tensor for tensor in (*words, *last) if _is_of(keras, network, tensor)]
+    return [tensor for tensor in (*words, *last) if _is_of(network, tensor)]
 
 
 def _tensors_of(layer: Any, name: str) -> list[Any]:
@@ -178,8 +185,10 @@ def _tensors_of(layer: Any, name: str) -> list[Any]:
     return list(tensors) if isinstance(tensors, list | tuple) else [tensors]
 
 
-def _is_of(keras: Any, network: Any, tensor: Any) -> bool:
+def _is_of(network: Any, tensor: Any) -> bool:
     """Return True if a tensor depends on the inputs of the network: a layer may have others."""
+    import keras
+
     try:
         keras.Model(network.inputs, tensor)
     except ValueError:

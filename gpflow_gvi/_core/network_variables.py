@@ -1,61 +1,15 @@
-"""The variables of networks, found in both Keras and in any `tf.Module`."""
+"""The variables of networks."""
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
-from gpflow.base import Parameter
-from gpflow.utilities import parameter_dict
 
-Weight: TypeAlias = "tf.Variable | Parameter"
-
-
-def trainable_weights(network: Any, *, known: Collection[str] = ()) -> dict[str, Weight]:
-    """Return the trainable weights of a network, by the places where they are found in it.
-
-    A weight of a layer has the name by which it is reached from the network, `layers[0].kernel`.
-    The paths of Keras would not do: it numbers layers through (`dense_7`), puts the names of other
-    models before those of layers that they share, and renames the variables of a copy when that is
-    first called.
-
-    :param known: names that are taken for weights even where they are frozen.
-    """
-    layers = keras_layers(network)
-    of_keras = {id(variable) for layer in layers for variable in _tensorflow(layer.variables)}
-    weights: dict[int, tuple[str, Weight]] = {}
-    if isinstance(network, tf.Module) and not is_keras(network):
-        for path, leaf in parameter_dict(network).items():
-            name = path.lstrip(".")
-            is_weight = isinstance(leaf, Parameter) or leaf.trainable or name in known
-            if id(leaf) not in of_keras and is_weight:
-                weights.setdefault(id(leaf), (name, leaf))
-    for place, layer in _places(network, layers):
-        own = layer.trainable_weights
-        for weight, variable in zip(own, _tensorflow(own), strict=True):
-            last = str(weight.name).split(":")[0].rpartition("/")[2]
-            weights.setdefault(id(variable), (f"{place}{last}", variable))
-    result: dict[str, Weight] = {}
-    for name, weight in weights.values():
-        names = itertools.chain([name], (f"{name}:{i}" for i in itertools.count(1)))
-        result[next(name for name in names if name not in result)] = weight
-    return result
-
-
-def _places(network: Any, layers: Sequence[Any], place: str = "") -> Iterator[tuple[str, Any]]:
-    """Return the layers of a network and of the models inside it, and where they are found.
-
-    A model comes after its layers, with those of its weights that are in none of them.
-    """
-    inside = getattr(network, "layers", None) if is_keras(network) else layers
-    for i, layer in enumerate(inside if isinstance(inside, list | tuple) else ()):
-        if layer is not network:
-            yield from _places(layer, (), f"{place}layers[{i}].")
-    if is_keras(network) and _has_weights(network):
-        yield place, network
+from .errors import shown
 
 
 def keras_of(network: Any) -> Any:
@@ -68,52 +22,61 @@ def keras_of(network: Any) -> Any:
     return next((sys.modules[home] for home in homes if home in ("keras", "tf_keras")), None)
 
 
-def require_tensorflow(network: Any) -> None:
-    """Raise if a Keras model computes with anything but TensorFlow."""
-    keras = keras_of(network)
-    backend = "tensorflow" if keras is None else keras.backend.backend()
-    if backend != "tensorflow":
-        raise TypeError(
-            f"network is a model of Keras with the backend {backend!r}, and this package computes "
-            "with TensorFlow. Set KERAS_BACKEND=tensorflow before keras is imported, and load the "
-            "model again."
-        )
-
-
 def is_keras(network: Any) -> bool:
     """Return True if this is a layer or a model of either Keras."""
     return keras_of(network) is not None
 
 
-def keras_layers(network: Any, *, inside: bool = False) -> list[Any]:
-    """Return the Keras layers of a network: itself, or those that a `tf.Module` holds.
+def require_keras_3(network: Any) -> None:
+    """Raise if a layer or a model is of tf_keras, or computes with anything but TensorFlow."""
+    keras = keras_of(network)
+    if keras is None:
+        return
+    if keras.__name__ == "tf_keras":
+        raise TypeError(
+            f"network is {shown(network)} of tf_keras; it must be of Keras 3 (import keras). Or "
+            "pass a function, lambda X: network(X), which is evaluated and not trained."
+        )
+    if keras.backend.backend() != "tensorflow":
+        raise TypeError(
+            f"network is a model of Keras with the backend {keras.backend.backend()!r}, and this "
+            "package computes with TensorFlow. Set KERAS_BACKEND=tensorflow before keras is "
+            "imported, and load the model again."
+        )
 
-    :param inside: return the layers of a Keras model as well.
+
+def trainable_weights(network: Any) -> dict[str, tf.Variable]:
+    """Return the trainable weights of a network of Keras, by how they are reached in it.
+
+    The kernel of the first layer is `layers[0].kernel`. The paths of Keras would not do: it numbers
+    layers through (`dense_7`), puts the names of other models before those of layers that they
+    share, and renames the variables of a copy when that is first called.
     """
-    if is_keras(network) and not inside:
-        return [network] if _has_weights(network) else []
-    if not (is_keras(network) or isinstance(network, tf.Module)):
-        return []
-    parts = tf.train.TrackableView(network).descendants()
-    return [part for part in parts if is_keras(part) and _has_weights(part)]
+    weights: dict[int, tuple[str, tf.Variable]] = {}
+    for place, layer in _places(network) if is_keras(network) else ():
+        for weight in layer.trainable_weights:
+            name = str(weight.name).rpartition("/")[2]
+            weights.setdefault(id(weight), (f"{place}{name}", weight.value))
+    result: dict[str, tf.Variable] = {}
+    for name, weight in weights.values():
+        names = itertools.chain([name], (f"{name}:{i}" for i in itertools.count(1)))
+        result[next(name for name in names if name not in result)] = weight
+    return result
 
 
-def _has_weights(layer: Any) -> bool:
-    """Return True if a layer's weights can be read; tf_keras raises before they are made."""
-    try:
-        return layer.weights is not None
-    except ValueError:
-        return False
+def _places(layer: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the layers of a model and of the models inside it, and where they are found.
+
+    A model comes after its layers, with those of its weights that are in none of them.
+    """
+    inside = getattr(layer, "layers", None)
+    for i, each in enumerate(inside if isinstance(inside, list | tuple) else ()):
+        yield from _places(each, f"{place}layers[{i}].")
+    yield place, layer
 
 
 def all_variables(network: Any) -> list[tf.Variable]:
     """Return all variables of a network, trained or not."""
-    found = [v for layer in keras_layers(network) for v in _tensorflow(layer.variables)]
-    if isinstance(network, tf.Module) and not is_keras(network):
-        found += network.variables
-    return found
-
-
-def _tensorflow(variables: Iterable[Any]) -> list[tf.Variable]:
-    """Return TensorFlow's variables in place of those of Keras 3, which wrap them."""
-    return [v if isinstance(v, tf.Variable) else v.value for v in variables]
+    if is_keras(network):
+        return [variable.value for variable in network.variables]
+    return list(network.variables) if isinstance(network, tf.Module) else []

@@ -8,6 +8,7 @@ new point is at most the ⌈(n+1)·coverage⌉-th smallest of theirs with at lea
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,15 +16,15 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Softmax
 
-from .._core import labels
+from .._core import images
 from .._core.data import Data, inputs
 from .._core.errors import shown
 from .._core.row_blocks import by_blocks
-from .conformal_quantiles import ConformalQuantiles
+from ..likelihoods import are_labels
+from .conformal_quantiles import ConformalQuantiles, order_statistic
 from .conformal_sets import ConformalSets
-from .order_statistic import order_statistic
 from .tempering import require_finite
 
 
@@ -48,12 +49,7 @@ def conformal(
         not Gaussian, `ConformalQuantiles`; else `Conformal`.
     :param calibration_data: (X, Y) that were not used to fit or temper the model.
     """
-    likelihood = getattr(model, "likelihood", None)
-    if labels.num_classes(likelihood) is not None:
-        return ConformalSets.of(model, calibration_data)
-    if likelihood is None or isinstance(likelihood, Gaussian):
-        return Conformal.of(model, calibration_data)
-    return ConformalQuantiles.of(model, calibration_data)
+    return _kind(getattr(model, "likelihood", None)).of(model, calibration_data)
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,7 @@ class Conformal:
         """
         require_real_outputs(model)
         X, Y = Data.of(calibration_data, name="calibration_data")
+        images.refuse_sets(X)
         mean, variance = by_blocks(model.predict_y, X)
         if mean.shape != tuple(Y.shape):
             raise ValueError(
@@ -115,6 +112,24 @@ class Conformal:
         return around(mean, variance, self.quantile(coverage))
 
 
+@functools.singledispatch
+def _kind(likelihood: Likelihood | None) -> Any:
+    return ConformalQuantiles
+
+
+@_kind.register(type(None))
+@_kind.register(Gaussian)
+def _(likelihood: Likelihood | None) -> Any:
+    return Conformal
+
+
+@_kind.register(Bernoulli)
+@_kind.register(MultiClass)
+@_kind.register(Softmax)
+def _(likelihood: Likelihood) -> Any:
+    return ConformalSets
+
+
 @check_shapes(
     "mean: [N, J]",
     "variance: [N, J]",
@@ -137,7 +152,7 @@ def require_real_outputs(model: Any) -> None:
     if not callable(getattr(model, "predict_y", None)):
         raise TypeError(f"model is {shown(model)}; it must have a method predict_y(X).")
     likelihood = getattr(model, "likelihood", None)
-    if labels.num_classes(likelihood) is not None:
+    if are_labels(likelihood):
         raise TypeError(
             f"the model's likelihood is {type(likelihood).__name__}, whose observations are "
             "classes; intervals and the metrics of intervals are for real-valued Y."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,8 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, RegressionData
 from gpflow.likelihoods import SwitchedLikelihood
 
+from .._core import checks
 from ..prediction.predictive_law import central_interval, pit
-from .order_statistic import order_statistic
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,12 @@ class ConformalQuantiles:
         """
         level = np.minimum(order_statistic(self.scores, coverage), 1.0)  # [P]
         return central_interval(self.model, X, level)
+
+
+def order_statistic(scores: AnyNDArray, coverage: float) -> AnyNDArray:
+    """Return the ⌈(n+1)·coverage⌉-th smallest score of each column: [J]."""
+    checks.coverage(coverage)
+    n, J = scores.shape
+    # In floating point 100 * 0.55 is more than 55, and the rank would be one too high.
+    rank = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
+    return scores[rank - 1] if rank <= n else np.full(J, np.inf, scores.dtype)

@@ -18,7 +18,7 @@ from gpflow.base import AnyNDArray, InputData, RegressionData
 from .._core.data import Data, inputs
 from .._core.row_blocks import by_blocks
 from ..prediction.class_probabilities import class_probabilities
-from .order_statistic import order_statistic
+from .conformal_quantiles import order_statistic
 
 TIE = 1e-6
 """Probabilities that differ by less than this are ordered by the margins of latent functions."""

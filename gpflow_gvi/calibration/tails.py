@@ -16,8 +16,8 @@ from gpflow.likelihoods import Likelihood
 from scipy import stats
 from scipy.optimize import minimize, minimize_scalar
 
+from .. import likelihoods
 from .._core.graphs import deepcopy
-from ..likelihoods import HeavyTailed
 from .tempering import Model
 
 MIN_DF = 2.5
@@ -40,7 +40,8 @@ def with_tails(model: Model, errors: AnyNDArray) -> Model:
 
 def with_tails_of(model: Model, likelihood: Likelihood) -> Model:
     """Return the model with predictions of the tails that those of another fit have."""
-    return with_df(model, likelihood.df) if isinstance(likelihood, HeavyTailed) else model
+    df = likelihoods.degrees_of_freedom(likelihood)
+    return model if df is None else with_df(model, df)
 
 
 def with_df(model: Model, df: TensorType) -> Model:
@@ -50,7 +51,7 @@ def with_df(model: Model, df: TensorType) -> Model:
     :param df: ν, [J].
     """
     model = deepcopy(model)
-    model.likelihood = HeavyTailed(model.likelihood.variance, df)
+    model.likelihood = likelihoods.HeavyTailed(model.likelihood.variance, df)
     return model
 
 

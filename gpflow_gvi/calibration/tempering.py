@@ -88,8 +88,7 @@ def tempered_by(model: Model, factor: TensorType) -> Model:
     tempered = deepcopy(model)
     Q = tempered.variational
     tempered.variational = GaussianProcess(Q.mean_function, Tempered(Q.kernel, factor))
-    if isinstance(tempered.likelihood, Gaussian):
-        tempered.likelihood = _tempered_noise(tempered.likelihood, factor)
+    tempered.likelihood = _tempered_noise(tempered.likelihood, factor)
     return tempered
 
 
@@ -158,7 +157,7 @@ def factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
 @factors.register
 def _(likelihood: Gaussian, at: Marginals) -> AnyNDArray:
     variance = at.f_variance + likelihood.conditional_variance(at.X, at.f_mean)  # [N, J]
-    found = tf.reduce_mean(tf.square(at.Y - at.f_mean) / variance, axis=0).numpy()  # [J]
+    found = factor_of_errors(at.Y, at.f_mean, variance).numpy()
     if not np.all(found > 0.0):
         raise ValueError(
             f"validation_data is predicted without any error in outputs "
@@ -168,15 +167,29 @@ def _(likelihood: Gaussian, at: Marginals) -> AnyNDArray:
     return found
 
 
-def _tempered_noise(likelihood: Gaussian, factor: Parameter) -> Gaussian:
-    """Return the likelihood with α times the noise variance of each output.
+def factor_of_errors(Y: TensorType, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    """Return the average of (y - m)² / v, the factor of v under Gaussian noise: [J]."""
+    return tf.reduce_mean(tf.square(Y - mean) / variance, axis=0)
+
+
+@functools.singledispatch
+def _tempered_noise(likelihood: Likelihood, factor: Parameter) -> Likelihood:
+    """Return the likelihood with α times the variance of Gaussian noise of each output.
 
     Constant noise stays a parameter, so that it can be read and trained as before. Its lower
     bound is removed: it was for σ², and α σ² may lie below it.
     """
+    return likelihood
+
+
+@_tempered_noise.register
+def _(likelihood: HeavyTailed, factor: Parameter) -> HeavyTailed:
+    return HeavyTailed(_TemperedNoise(likelihood, factor), likelihood.df)
+
+
+@_tempered_noise.register
+def _(likelihood: Gaussian, factor: Parameter) -> Gaussian:
     noise = likelihood.scale if likelihood.variance is None else likelihood.variance
-    if isinstance(likelihood, HeavyTailed):
-        return HeavyTailed(_TemperedNoise(likelihood, factor), likelihood.df)
     if not isinstance(noise, Parameter):
         return Gaussian(_TemperedNoise(likelihood, factor), variance_lower_bound=0.0)
     anywhere = tf.zeros([1, *factor.shape], dtype=factor.dtype)

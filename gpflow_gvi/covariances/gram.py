@@ -30,7 +30,7 @@ from gpflow.utilities import set_trainable
 from .._core import checks, linalg, outputs
 from .._core.errors import shown
 from .._core.memo import once
-from ..kernels.plain import covariance, plain
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
 
 
 def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
@@ -121,23 +121,15 @@ def features(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
     """
     if type(inducing_variable) is InducingPoints and tf.executing_eagerly():
         Z = inducing_variable.Z.numpy()
-        with contextlib.suppress(np.linalg.LinAlgError):  # TensorFlow's way adds more jitter
-            found = _plain_features(kernel, Z, np.asarray(X, Z.dtype))
-            if found is not None:
-                return tf.constant(found[None])
+        if has_numpy_kernel(kernel, Z.shape[1:]):
+            Kzz = numpy_kernel(kernel, Z).covariance()
+            Kzx = numpy_kernel(kernel, Z, np.asarray(X, Z.dtype)).covariance()
+            np.einsum("mm->m", Kzz)[:] += default_jitter()
+            with contextlib.suppress(np.linalg.LinAlgError):  # TensorFlow's way adds more jitter
+                L = scipy.linalg.cholesky(Kzz, lower=True, check_finite=False)
+                A = scipy.linalg.solve_triangular(L, Kzx, lower=True, check_finite=False)
+                return tf.constant(A[None])
     return tf.stop_gradient(whitened(kernel, inducing_variable, X))
-
-
-def _plain_features(kernel: Kernel, Z: AnyNDArray, X: AnyNDArray) -> AnyNDArray | None:
-    """Return L⁻¹ K_ZX by NumPy: [M, N]; None if it does not know the kernel."""
-    of_points, of_rows = plain(kernel, Z), plain(kernel, Z, X)
-    if of_points is None or of_rows is None:
-        return None
-    Kzz = covariance(of_points, np.empty([len(Z), len(Z)], Z.dtype))
-    np.einsum("mm->m", Kzz)[:] += default_jitter()
-    Kzx = covariance(of_rows, np.empty([len(Z), len(X)], Z.dtype))
-    L = linalg.cholesky_of_array(Kzz)
-    return scipy.linalg.solve_triangular(L, Kzx, lower=True, check_finite=False)
 
 
 def optimal_precision(A: tf.Tensor, noise_variance: TensorType) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Dask's workers: processes of this machine, jobs of SGE or Slurm, or those of a scheduler."""
+"""Clients of Dask's workers: processes of this machine, or jobs of SGE or Slurm."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .reading import ConfigError
-
-Connect = Callable[[], contextlib.AbstractContextManager[Any]]
-"""Returns a context manager with a client."""
 
 JOB_QUEUES = {"sge": "SGECluster", "slurm": "SLURMCluster"}
 """The classes of dask-jobqueue by the names of the systems."""
@@ -31,12 +28,21 @@ WORKER_ENVIRONMENT = {
 _SCHEDULER = {"dashboard_address": ":0"}
 """Dask opens a port even without a dashboard: any that is free, so that sweeps do not compete."""
 
+_ONE_RUN_EACH = {
+    "distributed.scheduler.allowed-failures": 1,  # a run has failed when two workers died with it
+    "distributed.scheduler.worker-saturation": 1.0,  # a worker that dies has no other run
+}
+"""The configuration of a scheduler."""
+
 _LOCAL_WORKERS = {
+    **_ONE_RUN_EACH,
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1 s",  # the default, 20 ms, wakes each worker for nothing
     # Dask sets a threshold (MALLOC_TRIM_THRESHOLD_) with which the allocator returns large blocks
     # at once. The matrices of each step then have new pages, which have to be cleared first.
     "distributed.nanny.pre-spawn-environ": {},
+    # Dask closes a worker for good that takes longer to start again, as it imports TensorFlow.
+    "distributed.deploy.lost-worker-timeout": "10 minutes",
 }
 """Workers of this machine have the configuration of their parent, not that of their environment."""
 
@@ -50,12 +56,8 @@ with quiet_start():
 """
 """TensorFlow's messages would be in the midst of the progress bar."""
 
-
-def scheduler_client(address: str) -> Any:
-    """Return a client of the Dask scheduler at an address, as `tcp://host:8786`."""
-    from distributed import Client
-
-    return Client(address, set_as_default=False)
+SECONDS = 10.0
+"""The time after which jobs that have ended, as at their walltime, are replaced."""
 
 
 @contextlib.contextmanager
@@ -70,13 +72,12 @@ def local_client(workers: int | None = None) -> Iterator[Any]:
 
     workers = CPU_COUNT if workers is None else workers
     require_positive("workers (--workers)", workers)
-
     with (
         dask.config.set(_LOCAL_WORKERS),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
-            memory_limit=0,  # `Engine` restarts a worker after its run, not within
+            memory_limit=0,  # a worker is restarted between its runs, not within
             dashboard_address=None,
             scheduler_kwargs=_SCHEDULER,
             silence_logs=logging.CRITICAL,  # the records say which run failed, and why
@@ -95,7 +96,7 @@ def job_queue_client(
     """Yield a client with workers that dask-jobqueue submits as jobs.
 
     :param system: a key of `JOB_QUEUES`.
-    :param jobs: the number of jobs; `Engine` replaces those that end at their walltime.
+    :param jobs: the number of jobs; those that end at their walltime are replaced.
     :param options: arguments of dask-jobqueue's class, as queue, walltime, memory; by default those
         of the user's Dask configuration, else 1 core and 4 GB.
     """
@@ -103,15 +104,17 @@ def job_queue_client(
     import dask
     import dask_jobqueue
     from distributed import Client
+    from tornado.ioloop import PeriodicCallback
 
     exports = [f"export {name}={value}" for name, value in _environment().items()]
     defaults = {"cores": 1, "processes": 1, "memory": "4GB", "job_script_prologue": exports}
     configured = dask.config.get(f"jobqueue.{system}", {})
     unset = {name: value for name, value in defaults.items() if not configured.get(name)}
     try:
-        cluster = getattr(dask_jobqueue, JOB_QUEUES[system])(
-            scheduler_options=_SCHEDULER | {"dashboard": False}, **unset | dict(options or {})
-        )
+        with dask.config.set(_ONE_RUN_EACH):
+            cluster = getattr(dask_jobqueue, JOB_QUEUES[system])(
+                scheduler_options=_SCHEDULER | {"dashboard": False}, **unset | dict(options or {})
+            )
     except (TypeError, ValueError) as error:
         raise ConfigError(f"--job: {error}\nSee the arguments of dask-jobqueue.") from error
     with cluster, Client(cluster, set_as_default=False) as client:
@@ -121,7 +124,12 @@ def job_queue_client(
                 f"--cluster {system}: {command} is not found; submit from a login node."
             )
         cluster.scale(jobs=jobs)
-        yield client
+        keep = PeriodicCallback(lambda: cluster.scale(jobs=jobs), 1000.0 * SECONDS)
+        cluster.loop.add_callback(keep.start)
+        try:
+            yield client
+        finally:
+            cluster.loop.add_callback(keep.stop)
 
 
 def _environment() -> dict[str, str]:

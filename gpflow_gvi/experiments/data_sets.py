@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -13,7 +14,7 @@ from pydantic import Field, model_validator
 from ..learning import Settings
 from .curves import DRAWN_WITH_TEN_GAPS, make_curve, thesis_curve
 from .data_files import read_arrays, read_npz
-from .parts.base import ByKind, Count, Fraction, Part, Whole, impossible
+from .parts.base import ByKind, Count, Fraction, Library, Part, Whole, impossible
 
 Array = np.ndarray[Any, Any]
 
@@ -59,17 +60,13 @@ class DataSet(Part, abc.ABC):
         """What changes where the data behind the same settings may do so."""
         return ""
 
+    @abc.abstractmethod
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows: all of them as "train" where the data have no split of their own.
 
         :param data_dir: the folder with data sets; by default what `GPFLOW_GVI_DATA` says.
         :param index: which split.
         """
-        return self._load(data_dir, index)
-
-    @abc.abstractmethod
-    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
-        """Return the rows."""
 
 
 class Curve(DataSet):
@@ -81,7 +78,8 @@ class Curve(DataSet):
     gaps: Literal[5, 10] = 5
     seed: Whole = 0
 
-    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Return the rows."""
         made = make_curve(self.number, gaps=self.gaps, seed=self.seed)
         return {name: Rows(*rows) for name, rows in made.items()}
 
@@ -94,7 +92,8 @@ class ThesisCurve(DataSet):
     number: CurveNumber
     gaps: Literal[5, 10] = 5
 
-    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Return the rows."""
         found = thesis_curve(self.number, gaps=self.gaps)
         return {name: Rows(*rows) for name, rows in found.items()}
 
@@ -114,7 +113,8 @@ class UCI(DataSet):
 
     kind: Literal["concrete", "energy", "naval", "protein", "yacht"]
 
-    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Return the rows."""
         arrays = read_arrays(f"uci_{self.kind}.npz", data_dir)
         count = len(arrays["train_idx"])
         if index >= count:
@@ -137,7 +137,8 @@ class Images(DataSet):
     num_train: Count | None = None
     """The number of images to train with, the first ones; null for all of them."""
 
-    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Return the rows."""
         arrays = read_arrays(f"img_{self.kind}.npz", data_dir)
         rows = {}
         for name, count in (("train", self.num_train), ("test", None)):
@@ -154,7 +155,8 @@ class Small(DataSet):
     defaults: ClassVar[dict[str, Any]] = {"split": "random"}
     kind: Literal["banana", "co2", "snelson1d"]
 
-    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Return the rows."""
         names = {"banana": "clf_banana", "co2": "ts_co2_monthly", "snelson1d": "toy_snelson1d"}
         arrays = read_arrays(f"{names[self.kind]}.npz", data_dir)
         return {"train": Rows(arrays["x"], arrays["y"])}
@@ -183,12 +185,9 @@ class Table(DataSet):
         path = Path(self.path)
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
-    def _load(self, data_dir: Path | None, index: int) -> RowsByRole:
-        columns = self._columns((*self.inputs, *self.outputs))
-        return {"train": Rows(*np.split(columns, [len(self.inputs)], axis=1))}
-
-    def _columns(self, names: tuple[str, ...]) -> Array:
-        path = Path(self.path)
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Return the rows."""
+        path, names = Path(self.path), (*self.inputs, *self.outputs)
         if path.suffix not in _READERS:
             raise ValueError(f"data.path is {path}; it must end in one of {', '.join(_READERS)}.")
         if not path.is_file():
@@ -197,14 +196,15 @@ class Table(DataSet):
             columns = _READERS[path.suffix](path)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        for name in names:
-            if name not in columns:
-                raise ValueError(f"{path} has no column {name!r}; it has {', '.join(columns)}.")
         try:
-            return np.column_stack([np.asarray(columns[name], dtype=float) for name in names])
+            table = np.column_stack([np.asarray(columns[name], dtype=float) for name in names])
+        except KeyError as error:
+            has = ", ".join(columns)
+            raise ValueError(f"{path} has no column {error}; it has {has}.") from error
         except ValueError as error:
             message = f"{path}: {error}. All values of the columns must be numbers."
             raise ValueError(message) from error
+        return {"train": Rows(*np.split(table, [len(self.inputs)], axis=1))}
 
 
 Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, ByKind()]
@@ -264,18 +264,15 @@ def _take(rows: Rows, indices: Array) -> Rows:
 
 
 def _read_csv(path: Path) -> Any:
-    import pandas as pd
-
     options = {"dtype": str, "keep_default_na": False, "index_col": False}
-    table = pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig", **options)
+    table = pandas.read_csv(path, skipinitialspace=True, encoding="utf-8-sig", **options)
     return table.rename(columns=str.strip)
 
 
-def _read_parquet(path: Path) -> Any:
-    import pandas as pd
-
-    return pd.read_parquet(path)
-
-
-_READERS = {".csv": _read_csv, ".npz": read_npz, ".parquet": _read_parquet}
+pandas = Library("pandas")
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".csv": _read_csv,
+    ".npz": read_npz,
+    ".parquet": lambda path: pandas.read_parquet(path),
+}
 """What reads the columns of a file by their names."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .._core import labels
 from ..learning import Learned
+from ..likelihoods import are_labels
 from ..plots import CurveDisplay, HistoryDisplay
 from ..plots.display import GREEN, ORANGE, VERMILLION, legend_above
 from .data_sets import RowsByRole
@@ -31,7 +31,7 @@ def draw(learned: Learned, rows_by_role: RowsByRole, folder: Path) -> None:
         HistoryDisplay.from_estimator(learned, ax=figure.subplots(1, len(learned.history)))
         figure.savefig(folder / "losses.png", dpi=100)
     X, Y = rows_by_role["train"]
-    of_classes = labels.num_classes(learned.likelihood) is not None
+    of_classes = are_labels(learned.likelihood)
     if X.shape[1] == Y.shape[1] == 1 and not of_classes:
         figure = Figure(figsize=(7.0, 3.6), layout="constrained")
         axes = figure.subplots()

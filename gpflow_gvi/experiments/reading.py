@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from ..errors import MAX_SHOWN, shown
-from .parts.base import OneOf, Part, kinds
+from .parts.base import ByKind, Part, fields_of, kinds
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 Location = tuple[int | str, ...]
@@ -238,14 +238,10 @@ def _choices(kind: type[Part], location: Location) -> list[type[Part]]:
     choices = [kind]
     for step in location:
         tagged = [part for part in choices if step in kinds(part) or step == part.__name__]
-        fields = [part.model_fields[str(step)] for part in choices if step in part.model_fields]
+        fields = [fields_of(part)[str(step)] for part in choices if step in part.model_fields]
         if fields:
-            choices = [
-                part
-                for field in fields
-                for annotation in (field.annotation, *field.metadata)
-                for part in _parts_in(annotation)
-            ]
+            annotations = (a for field in fields for a in (field.annotation, *field.metadata))
+            choices = [part for annotation in annotations for part in _parts_in(annotation)]
         elif tagged:
             choices = tagged
     return choices
@@ -254,7 +250,6 @@ def _choices(kind: type[Part], location: Location) -> list[type[Part]]:
 def _parts_in(annotation: Any) -> Iterator[type[Part]]:
     if isinstance(annotation, type) and issubclass(annotation, Part):
         yield annotation
-    if isinstance(annotation, OneOf):
-        yield from annotation.parts.values()
-    for argument in get_args(annotation):
+    inner = annotation.union if isinstance(annotation, ByKind) else annotation
+    for argument in get_args(inner):
         yield from _parts_in(argument)

@@ -3,8 +3,8 @@
     {"name": "curve3-...", "data": "curve3", "axes": {"covariance": "diagonal"}, "status": "done",
      "validation": {"nll": 0.73, ...}, "test": {...}, "seconds": 3.9}
 
-A run that failed has "status": "failed" and an "error", its traceback, instead of metrics, and
-"disk_full" if that was the reason. If two lines have the same name, the later one counts.
+A run that failed has "status": "failed" and an "error", its traceback, instead of metrics. If two
+lines have the same name, the later one counts.
 """
 
 from __future__ import annotations
@@ -13,30 +13,38 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import Required, TypedDict
 
 from .run_folder import COMPLETE
 
 if TYPE_CHECKING:
     from .sweep import PlannedRun
 
-Record: TypeAlias = "dict[str, Any]"
-
-MALFORMED = (
-    AttributeError,
-    KeyError,
-    OSError,
-    OverflowError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What may be raised by reading a file that is torn, or that is something else."""
-
 NAME = "results.jsonl"
 
 SWEEP_NAME = "sweep.json"
 """The file with the name of the sweep."""
+
+Metrics = dict[str, float | None]
+
+
+class Record(TypedDict, total=False):
+    """The result of a run."""
+
+    name: Required[str]
+    data: str
+    axes: dict[str, Any]
+    status: Required[Literal["done", "failed"]]
+    validation: Metrics | None
+    test: Metrics | None
+    seconds: float | None
+    error: str
+
+
+_RECORD = TypeAdapter(Record)
 
 
 class Results:
@@ -56,11 +64,9 @@ class Results:
         lines = self.path.read_bytes().split(b"\n") if self.path.is_file() else []
         for number, line in enumerate(lines, 1):
             try:
-                record = json.loads(line)
-                if record["status"] not in ("done", "failed"):
-                    raise ValueError(record["status"])
+                record = _RECORD.validate_json(line)
                 found[record["name"]] = record
-            except MALFORMED:
+            except ValidationError:
                 if line.strip():
                     at = f"{self.path.name}:{number}"
                     wrong.append(f"{at} is no result of a run; it was skipped.")
@@ -84,10 +90,9 @@ def done(folder: Path, data: str, axes: Mapping[str, Any]) -> Record:
     seconds = json.loads((folder / COMPLETE).read_text("utf-8"))["seconds"]
     total = round(sum(seconds.values()), 3)
     record = {"name": folder.name, "data": data, "axes": dict(axes), "status": "done"}
-    return record | metrics | {"seconds": total}
+    return _RECORD.validate_python(record | metrics | {"seconds": total})
 
 
-def failed(run: PlannedRun, error: str, *, disk_full: bool = False) -> Record:
-    """Return the record of a run that failed; it is executed again if the disk was full."""
-    record = {"name": run.name, "data": run.data, "axes": run.axes, "status": "failed"}
-    return record | {"error": error} | ({"disk_full": True} if disk_full else {})
+def failed(run: PlannedRun, error: str) -> Record:
+    """Return the record of a run that failed."""
+    return Record(name=run.name, data=run.data, axes=run.axes, status="failed", error=error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import math
 import platform
 import shutil
@@ -20,16 +21,15 @@ from gpflow.likelihoods import Likelihood
 
 import gpflow_gvi as gvi
 
-from .._core import labels
 from ..learning import Learned, ModelSettings, Procedure, Settings, Split, VariationalSettings
+from ..likelihoods import are_labels
 from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
 from .parts.models import Fitted, PeerRun
 from .parts.training import Conformal
-from .reuse import RunCache
 from .run_folder import COMPLETE, RunFolder, name_of, write_json
-from .run_hooks import RunHooks, Timer, require_tensorboard
+from .run_hooks import RunHooks, Timer
 
 
 def run(
@@ -40,7 +40,7 @@ def run(
     data_dir: Path | None = None,
     pictures: bool = True,
     tensorboard: bool = False,
-    cache: RunCache | None = None,
+    share: bool = False,
 ) -> Path:
     """Run an experiment, unless that was done before, and return its folder.
 
@@ -53,8 +53,7 @@ def run(
     :param data_dir: the folder with data sets.
     :param pictures: whether to draw, if matplotlib is there.
     :param tensorboard: whether to write events for TensorBoard.
-    :param cache: objects kept from one run to the next; fitted regularisers are then kept in the
-        folder, too.
+    :param share: whether fitted regularisers are kept in the folder, for other runs.
     """
     place = RunFolder(Path(folder) / name_of(experiment))
     if tensorboard and not (experiment.train_q and experiment.training.kind == "batches"):
@@ -63,8 +62,10 @@ def run(
             "Leave it out, or say how Q is trained: train_q: true, or a divergence, a mean, ..., "
             "and training: batches."
         )
-    if tensorboard:
-        require_tensorboard()
+    if tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise ImportError(
+            "--tensorboard needs TensorBoard to write its events: pip install tensorboard."
+        )
     with place.locked():
         if place.is_complete and not force:
             return place.path
@@ -74,7 +75,7 @@ def run(
         settings, split, rows = prepare(experiment, data_dir)
         fitted: Learned | Fitted
         if experiment.model.kind == "gvi":
-            hooks = RunHooks(experiment, work, timer, cache=cache, tensorboard=tensorboard)
+            hooks = RunHooks(experiment, work, timer, share, tensorboard)
             fitted = Procedure(split, settings, hooks).run()
             validated: Learned | Fitted = hooks.validated or fitted
             fitted.save(work / "model", overwrite=True)
@@ -171,7 +172,7 @@ def _metrics(experiment: Experiment, fitted: Learned | Fitted, rows: Rows) -> di
 
 def _calibrated(learned: Learned, X: Any, Y: Any, coverage: float) -> dict[str, float]:
     """Return the coverage and the size of intervals, or of sets of classes, with a guarantee."""
-    if labels.num_classes(learned.likelihood) is not None:
+    if are_labels(learned.likelihood):
         sets = learned.predict_set(X, coverage)
         covered = np.take_along_axis(sets, Y.astype(int), axis=1)
         return {"conformal_coverage": covered.mean(), "conformal_size": sets.sum(axis=1).mean()}

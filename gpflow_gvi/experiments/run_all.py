@@ -1,31 +1,35 @@
-"""All runs of a sweep: on this machine or on a cluster, continuing an earlier attempt."""
+"""All runs of a sweep on the workers of Dask, wherever these are, continuing an earlier attempt.
+
+A run writes its folder to disk and returns a small record: a worker that dies loses only the run
+that it was executing.
+"""
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import functools
 import logging
 import os
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from .engine import Engine
+from .clients import local_client, require_positive
 from .results import SWEEP_NAME, Record, Results, done, failed
 from .run_folder import held, write_json
 from .sweep import PlannedRun
 
-if TYPE_CHECKING:
-    from .reuse import RunCache
-
 logger = logging.getLogger("gpflow_gvi")
 
-BATCH = 32
-"""The maximal number of runs that a worker receives at once."""
+Execute = Callable[[PlannedRun], Record]
+Connect = Callable[[], contextlib.AbstractContextManager[Any]]
+"""Returns a context manager with a client, as `Client` of `distributed` itself is."""
 
 
 class Summary(NamedTuple):
@@ -35,13 +39,24 @@ class Summary(NamedTuple):
     failed: int
 
 
+class Limits(NamedTuple):
+    """When the process of a worker is restarted."""
+
+    megabytes: float = 2500.0
+    """Before its next run, if it has grown beyond this: each model that TensorFlow has traced stays
+    in memory."""
+    seconds: float = 6 * 3600.0
+    """Within a run that takes longer."""
+
+
 def run_all(
     runs: Iterable[PlannedRun],
     folder: str | Path,
-    engine: Engine | None = None,
+    connect: Connect = local_client,
     *,
     name: str | None = None,
     retry: bool = False,
+    limits: Limits | None = None,
     data_dir: Path | None = None,
     pictures: bool = False,
 ) -> Summary:
@@ -49,16 +64,19 @@ def run_all(
 
     :param runs: the runs, as `read_sweep` returns them.
     :param folder: where the folders of runs and the results go.
-    :param engine: what executes them; by default a process for each core of this machine.
+    :param connect: returns a context manager with a client of Dask; by default one with a process
+        for each core of this machine. It is called when there is something to run.
     :param name: the name of the sweep, the title of its report; by default the folder's.
-    :param retry: whether runs that have failed before are executed again; those for which the disk
-        was full are in any case.
+    :param retry: whether runs that have failed before are executed again.
+    :param limits: when a worker is restarted.
     :param data_dir: the folder with data sets.
     :param pictures: whether to draw, for each run.
     """
+    limits = limits or Limits()
+    require_positive("limits.megabytes (--worker-memory)", limits.megabytes)
+    require_positive("limits.seconds (--run-timeout)", limits.seconds)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    engine = engine or Engine()
     with held(folder / "sweep.lock"):
         if name is not None:
             write_json(folder / SWEEP_NAME, {"name": name})
@@ -69,16 +87,15 @@ def run_all(
         named = {run.name: run for run in runs}
         missing = [
             run
-            for name, run in sorted(named.items(), key=_place)
-            if name not in records or _is_due(records[name], retry=retry)
+            for name, run in named.items()
+            if name not in records or (retry and records[name]["status"] == "failed")
         ]
-        batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
         run_one = functools.partial(execute, folder=folder, data_dir=data_dir, pictures=pictures)
         done_before = len(named) - len(missing)
         # Without a terminal a line is enough now and then.
         seconds = 0.1 if sys.stderr.isatty() else 60.0
         with tqdm(total=len(named), initial=done_before, unit="run", mininterval=seconds) as bar:
-            for record in engine.records(run_one, batches):
+            for record in _records(connect, run_one, missing, limits):
                 results.add(record)
                 records[record["name"]] = record
                 if record["status"] == "failed":
@@ -89,44 +106,69 @@ def run_all(
         return Summary(len(named) - failures, failures)
 
 
-def _is_due(record: Record, *, retry: bool) -> bool:
-    """Return True if a run that has a record is executed again."""
-    return record["status"] == "failed" and (retry or bool(record.get("disk_full")))
+def _records(
+    connect: Connect, execute: Execute, runs: Sequence[PlannedRun], limits: Limits
+) -> Iterator[Record]:
+    """Execute runs on workers, and yield the record of each when it is done."""
+    if not runs:
+        return
+    from distributed import KilledWorker, as_completed
+
+    with connect() as client:
+        in_worker = functools.partial(_in_worker, execute, limits)
+        futures = client.map(in_worker, runs, pure=False, batch_size=500)
+        left = dict(zip(futures, runs, strict=True))
+        del futures  # a result that is held here cannot leave a worker that restarts
+        try:
+            for future in as_completed(left, loop=client.loop):
+                run = left.pop(future)
+                error = future.exception()
+                if error is None:
+                    yield future.result()
+                elif isinstance(error, KilledWorker):
+                    yield failed(run, _DIED.format(limits.seconds))
+                else:  # the code to execute could not be loaded
+                    yield failed(run, "".join(traceback.format_exception(error)))
+        finally:
+            client.cancel(list(left))
 
 
-def _place(item: tuple[str, PlannedRun]) -> tuple[str, str]:
-    """Return a key of order by which runs with the same graph are neighbours."""
-    name, run = item
-    return run.experiment.graph_settings(), name
+_DIED = (
+    "The process of the run died each time that it was tried: it was killed, as where memory is "
+    "short, or took longer than {:g} seconds. To try again pass --retry, a larger --run-timeout."
+)
+
+_one_run = threading.Lock()
+_executed: list[str] = []
+"""The names of the runs that this process has executed."""
 
 
-def execute(run: PlannedRun, *, folder: Path, data_dir: Path | None, pictures: bool) -> Record:
+def _in_worker(execute: Execute, limits: Limits, run: PlannedRun) -> Record:
+    """Execute a run on a worker, where several threads must take turns."""
+    from distributed import Reschedule, get_worker
+
+    worker = get_worker()
+    with _one_run:
+        if _executed and worker.monitor.get_process_memory() > limits.megabytes * 2**20:
+            worker.loop.add_callback(worker.close_gracefully, restart=True)
+            time.sleep(1.0)  # until it takes no more
+            raise Reschedule
+        _executed.append(run.name)
+        watch = threading.Timer(limits.seconds, os._exit, [1])
+        watch.daemon = True
+        watch.start()
+        try:
+            return execute(run)
+        finally:
+            watch.cancel()
+
+
+def execute(run: PlannedRun, *, folder: Path, **options: Any) -> Record:
     """Execute a run; return its record, with the traceback if it fails."""
     from . import run as runs
 
     try:
-        path = runs.run(
-            run.experiment, folder, data_dir=data_dir, pictures=pictures, cache=_cache()
-        )
+        path = runs.run(run.experiment, folder, share=True, **options)
         return done(path, run.data, run.axes)
-    except Exception as error:  # whatever it is, it is recorded, and the other runs go on
-        return failed(run, traceback.format_exc(), disk_full=_is_of_a_full_disk(error))
-
-
-@functools.cache
-def _cache() -> RunCache:
-    """Return the graphs and the fitted regularisers that this process keeps between runs."""
-    from .reuse import RunCache
-
-    return RunCache()
-
-
-def _is_of_a_full_disk(error: BaseException | None) -> bool:
-    """Return True if an error, or one that led to it, says that the disk was full."""
-    while error is not None:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if os.strerror(errno.ENOSPC) in str(error):  # of libraries with errors of their own
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    except Exception:  # whatever it is, it is recorded, and the other runs go on
+        return failed(run, traceback.format_exc())

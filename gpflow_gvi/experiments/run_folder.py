@@ -55,11 +55,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
-        self.partial = self._beside(".partial")
-        self._replaced = self._beside(".replaced")
-
-    def _beside(self, suffix: str) -> Path:
-        return self.path.with_name(self.path.name + suffix)
+        self.partial = self.path.with_name(f"{self.path.name}.partial")
 
     @property
     def is_complete(self) -> bool:
@@ -70,20 +66,14 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Hold the run, having cleared up what a process that was killed had left."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with held(self._beside(".lock")):
-            self._recover()
+        with held(self.path.with_name(f"{self.path.name}.lock")):
+            if (self.partial / COMPLETE).is_file():
+                self.publish()
+            if self.path.exists() and not self.is_complete:
+                raise FileExistsError(
+                    f"{self.path} is no finished run: it has no {COMPLETE}. Delete or rename it."
+                )
             yield
-
-    def _recover(self) -> None:
-        if self._replaced.exists() and not self.path.exists():
-            self._replaced.rename(self.path)
-        shutil.rmtree(self._replaced, ignore_errors=True)
-        if (self.partial / COMPLETE).is_file():
-            self.publish()
-        if self.path.exists() and not self.is_complete:
-            raise FileExistsError(
-                f"{self.path} is no finished run: it has no {COMPLETE}. Delete or rename it."
-            )
 
     def begin(self, *, anew: bool) -> Path:
         """Return the folder to work in, with what an unfinished run has left unless `anew`."""
@@ -93,11 +83,9 @@ class RunFolder:
         return self.partial
 
     def publish(self) -> None:
-        """Put the finished run in its place, where an old one stays until then."""
-        if self.path.exists():
-            self.path.rename(self._replaced)
+        """Put the finished run in the place of an old one, from where it is complete."""
+        shutil.rmtree(self.path, ignore_errors=True)
         self.partial.rename(self.path)
-        shutil.rmtree(self._replaced, ignore_errors=True)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +12,15 @@ import keras
 
 import gpflow_gvi as gvi
 
-from ..learning import CompiledModel, Hooks, Learned, Schedule, TrainingData
-from ..models import GVI
+from ..learning import Hooks, Learned
 from ..regulariser.fit import Regulariser
-from .config import OF_REGULARISER, Experiment
-from .reuse import RunCache
+from .config import Experiment
 from .run_folder import digest, held
 
-SETTINGS_OF_FIT = {*OF_REGULARISER, "train_q", "calibration", "seed"}
+SETTINGS_OF_FIT = {
+    *("data", "split", "standardise", "likelihood", "regulariser"),
+    *("train_q", "calibration", "seed"),
+}
 """The parts of an experiment that the fit of its regulariser depends on."""
 
 
@@ -45,9 +45,8 @@ class RunHooks(Hooks):
     work: Path
     """The folder to work in."""
     timer: Timer
-    cache: RunCache | None
-    """What is kept from one run to the next; fitted regularisers are then kept on the disk as well,
-    beside the folder of the run."""
+    share: bool
+    """Whether the fitted regulariser is kept beside the folder of the run, for other runs."""
     tensorboard: bool
     """Whether to write events for TensorBoard."""
     stage: str = "training"
@@ -56,32 +55,19 @@ class RunHooks(Hooks):
 
     def regulariser(self, fit: Callable[[], Regulariser]) -> Regulariser:
         """Return the fitted regulariser: that of an earlier attempt, or of another run, if any."""
-        if self.cache is None:
-            fitted = _kept(fit, self.work / "regulariser")
-        else:
-            fitted = self._shared(fit, self.cache)
+        folder = self.work / "regulariser"
+        if self.share:
+            P = self.experiment.regulariser.model_copy(update={"mode": "prior"})  # the same fit
+            key = digest(self.experiment.model_copy(update={"regulariser": P}), of=SETTINGS_OF_FIT)
+            folder = self.work.parent / ".regularisers" / key
+            folder.parent.mkdir(exist_ok=True)
+        with held(folder.with_suffix(".lock"), wait=True):
+            if folder.exists():
+                fitted: Regulariser = gvi.load(folder)
+            else:
+                gvi.save(fitted := fit(), folder)
         self.timer.record("regulariser")
         return fitted
-
-    def _shared(self, fit: Callable[[], Regulariser], cache: RunCache) -> Regulariser:
-        experiment = self.experiment
-        either = experiment.regulariser.model_copy(update={"mode": "prior"})  # it is the same fit
-        key = digest(experiment.model_copy(update={"regulariser": either}), of=SETTINGS_OF_FIT)
-        folder = self.work.parent / ".regularisers" / key
-        folder.parent.mkdir(exist_ok=True)
-
-        def fit_once() -> Regulariser:
-            with held(folder.with_suffix(".lock"), wait=True):
-                return _kept(fit, folder)
-
-        return cache.regularisers.get_or_make(key, fit_once)
-
-    def compiled(
-        self, model: GVI, data: TrainingData, schedule: Schedule, optimizer: Callable[[int], Any]
-    ) -> CompiledModel:
-        """Return a model that is traced already, if there is one of the same structure."""
-        cache = self.cache or RunCache()
-        return cache.traced(model, (data.X, data.Y), self.experiment, schedule)
 
     def callbacks(self, epochs: int) -> list[Any]:
         """Return the backup, and TensorBoard if asked for."""
@@ -96,21 +82,3 @@ class RunHooks(Hooks):
         """Keep the model, for the metrics of validation."""
         self.validated = learned
         self.stage = "refit"
-
-
-def _kept(fit: Callable[[], Regulariser], folder: Path) -> Regulariser:
-    """Return the regulariser that is saved in a folder, fitted and saved if there is none."""
-    if folder.exists():
-        loaded: Regulariser = gvi.load(folder)
-        return loaded
-    fitted = fit()
-    gvi.save(fitted, folder)
-    return fitted
-
-
-def require_tensorboard() -> None:
-    """Raise unless there is what writes events."""
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ImportError(
-            "--tensorboard needs TensorBoard to write its events: pip install tensorboard."
-        )

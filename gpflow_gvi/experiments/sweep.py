@@ -12,83 +12,26 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from ..errors import shown
 from .config import Experiment, read
-from .parts.base import Count, Flag, Part, Whole
+from .parts.base import Part
 from .reading import ConfigError, Document
 from .run_folder import name_of
 
 Level = str | int | float | bool | None
 """The name of a value of an axis: the value itself, if that is a number or a text."""
 
-MAX_RUNS = 200_000
+MAX_RUNS = 20_000
 """The maximal number of runs of a sweep."""
 
 
 Values = Annotated[list[Any] | dict[str, Any], Field(min_length=1)]
 """Values by their names, or a list of values, which name themselves."""
-
-
-class Uniform(Part):
-    """A number between two others; with `log` its logarithm is uniform."""
-
-    kind: Literal["uniform", "integer"]
-    low: float
-    high: float
-    log: Flag = False
-
-    @model_validator(mode="after")
-    def _is_a_range(self) -> Uniform:
-        least = 0.5 if self.kind == "integer" else 0.0
-        if not math.isfinite(self.high - self.low):
-            raise ValueError(f"low is {self.low} and high={self.high}; they must be nearer")
-        if not self.low < self.high or (self.log and self.low <= least):
-            positive = " and positive" if self.log else ""
-            raise ValueError(f"low is {self.low}; it must be less than high={self.high}{positive}")
-        return self
-
-    def draw(self, random: np.random.Generator) -> float | int:
-        """Return a number."""
-        half = 0.5 if self.kind == "integer" else 0.0  # so that the ends are as likely as others
-        ends = (self.low - half, self.high + half)
-        low, high = np.log(ends) if self.log else ends
-        value = random.uniform(low, high)
-        value = float(np.exp(value)) if self.log else value
-        # Six digits are enough, and can be read in a table.
-        return round(value) if self.kind == "integer" else float(f"{value:.6g}")
-
-
-class Choice(Part):
-    """One of several values, each as likely."""
-
-    kind: Literal["choice"] = "choice"
-    values: Annotated[tuple[Any, ...], Field(min_length=1)]
-
-    def draw(self, random: np.random.Generator) -> Any:
-        """Return a value."""
-        return self.values[random.integers(len(self.values))]
-
-
-class RandomDraws(Part):
-    """Settings that are drawn together."""
-
-    runs: Annotated[Count, Field(le=MAX_RUNS)]
-    seed: Whole = 0
-    draw: Annotated[
-        dict[str, Annotated[Uniform | Choice, Field(discriminator="kind")]], Field(min_length=1)
-    ]
-    """How each is drawn, by the paths of keys."""
-
-    def values(self) -> dict[str, list[Any]]:
-        """Return a value for each run, by paths of keys."""
-        random = np.random.default_rng(self.seed)
-        rows = [[how.draw(random) for how in self.draw.values()] for _ in range(self.runs)]
-        return dict(zip(self.draw, map(list, zip(*rows, strict=True)), strict=True))
 
 
 class SweepFile(Part):
@@ -102,41 +45,29 @@ class SweepFile(Part):
         default_factory=dict
     )
     """Axes of which a level sets several keys: by axis and level the values of these."""
-    zip: tuple[Annotated[dict[str, Values], Field(min_length=1)], ...] = ()
-    """Keys that change together, which are one axis."""
-    random: RandomDraws | None = None
-    """So are settings that are drawn."""
     exclude: tuple[dict[str, Any], ...] = ()
     """Combinations that are left out: by axis the name of a level, or of several."""
 
     @model_validator(mode="after")
     def _names_agree(self) -> SweepFile:
-        dimensions = self.dimensions()
-        if (count := math.prod(map(len, dimensions))) > MAX_RUNS:
+        levels = self.levels()
+        if (count := math.prod(map(len, levels.values()))) > MAX_RUNS:
             raise ValueError(f"it describes {count} runs; the maximal number is {MAX_RUNS}")
-        names = [name for axis in dimensions for name in axis[0].axes]
-        for name in names:
-            if names.count(name) > 1:
+        for name in self.axes:
+            if name in self.variants:
                 raise ValueError(f"{name} is an axis twice; name it once")
         for excluded in self.exclude:
             for name in excluded:
-                if name not in names:
-                    raise ValueError(f"exclude names {name}; the axes are {', '.join(names)}")
-        for zipped in self.zip:
-            lengths = {name: len(values) for name, values in zipped.items()}
-            if len(set(lengths.values())) > 1:
-                raise ValueError(f"zip has values of different numbers, {lengths}")
+                if name not in levels:
+                    raise ValueError(f"exclude names {name}; the axes are {', '.join(levels)}")
         return self
 
-    def dimensions(self) -> list[list[AxisValue]]:
-        """Return the values of each axis that is crossed."""
-        found = [_together({name: values}) for name, values in self.axes.items()]
-        for name, variants in self.variants.items():
-            found.append([AxisValue({name: label}, of) for label, of in variants.items()])
-        found += [_together(zipped) for zipped in self.zip]
-        if self.random is not None:
-            found.append(_together(self.random.values()))
-        return found
+    def levels(self) -> dict[str, list[tuple[Level, dict[str, Any]]]]:
+        """Return the levels of each axis: their names, and values by the paths of keys."""
+        return {
+            **{axis: [(k, {axis: v}) for k, v in _named(of)] for axis, of in self.axes.items()},
+            **{axis: list(variants.items()) for axis, variants in self.variants.items()},
+        }
 
     def excludes(self, axes: Mapping[str, Level]) -> bool:
         """Return True if a combination is left out."""
@@ -146,28 +77,7 @@ class SweepFile(Part):
         )
 
 
-class AxisValue(NamedTuple):
-    """One value of an axis, or of several that are zipped or drawn together."""
-
-    axes: dict[str, Level]
-    """The names of the levels, by axis."""
-    settings: dict[str, Any]
-    """Values by the paths of keys."""
-
-
-def _together(values: Mapping[str, list[Any] | dict[str, Any]]) -> list[AxisValue]:
-    """Return the values of keys that change together, of which there may be one alone."""
-    columns = [_with_labels(of) for of in values.values()]
-    return [
-        AxisValue(
-            {name: label for name, (label, _) in zip(values, row, strict=True)},
-            {name: value for name, (_, value) in zip(values, row, strict=True)},
-        )
-        for row in zip(*columns, strict=False)  # other lengths are refused with a message
-    ]
-
-
-def _with_labels(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
+def _named(values: list[Any] | dict[str, Any]) -> list[tuple[Level, Any]]:
     """Return values with their names; in a list each is its own name, if need be as JSON."""
     if isinstance(values, dict):
         return list(values.items())
@@ -226,34 +136,22 @@ def sample(runs: Sequence[PlannedRun], count: int, seed: int = 0) -> list[Planne
 
 
 def _planned(file: SweepFile, base: dict[str, Any], source: str) -> Iterator[PlannedRun]:
-    kept: dict[Part, Part] = {}
-    for combination in itertools.product(*file.dimensions()):
-        axes = {name: level for value in combination for name, level in value.axes.items()}
+    levels = file.levels()
+    for combination in itertools.product(*levels.values()):
+        axes = {axis: level for axis, (level, _) in zip(levels, combination, strict=True)}
         if file.excludes(axes):
             continue
         values = copy.deepcopy(base)
-        for part in combination:
-            for key, value in part.settings.items():
+        for _, settings in combination:
+            for key, value in settings.items():
                 _set(values, key, copy.deepcopy(value), source)
         try:
-            yield PlannedRun(axes, _with_shared_parts(Experiment.model_validate(values), kept))
+            yield PlannedRun(axes, Experiment.model_validate(values))
         except ValidationError:
             text = json.dumps(values)  # which is YAML, on one line
-            levels = ", ".join(f"{name} is {level}" for name, level in axes.items())
-            where = f"{source}, where {levels}" if axes else f"{source}, base"
+            said = ", ".join(f"{name} is {level}" for name, level in axes.items())
+            where = f"{source}, where {said}" if axes else f"{source}, base"
             Document(text, where).validated(Experiment)
-
-
-def _with_shared_parts(experiment: Experiment, kept: dict[Part, Part]) -> Experiment:
-    """Return an experiment whose parts are the same objects as equal parts of other experiments.
-
-    Each has some settings of its own, and a hundred thousand of them have to be in memory.
-    """
-    values = {
-        name: kept.setdefault(value, value) if isinstance(value, Part) else value
-        for name, value in experiment
-    }
-    return Experiment.model_construct(experiment.model_fields_set, **values)
 
 
 def _set(values: Any, path: str, value: Any, source: str) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -24,50 +24,37 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData, TensorType
 from gpflow.config import default_float
-from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.models import BayesianModel
+from gpflow.utilities import set_trainable
 from scipy.stats import qmc
 
 from .._core import checks
 from .._core.data import Data
+from ..covariances import CholeskySVGP
 from ..gaussian_process import GaussianProcess
-from ..learning import (
-    LBFGS,
-    FullBatchTraining,
-    ModelSettings,
-    Procedure,
-    RegulariserSettings,
-    Scaling,
-    Settings,
-    Split,
-    TrainingData,
-    VariationalSettings,
-    inducing_mean,
-)
-from ..models import GVI
+from ..learning import Scaling
+from ..mean_functions import Inducing
+from ..models import GVI, PGVI
 from ..prediction.acquisition import (
     expected_improvement,
     probability_of_improvement,
     upper_confidence_bound,
 )
 from ..prediction.samples import draw_functions
-from ..regulariser.evidence import InducingEvidence
+from ..regulariser import fit_regulariser
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[tf.Tensor], tf.Tensor]
 """From inputs [N, D] to a number for each: [N]."""
 
 
-class Fit(Protocol):
-    """Anything that makes a model of data in standard units."""
-
-    def __call__(self, data: RegressionData, *, seed: int) -> BayesianModel:
-        """Return a model of (X, Y), [N, D] and [N, 1]."""
-
-
 class Acquisition(abc.ABC):
-    """How much is gained by an evaluation at an input, as a model of the objective knows it."""
+    """How much is gained by an evaluation at an input, as a model of the objective knows it.
+
+    By default by its mean m and variance s² there and by η, the smallest mean at the inputs that
+    were evaluated, which noise moves little.
+    """
 
     def __call__(self, model: BayesianModel, data: RegressionData, *, seed: int = 0) -> Function:
         """Return the function of inputs whose maximum is where to evaluate next.
@@ -79,20 +66,6 @@ class Acquisition(abc.ABC):
         X, Y = Data.of(data)
         if Y.shape[-1] != 1:
             raise ValueError(f"Y has {Y.shape[-1]} columns; an objective has one, [N, 1].")
-        return self._function(model, X, seed)
-
-    @abc.abstractmethod
-    def _function(self, model: BayesianModel, X: tf.Tensor, seed: int) -> Function:
-        """Return the function."""
-
-
-class _OfMarginals(Acquisition):
-    """A function of mean m and variance s² of the objective, and of the best that was found.
-
-    The best, η, is the smallest mean at the inputs that were evaluated, which noise moves little.
-    """
-
-    def _function(self, model: BayesianModel, X: tf.Tensor, seed: int) -> Function:
         predict = model.posterior().predict_f if hasattr(model, "posterior") else model.predict_f
         best = tf.reduce_min(predict(X)[0])
 
@@ -109,19 +82,19 @@ class _OfMarginals(Acquisition):
         """Return the acquisition of marginals N(m, s²), where η is the best: [N]."""
 
 
-class ExpectedImprovement(_OfMarginals):
+class ExpectedImprovement(Acquisition):
     """E[max(η - f(x), 0)]."""
 
     of_marginals = staticmethod(expected_improvement)
 
 
-class ProbabilityOfImprovement(_OfMarginals):
+class ProbabilityOfImprovement(Acquisition):
     """P[f(x) < η]."""
 
     of_marginals = staticmethod(probability_of_improvement)
 
 
-class LowerConfidenceBound(_OfMarginals):
+class LowerConfidenceBound(Acquisition):
     """β s - m, how low f(x) may well be: `upper_confidence_bound`.
 
     :param beta: β.
@@ -136,7 +109,7 @@ class LowerConfidenceBound(_OfMarginals):
         return upper_confidence_bound(mean, variance, self.beta)
 
 
-class ThompsonSampling(Acquisition):
+class ThompsonSampling:
     """Minus a function drawn from the model, pathwise, so that it has a slope everywhere.
 
     Thompson (1933); Wilson et al. (2020), "Efficiently sampling functions from Gaussian process
@@ -149,7 +122,9 @@ class ThompsonSampling(Acquisition):
         checks.count("num_features", num_features, least=2)
         self.num_features = num_features
 
-    def _function(self, model: BayesianModel, X: tf.Tensor, seed: int) -> Function:
+    def __call__(self, model: BayesianModel, data: RegressionData, *, seed: int = 0) -> Function:
+        """Return the function of inputs, as of an `Acquisition`."""
+        X, _ = Data.of(data)
         process = getattr(model, "variational", None)
         if not isinstance(process, GaussianProcess):
             raise TypeError(
@@ -235,35 +210,27 @@ def fit_pgvi(data: RegressionData, *, seed: int = 0, iterations: int = 20) -> GV
     :param seed: the seed of the selection of the regulariser.
     :param iterations: how long to train Q.
     """
-    settings = Settings(
-        regulariser=RegulariserSettings(
-            kernels=_matern_kernels,
-            predictors=None,
-            noise="constant",
-            num_inducing=len(data[0]),
-            max_rows=None,
-            evidence=InducingEvidence(),
-            minimise=LBFGS(50),
-        ),
-        variational=VariationalSettings(mean=inducing_mean),
-        # The noise was fitted by the evidence, as the kernel was.
-        model=ModelSettings(divergence_weight=1.0, train_likelihood=False),
-        training=FullBatchTraining(LBFGS(iterations)),
-        validation_fraction=0.0,
-        likelihood=Gaussian(1e-3),
-        standardise=False,
-        seed=seed,
-    )
-    return Procedure(Split.of(data, settings), settings).run().model
-
-
-def _matern_kernels(data: TrainingData) -> list[Kernel]:
-    """Return a Matérn kernel for the unit cube, with wide priors."""
-    kernel = gpflow.kernels.Matern52(lengthscales=np.full(data.D, 0.3 * data.D**0.5))
+    N, D = np.shape(data[0])
+    kernel = gpflow.kernels.Matern52(lengthscales=np.full(D, 0.3 * D**0.5))
     for parameter in (kernel.lengthscales, kernel.variance):
         location = tf.math.log(tf.convert_to_tensor(parameter))
         parameter.prior = tfp.distributions.LogNormal(location, tf.ones_like(location))
-    return [kernel]
+    P = fit_regulariser(data, kernel, N, likelihood=Gaussian(1e-3), seed=seed)
+    kernel, noise = P.prior.kernel, P.likelihood.variance
+    Z = gpflow.inducing_variables.InducingPoints(P.inducing_points)
+    Q = GaussianProcess(
+        Inducing.from_data(kernel, Z, data, noise),
+        CholeskySVGP.from_data(kernel, Z, data[0], noise),
+    )
+    model = PGVI(P.posterior, Q, P.likelihood, num_data=N)
+    set_trainable(model.likelihood, False)  # as the kernel, it was fitted by the evidence
+    if iterations:
+        gpflow.optimizers.Scipy().minimize(
+            model.training_loss_closure(data),
+            model.trainable_variables,
+            options={"maxiter": iterations},
+        )
+    return model
 
 
 def minimise(
@@ -272,8 +239,8 @@ def minimise(
     *,
     num_initial: int | None = None,
     num_steps: int,
-    acquisition: Acquisition | None = None,
-    fit: Fit = fit_pgvi,
+    acquisition: Acquisition | ThompsonSampling | None = None,
+    fit: Callable[..., BayesianModel] = fit_pgvi,
     seed: int = 0,
 ) -> scipy.optimize.OptimizeResult:
     """Minimise a function within bounds in `num_initial` + `num_steps` evaluations.
@@ -287,7 +254,7 @@ def minimise(
     :param num_initial: evaluations at a Latin hypercube to start with; 2 D + 1 if not given.
     :param num_steps: evaluations where the acquisition is largest.
     :param acquisition: `ExpectedImprovement()` if not given.
-    :param fit: how the model is made of the data, anew at each step.
+    :param fit: what makes a model of the data in standard units, (X, Y) and `seed=`, at each step.
     :param seed: the seed of the Latin hypercube and of each step.
     """
     lower, width = _box(bounds)

@@ -15,7 +15,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._core import checks
 from .._core.data import as_floats
@@ -95,9 +95,16 @@ class Estimator(BaseEstimator):
         if isinstance(network, int | np.integer):
             checks.count("network", network)
             network = recipe.network(X.shape[-1], J, units=int(network), seed=seed)
-        parameters = self.get_params(deep=False)
-        del parameters["random_state"]
+        names = [field.name for field in dataclasses.fields(Estimator)]
+        parameters = {name: getattr(self, name) for name in names if name != "random_state"}
         return learn((X, Y), **parameters | {"network": network, "seed": seed} | options)
+
+    def _weighted(self, X: AnyNDArray, Y: AnyNDArray, weights: Any) -> tuple[AnyNDArray, ...]:
+        """Return X, Y and the weights without rows of weight zero."""
+        with naming("sample_weight"):
+            weights = _check_sample_weight(weights, X, ensure_non_negative=True)
+        used = weights > 0.0
+        return X[used], Y[used], weights[used]
 
     def _rows(self, X: Any) -> AnyNDArray:
         """Return X as an array, if the estimator is fitted and X is of its kind."""
@@ -113,12 +120,11 @@ class Estimator(BaseEstimator):
             for name, values in zip("Xy", data, strict=False):
                 if isinstance(values, np.ma.MaskedArray):
                     checks.array(name, values)
-                if name == "X" or options.get("y_numeric"):
-                    found = np.asarray(values)
-                    if found.dtype.kind in "iumM":
-                        as_floats(name, found)
-                    if name == "y" and any(isinstance(each, np.ndarray) for each in found.flat):
-                        checks.array(name, values)
+                found = np.asarray(values)
+                if (name == "X" or options.get("y_numeric")) and found.dtype.kind in "iumM":
+                    as_floats(name, found)
+                if any(isinstance(each, np.ndarray | list) for each in found.flat[:100]):
+                    checks.array(name, values)
             images = self._takes_images and len(np.shape(data[0])) > 2
             kind = None if images else default_float()  # pixels in bytes are scaled
             return validate_data(self, *data, dtype=kind, allow_nd=images, **options)

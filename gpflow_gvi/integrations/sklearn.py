@@ -5,9 +5,10 @@ What `learn` returns is kept as `learned_`.
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -17,9 +18,11 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, Switch
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from .._core import labels, row_numbers
+from .. import likelihoods
+from .._core import row_numbers
 from .._core.data import observations
 from ..errors import NumericsWarning, shown
 from ..learning import Learned, Scaling
@@ -44,10 +47,19 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     are); `n_features_in_`, and `feature_names_in_` if X had names.
     """
 
-    def fit(self, X: Any, y: Any) -> GVIRegressor:
-        """Learn from X [N, D] and y, [N] or [N, J]."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GVIRegressor:
+        """Learn from X [N, D] and y, [N] or [N, J].
+
+        :param X: the inputs.
+        :param y: the observations.
+        :param sample_weight: w of each row, numbers [N]: its noise has the variance σ²/w, as of
+            `learn`; rows of weight zero are left out.
+        """
         row_numbers.warn(X)
         X, Y = self._pair(X, y)
+        options = {}
+        if sample_weight is not None:
+            X, Y, options["sample_weight"] = self._weighted(X, Y, sample_weight)
         if isinstance(self.likelihood, SwitchedLikelihood):
             raise TypeError(
                 "likelihood is SwitchedLikelihood, with a column of y that is no output. Take "
@@ -63,7 +75,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
             warnings.filterwarnings(
                 "ignore", "Y is .* in every row and is regressed"
             )  # a regressor regresses
-            self.learned_ = self._learn(X, Y[:, self._varies], J) if J else None
+            self.learned_ = self._learn(X, Y[:, self._varies], J, **options) if J else None
         return self
 
     def _pair(self, X: Any, y: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -214,6 +226,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         return every.reshape(*values.shape[:-1], *self._target_shape)
 
 
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class GVIClassifier(ClassifierMixin, Estimator):
     """Classification by `learn`, with the interface of scikit-learn.
 
@@ -222,17 +235,43 @@ class GVIClassifier(ClassifierMixin, Estimator):
     `Softmax` of more, with one latent function for each. Labels that are all the same are predicted
     with certainty, with a warning.
 
+    Weights of classes act on the predictions, as those in the likelihood of many rows would: with
+    w_c they are p(c | x) w_c / Σ_c' p(c' | x) w_c' (Elkan 2001, "The foundations of cost-sensitive
+    learning", theorem 2). What is learned, `learned_`, and sets are without them.
+
+    :param class_weight: w_c by classes, a dictionary; or "balanced", one over their frequencies.
+
     After `fit`: `classes_`, sorted; `learned_`, the `Learned` (None of one class);
     `n_features_in_`, and `feature_names_in_` if X had names.
     """
 
-    def fit(self, X: Any, y: Any) -> GVIClassifier:
-        """Learn from X [N, D] and labels y [N]."""
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GVIClassifier:
+        """Learn from X [N, D] and labels y [N].
+
+        :param X: the inputs.
+        :param y: the labels.
+        :param sample_weight: how often each row counts, whole numbers [N].
+        """
         row_numbers.warn(X)
         X, y = self._validated(X, y)
+        if sample_weight is not None:
+            X, y, counts = self._weighted(X, y, sample_weight)
+            if not np.array_equal(counts, np.round(counts)):
+                raise ValueError(
+                    f"sample_weight is {shown(sample_weight)}; for labels it must be whole "
+                    "numbers, as a row of weight 2 is learned from as two rows. Round it, or "
+                    "take class_weight."
+                )
+            X, y = (np.repeat(part, counts.astype(int), axis=0) for part in (X, y))
         with naming("y"):
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
+        with naming("class_weight"):
+            self._class_weights = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=y
+            )
         K = len(self.classes_)
         if K == 1:
             _warn(f"y has examples of class {shown(self.classes_[0])} alone")
@@ -241,10 +280,10 @@ class GVIClassifier(ClassifierMixin, Estimator):
         is_number = isinstance(self.network, int | np.integer)  # of units
         around = not is_number and is_meant(self.network, self.features, self.train_network, X)
         likelihood = self._around(K) if around else self._of_classes(K)
-        latents = K if around else labels.num_latents(likelihood, codes[:, None])
+        latents = K if around else likelihoods.num_latents(likelihood, codes[:, None])
         columns = self.classes
         if columns is not None:  # by their numbers, as labels are given to `learn`
-            columns = labels.encoded("classes", columns, self.classes_).tolist()
+            columns = likelihoods.encoded("classes", columns, self.classes_).tolist()
         self.learned_ = self._learn(X, codes, latents, likelihood=likelihood, classes=columns)
         return self
 
@@ -259,8 +298,8 @@ class GVIClassifier(ClassifierMixin, Estimator):
 
     def _of_classes(self, K: int) -> Likelihood:
         if self.likelihood is None:
-            return softmax_of(self.mean) or labels.likelihood_of(self.classes_)
-        found = labels.num_classes(self.likelihood)
+            return softmax_of(self.mean) or likelihoods.likelihood_of(self.classes_)
+        found = likelihoods.num_classes(self.likelihood)
         if found != K:
             raise ValueError(
                 f"likelihood is {type(self.likelihood).__name__} of {found} classes, but y has {K}:"
@@ -283,7 +322,11 @@ class GVIClassifier(ClassifierMixin, Estimator):
         X = self._rows(X)
         if self.learned_ is None:
             return np.ones((len(X), 1), default_float())
-        return self.learned_.predict_proba(X)
+        p = self.learned_.predict_proba(X)
+        if self.class_weight is not None:
+            p = p * self._class_weights
+            p /= p.sum(axis=1, keepdims=True)
+        return p
 
     def predict_log_proba(self, X: Any) -> AnyNDArray:
         """Return the logarithms of `predict_proba`: [N, K]."""
@@ -300,6 +343,9 @@ class GVIClassifier(ClassifierMixin, Estimator):
         if self.learned_ is None:
             return np.ones((len(X), 1), bool)
         return self.learned_.predict_set(X, coverage, adaptive=adaptive)
+
+
+GVIClassifier.__init__.__doc__ = GVIClassifier.__doc__
 
 
 def _warn(what: str) -> None:

@@ -29,8 +29,8 @@ class FeatureMap(Kernel):
     of the feature space (`FeatureInducingPoints`).
 
     :param base_kernel: k_0, a single-output kernel; its `active_dims` are columns of h(x).
-    :param network: h, from [N, D] to [N, F]: any model of Keras 3 or tf_keras, a `tf.Module` with
-        `__call__`, or a function. `networks.NetworkFunction` describes how it is evaluated.
+    :param network: h, from [N, D] to [N, F]: a model or layer of Keras 3, or a function.
+        `networks.NetworkFunction` describes how it is evaluated.
     """
 
     def __init__(self, base_kernel: Kernel, network: Callable[..., Any]) -> None:

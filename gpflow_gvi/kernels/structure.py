@@ -8,7 +8,6 @@ from typing import Any
 import gpflow.kernels
 import numpy as np
 import tensorflow_probability as tfp
-from gpflow import Parameter
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, Product, SeparateIndependent, Sum
 from gpflow.utilities import parameter_dict
@@ -39,31 +38,19 @@ def structure_of(kernel: Kernel) -> Hashable | None:
         return None if None in parts else (type(kernel), parts)
     if type(kernel) not in _ARE_THEIR_PARAMETERS:
         return None
-    parameters = sorted(parameter_dict(kernel).items())
-    of_parameters = tuple((path, structure_of_parameter(each)) for path, each in parameters)
-    return type(kernel), str(kernel.active_dims), of_parameters
-
-
-def structure_of_parameter(parameter: Parameter) -> Hashable:
-    """Return shape, transform and prior."""
-    return (
-        tuple(parameter.shape),
-        parameter.trainable,
-        _value(parameter.transform),
-        _value(parameter.prior),
-        parameter.prior_on,
+    parameters = tuple(
+        (path, tuple(each.shape), each.trainable, each.prior_on, _key([each.transform, each.prior]))
+        for path, each in sorted(parameter_dict(kernel).items())
     )
+    return type(kernel), str(kernel.active_dims), parameters
 
 
-def _value(value: Any) -> Hashable:
+def _key(value: Any) -> Hashable:
     """Return a key of a transform, a prior or an argument of one, down to its numbers."""
     if isinstance(value, tfp.bijectors.Bijector | tfp.distributions.Distribution):
-        arguments = sorted(value.parameters.items())
-        return type(value), tuple((name, _value(each)) for name, each in arguments)
+        return type(value), _key(sorted(value.parameters.items()))
     if isinstance(value, list | tuple):
-        return tuple(map(_value, value))
-    if isinstance(value, str | bool | None):
-        return value
+        return tuple(map(_key, value))
     array: AnyNDArray = np.asarray(value)
     # Numbers as bytes, as the text of a long array leaves out most of it.
     return array.tobytes() if array.dtype.kind in "fiub" else str(value)

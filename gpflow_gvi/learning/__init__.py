@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._core import lazy
 
 if TYPE_CHECKING:
     from .around_network.network_rows import NetworkInputs
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
     from .one_call import learn
     from .predictions import Predictions, moments_of_mixture
     from .procedure import Procedure
-    from .q_training import BatchTraining, CompiledModel, Train
+    from .q_training import BatchTraining, Train
+    from .rows.parquet import ParquetRows
     from .rows.scaling import Scaling
     from .rows.split import Split
     from .rows.targets import Units
-    from .saved import SAVED_OBJECTS, SAVED_RECORDS
+    from .saved import SAVED
     from .schedules import CosineAdam, EarlyStopping, Passes, Schedule
     from .settings import (
         LBFGS,
@@ -39,11 +41,9 @@ __all__ = [
     "MAX_INDUCING",
     "NUM_INDUCING",
     "RECIPE",
-    "SAVED_OBJECTS",
-    "SAVED_RECORDS",
+    "SAVED",
     "TOLERANCE",
     "BatchTraining",
-    "CompiledModel",
     "CosineAdam",
     "EarlyStopping",
     "Effort",
@@ -54,6 +54,7 @@ __all__ = [
     "ModelSettings",
     "NetworkInputs",
     "Noise",
+    "ParquetRows",
     "Passes",
     "Predictions",
     "Procedure",
@@ -74,51 +75,58 @@ __all__ = [
 ]
 
 _MODULES = {
-    "BatchTraining": "q_training",
-    "CompiledModel": "q_training",
-    "CosineAdam": "schedules",
-    "EarlyStopping": "schedules",
-    "Effort": "settings",
-    "FullBatchTraining": "full_batch",
-    "Hooks": "hooks",
-    "InducingPlusNetwork": "start",
-    "LBFGS": "settings",
-    "Learned": "learned",
-    "MAX_INDUCING": "settings",
-    "ModelSettings": "settings",
-    "NUM_INDUCING": "settings",
-    "NetworkInputs": "around_network.network_rows",
-    "Noise": "settings",
-    "Passes": "schedules",
-    "Predictions": "predictions",
-    "Procedure": "procedure",
-    "RECIPE": "settings",
-    "RegulariserSettings": "settings",
-    "SAVED_OBJECTS": "saved",
-    "SAVED_RECORDS": "saved",
-    "Scaling": "rows.scaling",
-    "Schedule": "schedules",
-    "Settings": "settings",
-    "Split": "rows.split",
-    "Start": "start",
-    "TOLERANCE": "settings",
-    "Train": "q_training",
-    "TrainingData": "start",
-    "Units": "rows.targets",
-    "VariationalSettings": "settings",
-    "fit_by_squares": "full_batch",
-    "inducing_mean": "start",
-    "learn": "one_call",
-    "moments_of_mixture": "predictions",
+    "around_network.network_rows": ("NetworkInputs",),
+    "full_batch": (
+        "FullBatchTraining",
+        "fit_by_squares",
+    ),
+    "hooks": ("Hooks",),
+    "learned": ("Learned",),
+    "one_call": ("learn",),
+    "predictions": (
+        "Predictions",
+        "moments_of_mixture",
+    ),
+    "procedure": ("Procedure",),
+    "q_training": (
+        "BatchTraining",
+        "Train",
+    ),
+    "rows.parquet": ("ParquetRows",),
+    "rows.scaling": ("Scaling",),
+    "rows.split": ("Split",),
+    "rows.targets": ("Units",),
+    "saved": ("SAVED",),
+    "schedules": (
+        "CosineAdam",
+        "EarlyStopping",
+        "Passes",
+        "Schedule",
+    ),
+    "settings": (
+        "Effort",
+        "LBFGS",
+        "MAX_INDUCING",
+        "ModelSettings",
+        "NUM_INDUCING",
+        "Noise",
+        "RECIPE",
+        "RegulariserSettings",
+        "Settings",
+        "TOLERANCE",
+        "VariationalSettings",
+    ),
+    "start": (
+        "InducingPlusNetwork",
+        "Start",
+        "TrainingData",
+        "inducing_mean",
+    ),
 }
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
-def __getattr__(name: str) -> Any:
-    # Imported when used: the defaults in `settings` are read without TensorFlow.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+# The defaults in `settings` are read without TensorFlow.
+__getattr__, __dir__ = lazy.attach(
+    __name__,
+    {name: f"{module}:{name}" for module, names in _MODULES.items() for name in names},
+    __all__,
+)

@@ -9,12 +9,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Likelihood
 
 from .._core import images, labels
 from .._core.memo import memoised
 from .._core.mode import inference
+from ..calibration.tempering import factor_of_errors
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import is_gaussian
 
 
 class KeepBest(keras.callbacks.EarlyStopping):
@@ -58,10 +60,11 @@ def tempered_nll(
     X, Y = images.as_rows(data[0], process), data[1]
     with memoised(), inference():
         f_mean, f_variance = process.predict(X)
-        if not isinstance(likelihood, Gaussian):
+        if not is_gaussian(likelihood):
             Y = labels.observed(likelihood, Y)
             return -tf.reduce_mean(likelihood.predict_log_density(X, f_mean, f_variance, Y))
         variance = f_variance + likelihood.conditional_variance(X, f_mean)
-    factor = tf.reduce_mean(tf.square(Y - f_mean) / variance, axis=0)  # [J]
-    logs = tf.math.log(factor) + tf.reduce_mean(tf.math.log(variance), axis=0)
+    logs = tf.math.log(factor_of_errors(Y, f_mean, variance)) + tf.reduce_mean(
+        tf.math.log(variance), axis=0
+    )
     return 0.5 * tf.reduce_sum(logs + 1.0 + np.log(2.0 * np.pi))

@@ -69,16 +69,6 @@ class Regressors:
         leaf = max(1, N // MAX_LEAVES)
         return [boosted, ExtraTreesRegressor(100, min_samples_leaf=leaf, random_state=seed)]
 
-    def lasso(self) -> list[Any]:
-        """Return a linear function of few features."""
-        from sklearn.linear_model import LassoCV
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        # Smaller penalties than a hundredth of the largest one take many more iterations.
-        linear = make_pipeline(StandardScaler(), LassoCV(eps=1e-2, cv=5))
-        return [of_outputs(linear, self.data.J)]
-
     def networks(self) -> list[Any]:
         """Return a network that standardises its rows and its outputs.
 
@@ -125,7 +115,7 @@ class Classifiers:
         )
         return [boosting] if N > MAX_ROWS_OF_RANDOMISED else [boosting, randomised]
 
-    def lasso(self) -> list[Any]:
+    def linear(self) -> list[Any]:
         """Return a logistic regression on the features that a Lasso of two classes takes."""
         from sklearn.feature_selection import SelectFromModel
         from sklearn.linear_model import LassoCV, LogisticRegression
@@ -175,6 +165,14 @@ def noise_models(X: Any, errors: Any, process: Any) -> list[Any]:
         random_state=0,
     )
     return [of_outputs(boosting, errors.shape[-1]), process]
+
+
+def of_columns(estimator: Any, columns: Any) -> Any:
+    """Return an estimator that sees some columns of X alone."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(ColumnTransformer([("features", "passthrough", columns)]), estimator)
 
 
 def of_outputs(estimator: Any, J: int) -> Any:

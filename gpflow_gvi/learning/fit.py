@@ -25,8 +25,8 @@ from .._core.graphs import deepcopy
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of
-from ..regulariser.evidence import evidence_missed
-from ..regulariser.fit import Judged, Regulariser, Round
+from ..regulariser.evidence import titsias_gap
+from ..regulariser.fit import Judged, Regulariser
 from .candidate import Candidate, Fitted
 from .data import groups_of, spacing
 from .predictors import CrossFits
@@ -214,17 +214,16 @@ class Fits(abc.ABC):
             return N
         X = self.data.X[self.first]
         Z, _ = self.settings.select(X, few, kernel=candidate.kernel, seed=self.data.seed)
-        missed = evidence_missed(candidate.kernel, noise_variance, Z, X)
+        missed = titsias_gap(candidate.kernel, noise_variance, Z, X)
         return few if missed < self.recipe.max_missed else most
 
     def regulariser(self, candidate: Candidate, judged: Judged | None = None) -> Regulariser:
         """Return P, which is conditioned later, and its inducing points."""
         prior, data = self.prior(candidate), self.data
         M = self._num_points(candidate)
-        Z, indices = self.settings.select(data.X, M, kernel=candidate.kernel, seed=data.seed)
-        rounds = (Round(indices, candidate.loss, {}),)
+        Z, _ = self.settings.select(data.X, M, kernel=candidate.kernel, seed=data.seed)
         likelihood = deepcopy(candidate.likelihood)
-        return Regulariser(prior, prior, likelihood, Z, None, rounds, True, judged)
+        return Regulariser(prior, prior, likelihood, Z, None, -candidate.loss, True, judged)
 
     def _num_points(self, candidate: Candidate) -> int:
         return self.settings.count(len(self.data.X))

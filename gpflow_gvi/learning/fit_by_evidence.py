@@ -17,8 +17,8 @@ from ..gaussian_process import GaussianProcess
 from ..regulariser.conditioning import conditioned
 from ..regulariser.evidence import InducingEvidence
 from ..regulariser.evidence_fit import EvidenceFit, Rows, assign
+from ..regulariser.exact_evidence import exact_predictions
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
-from ..regulariser.plain_evidence import exact_predictions
 from .candidate import Candidate, Fitted
 from .fit import MIN_NOISE, Fits, scaled
 from .noise import VaryingNoise, noise_at, varying
@@ -50,7 +50,7 @@ class EvidenceFits(Fits):
         """The smallest and the largest variance of noise that varies."""
         noise = Gaussian(0.1)
         if settings.standardise:  # its prior is for standard units
-            noise = self.recipe.noise(len(data.X), data.D, lower)
+            noise = self.recipe.noise(len(data.X), len(data.features), lower)
         self.likelihood = settings.likelihood or noise
 
     @property
@@ -63,7 +63,7 @@ class EvidenceFits(Fits):
         """Return kernels of a trend that changes, which are taken if they predict much better."""
         if self.settings.kernels is not None:
             return []
-        return self.recipe.kernels_of_series(self.data.X, self.data.responses)
+        return self.recipe.kernels_of_series(self.data)
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         targets = np.asarray(self.data.units[1].linear.original(self.data.responses))
@@ -80,13 +80,13 @@ class EvidenceFits(Fits):
 
     def minimiser(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Any:
         """Return L-BFGS with as many iterations as features at least, one for each curvature."""
-        return self.settings.briefly(self.data.D) if brief else self.settings.minimise
+        return self.settings.briefly(len(self.data.features)) if brief else self.settings.minimise
 
     def _fit(
         self, start: Candidate, rows: AnyNDArray, minimise: Any, means: AnyNDArray | None = None
     ) -> Candidate:
         fit, noise = self._evidence_fit(start), start.noise
-        given, exponent = start.likelihood.variance, 0.0
+        given, exponent = start.likelihood.variance, 0.0 if self.data.weights is None else 1.0
         if noise is not None:
             given = max(float(noise.variance.numpy()), 1.001 * self.bounds_of_noise[0])
             exponent = float(noise.exponent.numpy())
@@ -133,14 +133,14 @@ class EvidenceFits(Fits):
             means = nothing
         elif means is None:
             means = self.means
-        ratio = np.ones_like(data.responses) if noise is None else noise.ratio(data.X)
+        ratio = data.relative_noise if noise is None else noise.ratio(data.X)
         return Rows(data.X, data.responses, means.astype(data.X.dtype), ratio).some(rows)
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
         data, N = self.data.first(MAX_ROWS_OF_SCORES), len(self.data.X)
         observed, groups = (data.X, data.responses), self.groups[: len(data.X)]
-        prior, noise = self.prior(candidate), noise_at(candidate, data.X, data.J)
+        prior, noise = self.prior(candidate), noise_at(candidate, data)
         found: Any = None
         if self.recipe.max_rows_of_points >= N:
             found = leave_one_out_of_all(prior, noise, observed, groups)
@@ -157,8 +157,7 @@ class EvidenceFits(Fits):
         return Fitted(candidate, predictions, nll, self)
 
     def _num_points(self, candidate: Candidate) -> int:
-        X = self.data.X[self.first]
-        return self.num_points(candidate, noise_at(candidate, X, self.data.J))
+        return self.num_points(candidate, noise_at(candidate, self.data)[self.first])
 
     def keep_useful_predictors(self, plain: Fitted) -> None:
         """Leave out predictors with larger errors than those of a fit without them.
@@ -211,12 +210,12 @@ class EvidenceFits(Fits):
         self, candidate: Candidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
-        minimise = self.settings.again(self.data.D, len(self.data.X))
+        minimise = self.settings.again(len(self.data.features), len(self.data.X))
         found = self._fit(candidate, given[: self.settings.max_rows], minimise, means)
         every = self._rows(found, np.arange(len(self.data.X)), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]
-        noise = noise_at(found, self.data.X, self.data.J)
+        noise = noise_at(found, self.data)
         observed = every.X[given], noise[given], every.Y[given] - of_means[given]
         mean, variance = self._predicted(found, observed, every.X[held])
         return mean + of_means[held], variance + noise[held]

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .q_training import CompiledModel
-
 if TYPE_CHECKING:
-    from ..models import GVI
     from ..regulariser.fit import Regulariser
     from .learned import Learned
-    from .schedules import Schedule
-    from .start import TrainingData
 
 
 class Hooks:
@@ -21,12 +16,6 @@ class Hooks:
     def regulariser(self, fit: Callable[[], Regulariser]) -> Regulariser:
         """Return the fitted regulariser, by calling `fit` or from where it was kept."""
         return fit()
-
-    def compiled(
-        self, model: GVI, data: TrainingData, schedule: Schedule, optimizer: Callable[[int], Any]
-    ) -> CompiledModel:
-        """Return the model compiled for training, or one like it that was compiled before."""
-        return CompiledModel(model, optimizer(schedule.steps), schedule.steps_per_epoch)
 
     def callbacks(self, epochs: int) -> list[Any]:
         """Return callbacks of Keras for a training of this number of epochs."""

@@ -31,7 +31,7 @@ from gpflow.kernels import Coregion, Kernel, Sum
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive, set_trainable
 
-from .._core import outputs
+from .._core import images, outputs
 from .._core.data import Data, as_floats
 from .._core.graphs import deepcopy
 from ..calibration.conformal_prediction import conformal
@@ -128,6 +128,7 @@ def learn_jointly(
     :param validation_data: (X, Y) to temper with, which may have NaN in Y.
     """
     X, Y = data
+    images.refuse_sets(X, are_images=False)
     J = Y.shape[1]
     complete = np.flatnonzero(~np.isnan(Y).any(axis=1))
     order = np.random.default_rng(settings.seed).permutation(complete)

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
-from gpflow.likelihoods import Gaussian, Likelihood, Softmax
+from gpflow.likelihoods import Likelihood
 from scipy import stats
 
 from .._core import checks, hooks, labels
@@ -24,7 +23,13 @@ from ..calibration.conformal_prediction import Conformal, around, require_real_o
 from ..calibration.conformal_quantiles import ConformalQuantiles
 from ..calibration.conformal_sets import ConformalSets
 from ..kernels import OutputAsInput
-from ..likelihoods import HeavyTailed, law
+from ..likelihoods import (
+    are_labels,
+    degrees_of_freedom,
+    draw,
+    draws_samples,
+    is_gaussian,
+)
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import Entropies, entropies, require_classes
@@ -122,11 +127,12 @@ class Learned:
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y, or of its label the log probability: [N]."""
         X, Y = self.inputs.standard(data[0]), self.standard_y(data[1])
-        if isinstance(self.likelihood, Softmax):  # GPflow's own samples are others in each call
-            Y = labels.observed(self.likelihood, Y)
-            found = log_predictive_densities(self.likelihood, X, *self.model.predict_f(X), Y)
-            return tf.convert_to_tensor(found)
-        return self.model.predict_log_density((X, Y)) + self.outputs.log_derivative(Y)
+        if draws_samples(self.likelihood):
+            rows = X, *self.model.predict_f(X), labels.observed(self.likelihood, Y)
+            found = tf.convert_to_tensor(log_predictive_densities(self.likelihood, *rows))
+        else:
+            found = self.model.predict_log_density((X, Y))
+        return found + self.outputs.log_derivative(Y)
 
     def pit(self, X: TensorType, Y: TensorType) -> Array:
         """Return the (randomised) probability integral transform of each observation: [N, J]."""
@@ -157,13 +163,7 @@ class Learned:
         with inference():
             F = self.model.variational.sample(rows, num_samples, seed=seed)
         seeds = [None if seed is None else [seed, k] for k in (1, 2)]
-        likelihood = self.likelihood
-        if isinstance(likelihood, HeavyTailed):
-            noise = tf.sqrt(likelihood.conditional_variance(rows, F))
-            Y = tfp.distributions.Normal(F, noise).sample(seed=seeds[0])
-            Y = likelihood.stretched(Y, self.model.predict_f(rows)[0], seeds[1])
-        else:
-            Y = law(likelihood, rows, F).sample(seed=seeds[0])
+        Y = draw(self.likelihood, rows, F, lambda: self.model.predict_f(rows)[0], seeds)
         if self.classes_ is not None:
             return np.asarray(self.classes_[np.asarray(Y[..., 0], dtype=int)])
         return np.asarray(units_of_predictions(self.likelihood, self.outputs).original(Y))
@@ -185,7 +185,7 @@ class Learned:
         says how far features are from those of the data. With classes and no network it is the
         epistemic entropy, since a linear kernel varies least in the middle of the data.
         """
-        if labels.num_classes(self.likelihood) is not None and isinstance(self.inputs, Scaling):
+        if are_labels(self.likelihood) and isinstance(self.inputs, Scaling):
             return self.entropies(X).epistemic
         (variance,) = by_blocks(
             lambda rows: (self.model.predict_f(rows)[1],), self.inputs.standard(X)
@@ -225,7 +225,7 @@ class Learned:
         require_real_outputs(self.model)
         checks.coverage(coverage)
         calibration = self.calibration
-        if isinstance(self.likelihood, Gaussian):
+        if is_gaussian(self.likelihood):
             deviations = half_width(self.likelihood, coverage)
             if isinstance(calibration, Conformal):
                 deviations = calibration.quantile(coverage)
@@ -247,15 +247,16 @@ class Learned:
 
         Tails of Student's t, a log scale and a mixture are in it.
         """
-        if not isinstance(self.likelihood, Gaussian):
+        if not is_gaussian(self.likelihood):
             raise ValueError(
                 f"predict_law is for real-valued y under Gaussian noise, but the likelihood is "
                 f"{type(self.likelihood).__name__}. predict_interval has its quantiles."
             )
         mean, variance = by_blocks(self._predictions.standard_y, self.inputs.validated(X))
+        df = degrees_of_freedom(self.likelihood)
         law: Any = stats.norm(mean, np.sqrt(variance))
-        if isinstance(self.likelihood, HeavyTailed):
-            df = self.likelihood.df.numpy()
+        if df is not None:
+            df = df.numpy()
             law = stats.t(df, mean, np.sqrt(variance * (df - 2.0) / df))
         return LawOfUnits(law, self.outputs)
 
@@ -343,15 +344,13 @@ class Learned:
         """Draw the reliability of quantiles, or of probabilities, for rows that were not seen."""
         plots = hooks.registered("plots")
         kind: Any = plots.QuantileDisplay
-        if labels.num_classes(self.likelihood) is not None:
+        if are_labels(self.likelihood):
             kind = plots.ReliabilityDisplay
         return kind.from_estimator(self, X, y, ax=ax, **options).ax_
 
     def plot_history(self, *, ax: Any = None) -> Any:
-        """Draw the training of Q epoch by epoch, or where there was none the scores of P."""
-        plots = hooks.registered("plots")
-        kind = plots.HistoryDisplay if self.history else plots.CandidatesDisplay
-        return kind.from_estimator(self, ax=ax).ax_
+        """Draw the training of Q epoch by epoch; `summary` has the scores of P."""
+        return hooks.registered("plots").HistoryDisplay.from_estimator(self, ax=ax).ax_
 
     def plot_relevance(
         self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any

@@ -27,6 +27,7 @@ from .rows.scaling import Scaling, exactly_original
 if TYPE_CHECKING:
     from .candidate import Candidate, Fitted
     from .fit_by_evidence import EvidenceFits
+    from .start import TrainingData
 
 MIN_RATIO = 0.01
 """The smallest value of the pattern: smaller ones are raised to it."""
@@ -81,10 +82,10 @@ def _bounds(*bounds: float) -> list[tf.Tensor]:
     return [tf.constant(each, default_float()) for each in bounds]
 
 
-def noise_at(candidate: Candidate, X: AnyNDArray, J: int) -> AnyNDArray:
+def noise_at(candidate: Candidate, data: TrainingData) -> AnyNDArray:
     """Return the variance of Gaussian noise at rows: [N, J]."""
-    variance = np.asarray(outputs.noise_variance_at(candidate.likelihood, X, J))
-    return np.broadcast_to(variance, (len(X), J))
+    variance = np.asarray(outputs.noise_variance_at(candidate.likelihood, data.X, data.J))
+    return variance * data.relative_noise
 
 
 def varying(fits: EvidenceFits, constant: Fitted) -> Candidate | None:
@@ -112,7 +113,7 @@ def _pattern(fits: EvidenceFits, fitted: Fitted) -> Predictor | None:
     """
     predictions = fitted.left_out
     data = fits.data.first(predictions.Y.shape[0])
-    noise = noise_at(fitted.candidate, data.X, data.J)
+    noise = noise_at(fitted.candidate, data)
     errors = noise * predictions.squares[0]
     inputs, unscaled = data.units[0], Scaling.none(errors)
     mean = np.maximum(np.mean(errors, axis=0), np.finfo(errors.dtype).tiny)
@@ -121,7 +122,7 @@ def _pattern(fits: EvidenceFits, fitted: Fitted) -> Predictor | None:
     # Few hyper-parameters of all rows hardly flatter predictions of one fold, and save time.
     process = LogProcess(fitted_hyperparameters(X, errors))
     patterns = fits.cross_fit(
-        noise_models(X, errors, process),
+        noise_models(X[:, fits.data.features], errors, process),
         dataclasses.replace(data, units=(inputs, unscaled), seed=data.seed + 1),
         errors,
         what="the pattern of the noise",

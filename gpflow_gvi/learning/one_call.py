@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Likelihood
 
 from .._core import checks, progress, row_numbers
 from .._core.data import Data
-from .._core.graphs import deepcopy
-from ..divergences import Divergence, InducingKL
+from ..divergences import Divergence
+from ..likelihoods import is_gaussian
 from ..losses import Loss
-from ..models import GVI, PGVI
+from ..models import GVI
 from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers, refusals
 from .around_network.learn_around import is_meant, learn_around
@@ -30,32 +27,18 @@ from .joint_outputs import learn_jointly, observed
 from .learned import Learned
 from .predictors import parse_predictor
 from .procedure import Procedure, recorded
+from .q_request import QRequest
 from .q_training import BatchTraining
 from .refusals import refuse
-from .rows.split import Split, from_one_hot, is_of_one_column, of_labels
+from .rows.parquet import ParquetRows
+from .rows.split import Split, from_one_hot, is_of_one_column, of_labels, relative_weights
 from .schedules import CosineAdam, EarlyStopping, Passes
-from .settings import (
-    MAX_INDUCING,
-    Effort,
-    ModelSettings,
-    Noise,
-    Settings,
-    VariationalSettings,
-    preset,
-)
-from .start import InducingPlusNetwork, Start, inducing_covariance, inducing_mean
-from .variational import (
-    DIVERGENCES,
-    LOSSES,
-    named,
-    parse_covariance,
-    parse_mean,
-    softmax_of,
-)
+from .settings import MAX_INDUCING, Effort, Noise, Settings, preset
+from .variational import softmax_of
 
 
 def learn(
-    data: RegressionData | tf.data.Dataset,
+    data: RegressionData | tf.data.Dataset | ParquetRows,
     *others: Any,
     kernel: Kernel | Sequence[Kernel] | None = None,
     predictor: Any = "auto",
@@ -77,11 +60,13 @@ def learn(
     divergence_weight: float | Literal["1/N"] | None = None,
     num_inducing: int | None = None,
     select: Select = greedy_variance,
+    sample_weight: Any = None,
     validation_data: RegressionData | None = None,
     validation_fraction: float | None = Settings.validation_fraction,
     calibration_fraction: float = Settings.calibration_fraction,
     standardise: bool = Settings.standardise,
     epochs: int | None = None,
+    callbacks: Sequence[Any] | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
     effort: Effort = "default",
@@ -105,8 +90,8 @@ def learn(
     that this function held out, and not the caller, then join the others: P is conditioned on all
     rows, Q is trained on them for as long as was best, and tempered by the factor that was best.
 
-    Data may be larger than memory: a Dataset of rows or batches, or arrays of which X is
-    memory-mapped (`numpy.load(file, mmap_mode="r")`). They are read in blocks, several times.
+    Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
+    (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
     Beyond 50,000 rows a uniform sample of that size, whatever their order, takes the place of the
     data: kernels, predictors, noise, inducing points, tempering and held-out rows are chosen
     from it. Standard units are those of all rows, and under Gaussian noise P is conditioned on all
@@ -178,6 +163,9 @@ def learn(
     :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200, or of
         up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000.
     :param select: how they are chosen.
+    :param sample_weight: w of each row of real-valued Y, positive numbers [N], of which only the
+        ratios count: the noise of a row has the variance σ²/w, σ² being that of a row of average
+        weight. Noise is constant then; predictors take the weights if their `fit` does.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part, without `validation_data`; by default a tenth
         where Q is trained, or none.
@@ -188,6 +176,7 @@ def learn(
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
         over the data if that is more; held-out data are evaluated after each. By default 20 where
         Q is trained.
+    :param callbacks: those of Keras, for a network that is trained here.
     :param batch_size: rows of a batch; by default 200. It is for what is trained, Q or a network.
     :param learning_rate: Adam's at the start; it falls along a cosine. By default 0.003, and for
         what is trained, too, but a compiled network.
@@ -203,69 +192,63 @@ def learn(
         raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
     if isinstance(data, tuple | list):
         row_numbers.warn(data[0] if data else None)
-    if epochs is not None:
-        checks.count("epochs", epochs, least=0)
-    if batch_size is not None:
-        checks.count("batch_size", batch_size)
-    if num_inducing is not None:
-        checks.count("num_inducing", num_inducing)
+    for name, count in (("batch_size", batch_size), ("num_inducing", num_inducing)):
+        if count is not None:
+            checks.count(name, count)
     checks.one_of("noise", noise, (None, *get_args(Noise)))
     checks.one_of("effort", effort, get_args(Effort))
     checks.one_of("outputs", outputs, ("independent", "correlated"))
     checks.one_of("missing", missing, ("refuse", "ignore"))
-    if isinstance(loss, str):
-        checks.one_of("loss", loss, ("robust", *LOSSES))
-        loss = loss if loss == "robust" else named("loss", loss, LOSSES)
-    own_divergence: Divergence | None = named("divergence", divergence, DIVERGENCES)
-    jointly = outputs == "correlated"
-    if missing == "ignore":
-        data = pair = observed(data)
-        jointly = jointly or bool(np.isnan(pair[1]).any())
-    elif jointly:  # nothing may be missing
-        X, Y = Data.of(data)
-        data = np.asarray(X), np.asarray(Y)
-    if model is GVI and divergence is None:
-        raise TypeError("model is GVI, which has no divergence of its own: pass divergence=....")
-    is_svgp = isinstance(
-        own_divergence, InducingKL
-    )  # finite for a prior P, and no network beside u
-    checks.one_of("regulariser", regulariser, (None, "posterior", "prior"))
-    if mean is not None:
-        refuse(refusals.HAS_MEAN, network=network)
-    if is_svgp:
-        refuse(refusals.OF_INDUCING, mean=mean, covariance=covariance, regulariser=regulariser)
-    if is_svgp and network is not None:
-        raise TypeError(
-            "divergence is InducingKL(), which is infinite where a network is added to the mean of "
-            "Q. Leave out the network, or take a projected divergence or GaussianWasserstein()."
-        )
-    parts_of_q = {"mean": mean, "covariance": covariance, "regulariser": regulariser}
-    of_q = (network, model, divergence, divergence_weight, epochs, *parts_of_q.values())
-    chosen = any(each is not None for each in of_q) or isinstance(loss, Loss)
-    if not chosen:
+    asked = QRequest.of(
+        network=network,
+        mean=mean,
+        covariance=covariance,
+        regulariser=regulariser,
+        model=model,
+        divergence=divergence,
+        divergence_weight=divergence_weight,
+        loss=loss,
+        epochs=epochs,
+    )
+    if not asked.is_given:
         refuse(refusals.NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
-    of_recipe = kernel is None and not chosen
+    data, jointly = _observed(data, outputs, missing)
+    of_recipe = kernel is None and not asked.is_given
     by_recipe = of_recipe and effort != "fast"
+    if sample_weight is not None:
+        refuse(refusals.NOT_WEIGHTED, validation_data=validation_data)
     predictors, rows, validation_data = parse_predictor(predictor, by_recipe, data, validation_data)
     if validation_data is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
+    of_network = {"features": features, "train_network": train_network}
+    of_columns = {"classes": classes, "output": output}
     if network is None:
-        asked = {"features": features, "train_network": train_network, "classes": classes}
-        refuse(refusals.NO_NETWORK, **asked, output=output)
+        refuse(refusals.NO_NETWORK, **of_network, **of_columns)
     is_around = is_meant(network, features, train_network, data)
-    if is_around:
-        rows = in_memory("data", rows, network)
-        validation_data = in_memory("validation_data", validation_data, network)
-    else:
-        refuse(refusals.NO_COLUMNS, classes=classes, output=output)
-    of_columns = softmax_of(mean)
-    if likelihood is None and (is_around or of_columns is not None):
-        rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
-        likelihood = None if is_around or not is_of_one_column(rows) else of_columns
-    rows, validation_data, of_names, found = of_labels(rows, validation_data, likelihood)
-    likelihood = likelihood if is_around else of_names  # a network says by itself what it is for
+    if not is_around:
+        refuse(refusals.NO_COLUMNS, **of_columns)
+        refuse(refusals.OF_KERAS, callbacks=callbacks)
+    rows, validation_data, likelihood, names = _labelled(
+        rows, validation_data, likelihood, network if is_around else None, mean
+    )
+    robust = loss if loss == "robust" else None
+    of_noise = {
+        "noise": None if noise == "constant" else noise,
+        "likelihood": None if refusals.is_constant_noise(likelihood) else likelihood,
+        "loss": robust,
+    }
+    of_training: dict[str, Any] = {
+        "epochs": epochs,
+        "callbacks": callbacks,
+        "batch_size": batch_size,
+    }
+    if sample_weight is not None:
+        sample_weight = relative_weights(sample_weight, data)
+        asked.refuse(refusals.NOT_WEIGHTED, network=network, epochs=epochs)
+        refuse(refusals.NOT_WEIGHTED, **of_noise, outputs=jointly or None)
     kernels = [kernel] if isinstance(kernel, Kernel) else kernel
     start = preset(effort)
+    is_fixed = num_inducing is not None or asked.is_given or effort == "fast"
     schedule = Passes(_given(epochs, Passes.epochs), _given(batch_size, Passes.batch_size))
     rate = _given(learning_rate, CosineAdam.learning_rate)
     settings = Settings(
@@ -273,104 +256,100 @@ def learn(
             start,
             kernels=None if kernels is None else lambda _: kernels,
             num_inducing=start.num_inducing if num_inducing is None else num_inducing,
-            max_inducing=None if num_inducing or chosen or effort == "fast" else MAX_INDUCING,
+            max_inducing=None if is_fixed else MAX_INDUCING,
             predictors=predictors,
-            noise=noise or (start.noise if of_recipe else "constant"),
+            noise=noise or (start.noise if of_recipe and sample_weight is None else "constant"),
             heavy_tails=start.heavy_tails if of_recipe and noise is None else None,
             select=select,
-            process=operator.attrgetter("prior" if is_svgp else regulariser or "posterior"),
+            process=asked.process,
             n_jobs=n_jobs,
         ),
-        variational=VariationalSettings(
-            _mean(mean, network) if chosen and not is_svgp else inducing_mean,
-            inducing_covariance if covariance is None else parse_covariance(covariance),
-        ),
-        model=ModelSettings(
-            kind=_given(model, PGVI),
-            # Each training starts from the same state of its context.
-            divergence=None if own_divergence is None else lambda _: deepcopy(own_divergence),
-            loss=(lambda: loss) if isinstance(loss, Loss) else None,
-            divergence_weight=_given(divergence_weight, ModelSettings.divergence_weight),
-        ),
+        variational=asked.variational,
+        model=asked.objective,
         training=BatchTraining(schedule, CosineAdam(rate), EarlyStopping()),
         validation_fraction=validation_fraction,
         calibration_fraction=calibration_fraction,
         likelihood=likelihood,
-        classes=found,
+        classes=names,
         standardise=standardise,
+        sample_weight=sample_weight,
         seed=seed,
         pool=of_recipe and noise is None and isinstance(predictor, str | None),
     )
+    own = {"predictor": None if isinstance(predictor, str) else predictor, "n_jobs": n_jobs}
     with progress.spoken(verbose):
         if jointly:
-            refuse(
-                refusals.NOT_JOINT,
-                **parts_of_q,
-                loss=loss,
-                noise=None if noise == "constant" else noise,
-                predictor=None if isinstance(predictor, str) else predictor,
-                network=network,
-                model=model,
-                divergence=divergence,
-                divergence_weight=divergence_weight,
-                epochs=epochs,
-                n_jobs=n_jobs,
-                likelihood=None if refusals.is_constant_noise(likelihood) else likelihood,
-            )
+            asked.refuse(refusals.NOT_JOINT, network=network, epochs=epochs, **own)
+            refuse(refusals.NOT_JOINT, **of_noise)
             return learn_jointly(rows, kernels, settings, validation_data)
         if is_around:
             has_points = effort == "best" and num_inducing is None  # twice as many
-            refuse(
-                refusals.NOT_AROUND,
-                **parts_of_q,
-                model=model,
-                divergence=divergence,
-                divergence_weight=divergence_weight,
-                predictor=None if isinstance(predictor, str) else predictor,
-                loss=loss,
-                noise=noise,
-                n_jobs=n_jobs,
-                effort=None if effort == "default" or has_points else effort,
-            )
-            trains = _given(train_network, True)
-            if not trains:
-                refuse(
-                    refusals.NETWORK_NOT_TRAINED,
-                    epochs=epochs,
-                    batch_size=batch_size,
-                    learning_rate=learning_rate,
+            of_effort = None if effort == "default" or has_points else effort
+            asked.refuse(refusals.NOT_AROUND, noise=noise, effort=of_effort, **own)
+            refuse(refusals.NOT_AROUND, loss=robust)
+            training = None
+            if _given(train_network, True):
+                if all_compiled(network):
+                    refuse(refusals.COMPILED, learning_rate=learning_rate)
+                training = NetworkTraining(schedule, rate, EarlyStopping(), seed, callbacks or ())
+            else:
+                of_training["learning_rate"] = learning_rate
+                refuse(refusals.NETWORK_NOT_TRAINED, **of_training)
+            return recorded(
+                lambda: learn_around(
+                    rows,
+                    network,
+                    settings,
+                    features=features,
+                    kernel=kernel,
+                    training=training,
+                    validation_data=validation_data,
+                    columns=classes,
+                    output=output,
                 )
-            elif all_compiled(network):
-                refuse(refusals.COMPILED, learning_rate=learning_rate)
-            training = NetworkTraining(schedule, rate, EarlyStopping(), seed)
-            of_network = functools.partial(
-                learn_around,
-                rows,
-                network,
-                settings,
-                features=features,
-                kernel=kernel,
-                training=training if trains else None,
-                validation_data=validation_data,
-                columns=classes,
-                output=output,
             )
-            return recorded(of_network)
         if not refusals.is_constant_noise(likelihood):
             refuse(refusals.NO_NOISE.format(type(likelihood).__name__), noise=noise)
         if not refusals.cross_fits(settings):
             refuse(refusals.NO_CROSS_FITS, n_jobs=n_jobs)
-        left_out = None
-        if not (loss is None or isinstance(loss, Loss)):
-            left_out = _outliers(rows, settings)
+        left_out = None if robust is None else _outliers(rows, settings)
+        if left_out is not None:
             rows = tuple(np.delete(np.asarray(part), left_out.rows, axis=0) for part in rows)
         learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
         return dataclasses.replace(learned, outliers=left_out)
 
 
-def _mean(mean: Any, network: Any) -> Callable[[Start], MeanFunction]:
-    """Return the constructor of Q's initial mean."""
-    return InducingPlusNetwork(network) if mean is None else parse_mean(mean)
+def _observed(data: Any, outputs: str, missing: str) -> tuple[Any, bool]:
+    """Return the data, and whether outputs are learned together."""
+    if missing == "ignore":
+        pair = observed(data)
+        return pair, outputs == "correlated" or bool(np.isnan(pair[1]).any())
+    if outputs != "correlated":
+        return data, False
+    X, Y = Data.of(data)  # nothing may be missing
+    return (np.asarray(X), np.asarray(Y)), True
+
+
+def _labelled(
+    rows: Any, validation_data: Any, likelihood: Likelihood | None, network: Any, mean: Any
+) -> tuple[Any, Any, Likelihood | None, Any]:
+    """Return data with labels as class indices, their likelihood, and the classes.
+
+    :param network: the network that the process is around, if it is around one.
+    :param mean: the argument of `learn`; a network of several columns is for labels.
+    """
+    of_columns = softmax_of(mean)
+    if network is not None:
+        rows = in_memory("data", rows, network)
+        validation_data = in_memory("validation_data", validation_data, network)
+    given = likelihood
+    if likelihood is None and (network is not None or of_columns is not None):
+        rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
+        if network is None and is_of_one_column(rows):
+            likelihood = of_columns
+    rows, validation_data, likelihood, names = of_labels(rows, validation_data, likelihood)
+    # A network says by itself what it is for.
+    return rows, validation_data, likelihood if network is None else given, names
 
 
 def _given(value: Any, default: Any) -> Any:
@@ -379,7 +358,7 @@ def _given(value: Any, default: Any) -> Any:
 
 
 def _outliers(rows: RegressionData, settings: Settings) -> outliers.Outliers:
-    if not (settings.likelihood is None or isinstance(settings.likelihood, Gaussian)):
+    if not is_gaussian(settings.likelihood):
         raise TypeError(
             f"loss='robust' is for real-valued Y under Gaussian noise, but likelihood is "
             f"{type(settings.likelihood).__name__}. Leave out one of them; StudentT() is a "

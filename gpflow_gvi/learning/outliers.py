@@ -27,6 +27,7 @@ from gpflow.config import default_float
 from gpflow.utilities import positive
 from scipy import stats
 
+from .._core import images
 from .._core.data import Data
 from .._core.notices import logger
 from ..regulariser.evidence import DataEvidence
@@ -102,6 +103,7 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
     :param seed: the seed of the choice of inducing points, and of rows for hyper-parameters.
     """
     X, Y = (np.asarray(part) for part in Data.of(data))
+    images.refuse_sets(X, are_images=False)
     X, Y = (Scaling.of(X).standard(X).numpy(), _robust(Y).standard(Y).numpy())
     order = np.random.default_rng(seed).permutation(len(X))
     first = order[: settings.max_rows]

@@ -12,15 +12,14 @@ from typing import Any
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance
-from gpflow.likelihoods import Softmax
 from gpflow.posteriors import PrecomputeCacheType
 
 from .._core.graphs import Compiled
 from .._core.images import as_rows
-from ..likelihoods import HeavyTailed
+from ..likelihoods import degrees_of_freedom
 from ..models import GVI
 from ..models.posterior import GVIPosterior
-from ..prediction.class_probabilities import probabilities_given
+from ..prediction.class_probabilities import moments_of_y, probabilities_given
 from .around_network.network_rows import NetworkInputs
 from .rows.scaling import Scaling
 from .rows.targets import Units, units_of_f, units_of_predictions
@@ -59,8 +58,8 @@ class Predictions:
         self._inputs = inputs
         self._of_f = of_f
         self._of_y = of_y
-        noise = model.likelihood
-        self._df = noise.df.numpy() if isinstance(noise, HeavyTailed) else None
+        df = degrees_of_freedom(model.likelihood)
+        self._df = None if df is None else df.numpy()
         self.f = self._compiled(self.f_given)
         self.y = self._compiled(self.y_given)
         self.standard_y = self._compiled(self.standard_y_given)
@@ -99,21 +98,14 @@ class Predictions:
         return self._of_f.moments(mean, variance)
 
     def y_given(self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
-        """Return mean and variance of y: [N, P] each; of classes, probabilities p and p(1 - p).
-
-        GPflow's `Softmax` draws its samples anew in each call.
-        """
-        if isinstance(self._model.likelihood, Softmax):
-            (p,) = self.probabilities_given(X, mean, variance)
-            return p, p * (1.0 - p)
+        """Return mean and variance of y: [N, P] each; of classes, probabilities p and p(1 - p)."""
         return self._of_y.moments(*self.standard_y_given(X, mean, variance), self._df)
 
     def standard_y_given(
         self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
     ) -> MeanAndVariance:
         """Return mean and variance of y in standard units: [N, P] each."""
-        mean, variance = self._model.likelihood.predict_mean_and_var(X, mean, variance)
-        return mean, variance
+        return moments_of_y(self._model.likelihood, X, mean, variance)
 
     def probabilities_given(
         self, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor

@@ -19,7 +19,7 @@ from gpflow.base import AnyNDArray
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from .._core import progress
@@ -183,6 +183,7 @@ class CrossFits:
                     self._estimators[c],
                     X[given],
                     self._y[given],
+                    None if self._data.weights is None else self._data.weights[given],
                     is_brief=self._is_brief,
                 )
                 for c, folds in missing
@@ -288,11 +289,15 @@ def _is_fitted(estimator: Any) -> bool:
     )
 
 
-def _fitted(estimator: Any, X: AnyNDArray, Y: AnyNDArray, *, is_brief: bool) -> Any:
+def _fitted(
+    estimator: Any, X: AnyNDArray, Y: AnyNDArray, weights: AnyNDArray | None, *, is_brief: bool
+) -> Any:
+    takes_weights = weights is not None and has_fit_parameter(estimator, "sample_weight")
+    options = {"sample_weight": weights} if takes_weights else {}
     with warnings.catch_warnings():
         if is_brief:
             warnings.simplefilter("ignore", ConvergenceWarning)
-        return clone(estimator).fit(X, Y)
+        return clone(estimator).fit(X, Y, **options)
 
 
 def _joined(models: Sequence[Any], X: AnyNDArray, fold: AnyNDArray, J: int) -> CrossFitted:

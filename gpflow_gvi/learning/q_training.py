@@ -50,36 +50,16 @@ class Train(Protocol):
         """
 
 
-class CompiledModel:
-    """A model that is compiled for training.
+def _scorer(model: GVI, data: RegressionData) -> Callable[[], float]:
+    """Return a function without arguments: −log density of held-out data, if it were tempered."""
+    import tensorflow as tf
 
-    :param model: the model.
-    :param optimizer: an optimiser of Keras.
-    :param steps: the number of steps in one compiled call.
-    """
+    from .._core.graphs import without_gradients
 
-    def __init__(self, model: GVI, optimizer: Any, steps: int) -> None:
-        self.model = model
-        model.compile(optimizer, steps_per_execution=steps)
-        self._score: Any = None  # a graph
-
-    def score(self, data: RegressionData) -> float:
-        """Return the negative log density of held-out data that tempering would reach."""
-        import tensorflow as tf
-
-        from .._core.graphs import without_gradients
-
-        tensors = list(map(tf.convert_to_tensor, data))
-        if self._score is None:
-            specs = (tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in tensors)
-            self._score = without_gradients(functools.partial(_score, self.model), *specs)
-        return float(self._score(*tensors))
-
-    def copy_to(self, model: GVI) -> None:
-        """Give another model the values of this one."""
-        if model is not self.model:
-            for variable, value in zip(model.weights, self.model.weights, strict=True):
-                variable.assign(value)
+    tensors = list(map(tf.convert_to_tensor, data))
+    specs = (tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in tensors)
+    graph = without_gradients(functools.partial(_score, model), *specs)
+    return lambda: float(graph(*tensors))
 
 
 def _score(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
@@ -114,17 +94,17 @@ class BatchTraining:
         epochs = round(share * schedule.epochs)
         if epochs == 0:
             return TrainingResult()
-        compiled = hooks.compiled(model, data, schedule, self.optimizer)
+        optimizer = self.optimizer(schedule.steps)
+        model.compile(optimizer, steps_per_execution=schedule.steps_per_epoch)
         best = None
         if validation is not None and self.early_stopping is not None:
-            score = functools.partial(compiled.score, validation)
-            best = KeepBest(score, self.early_stopping.patience)
+            best = KeepBest(_scorer(model, validation), self.early_stopping.patience)
         rows: Any = (data.X, data.Y)
         if data.stream is not None:  # as many rows an epoch as of arrays of the size of the sample
             size = schedule.batch_size
             rows = data.stream.batches(schedule.steps_per_epoch * size, size, data.seed)
         progress.now(f"training Q on {len(data.X)} rows, up to epoch {epochs}")
-        history = compiled.model.fit(
+        history = model.fit(
             rows,
             epochs=epochs,
             batch_size=schedule.batch_size,
@@ -137,7 +117,6 @@ class BatchTraining:
             seed=data.seed,
             verbose=0,
         ).history
-        compiled.copy_to(model)
         progress.found(
             epochs=len(history["loss"]), **({} if best is None else {"best": best.epochs})
         )

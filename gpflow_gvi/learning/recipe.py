@@ -14,6 +14,7 @@ from gpflow.kernels import Kernel, SeparateIndependent, Sum
 from gpflow.likelihoods import Gaussian
 
 from .._core.graphs import deepcopy
+from ..kernels.columns import on_columns
 from . import estimators, starts
 from .data import num_groups
 
@@ -61,10 +62,8 @@ class Recipe:
     # Predictors
 
     min_rows_of_trees: int = 40
+    """Below this number of rows there are no predictors."""
     min_rows_of_networks: int = 1000
-    min_rows_of_lasso: int = 40
-    """From this number of rows on, up to `max_rows_of_shared` for each feature, P may be around a
-    linear function of few features, which a kernel cannot find by so few rows."""
 
     max_error_ratio: float = 1.1
     """P is around predictors with errors of up to this many times P's own."""
@@ -122,9 +121,10 @@ class Recipe:
 
     def kernels(self, data: TrainingData) -> list[Kernel]:
         """Return kernels to choose among, with the hyper-parameters to start from."""
+        X = data.X[:, data.features]
         if data.of_classes:
-            return self._kernels_of_classes(len(data.X), data.D)
-        return _of_latents(self.kernels_of_numbers(data.X, data.responses), data)
+            return _on_features(self._kernels_of_classes(*X.shape), data)
+        return _on_features(self.kernels_of_numbers(X, data.responses), data)
 
     def kernels_of_numbers(self, X: Array, Y: Array) -> list[Kernel]:
         """Return the kernels of functions of real values.
@@ -154,17 +154,16 @@ class Recipe:
             return [Sum([each, *starts.trend()]) for each in found]
         return [Sum([each, *starts.trend()]) for each in [*starts.seasons(X, Y), *found]]
 
-    def kernels_of_series(self, X: Array, Y: Array) -> list[Kernel]:
+    def kernels_of_series(self, data: TrainingData) -> list[Kernel]:
         """Return kernels of one feature with a trend whose slope changes, for Gaussian noise.
 
         Deviations last for a while, which outliers look like.
-
-        :param X: standardised inputs, [N, D].
-        :param Y: standardised outputs, [N, J].
         """
+        X = data.X[:, data.features]
         if not self.sums or X.shape[1] > 1 or len(X) < self.min_rows_of_seasons:
             return []
-        return [Sum([each, *starts.changing_trend()]) for each in starts.seasons(X, Y)]
+        seasons = starts.seasons(X, data.responses)
+        return _on_features([Sum([each, *starts.changing_trend()]) for each in seasons], data)
 
     def _kernels_of_classes(self, N: int, D: int) -> list[Kernel]:
         """Return kernels of labels: with one lengthscale, with one for each feature, and fast."""
@@ -175,11 +174,15 @@ class Recipe:
         each = [starts.one_kernel(D) + starts.linear(D)] if of_each else []
         return [*found, starts.fast_kernel(D), *each]
 
+    def rough(self, data: TrainingData) -> Kernel:
+        """Return the kernel of a function of a single feature with kinks."""
+        return _on_features([starts.rough_kernel()], data)[0]
+
     def floor(self, data: TrainingData) -> list[Kernel]:
         """Return the kernels of a constant and of a linear function: others have to be better."""
         constant = starts.constant()
-        linear = Sum([deepcopy(constant), starts.linear(data.D)])
-        return _of_latents([constant, linear], data)
+        linear = Sum([deepcopy(constant), starts.linear(len(data.features))])
+        return _on_features([constant, linear], data)
 
     def noise(self, num_rows: int, num_features: int, lower: float) -> Gaussian:
         """Return the noise to start from, a tenth of the variance of Y.
@@ -198,25 +201,30 @@ class Recipe:
     def predictors(self, data: TrainingData) -> list[Any]:
         """Return estimators whose cross-fitted predictions P may be around.
 
-        Ensembles of trees; of few rows for each feature a linear function of some of them
-        (Tibshirani 1996); of many rows a network. For a single feature there are none: a kernel
-        says more.
+        Boosted trees, which have the steps that kernels do not have; and with several features
+        randomised trees, where labels are few for each a logistic regression on some of them
+        (Tibshirani 1996), and where rows are many a network.
         """
-        N, D = num_groups(data.X), data.D  # repeated values are known
-        if D == 1:
+        N, D = num_groups(data.X), len(data.features)  # repeated values are known
+        if self.min_rows_of_trees > N:
             return []
         kind: Any = estimators.Classifiers if data.of_classes else estimators.Regressors
         of_data = kind(data)
-        per_feature = self.min_rows_of_lengthscales if data.of_classes else self.max_rows_of_shared
-        return [
-            *(of_data.trees() if self.min_rows_of_trees <= N else []),
-            *(of_data.lasso() if self.min_rows_of_lasso <= N < per_feature * D else []),
-            *(of_data.networks() if self.min_rows_of_networks <= N else []),
-        ]
+        found = of_data.trees()
+        if D == 1:
+            found = found[:1]
+        else:
+            few = data.of_classes and self.min_rows_of_lengthscales * D > N
+            found += of_data.linear() if few else []
+            found += of_data.networks() if self.min_rows_of_networks <= N else []
+        return found if data.D == D else [estimators.of_columns(e, data.features) for e in found]
 
 
-def _of_latents(kernels: list[Kernel], data: TrainingData) -> list[Kernel]:
-    """Return kernels of several latent functions, if one observation has them: each its own."""
+def _on_features(kernels: list[Kernel], data: TrainingData) -> list[Kernel]:
+    """Return kernels of the features as ones of X, and of several latent functions if need be."""
+    if len(data.features) < data.D:
+        kernels = [on_columns(kernel, data.features.tolist()) for kernel in kernels]
+    # Each latent function of one observation has its own.
     if data.of_classes or data.Y.shape[-1] >= data.J:
         return kernels
     return [SeparateIndependent([deepcopy(kernel) for _ in range(data.J)]) for kernel in kernels]

@@ -28,6 +28,10 @@ NO_COLUMNS = (
     "says what a network returns, but the network is added to the mean of Q here: pass "
     "train_network=False, or leave it out"
 )
+OF_KERAS = (
+    "is for a network that is trained before a process is put around it: leave it out, or train "
+    "the parts yourself, by compile and fit of a GVI model"
+)
 NO_NETWORK = "has no effect without a network: pass network=, or leave it out"
 NOT_AROUND = (
     "has no effect around a network, whose predictions are the mean of P and Q: no candidates "
@@ -44,6 +48,10 @@ COMPILED = (
 NOT_JOINT = (
     "is not for several outputs that are learned together, as correlated ones and those with "
     "missing values are. Leave it out"
+)
+NOT_WEIGHTED = (
+    "is not for rows of different weights, which are of real-valued Y under constant Gaussian "
+    "noise, and say how P is fitted: leave it out, or sample_weight"
 )
 NO_NOISE = (
     "is for real-valued Y under Gaussian noise that starts from a number; likelihood is {}. Leave "
@@ -72,12 +80,9 @@ def refuse(why: str, **arguments: Any) -> None:
 
 def is_constant_noise(likelihood: Likelihood | None) -> bool:
     """Return True if observations are real numbers with constant noise."""
-    from gpflow import Parameter
-    from gpflow.likelihoods import Gaussian
+    from ..likelihoods import has_constant_noise
 
-    return likelihood is None or (
-        isinstance(likelihood, Gaussian) and isinstance(likelihood.variance, Parameter)
-    )
+    return likelihood is None or has_constant_noise(likelihood)
 
 
 def cross_fits(settings: Settings) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._core.network_graph import Part
 from .._core.progress import Record, Stage
-from ..regulariser.fit import Judged, Regulariser, Round
+from ..regulariser.fit import Judged, Regulariser
 from .around_network.network_rows import Inputs, NetworkInputs
 from .around_network.reach import Classes
 from .class_predictors import LogProbabilities
@@ -16,28 +16,22 @@ from .predictors import Fitted, InOriginalUnits
 from .rows.log_scale import LogScale
 from .rows.scaling import Scaling
 
-SAVED_OBJECTS: tuple[type, ...] = (
+SAVED: tuple[type, ...] = (
+    Classes,
     Fitted,
     InOriginalUnits,
+    Inputs,
+    Judged,
     Learned,
     LogProbabilities,
     LogScale,
     NetworkInputs,
-    Pooled,
-    VaryingNoise,
-)
-"""They are built attribute by attribute."""
-
-SAVED_RECORDS: tuple[type, ...] = (
-    Classes,
-    Inputs,
-    Judged,
     Outliers,
     Part,
+    Pooled,
     Record,
     Regulariser,
-    Round,
     Scaling,
     Stage,
+    VaryingNoise,
 )
-"""Named tuples."""

@@ -12,9 +12,9 @@ from gpflow.base import AnyNDArray
 from gpflow.likelihoods import Gaussian, Likelihood
 from scipy import stats
 
-from .._core import labels
 from ..calibration.tails import scale_and_degrees_of_freedom
 from ..calibration.tempering import factors
+from ..likelihoods import are_labels, is_gaussian
 from ..losses import Marginals
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Judged
@@ -186,11 +186,11 @@ def constant_nll(likelihood: Likelihood, Y: AnyNDArray, spacing: AnyNDArray) -> 
     :param Y: observations, [N, P].
     :param spacing: δ of each observation, ∞ where there is no grid: [N, P].
     """
-    if labels.num_classes(likelihood) is not None:
+    if are_labels(likelihood):
         _, counts = np.unique(Y, return_counts=True)
         others = (counts - 0.5) / (np.sum(counts) - 1.0 + 0.5 * len(counts))
         return -float(np.sum(counts * np.log(others)) / np.sum(counts))
-    if not isinstance(likelihood, Gaussian):
+    if not is_gaussian(likelihood):
         return np.inf
     N, shape = len(Y), (1, *Y.shape)
     left = (Y - np.mean(Y, axis=0)) * N / max(N - 1, 1)

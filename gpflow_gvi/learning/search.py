@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 
 from gpflow.kernels import Kernel
 
-from . import starts
 from .candidate import Fitted, best_of, near_best
 from .fit import Fits
 
@@ -74,7 +73,7 @@ def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     again = fits.with_varying_noise(found[0])
     if again is not None:
         found = [best_of([*found, fits.fitted(again)])]
-    if fits.data.D == 1 and fits.settings.kernels is None:
-        rough = fits.candidate(starts.rough_kernel())
+    if len(fits.data.features) == 1 and fits.settings.kernels is None:
+        rough = fits.candidate(fits.recipe.rough(fits.data))
         found.append(fits.fitted(rough.replace(likelihood=found[0].candidate.likelihood)))
     return found

@@ -304,13 +304,15 @@ class Settings:
     Y and is Q as it is."""
     replicates: bool = False
     """Whether rows of equal X and Y are independent observations, and not copies of one."""
+    sample_weight: Any = None
+    """w of each row of real-valued Y, an array [N]: its noise has the variance σ²/w."""
 
     @property
     def of_classes(self) -> bool:
         """Whether Y are labels."""
         from .._core import labels
 
-        return labels.num_classes(self.likelihood) is not None
+        return labels.are_labels(self.likelihood)
 
     @property
     def trains_q(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,8 @@ class TrainingData:
     """The units of X and Y: what takes them to original units."""
     stream: Stream | None = None
     """All rows, as blocks of X and Y, where these are a sample of them."""
+    weights: Array | None = None
+    """w of each row, whose noise has the variance σ²/w: [N]; None for equal ones."""
 
     @property
     def num_rows(self) -> int:
@@ -51,6 +54,18 @@ class TrainingData:
         """The number of columns of X."""
         return int(self.X.shape[-1])
 
+    @functools.cached_property
+    def features(self) -> Array:
+        """The columns of X that kernels and predictors are made for.
+
+        A constant column and a copy of an earlier one say nothing that the others do not.
+        """
+        if self.X.ndim != 2:
+            return np.arange(self.D)
+        _, first = np.unique(self.X, axis=1, return_index=True)
+        varies = np.ptp(self.X, axis=0) > 0.0
+        return np.sort(first[varies[first]]) if varies.any() else np.arange(self.D)
+
     @property
     def J(self) -> int:  # noqa: N802
         """The number of latent functions."""
@@ -58,8 +73,16 @@ class TrainingData:
 
     def first(self, max_rows: int | None) -> TrainingData:
         """Return the first rows, not more than `max_rows`."""
-        X, Y, responses = (part[:max_rows] for part in (self.X, self.Y, self.responses))
-        return dataclasses.replace(self, X=X, Y=Y, responses=responses, stream=None)
+        names = ("X", "Y", "responses", "weights")
+        parts = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        first = {name: part[:max_rows] for name, part in parts.items()}
+        return dataclasses.replace(self, **first, stream=None)
+
+    @property
+    def relative_noise(self) -> Array:
+        """The variance of the noise of each row, 1 at a row of weight one: [N, J]."""
+        ones = np.ones_like(self.responses)
+        return ones if self.weights is None else ones / self.weights[:, None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gpflow import Parameter
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian
 
 from .._core.names import kernel_name, mean_name
 from .._core.progress import Stage
 from ..covariances import Tempered
-from ..likelihoods import HeavyTailed
+from ..likelihoods import degrees_of_freedom, has_constant_noise, is_gaussian
 
 if TYPE_CHECKING:
     from .learned import Learned
@@ -52,9 +50,7 @@ class Summary:
         """Return the summary."""
         P, model = learned.regulariser, learned.model
         stages = () if learned.record is None else learned.record.stages
-        varying = isinstance(P.likelihood, Gaussian) and not isinstance(
-            P.likelihood.variance, Parameter
-        )
+        varying = is_gaussian(P.likelihood) and not has_constant_noise(P.likelihood)
         r = model.variational.kernel
         factor = next((k.factor for k in (r, *r.submodules) if isinstance(k, Tempered)), None)
         facts = {
@@ -140,6 +136,8 @@ def _rows(stages: Any) -> dict[str, str]:
         share = f"{found['repeated']} rows repeat the inputs of others"
         copies = f", {found.get('copies')} are copies and count once" if "copies" in found else ""
         facts["repeats"] = f"{share}: such rows are left out together{copies}"
+    if "unused_columns" in found:
+        facts["unused"] = f"{found['unused_columns']} columns of X are constant or copies of others"
     if "gross" in found:
         facts["gross values"] = f"{found['gross']} rows with one are left out"
     if "promised" in found:
@@ -151,11 +149,10 @@ def _rows(stages: Any) -> dict[str, str]:
 
 def _noise(learned: Learned, varying: bool) -> str:
     likelihood = learned.likelihood
-    if not isinstance(likelihood, Gaussian):
+    if not is_gaussian(likelihood):
         return type(likelihood).__name__
-    kind = "Gaussian"
-    if isinstance(likelihood, HeavyTailed):
-        kind = f"Student's t, {_numbers(likelihood.df)} degrees of freedom"
+    df = degrees_of_freedom(likelihood)
+    kind = "Gaussian" if df is None else f"Student's t, {_numbers(df)} degrees of freedom"
     of_logs = learned.outputs.linear is not learned.outputs
     if varying and of_logs:
         return f"{kind} of log y, its variance depends on x"

@@ -26,7 +26,7 @@ from gpflow.base import AnyNDArray
 from gpflow.functions import Additive, MeanFunction
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Likelihood
 
 from .._core import checks, outputs
 from .._core.data import Data
@@ -35,6 +35,7 @@ from .._core.graphs import deepcopy
 from ..covariances import CholeskySVGP, SparsePosterior, Tempered, gram
 from ..covariances.svgp import SVGPCovariance
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import is_gaussian
 from ..mean_functions import Inducing, NetworkOutputs
 from ..models import GVI
 from ..regulariser.fit import Regulariser
@@ -141,7 +142,7 @@ def _of_root(old: Kernel, Z: InducingPoints, root: tf.Tensor) -> Kernel:
 def _sites(
     process: GaussianProcess, likelihood: Likelihood, Z: InducingPoints, data: Data
 ) -> Sites:
-    if isinstance(likelihood, Gaussian):
+    if is_gaussian(likelihood):
         noise = outputs.noise_variance_at(likelihood, data.X, int(data.Y.shape[-1]))
         return Sites(data.Y, noise + tf.zeros_like(data.Y))
     return sites_of(likelihood, process, tf.convert_to_tensor(Z.Z), (data.X, data.Y))

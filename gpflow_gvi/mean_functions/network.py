@@ -18,8 +18,8 @@ from .._core.network_function import as_function
 class Network(MeanFunction):
     """A neural network as a mean function: m(x) = h(x).
 
-    :param network: h, from [N, D] to [N, J]: any model of Keras 3 or tf_keras, a `tf.Module` with
-        `__call__`, or a function. `networks.NetworkFunction` describes how it is evaluated.
+    :param network: h, from [N, D] to [N, J]: a model or layer of Keras 3, or a function.
+        `networks.NetworkFunction` describes how it is evaluated.
     """
 
     def __init__(self, network: Callable[..., Any]) -> None:

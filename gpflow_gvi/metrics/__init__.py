@@ -1,6 +1,5 @@
 """Metrics of predictions, each a number with its orientation."""
 
-from .base import Metric
 from .class_evaluation import (
     augrc,
     aupr,
@@ -12,6 +11,7 @@ from .class_evaluation import (
 )
 from .classes import (
     CLASS_METRICS,
+    Metric,
     accuracy,
     adaptive_ece,
     auroc,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from gpflow.base import AnyNDArray, TensorType
@@ -11,7 +12,15 @@ from scipy.stats import bootstrap, mannwhitneyu
 
 from .._core import checks, labels
 from ..prediction.class_probabilities import class_probabilities
-from .base import Metric
+
+
+class Metric(NamedTuple):
+    """A metric of predictions, with its orientation."""
+
+    name: str
+    function: Callable[[Any], float]
+    orientation: Literal["lower", "higher", "target"]
+    """Whether lower or higher values are better, or those close to a nominal value."""
 
 
 def accuracy(Y: TensorType, probabilities: TensorType) -> float:

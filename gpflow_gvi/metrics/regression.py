@@ -13,15 +13,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
-from gpflow.likelihoods import Gaussian
 from scipy import stats
 
-from .._core import checks, labels
+from .._core import checks
 from .._core.data import Data
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import require_real_outputs
-from .base import Metric
-from .classes import CLASS_METRICS, labels_and_probabilities
+from ..likelihoods import are_labels, is_gaussian
+from .classes import CLASS_METRICS, Metric, labels_and_probabilities
 
 LEVELS = tuple(i / 20 for i in range(1, 20))
 """The nominal coverages of `calibration_error`: 0.05, 0.10, ..., 0.95."""
@@ -191,7 +190,8 @@ def evaluate(
     """
     checks.coverage(coverage_level, "coverage_level")
     checks.positive("Y_scale", Y_scale)
-    if labels.num_classes(getattr(model, "likelihood", None)) is not None:
+    likelihood = getattr(model, "likelihood", None)
+    if are_labels(likelihood):
         of_classes = labels_and_probabilities(model, data)
         return {name: metric.function(of_classes) for name, metric in CLASS_METRICS.items()}
     require_real_outputs(model)
@@ -210,7 +210,7 @@ def evaluate(
         lower=(mean - half_width) * scale,
         upper=(mean + half_width) * scale,
     )
-    if isinstance(getattr(model, "likelihood", None), Gaussian) and hasattr(model, "predict_law"):
+    if is_gaussian(likelihood) and hasattr(model, "predict_law"):
         law = model.predict_law(X)
         at = at._replace(
             lower=law.quantile(0.5 - 0.5 * coverage_level) * scale,

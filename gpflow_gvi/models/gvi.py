@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, Parameter, RegressionData
 from gpflow.inducing_variables import InducingVariables
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood
 from gpflow.models import SVGP, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 
@@ -23,6 +23,7 @@ from ..covariances import CholeskySVGP, SparseCovariance
 from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
 from ..gaussian_process import GaussianProcess, common_outputs
+from ..likelihoods import are_labels, observed_columns
 from ..losses import LogLoss, Loss
 from ..mean_functions import Inducing
 from ..training import Trainable
@@ -255,7 +256,7 @@ class GVI(Trainable, SVGP):
     ) -> MeanAndVariance:
         """Return mean and variance of y at Xnew, in GPflow's shapes."""
         X = self._rows(Xnew)
-        if labels.num_classes(self.likelihood) is not None:
+        if are_labels(self.likelihood):
             images.require_rows(X, self.variational)
         return super().predict_y(X, full_cov, full_output_cov)
 
@@ -348,12 +349,11 @@ class GVI(Trainable, SVGP):
         """Raise unless observations have the columns that the likelihood and Q ask for."""
         _require_latent_dim(self.likelihood, num_outputs)
         columns = Y.shape[-1]
-        scalar = isinstance(self.likelihood, ScalarLikelihood)
-        switched = isinstance(self.likelihood, SwitchedLikelihood)  # has a column of its own
-        if scalar and not switched and columns is None:  # in a graph
+        wanted = observed_columns(self.likelihood, num_outputs)
+        if wanted is not None and columns is None:  # in a graph
             message = "Y must have as many columns as Q has outputs."
-            tf.debugging.assert_equal(tf.shape(Y)[-1], num_outputs, message)
-        elif scalar and not switched and columns != num_outputs:
+            tf.debugging.assert_equal(tf.shape(Y)[-1], wanted, message)
+        elif wanted not in (None, columns):
             raise ValueError(
                 f"Y has {columns} columns, but Q has {num_outputs} outputs. Pass num_latent_gps="
                 f"{columns} to the mean or the covariance of Q, or a multi-output kernel."

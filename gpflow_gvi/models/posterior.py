@@ -43,8 +43,9 @@ class GVIPosterior(AbstractPosterior):
         super().__init__(process.kernel, tf.zeros([0, 1]), mean_function=None)
         self.process = process
         self._known: dict[Key, Any] = {}
-        kind = PrecomputeCacheType.NOCACHE if precompute_cache is None else precompute_cache
-        self.update_cache(PrecomputeCacheType(kind))
+        self._forget_graph()
+        if precompute_cache is not None:
+            self.update_cache(PrecomputeCacheType(precompute_cache))
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         self._memo = self._prepared()  # the keys hold ids of objects that must not die
@@ -62,7 +63,10 @@ class GVIPosterior(AbstractPosterior):
     def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
         """Compute the cache anew, as in GPflow."""
         super().update_cache(precompute_cache)
-        # Graphs hold the old tensors.
+        self._forget_graph()
+
+    def _forget_graph(self) -> None:
+        """Begin a new graph: it holds the tensors of the cache."""
         self._marginals = Compiled(functools.partial(AbstractPosterior.predict_f, self))
 
     def is_current(self) -> tf.Tensor:

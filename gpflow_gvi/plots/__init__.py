@@ -12,14 +12,13 @@ from typing import Any
 
 from .curve import CurveDisplay
 from .estimators import View
-from .history import CandidatesDisplay, HistoryDisplay
+from .history import HistoryDisplay
 from .map import MapDisplay
 from .partial_dependence import PartialDependenceDisplay
 from .relevance import RelevanceDisplay
 from .reliability import QuantileDisplay, ReliabilityDisplay
 
 __all__ = [
-    "CandidatesDisplay",
     "CurveDisplay",
     "HistoryDisplay",
     "MapDisplay",

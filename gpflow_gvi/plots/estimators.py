@@ -9,7 +9,8 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy import stats
 
-from .._core import checks, domains, labels
+from .. import likelihoods
+from .._core import checks
 from ..learning import Learned, Scaling
 from ..prediction import by_blocks
 
@@ -47,26 +48,27 @@ class View:
         if len(shape) != 1:
             raise ValueError("the inputs are images; there are pictures of rows [N, D] only.")
         D, J = shape[0], learned.outputs.input_shape[0]
-        names = getattr(estimator, "feature_names_in_", ["x"] if D == 1 else range(D))
-        count = labels.num_classes(learned.likelihood)
-        classes = getattr(estimator, "classes_", None)
-        if count is None and not 0 <= output < J:
+        default = ["x"] if D == 1 else [f"x{d}" for d in range(D)]
+        names = [str(name) for name in getattr(estimator, "feature_names_in_", default)]
+        classes = None
+        if (count := likelihoods.num_classes(learned.likelihood)) is not None:
+            classes = np.asarray(getattr(estimator, "classes_", range(count)))
+        elif not 0 <= output < J:
             raise ValueError(f"output is {output}; there are {J}, from 0 on.")
-        names = [f"x{name}" if isinstance(name, int) else str(name) for name in names]
-        alone = {name: [d] for d, name in enumerate(names)}
+        target = f"y{output}" if J > 1 and classes is None else "y"
         return cls(
             learned,
             output,
             names,
-            getattr(estimator, "target", f"y{output}" if J > 1 and count is None else "y"),
-            None if count is None else np.asarray(range(count) if classes is None else classes),
-            getattr(estimator, "feature_groups_", alone),
+            getattr(estimator, "target", target),
+            classes,
+            getattr(estimator, "feature_groups_", {name: [d] for d, name in enumerate(names)}),
         )
 
     @property
     def shows_f(self) -> bool:
         """Whether f is in the units of y; else, as of counts, the mean of y is shown."""
-        return domains.has_scale(self.learned.likelihood)
+        return likelihoods.has_scale(self.learned.likelihood)
 
     @property
     def is_of_network(self) -> bool:
@@ -79,10 +81,10 @@ class View:
         :param max_rows: the number of rows that are drawn at random from more.
         """
         if X is None:
-            inputs = self.learned.inputs
-            if not isinstance(inputs, Scaling):
+            units = self.learned.inputs
+            if not isinstance(units, Scaling):
                 raise ValueError("P is around a network, so that X is needed: give rows [N, D].")
-            X = inputs.original(self.learned.regulariser.inducing_points)
+            X = units.original(self.learned.regulariser.inducing_points)
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.shape[1] != len(self.names):
             raise ValueError(

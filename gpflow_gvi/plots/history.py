@@ -1,4 +1,4 @@
-"""The training curves of a model, and the candidates for its regulariser."""
+"""The training curves of a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from gpflow.base import AnyNDArray
 
-from .display import BLUE, VERMILLION, Display
+from .display import BLUE, Display
 from .estimators import View
 
 
@@ -32,8 +32,8 @@ class HistoryDisplay(Display):
         history = dict(getattr(history, "history", history))
         if not history:
             raise ValueError(
-                "the history is empty: Q was not trained. Pass epochs=20 or a network to learn, or "
-                "draw what was compared instead by CandidatesDisplay."
+                "the history is empty: Q was not trained. Pass epochs=20 or a network to learn; "
+                "print(learned.summary()) tells what was compared."
             )
         return cls(history).plot(ax)
 
@@ -47,44 +47,3 @@ class HistoryDisplay(Display):
             ax.plot(range(1, len(values) + 1), values, ".-", color=BLUE)
             ax.set(xlabel="epoch", ylabel=name)
             ax.xaxis.get_major_locator().set_params(integer=True)
-
-
-@dataclasses.dataclass
-class CandidatesDisplay(Display):
-    """The candidates for P by the negative log density of rows that they have not seen."""
-
-    scores: list[tuple[str, float, bool]]
-    """Name, score, and whether it was taken; the best first."""
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> CandidatesDisplay:
-        """Draw what was compared.
-
-        :param estimator: what `learn` returns, or a fitted estimator.
-        :param ax: Axes to draw on.
-        """
-        summary = View.of(estimator).learned.summary()
-        if not summary.candidates:
-            raise ValueError(
-                "nothing was compared and Q was not trained, so that there is no history to draw."
-            )
-        stages, score = summary.candidates, "nll"
-        if summary.judged:
-            stages, score = summary.judged, "nll_unseen"
-        return cls(
-            [
-                (stage.what[3:], float(stage.facts[score]), stage in summary.taken)
-                for stage in stages
-            ]
-        ).plot(ax)
-
-    def _draw(self, axes: AnyNDArray) -> None:
-        (ax,) = axes
-        for row, (_, nll, taken) in enumerate(self.scores):
-            ax.plot(nll, -row, "o", color=VERMILLION if taken else BLUE)
-        names = [name for name, _, _ in self.scores]
-        ax.set_yticks(range(0, -len(names), -1), names, fontsize="small")
-        ax.set(xlabel="NLL of a row that was not seen", ylim=(-len(names), 1))
-        ax.ticklabel_format(axis="x", useOffset=False)
-        best, worst = self.scores[0][1], self.scores[-1][1]
-        ax.set_xlim(best - 0.1 * (worst - best) - 0.02, worst + 0.1 * (worst - best) + 0.02)

@@ -17,7 +17,7 @@ MAX_PANELS = 6
 """The number of features that are shown, the most relevant ones, if none are named."""
 
 MAX_LEVELS = 10
-"""A feature with not more values than these is shown at these values alone."""
+"""Values that are not more than these are shown as points."""
 
 
 class Panel(NamedTuple):
@@ -45,21 +45,14 @@ class PartialDependenceDisplay(Display):
     units of y, as for counts, the average of E y.
     """
 
-    grids: list[AnyNDArray]
-    """The values of each feature: [G]."""
+    view: View
+    panels: list[Panel]
+    """One for each feature."""
     means: list[AnyNDArray]
-    """The averages there, [G, 1], or [G, J] for J classes."""
+    """The averages at its values, [G, 1], or [G, J] for J classes."""
     half_widths: list[AnyNDArray] | None
-    """Half the widths of their intervals: [G, 1]."""
-    names: list[str]
-    """The names of the features."""
-    target: str
-    classes: AnyNDArray | None
-    coverage: float
-    marks: list[AnyNDArray]
-    """The values of each feature in the rows, shown as ticks."""
-    levels: list[list[str] | None]
-    """The names of the values 0, 1, ... of a feature that is a category, else None."""
+    """Half the widths of their intervals: [G]."""
+    coverage: float = 0.95
 
     @classmethod
     def from_estimator(
@@ -83,12 +76,12 @@ class PartialDependenceDisplay(Display):
         :param coverage: the coverage of the intervals.
         :param output: which of several outputs.
         :param max_rows: the number n of rows; of more it is a random choice.
-        :param resolution: the number of values of a feature, from its 5 % to its 95 % quantile.
+        :param resolution: the number of values of a feature, from its 5 % to its 95 % quantile; one
+            that has fewer is shown at these.
         :param ax: as many Axes as features, or one to put them in.
         """
         view = View.of(estimator, output)
-        every = view.rows(X)
-        rows = view.rows(X, max_rows)
+        every, rows = view.rows(X), view.rows(X, max_rows)
         chosen: Sequence[int] = range(len(view.names))
         if features is not None:
             chosen = [_number(feature, view.names) for feature in features]
@@ -97,66 +90,51 @@ class PartialDependenceDisplay(Display):
             chosen = sorted(order[:MAX_PANELS])
         panels = []
         for d in chosen:
-            grid = _grid(every[:, d], resolution)
+            grid, marks = grid_of(every[:, d], resolution)
             at = np.repeat(rows[None], len(grid), axis=0)
             at[:, :, d] = grid[:, None]
-            marks = np.quantile(every[:, d], np.linspace(0.05, 0.95, 10))
             panels.append(Panel(view.names[d], grid, at, marks))
         return cls.of_panels(view, panels, coverage).plot(ax)
 
     @classmethod
     def of_panels(
-        cls, view: View, panels: Sequence[Panel], coverage: float = 0.95
+        cls, view: View, panels: list[Panel], coverage: float = 0.95
     ) -> PartialDependenceDisplay:
         """Return the display of what a model predicts at the rows of panels."""
-        averages = [_averages(view, panel.at) for panel in panels]
+        means, sds = zip(*(_averages(view, panel.at) for panel in panels), strict=True)
+        half_widths = [deviations(coverage) * sd for sd in sds]
         has_interval = view.classes is None and view.shows_f
-        half_widths = [deviations(coverage) * sd for _, sd in averages]
-        return cls(
-            [panel.grid for panel in panels],
-            [mean for mean, _ in averages],
-            half_widths if has_interval else None,
-            [panel.name for panel in panels],
-            view.target if view.classes is None else "probability",
-            view.classes,
-            coverage,
-            [panel.marks for panel in panels],
-            [panel.levels for panel in panels],
-        )
+        return cls(view, panels, list(means), half_widths if has_interval else None, coverage)
 
     @property
     def num_panels(self) -> int:
         """One for each feature."""
-        return len(self.grids)
+        return len(self.panels)
 
     def _draw(self, axes: AnyNDArray) -> None:
-        if self.classes is None:
-            palette, names = [BLUE], ["mean"]
-        else:
-            palette, names = (
-                colours(len(self.classes)),
-                [f"p({plain(label)})" for label in self.classes],
-            )
+        target, names, palette = plain(self.view.target), ["mean"], [BLUE]
+        if (classes := self.view.classes) is not None:
+            target, names = "probability", [f"p({plain(label)})" for label in classes]
+            palette = colours(len(classes))
         for s, ax in enumerate(axes):
             self._draw_panel(ax, s, list(zip(palette, names, strict=True)))
-            ax.set(xlabel=plain(self.names[s]), ylabel=plain(self.target) if s % 3 == 0 else "")
+            ax.set(xlabel=plain(self.panels[s].name), ylabel=target if s % 3 == 0 else "")
         ends_of = [ax.get_ylim() for ax in axes]
         for ax in axes:  # effects are compared
             ax.set_ylim(min(low for low, _ in ends_of), max(high for _, high in ends_of))
         legend_above(axes[0], ncols=2)
 
     def _draw_panel(self, ax: Any, s: int, styles: list[tuple[Any, str]]) -> None:
-        x, mean, levels = self.grids[s], self.means[s], self.levels[s]
-        style = "o" if levels else "o-" if len(x) <= MAX_LEVELS else "-"
+        _, x, _, marks, levels = self.panels[s]
+        mean, style = self.means[s], "o" if levels else "o-" if len(x) <= MAX_LEVELS else "-"
         if self.half_widths is not None:
-            label, half = f"{100.0 * self.coverage:g} % interval of f", self.half_widths[s][:, 0]
-            middle = mean[:, 0]
+            label, half = f"{100.0 * self.coverage:g} % interval of f", self.half_widths[s]
             if levels:
                 bars = {"fmt": "none", "ecolor": BLUE, "alpha": 0.4, "elinewidth": 5}
-                ax.errorbar(x, middle, half, label=label, **bars)
+                ax.errorbar(x, mean[:, 0], half, label=label, **bars)
             else:
-                band = {"color": BLUE, "alpha": 0.25, "lw": 0}
-                ax.fill_between(x, middle - half, middle + half, label=label, **band)
+                ends = mean[:, 0] - half, mean[:, 0] + half
+                ax.fill_between(x, *ends, label=label, color=BLUE, alpha=0.25, lw=0)
         for j, (colour, name) in enumerate(styles):
             ax.plot(x, mean[:, j], style, ms=4, color=colour, label=name)
         if levels:
@@ -164,39 +142,40 @@ class PartialDependenceDisplay(Display):
             slant = {"rotation": 30, "ha": "right"} if sum(map(len, shown)) > 24 else {}
             ax.set_xticks(x, shown, **slant)
             ax.set_xlim(-0.5, len(x) - 0.5)
-            return
-        at_bottom = {"transform": ax.get_xaxis_transform(), "clip_on": False}
-        ax.plot(self.marks[s], np.zeros(len(self.marks[s])), "k|", ms=6, **at_bottom)
+        else:
+            at_bottom = {"transform": ax.get_xaxis_transform(), "clip_on": False}
+            ax.plot(marks, np.zeros(len(marks)), "k|", ms=6, **at_bottom)
+
+
+def grid_of(values: AnyNDArray, resolution: int = 30) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return the values of a feature that are shown, and some that rows have, as marks.
+
+    They are those of the rows if these are few: between them, a process may know little.
+    """
+    marks = np.quantile(values, np.linspace(0.05, 0.95, 10))
+    levels = np.unique(values)
+    if len(levels) <= resolution:
+        return levels, marks
+    return np.linspace(marks[0], marks[-1], resolution), marks
 
 
 def _averages(view: View, at: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return the average of f over rows and its standard deviation: [G, 1] each.
+    """Return the average of f over rows and its standard deviation: [G, 1] and [G].
 
     Or that of the probabilities of classes, [G, J], or of E y, and zero.
 
     :param at: the rows for each value of the feature, [G, n, D].
     """
-    G, n, D = at.shape
-    if view.classes is not None:
-        mean = view.learned.predict_proba(at.reshape(-1, D)).reshape(G, n, -1).mean(axis=1)
-        return mean, np.zeros_like(mean)
-    if not view.shows_f:
-        found, _ = view.moments(at.reshape(-1, D))
-        mean = found.reshape(G, n).mean(axis=1, keepdims=True)
-        return mean, np.zeros_like(mean)
+    (G, n, _), rows = at.shape, at.reshape(-1, at.shape[-1])
+    if view.classes is not None or not view.shows_f:
+        of_y = view.classes is None
+        found = view.moments(rows)[0] if of_y else view.learned.predict_proba(rows)
+        return found.reshape(G, n, -1).mean(axis=1), np.zeros(G)
     # The covariances of different values of x_s are not needed, but one call is much faster than G.
-    mean, covariance = view.learned.predict_f(at.reshape(-1, D), full_cov=True)
+    mean, covariance = view.learned.predict_f(rows, full_cov=True)
     means = np.asarray(mean)[:, view.output].reshape(G, n).mean(axis=1)
     between = np.asarray(covariance)[view.output].reshape(G, n, G, n).mean(axis=(1, 3))
-    return means[:, None], np.sqrt(np.maximum(np.diag(between), 0.0))[:, None]
-
-
-def _grid(values: AnyNDArray, resolution: int) -> AnyNDArray:
-    levels = np.unique(values)
-    if len(levels) <= MAX_LEVELS:
-        return levels
-    low, high = np.quantile(values, [0.05, 0.95])
-    return np.linspace(low, high, resolution)
+    return means[:, None], np.sqrt(np.maximum(np.diag(between), 0.0))
 
 
 def _number(feature: int | str, names: list[str]) -> int:

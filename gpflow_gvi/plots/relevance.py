@@ -112,16 +112,17 @@ def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: i
     y = y.reshape(len(y), -1) if view.classes is None else view.numbers(y)[:, None]
     rng = np.random.default_rng(seed)
 
-    def nll(copies: int, rows: AnyNDArray) -> AnyNDArray:
-        data = rows, np.tile(y, (copies, 1))
+    def nll(rows: AnyNDArray) -> AnyNDArray:
+        """Return that of copies of all rows, an average: [N]."""
+        data = rows, np.tile(y, (len(rows) // len(y), 1))
         (logs,) = by_blocks(lambda *part: (view.learned.predict_log_density(part),), *data)
-        return -logs.reshape(copies, -1).mean(axis=0)
+        return -logs.reshape(-1, len(y)).mean(axis=0)
 
-    start, found = nll(1, X), np.empty((len(view.groups), len(X)))
-    for i, group in enumerate(view.groups.values()):
+    start, found = nll(X), []
+    for group in view.groups.values():
         # All shuffles of a group at once, as a call of many trees has its cost.
         shuffled = np.tile(X, (repeats, 1))
         orders = np.concatenate([rng.permutation(len(X)) for _ in range(repeats)])
         shuffled[:, group] = X[orders][:, group]
-        found[i] = nll(repeats, shuffled) - start
-    return found
+        found.append(nll(shuffled) - start)
+    return np.stack(found)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, InputData, TensorType
-from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
+from gpflow.base import AnyNDArray, InputData, MeanAndVariance, TensorType
+from gpflow.likelihoods import Likelihood, Softmax
 from scipy.special import entr
 
-from .._core import labels
 from .._core.data import inputs
 from .._core.normal_points import normal_points
 from .._core.row_blocks import by_blocks
+from ..likelihoods import num_classes
 
 BLOCK = 1000
 """The number of rows that are predicted at a time, with their samples of f in memory."""
@@ -87,6 +88,7 @@ def entropies(model: Any, X: InputData, *, num_samples: int = 512) -> Entropies:
     return _entropies(*by_blocks(predict, inputs("X", X), size=BLOCK))
 
 
+@functools.singledispatch
 def probabilities_given(
     likelihood: Likelihood, mean: tf.Tensor, variance: tf.Tensor, num_samples: int = 512
 ) -> tf.Tensor:
@@ -100,9 +102,14 @@ def probabilities_given(
     :param variance: the variance of f, of the same shape.
     :param num_samples: the number of points.
     """
-    if not isinstance(likelihood, Softmax):
-        p = _both_classes(likelihood.predict_mean_and_var(mean, mean, variance)[0])
-        return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # quadrature is not exact
+    p = _both_classes(likelihood.predict_mean_and_var(mean, mean, variance)[0])
+    return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # quadrature is not exact
+
+
+@probabilities_given.register
+def _(
+    likelihood: Softmax, mean: tf.Tensor, variance: tf.Tensor, num_samples: int = 512
+) -> tf.Tensor:
     J, deviation = mean.shape[-1], tf.sqrt(variance)
     points = normal_points(num_samples, J, mean.dtype.as_numpy_dtype)
     at_once = math.gcd(len(points), AT_ONCE)
@@ -114,6 +121,27 @@ def probabilities_given(
     pieces = tf.constant(points.reshape(-1, at_once, 1, J))
     total = tf.foldl(add, pieces, initializer=tf.zeros_like(mean))
     return in_order_of(mean, variance, total / len(points))
+
+
+@functools.singledispatch
+def moments_of_y(
+    likelihood: Likelihood, X: TensorType, mean: tf.Tensor, variance: tf.Tensor
+) -> MeanAndVariance:
+    """Return mean and variance of y, [N, P] each; of classes probabilities p and p(1 - p).
+
+    :param likelihood: p(y | f).
+    :param X: the inputs.
+    :param mean: the mean of f, [N, J].
+    :param variance: the variance of f, [N, J].
+    """
+    found, of_y = likelihood.predict_mean_and_var(X, mean, variance)
+    return found, of_y
+
+
+@moments_of_y.register
+def _(likelihood: Softmax, X: TensorType, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
+    p = probabilities_given(likelihood, mean, variance)
+    return p, p * (1.0 - p)
 
 
 def _marginals(model: Any, X: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -132,10 +160,10 @@ def _entropies(probabilities: AnyNDArray, aleatoric: AnyNDArray) -> Entropies:
 
 def is_of_classes(model: Any) -> bool:
     """Return True if y is one of several classes, and not a label of each latent function."""
-    likelihood, of_model = model.likelihood, getattr(model, "num_latent_gps", 1)
-    J = labels.num_classes(likelihood)
-    is_multi_label = isinstance(likelihood, Bernoulli) and of_model != 1
-    return J is not None and likelihood.latent_dim in (None, J) and not is_multi_label
+    likelihood, J = model.likelihood, num_classes(model.likelihood)
+    if likelihood.latent_dim is None:  # as of `Bernoulli`, which is one for each label
+        return J is not None and getattr(model, "num_latent_gps", 1) == 1
+    return bool(likelihood.latent_dim == J)
 
 
 def require_classes(model: Any) -> None:

@@ -8,6 +8,7 @@ see `narrow_laws`), and over several by quasi-random points.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +22,10 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood
 
 from .._core.data import Data, inputs
-from .._core.domains import Domain, domain
+from .._core.domains import Domain
 from .._core.normal_points import normal_points
 from .._core.row_blocks import by_blocks
-from ..likelihoods import HeavyTailed, law
+from ..likelihoods import domain, law, with_moments
 from .narrow_laws import sharpened
 
 NUM_POINTS = 121
@@ -132,13 +133,6 @@ def _first_whole(cdf: Any, level: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor)
     return upper
 
 
-def with_moments(likelihood: Gaussian, mean: TensorType, variance: TensorType) -> Any:
-    """Return the law of y with this mean and variance under Gaussian noise: [..., N, J]."""
-    if isinstance(likelihood, HeavyTailed):
-        return likelihood.at(mean, variance)
-    return tfp.distributions.Normal(mean, tf.sqrt(variance))
-
-
 def half_width(likelihood: Gaussian, coverage: float) -> AnyNDArray:
     """Return half the width of central intervals of y, in standard deviations: [J] or [1]."""
     zero = tf.zeros([1], default_float())
@@ -151,7 +145,6 @@ def predictive_law(
     X: TensorType,
     f_mean: TensorType,
     f_variance: TensorType,
-    num_points: int = NUM_POINTS,
 ) -> PredictiveLaw:
     """Return the law of y at inputs where f has independent Gaussian marginals.
 
@@ -159,27 +152,37 @@ def predictive_law(
     :param X: the inputs.
     :param f_mean: the means of f.
     :param f_variance: the variances of f.
-    :param num_points: the points of a latent function that is the only one of an observation.
     """
     f_mean, f_variance = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
-    values, dtype = domain(likelihood), f_mean.dtype
-    if isinstance(likelihood, Gaussian):
-        variance = f_variance + likelihood.conditional_variance(X, f_mean)
-        of_y = with_moments(likelihood, f_mean[None], variance[None])
-        return PredictiveLaw(of_y, tf.ones([1], dtype), values)
-    s = tf.sqrt(f_variance)
-    if isinstance(likelihood, ScalarLikelihood):
-        z = np.linspace(-6.0, 6.0, num_points)
-        weights = np.exp(-0.5 * np.square(z))
-        weights, z = (tf.cast(part, dtype) for part in (weights / np.sum(weights), z))
+    return _mixture(likelihood, X, f_mean, f_variance)
 
-        def given_z(z: tf.Tensor) -> Any:
-            return law(likelihood, X, f_mean + s * z)
 
-        return PredictiveLaw(given_z(z[:, None, None]), weights, values, z, given_z)
-    points = normal_points(NUM_SAMPLES, f_mean.shape[-1], dtype.as_numpy_dtype)[:, None, :]
-    weights = tf.fill([NUM_SAMPLES], tf.constant(1.0 / NUM_SAMPLES, dtype))
-    return PredictiveLaw(law(likelihood, X, f_mean + s * points), weights, values)
+@functools.singledispatch
+def _mixture(likelihood: Likelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) -> PredictiveLaw:
+    points = normal_points(NUM_SAMPLES, m.shape[-1], m.dtype.as_numpy_dtype)[:, None, :]
+    weights = tf.fill([NUM_SAMPLES], tf.constant(1.0 / NUM_SAMPLES, m.dtype))
+    of_y = law(likelihood, X, m + tf.sqrt(v) * points)
+    return PredictiveLaw(of_y, weights, domain(likelihood))
+
+
+@_mixture.register
+def _(likelihood: ScalarLikelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) -> PredictiveLaw:
+    z, s = np.linspace(-6.0, 6.0, NUM_POINTS), tf.sqrt(v)
+    weights = np.exp(-0.5 * np.square(z))
+    weights, z = (tf.cast(part, m.dtype) for part in (weights / np.sum(weights), z))
+
+    def given_z(z: tf.Tensor) -> Any:
+        return law(likelihood, X, m + s * z)
+
+    of_y = given_z(z[:, None, None])
+    return PredictiveLaw(of_y, weights, domain(likelihood), z, given_z)
+
+
+@_mixture.register
+def _(likelihood: Gaussian, X: TensorType, m: tf.Tensor, v: tf.Tensor) -> PredictiveLaw:
+    variance = v + likelihood.conditional_variance(X, m)
+    of_y = with_moments(likelihood, m[None], variance[None])
+    return PredictiveLaw(of_y, tf.ones([1], m.dtype), domain(likelihood))
 
 
 def pit(model: Any, data: RegressionData, *, name: str = "data") -> AnyNDArray:

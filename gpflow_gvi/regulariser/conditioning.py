@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import TensorType
@@ -13,10 +13,11 @@ from ..covariances import CholeskySVGP, gram
 from ..gaussian_process import GaussianProcess
 from ..mean_functions import Inducing
 
+Blocks = Iterable[tuple[TensorType, ...]]
+"""Blocks of rows."""
 
-def conditioned(
-    prior: GaussianProcess, inducing_points: Any, blocks: Iterable[tuple[TensorType, ...]]
-) -> GaussianProcess:
+
+def conditioned(prior: GaussianProcess, inducing_points: Any, blocks: Blocks) -> GaussianProcess:
     """Return the process of the optimal inducing distribution. Titsias (2009), eq. 10.
 
     With A = L⁻¹K_ZX and K_ZZ = L Lᵀ the distribution of L⁻¹(u - m_P(Z)) is
@@ -43,7 +44,7 @@ def conditioned(
                 yield gram.features(kernel, Z, X[rows]), noise[:, rows], residual[:, rows]
 
     B, b = precision_and_projection(features())
-    q_mu = tf.linalg.cholesky_solve(linalg.cholesky(B), b)[..., 0]
+    q_mu = tf.linalg.cholesky_solve(linalg.cholesky(B), b[..., None])[..., 0]
     q_sqrt = linalg.cholesky_of_inverse(B)
     mean = Inducing(
         kernel, Z, mean_function=prior.mean_function, q_mu=tf.linalg.matrix_transpose(q_mu)
@@ -53,10 +54,8 @@ def conditioned(
     return GaussianProcess(mean, CholeskySVGP(kernel, Z, q_sqrt=q_sqrt))
 
 
-def precision_and_projection(
-    blocks: Iterable[tuple[tf.Tensor, ...]],
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return B = I + Σ A Aᵀ / σ² and b = Σ A r / σ²: [J, M, M] and [J, M, 1].
+def precision_and_projection(blocks: Blocks) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return B = I + Σ A Aᵀ / σ² and b = Σ A r / σ²: [J, M, M] and [J, M].
 
     :param blocks: features of rows, A [J, M, N], σ² and residuals r, [J, N] each.
     """
@@ -64,5 +63,39 @@ def precision_and_projection(
     projection: Any = 0.0
     for A, noise, residual in blocks:
         precision += gram.information(A, noise)
-        projection += tf.matmul(A, (residual / noise)[..., None])
+        projection += tf.linalg.matvec(A, residual / noise)
     return linalg.add_to_diagonal(precision, tf.ones([], precision.dtype)), projection
+
+
+class Posterior(NamedTuple):
+    """The distribution of L⁻¹(u - m_P(Z)) given rows: N(C⁻ᵀw, B⁻¹) with B = C Cᵀ, w = C⁻¹b."""
+
+    C: tf.Tensor
+    """[J, M, M]."""
+    w: tf.Tensor
+    """[J, M]."""
+
+    @classmethod
+    def given(cls, blocks: Blocks) -> Posterior:
+        """Return the distribution given rows, as `precision_and_projection` takes them."""
+        B, b = precision_and_projection(blocks)
+        C = linalg.cholesky(B)
+        return cls(C, tf.linalg.triangular_solve(C, b[..., None])[..., 0])
+
+    def linear_part(self, A: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return mean and variance of f - m_P that these features explain: [J, N] each.
+
+        :param A: [J, M, N].
+        """
+        S = tf.linalg.triangular_solve(self.C, A)  # [J, M, N]
+        mean = tf.linalg.matvec(S, self.w, transpose_a=True)
+        return mean, tf.reduce_sum(tf.square(S), axis=-2) + tf.zeros_like(mean)
+
+    def divergence(self) -> tf.Tensor:
+        """Return KL[Q(f(Z)), P(f(Z))]: []."""
+        eye = tf.eye(tf.shape(self.w)[-1], batch_shape=tf.shape(self.w)[:1], dtype=self.w.dtype)
+        root = tf.linalg.triangular_solve(self.C, eye)
+        mean = tf.linalg.matvec(root, self.w, transpose_a=True)  # [J, M]
+        trace = tf.reduce_sum(tf.square(root) - eye)
+        logs = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(self.C)))
+        return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace) + logs

@@ -200,9 +200,7 @@ def _collapsed_bound(
     return bound, gradient
 
 
-def evidence_missed(
-    kernel: Kernel, noise_variance: TensorType, Z: TensorType, X: TensorType
-) -> float:
+def titsias_gap(kernel: Kernel, noise_variance: TensorType, Z: TensorType, X: TensorType) -> float:
     """Return tr (K - Q) / 2Nσ², Q = K_XZ K_ZZ⁻¹ K_ZX: what the bound lacks of each row's evidence.
 
     It is the term of the bound that is zero where no variance is beyond the inducing points, and it

@@ -30,9 +30,16 @@ from gpflow.utilities import parameter_dict
 from .._core import outputs
 from .._core.graphs import without_gradients
 from ..gaussian_process import GaussianProcess
-from .evidence import Evidence
+from ..kernels.numpy_kernels import (
+    NumpyParameter,
+    NumpyParameters,
+    has_numpy_kernel,
+    is_known,
+    numpy_kernel,
+)
+from .evidence import Evidence, InducingEvidence
+from .exact_evidence import exact_evidence
 from .lbfgs import LossWithGradients, Minimise, assign_by_id
-from .plain_evidence import PlainLoss, has_plain_loss
 
 BOUNDS_OF_EXPONENT = 0.0, 1.5
 """The bounds of κ: a learned pattern is flatter than the errors are, but not by much."""
@@ -92,15 +99,20 @@ class EvidenceFit:
         half: AnyNDArray = np.asarray(0.5, dtype)
         self.exponent = Parameter(0.0, prior=tfp.distributions.Normal(half, half))
         self._evidence = evidence
-        self._parameters = _Parameters(prior, likelihood, self.exponent)
-        self.variables: list[tf.Variable] = [*self._parameters.trainable_variables, self.weights]
-        is_plain = (
-            len(features) == 1
+        parts = _Parts(prior, likelihood, self.exponent)
+        self._trainable = parts.trainable_parameters
+        self.variables: list[tf.Variable] = [*parts.trainable_variables, self.weights]
+        self._is_exact = (
+            type(evidence) is InducingEvidence
             and isinstance(prior.mean_function, Zero)
-            and has_plain_loss(prior.kernel, self.variance, evidence, features[0])
+            and isinstance(self.variance, Parameter)  # not a function of x
+            and is_known(self.variance)
+            and has_numpy_kernel(prior.kernel, features)
         )
-        arguments = prior.kernel, self.variance, self.exponent
-        self._plain = PlainLoss(*arguments) if is_plain else None
+        """Whether NumPy has the evidence of all rows."""
+        if self._is_exact:  # some of those of the kernel may be fixed
+            every = {id(p): p for p in (*prior.kernel.parameters, self.variance, self.exponent)}
+            self._known = [NumpyParameter(parameter) for parameter in every.values()]
         inputs, columns = tf.TensorSpec([None, *features], dtype), tf.TensorSpec([None, J], dtype)
         self._specs = inputs, inputs, columns, tf.TensorSpec([None, C, J], dtype), columns
         self.value = tf.function(self._value, autograph=False, input_signature=self._specs)
@@ -157,10 +169,10 @@ class EvidenceFit:
         :param rows: the rows.
         :param at: values of variables by their ids; those that are not among them have their own.
         """
-        if self._plain is not None:
+        if self._is_exact:
             # With more jitter the graph may have a value where NumPy has none.
             with contextlib.suppress(np.linalg.LinAlgError):
-                return self._of_numpy(self._plain, rows, at)
+                return self._of_numpy(rows, at)
         assign_by_id(self.variables, at)
         return self.graph(*map(tf.convert_to_tensor, (Z, *rows)))
 
@@ -169,15 +181,24 @@ class EvidenceFit:
         """Minus the log evidence, and its gradients in all variables."""
         return without_gradients(self._value_and_gradients, *self._specs)
 
-    def _of_numpy(
-        self, loss: PlainLoss, rows: Rows, at: Mapping[int, AnyNDArray]
-    ) -> tuple[float, list[AnyNDArray]]:
+    def _of_numpy(self, rows: Rows, at: Mapping[int, AnyNDArray]) -> tuple[float, list[AnyNDArray]]:
         X, Y, means, pattern = (np.asarray(each, np.float64) for each in rows)
+        read = NumpyParameters(self._known, at)
         weights = at[id(self.weights)] if id(self.weights) in at else self.weights.numpy()
         residual = Y - np.einsum("cj,ncj->nj", weights, means)
-        value, gradients, by_residual = loss(X, residual, pattern, at=at)
-        of_weights = -np.einsum("nj,ncj->cj", by_residual, means)
-        return value, [*(gradients[id(each)] for each in self.variables[:-1]), of_weights]
+        variance, ratio = read.value(self.variance), pattern ** read.value(self.exponent)
+        covariances = numpy_kernel(self.prior.kernel, X, value=read.value)
+        found = exact_evidence(covariances, variance * ratio, residual)
+        by_ratio = found.by_noise * ratio
+        by_exponent = variance * np.sum(by_ratio * np.log(pattern))
+        derivatives = [
+            *found.by_kernel,
+            (self.variance, np.sum(by_ratio)),
+            (self.exponent, by_exponent),
+        ]
+        log_prior, by_variable = read.with_priors(self._trainable, derivatives)
+        by_weights = np.einsum("nj,ncj->cj", found.by_residual, means)
+        return -found.value - log_prior, [*(-part for part in by_variable), by_weights]
 
     def _value_and_gradients(self, *tensors: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -194,11 +215,10 @@ class EvidenceFit:
         noise = variance * tf.pow(pattern, self.exponent)  # [N, J]
         at_points = Z, residual if self._evidence.needs_inducing_outputs else None
         value = -self._evidence.log_density(self.prior, noise, at_points, (X, residual))
-        parameters = self._parameters.trainable_parameters
-        return value - tf.add_n([parameter.log_prior_density() for parameter in parameters])
+        return value - tf.add_n([each.log_prior_density() for each in self._trainable])
 
 
-class _Parameters(Module):
+class _Parts(Module):
     """The parts that have parameters, each of which counts once."""
 
     def __init__(self, *parts: Module) -> None:

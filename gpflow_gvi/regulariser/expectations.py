@@ -6,6 +6,7 @@ samples, as `Softmax`, are evaluated at points that are the same for all rows an
 
 from __future__ import annotations
 
+import functools
 import math
 
 import tensorflow as tf
@@ -25,23 +26,31 @@ MAX_ROWS_AT_ONCE = 2_000
 """The points of more rows are not in memory at once."""
 
 
+@functools.singledispatch
 def expected_log_density(likelihood: Likelihood, *rows: TensorType) -> tf.Tensor:
     """Return E log p(y | f) of each row: [N].
 
     :param rows: X, mean and variance of f, and Y.
     """
-    if not isinstance(likelihood, MonteCarloLikelihood):
-        return likelihood.variational_expectations(*rows)
+    return likelihood.variational_expectations(*rows)
+
+
+@expected_log_density.register
+def _(likelihood: MonteCarloLikelihood, *rows: TensorType) -> tf.Tensor:
     return tf.reduce_mean(_log_densities(likelihood, NUM_SAMPLES, *rows), axis=0)
 
 
+@functools.singledispatch
 def log_predictive_density(likelihood: Likelihood, *rows: TensorType) -> tf.Tensor:
     """Return log E p(y | f) of each row: [N].
 
     :param rows: X, mean and variance of f, and Y.
     """
-    if not isinstance(likelihood, MonteCarloLikelihood):
-        return likelihood.predict_log_density(*rows)
+    return likelihood.predict_log_density(*rows)
+
+
+@log_predictive_density.register
+def _(likelihood: MonteCarloLikelihood, *rows: TensorType) -> tf.Tensor:
     S = NUM_SAMPLES_OF_DENSITIES
     return tf.reduce_logsumexp(_log_densities(likelihood, S, *rows), axis=0) - math.log(S)
 

@@ -24,7 +24,7 @@ from .._core.names import kernel_name
 from .._core.notices import logger
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from ..likelihoods import usable
+from ..likelihoods import is_gaussian, usable
 from . import evidence_fit, site_fit
 from .evidence import DataEvidence, Evidence, InducingEvidence
 from .evidence_fit import EvidenceFit
@@ -32,17 +32,6 @@ from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, lbfgs
 from .site_fit import SiteFit
 from .sites import Sites, first_sites
-
-
-class Round(NamedTuple):
-    """One round of the alternation: a choice of points, and a fit to the observations there."""
-
-    indices: np.ndarray[Any, Any] | None
-    """Which rows of the data are the inducing points, if they are rows."""
-    loss: float
-    """Minus the log evidence after the fit."""
-    hyper_parameters: dict[str, np.ndarray[Any, Any]]
-    """The values of kernel, mean function and likelihood after the fit, by their paths."""
 
 
 class Judged(NamedTuple):
@@ -73,18 +62,13 @@ class Regulariser(NamedTuple):
     """Z: [M, D...]."""
     inducing_outputs: np.ndarray[Any, Any] | None
     """U, the observations at Z: [M, J], or labels; None where Z are not rows of the data."""
-    history: tuple[Round, ...]
-    """The rounds, in their order."""
+    log_evidence: float
+    """The log evidence, or its bound, that the hyper-parameters reach."""
     converged: bool
     """Whether the last choice of points was that of the round before, and not the maximal number of
     rounds reached or an earlier choice come back."""
     judged: Judged | None = None
     """The predictions of rows by fits without them, where these are known."""
-
-    @property
-    def log_evidence(self) -> float:
-        """The log evidence that the last round reached."""
-        return -self.history[-1].loss
 
 
 def fit_regulariser(
@@ -125,10 +109,10 @@ def fit_regulariser(
     """
     gram.require_independent_outputs(kernel)
     evidence = InducingEvidence() if evidence is None else evidence
-    if isinstance(likelihood, Gaussian):
+    if likelihood is not None and is_gaussian(likelihood):
         _require_one_noise_variance(likelihood, evidence)
     X, Y = Data.of(data, likelihood)
-    if labels.num_classes(likelihood) is not None:
+    if labels.are_labels(likelihood):
         labels.require_two_classes(np.unique(np.asarray(Y).astype(int)))
     X = images.data_rows(X, kernel, *([] if mean_function is None else [mean_function]))
     checks.count("num_inducing", num_inducing)
@@ -140,10 +124,9 @@ def fit_regulariser(
         else copy.deepcopy(mean_function),
         _noise_of(Y) if likelihood is None else usable(copy.deepcopy(likelihood)),
     )
-    of_parts = _ByEvidence if isinstance(parts.likelihood, Gaussian) else _BySites
+    of_parts = _ByEvidence if is_gaussian(parts.likelihood) else _BySites
     fit = of_parts(parts, evidence, (X, Y))
-    start = parts.values()
-    history: list[Round] = []
+    start = {path: np.array(value) for path, value in read_values(parts).items()}
     seen: list[set[int]] = []
     converged = False
     with progress.spoken(verbose):
@@ -165,20 +148,19 @@ def fit_regulariser(
             U = tf.zeros([0, Y.shape[-1]], Y.dtype) if indices is None else tf.gather(Y, indices)
             multiple_assign(parts, start)
             loss = fit.minimise(minimise, Z, U)
-            history.append(Round(indices, loss, parts.values()))
             progress.found(log_evidence=-loss, M=len(points))
             if indices is None:  # nothing to compare with
                 break
             seen.append(chosen)
     if seen and not converged:
-        logger.info("The choice of inducing points did not converge in %d rounds.", len(history))
+        logger.info("The choice of inducing points did not converge in %d rounds.", len(seen))
     return Regulariser(
         parts.prior,
         fit.posterior(Z, U),
         parts.likelihood,
         np.asarray(Z),
-        None if history[-1].indices is None else np.asarray(U),
-        tuple(history),
+        None if indices is None else np.asarray(U),
+        -loss,
         converged,
     )
 
@@ -192,10 +174,6 @@ class _Parts(Module):
         self.mean_function = mean_function
         self.likelihood = likelihood
         self.prior = GaussianProcess(mean_function, kernel)
-
-    def values(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return copies of the values of all hyper-parameters, by their paths."""
-        return {path: np.array(value) for path, value in read_values(self).items()}
 
 
 class _ByEvidence:

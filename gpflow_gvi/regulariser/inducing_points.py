@@ -6,7 +6,6 @@ and never Y; equal rows of X count once.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,13 +19,13 @@ from .._core.data import finite_rows
 from .._core.errors import shown
 from .._core.notices import logger
 from ..kernels.feature_map import FeatureMap
-from .pivots import numeric_pivots
+from .pivots import greedy_rows
 
 NETWORK_BATCH_SIZE = 1_000
 """The maximal number of rows for one call of a network, whose layers hold far more than X."""
 
 MAX_ROWS_OF_KMEANS = 10_000
-"""The number of rows above which k-means takes samples of them."""
+"""The number of rows above which k-means takes minibatches of them."""
 
 
 class Selection(NamedTuple):
@@ -64,8 +63,7 @@ def greedy_variance(
     has fewer distinct rows, or the variance is used up before, fewer are returned, with a warning.
 
     :param X: the data, with rows of any shape that the kernel takes.
-    :param kernel: the kernel, of one or more outputs. The compiled graph is kept as long as it is,
-        and follows the values of its parameters.
+    :param kernel: the kernel, of one or more outputs.
     :param seed: decides which of several rows of exactly the same variance comes first.
     :param tolerance: the part of the variance Σ_n k(x_n, x_n) that may be left at the end.
     """
@@ -74,9 +72,7 @@ def greedy_variance(
         raise TypeError(f"kernel is {shown(kernel)}; it must be a gpflow.kernels.Kernel.")
     checks.fraction("tolerance", tolerance)
     order = _distinct_rows(data, seed)
-    pivots, remaining = numeric_pivots(
-        *_without_network(kernel, data[order]), num_points, tolerance
-    )
+    pivots, remaining = greedy_rows(*_without_network(kernel, data[order]), num_points, tolerance)
     if not np.isfinite(remaining):
         raise ValueError(
             f"kernel {type(kernel).__name__} has NaN or infinite values on X. Check the values "
@@ -104,9 +100,9 @@ def greedy_variance(
 def kmeans(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int = 0) -> Selection:
     """Choose the centres of k-means clusters of the rows of X, started by k-means++.
 
-    The clustering is scikit-learn's if that is installed, else SciPy's. Beyond
-    `MAX_ROWS_OF_KMEANS` rows the former takes minibatches, the latter a sample. If X has no more
-    distinct rows than points are asked for, these are the points, with a warning if they are fewer.
+    The clustering is scikit-learn's, by minibatches beyond `MAX_ROWS_OF_KMEANS` rows. If X has no
+    more distinct rows than points are asked for, these are the points, with a warning if they are
+    fewer.
 
     :param X: the data, with rows of any shape; the distance is the Euclidean one between them.
     :param kernel: taken to share a signature with `greedy_variance`; k-means needs none.
@@ -115,7 +111,11 @@ def kmeans(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int =
     data, num_points = _arguments(X, num_points)
     points = data[_distinct_rows(data, seed)]
     if num_points < len(points):
-        centres = _centres(points.reshape(len(points), -1), num_points, seed)
+        from sklearn.cluster import KMeans, MiniBatchKMeans  # it takes long to import
+
+        method = MiniBatchKMeans if len(points) > MAX_ROWS_OF_KMEANS else KMeans
+        clustering = method(num_points, init="k-means++", n_init=1, random_state=seed)
+        centres = clustering.fit(points.reshape(len(points), -1)).cluster_centers_
         points = centres.astype(data.dtype).reshape(-1, *data.shape[1:])
         points = points[_distinct_rows(points, seed)]
     _notify_if_fewer(len(points), num_points, "the others would repeat one of them")
@@ -158,27 +158,6 @@ def _notify_if_fewer(found: int, wanted: int, reason: str) -> None:
     if found < wanted:
         text = "%d inducing points were chosen, not num_points=%d: %s."
         logger.info(text, found, wanted, reason)
-
-
-def _centres(X: AnyNDArray, M: int, seed: int) -> AnyNDArray:
-    try:
-        from sklearn.cluster import KMeans, MiniBatchKMeans
-    except ImportError:
-        return _scipy_centres(X, M, np.random.default_rng(seed))
-    method = MiniBatchKMeans if len(X) > MAX_ROWS_OF_KMEANS else KMeans
-    clustering = method(M, init="k-means++", n_init=1, random_state=seed).fit(X)
-    return np.asarray(clustering.cluster_centers_)
-
-
-def _scipy_centres(X: AnyNDArray, M: int, random: np.random.Generator) -> AnyNDArray:
-    from scipy.cluster.vq import kmeans2
-
-    if len(X) > MAX_ROWS_OF_KMEANS:
-        X = random.choice(X, max(MAX_ROWS_OF_KMEANS, M), replace=False)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "One of the clusters is empty")  # it keeps its old centre
-        centres, _ = kmeans2(X, M, iter=50, minit="++", seed=random)
-    return centres
 
 
 def _without_network(kernel: Kernel, X: AnyNDArray) -> tuple[Kernel, AnyNDArray]:

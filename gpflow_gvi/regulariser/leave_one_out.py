@@ -16,12 +16,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 
-from .._core import checks, linalg, outputs, row_blocks
+from .._core import checks, outputs, row_blocks
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from ..kernels.plain import has_gradient
-from .conditioning import precision_and_projection
-from .plain_evidence import exact_evidence
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
+from .conditioning import Posterior
+from .exact_evidence import exact_evidence
 
 
 def leave_one_out_of_all(
@@ -44,22 +44,18 @@ def leave_one_out_of_all(
     """
     X, Y = (np.asarray(part) for part in data)
     noise = np.broadcast_to(np.asarray(noise_variance), Y.shape)
-    if X.dtype != np.float64 or not has_gradient(prior.kernel, X.shape[1]):
+    if X.dtype != np.float64 or not has_numpy_kernel(prior.kernel, X.shape[1:]):
         return None
     residual = Y - np.asarray(prior.mean_function(X))
     try:
-        found = exact_evidence(prior.kernel, X, noise, residual)
+        found = exact_evidence(numpy_kernel(prior.kernel, X), noise, residual)
     except np.linalg.LinAlgError:  # with inducing points there is more jitter
         return None
     alpha = -found.by_residual
-    precision = np.square(alpha) - 2.0 * found.by_noise
-    if groups is None or len(np.unique(groups)) == len(groups):
-        return Y - alpha / precision, 1.0 / precision
-    share = noise * (1.0 / noise - precision)  # v/σ²
-    f = residual - noise * alpha
-    others = 1.0 - noise * share * _sums(1.0 / noise, groups)
-    mean = (f - noise * share * _sums(residual / noise, groups)) / others
-    return Y - residual + mean, noise * share / others + noise
+    precision = np.square(alpha) - 2.0 * found.by_noise  # [S⁻¹]_nn
+    f, variance = residual - noise * alpha, noise * (1.0 - noise * precision)
+    f, variance = _without_group(f, variance, noise, residual, groups)
+    return Y - residual + f, variance + noise
 
 
 def leave_one_out(
@@ -81,63 +77,36 @@ def leave_one_out(
     checks.positive("noise_variance", noise_variance)
     X, Y = (tf.convert_to_tensor(part) for part in data)
     kernel, inducing_variable = prior.kernel, gram.as_inducing_variable(Z)
-    m = prior.mean_function(X)  # [N, J]
-    residual = tf.linalg.matrix_transpose(Y - m)  # [J, N]
-    noise = outputs.noise_of_rows(noise_variance) + tf.zeros_like(residual[:1])  # [J, N]
+    residual = np.asarray(Y - prior.mean_function(X))
+    noise = np.broadcast_to(np.asarray(noise_variance), residual.shape)
     blocks = list(row_blocks.slices(len(X)))
     features = [gram.features(kernel, inducing_variable, X[rows]) for rows in blocks]
-    B, b = precision_and_projection(
-        (A, noise[:, rows], residual[:, rows]) for rows, A in zip(blocks, features, strict=True)
+    posterior = Posterior.given(
+        (A, noise[rows].T, residual[rows].T) for rows, A in zip(blocks, features, strict=True)
     )
-    L = linalg.cholesky(B)
-    weights = tf.linalg.triangular_solve(L, b)  # [J, M, 1]
-    found = []
-    for rows, A in zip(blocks, features, strict=True):
-        S = tf.linalg.triangular_solve(L, A)  # [J, M, N]
-        beyond = tf.linalg.matrix_transpose(outputs.variance(kernel, X[rows]))
-        beyond = tf.nn.relu(beyond - tf.reduce_sum(tf.square(A), axis=-2))  # [J, N]
-        mean = tf.linalg.matmul(S, weights, transpose_a=True)[..., 0]  # [J, N]
-        found.append((mean, tf.reduce_sum(tf.square(S), axis=-2), beyond))
-    parts = zip(*found, strict=True)
-    mean, variance, beyond = (tf.concat(each, axis=-1) for each in parts)  # [J, N]
-    mean, variance = _without_group(mean, variance, noise, residual, groups)
-    variance += beyond + noise
-    return m + tf.linalg.matrix_transpose(mean), tf.linalg.matrix_transpose(variance)
+    f, variance = (
+        np.concatenate(parts, axis=-1).T  # [N, J]
+        for parts in zip(*map(posterior.linear_part, features), strict=True)
+    )
+    explained = np.concatenate([np.square(A).sum(axis=-2) for A in features], axis=-1).T
+    beyond = np.maximum(outputs.variance(kernel, X) - explained, 0.0)
+    f, variance = _without_group(f, variance, noise, residual, groups)
+    return Y - residual + f, variance + beyond + noise
 
 
 def _without_group(
-    mean: tf.Tensor,
-    variance: tf.Tensor,
-    noise: tf.Tensor,
-    residual: tf.Tensor,
+    f: AnyNDArray,
+    variance: AnyNDArray,
+    noise: AnyNDArray,
+    residual: AnyNDArray,
     groups: AnyNDArray | None,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return μ₋ and v₋ of the linear part of f at each row: [J, N] each.
-
-    :param mean: μ, [J, N].
-    :param variance: v, [J, N].
-    :param noise: σ², [J, N].
-    :param residual: y - m, [J, N].
-    """
+) -> MeanAndVariance:
+    """Return μ₋ and v₋ of f - m at each row, [N, J] each, from μ, v, σ² and y - m."""
     precision, information = 1.0 / noise, residual / noise
     if groups is not None:
-        count = int(np.max(groups)) + 1
-
-        def of_group(values: tf.Tensor) -> tf.Tensor:
-            columns = tf.linalg.matrix_transpose(values)
-            sums = tf.math.unsorted_segment_sum(columns, groups, count)
-            return tf.linalg.matrix_transpose(tf.gather(sums, groups))
-
-        precision, information = of_group(precision), of_group(information)
+        sums: AnyNDArray = np.zeros((int(np.max(groups)) + 1, 2, noise.shape[1]))
+        np.add.at(sums, groups, np.stack([precision, information], axis=1))
+        precision, information = np.moveaxis(sums[groups], 1, 0)
     # The share of a group in its own prediction is below one, but for rounding.
-    largest = 1.0 - 1e3 * np.finfo(mean.dtype.as_numpy_dtype).eps
-    share = tf.minimum(variance * precision, tf.constant(largest, mean.dtype))
-    mean = (mean - variance * information) / (1.0 - share)
-    return mean, variance / (1.0 - share) + tf.zeros_like(mean)
-
-
-def _sums(values: AnyNDArray, groups: AnyNDArray) -> AnyNDArray:
-    """Return the sum over the group of each row: [N, J]."""
-    sums = np.zeros((int(np.max(groups)) + 1, values.shape[1]))
-    np.add.at(sums, groups, values)
-    return sums[groups]
+    others = np.maximum(1.0 - variance * precision, 1e3 * np.finfo(f.dtype).eps)
+    return (f - variance * information) / others, variance / others

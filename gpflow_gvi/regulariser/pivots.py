@@ -1,15 +1,14 @@
-"""Pivots of a partial Cholesky factorisation of k(X, X), chosen by lazy evaluation.
+"""Pivots of a partial Cholesky factorisation of k(X, X): rows of X at which most variance is left.
 
-The kernel is evaluated by graphs. All else is done by NumPy, on numbers: it takes less time for
-small matrices to start an operation, and TensorFlow has no array to which rows could be added.
+NumPy chooses them, whatever evaluates the kernel. XLA and GPUs cannot call it, and have a loop of
+TensorFlow's operations.
 """
 
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -18,30 +17,145 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
 from .._core import linalg, outputs
-from .._core.graphs import without_gradients
 from ..kernels.feature_map import FeatureMap
-from ..kernels.plain import EVERY, Plain, plain
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
 
 MAX_BLOCK = 64
 """The maximal number of pivots between two passes over the data; it bounds the memory."""
 
-FEW_ROWS = 1_000
-"""The number of rows up to which all are candidates, where NumPy evaluates the kernel."""
-
-MAX_ROWS_OF_LAPACK = 300
-"""The number of rows up to which LAPACK factorises all of K in less time than M rows of it take."""
-
-MIN_TOLERANCE_OF_LAPACK = 1e-10
-"""A smaller part of the variance is not told from the rounding of LAPACK's differences."""
+FEW_ROWS = 100
+"""The number of rows up to which all are candidates. Beyond it 2√N are, whose covariance is as
+large as four rows of k(X, X)."""
 
 ROUNDINGS = 100.0
 """The number of roundings of a variance that cannot be told from zero."""
 
-Row = Callable[[Any], AnyNDArray]
-"""From a number i to covariances of row i: [J, C]."""
+Covariance = Callable[[AnyNDArray, AnyNDArray, AnyNDArray], None]
+"""Writes the covariances of rows and of others, by their indices, into an array: [J, B, C]."""
 
-Evaluate = Callable[..., Any]
-"""From a function of a kernel and of arrays, and the arrays, to its value as a tensor."""
+
+def greedy_rows(
+    kernel: Kernel, X: AnyNDArray, num_points: int, tolerance: float
+) -> tuple[AnyNDArray, float]:
+    """Return up to M pivots of k(X, X), and how much variance they leave in all.
+
+    Variances only decrease as pivots are added. So among some candidates of largest variance one
+    can go on choosing, without any other row, until the best of them falls below what the least
+    of them had at first: no other row ever had more. Only then is L computed at all rows, for the
+    new pivots together and by matrix products. The choice is the greedy one exactly (the lazy
+    evaluation of Minoux 1978), and L is read once for many pivots instead of once for each.
+
+    :param tolerance: the part of the variance that may be left.
+    """
+    write, variance = _evaluated(kernel, X)
+    (J, N), M = variance.shape, min(num_points, len(X))
+    rounding, left = _rounding(variance), float(variance.sum())
+    tolerated = tolerance * left
+    every, C = np.arange(N), N if N <= FEW_ROWS else 2 * math.isqrt(N)
+    L: AnyNDArray = np.empty([J, M, N], variance.dtype)
+    pivots: AnyNDArray = np.empty(0, np.int64)
+    while len(pivots) < M and left > tolerated:
+        m = len(pivots)
+        rows, least = _of_largest(variance.sum(axis=0), C)
+        S: AnyNDArray = np.empty([J, len(rows), len(rows)], L.dtype)
+        write(rows, rows, S)
+        S -= np.swapaxes(L[:, :m, rows], 1, 2) @ L[:, :m, rows]
+        count = min(M - m, MAX_BLOCK)
+        picks, factor = _chosen(S, variance[:, rows], rounding[:, rows], count, least)
+        new = rows[picks]
+        added = L[:, m : m + len(new)]
+        write(new, every, added)
+        _solve(L[:, :m], new, factor[:, :, picks], added)
+        explained = np.einsum("jbn,jbn->b", added, added).cumsum()
+        needed = np.count_nonzero(left - np.append(0.0, explained[:-1]) > tolerated)
+        pivots = np.append(pivots, new[:needed])
+        variance = variance - np.einsum("jbn,jbn->jn", added, added)
+        # NaN is not below anything: it stays, and raises at the end.
+        variance[variance <= rounding] = 0.0
+        variance[:, new] = 0.0
+        left = float(variance.sum())
+    return pivots, left
+
+
+def _evaluated(kernel: Kernel, X: AnyNDArray) -> tuple[Covariance, AnyNDArray]:
+    """Return a function that evaluates the kernel between rows, and the variances: [J, N]."""
+    if has_numpy_kernel(kernel, X.shape[1:]):
+
+        def by_numpy(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:
+            numpy_kernel(kernel, X[rows], X[columns]).covariance(out[0])
+
+        return by_numpy, numpy_kernel(kernel, X).variance()[None]
+    points = tf.constant(X)
+
+    def by_gpflow(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:
+        out[:] = outputs.covariance(kernel, *(tf.gather(points, each) for each in (rows, columns)))
+
+    return by_gpflow, np.ascontiguousarray(outputs.variance(kernel, points).numpy().T)
+
+
+def _of_largest(variance: AnyNDArray, C: int) -> tuple[AnyNDArray, Any]:
+    """Return the indices of the C largest variances, first among equals, and the least of them."""
+    if len(variance) == C:
+        return np.arange(C), 0.0
+    least = np.partition(variance, -C)[-C]
+    larger = np.flatnonzero(variance > least)
+    equal = np.flatnonzero(variance == least)[: C - len(larger)]
+    return np.sort(np.append(larger, equal)), least
+
+
+def _rounding(variance: AnyNDArray) -> AnyNDArray:
+    """Return the values below which variances cannot be told from zero, given those at first."""
+    return ROUNDINGS * np.finfo(variance.dtype).eps * variance
+
+
+def _solve(L: AnyNDArray, new: AnyNDArray, T: AnyNDArray, K: AnyNDArray) -> None:
+    """Write T⁻ᵀ (K - L(new)ᵀ L), the rows of L that belong to new pivots, over K: [J, B, N].
+
+    An output of which nothing is left at a pivot that the others chose has zeros in T there: it
+    leaves the other rows as they are, and what it is divided by does not matter.
+    """
+    diagonal = np.einsum("jbb->jb", T)
+    diagonal[diagonal == 0.0] = 1.0
+    multiply, solve = scipy.linalg.get_blas_funcs(("gemm", "trsm"), (K,))
+    for j, rest in enumerate(K):  # in place; what has rows here has columns in Fortran
+        if L.shape[1]:
+            multiply(-1.0, L[j].T, L[j][:, new], 1.0, rest.T, overwrite_c=True)
+        solve(1.0, T[j], rest.T, side=1, overwrite_b=True)
+
+
+def _chosen(
+    S: AnyNDArray, variance: AnyNDArray, rounding: AnyNDArray, count: int, least: Any = 0.0
+) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return pivots of a variance of `least` or more, [B], and their rows of the factor, [J, B, C].
+
+    :param S: the covariances of all rows, [J, C, C].
+    :param variance: the diagonal of S, of which more digits may be known: [J, C].
+    :param rounding: what cannot be told from zero.
+    :param count: the maximal number of pivots.
+    """
+    left, pivots = variance.copy(), []
+    lost = rounding.sum(axis=0).max()
+    factor: AnyNDArray = np.zeros([len(S), count, S.shape[-1]], S.dtype)
+    for i in range(min(count, S.shape[-1])):
+        total = left[0] if len(left) == 1 else left.sum(axis=0)
+        p = total.argmax()
+        if not total[p] > lost:  # rows of which only rounding is left could be chosen
+            left[left <= rounding] = 0.0
+            total = left.sum(axis=0)
+            p = total.argmax()
+        if not (total[p] > 0.0 and total[p] >= least):
+            break
+        for j, found in enumerate(factor[:, i]):
+            if left[j, p] > rounding[j, p]:
+                root = math.sqrt(left[j, p])
+                np.dot(factor[j, :i, p], factor[j, :i], out=found)
+                np.subtract(S[j, p], found, out=found)
+                found /= root
+                found[p] = root  # the covariance of p and p, of which more is known
+                left[j] -= found * found
+        left[:, p] = 0.0
+        pivots.append(p)
+    return np.array(pivots, np.int64), factor[:, : len(pivots)]
 
 
 def greedy_pivots(
@@ -61,9 +175,11 @@ def greedy_pivots(
     X = tf.stop_gradient(X)
 
     def chosen(S: AnyNDArray, variance: AnyNDArray) -> AnyNDArray:
-        L: AnyNDArray = np.empty([len(variance), min(num_points, len(S[0])), len(S[0])], S.dtype)
-        left, tolerated = variance.copy(), tolerance * variance.sum()
-        return _chosen(lambda i: S[:, i].copy(), L, 0, left, _rounding(variance), 0.0, tolerated)
+        count = min(num_points, S.shape[-1])
+        pivots, factor = _chosen(S, variance, _rounding(variance), count)
+        explained = np.square(factor).sum(axis=(0, 2)).cumsum()
+        left = variance.sum() - np.append(0.0, explained[:-1])
+        return pivots[left > tolerance * variance.sum()]
 
     covariances = tf.stop_gradient(outputs.covariance(kernel, X))
     variance = tf.stop_gradient(tf.transpose(outputs.variance(kernel, X)))
@@ -111,255 +227,3 @@ def _chosen_by_loop(
         ),
     )
     return pivots, tf.range(M) < count
-
-
-def numeric_pivots(
-    kernel: Kernel, X: AnyNDArray, num_points: int, tolerance: float
-) -> tuple[AnyNDArray, float]:
-    """Return up to M pivots of k(X, X), and how much variance they leave in all."""
-    known = plain(kernel, X)
-    if known is None:
-        return _pivots(_InGraphs(_graphs_of(kernel), X), num_points, tolerance)
-    is_told_from_rounding = X.dtype == np.float64 and tolerance >= MIN_TOLERANCE_OF_LAPACK
-    if len(X) <= MAX_ROWS_OF_LAPACK and is_told_from_rounding:
-        S = known.covariance(EVERY, np.empty([len(X), len(X)]))
-        np.fill_diagonal(S, known.variance())  # without rounding, so that equal ones are equal
-        return _of_all_rows(S, num_points, tolerance)
-    return _pivots(_InNumpy(known, lambda rows: plain(kernel, X[rows])), num_points, tolerance)
-
-
-def _of_all_rows(S: AnyNDArray, M: int, tolerance: float) -> tuple[AnyNDArray, float]:
-    """Return up to M pivots of a matrix by LAPACK, and what they leave of its trace.
-
-    The factorisation (Lucas 2004, LAPACK Working Note 161) stops where no variance is above
-    `smallest`: all of them are no more than may be left then.
-
-    :param S: [N, N]; it is overwritten.
-    """
-    total, N = np.trace(S), len(S)
-    smallest = tolerance * total / N
-    L, order, rank, _ = scipy.linalg.lapack.dpstrf(S.T, tol=smallest, lower=1, overwrite_a=1)
-    explained = np.square(np.tril(L)[:, : min(M, rank)]).sum(axis=0)
-    left = total - np.append(0.0, explained.cumsum())
-    needed = np.count_nonzero(~(left[:-1] <= tolerance * total))  # NaN stays, and raises at the end
-    return order[:needed].astype(np.int64) - 1, float(left[needed])
-
-
-class _Graphs(NamedTuple):
-    """Compiled functions of a kernel and the variables that they read."""
-
-    variables: list[Any]
-    functions: dict[Any, Any]
-
-
-_graphs: weakref.WeakKeyDictionary[Kernel, _Graphs] = weakref.WeakKeyDictionary()
-
-
-def _graphs_of(kernel: Kernel) -> Evaluate:
-    """Return an evaluation by graphs of the kernel, traced again if it has new variables."""
-    variables = [variable.ref() for variable in kernel.variables]
-    graphs = _graphs.get(kernel)
-    if graphs is None or graphs.variables != variables:
-        graphs = _graphs[kernel] = _Graphs(variables, {})
-    alive = weakref.ref(kernel)  # a graph of the kernel itself would keep it
-
-    def evaluate(function: Callable[..., Any], *arrays: Any) -> Any:
-        tensors = [tf.convert_to_tensor(array) for array in arrays]
-        specs = tuple(tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in tensors)
-        key = function, specs
-        if key not in graphs.functions:
-            graphs.functions[key] = without_gradients(
-                lambda *arrays: function(alive(), *arrays), *specs
-            )
-        return graphs.functions[key](*tensors)
-
-    return evaluate
-
-
-class _Covariances(Protocol):
-    """The covariances of each output at rows of X."""
-
-    def num_candidates(self, N: int) -> int:
-        """Return the number of rows to choose among between two passes over all N of them."""
-
-    def variance(self) -> AnyNDArray:
-        """Return k(X, X)'s diagonal: [J, N]."""
-
-    def among(self, rows: AnyNDArray) -> Row:
-        """Return a function from i to the covariances of row i of these and all of these."""
-
-    def with_all(self, rows: AnyNDArray, out: AnyNDArray) -> None:
-        """Write the covariances of rows and all rows into an array: [J, B, N]."""
-
-
-class _InNumpy:
-    def __init__(self, covariances: Plain, of_rows: Callable[[AnyNDArray], Any]) -> None:
-        self._covariances = covariances
-        self._of_rows = of_rows
-
-    def num_candidates(self, N: int) -> int:
-        return max(FEW_ROWS, 4 * math.isqrt(N))
-
-    def variance(self) -> AnyNDArray:
-        return self._covariances.variance()[None]
-
-    def among(self, rows: AnyNDArray) -> Row:
-        some = self._of_rows(rows)
-        out: AnyNDArray = np.empty([1, len(rows)], self.variance().dtype)
-        return lambda i: some.covariance(slice(i, i + 1), out)
-
-    def with_all(self, rows: AnyNDArray, out: AnyNDArray) -> None:
-        self._covariances.covariance(rows, out[0])
-
-
-class _InGraphs:
-    def __init__(self, evaluate: Evaluate, X: AnyNDArray) -> None:
-        self._evaluate = evaluate
-        self._X = tf.constant(X)
-
-    def num_candidates(self, N: int) -> int:
-        """Return √N, whose covariance is as large as one row of k(X, X): it may take long."""
-        return math.isqrt(N - 1) + 1
-
-    def variance(self) -> AnyNDArray:
-        return np.ascontiguousarray(self._evaluate(outputs.variance, self._X).numpy().T)
-
-    def among(self, rows: AnyNDArray) -> Row:
-        S: AnyNDArray = self._evaluate(_among, self._X, rows).numpy()
-        return lambda i: S[:, i].copy()
-
-    def with_all(self, rows: AnyNDArray, out: AnyNDArray) -> None:
-        out[:] = self._evaluate(_with_all, self._X, rows)
-
-
-def _among(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    return outputs.covariance(kernel, tf.gather(X, rows))
-
-
-def _with_all(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    return outputs.covariance(kernel, tf.gather(X, rows), X)
-
-
-def _pivots(covariances: _Covariances, M: int, tolerance: float) -> tuple[AnyNDArray, float]:
-    """Return up to M pivots of k(X, X), and how much variance they leave in all.
-
-    Variances only decrease as pivots are added. So among some candidates of largest variance one
-    can go on choosing, without any other row, until the best of them falls below what the least
-    of them had at first: no other row ever had more. Only then is L computed at all rows, for the
-    new pivots together and by matrix products. The choice is the greedy one exactly (the lazy
-    evaluation of Minoux 1978), and L is read once for many pivots instead of once for each.
-    """
-    variance = covariances.variance()  # [J, N], what is left of it
-    J, N = variance.shape
-    M = min(M, N)
-    rounding, tolerated = _rounding(variance), tolerance * variance.sum()
-    C = min(N, covariances.num_candidates(N))
-    L: AnyNDArray = np.empty([J, M, N], variance.dtype)
-    if C == N:
-        left = variance.copy()
-        pivots = _chosen(covariances.among(np.arange(N)), L, 0, left, rounding, 0.0, tolerated)
-        return pivots, float(left.sum())
-    pivots, m = np.empty(M, np.int64), 0
-    while m < M and variance.sum() > tolerated:
-        candidates, least = _of_largest(variance.sum(axis=0), C)
-        L_C = np.empty([J, min(M, m + MAX_BLOCK), C], variance.dtype)
-        L_C[:, :m] = L[:, :m, candidates]
-        left, lost = variance[:, candidates], rounding[:, candidates]
-        picks = _chosen(covariances.among(candidates), L_C, m, left, lost, least, -np.inf)
-        new = candidates[picks]
-        added = L[:, m : m + len(new)]
-        covariances.with_all(new, added)
-        _solve(L[:, :m], new, L_C[:, m : m + len(new), picks], added)
-        explained = np.einsum("jbn,jbn->b", added, added).cumsum()
-        needed = variance.sum() - np.append(0.0, explained[:-1]) > tolerated
-        variance = variance - np.einsum("jbn,jbn->jn", added, added)
-        # NaN is not below anything: it stays, and raises at the end.
-        variance[variance <= rounding] = 0.0
-        variance[:, new] = 0.0
-        pivots[m : m + len(new)] = new
-        m += np.count_nonzero(needed)
-    return pivots[:m], float(variance.sum())
-
-
-def _rounding(variance: AnyNDArray) -> AnyNDArray:
-    """Return the values below which variances cannot be told from zero, given those at first."""
-    return ROUNDINGS * np.finfo(variance.dtype).eps * variance
-
-
-def _of_largest(variance: AnyNDArray, C: int) -> tuple[AnyNDArray, Any]:
-    """Return the indices of the C largest variances, first among equals, and the least of them."""
-    least = np.partition(variance, -C)[-C]
-    rows = np.flatnonzero(variance >= least)
-    if len(rows) > C:
-        larger = rows[variance[rows] > least]
-        equal = rows[variance[rows] == least]
-        rows = np.sort(np.concatenate([larger, equal[: C - len(larger)]]))
-    return rows, least
-
-
-def _solve(L: AnyNDArray, new: AnyNDArray, L_new: AnyNDArray, K: AnyNDArray) -> None:
-    """Write L_newᵀ \\ (K - L(new)ᵀ L), the rows of L that belong to new pivots, over K: [J, B, N].
-
-    An output of which nothing is left at a pivot that the others chose has zeros in L_new there:
-    it leaves the other rows as they are, and what it is divided by does not matter.
-    """
-    diagonal = np.einsum("jbb->jb", L_new)
-    diagonal[diagonal == 0.0] = 1.0
-    multiply, solve = scipy.linalg.get_blas_funcs(("gemm", "trsm"), (K,))
-    for j, rest in enumerate(K):  # in place; what has rows here has columns in Fortran
-        if L.shape[1]:
-            multiply(-1.0, L[j].T, L[j][:, new], 1.0, rest.T, overwrite_c=True)
-        solve(1.0, L_new[j], rest.T, side=1, overwrite_b=True)
-
-
-def _chosen(
-    row: Row,
-    L: AnyNDArray,
-    m: int,
-    variance: AnyNDArray,
-    rounding: AnyNDArray,
-    min_variance: Any,
-    tolerated: Any,
-) -> AnyNDArray:
-    """Return pivots of a variance of `min_variance` or more: [B].
-
-    :param row: k(x_p, X), from p: [J, C]. It may be overwritten, and is called once for each p.
-    :param L: its first m rows are known, those of the pivots are written: [J, M, C].
-    :param variance: what the first m leave, and then all: [J, C].
-    :param rounding: what cannot be told from zero.
-    :param tolerated: no pivot is chosen where no more than this is left in all.
-    """
-    pivots: list[Any] = []
-    lost = rounding.sum(axis=0).max()
-    remaining = variance.sum()
-    for i in range(m, L.shape[1]):
-        total = _of_rows(variance)
-        p = total.argmax()
-        if not total[p] > lost:  # rows of which only rounding is left could be chosen
-            # NaN is not below anything: it stays, and raises at the end.
-            np.multiply(variance, variance > rounding, out=variance)
-            total = _of_rows(variance)
-            p = total.argmax()
-        if not remaining > tolerated:  # up to the rounding of many differences
-            remaining = total.sum()
-        largest = total[p]
-        if not (largest > 0.0 and largest >= min_variance and remaining > tolerated):
-            break
-        for j, covariance in enumerate(row(p)):
-            factor, left = L[j], variance[j]
-            root = math.sqrt(left[p]) if left[p] > rounding[j, p] else 0.0
-            covariance -= factor[:i, p] @ factor[:i]
-            found = np.multiply(covariance, 1.0 / root if root > 0.0 else 0.0, out=factor[i])
-            found[p] = root  # the covariance of p and p, of which more is known
-            left -= np.square(found, out=covariance)
-            left[p] = 0.0
-            remaining -= found @ found
-        pivots.append(p)
-    np.multiply(variance, variance > rounding, out=variance)
-    return np.array(pivots, np.int64)
-
-
-def _of_rows(variance: AnyNDArray) -> AnyNDArray:
-    """Return the variance of each row, that of all outputs: [C]."""
-    total: AnyNDArray = variance[0] if len(variance) == 1 else variance.sum(axis=0)
-    return total

@@ -7,37 +7,37 @@ kernel and the likelihood, the sites are updated for these, and so on until the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
 from .._core.graphs import without_gradients
 from ..gaussian_process import GaussianProcess
-from ..kernels.plain import (
-    PlainCovariances,
-    PlainParameter,
-    PlainParameters,
+from ..kernels.numpy_kernels import (
+    NumpyParameter,
+    NumpyParameters,
     Value,
-    has_gradient,
-    is_plain,
+    has_numpy_kernel,
+    is_known,
+    numpy_kernel,
     value_of,
 )
 from .lbfgs import Array, LossWithGradients, Minimise, assign_by_id
 from .sites import (
     Covariances,
-    Posterior,
     Sites,
     Step,
     converged,
     covariances,
+    given_sites,
     marginals,
     rows_of,
-    statistics,
     step,
 )
 from .sites import Rows as AtRows
@@ -117,7 +117,7 @@ class SiteFit:
             *(each.unconstrained_variable for each in (*self._of_kernel, *self._others)),
             self._roots,
         ]
-        self._plain = [PlainParameter(each) for each in prior.kernel.parameters if is_plain(each)]
+        self._known = [NumpyParameter(each) for each in prior.kernel.parameters if is_known(each)]
 
     @property
     def weights(self) -> tf.Tensor:
@@ -195,16 +195,12 @@ class SiteFit:
         The bound includes the log density of the parameters under their own priors.
         """
         inputs, rows = _tensors(Z, rows)
-        if not self._is_plain(inputs):
+        if not self._is_numpy(inputs):
             return self._run(self._bound_of_kernel, inputs, rows, sites)
-        read = PlainParameters(self._plain)
-        plain = self._plain_covariances(inputs, read.value)
-        bound, by_at, by_others = self._run(
-            self._bound_of_covariances, _of_one_output(plain), rows, sites
-        )
-        by_Kzz, by_Kzx, by_k = (part.numpy() for part in by_at)
-        parts = plain.gradient(by_Kzz[0], by_Kzx[0], by_k[:, 0])
-        log_prior, by_kernel = read.with_priors(self._of_kernel, parts)
+        read = NumpyParameters(self._known)
+        known = _NumpyCovariances(self.prior.kernel, inputs, read.value)
+        bound, by_at, by_others = self._run(self._bound_of_covariances, known.values, rows, sites)
+        log_prior, by_kernel = read.with_priors(self._of_kernel, known.gradient(by_at))
         return float(bound) + log_prior, [*by_kernel, *by_others]
 
     def _converged(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tuple[Sites, float]:
@@ -216,17 +212,17 @@ class SiteFit:
     def _at(self, Z: AnyNDArray, rows: Rows) -> AtRows:
         """Return rows with what of P the sites need there, for the parameters as they are."""
         inputs, rows = _tensors(Z, rows)
-        if self._is_plain(inputs):
-            at = _of_one_output(self._plain_covariances(inputs, value_of))
+        if self._is_numpy(inputs):
+            at = _NumpyCovariances(self.prior.kernel, inputs, value_of).values
         else:
             at = self._run(self._covariances, inputs)
         return self._run(self._rows, at, rows)
 
     def _log_prior_density(self) -> float:
         """Return the log density of all parameters under their priors."""
-        if len(self._plain) < len(self.prior.kernel.parameters):
+        if len(self._known) < len(self.prior.kernel.parameters):
             return float(self._log_prior((*self._of_kernel, *self._others)))
-        of_kernel, _ = PlainParameters(self._plain).with_priors(self._of_kernel, [])
+        of_kernel, _ = NumpyParameters(self._known).with_priors(self._of_kernel, [])
         return of_kernel + float(self._run(self._log_prior_of_others))
 
     def _log_prior_of_others(self) -> tf.Tensor:
@@ -245,17 +241,12 @@ class SiteFit:
         return self._run(self._predict, self._at(Z, rows), sites, self._at(Z, new))
 
     def _predict(self, rows: AtRows, sites: Sites, new: AtRows) -> tuple[tf.Tensor, tf.Tensor]:
-        return marginals(new, Posterior.given(statistics(rows, sites)))
+        return marginals(new, given_sites(rows, sites))
 
-    def _is_plain(self, inputs: _Inputs) -> bool:
+    def _is_numpy(self, inputs: _Inputs) -> bool:
         """Return True if NumPy evaluates the kernel."""
         X = inputs.X
-        is_table = X.dtype == tf.float64 and X.shape.rank == 2
-        return is_table and has_gradient(self.prior.kernel, int(X.shape[1]))
-
-    def _plain_covariances(self, inputs: _Inputs, value: Value) -> PlainCovariances:
-        Z, X = (rows.numpy() for rows in inputs)
-        return PlainCovariances(self.prior.kernel, Z, X, value=value)
+        return X.dtype == tf.float64 and has_numpy_kernel(self.prior.kernel, X.shape[1:])
 
     def value(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tf.Tensor:
         """Return the bound for given sites, by a graph that a tape of gradients can see."""
@@ -279,7 +270,7 @@ class SiteFit:
         return rows_of(at, rows.X, rows.Y, self.mean(rows))
 
     def _step(self, at_rows: AtRows, sites: Sites) -> Step:
-        return step(at_rows, self.likelihood, sites)
+        return step([at_rows], self.likelihood, sites)
 
     def _bound(
         self, at: Covariances, rows: Rows, sites: Sites, parameters: Sequence[Parameter]
@@ -325,8 +316,30 @@ def _tensors(Z: AnyNDArray, rows: Rows) -> tuple[_Inputs, Rows]:
     return _Inputs(tf.convert_to_tensor(Z), rows.X), rows
 
 
-def _of_one_output(plain: PlainCovariances) -> Covariances:
-    return Covariances(*map(tf.constant, (plain.Kzz[None], plain.Kzx[None], plain.k[:, None])))
+class _NumpyCovariances:
+    """The covariances of one output, or of one that all share, and derivatives in the kernel."""
+
+    def __init__(self, kernel: Kernel, inputs: _Inputs, value: Value) -> None:
+        Z, X = (rows.numpy() for rows in inputs)
+        pairs = (Z, None), (Z, X), (X, None)
+        self._of: list[Any] = [numpy_kernel(kernel, *pair, value=value) for pair in pairs]
+        of_points, of_pairs, at_rows = self._of
+        matrices = (each.covariance()[None] for each in (of_points, of_pairs))
+        self.values = Covariances(*map(tf.constant, (*matrices, at_rows.variance()[:, None])))
+
+    def gradient(self, by: Covariances) -> Iterator[tuple[Parameter, AnyNDArray]]:
+        """Yield the derivatives of a function of the covariances, which are to be added up.
+
+        :param by: its derivatives in the covariances.
+        """
+        of_points, of_pairs, at_rows = self._of
+        parts = [
+            of_points.gradient(by.Kzz[0].numpy()),
+            of_pairs.gradient(by.Kzx[0].numpy()),
+            at_rows.variance_gradient(by.k[:, 0].numpy()),
+        ]
+        for part in parts:
+            yield from zip(at_rows.parameters, part, strict=True)
 
 
 def _specs(parts: Any) -> Any:

@@ -17,7 +17,6 @@ sites are the observations and their noise.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -30,8 +29,8 @@ from gpflow.likelihoods import Likelihood
 
 from .._core import labels, linalg, outputs
 from .._core.errors import NonFiniteLossError
-from ..covariances import gram
 from ..gaussian_process import GaussianProcess
+from .conditioning import Posterior
 from .expectations import expected_log_density
 
 MIN_PRECISION = 1e-6
@@ -79,35 +78,6 @@ class Rows(NamedTuple):
     """The variance that f(Z) does not explain, k(x, x) - Σ_m A_mx²: [N, J], or [N, 1]."""
 
 
-class Posterior(NamedTuple):
-    """The Gaussian distribution of f(Z) given sites, in coordinates where P(f(Z)) is N(0, I).
-
-    It is that of Titsias (2009), eq. 10: with C Cᵀ = I + A diag(1/s²) Aᵀ it is N(C⁻ᵀw, (C Cᵀ)⁻¹),
-    w = C⁻¹ A (ỹ - m)/s².
-    """
-
-    C: tf.Tensor
-    """[J, M, M]."""
-    w: tf.Tensor
-    """[J, M]."""
-
-    @classmethod
-    def given(cls, sums: tuple[tf.Tensor, tf.Tensor]) -> Posterior:
-        """Return the distribution from the `statistics` of all rows."""
-        inner, projected = sums
-        C = linalg.cholesky(linalg.add_to_diagonal(inner, tf.ones([], inner.dtype)))
-        return cls(C, tf.linalg.triangular_solve(C, projected[..., None])[..., 0])
-
-    def divergence(self) -> tf.Tensor:
-        """Return KL[Q(f(Z)), P(f(Z))]: []."""
-        eye = tf.eye(tf.shape(self.w)[-1], batch_shape=tf.shape(self.w)[:1], dtype=self.w.dtype)
-        root = tf.linalg.triangular_solve(self.C, eye)
-        mean = tf.linalg.matvec(root, self.w, transpose_a=True)  # [J, M]
-        trace = tf.reduce_sum(tf.square(root) - eye)
-        logs = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(self.C)))
-        return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace) + logs
-
-
 class Covariances(NamedTuple):
     """The covariances of P that the sites need: of J outputs, or one that they share."""
 
@@ -144,41 +114,37 @@ def rows_of(at: Covariances, X: TensorType, Y: TensorType, m: TensorType) -> Row
     return Rows(X, Y, m, A, tf.nn.relu(at.k - explained))
 
 
-def step(rows: Rows, likelihood: Likelihood, sites: Sites) -> Step:
-    """Return the evidence lower bound for given sites, and what they become by one update."""
-    posterior = Posterior.given(statistics(rows, sites))
-    expected, updated = _at_rows(rows, likelihood, posterior)
-    return Step(expected - posterior.divergence(), updated)
+def step(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites) -> Step:
+    """Return the evidence lower bound for given sites, and what they become by one update.
 
-
-def step_by_blocks(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites) -> Step:
-    """Return the same as `step` for many rows, of which only A is in memory for all of them."""
-    starts = np.cumsum([0, *(len(block.X) for block in blocks)])
-    parts = [Sites(*(part[i:j] for part in sites)) for i, j in itertools.pairwise(starts)]
-    of_blocks = map(statistics, blocks, parts)
-    posterior = Posterior.given(
-        functools.reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), of_blocks)
-    )
+    :param blocks: the rows, of which only A is in memory for all of them.
+    """
+    counts = [tf.shape(block.m)[0] for block in blocks]
+    parts = map(Sites, *(tf.split(part, counts) for part in sites))
+    posterior = Posterior.given(map(_observed, blocks, parts))
     results = [_at_rows(block, likelihood, posterior) for block in blocks]
     expected, updated = zip(*results, strict=True)
     joined = Sites(*(tf.concat(part, axis=0) for part in zip(*updated, strict=True)))
     return Step(tf.add_n(expected) - posterior.divergence(), joined)
 
 
-def statistics(rows: Rows, sites: Sites) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return A diag(1/s²) Aᵀ, [J, M, M], and A (ỹ - m)/s², [J, M]: sums over rows."""
-    noise = tf.linalg.matrix_transpose(sites.variance)  # [J, N]
-    residual = tf.linalg.matrix_transpose(sites.Y - rows.m) / noise
-    return gram.information(rows.A, noise), tf.linalg.matvec(rows.A, residual)
+def given_sites(rows: Rows, sites: Sites) -> Posterior:
+    """Return the Gaussian distribution of f(Z) given sites."""
+    return Posterior.given([_observed(rows, sites)])
+
+
+def _observed(rows: Rows, sites: Sites) -> tuple[tf.Tensor, ...]:
+    """Return A, s² and ỹ - m_P."""
+    transpose = tf.linalg.matrix_transpose
+    return rows.A, transpose(sites.variance), transpose(sites.Y - rows.m)
 
 
 def marginals(rows: Rows, posterior: Posterior) -> MeanAndVariance:
     """Return mean and variance of f at rows: [N, J] each."""
-    S = tf.linalg.triangular_solve(posterior.C, rows.A)  # [J, M, N]
-    mean = rows.m + tf.linalg.matrix_transpose(tf.linalg.matvec(S, posterior.w, transpose_a=True))
-    variance = rows.beyond + tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(S), axis=-2))
+    mean, variance = map(tf.linalg.matrix_transpose, posterior.linear_part(rows.A))
     # Derivatives by a variance of zero are infinite.
-    return mean, tf.maximum(variance, tf.constant(1e-12, variance.dtype))
+    least = tf.constant(1e-12, variance.dtype)
+    return rows.m + mean, tf.maximum(rows.beyond + variance, least)
 
 
 def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[tf.Tensor, Sites]:
@@ -262,7 +228,7 @@ def sites_of(
         for i in range(0, len(X), MAX_ROWS_AT_ONCE)
     ]
     blocks = [rows_of(covariances(prior.kernel, Z, part[0]), *part) for part in parts]
-    return converged(functools.partial(step_by_blocks, blocks, likelihood), first_sites(m))[0]
+    return converged(functools.partial(step, blocks, likelihood), first_sites(m))[0]
 
 
 def left_out(loo: MeanAndVariance, sites: Sites) -> MeanAndVariance:

@@ -23,36 +23,10 @@ MAX_COLUMNS = 2**24
 def require_valid(estimator: Any) -> None:
     """Raise unless all parts of an estimator, and of those in it, fit together."""
     things = _parts(estimator)
-    for kind, check in _checks():
+    for name, check in _CHECKS.items():
         for thing in things:
-            if isinstance(thing, kind):
+            if name in (base.__name__ for base in type(thing).__mro__):
                 check(thing)
-
-
-def _checks() -> list[tuple[Any, Callable[[Any], None]]]:
-    """Return the check of each class; the later ones rely on what the earlier ones have checked."""
-    from sklearn import base, ensemble, neighbors, svm, tree
-    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-
-    boosted = (ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor)
-    histograms = (
-        ensemble.HistGradientBoostingClassifier,
-        ensemble.HistGradientBoostingRegressor,
-    )
-    vectors = (svm.NuSVC, svm.NuSVR, svm.OneClassSVM, svm.SVC, svm.SVR)
-    neighbours = (neighbors.KNeighborsClassifier, neighbors.RadiusNeighborsClassifier)
-    return [
-        (tree._tree.Tree, _check_tree),
-        (TreePredictor, _check_predictor),
-        (tree.BaseDecisionTree, _check_decision_tree),
-        (base.BaseEstimator, _check_columns),
-        (vectors, _check_vectors),
-        (neighbours, _check_neighbours),
-        (ensemble._forest.BaseForest, _check_forest),
-        (ensemble.IsolationForest, _check_isolation_forest),
-        (boosted, _check_boosted),
-        (histograms, _check_histograms),
-    ]
 
 
 def _parts(thing: Any) -> list[Any]:
@@ -154,20 +128,25 @@ def _is_categorical(nodes: AnyNDArray) -> AnyNDArray:
     return chosen
 
 
-def _check_decision_tree(estimator: Any) -> None:
+def _trees(estimator: Any) -> list[Any]:
+    """Return the trees of a decision tree, or of an ensemble of them; none if it is not fitted."""
     from sklearn.tree._tree import Tree
 
-    tree = vars(estimator).get("tree_")
-    if tree is None and "n_features_in_" not in vars(estimator):
-        return  # not fitted: its own checks tell
-    _require(isinstance(tree, Tree), estimator, f"a {type(tree).__name__} as tree_")
-    _check_width(estimator, estimator, _num_columns(estimator))
+    members = [estimator] if "tree_" in vars(estimator) else vars(estimator).get("estimators_", [])
+    members = np.ravel(np.array(members, dtype=object)).tolist()
+    trees = [vars(member).get("tree_") for member in members]
+    are_trees = all(isinstance(tree, Tree) for tree in trees)
+    _require(are_trees, estimator, "other members than decision trees")
+    return trees
 
 
-def _check_width(estimator: Any, member: Any, columns: int) -> None:
-    """Raise unless the tree of a member takes rows of this many numbers."""
-    tree = vars(member).get("tree_")
-    width = getattr(tree, "n_features", None)
+def _check_trees(estimator: Any) -> None:
+    for tree in _trees(estimator):
+        _check_width(estimator, tree, _num_columns(estimator))
+
+
+def _check_width(estimator: Any, tree: Any, columns: int) -> None:
+    width = tree.n_features
     _require(width == columns, estimator, f"a tree of {width} columns for {columns} of X")
 
 
@@ -215,41 +194,21 @@ def _check_neighbours(estimator: Any) -> None:
     _require(fits and np.all(columns.max(axis=0) < counts), estimator, "labels without a class")
 
 
-def _members(estimator: Any) -> list[Any]:
-    """Return the decision trees of an ensemble."""
-    from sklearn.tree import BaseDecisionTree
-
-    members = np.ravel(np.array(vars(estimator).get("estimators_", []), dtype=object)).tolist()
-    are_trees = all(isinstance(member, BaseDecisionTree) for member in members)
-    _require(are_trees, estimator, "other members than decision trees")
-    return members
-
-
-def _check_forest(estimator: Any) -> None:
-    for member in _members(estimator):
-        _check_width(estimator, member, _num_columns(estimator))
-
-
 def _check_isolation_forest(estimator: Any) -> None:
-    members = _members(estimator)
-    if not members:
-        return
-    columns = _num_columns(estimator)
-    chosen = estimator.estimators_features_
-    if estimator._max_features == columns:  # then its trees are given X as it is
-        chosen = [range(columns)] * len(members)
-    for member, features in zip(members, chosen, strict=True):
-        _check_width(estimator, member, len(features))
+    trees = _trees(estimator)
+    if trees and estimator._max_features == _num_columns(estimator):  # they are given X as it is
+        _check_trees(estimator)
+    elif trees:
+        for tree, features in zip(trees, estimator.estimators_features_, strict=True):
+            _check_width(estimator, tree, len(features))
 
 
 def _check_boosted(estimator: Any) -> None:
     """Check gradient boosting, where each tree of a stage adds to a column of the first guess."""
-    members = _members(estimator)
-    if not members:
+    _check_trees(estimator)
+    if "estimators_" not in vars(estimator):
         return
     columns = _num_columns(estimator)
-    for member in members:
-        _check_width(estimator, member, columns)
     outputs = estimator._raw_predict_init(np.zeros((1, columns), np.float32)).shape[1]
     shape = np.shape(estimator.estimators_)
     _require(shape[1:] == (outputs,), estimator, f"estimators_ of shape {shape} for {outputs}")
@@ -272,3 +231,20 @@ def _check_histograms(estimator: Any) -> None:
         _require(within, estimator, "splits by columns that X lacks")
         of_categories = is_categorical[nodes["feature_idx"][_is_categorical(nodes)]]
         _require(of_categories, estimator, "splits by categories of a column that has none")
+
+
+# Each relies on what those before it have checked.
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "Tree": _check_tree,
+    "TreePredictor": _check_predictor,
+    "BaseDecisionTree": _check_trees,
+    "BaseEstimator": _check_columns,
+    "BaseLibSVM": _check_vectors,
+    "KNeighborsClassifier": _check_neighbours,
+    "RadiusNeighborsClassifier": _check_neighbours,
+    "BaseForest": _check_trees,
+    "IsolationForest": _check_isolation_forest,
+    "BaseGradientBoosting": _check_boosted,
+    "BaseHistGradientBoosting": _check_histograms,
+}
+"""The checks, by the names of the classes of scikit-learn that they are for, and of all below."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from . import archive
@@ -29,14 +28,14 @@ _POOL_SIZE = "4"
 """The size of the pool of `numpy.random.SeedSequence`, as skops writes it."""
 
 
-def is_estimator(thing: Any) -> bool:
+def is_theirs(thing: Any) -> bool:
     """Return True if a thing is an estimator of scikit-learn, or made of its base class."""
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(thing, base.BaseEstimator)
 
 
-def write(estimator: Any, path: Path) -> dict[str, Any]:
-    """Write a fitted estimator to a file; `read` needs no arguments.
+def write(estimator: Any) -> tuple[bytes, dict[str, Any]]:
+    """Return the file of a fitted estimator, and the options of `read`, which has none.
 
     :raises ValueError: if it has parts that `read` would refuse.
     """
@@ -51,9 +50,7 @@ def write(estimator: Any, path: Path) -> dict[str, Any]:
             "scikit-learn, to save the rest."
         )
     require_valid(estimator)
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-    return {}
+    return content, {}
 
 
 def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
@@ -76,7 +73,7 @@ def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
     estimator = skops.io.loads(content, trusted=sorted(needed))
     require_valid(estimator)
     is_fit_for_use = hasattr(estimator, "predict") or hasattr(estimator, "transform")
-    if not (is_estimator(estimator) and is_fit_for_use):
+    if not (is_theirs(estimator) and is_fit_for_use):
         raise ValueError(f"a file of an estimator holds a {type(estimator).__name__}.")
     return estimator
 
@@ -87,7 +84,7 @@ def _require_small_pools(schema: Any) -> None:
     A large one takes as long as an attacker likes. What has the same `__id__` is built once, from
     the first of its places.
     """
-    nodes = list(_nodes(schema))
+    nodes = list(archive.objects(schema))
     for node in nodes:
         if node.get("__loader__") != "RandomGeneratorNode":
             continue
@@ -97,14 +94,3 @@ def _require_small_pools(schema: Any) -> None:
         same = [n for n in nodes if n.get("__id__", nodes) in ids]
         if any(n is not seed and n.get("content") != _POOL_SIZE for n in (pool, *same)):
             raise ValueError("a random generator in it has a seed that NumPy does not make.")
-
-
-def _nodes(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield all JSON objects in a part."""
-    parts = [part]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, dict):
-            yield part
-        if isinstance(part, dict | list):
-            parts += part.values() if isinstance(part, dict) else part

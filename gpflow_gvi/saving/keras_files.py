@@ -1,29 +1,92 @@
-"""Files of networks, which Keras writes and reads; a network that could run code is refused."""
+"""Files of networks, which Keras writes and reads; a network that could run code is refused.
+
+Keras looks a name of a configuration up among what any imported package has registered, and may
+import the module that it names. TensorFlow Probability registers layers that run code from their
+configuration, and Keras has layers that read files or call other programs' models. So each name is
+looked up here beforehand: among the lists below, which have what computes and does nothing else,
+and among the caller's `custom_objects`.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
+import re
+import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 import tensorflow as tf
 
-from .._core.network_variables import keras_of
-from . import keras_registry
-from .archive import members, parsed
+from .._core.network_variables import is_keras, keras_of
+from ..training.trainer import Trainer
+from .archive import members, objects, parsed
 
 _WEIGHTS = "model.weights.h5"
 
 _MORE_NUMBERS = 10**6
 """The number of weights that a network may make in addition to those saved."""
+
+_LAYERS = """
+    Activation ActivityRegularization Add AdditiveAttention AlphaDropout Attention Average
+    AveragePooling1D AveragePooling2D AveragePooling3D BatchNormalization Bidirectional
+    CategoryEncoding CenterCrop Concatenate Conv1D Conv1DTranspose Conv2D Conv2DTranspose Conv3D
+    Conv3DTranspose ConvLSTM1D ConvLSTM2D ConvLSTM3D Cropping1D Cropping2D Cropping3D Dense
+    DepthwiseConv1D DepthwiseConv2D Discretization Dot Dropout ELU EinsumDense Embedding Flatten GRU
+    GRUCell GaussianDropout GaussianNoise GlobalAveragePooling1D GlobalAveragePooling2D
+    GlobalAveragePooling3D GlobalMaxPooling1D GlobalMaxPooling2D GlobalMaxPooling3D
+    GroupNormalization GroupQueryAttention Identity InputLayer LSTM LSTMCell LayerNormalization
+    LeakyReLU Masking MaxPooling1D MaxPooling2D MaxPooling3D Maximum Minimum MultiHeadAttention
+    Multiply Normalization PReLU Permute RMSNormalization RNN RandomBrightness RandomContrast
+    RandomCrop RandomErasing RandomFlip RandomRotation RandomTranslation RandomZoom ReLU
+    RepeatVector Rescaling Reshape Resizing SeparableConv1D SeparableConv2D SimpleRNN SimpleRNNCell
+    Softmax SpatialDropout1D SpatialDropout2D SpatialDropout3D SpectralNormalization StackedRNNCells
+    Subtract TimeDistributed UnitNormalization UpSampling1D UpSampling2D UpSampling3D ZeroPadding1D
+    ZeroPadding2D ZeroPadding3D
+"""
+
+_INITIALIZERS = """
+    Constant GlorotNormal GlorotUniform HeNormal HeUniform Identity LecunNormal LecunUniform Ones
+    Orthogonal RandomNormal RandomUniform TruncatedNormal VarianceScaling Zeros
+"""
+
+_CLASSES = {
+    "layers": _LAYERS,
+    "initializers": _INITIALIZERS,
+    "regularizers": "L1 L1L2 L2 OrthogonalRegularizer",
+    "constraints": "MaxNorm MinMaxNorm NonNeg UnitNorm",
+    "random": "SeedGenerator",
+    "mixed_precision": "Policy",
+    "dtype_policies": "DTypePolicy FloatDTypePolicy",
+    "models": "Functional Model Sequential",
+    "": "DTypePolicy Functional Model Sequential",
+    "src.ops.core": "Cast",  # others of this module call functions
+    "src.models.functional": "Functional",
+}
+"""The names of classes by the module of Keras that has them."""
+
+_NO_CLASSES = ("__ellipsis__", "__keras_tensor__", "__numpy__", "__slice__", "__tensor__")
+"""What Keras writes in the form of a class, though it is a value."""
+
+_ACTIVATIONS = """
+    celu elu exponential gelu glu hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu
+    linear log_sigmoid log_softmax mish relu relu6 selu sigmoid silu soft_shrink softmax softplus
+    softsign sparse_plus sparse_sigmoid sparsemax squareplus swish tanh tanh_shrink threshold
+"""
+"""The functions that may be named."""
+
+_OPERATIONS = re.compile(r"src\.ops\.(numpy|nn|math|linalg|image)")
+"""The modules of Keras whose operations may be layers; others call functions."""
+
+
+def is_theirs(thing: Any) -> bool:
+    """Return True for a layer or a model of Keras, but not for what trains a compiled model."""
+    return is_keras(thing) and not isinstance(thing, Trainer)
 
 
 def weights(network: Any) -> list[Any]:
@@ -31,39 +94,44 @@ def weights(network: Any) -> list[Any]:
     return list(network.weights) if network.built else []
 
 
-def write(network: Any, file: Path) -> dict[str, Any]:
-    """Let Keras write a network, and return the `arguments` of `read`."""
+def write(network: Any) -> tuple[bytes, dict[str, Any]]:
+    """Return the file that Keras writes of a network, and the options of `read`."""
+    if keras_of(network).__name__ == "tf_keras":
+        raise ValueError("it is of tf_keras. Make it a model of Keras 3 (import keras) for saving.")
     is_layer = not hasattr(network, "save")
     model = _model(network) if is_layer else network
-    file.parent.mkdir(exist_ok=True)
-    try:
-        model.save(file)
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise ValueError(f"Keras says: {error}") from error
-    with zipfile.ZipFile(file) as archive:
-        config = json.loads(archive.read("config.json"))
-    for part in _named_parts(config):
-        keras_registry.require_no_code(part)
-    return {"arguments": {"package": keras_of(network).__name__, "is_layer": is_layer}}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "network.keras"
+        try:
+            model.save(file)
+        except (NotImplementedError, TypeError, ValueError) as error:
+            raise ValueError(f"Keras says: {error}") from error
+        content = file.read_bytes()
+    for part in objects(parsed(members(content, "config.json")["config.json"])):
+        _require_no_code(part)
+    return content, {"is_layer": is_layer}
 
 
-def read(content: bytes, custom_objects: Mapping[str, Any], *, package: str, is_layer: bool) -> Any:
+def read(content: bytes, custom_objects: Mapping[str, Any], *, is_layer: bool) -> Any:
     """Return the network that `write` wrote to a file of this content."""
-    if package not in ("keras", "tf_keras"):
-        raise ValueError(f"package is {package!r}; it must be keras or tf_keras.")
-    keras = importlib.import_module(package)
+    import keras
+
     found = members(content, "config.json", "metadata.json", _WEIGHTS)
-    config = keras_registry.checked(parsed(found["config.json"]), custom_objects)
+    config = parsed(found["config.json"])
+    for part in objects(config):
+        part.pop("compile_config", None)  # which Keras would compile
+        _require_known(part, custom_objects)
     found["config.json"] = json.dumps(config).encode()
-    limit = _count_numbers(found[_WEIGHTS]) + _MORE_NUMBERS
+    _require_within(found[_WEIGHTS])
+    limit = len(found[_WEIGHTS]) + _MORE_NUMBERS  # a number takes a byte at least
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "network.keras"
         with zipfile.ZipFile(file, "w") as archive:
-            for name, part in found.items():
-                archive.writestr(name, part)
+            for name, member in found.items():
+                archive.writestr(name, member)
         with (
             keras.saving.custom_object_scope(dict(custom_objects)),
-            tf.variable_creator_scope(_Creator(limit)),
+            tf.variable_creator_scope(_creator(limit)),
         ):
             model = keras.models.load_model(file, compile=False, safe_mode=True)
     return model.layers[-1] if is_layer else model
@@ -77,60 +145,92 @@ def _model(layer: Any) -> Any:
     return model
 
 
-def _named_parts(config: Any) -> Iterator[dict[str, Any]]:
-    """Return everything in a configuration that names a class or a function."""
-    if isinstance(config, dict):
-        if "class_name" in config:
-            yield config
-        config = list(config.values())
-    if isinstance(config, list):
-        for item in config:
-            yield from _named_parts(item)
+def _require_known(part: dict[str, Any], custom_objects: Mapping[str, Any]) -> None:
+    """Raise if a part of a configuration names what is in no list and not the caller's."""
+    for key, value in part.items():
+        if key.endswith("activation") and isinstance(value, str):
+            _require(value in _ACTIVATIONS.split() or value in custom_objects, f"{key} {value}")
+    if "class_name" not in part:
+        return
+    _require_no_code(part)
+    name = part["config"] if part["class_name"] == "function" else part["class_name"]
+    registered = part.get("registered_name") or name
+    own = (registered, name, *(str(each).rpartition(">")[2] for each in (registered, name)))
+    found = [each for each in own if isinstance(each, str) and each in custom_objects]
+    if found:
+        part["registered_name"] = found[0]  # Keras finds it by this one and no other
+        return
+    full_name = f"{part.get('module') or ''}.{registered}".lstrip(".")
+    _require(registered == name and _is_known(part), full_name)
 
 
-def _count_numbers(content: bytes) -> int:
-    """Return the number of weights in a file; raise if it links to others, or declares more.
+def _require_no_code(part: Mapping[str, Any]) -> None:
+    """Raise if a part of a configuration has code."""
+    name, inside = part.get("class_name"), part.get("config")
+    inside = inside if isinstance(inside, dict) else {}
+    if name in ("Lambda", "__lambda__") or inside.get("function_type") == "lambda":
+        raise ValueError("a layer of it is a lambda. Make that a class with a call method.")
+
+
+def _require(is_allowed: bool, name: str) -> None:
+    if not is_allowed:
+        last = re.split(r"[. >]", name)[-1]
+        raise ValueError(
+            f"the network uses {name:.200}, which may not be used: it is not among the parts of "
+            "networks that load builds by itself. If you know it, pass it, load(folder, "
+            f"custom_objects={{{last[:80]!r}: {last[:80]}}})."
+        )
+
+
+def _is_known(part: Mapping[str, Any]) -> bool:
+    name, module = part["class_name"], part.get("module")
+    if name in _NO_CLASSES:
+        return True
+    if name == "function":
+        is_function = module in ("builtins", "keras.activations")
+        return is_function and part["config"] in _ACTIVATIONS.split()
+    home, _, place = str(module).partition(".")
+    if home != "keras":
+        return False
+    if _OPERATIONS.fullmatch(place):
+        operation = getattr(sys.modules.get(str(module)), str(name), None)
+        kinds = operation.__mro__ if isinstance(operation, type) else ()
+        return "Operation" in [kind.__name__ for kind in kinds]
+    return name in _CLASSES.get(place, "").split()
+
+
+def _require_within(content: bytes) -> None:
+    """Raise unless all weights are in a file itself.
 
     HDF5 may refer to other files, and declare arrays of any size that are stored nowhere.
     """
-    total = 0
+
+    def check(name: str, link: Any) -> None:
+        part: Any = file[name] if isinstance(link, h5py.HardLink) else None
+        if isinstance(part, h5py.Group):
+            return
+        is_elsewhere = part is None or part.external or part.is_virtual or part.dtype.hasobject
+        if is_elsewhere or part.id.get_storage_size() < part.nbytes:
+            raise ValueError(f"the weights {name} of the network are not in its file.")
+
     with h5py.File(io.BytesIO(content), "r") as file:
-        groups, seen = [file["/"]], set()
-        while groups:
-            group = groups.pop()
-            for name in group:
-                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                    raise ValueError(f"the weights {name} of the network are in another file.")
-                part = group[name]
-                place = h5py.h5o.get_info(part.id).addr
-                if place in seen:
-                    continue
-                seen.add(place)
-                if isinstance(part, h5py.Group):
-                    groups.append(part)
-                    continue
-                stored = part.id.get_storage_size()
-                if part.external or part.is_virtual or part.dtype.hasobject or stored < part.nbytes:
-                    raise ValueError(f"the weights {name} of the network are not in its file.")
-                total += int(np.prod(part.shape, dtype=object))
-    return total
+        file.visititems_links(check)
 
 
-class _Creator:
-    """Makes variables up to a number of entries in all: a configuration may ask for any."""
+def _creator(limit: int) -> Any:
+    """Return a maker of variables, up to a number of entries: a configuration may ask for any."""
+    left = limit
 
-    def __init__(self, limit: int) -> None:
-        self._left = limit
-
-    def __call__(self, create: Any, **options: Any) -> Any:
-        value = options.get("initial_value")
-        shape = options.get("shape")
+    def create(make: Any, **options: Any) -> Any:
+        nonlocal left
+        value, shape = options.get("initial_value"), options.get("shape")
         if shape is None and callable(value):
             # An initialiser of the caller's need not be traced.
             with contextlib.suppress(Exception):
                 shape = tf.function(value, autograph=False).get_concrete_function().output_shapes
-        count = tf.TensorShape(shape).num_elements()
-        self._left -= count or 0
-        if self._left < 0:
+        left -= tf.TensorShape(shape).num_elements() or 0
+        if left < 0:
             raise ValueError("the network has more weights than were saved with it.")
-        return create(**options)
+        return make(**options)
+
+    return create

@@ -21,11 +21,10 @@ import gpflow_gvi
 
 from .._core import files
 from ..errors import NumericsWarning
-from . import archive, registry
-from .decoder import Decoder
-from .encoder import Encoder
+from . import archive
+from .structure import Reader, Writer
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format that is written, and the only one that is read."""
 
 _PACKAGES = (gpflow_gvi, gpflow, tf, tfp)
@@ -33,14 +32,7 @@ _PACKAGES = (gpflow_gvi, gpflow, tf, tfp)
 _FILES = re.compile(r"values\.npz|networks/[0-9]+\.keras|estimators/[0-9]+\.skops")
 """The names of the files beside `structure.json`."""
 
-_PARTS: dict[str, Any] = {
-    "versions": dict,
-    "float": str,
-    "jitter": (int, float),
-    "files": dict,
-    "custom_objects": list,
-    "root": object,
-}
+_PARTS = {"versions": dict, "float": str, "jitter": int | float, "files": dict, "root": object}
 """The other entries of `structure.json`, beside the format, and their types."""
 
 
@@ -55,6 +47,11 @@ def save(thing: Any, folder: str | os.PathLike[str], *, overwrite: bool = False)
     :param folder: where to: a new or an empty folder.
     :param overwrite: replace what was saved there before.
     """
+    if Path(folder).suffix in (".keras", ".h5"):
+        raise ValueError(
+            f"folder is {os.fspath(folder)!r}, as a file of Keras, which has no place for a "
+            "Gaussian process. Name a folder; network.save writes the network alone."
+        )
     with files.new_folder(folder, "structure.json", overwrite=overwrite) as partial:
         _write(thing, partial)
 
@@ -64,7 +61,7 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
 
     Every number, what is trainable, and what is shared (an inducing variable between mean and
     covariance, say) is as it was. No code of the folder is run: only the classes
-    and functions of `saving.registry` and `saving.keras_registry`, parts of models and networks all
+    and functions of `saving.registry` and `saving.keras_files`, parts of models and networks all
     of them, are used, and yours; those that you have registered with Keras have to be given, too.
 
     :param folder: where it was saved.
@@ -74,12 +71,9 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
     folder = Path(os.path.realpath(folder))  # `resolve` raises for links in a circle
     structure, contents = _read(folder)
     _validate_settings(structure, folder)
-    custom_objects = custom_objects or {}
     try:
-        for name in structure["custom_objects"]:
-            registry.find("value", name, custom_objects)
         values = archive.arrays(contents.pop("values.npz"))
-        return Decoder(values, contents, custom_objects).decode(structure["root"])
+        return Reader(values, contents, custom_objects or {}).read(structure["root"])
     except Exception as error:  # a damaged folder can raise any, in TensorFlow or Keras
         raise ValueError(
             f"{folder} cannot be read ({type(error).__name__}: {error!s:.2000}). If nothing "
@@ -89,10 +83,17 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
 
 
 def _write(thing: Any, folder: Path) -> None:
-    encoder = Encoder(folder)
-    root = encoder.encode(thing, type(thing).__name__)
+    writer = Writer(folder)
+    name = type(thing).__name__
+    try:
+        root = writer.write(thing, name)
+    except RecursionError as error:
+        raise TypeError(
+            f"{name} has a list, tuple or dict that contains itself, or parts within parts too "
+            "deep to be written. Take that out before saving."
+        ) from error
     with (folder / "values.npz").open("wb") as stream:
-        np.savez(stream, **encoder.values)
+        np.savez(stream, **writer.values)
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     structure = {
         "format": FORMAT,
@@ -102,7 +103,6 @@ def _write(thing: Any, folder: Path) -> None:
         "files": {
             path.relative_to(folder).as_posix(): _digest(path.read_bytes()) for path in written
         },
-        "custom_objects": sorted(encoder.custom_objects),
         "root": root,
     }
     text = json.dumps(structure, indent=1, ensure_ascii=False, allow_nan=False)

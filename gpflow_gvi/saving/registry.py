@@ -1,44 +1,31 @@
-"""The registry: what `load` builds by itself. Everything else is for the caller to allow.
+"""The registry: the classes and functions that `load` finds by itself.
 
-A saved structure names classes and functions. A name is looked up in the tables below, which are
-made of classes that the package lists itself, or among the caller's `custom_objects`; no name is
-imported, and nothing that is found by other means is built or called. So a folder can hold no more
-than the parts of models:
+A saved structure names classes and functions. A name is looked up in one table, of what the package
+lists itself, or among the caller's `custom_objects`; no name is imported, and nothing that is found
+by other means is built or called. So a folder can hold no more than the parts of models:
 
 * GPflow's kernels, mean functions, likelihoods, inducing variables, models and quadratures, and the
-  parts of this package: built without their constructors, attribute by attribute;
-* bijectors and distributions of TensorFlow Probability, by a list: built by their constructors from
-  numbers and from each other;
-* link functions, by a list.
+  parts of this package;
+* bijectors and distributions of TensorFlow Probability, by a list;
+* link functions, by a list, and the types of NumPy's numbers.
 """
 
 from __future__ import annotations
 
-import enum
 import functools
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gpflow
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Module, Parameter, PriorOn
+from gpflow.quadrature.base import GaussianQuadrature
 
 from .._core import hooks
 from .._core.network_function import NetworkFunction
-
-_GPFLOW = (
-    gpflow.functions.Function,
-    gpflow.inducing_variables.InducingVariables,
-    gpflow.kernels.Kernel,
-    gpflow.likelihoods.Likelihood,
-    gpflow.likelihoods.RobustMax,
-    gpflow.models.BayesianModel,
-    gpflow.quadrature.base.GaussianQuadrature,
-)
-"""The bases of GPflow's classes that may be built."""
-
 
 _BIJECTORS = """
     AffineScalar Chain CorrelationCholesky Cumsum Exp FillScaleTriL FillTriangular Identity Invert
@@ -72,28 +59,17 @@ _MORE_THAN_ATTRIBUTES = ("builtins", "keras", "tensorflow", "tf_keras")
 """Packages whose objects are more than their attributes."""
 
 
-def find(place: str, name: str, custom_objects: Mapping[str, Any]) -> Any:
+def find(name: str, custom_objects: Mapping[str, Any]) -> Any:
     """Return the class or function that a name stands for.
 
-    :param place: a key of `places`: where it is named.
     :param name: `module:name`.
-    :param custom_objects: the caller's own, by name or by `module:name`; they may be named in any
-        place that takes their type.
+    :param custom_objects: the caller's own, by name or by `module:name`.
     """
-    table, bases = places()[place]
-    found = table[name] if name in table else _custom(name, custom_objects)
-    if bases and not (isinstance(found, type) and issubclass(found, bases)):
-        wanted = " or ".join(base.__name__ for base in bases)
-        raise ValueError(f"{name} may not be used: it is not a class of {wanted}.")
-    return found
-
-
-def _custom(name: str, custom_objects: Mapping[str, Any]) -> Any:
-    """Return the caller's own object of a name."""
+    if name in table():
+        return table()[name]
     last = name.rpartition(":")[2].rpartition(".")[2]
     for key in (name, last):
-        # What the package knows by its full name is never replaced by a shorter one.
-        if key in custom_objects and (key == name or not is_known(name)):
+        if key in custom_objects:
             return custom_objects[key]
     last = last[:100]
     raise ValueError(
@@ -103,44 +79,20 @@ def _custom(name: str, custom_objects: Mapping[str, Any]) -> Any:
     )
 
 
-@functools.cache
-def places() -> dict[str, tuple[Mapping[str, Any], tuple[type, ...]]]:
-    """Return the objects that may be named in each place, and the types that they must have."""
-    tfb, tfd = tfp.bijectors, tfp.distributions
-    objects = _by_name(_objects())
-    bijectors = _by_name([getattr(tfb, name) for name in _BIJECTORS.split() if hasattr(tfb, name)])
-    distributions = _by_name([getattr(tfd, name) for name in _DISTRIBUTIONS.split()])
-    return {
-        # A class that is built by its attributes, or by its constructor.
-        "object": (objects, (object,)),
-        "record": (_by_name(_records()), (tuple,)),
-        "parameter": (_by_name([Parameter]), (Parameter,)),
-        "network_function": (_by_name([NetworkFunction]), (NetworkFunction,)),
-        "enum": (_by_name([PriorOn]), (enum.Enum,)),
-        "constructed": (bijectors | distributions, (tfb.Bijector, tfd.Distribution)),
-        "distribution": (distributions, (tfd.Distribution,)),
-        # A function or a class as a value: of a part of a model, or the caller's own.
-        "value": (objects | bijectors | distributions | _FUNCTIONS, ()),
-    }
-
-
-def is_known(name: str) -> bool:
-    """Return True if `load` finds a name without the caller."""
-    return any(name in table for table, _ in places().values())
-
-
 def name_of(thing: Any) -> str:
     """Return the name `module:name` of a class or function, by which it can be found again."""
     for name, known in _FUNCTIONS.items():  # their own names are those of private modules
         if known is thing:
             return name
     name = qualified_name(thing)
+    if name in table():
+        return name
     if not isinstance(thing, type) and not _is_reached(thing):
         raise ValueError(
             "no name leads to it. Put what it does into a Keras model or a class, or define it at "
             "the top of a module and pass it to load, custom_objects={...}."
         )
-    if name.partition(":")[0].split(".")[0] in _MORE_THAN_ATTRIBUTES and not is_known(name):
+    if name.partition(".")[0].partition(":")[0] in _MORE_THAN_ATTRIBUTES:
         raise ValueError("it is more than its attributes. Remove it before saving.")
     return name
 
@@ -159,8 +111,19 @@ def qualified_name(thing: Any) -> str:
     return f"{thing.__module__}:{thing.__qualname__}"
 
 
-def _objects() -> list[type]:
-    """Return the classes that are built by their attributes."""
+@functools.cache
+def table() -> dict[str, Any]:
+    """Return all classes and functions that need no caller, by name."""
+    tfb, tfd = tfp.bijectors, tfp.distributions
+    bijectors = [getattr(tfb, name) for name in _BIJECTORS.split() if hasattr(tfb, name)]
+    distributions = [getattr(tfd, name) for name in _DISTRIBUTIONS.split()]
+    classes = [*_parts(), *bijectors, *distributions, NetworkFunction, Parameter, PriorOn]
+    classes += set(np.sctypeDict.values())
+    return {qualified_name(cls): cls for cls in classes} | _FUNCTIONS
+
+
+def _parts() -> list[type]:
+    """Return the classes of the parts of models."""
     from .. import (
         calibration,
         covariances,
@@ -175,36 +138,20 @@ def _objects() -> list[type]:
     )
 
     # First: what they import defines more subclasses.
-    upper = [*learning.SAVED_OBJECTS, *hooks.registered("saved tables").SAVED_OBJECTS]
-    parts = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
-    homes = tuple(part.__name__ for part in (*parts, calibration, likelihoods))
-    bases = (Module, losses.Loss, divergences.wasserstein.CovarianceDistance)
-    ours = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, homes)]
-    theirs = [
-        cls
-        for base in _GPFLOW
-        for cls in (base, *_subclasses(base))
-        if _is_within(cls, ("gpflow",))
-    ]
+    upper = [*learning.SAVED, *hooks.registered("saved tables").SAVED]
+    homes = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
+    packages = ("gpflow", *(home.__name__ for home in (*homes, calibration, likelihoods)))
+    bases = (Module, GaussianQuadrature, losses.Loss, divergences.wasserstein.CovarianceDistance)
+    parts = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, packages)]
     results = [calibration.Conformal, calibration.ConformalQuantiles, calibration.ConformalSets]
-    return [*ours, *theirs, *results, *upper]
-
-
-def _records() -> list[type]:
-    """Return the named tuples."""
-    from .. import learning
-
-    return [*learning.SAVED_RECORDS, *hooks.registered("saved tables").SAVED_RECORDS]
-
-
-def _by_name(things: list[Any]) -> dict[str, Any]:
-    return {qualified_name(thing): thing for thing in things}
+    return [*parts, *results, *upper]
 
 
 def _subclasses(base: type) -> Iterator[type]:
+    """Yield a class and all that derive from it."""
+    yield base
     cls: type
     for cls in base.__subclasses__():
-        yield cls
         yield from _subclasses(cls)
 
 

@@ -10,8 +10,9 @@ before TensorFlow is there.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._core import lazy
 
 if TYPE_CHECKING:
     from .learn import learn_table
@@ -20,14 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TableModel", "learn_table", "predict_file"]
 
-_MODULES = {"TableModel": "model", "learn_table": "learn", "predict_file": "predict"}
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+__getattr__, __dir__ = lazy.attach(
+    __name__,
+    {
+        "TableModel": "model:TableModel",
+        "learn_table": "learn:learn_table",
+        "predict_file": "predict:predict_file",
+    },
+    __all__,
+)

@@ -1,4 +1,7 @@
-"""The columns of a table as inputs of a model: numbers, and categories as indicators."""
+"""The columns of a table as inputs of a model: numbers, and categories as indicators.
+
+`Seen` has the ranges of the rows that a model was learned from, to detect those unlike them.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import numpy as np
 
 from .._core import row_numbers
 from ..errors import shown
+from .checks import require_columns, require_known, required
 from .dates import Dates
-from .names import require_columns, require_known
-from .requirements import required
+from .text_cells import TRUTH
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +25,6 @@ NUMBERS = "numbers"
 
 MAX_CATEGORIES = 20
 """Beyond this number of values in a column, the rarest are merged into one."""
-
-_TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 
 
 class Columns(NamedTuple):
@@ -49,9 +50,8 @@ class Columns(NamedTuple):
         :param drop: those to leave out.
         :param keep: those to use although they seem to number the rows.
         """
-        for what, names in (("drop", drop), ("keep", keep)):
-            for name in names:
-                require_known(what, name, table)
+        require_known("drop", drop, table)
+        require_known("keep", keep, table)
         found = cls([], [], {}, {}, {}, {})
         for name, column in table.items():
             found._add(str(name), column, is_dropped=name in drop, is_kept=name in keep)
@@ -64,11 +64,13 @@ class Columns(NamedTuple):
 
     def _add(self, name: str, column: pd.Series[Any], *, is_dropped: bool, is_kept: bool) -> None:
         values = column.dropna()
+        lists = has_lists(values)
+        values = values[: 0 if lists else None]
         numbers = _numbers_or_nan(values)
         is_number, dates = _is_of_numbers(values, numbers), None
         why = None
         if values.nunique() < 2:
-            why = "a single value" if len(values) else "empty"
+            why = "lists in cells" if lists else "a single value" if len(values) else "empty"
         elif not is_number:
             dates = Dates.of(column)
             if dates is None and _differs(values):
@@ -150,11 +152,52 @@ class Columns(NamedTuple):
         return required("pandas").DataFrame(found, index=table.index)
 
 
+class Seen(NamedTuple):
+    """The values of each column in the rows that were learned from: plain data, to be saved."""
+
+    limits: dict[str, tuple[float, float]]
+    """The least and the greatest number."""
+    has_gaps: list[str]
+    """Columns of numbers with missing values."""
+    levels: dict[str, list[str]]
+    """The categories."""
+
+    @classmethod
+    def of(cls, typed: pd.DataFrame, columns: Columns) -> Seen:
+        """Return the ranges and categories that `Columns.typed` holds."""
+        numbers = {name: typed[name] for name in columns.encoded_numbers}
+        return cls(
+            {name: (float(each.min()), float(each.max())) for name, each in numbers.items()},
+            [name for name, each in numbers.items() if each.isna().any()],
+            {name: sorted(set(typed[name])) for name in columns.categories},
+        )
+
+    def outside(self, typed: pd.DataFrame) -> AnyNDArray:
+        """Return the names of the columns in which each row is unlike all of them: [N]."""
+        beyond: dict[str, AnyNDArray] = {}
+        for name, (low, high) in self.limits.items():
+            values = typed[name].to_numpy()
+            gaps = np.isnan(values) & (name not in self.has_gaps)
+            beyond[name] = (values < low) | (values > high) | gaps
+        for name, levels in self.levels.items():
+            beyond[name] = ~np.isin(typed[name].to_numpy(str), levels)
+        texts = np.full(len(typed), "", object)
+        for name, rows in beyond.items():
+            texts[rows] += np.where(texts[rows] == "", name, "; " + name).astype(object)
+        return texts
+
+
 def _numbers_or_nan(column: pd.Series[Any]) -> AnyNDArray:
     """Return a column as numbers, NaN where a cell is none: [N]."""
     if not required("pandas.api.types").is_numeric_dtype(column):
-        column = column.astype(object).map(lambda value: _TRUTH.get(str(value), value))
+        column = column.astype(object).map(lambda value: TRUTH.get(str(value), value))
     return np.asarray(required("pandas").to_numeric(column, errors="coerce"), dtype=float)
+
+
+def has_lists(values: pd.Series[Any]) -> bool:
+    """Return True if a cell is a list or an array, as in nested columns of Parquet."""
+    is_list = required("pandas.api.types").is_list_like
+    return values.dtype == object and bool(values.map(is_list).any())
 
 
 def _differs(values: pd.Series[Any]) -> bool:

@@ -1,9 +1,14 @@
-"""The commands `learn` and `predict` of the command line: their options, and errors in a line."""
+"""The commands `learn` and `predict` of the command line, and errors in a line.
+
+Mistakes are found before TensorFlow is imported, which takes long.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
+import json
 import signal
 import sys
 import warnings
@@ -11,10 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from .._core import progress
+from .._core.quiet import loading
+from .checks import require_columns, require_extra, require_file, require_new
+
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 Handler: TypeAlias = "Callable[[argparse.Namespace], int]"
 
-_REPORTED = (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError)
+REPORTED = (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError)
+"""The errors that are said in a line."""
 
 
 def add_learn(commands: Commands) -> None:
@@ -62,7 +72,7 @@ def _of_table(command: Handler) -> Handler:
         except KeyboardInterrupt:
             print("Interrupted; nothing was written.", file=sys.stderr)
             return 128 + signal.SIGINT
-        except _REPORTED as error:
+        except REPORTED as error:
             print(f"{options.command}: {error}", file=sys.stderr)
             return 2
 
@@ -83,21 +93,76 @@ def _in_lines() -> Callable[..., None]:
 
 @_of_table
 def _learn(options: argparse.Namespace) -> int:
-    from . import commands
+    """Write the model and a page on it to a folder, and print the summary."""
+    from .prepare import prepare
 
-    own = ("table", "target", "output", "command", "handler")
-    chosen = {name: value for name, value in vars(options).items() if name not in own}
-    print(commands.learn(options.table, options.target, options.output, **chosen))
-    print(f"\nThe page on it is {options.output / 'report.html'}. To predict other rows:")
-    print(f"  gpflow-gvi predict {options.output} NEW.csv")
+    path, output = options.table, options.output
+    require_extra("pandas", "jinja2", "matplotlib")
+    _require_free(output, overwrite=options.overwrite)
+    require_file(path)
+    names = ("predictor", "task", "held_out", "split", "drop", "keep")
+    with progress.spoken(1, sys.stderr):
+        prepared = prepare(path, options.target, **{each: vars(options)[each] for each in names})
+    with loading():
+        from .learn import learn_prepared
+        from .page import write_page
+    with progress.spoken(1, sys.stderr):
+        outcome = learn_prepared(prepared, effort=options.effort, seed=options.seed)
+        progress.now(f"writing {output}")
+        outcome.model.save(output, overwrite=options.overwrite)
+        write_page(outcome, path, output / "report.html")
+    print(outcome)
+    print(f"\nThe page on it is {output / 'report.html'}. To predict other rows:")
+    print(f"  gpflow-gvi predict {output} NEW.csv")
     return 0
+
+
+def _require_free(folder: Path, *, overwrite: bool) -> None:
+    """Raise if a folder holds anything but a model that may be replaced."""
+    is_ours = (folder / "structure.json").exists()
+    is_used = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
+    if is_used and not (is_ours and overwrite):
+        remedy = "pass --overwrite to replace it, or name" if is_ours else "name"
+        raise FileExistsError(f"{folder} is in use; {remedy} another folder by --output.")
 
 
 @_of_table
 def _predict(options: argparse.Namespace) -> int:
-    from . import commands
-
-    names = ("model", "table", "output", "coverage")
-    chosen = [getattr(options, name) for name in names]
-    print(commands.predict(*chosen, overwrite=options.overwrite))
+    """Write the predictions of a file, and print a line on them."""
+    path, output, coverage = options.table, options.output, options.coverage
+    require_extra("pandas")
+    require_file(path)
+    _require_model(options.model, path)
+    output = path.with_name(f"{path.stem}_predicted{path.suffix}") if output is None else output
+    if not options.overwrite:
+        require_new(output)
+    if coverage is not None and not 0.0 < coverage < 1.0:
+        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
+    with loading():
+        from .predict import predict_file
+    with progress.spoken(1, sys.stderr):
+        count = predict_file(
+            options.model, path, output, coverage=coverage, overwrite=options.overwrite
+        )
+    print(f"{count:,} rows: {output}")
     return 0
+
+
+def _require_model(folder: Path, path: Path) -> None:
+    """Raise unless a folder holds a model of a table, and a file the columns that it needs."""
+    from .table_files import header
+
+    file, remedy = folder / "structure.json", "Give a folder that gpflow-gvi learn wrote."
+    if not file.exists():
+        what = "holds no model" if folder.exists() else "does not exist"
+        raise FileNotFoundError(f"{folder} {what}. {remedy}")
+    kind, used = None, []
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # `load` says what is wrong then
+        root = json.loads(file.read_text("utf-8"))["root"]
+        kind = root["class"].rpartition(":")[2]
+        columns = root["attributes"]["columns"]["fields"]
+        used = [*columns["numbers"]["items"], *columns["categories"]["items"]]
+        used += [name for name, _ in columns["dates"]["items"]]
+    if kind not in ("TableModel", None):
+        raise TypeError(f"{folder} holds a {kind}, which is no model of a table. {remedy}")
+    require_columns(used, header(path))

@@ -12,12 +12,10 @@ from sklearn.model_selection import train_test_split
 from .._core import progress
 from ..integrations.sklearn import GVIClassifier, GVIRegressor
 from ..learning import Effort
+from .columns import Seen
 from .model import TableModel
-from .predictors import PREDICTORS
-from .prepare import Prepared, prepare
+from .prepare import PREDICTORS, Prepared, Task, prepare
 from .scores import Scores
-from .seen import Seen
-from .target import Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,40 +42,31 @@ class Outcome(NamedTuple):
 
 
 def learn_table(
-    path: Path,
-    target: str,
-    *,
-    predictor: str = "auto",
-    effort: Effort = "default",
-    seed: int = 0,
-    **options: Any,
+    path: Path, target: str, *, effort: Effort = "default", seed: int = 0, **options: Any
 ) -> Outcome:
     """Learn to predict one column of a table from the others.
 
     :param path: a file of CSV or Parquet.
     :param target: the column; rows without it are left out.
-    :param predictor: the name of one of `PREDICTORS`, for regression.
     :param effort: as of `learn`.
     :param seed: the seed of everything held out, and of `learn`.
-    :param options: `task`, "regression" or "classification", recognised if not given; `held_out`,
+    :param options: `predictor`, the name of one of `PREDICTORS`, for regression; `task`,
+        "regression" or "classification", recognised if not given; `held_out`,
         the part of the rows to score with and not to learn from, 0 for none, by default a fifth, or
         none where that is less than two rows; `split`, "random", or "time" for the last rows, the
         default where a column is of dates; `drop`, columns to leave out; `keep`, columns to learn
         from although they seem to number the rows.
     """
-    prepared = prepare(path, target, **options)
-    return learn_prepared(prepared, predictor, effort=effort, seed=seed)
+    return learn_prepared(prepare(path, target, **options), effort=effort, seed=seed)
 
 
-def learn_prepared(
-    prepared: Prepared, predictor: str = "auto", *, effort: Effort = "default", seed: int = 0
-) -> Outcome:
+def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int = 0) -> Outcome:
     """Learn from a table that `prepare` has read; the parameters are those of `learn_table`."""
-    prepared.require_predictor(predictor)
+    predictor = PREDICTORS[prepared.predictor](seed)
     table, y, task, columns = prepared.table, prepared.y, prepared.task, prepared.columns
     fitting, unseen = _split(prepared, seed)
     kind = GVIRegressor if task == "regression" else GVIClassifier
-    estimator: Any = kind(predictor=PREDICTORS[predictor](seed), effort=effort, random_state=seed)
+    estimator: Any = kind(predictor=predictor, effort=effort, random_state=seed)
     typed = columns.typed(table.iloc[fitting])
     encoder = columns.encoder().fit(typed)
     estimator.fit(np.asarray(encoder.transform(typed), dtype=float), y[fitting])

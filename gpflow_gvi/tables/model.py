@@ -14,9 +14,9 @@ from .. import saving
 from .._core import graphs
 from ..learning import Learned
 from ..prediction import by_blocks
-from .columns import Columns
-from .requirements import required
-from .seen import Seen
+from .checks import required
+from .columns import Columns, Seen
+from .dates import Dates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,19 +81,26 @@ class TableModel:
             found: dict[str, AnyNDArray] = {f"{name}_label": self.classes_[p.argmax(axis=1)]}
             found |= {f"p({c})": p[:, k] for k, c in enumerate(self.classes_)}
         else:
-            learned = self.learned_
-            # Predictors keep the predictions of one block, and need not predict it twice.
-            mean, variance, *ends = by_blocks(
-                lambda rows: (*learned.predict_y(rows), *learned.predict_interval(rows, coverage)),
-                X,
-                size=graphs.BLOCK,
-            )
-            parts = (mean, np.sqrt(variance), *ends)
-            names = ("mean", "sd", "lower", "upper")
-            found = {f"{name}_{n}": part[:, 0] for n, part in zip(names, parts, strict=True)}
+            names = [f"{name}_{n}" for n in ("mean", "sd", "lower", "upper")]
+            found = dict(zip(names, self.numbers(X, coverage), strict=True))
         found[f"{name}_outside"] = self.seen.outside(typed)
         return required("pandas").DataFrame(found, index=table.index)
+
+    def numbers(self, X: AnyNDArray, coverage: float) -> tuple[AnyNDArray, ...]:
+        """Return mean, standard deviation and ends of the interval of y at inputs: [N] each."""
+        learned = self.learned_
+        # Predictors keep the predictions of one block, and need not predict it twice.
+        mean, variance, *ends = by_blocks(
+            lambda rows: (*learned.predict_y(rows), *learned.predict_interval(rows, coverage)),
+            X,
+            size=graphs.BLOCK,
+        )
+        return tuple(part[:, 0] for part in (mean, np.sqrt(variance), *ends))
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""
         saving.save(self, folder, overwrite=overwrite)
+
+
+SAVED: tuple[type, ...] = (Columns, Dates, Seen, TableModel)
+"""The classes for `save` and `load`."""

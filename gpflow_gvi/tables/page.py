@@ -7,9 +7,9 @@ from pathlib import Path
 
 from .. import __version__
 from .._core.files import new_file
+from .checks import required
 from .learn import Outcome
 from .pictures import pictures
-from .requirements import required
 
 MEANINGS = {
     "R²": "R², the part of the variance that is explained",
@@ -55,15 +55,10 @@ def write_page(outcome: Outcome, source: Path, page: Path) -> None:
         columns=model.columns,
         classes=None if model.classes_ is None else [str(label) for label in model.classes_],
         summary=summary,
-        parts=_parts(summary.facts),
+        parts={PARTS.get(name, name): value for name, value in summary.facts.items()},
         pictures=pictures(outcome),
         meanings=MEANINGS,
         version=__version__,
     )
     with new_file(page) as stream:
         stream.write(text.encode())
-
-
-def _parts(facts: dict[str, str]) -> dict[str, str]:
-    """Return the facts of a summary in plain words."""
-    return {PARTS.get(name, name): value for name, value in facts.items()}

@@ -14,11 +14,10 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from .. import plots
 from ..plots.display import BLUE, legend_above, plain
 from ..plots.estimators import View
-from ..plots.partial_dependence import MAX_PANELS, Panel
-from ..prediction import by_blocks
+from ..plots.partial_dependence import MAX_PANELS, Panel, grid_of
+from .checks import required
 from .learn import Outcome
 from .model import TableModel
-from .requirements import required
 from .scores import COVERAGE
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ MAX_ROWS = 1000
 
 NUM_AVERAGED = 50
 """The number of rows that partial dependence is the average over."""
+
+NUM_VALUES = 20
+"""The number of values of a column for which it is: time and memory grow with the square."""
 
 MAX_BARS = 100
 """More rows than these are drawn without their intervals."""
@@ -42,10 +44,11 @@ def pictures(outcome: Outcome) -> dict[str, str]:
     model, drawn = outcome.model, {}
     names = list(model.feature_groups_)
     table = outcome.rows
-    if outcome.held_out is not None:
+    if outcome.held_out is not None and outcome.scores is not None:
         table, y = outcome.held_out
         X = model.inputs(table)
-        drawn = (_of_numbers if model.classes_ is None else _of_classes)(model, X, y)
+        of_kind = _of_numbers if model.classes_ is None else _of_classes
+        drawn = of_kind(model, X, y, *outcome.scores.predicted)
         few = X[:MAX_ROWS], y[:MAX_ROWS]
         display, picture = _png(
             lambda ax: plots.RelevanceDisplay.from_estimator(model, *few, ax=ax)
@@ -85,33 +88,28 @@ def _panel(model: TableModel, typed: pd.DataFrame, few: pd.DataFrame, name: str)
     elif name in columns.dates:
         made = columns.dates[name].names(name)
         rows = typed[made].dropna().drop_duplicates().sort_values(made[0])
-        rows = rows.iloc[np.unique(np.linspace(0, len(rows) - 1, 30).astype(int))]
+        rows = rows.iloc[np.unique(np.linspace(0, len(rows) - 1, NUM_VALUES).astype(int))]
         grid, changed = rows[made[0]].to_numpy(), rows.to_dict("records")
         marks = np.quantile(typed[made[0]].dropna(), np.linspace(0.05, 0.95, 10))
     else:
-        values = typed[name].dropna()
-        marks = np.quantile(values, np.linspace(0.05, 0.95, 10))
-        distinct = np.unique(values)
-        grid = distinct if len(distinct) <= 10 else np.linspace(marks[0], marks[-1], 30)
+        grid, marks = grid_of(typed[name].dropna().to_numpy(), NUM_VALUES)
         changed = [{name: value} for value in grid]
-        levels = ["0", "1"] if np.array_equal(distinct, [0.0, 1.0]) else None
+        levels = ["0", "1"] if np.array_equal(grid, [0.0, 1.0]) else None
     rows = required("pandas").concat([few.assign(**values) for values in changed])
     at = model.encoded(rows).reshape(len(changed), len(few), -1)
     return Panel(name, np.asarray(grid, dtype=float), at, marks, levels)
 
 
-def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, str]:
+def _of_numbers(
+    model: TableModel, X: AnyNDArray, y: AnyNDArray, mean: AnyNDArray, _: Any, *ends: AnyNDArray
+) -> dict[str, str]:
     percent = f"{100 * COVERAGE:.0f} %"
 
     def scatter(ax: Any) -> None:
-        learned = model.learned_
-        (mean,) = (p[:, 0] for p in by_blocks(lambda rows: learned.predict_y(rows)[:1], X))
-        ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
-        ax.plot(ends, ends, ":", color="0.4")
+        corners = [min(y.min(), mean.min()), max(y.max(), mean.max())]
+        ax.plot(corners, corners, ":", color="0.4")
         if len(y) <= MAX_BARS:
-            interval = by_blocks(lambda rows: learned.predict_interval(rows, COVERAGE), X)
-            lower, upper = (end[:, 0] for end in interval)
-            ax.vlines(mean, lower, upper, color=BLUE, alpha=0.3, label=f"{percent} interval")
+            ax.vlines(mean, *ends, color=BLUE, alpha=0.3, label=f"{percent} interval")
         ax.plot(mean, y, ".", color="k", ms=4, alpha=0.6, label="held-out row")
         name = plain(model.target)
         ax.set(xlabel=f"predicted {name}", ylabel=f"observed {name}")
@@ -128,9 +126,9 @@ def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, st
     }
 
 
-def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, str]:
+def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, p: AnyNDArray) -> dict[str, str]:
     def confusion(ax: Any) -> None:
-        labels = np.asarray(model.classes_)[model.learned_.predict_proba(X).argmax(axis=1)]
+        labels = np.asarray(model.classes_)[p.argmax(axis=1)]
         names = [plain(label) for label in np.unique([*y, *labels])]
         options = {"display_labels": names, "cmap": "Blues", "colorbar": False}
         ConfusionMatrixDisplay.from_predictions(y, labels, ax=ax, **options)
@@ -139,7 +137,9 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray) -> dict[str, st
         "Confusion matrix of the held-out rows: counts.": _png(confusion)[1],
         "Calibration: how often the held-out rows are named rightly, by how sure the model is; in "
         "the grey bars it differs from the diagonal by chance.": _png(
-            lambda ax: plots.ReliabilityDisplay.from_estimator(model, X, y, ax=ax)
+            lambda ax: plots.ReliabilityDisplay.from_predictions(
+                np.searchsorted(np.asarray(model.classes_), y), p, ax=ax
+            )
         )[1],
     }
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import collections
+import re
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import saving
 from .._core import checks, progress
-from . import spreadsheet, table_files
+from . import table_files
+from .checks import require_new, required
 from .model import TableModel
-from .requirements import require_new, required
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROWS_AT_ONCE = 20_000
 """The number of rows in memory."""
+
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.,]+$)")
+"""The beginnings that OWASP names ("CSV injection"), but not that of a number."""
 
 
 def predict_file(
@@ -65,7 +73,7 @@ def predict_file(
                 )
             beyond.update(predicted[outside][predicted[outside] != ""])
             if output.suffix not in table_files.PARQUET:
-                predicted = spreadsheet.without_formulas(predicted)
+                predicted = without_formulas(predicted)
             write(table.join(predicted), written)
             count += len(table)
             progress.found(rows=count)
@@ -89,3 +97,14 @@ def _warn_of_rows_outside(beyond: collections.Counter[str], count: int, column: 
         UserWarning,
         stacklevel=3,
     )
+
+
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose names and text begin with an apostrophe where they would be formulas."""
+    texts = table.select_dtypes(exclude="number")
+    escaped = {name: column.map(_escaped) for name, column in texts.items()}
+    return table.assign(**escaped).rename(columns=_escaped)
+
+
+def _escaped(value: object) -> object:
+    return f"'{value}" if _FORMULA.match(str(value)) else value

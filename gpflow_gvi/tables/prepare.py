@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
 import warnings
 from collections.abc import Collection
 from pathlib import Path
@@ -13,22 +15,46 @@ import numpy as np
 from .._core import progress
 from ..errors import shown
 from . import table_files
-from .columns import Columns
-from .names import require_known
-from .predictors import PREDICTORS
-from .target import Task, target_of
+from .checks import require_known, required
+from .columns import Columns, has_lists
 
 if TYPE_CHECKING:
     import pandas as pd
     from gpflow.base import AnyNDArray
 
 Split = Literal["random", "time"]
+Task = Literal["regression", "classification"]
 
 HELD_OUT = 0.2
 """The part of the rows that is scored with by default."""
 
 MIN_HELD_OUT = 2
 """Fewer rows are not scored with."""
+
+MAX_NUMBERED_CLASSES = 10
+"""Whole numbers with more distinct values are not treated as classes, unless a task is named."""
+
+MAX_NAMED_CLASSES = 100
+"""Text with more distinct values is not treated as classes."""
+
+
+def _trees(kind: str, seed: int) -> Any:
+    return getattr(importlib.import_module("sklearn.ensemble"), kind)(random_state=seed)
+
+
+def _ridge(seed: int) -> Any:
+    return importlib.import_module("sklearn.linear_model").RidgeCV(np.logspace(-3.0, 3.0, 13))
+
+
+PREDICTORS: dict[str, Any] = {
+    "auto": lambda seed: "auto",
+    "none": lambda seed: None,
+    "hist_gradient_boosting": functools.partial(_trees, "HistGradientBoostingRegressor"),
+    "random_forest": functools.partial(_trees, "RandomForestRegressor"),
+    "extra_trees": functools.partial(_trees, "ExtraTreesRegressor"),
+    "ridge": _ridge,
+}
+"""Functions of a seed; scikit-learn is imported when one is called."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,19 +71,14 @@ class Prepared:
     num_held_out: int
     by_time: str | None
     """The column of dates whose last rows are held out; at random without one."""
-
-    def require_predictor(self, name: str) -> None:
-        """Raise unless there is such a predictor, and it is for this target."""
-        if name not in PREDICTORS:
-            raise ValueError(f"predictor is {name!r}; it must be one of {', '.join(PREDICTORS)}.")
-        if self.task == "classification" and name not in ("auto", "none"):
-            raise ValueError(f"predictor {name} is for regression; {self.target!r} is of classes.")
+    predictor: str
 
 
 def prepare(
     path: Path,
     target: str,
     *,
+    predictor: str = "auto",
     task: Task | None = None,
     held_out: float | None = None,
     split: Split | None = None,
@@ -72,8 +93,7 @@ def prepare(
         raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
     progress.now(f"reading {path}")
     for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):
-        for name in names:
-            require_known(what, name, table_files.header(path))
+        require_known(what, names, table_files.header(path))
     table, written = table_files.read(path)
     if written:
         progress.found(written=written)
@@ -95,7 +115,11 @@ def prepare(
             "a target. Hold out more, or 0 to score with none."
         )
     count = count if count >= MIN_HELD_OUT else 0
-    return Prepared(table, target, y, task, columns, count, by_time)
+    if predictor not in PREDICTORS:
+        raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
+    if task == "classification" and predictor not in ("auto", "none"):
+        raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
+    return Prepared(table, target, y, task, columns, count, by_time, predictor)
 
 
 def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
@@ -134,3 +158,74 @@ def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) 
         listed = "; ".join(f"{name} ({why})" for name, why in columns.left_out.items())
         facts["left out"] = listed
     return facts
+
+
+def target_of(
+    table: pd.DataFrame, name: str, task: Task | None
+) -> tuple[AnyNDArray, AnyNDArray, Task]:
+    """Return a mask of the rows with a target, [N], their targets, and the task.
+
+    :param table: the table.
+    :param name: the column.
+    :param task: what it is; recognised if not given.
+    """
+    require_known("target", [name], table)
+    known = table[name].notna().to_numpy()
+    column = table[name][known]
+    if not len(column):
+        raise ValueError(f"target {name!r} is empty in every row.")
+    if has_lists(column):
+        raise ValueError(
+            f"target {name!r} has lists in cells, such as {shown(column.iloc[0])}. Give a number "
+            "or the name of a class in each row: a column for each number of the lists."
+        )
+    types = required("pandas.api.types")
+    is_number = types.is_numeric_dtype(column) and not types.is_bool_dtype(column)
+    distinct = column.unique()
+    if len(distinct) < 2:
+        raise ValueError(f"target {name!r} is {distinct[0]} in every row: nothing to learn.")
+    if task is None:
+        few = is_number and len(distinct) <= MAX_NUMBERED_CLASSES
+        whole = few and np.array_equal(distinct, np.round(distinct.astype(float)))
+        has_slips = not is_number and _distinct_numbers(column) > MAX_NUMBERED_CLASSES
+        task = "regression" if has_slips or not (whole or not is_number) else "classification"
+    if task == "regression":
+        return known, _as_numbers(name, column, is_number), task
+    if not is_number and len(distinct) > MAX_NAMED_CLASSES:
+        raise ValueError(
+            f"target {name!r} is text of {len(distinct)} different values such as "
+            f"{shown(distinct[0])}: neither numbers nor classes. Correct what should be numbers, "
+            "or name another column."
+        )
+    return known, _as_labels(name, column, is_number), task
+
+
+def _distinct_numbers(column: pd.Series[Any]) -> int:
+    """Return the number of distinct numbers, or 0 if at least half of the cells are none."""
+    numbers = required("pandas").to_numeric(column, errors="coerce")
+    return int(numbers.nunique()) if numbers.notna().mean() > 0.5 else 0
+
+
+def _as_numbers(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
+    if not is_number:
+        wrong = column[required("pandas").to_numeric(column, errors="coerce").isna()]
+        raise ValueError(
+            f"target {name!r} has {shown(wrong.iloc[0])} in row {wrong.index[0]}, which is not "
+            f"a number: {len(wrong)} of its {len(column)} cells are not, and regression needs "
+            "numbers. Correct them or leave them empty; or pass --task classification, or name "
+            "another column."
+        )
+    return np.asarray(column, dtype=float)
+
+
+def _as_labels(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
+    counts = column.value_counts()
+    if counts.min() < 2:
+        raise ValueError(
+            f"target {name!r} has a class with a single row, {shown(counts.index[-1])}. "
+            "Leave it out, or pass --task regression if these are numbers."
+        )
+    if is_number:
+        values = np.asarray(column, dtype=float)
+        return values.astype(int) if np.array_equal(values, np.round(values)) else values
+    return np.asarray(column.astype(str), dtype=str)

@@ -30,6 +30,8 @@ class Scores(NamedTuple):
     """Whether probabilities are what they say, up to what chance allows."""
     is_useless: bool
     """Whether a prediction without inputs is better."""
+    predicted: tuple[AnyNDArray, ...]
+    """`TableModel.numbers` of these rows, or the probabilities of classes."""
 
     @classmethod
     def of(cls, model: TableModel, table: pd.DataFrame, y: AnyNDArray, seen: AnyNDArray) -> Scores:
@@ -41,16 +43,14 @@ class Scores(NamedTuple):
         :param seen: the targets that it was learned from.
         """
         X = model.inputs(table)
-        labels = y[:, None] if model.classes_ is None else np.searchsorted(model.classes_, y)
-        own = metrics.evaluate(model.learned_, (X, labels))
         found = _of_numbers if model.classes_ is None else _of_classes
-        scores, gains, said, calibration = found(model, X, y, seen, own)
+        scores, gains, said, calibration, predicted = found(model, X, y, seen)
         worth, error = float(np.mean(gains)), float(np.std(gains) / np.sqrt(len(gains)))
         if worth <= 0.0:
             said += " Worse than no inputs: do not use it."
         elif worth < 2.0 * error:
             said += " On so few rows this may be chance: no inputs may do as well."
-        return cls(scores, said, calibration, worth <= 0.0)
+        return cls(scores, said, calibration, worth <= 0.0, predicted)
 
     def __str__(self) -> str:
         """Return the verdict and the scores, as text."""
@@ -59,16 +59,14 @@ class Scores(NamedTuple):
         return "\n".join(lines)
 
 
-_Found = tuple[dict[str, tuple[float, float]], AnyNDArray, str, str]
+_Found = tuple[dict[str, tuple[float, float]], AnyNDArray, str, str, tuple[AnyNDArray, ...]]
 
 
-def _of_numbers(
-    model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArray, own: dict[str, float]
-) -> _Found:
-    """Return scores, gains of log density over no inputs, [N], and two sentences."""
+def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArray) -> _Found:
+    """Return scores, gains of log density over no inputs, [N], sentences and predictions."""
     learned, Y, N = model.learned_, y[:, None], len(y)
-    mean = by_blocks(lambda rows: learned.predict_y(rows)[:1], X)[0]
-    lower, upper = by_blocks(lambda rows: learned.predict_interval(rows, COVERAGE), X)
+    predicted = model.numbers(X, COVERAGE)
+    mean, _, lower, upper = (part[:, None] for part in predicted)
     (logs,) = by_blocks(lambda *part: (learned.predict_log_density(part),), X, Y)
     center, sd = np.full_like(Y, seen.mean()), float(np.std(seen))
     half = stats.norm.ppf(0.5 + 0.5 * COVERAGE) * sd
@@ -78,8 +76,8 @@ def _of_numbers(
     table = {
         "R²": (explained, r2_score(y, center[:, 0])),
         "mae": (metrics.mae(Y, mean), metrics.mae(Y, center)),
-        "rmse": (own["rmse"], metrics.rmse(Y, center)),
-        "nll": (own["nll"], metrics.nll(Y, center, np.full_like(Y, sd**2))),
+        "rmse": (metrics.rmse(Y, mean), metrics.rmse(Y, center)),
+        "nll": (-float(np.mean(logs)), metrics.nll(Y, center, np.full_like(Y, sd**2))),
         f"coverage of {percent}": (held, metrics.coverage(Y, center - half, center + half)),
         "width of these": (metrics.width(lower, upper), 2.0 * half),
     }
@@ -93,19 +91,17 @@ def _of_numbers(
     kind = "too narrow" if held < low else "too wide" if held > high else fits
     allowed = f"chance allows {100 * low:.0f} to {100 * high:.0f} %"
     gains = logs - stats.norm.logpdf(y, center[:, 0], sd)
-    return table, gains, said, f"Its intervals are {kind}: {allowed}."
+    return table, gains, said, f"Its intervals are {kind}: {allowed}.", predicted
 
 
-def _of_classes(
-    model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArray, own: dict[str, float]
-) -> _Found:
-    """Return scores, gains of log probability over no inputs, [N], and two sentences."""
+def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArray) -> _Found:
+    """Return scores, gains of log probability over no inputs, [N], sentences, predictions."""
     labels, N = np.searchsorted(np.asarray(model.classes_), y), len(y)
     shares = np.unique(seen, return_counts=True)[1] / len(seen)
     p = model.learned_.predict_proba(X)
-    base = labels, np.broadcast_to(shares, p.shape)
-    names = ("accuracy", "nll", "brier", "ece")
-    table = {n: (own[n], metrics.CLASS_METRICS[n].function(base)) for n in names}
+    own, base = (labels, p), (labels, np.broadcast_to(shares, p.shape))
+    scores = {name: metrics.CLASS_METRICS[name] for name in ("accuracy", "nll", "brier", "ece")}
+    table = {name: (each.function(own), each.function(base)) for name, each in scores.items()}
     right, always = table["accuracy"]
     said = (
         f"It predicts {model.target} rightly in {100 * right:.0f} % of {N:,} rows that it had not "
@@ -122,4 +118,4 @@ def _of_classes(
     rows = np.arange(N)
     tiny = np.finfo(float).tiny
     gains = np.log(np.maximum(p[rows, labels], tiny)) - np.log(shares[labels])
-    return table, gains, said, calibration
+    return table, gains, said, calibration, (p,)

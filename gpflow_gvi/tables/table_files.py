@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
+import collections
 import contextlib
+import csv
+import gzip
+import itertools
+import lzma
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .._core.files import new_file
 from . import text_cells
-from .requirements import required
-from .text_format import TextFormat
+from .checks import required
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,16 +24,49 @@ if TYPE_CHECKING:
 PARQUET = (".parquet", ".pq")
 
 
-class Written(NamedTuple):
-    """The way numbers and columns of a file are written, also in files made from it."""
+SEPARATORS = ("\t", ";", "|", ",")
+"""If two fit, the first is taken: a comma stands in numbers and in headers, too."""
 
-    form: TextFormat
-    decimal: str
+NUM_LINES = 100
+"""The number of lines that have to agree."""
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+class TextFormat(NamedTuple):
+    """How a file of CSV is written, and files made from it are, with the names in its header."""
+
+    separator: str = ","
+    encoding: str = "utf-8"
+    names: tuple[str, ...] = ()
+    decimal: str = "."
+
+    @classmethod
+    def of(cls, path: Path) -> TextFormat:
+        """Return the format of a file, or raise if its header has a name twice."""
+        with _OPENERS.get(path.suffix, open)(path, "rb") as stream:
+            encoding = _encoding(stream)
+        with _OPENERS.get(path.suffix, open)(path, "rt", encoding=encoding, newline="") as stream:
+            lines = list(itertools.islice((line for line in stream if line.strip()), NUM_LINES))
+        if not lines:
+            raise ValueError(f"{path} is empty. Give a table with a header and rows.")
+        separator = "\t" if ".tsv" in path.suffixes else _separator(lines)
+        names = _rows(lines, separator)[0]
+        twice = [name for name, n in collections.Counter(names).items() if n > 1 and name]
+        if twice:
+            places = [i + 1 for i, name in enumerate(names) if name == twice[0]]
+            raise ValueError(
+                f"{path} has two columns with one name, {twice[0]!r}, at {places}. Rename one."
+            )
+        named = (name or f"Unnamed: {i}" for i, name in enumerate(names))  # as pandas names it
+        return cls(separator, encoding, tuple(named))
 
     def __str__(self) -> str:
         """Return its unusual features in words."""
-        parts = [str(self.form)] + ["with decimal commas"] * (self.decimal == ",")
-        return ", ".join(filter(None, parts))
+        names = {"\t": "tabs", ";": "semicolons", "|": "bars"}
+        parts = [f"separated by {names[self.separator]}"] if self.separator in names else []
+        parts += [self.encoding] * (not self.encoding.startswith("utf-8"))
+        return ", ".join(parts + ["with decimal commas"] * (self.decimal == ","))
 
 
 def header(path: Path) -> list[str]:
@@ -49,16 +87,15 @@ def read(path: Path) -> tuple[pd.DataFrame, str]:
         form = TextFormat.of(path)
         # Numbers as Python writes them are read fast; text only where commas may be in numbers.
         table = _with_rows(pandas.read_csv(path, **_options(form) | {"dtype": None}), path)
-        written = Written(form, ".")
         if text_cells.has_commas(table, form.separator):
             table = pandas.read_csv(path, **_options(form))
-            written = Written(form, text_cells.decimal_of(table, form.separator))
-    table = text_cells.canonical(table, written.decimal)
+            form = form._replace(decimal=text_cells.decimal_of(table, form.separator))
+    table = text_cells.canonical(table, form.decimal)
     columns = {name: text_cells.typed(column) for name, column in table.items()}
-    return pandas.DataFrame(columns, index=table.index), str(written)
+    return pandas.DataFrame(columns, index=table.index), str(form)
 
 
-def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, Written | None]]:
+def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, TextFormat]]:
     """Yield a table a part at a time: as it is in the file, with canonical numbers, and the format.
 
     What is read of CSV is text.
@@ -69,15 +106,15 @@ def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, 
             with required("pyarrow.parquet").ParquetFile(path) as file:
                 for batch in file.iter_batches(size):
                     part = _with_rows(batch.to_pandas(), path)
-                    yield part, part, None
+                    yield part, part, TextFormat()
             return
-        form, written = TextFormat.of(path), None
+        form = TextFormat.of(path)
         with pandas.read_csv(path, chunksize=size, **_options(form)) as parts:
-            for part in parts:
-                if written is None:
-                    written = Written(form, text_cells.decimal_of(part, form.separator))
-                canonical = text_cells.canonical(part, written.decimal)
-                yield _with_rows(part, path), canonical, written
+            for i, part in enumerate(parts):
+                if i == 0:
+                    form = form._replace(decimal=text_cells.decimal_of(part, form.separator))
+                canonical = text_cells.canonical(part, form.decimal)
+                yield _with_rows(part, path), canonical, form
 
 
 def _options(form: TextFormat) -> dict[str, Any]:
@@ -91,7 +128,7 @@ def _options(form: TextFormat) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, Written | None], None]]:
+def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, TextFormat], None]]:
     """Yield a function that appends a table to a file, which is complete or not there at all.
 
     It writes CSV as another file is written.
@@ -99,16 +136,15 @@ def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, Written | None], None
     with new_file(path) as stream, contextlib.ExitStack() as stack:
         file: Any = None
 
-        def write(table: pd.DataFrame, like: Written | None) -> None:
+        def write(table: pd.DataFrame, form: TextFormat) -> None:
             nonlocal file
             is_first = file is None
             if path.suffix not in PARQUET:
-                form, decimal = like or (TextFormat(), ".")
                 if is_first and form.encoding == "utf-8-sig":
                     stream.write(codecs.BOM_UTF8)
                 file = stream
                 separator = "\t" if ".tsv" in path.suffixes else form.separator
-                options = {"sep": separator, "decimal": decimal, "float_format": "%.7g"}
+                options = {"sep": separator, "decimal": form.decimal, "float_format": "%.7g"}
                 table.to_csv(file, header=is_first, index=False, mode="wb", **options)
                 return
             part = required("pyarrow").Table.from_pandas(table, preserve_index=False)
@@ -137,3 +173,37 @@ def _explained(path: Path) -> Iterator[None]:
     except (errors.ParserError, UnicodeDecodeError) as error:
         reason = str(error).replace("\n", " ")
         raise ValueError(f"{path} cannot be read as a table ({reason}).") from error
+
+
+def _encoding(stream: IO[bytes]) -> str:
+    """Return UTF-8 or UTF-16 if a file is so, or else what Windows writes in the west."""
+    start = stream.read(4)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        decoder.decode(start)
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
+
+
+def _separator(lines: list[str]) -> str:
+    """Return the separator that gives most lines as many columns as the header has."""
+
+    def agreement(separator: str) -> float:
+        header, *rows = (len(row) for row in _rows(lines, separator))
+        return 0.0 if header < 2 else (1 + rows.count(header)) / (1 + len(rows))
+
+    best = max(SEPARATORS, key=agreement)
+    return best if agreement(best) else ","
+
+
+def _rows(lines: list[str], separator: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(lines, delimiter=separator, skipinitialspace=True)) or [[]]
+    except csv.Error:  # a quotation that does not end, say, which pandas tells better
+        return [[]]

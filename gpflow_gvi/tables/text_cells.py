@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .requirements import required
+from .checks import required
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 _CURRENCY = "$€£¥"
 _SPACES = " \u00a0\u202f"  # thousands are also set apart by spaces that do not break
 
@@ -93,7 +93,7 @@ def typed(column: pd.Series[Any]) -> pd.Series[Any]:
     known = column.dropna()
     if not len(known) or not _is_text(column):
         return column
-    if len(known) == len(column) and set(known.unique()) <= _TRUTH.keys():
-        return column.map(_TRUTH).astype(bool)
+    if len(known) == len(column) and set(known.unique()) <= TRUTH.keys():
+        return column.map(TRUTH).astype(bool)
     numbers = required("pandas").to_numeric(column, errors="coerce")
     return column if numbers[column.notna()].isna().any() else numbers

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import keras
 
-from .._core import files
-from .replicas import is_first
+from .arrays import assign_values, below, numbered, read_arrays, write_arrays
 
 PROGRESS = (
     *("history", "epoch"),  # History
@@ -24,86 +22,57 @@ PROGRESS = (
 """Attributes in which the callbacks of Keras remember how training went so far."""
 
 
-def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
-    """Write arrays to an HDF5 file, of which at any moment the old or the new one is there.
+class Backup(keras.callbacks.Callback):
+    """The state of a training, written after each epoch and read when it is started again.
 
-    Only the first of many workers writes, as all of them have the same arrays.
+    Keras's own restores the weights alone.
+
+    :param folder: where it is written.
+    :param variables: those of the model and of the optimiser.
+    :param callbacks: those whose `PROGRESS` is a part of the state; they come before this one.
+    :param keep: whether it stays there after the training.
     """
-    import h5py
 
-    if not is_first():
-        return
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with files.new_file(path) as stream, h5py.File(stream, "w") as file:
-        for name, array in arrays.items():
-            file[name] = array
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        variables: Sequence[Any],
+        callbacks: Sequence[keras.callbacks.Callback],
+        *,
+        keep: bool = False,
+    ) -> None:
+        super().__init__()
+        self.path = Path(folder) / "training.h5"
+        self.variables = variables
+        self.callbacks = callbacks
+        self.keep = keep
 
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Go on from what was written."""
+        self.restore()
 
-def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the arrays that `write_arrays` wrote."""
-    import h5py
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Write what the next epoch depends on."""
+        self.save(epochs=epoch + 1, stopped=self.model.stop_training)
 
-    arrays: dict[str, Any] = {}
+    def on_train_end(self, logs: Any = None) -> None:
+        """Remove the backup, which has done its work, and its folder if that is empty now."""
+        if self.keep or not self.path.parent.is_dir():
+            return
+        for path in self.path.parent.glob(f"{self.path.name}*"):
+            path.unlink()
+        if not any(self.path.parent.iterdir()):
+            self.path.parent.rmdir()
 
-    def keep(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            arrays[name] = item[()]
-
-    with h5py.File(path, "r") as file:
-        file.visititems(keep)
-    return arrays
-
-
-def numbered(group: str, values: Iterable[Any]) -> dict[str, Any]:
-    """Return arrays, or the values of variables of TensorFlow or Keras 3, by `group/number`."""
-    arrays = (value.numpy() if hasattr(value, "numpy") else value for value in values)
-    return {f"{group}/{i:05d}": array for i, array in enumerate(arrays)}
-
-
-def below(group: str, arrays: Mapping[str, Any]) -> list[Any]:
-    """Return in order what `numbered` has put below a group."""
-    return [arrays[name] for name in sorted(arrays) if name.startswith(f"{group}/")]
-
-
-def assign_values(variables: Sequence[Any], values: Sequence[Any], *, source: str) -> None:
-    """Assign values to variables: to all of them or, where one does not fit, to none."""
-    if len(values) != len(variables):
-        raise ValueError(
-            f"{source} has the values of {len(values)} variables, but there are {len(variables)}; "
-            "it belongs to another model or optimiser."
-        )
-    pairs = list(zip(variables, values, strict=True))
-    for variable, value in pairs:
-        if tuple(variable.shape) != np.shape(value):
-            raise ValueError(
-                f"{source} has a value of shape {np.shape(value)} for the variable "
-                f"{variable.name}, whose shape is {tuple(variable.shape)}; it belongs to "
-                "another model or optimiser."
-            )
-    for variable, value in pairs:
-        variable.assign(value)
-
-
-@dataclasses.dataclass(frozen=True)
-class Backup:
-    """The state of a training, written after each epoch and read when it is started again."""
-
-    folder: str | os.PathLike[str]
-    variables: Sequence[Any]
-    """Those of the model and of the optimiser."""
-    callbacks: Sequence[Any]
-    """Those whose `PROGRESS` is a part of the state."""
-    keep: bool = False
-    """Whether it stays there after the training."""
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return Path(self.folder) / "training.h5"
+    def next_epoch(self, epochs: range) -> int:
+        """Return the first of the epochs that is not done; the last one's successor if none is."""
+        if not self.path.exists():
+            return epochs.start
+        progress = json.loads(read_arrays(self.path)["progress"])
+        return epochs.stop if progress["stopped"] else int(progress["epochs"])
 
     def save(self, **progress: Any) -> None:
-        """Write everything down, with the progress of the loop itself."""
+        """Write everything down, with the progress of the epochs."""
         arrays = numbered("variables", self.variables)
         callbacks = []
         for i, callback in enumerate(self.callbacks):
@@ -113,13 +82,12 @@ class Backup:
         text = json.dumps({**progress, "callbacks": callbacks}, default=float)
         write_arrays(self.path, {**arrays, "progress": text})
 
-    def restore(self) -> dict[str, Any]:
-        """Read everything back and return the progress of the loop; nothing if there is none."""
+    def restore(self) -> None:
+        """Read everything back, if there is anything."""
         if not self.path.exists():
-            return {}
+            return
         arrays = read_arrays(self.path)
-        progress: dict[str, Any] = json.loads(arrays["progress"])
-        callbacks = progress.pop("callbacks")
+        callbacks = json.loads(arrays["progress"])["callbacks"]
         written = [name for name, _ in callbacks]
         given = [type(callback).__name__ for callback in self.callbacks]
         if written != given:
@@ -132,13 +100,3 @@ class Backup:
             vars(callback).update(known)
             if weights := below(f"best_weights/{i}", arrays):
                 callback.best_weights = weights
-        return progress
-
-    def conclude(self) -> None:
-        """Remove the backup, which has done its work, and its folder if that is empty now."""
-        if self.keep or not is_first() or not self.path.parent.is_dir():
-            return
-        for path in self.path.parent.glob(f"{self.path.name}*"):
-            path.unlink()
-        if not any(self.path.parent.iterdir()):
-            self.path.parent.rmdir()

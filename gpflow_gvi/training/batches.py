@@ -1,13 +1,13 @@
-"""The batches: rows of arrays in random order, or elements of a Dataset, for compiled loops."""
+"""The batches: rows of arrays in random order, or elements of a Dataset, for a compiled loop."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
@@ -16,35 +16,27 @@ from .._core.data import Data
 
 
 class Rows(NamedTuple):
-    """Batches of the rows of X and Y, cut out within the graph."""
+    """Batches of the rows of X and Y, gathered within the graph."""
 
     X: tf.Tensor  # [N, D...]
     Y: tf.Tensor  # [N, P]
 
-    orders: tf.Tensor | None  # [passes, N]
-    """The order of the rows in each pass over the data; None to leave them as they are."""
-
-    size: int
+    numbers: tf.Tensor  # [steps, B]
+    """The numbers of the rows of each batch; -1 fills up the last batch of a pass."""
 
     @property
     def spec(self) -> tuple[tf.TensorSpec, ...]:
         """The batch: of any number of rows only where the last one of a pass is smaller."""
-        size = None if self.X.shape[0] % self.size else self.size
+        B = self.numbers.shape[1]
+        size = None if self.X.shape[0] % B else B
         return tuple(tf.TensorSpec([size, *p.shape[1:]], p.dtype) for p in (self.X, self.Y))
 
-    def visit(self, index: tf.Tensor, function: Callable[..., Any], nothing: Any) -> Any:
-        """Return the function of the batch with this index, which counts on from pass to pass."""
-        N = self.X.shape[0]
-        in_pass = -(-N // self.size)
-        start = self.size * (index % in_pass)
-        rows = slice(start, tf.minimum(start + self.size, N))
-        if self.orders is None:
-            batch = (self.X[rows], self.Y[rows])
-        else:
-            of_batch = self.orders[index // in_pass, rows]
-            batch = (tf.gather(self.X, of_batch), tf.gather(self.Y, of_batch))
-        known = zip(batch, self.spec, strict=True)
-        return function(*(tf.ensure_shape(part, spec.shape) for part, spec in known))
+    def batch(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return a batch by its number."""
+        rows = self.numbers[step]
+        if self.X.shape[0] % self.numbers.shape[1]:
+            rows = rows[rows >= 0]
+        return tf.gather(self.X, rows), tf.gather(self.Y, rows)
 
 
 class Stream(NamedTuple):
@@ -57,18 +49,10 @@ class Stream(NamedTuple):
         """The batch."""
         return tuple(self.iterator.element_spec)
 
-    def visit(self, index: tf.Tensor, function: Callable[..., Any], nothing: Any) -> Any:
-        """Return the function of the next batch, or `nothing` after the last one."""
-        element = self.iterator.get_next_as_optional()
-        return tf.cond(element.has_value(), lambda: function(*element.get_value()), lambda: nothing)
-
-
-class Chunk(NamedTuple):
-    """The batches that one compiled call processes, from the index `first` of a source on."""
-
-    source: Rows | Stream
-    first: int
-    steps: int
+    def batch(self, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the next batch."""
+        X, Y = self.iterator.get_next()
+        return X, Y
 
 
 class ArrayBatches:
@@ -95,68 +79,69 @@ class ArrayBatches:
         self.steps = self.in_pass if steps_per_epoch is None else steps_per_epoch
         self.seed = None if self.in_pass == 1 else seed  # all rows at once have no order
         self._order = functools.lru_cache(maxsize=2)(self._shuffled)
+        self._next = 0
 
-    def epoch(self, number: int, max_steps: int) -> Iterator[Chunk]:
-        """Yield the batches of an epoch in chunks of `max_steps` or fewer."""
-        end = (number + 1) * self.steps
-        for first in range(number * self.steps, end, max_steps):
-            passes, index = divmod(first, self.in_pass)
-            source = Rows(self.data.X, self.data.Y, self._orders(passes, max_steps), self.size)
-            yield Chunk(source, index, min(max_steps, end - first))
+    def from_epoch(self, number: int) -> tf.data.Dataset:
+        """Go on from an epoch; return for Keras a Dataset without an end."""
+        self._next = number * self.steps
+        return tf.data.Dataset.range(1).repeat()
 
-    def _orders(self, first: int, max_steps: int) -> tf.Tensor | None:
-        """Return the orders of as many passes as a chunk may touch: [passes, N]."""
-        if self.seed is None:
-            return None
-        count = 1
-        if self.steps != self.in_pass:  # a chunk may start with the last batch of a pass
-            count += -(-(min(max_steps, self.steps) - 1) // self.in_pass)
-        return tf.stack([self._order(passes) for passes in range(first, first + count)])
+    def next(self, _: Any, count: int, most: int) -> Rows:
+        """Return the next batches, followed by others to make up the most there can be."""
+        steps = range(self._next, self._next + most)
+        numbers = [self._rows(*divmod(step, self.in_pass)) for step in steps]
+        self._next += count
+        return Rows(self.data.X, self.data.Y, tf.constant(np.stack(numbers)))
 
-    def _shuffled(self, passes: int) -> tf.Tensor:
+    def _rows(self, number: int, batch: int) -> AnyNDArray:
+        """Return the row numbers of a batch in a pass."""
+        rows: AnyNDArray = self._order(0 if self.seed is None else number)[batch]
+        return rows
+
+    def _shuffled(self, number: int) -> AnyNDArray:
+        """Return the row numbers of the batches of a pass: [passes, B]."""
         rows = tf.range(self.num_data, dtype=tf.int64)
-        return tf.random.experimental.stateless_shuffle(rows, seed=[self.seed, passes])
+        if self.seed is not None:
+            rows = tf.random.experimental.stateless_shuffle(rows, seed=[self.seed, number])
+        missing = self.in_pass * self.size - self.num_data
+        filled = np.pad(rows.numpy(), (0, missing), constant_values=-1)
+        return filled.reshape(self.in_pass, self.size)
 
 
 class DatasetBatches:
-    """Batches that are the elements of a `tf.data.Dataset`.
+    """Batches that are the elements of a `tf.data.Dataset`, pass after pass.
 
+    :param name: what to call it in messages.
     :param dataset: a dataset of pairs (X, Y), batched.
-    :param steps_per_epoch: None for as many as the dataset has.
+    :param steps_per_epoch: None for as many as a pass has, which are counted if not known.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, *, steps_per_epoch: int | None = None) -> None:
-        self.dataset = dataset if steps_per_epoch is None else dataset.repeat()
-        self.endless = steps_per_epoch is not None
-        known = int(dataset.cardinality())
-        self.steps = steps_per_epoch if self.endless else known if known >= 0 else None
-        self._iterator: Any = None
-        self._started = 0
+    def __init__(
+        self, name: str, dataset: tf.data.Dataset, *, steps_per_epoch: int | None = None
+    ) -> None:
+        self.dataset = dataset
+        steps = int(dataset.cardinality()) if steps_per_epoch is None else steps_per_epoch
+        if steps == tf.data.INFINITE_CARDINALITY:
+            raise ValueError(
+                f"{name} is a Dataset without an end. Pass steps_per_epoch, or leave out .repeat()."
+            )
+        if steps == tf.data.UNKNOWN_CARDINALITY:
+            steps = int(dataset.reduce(np.int64(0), lambda count, *_: count + 1))
+        if steps == 0 or int(dataset.cardinality()) == 0:
+            raise ValueError(f"{name} is a Dataset without any batches.")
+        self.steps = steps
 
-    def epoch(self, number: int, max_steps: int) -> Iterator[Chunk]:
-        """Yield chunks until the epoch is full; without a known length, until the caller stops."""
-        source = Stream(self._continued(number) if self.endless else self._anew(number))
-        first = 0
-        while self.steps is None or first < self.steps:
-            count = max_steps if self.steps is None else min(max_steps, self.steps - first)
-            yield Chunk(source, first, count)
-            first += count
+    def from_epoch(self, number: int) -> tf.data.Dataset:
+        """Return for Keras a Dataset without an end, from an epoch on."""
+        return self.dataset.repeat().skip(number * self.steps)
 
-    def _continued(self, number: int) -> Any:
-        if self._iterator is None:
-            self._iterator = iter(self.dataset.skip(number * (self.steps or 0)))
-        return self._iterator
-
-    def _anew(self, number: int) -> Any:
-        # A seeded shuffle differs from iterator to iterator: epoch n needs the n-th.
-        while self._started <= number:
-            iterator = iter(self.dataset)
-            self._started += 1
-        return iterator
+    def next(self, iterator: tf.data.Iterator, *_: int) -> Stream:
+        """Return the iterator, which has the next batches."""
+        return Stream(iterator)
 
 
 Batches = ArrayBatches | DatasetBatches
-"""What an epoch is made of: `epoch` yields it, and `steps` is the number of batches, if known."""
+"""Epochs of `steps` batches, without an end."""
 
 
 def as_batches(
@@ -177,25 +162,14 @@ def as_batches(
     if steps_per_epoch is not None:
         checks.count("steps_per_epoch", steps_per_epoch)
     if isinstance(data, tf.data.Dataset):
-        cardinality = int(data.cardinality())
-        if cardinality == 0:
-            raise ValueError(f"{name} is a Dataset without any batches.")
-        if cardinality == tf.data.INFINITE_CARDINALITY and steps_per_epoch is None:
-            raise ValueError(
-                f"{name} is a Dataset without an end. Pass steps_per_epoch, or leave out .repeat()."
-            )
-        return DatasetBatches(_converted(name, data, likelihood), steps_per_epoch=steps_per_epoch)
+        data = _converted(name, data, likelihood)
+        return DatasetBatches(name, data, steps_per_epoch=steps_per_epoch)
     return ArrayBatches(
-        as_data(name, data, likelihood),
+        Data.of(data, likelihood, name=name, names=(f"{name}'s X", f"{name}'s Y")),
         batch_size=batch_size,
         seed=seed,
         steps_per_epoch=steps_per_epoch,
     )
-
-
-def as_data(name: str, data: Any, likelihood: Likelihood | None) -> Data:
-    """Return arrays as data, or raise naming the argument that they are."""
-    return Data.of(data, likelihood, name=name, names=(f"{name}'s X", f"{name}'s Y"))
 
 
 def _converted(
@@ -219,7 +193,7 @@ def _converted(
             f"X of {name} has shape {tuple(spec[0].shape)} in each element, but an element is a "
             "batch, of rank 2 ([B, D]) or more: call .batch(batch_size) on the Dataset."
         )
-    of_labels = labels.num_classes(likelihood) is not None
+    of_labels = labels.are_labels(likelihood)
 
     def convert(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         Y = Y[:, None] if rank_Y == 1 else Y

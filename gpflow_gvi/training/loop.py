@@ -9,76 +9,30 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .._core.tensorflow_private import forget_custom_gradients
-from .batches import Chunk, Stream
-
-NAMES = ("loss", "expected_loss", "divergence")
-"""In a history: the training loss, the average of E_Q[ℓ(f(x), y)] and D[Q, P], not weighted."""
+from .batches import Rows, Stream
 
 
 class Outcome(NamedTuple):
-    """The results of one step."""
+    """The results of one step, or of several one below the other."""
 
-    rows: tf.Tensor
-    """The number of rows of its batch; zero where there was none left."""
+    rows: Any
+    """The number of rows of its batch."""
 
-    finite: tf.Tensor
+    finite: Any
     """Whether the loss is finite, and each gradient, if there are any: [1 + V]."""
 
-    values: tf.Tensor
+    values: Any
     """The training loss, and its two terms: [3]."""
 
-    amounts: tf.Tensor
+    amounts: Any
     """The amounts of the notices."""
-
-
-class Tally(NamedTuple):
-    """The results of the steps of one call."""
-
-    steps: tf.Tensor
-    rows: tf.Tensor
-
-    sums: tf.Tensor
-    """The values, summed over the rows: [3]."""
-
-    times: tf.Tensor
-    """In how many steps the amount of each notice was positive."""
-
-    amounts: tf.Tensor
-    """The largest amount of each notice."""
-
-    last: Outcome
-
-    @classmethod
-    def start(cls, nothing: Outcome) -> Tally:
-        """Return the tally before the first step."""
-        return cls(
-            steps=tf.constant(0, tf.int64),
-            rows=nothing.rows,
-            sums=tf.cast(nothing.values, tf.float64),
-            times=tf.zeros_like(nothing.amounts, tf.int64),
-            amounts=nothing.amounts,
-            last=nothing,
-        )
-
-    def add(self, outcome: Outcome) -> Tally:
-        """Return the tally with one more step, if there was one."""
-        rows = tf.cast(outcome.rows, tf.float64)
-        return Tally(
-            steps=self.steps + tf.cast(outcome.rows > 0, tf.int64),
-            rows=self.rows + outcome.rows,
-            sums=self.sums + rows * tf.cast(outcome.values, tf.float64),
-            times=self.times + tf.cast(outcome.amounts > 0.0, tf.int64),
-            amounts=tf.maximum(self.amounts, outcome.amounts),
-            last=outcome,
-        )
 
 
 class Loop:
     """A step and the loop over many of them, each traced once for data of any length.
 
     Keras's own loop of `steps_per_execution` steps takes each batch from a `tf.data` iterator,
-    which costs half as much again as a small step, goes on after a step that is not finite, and
-    has the step in a branch of a condition, in which all-reduce between replicas fails.
+    which costs as much again as a small step, and goes on after a step that is not finite.
 
     :param step: from (X, Y) to an outcome.
     :param jit_compile: whether XLA compiles the step.
@@ -98,47 +52,29 @@ class Loop:
         # that the traces of other models are not counted in.
         self._loop = tf.function(functools.partial(self._run), autograph=False)
 
-    def run(self, chunk: Chunk) -> Tally:
-        """Do the steps of a chunk: fewer if its source ends, or with one that is not finite."""
-        if isinstance(chunk.source, Stream) and tf.distribute.has_strategy():
-            computed = self._run_one_by_one(chunk.source, chunk.steps)
-        else:
-            first, count = (tf.constant(number, tf.int64) for number in chunk[1:])
-            computed = self._loop(chunk.source, first, count)
-        tally: Tally = tf.nest.map_structure(lambda tensor: tensor.numpy(), computed)
-        return tally
+    def run(self, source: Rows | Stream, count: int) -> Outcome:
+        """Return as arrays the outcomes of so many steps, or of fewer, if one is not finite."""
+        outcomes = self._loop(source, tf.constant(count))
+        return Outcome(*(tensor.numpy() for tensor in outcomes))
 
-    def _traced(self, source: Any) -> tuple[Callable[..., Outcome], Outcome]:
-        """Return the step for a source, and the outcome where there is no batch."""
+    def _run(self, source: Rows | Stream, count: tf.Tensor) -> Outcome:
         step = self._step.get_concrete_function(*source.spec)
         forget_custom_gradients(step.graph)  # it has them already
         self._after_tracing()
-        nothing: Outcome = tf.nest.map_structure(
-            lambda tensor: tf.zeros(tensor.shape, tensor.dtype), step.structured_outputs
+        found = [
+            tf.TensorArray(part.dtype, count, element_shape=part.shape)
+            for part in step.structured_outputs
+        ]
+
+        def body(i: tf.Tensor, _: tf.Tensor, found: list[tf.TensorArray]) -> tuple[Any, ...]:
+            batch = zip(source.batch(i), source.spec, strict=True)
+            outcome = step(*(tf.ensure_shape(part, spec.shape) for part, spec in batch))
+            found = [each.write(i, part) for each, part in zip(found, outcome, strict=True)]
+            return i + 1, tf.reduce_all(outcome.finite), found
+
+        steps, _, found = tf.while_loop(
+            lambda i, finite, _: tf.logical_and(finite, i < count),
+            body,
+            (tf.constant(0), tf.constant(True), found),
         )
-        return step, nothing
-
-    def _run_one_by_one(self, source: Stream, count: int) -> Tally:
-        """Do the steps from Python: TensorFlow's all-reduce fails in the branch of a condition."""
-        step, nothing = self._traced(source)
-        tally = Tally.start(nothing)
-        for _ in range(count):
-            batch = next(source.iterator, None)
-            outcome = nothing if batch is None else step(*batch)
-            tally = tally.add(outcome)
-            if not tf.reduce_all(outcome.finite):  # and nothing is not
-                break
-        return tally
-
-    def _run(self, source: Any, first: tf.Tensor, count: tf.Tensor) -> Tally:
-        step, nothing = self._traced(source)
-
-        def body(_: tf.Tensor, tally: Tally) -> tuple[tf.Tensor, Tally]:
-            outcome = source.visit(first + tally.steps, step, nothing)
-            return tf.reduce_all(outcome.finite), tally.add(outcome)  # and nothing is not
-
-        def more(finite: tf.Tensor, tally: Tally) -> tf.Tensor:
-            return tf.logical_and(finite, tally.steps < count)
-
-        _, tally = tf.while_loop(more, body, (tf.constant(True), Tally.start(nothing)))
-        return tally
+        return Outcome(*(each.stack()[:steps] for each in found))

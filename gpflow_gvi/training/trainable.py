@@ -7,7 +7,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,16 +15,16 @@ from gpflow.base import AnyNDArray, Module, TensorType
 from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
-from .._core.data import Data, inputs
+from .._core.data import inputs
 from .._core.errors import NumericsWarning, shown
 from .._core.state import state as state_of
 from ..covariances.base import Covariance
-from .backup import assign_values, below, numbered, read_arrays, write_arrays
-from .batches import ArrayBatches, as_batches, as_data
-from .callbacks import backups, callback_list, checked
-from .epochs import evaluate, train
+from .arrays import assign_values, below, numbered, read_arrays, write_arrays
+from .batches import ArrayBatches, as_batches
 from .guard import LossTerms
-from .replicas import require_in_scope, require_one_dtype, scope, strategy_of, warn_unless_average
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
 
 
 class Trainable(Module, abc.ABC):
@@ -34,14 +34,12 @@ class Trainable(Module, abc.ABC):
         history = model.fit(X, Y, epochs=100, batch_size=100, validation_data=(X_new, Y_new))
         model.evaluate(X_new, Y_new)
 
-    The optimiser and the callbacks are those of Keras 3 or of tf_keras. Made and compiled in the
-    scope of a `tf.distribute` strategy, it is trained by all replicas of that, which share the rows
-    of each batch.
+    The optimiser and the callbacks are those of Keras 3.
     """
 
     num_data: Any
     likelihood: Any = None
-    _compiled: Compiled | None = None
+    _compiled: _Compiled | None = None
 
     @abc.abstractmethod
     def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
@@ -66,8 +64,8 @@ class Trainable(Module, abc.ABC):
     ) -> None:
         """Choose how `fit` trains.
 
-        :param optimizer: an optimiser of Keras 3 or tf_keras, or the name of one of Keras 3.
-        :param metrics: metrics of Keras 3, or their names, of Y and of what `predict` returns. In
+        :param optimizer: an optimiser of Keras, or its name.
+        :param metrics: metrics of Keras, or their names, of Y and of what `predict` returns. In
             training they are those of the parameters before each step. They cost a prediction.
         :param steps_per_execution: the maximal number of steps in one call of the compiled loop.
             Callbacks are notified of batches, and an interrupt is heeded, between such calls.
@@ -75,8 +73,11 @@ class Trainable(Module, abc.ABC):
             faster without an accelerator.
         """
         checks.count("steps_per_execution", steps_per_execution)
+        _require_one_device(self.trainable_variables)
+        from .trainer import Trainer
+
         options = {"steps_per_execution": steps_per_execution, "jit_compile": jit_compile}
-        self._compiled = Compiled(self, optimizer, metrics, options)
+        self._compiled = _Compiled(Trainer(self, _optimizer(optimizer), metrics, **options))
 
     def fit(
         self,
@@ -87,7 +88,6 @@ class Trainable(Module, abc.ABC):
         batch_size: int | None = 100,
         verbose: int | str = "auto",
         callbacks: Iterable[Any] | None = None,
-        validation_split: float = 0.0,
         validation_data: Any = None,
         validation_freq: int = 1,
         shuffle: bool = True,
@@ -108,16 +108,15 @@ class Trainable(Module, abc.ABC):
         random operations have to keep their state in variables, as the dropout of Keras 3 does.
 
         :param data: arrays (X, Y), or X alone, or a `tf.data.Dataset` of batches (X, Y). Numbers
-            of any type are cast to GPflow's default float; a vector Y is one column.
+            of any type are cast to GPflow's default float; a vector Y is one column. A Dataset of
+            unknown length is counted, by one pass over it.
         :param y: Y, if `data` is X alone.
         :param epochs: the number of the epoch before which to stop.
         :param batch_size: rows in a batch of arrays; None for all of them.
         :param verbose: 0 for silence, 1 or "auto" for a progress bar, 2 for a line in each epoch.
-        :param callbacks: those of Keras 3 or tf_keras. Their `self.model` is a Keras model around
+        :param callbacks: those of Keras. Their `self.model` is a Keras model around
             this one, with all of its attributes.
-        :param validation_split: the fraction of the arrays, their last rows, that is validation
-            data.
-        :param validation_data: as `data`; used in place of `validation_split`.
+        :param validation_data: as `data`.
         :param validation_freq: the number of epochs from one validation to the next.
         :param shuffle: whether each pass over arrays has an order of its own; a Dataset keeps its.
         :param initial_epoch: the number of the first epoch.
@@ -125,14 +124,14 @@ class Trainable(Module, abc.ABC):
             pass follows the other then.
         :param seed: the seed of the orders; each depends only on it and the number of the pass.
         """
-        compiled = self._require_compiled("fit")
+        from .callbacks import checked
+
+        trainer = self._require_compiled("fit")
         callbacks = checked(callbacks)
         checks.count("epochs", epochs, least=0)
         checks.count("initial_epoch", initial_epoch, least=0)
         checks.count("validation_freq", validation_freq)
         data = data if y is None else (data, y)
-        if validation_split and validation_data is None:
-            data, validation_data = self._split(data, validation_split)
         options: dict[str, Any] = {"batch_size": batch_size, "likelihood": self.likelihood}
         training = as_batches(
             "data",
@@ -148,21 +147,14 @@ class Trainable(Module, abc.ABC):
         validation = None
         if validation_data is not None:
             validation = as_batches("validation_data", validation_data, **options)
-        with scope(compiled.strategy):
-            trainer = compiled.trainer
-            trainer.prepare()
-            listed = callback_list(
-                trainer, callbacks, verbose=verbose, epochs=epochs, steps=training.steps
-            )
-            return train(
-                trainer,
-                training,
-                validation,
-                listed,
-                backups(callbacks, trainer, listed.callbacks),
-                epochs=range(initial_epoch, epochs),
-                validation_freq=validation_freq,
-            )
+        return trainer.train(
+            training,
+            validation,
+            callbacks,
+            epochs=range(initial_epoch, epochs),
+            validation_freq=validation_freq,
+            verbose=verbose,
+        )
 
     def evaluate(
         self,
@@ -181,15 +173,10 @@ class Trainable(Module, abc.ABC):
         :param verbose: as in `fit`.
         :param return_dict: whether to return them by their names, instead of in a list.
         """
-        compiled = self._require_compiled("evaluate")
+        trainer = self._require_compiled("evaluate")
         data = data if y is None else (data, y)
         batches = as_batches("data", data, batch_size=batch_size, likelihood=self.likelihood)
-        with scope(compiled.strategy):
-            trainer = compiled.trainer
-            trainer.prepare()
-            logs = evaluate(
-                trainer, batches, callback_list(trainer, verbose=verbose, steps=batches.steps)
-            )
+        logs = trainer.test(batches, verbose=verbose)
         return logs if return_dict else list(logs.values())
 
     def predict(
@@ -262,21 +249,13 @@ class Trainable(Module, abc.ABC):
         """The optimiser that the model was compiled with; None before."""
         return None if self._compiled is None else self._compiled.trainer.optimizer
 
-    def _split(self, data: Any, fraction: float) -> tuple[Data, Data]:
-        if isinstance(data, tf.data.Dataset):
-            raise ValueError(
-                f"validation_split is {fraction}, but data is a Dataset, whose rows are not known "
-                "beforehand. Pass arrays, or validation_data."
-            )
-        return as_data("data", data, self.likelihood).split(fraction)
-
-    def _require_compiled(self, caller: str) -> Compiled:
+    def _require_compiled(self, caller: str) -> Trainer:
         if self._compiled is None:
             raise RuntimeError(
                 f"{caller}: this {type(self).__name__} has no optimiser yet. Call "
                 "compile(optimizer) first, for example model.compile('adam')."
             )
-        return self._compiled
+        return self._compiled.trainer
 
     @property
     def weights(self) -> tuple[tf.Variable, ...]:
@@ -305,36 +284,11 @@ class Trainable(Module, abc.ABC):
         assign_values(self.weights, weights, source=f"filepath {filepath}")
 
 
-class Compiled:
-    """How a model is trained. It belongs to the one model: a copy is compiled anew.
+class _Compiled:
+    """What trains the one model; it is no part of it. A copy, saved or not, is compiled anew."""
 
-    :param model: the model.
-    :param optimizer: an optimiser of Keras 3 or tf_keras, or the name of one of Keras 3.
-    :param metrics: metrics of Keras 3, or their names.
-    :param options: options of Keras's `compile`.
-    """
-
-    def __init__(
-        self, model: Trainable, optimizer: Any, metrics: Any, options: dict[str, Any]
-    ) -> None:
-        from .trainer import Trainer
-
-        self.strategy = strategy_of(model.trainable_variables)
-        replicas = 1 if self.strategy is None else self.strategy.num_replicas_in_sync
-        if metrics and replicas > 1:
-            raise ValueError(
-                f"metrics is {shown(metrics)}, but Keras's metrics are not summed over {replicas} "
-                "replicas here. Leave them out, and call gpflow_gvi.metrics.evaluate afterwards."
-            )
-        with scope(self.strategy):
-            self.trainer = Trainer(model, _optimizer(optimizer), metrics, **options)
-        if self.strategy is not None:
-            state = self.trainer.optimizer_state
-            own = [v if isinstance(v, tf.Variable) else v.value for v in state]
-            require_in_scope(self.strategy, own, "the optimiser")
-        if replicas > 1:
-            require_one_dtype(model.trainable_variables)
-            warn_unless_average(getattr(model, "divergence", None))
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let copies and pickles of the model hold None in this place."""
@@ -342,18 +296,30 @@ class Compiled:
 
 
 def _optimizer(optimizer: Any) -> Any:
-    """Return an optimiser that can be built and applied, made from its name if it is one."""
-    if isinstance(optimizer, str):
-        import keras
+    """Return an optimiser of Keras, made from its name if it is one."""
+    import keras
 
+    if isinstance(optimizer, str):
         return keras.optimizers.get(optimizer)
-    if not hasattr(optimizer, "apply_gradients") or not hasattr(optimizer, "build"):
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise TypeError(
-            f"optimizer is {shown(optimizer)}; it must be the name of an optimiser of Keras, or an "
-            "optimiser of keras.optimizers or tf_keras.optimizers. Others (such as "
-            "gpflow.optimizers.Scipy) take model.training_loss_closure(data)."
+            f"optimizer is {shown(optimizer)}; it must be an optimiser of keras.optimizers, or the "
+            "name of one. Others (such as gpflow.optimizers.Scipy, or those of tf_keras) take "
+            "model.training_loss_closure(data)."
         )
     return optimizer
+
+
+def _require_one_device(variables: Iterable[tf.Variable]) -> None:
+    """Raise if variables were made for several devices or machines: one step trains one copy."""
+    for variable in variables:
+        strategy: Any = getattr(variable, "distribute_strategy", None)
+        if strategy is not None and strategy.num_replicas_in_sync > 1:
+            raise ValueError(
+                f"compile: the model was made in the scope of a {type(strategy).__name__} of "
+                f"{strategy.num_replicas_in_sync} replicas, but it is trained by one. Make it "
+                "outside of that scope."
+            )
 
 
 def _whole(seed: int) -> int:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import warnings
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 from gpflow.utilities import parameter_dict
 
-from .._core.errors import NonFiniteLossError
+from .._core.errors import NonFiniteLossError, NumericsWarning
 from .._core.graphs import forget_tensors
 from .._core.memo import memoised
 from .._core.mode import training as training_mode
 from .._core.notices import collected
 from .._core.state import state as state_of
-from .batches import Chunk
+from .backup import Backup
+from .batches import Batches
 from .guard import OFTEN_HELPS, LossTerms, NoticeLog, put, require_finite
-from .loop import Loop, Outcome, Tally
-from .replicas import Share, handed_over_once, local, share, summed
+from .loop import Loop, Outcome
+
+NAMES = ("loss", "expected_loss", "divergence")
+"""In a history: the training loss, the average of E_Q[ℓ(f(x), y)] and D[Q, P], not weighted."""
 
 UNTOUCHED = "The parameters are those before the step that was not finite."
 
@@ -28,10 +32,11 @@ UNTOUCHED = "The parameters are those before the step that was not finite."
 class Trainer(keras.Model):
     """A model as Keras sees it: `self.model` in a callback, with metrics that Keras updates.
 
-    What Keras's own models do not have is answered by the model.
+    What Keras's own models do not have is answered by the model. Epochs, callbacks and validation
+    are those of Keras's `fit`, which calls a compiled `Loop` in place of Keras's own.
 
     :param model: the model.
-    :param optimizer: an optimiser of Keras 3 or tf_keras.
+    :param optimizer: an optimiser of Keras, or its name.
     :param metrics: Keras's metrics of the predictive mean, or of class probabilities.
     :param options: `steps_per_execution` and `jit_compile`.
     """
@@ -45,16 +50,13 @@ class Trainer(keras.Model):
         # Callbacks save and restore the weights of the model itself.
         for name in ("get_weights", "set_weights", "save_weights", "load_weights"):
             setattr(self, name, getattr(model, name))
-        of_keras_3 = isinstance(optimizer, keras.optimizers.Optimizer)
-        self.compile(optimizer if of_keras_3 else None, metrics=metrics, **options)
-        self.optimizer = optimizer
+        self.compile(optimizer, metrics=metrics, **options)
         self._loss_tracker = None  # the loss is averaged with its terms
-        # The counters of tf_keras's TensorBoard.
-        self._train_counter = optimizer.iterations
-        self._test_counter = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._parts: tuple[Any, ...] = ()
         self._variables: tuple[tf.Variable, ...] | None = None
         self.has_metrics, self._metrics_built = bool(metrics), False
+        self._batches: dict[str, Batches] = {}
+        self._epoch = _Averages()
 
     def __getattr__(self, name: str) -> Any:
         if name == "model" or name.startswith("_"):
@@ -75,17 +77,6 @@ class Trainer(keras.Model):
         """All variables of the model."""
         return list(self.model.weights)
 
-    @property
-    def optimizer_state(self) -> list[Any]:
-        """The variables of the optimiser, with the learning rate, which tf_keras leaves out."""
-        own = (*self.optimizer.variables, getattr(self.optimizer, "learning_rate", None))
-        return list({id(part): part for part in own if hasattr(part, "assign")}.values())
-
-    @property
-    def distribute_strategy(self) -> tf.distribute.Strategy:
-        """The strategy in whose scope the training runs."""
-        return tf.distribute.get_strategy()
-
     def save(self, *_: Any, **__: Any) -> None:
         """Raise: there is no file format of Keras for a Gaussian process."""
         raise TypeError(
@@ -93,9 +84,96 @@ class Trainer(keras.Model):
             "ModelCheckpoint('name.weights.h5', save_weights_only=True), and model.load_weights."
         )
 
+    def make_train_function(self, force: bool = False) -> None:
+        """Let Keras do as many steps as one execution has by a compiled loop."""
+        self.train_function = functools.partial(self._execute, "train")
+
+    def make_test_function(self, force: bool = False) -> None:
+        """Let Keras evaluate as many batches as one execution has by a compiled loop."""
+        self.test_function = functools.partial(self._execute, "test")
+
+    def reset_metrics(self) -> None:
+        """Start the averages of an epoch anew."""
+        super().reset_metrics()
+        self._epoch.start()
+
+    def logs(self) -> dict[str, float]:
+        """Return the averages over the rows of an epoch so far, and the metrics, by their names."""
+        metrics = self.get_metrics_result() if self.has_metrics else {}
+        return self._epoch.averages() | {name: float(value) for name, value in metrics.items()}
+
+    # Training and evaluation by Keras.
+
+    def train(
+        self,
+        training: Batches,
+        validation: Batches | None,
+        callbacks: list[keras.callbacks.Callback],
+        *,
+        epochs: range,
+        validation_freq: int,
+        verbose: int | str,
+    ) -> Any:
+        """Train in these epochs, or from where a backup was made, and return Keras's history."""
+        self._prepare()
+        others = [each for each in callbacks if not _is_backup(each)]
+        options = {"epochs": epochs.stop, "verbose": verbose}
+        listed = self._callback_list(others, steps=training.steps, **options)
+        followed = [each for each in listed.callbacks if not _is_progress_bar(each)]
+        state = (*self.weights, *self.optimizer.variables)
+        first = epochs.start
+        for each in filter(_is_backup, callbacks):
+            backup = Backup(each.backup_dir, state, followed, keep=not each.delete_checkpoint)
+            first = backup.next_epoch(epochs)
+            backup.set_model(self)
+            listed.callbacks.append(backup)  # after all others, whose progress it contains
+        self._batches["train"] = training
+        if validation is not None:
+            self._batches["test"] = validation
+            options["validation_data"] = validation.from_epoch(first // validation_freq)
+            options["validation_steps"] = validation.steps
+            options["validation_freq"] = validation_freq
+        history = self.fit(
+            training.from_epoch(first),
+            callbacks=listed,
+            initial_epoch=first,
+            steps_per_epoch=training.steps,
+            shuffle=False,  # the batches are
+            **options,
+        )
+        self._batches.clear()  # data may be large
+        return history
+
+    def test(self, batches: Batches, *, verbose: int | str) -> dict[str, float]:
+        """Evaluate the objective and the metrics."""
+        self._prepare()
+        self._batches["test"] = batches
+        listed = self._callback_list([], verbose=verbose, steps=batches.steps)
+        dataset = batches.from_epoch(0)
+        logs = self.evaluate(dataset, steps=batches.steps, callbacks=listed, verbose=verbose)
+        self._batches.clear()
+        return logs
+
+    def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
+        """Evaluate as Keras does, and warn of what is not finite."""
+        super().evaluate(*args, **options)
+        logs = self.logs()  # in their order; Keras sorts them
+        bad = [name for name, value in logs.items() if not np.isfinite(value)]
+        if bad:
+            warnings.warn(
+                f"On validation_data, {' and '.join(bad)} is not finite.",
+                NumericsWarning,
+                stacklevel=2,
+            )
+        return logs
+
+    def _callback_list(self, callbacks: list[Any], *, verbose: int | str, **options: Any) -> Any:
+        shown = {"add_history": True, "add_progbar": bool(verbose), "verbose": verbose}
+        return _Callbacks(callbacks, model=self, **shown, **options)
+
     # The loops, each of which is traced anew only if a part of the model is another one now.
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         """Build the optimiser, and the loops if they are not those of the model as it is."""
         self.notice_log = NoticeLog()
         variables = tuple(self.model.trainable_variables)
@@ -122,70 +200,51 @@ class Trainer(keras.Model):
         """Do a step of the optimiser. One whose loss or gradient is not finite changes nothing."""
         before = [tf.identity(variable) for variable in self.state]
         self._update_metrics(X, Y)
-        values, gradients, amounts = self._on_replicas("train", self._gradients, X, Y)
-        parts = (values[0], *(local(gradient) for gradient in gradients))
-        finite = tf.stack([tf.reduce_all(tf.math.is_finite(part)) for part in parts])
+        variables = self._variables or ()
+        with memoised(), training_mode(), collected() as notices:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(variables)
+                total, terms = self.model._objective(X, Y)
+                scaled = self.optimizer.scale_loss(total)
+            gradients = tape.gradient(scaled, variables, unconnected_gradients="zero")
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # sparse ones
+            outcome = self._outcome("train", X, total, terms, notices)
+        each = [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
+        finite = tf.concat([outcome.finite, each], 0)
 
         def apply() -> tf.Tensor:
-            tf.distribute.get_strategy().run(self._apply, args=(gradients,))
+            self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
             return tf.identity(finite)
 
         def undo() -> tf.Tensor:
             put(self.state, before)
             return tf.identity(finite)
 
-        finite = tf.cond(tf.reduce_all(finite), apply, undo)
-        return Outcome(tf.shape(X, out_type=tf.int64)[0], finite, values, amounts)
+        return outcome._replace(finite=tf.cond(tf.reduce_all(finite), apply, undo))
 
     def test_step(self, X: tf.Tensor, Y: tf.Tensor) -> Outcome:
         """Evaluate the objective, and change nothing."""
         before = [tf.identity(variable) for variable in self.state]
         self._update_metrics(X, Y)
-        values, _, amounts = self._on_replicas("test", self._values, X, Y)
+        with memoised(), training_mode(False), collected() as notices:
+            total, terms = self.model._objective(X, Y)
+            outcome = self._outcome("test", X, total, terms, notices)
         put(self.state, before)
         # What is not finite is reported, and all rows are visited.
-        return Outcome(tf.shape(X, out_type=tf.int64)[0], tf.constant([True]), values, amounts)
+        return outcome._replace(finite=tf.constant([True]))
 
-    def _gradients(self, rows: Share) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        variables = self._variables
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            total, terms = self.model._objective(rows.X, rows.Y)
-            scaled = getattr(self.optimizer, "scale_loss", tf.identity)(rows.of(total))
-        gradients = tape.gradient(scaled, variables, unconnected_gradients="zero")
-        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]  # from sparse ones
-        return rows.of(tf.stack([total, *terms])), dense
-
-    def _apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        pairs = zip(handed_over_once(gradients), self._variables or (), strict=True)
-        self.optimizer.apply_gradients(pairs)
-
-    def _values(self, rows: Share) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        total, terms = self.model._objective(rows.X, rows.Y)
-        return rows.of(tf.stack([total, *terms])), []
-
-    def _on_replicas(
-        self, mode: str, function: Callable[[Share], Any], X: tf.Tensor, Y: tf.Tensor
-    ) -> tuple[tf.Tensor, Any, tf.Tensor]:
-        """Evaluate a function of the rows of each replica.
-
-        Return the values, and what else it returns as it is at each replica, both summed over
-        replicas; and the largest amounts of notices at the replicas of this process.
-        """
-
-        def on_replica() -> tuple[tf.Tensor, Any, tf.Tensor]:
-            # Replicas may be threads, to each of which belongs an evaluation of its own.
-            with memoised(), training_mode(mode == "train"), collected() as notices:
-                values, others = function(share(X, Y))
-            self.messages[mode] = [note.message for note in notices]
-            amounts = [tf.cast(note.amount, values.dtype) for note in notices]
-            noted = tf.stack(amounts) if amounts else tf.zeros([0], values.dtype)
-            return *summed((values, others)), noted
-
-        strategy = tf.distribute.get_strategy()
-        values, others, amounts = strategy.run(on_replica)
-        of_each = strategy.experimental_local_results(amounts)
-        return local(values), others, functools.reduce(tf.maximum, of_each)
+    def _outcome(
+        self, mode: str, X: tf.Tensor, total: tf.Tensor, terms: LossTerms, notices: list[Any]
+    ) -> Outcome:
+        values = tf.stack([total, *terms])
+        self.messages[mode] = [note.message for note in notices]
+        amounts = [tf.cast(note.amount, values.dtype) for note in notices]
+        return Outcome(
+            rows=tf.shape(X, out_type=tf.int64)[0],
+            finite=tf.math.is_finite(total)[None],
+            values=values,
+            amounts=tf.stack(amounts) if amounts else tf.zeros([0], values.dtype),
+        )
 
     def _update_metrics(self, X: tf.Tensor, Y: tf.Tensor) -> None:
         if not self.has_metrics:
@@ -197,40 +256,81 @@ class Trainer(keras.Model):
             with tf.init_scope():
                 rows = (tf.zeros([1, *part.shape[1:]], part.dtype) for part in (Y, predicted))
                 self.compute_metrics(None, *rows)
-                self.reset_metrics()
+                super().reset_metrics()
         self.compute_metrics(X, Y, predicted)
 
-    def run(self, mode: str, chunk: Chunk) -> Tally:
-        """Do the steps of a chunk, log their notices, and raise if the last one is not finite."""
-        tally = self.loops[mode].run(chunk)
-        notices = zip(self.messages[mode], tally.amounts, tally.times, strict=True)
-        for message, amount, times in notices:
-            self.notice_log.add(message, float(amount), times=int(times))
-        if tally.last.rows > 0:
-            self._require_finite(tally.last)
-        return tally
+    def _execute(self, mode: str, iterator: Any) -> dict[str, float]:
+        """Do the steps of an execution, log their notices, and raise if one is not finite."""
+        batches = self._batches[mode]
+        most = min(self.steps_per_execution, batches.steps)
+        count = min(most, batches.steps - self._epoch.steps)
+        done = self.loops[mode].run(batches.next(iterator, count, most), count)
+        for message, amounts in zip(self.messages[mode], done.amounts.T, strict=True):
+            times = np.count_nonzero(amounts > 0.0)
+            self.notice_log.add(message, float(np.max(amounts)), times=times)
+        self._require_finite(done.finite[-1], done.values[-1])
+        self._epoch.add(done)
+        return self.logs()
 
-    def metric_logs(self) -> dict[str, float]:
-        """Return the metrics since they were reset, by their names."""
-        if not self.has_metrics:
-            return {}
-        return {name: float(value) for name, value in self.get_metrics_result().items()}
+    @property
+    def steps_done(self) -> int:
+        """The number of steps of this epoch so far."""
+        return self._epoch.steps
 
-    def _require_finite(self, outcome: Outcome) -> None:
-        if np.all(outcome.finite):
+    def _require_finite(self, finite: AnyNDArray, values: AnyNDArray) -> None:
+        if np.all(finite):
             return
-        total, *terms = outcome.values
+        total, *terms = values
         require_finite(total, LossTerms(*terms), self.model._term_names, consequence=UNTOUCHED)
         names = {
             id(getattr(part, "unconstrained_variable", part)): name.lstrip(".")
             for name, part in parameter_dict(self.model).items()
         }
-        variables = zip(self.trainable_variables, outcome.finite[1:], strict=True)
+        variables = zip(self.trainable_variables, finite[1:], strict=True)
         bad = [names.get(id(variable), variable.name) for variable, good in variables if not good]
         raise NonFiniteLossError(
             f"The gradient of the training loss is not finite with respect to {', '.join(bad)}, "
             f"though the loss is {total:.6g}. {UNTOUCHED} {OFTEN_HELPS}"
         )
+
+
+class _Averages:
+    """Averages over the rows of an epoch; Keras would track each number, were it the model's."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begin an epoch."""
+        self.steps, self.rows, self.sums = 0, 0, np.zeros(len(NAMES))
+
+    def add(self, done: Outcome) -> None:
+        """Take in the outcomes of steps."""
+        self.steps += len(done.rows)
+        self.rows += int(np.sum(done.rows))
+        self.sums = self.sums + done.rows @ done.values.astype(float)
+
+    def averages(self) -> dict[str, float]:
+        """Return the averages by their names."""
+        return dict(zip(NAMES, map(float, self.sums / max(self.rows, 1)), strict=True))
+
+
+class _Callbacks(keras.callbacks.CallbackList):
+    """Callbacks that are told exact numbers of batches: Keras counts executions as full ones."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        super().on_train_batch_end(self.model.steps_done - 1, logs)
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        super().on_test_batch_end(self.model.steps_done - 1, logs)
+
+
+def _is_backup(callback: Any) -> bool:
+    return isinstance(callback, keras.callbacks.BackupAndRestore)
+
+
+def _is_progress_bar(callback: Any) -> bool:
+    return isinstance(callback, keras.callbacks.ProgbarLogger)
 
 
 def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:

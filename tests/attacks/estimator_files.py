@@ -10,11 +10,9 @@ import io
 import json
 import signal
 import sys
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,10 +62,7 @@ def fitted(name: str) -> Any:
 
 def content(estimator: Any) -> bytes:
     """The file of an estimator."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "estimators" / "0.skops"
-        estimator_files.write(estimator, path)
-        return path.read_bytes()
+    return estimator_files.write(estimator)[0]
 
 
 def changed(original: bytes, rng: np.random.Generator) -> bytes:

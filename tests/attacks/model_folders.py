@@ -25,9 +25,7 @@ import gpflow
 import h5py
 import keras
 import numpy as np
-import tensorflow as tf
 import tensorflow_probability as tfp
-import tf_keras
 
 import gpflow_gvi as gvi
 from gpflow_gvi.learning.rows.scaling import Scaling
@@ -40,15 +38,15 @@ NAMES = (
     *("os:system", "subprocess:Popen", "builtins:eval", "builtins:__import__", "intruder:Intruder"),
     *("tensorflow:py_function", "tensorflow.io:write_file", "tensorflow.nn:__builtins__"),
     *("tensorflow:Module", "gpflow_gvi.saving.model_folder:os.system", "gpflow_gvi..os:system"),
-    *("gpflow_gvi.training.backup:Backup", "gpflow_gvi.integrations.distributed:launch"),
+    *("gpflow_gvi.training.backup:Backup", "gpflow_gvi.integrations.saved_model:export"),
     "tensorflow_probability.python.util.deferred_tensor:DeferredTensor",
     "tensorflow_probability.python.distributions.autoregressive:Autoregressive",
     "tensorflow_probability.python.bijectors.inline:Inline",
-    *("", 5, None, ["os", "system"], {"kind": "float", "value": "1"}, "a" * 10**6),
+    *("", 5, None, ["os", "system"], {"class": "float", "value": "1"}, "a" * 10**6),
 )
 """What is outside the registry, and what is no name."""
 
-REFERENCE = {"kind": "reference", "to": 10**6}
+REFERENCE = {"same": 10**6}
 
 _SAME = ("assets", "compiled", "no dates", "empty metadata.json", "loop")
 
@@ -57,16 +55,17 @@ SAME = frozenset(
         *("files: extra", "files: symbolic link to the same", "files: the folder is a link"),
         *("json: spaces", "json: another version", "json: jitter is 7.5"),
         "json: versions is {'a': []}",
-        *(f"{package}: {name}" for package in networks.KERAS for name in _SAME),
+        *(f"keras: {name}" for name in _SAME),
     }
 )
 """The variants that say the same as the folder; all others are refused, or are other models."""
 
 OTHER = frozenset(
     {
-        *("values: NaN", "values: float32", "json: list in itself"),
-        *("json: root is x", "json: root is 7.5"),
-        *(f"nodes: list of {items}" for items in ("x", "[]", "{}", REFERENCE)),
+        *("values: NaN", "values: float32"),
+        *("json: root is x", "json: root is 7.5", "json: root is [[]]"),
+        *(f"nodes: tuple of {items}" for items in ("x", "[]", "[[[]]]")),
+        *(f"nodes: object of {config}" for config in ("{}", REFERENCE)),
     }
 )
 """The variants that are folders of other things."""
@@ -82,15 +81,14 @@ def thing() -> list[Any]:
         gpflow.likelihoods.HeteroskedasticTFPConditional(tfp.distributions.Laplace),
         Scaling.of(np.arange(6.0).reshape(3, 2)),
         {"a": (slice(1, 2), np.inf), "kernel": kernel},
-        {np.float64(1.0), tf.float32},
-        gvi.mean_functions.Network(networks.dense(tf_keras)),
-        networks.dense(keras),
+        np.float64(1.0),
+        gvi.mean_functions.Network(networks.dense(keras)),
     ]
 
 
 def variants() -> dict[str, Change]:
     """Return the changes of a saved folder by name."""
-    parts = (_names(), _nodes(), _json(), _files(), _values(), *map(_networks, networks.KERAS))
+    parts = (_names(), _nodes(), _json(), _files(), _values(), _networks())
     return {name: change for part in parts for name, change in part}
 
 
@@ -131,88 +129,96 @@ def nodes(part: Any) -> Iterator[dict[str, Any]]:
 
 def on_node(kind: str, change: Callable[[dict[str, Any]], Any]) -> Change:
     """A change of the first node of a kind."""
-    return structured(lambda s: change(next(n for n in nodes(s["root"]) if n.get("kind") == kind)))
+
+    def is_of_kind(node: dict[str, Any]) -> bool:
+        return str(node.get("class")).rpartition(":")[2] == KINDS.get(kind, kind)
+
+    return structured(lambda s: change(next(n for n in nodes(s["root"]) if is_of_kind(n))))
 
 
 # The structure.
 
-SLOTS = {
-    "object": "class",
-    "heteroskedastic": "distribution_class",
-    "constructed": "class",
-    "parameter": "class",
-    "record": "class",
-    "enum": "class",
-    "named": "name",
-    "network_function": "class",
+KINDS = {
+    "object": "Matern12",
+    "heteroskedastic": "HeteroskedasticTFPConditional",
+    "constructed": "Gamma",
+    "parameter": "Parameter",
+    "record": "Scaling",
+    "enum": "PriorOn",
+    "network_function": "NetworkFunction",
 }
-"""The keys of names by the kinds of nodes."""
+"""Classes of the parts of each kind; other kinds are called as in files."""
 
 
 def _names() -> Iterator[tuple[str, Change]]:
-    for kind, key in SLOTS.items():
+    for kind in (*KINDS, "named"):
+        key = "value" if kind == "named" else "class"
         for i, name in enumerate(NAMES):
             change = on_node(kind, lambda node, key=key, name=name: node.update({key: name}))
             yield f"names: {kind} {i} {str(name)[:60]}", change
 
 
 def _nodes() -> Iterator[tuple[str, Change]]:
-    system = {"kind": "named", "name": "os:system"}
+    system = {"class": "named", "value": "os:system"}
     python = "tensorflow_probability.python"
     calling = {
         "deferred": {
-            "kind": "object",
             "class": f"{python}.util.deferred_tensor:DeferredTensor",
-            "attributes": {"_transform_fn": system},
+            "config": {"_transform_fn": system},
         },
         "inline": {
-            "kind": "constructed",
             "class": f"{python}.bijectors.inline:Inline",
-            "arguments": {"forward_fn": system},
+            "config": {"forward_fn": system},
         },
         "autoregressive": {
-            "kind": "constructed",
             "class": f"{python}.distributions.autoregressive:Autoregressive",
-            "arguments": {"distribution_fn": system},
+            "config": {"distribution_fn": system},
         },
     }
     for name, node in calling.items():
         for slot in ("transform", "prior", "variable", "shape", "prior_on"):
-            change = on_node("parameter", lambda n, slot=slot, node=node: n.update({slot: node}))
+            change = on_node(
+                "parameter", lambda n, slot=slot, node=node: n["config"].update({slot: node})
+            )
             yield f"nodes: {name} as {slot}", change
-    for kind in ("object", "parameter", "constructed", "variable", "network", "record", "list"):
+    for kind in ("object", "parameter", "constructed", "variable", "network", "record", "tuple"):
         for value in (None, 5, "x", [], {}, [[[]]], REFERENCE):
 
             def change(node: dict[str, Any], value: Any = value) -> None:
-                node.update({key: value for key in node if key not in ("kind", "id")})
+                node.update({key: value for key in node if key not in ("class", "id")})
 
             yield f"nodes: {kind} of {value}", on_node(kind, change)
         yield f"nodes: {kind} without keys", on_node(kind, lambda n: [n.pop(k) for k in [*n][1:]])
     for name in ("__class__", "__dict__", "__setstate__", "__call__"):
         yield (
             f"nodes: attribute {name}",
-            on_node("object", lambda n, name=name: n["attributes"].update({name: system})),
+            on_node("object", lambda n, name=name: n["config"].update({name: system})),
         )
-    for kind in ("eval", "__class__", "known", None, ["named"], "x" * 10**6):
-        change = on_node("slice", lambda n, kind=kind: n.update(kind=kind))
+    for kind in ("eval", "__class__", "tuple", None, ["named"], "x" * 10**6):
+        change = on_node("slice", lambda n, kind=kind: n.update({"class": kind, "value": 1}))
         yield f"nodes: kind {str(kind)[:20]}", change
 
-    def doubling(node: dict[str, Any]) -> None:
-        """A list of two times the one before: 2^60 leaves."""
-        leaves: Any = {"kind": "list", "id": 900, "items": [1.0]}
+    def doubling(make: Callable[[int, Any], dict[str, Any]]) -> Any:
+        """A part that is made of the one before twice, and so on: 2^60 leaves."""
+        part: Any = 1.0
         for i in range(901, 960):
-            again = {"kind": "reference", "to": i - 1}
-            leaves = {"kind": "list", "id": i, "items": [leaves, again]}
-        node["arguments"]["low"] = leaves
+            part = make(i, [part, {"same": i - 1}])
+        return part
 
-    yield "nodes: exponential", on_node("constructed", doubling)
-
-    def attributes(node: dict[str, Any]) -> None:
-        doubling({"arguments": node["attributes"]})
-
-    yield "nodes: exponential attribute", on_node("object", attributes)
-    cycle = {"kind": "tuple", "id": 900, "items": [{"kind": "reference", "to": 900}]}
-    yield "nodes: tuple in itself", structured(lambda s: s["root"]["items"].append(cycle))
+    chain = "tensorflow_probability.python.bijectors.chain:Chain"
+    doubled = {
+        "tuples": lambda i, both: {"class": "tuple", "id": i, "value": both},
+        "chains": lambda i, both: {"class": chain, "id": i, "config": {"bijectors": both}},
+    }
+    for name, make in doubled.items():
+        for place, kind in (("low", "constructed"), ("transform", "parameter"), ("a", "object")):
+            change = on_node(
+                kind,
+                lambda n, place=place, make=make: n["config"].update({place: doubling(make)}),
+            )
+            yield f"nodes: exponential {name} as {place}", change
+    cycle = {"class": "tuple", "id": 900, "value": [{"same": 900}]}
+    yield "nodes: tuple in itself", structured(lambda s: s["root"].append(cycle))
 
 
 def _json() -> Iterator[tuple[str, Change]]:
@@ -227,16 +233,14 @@ def _json() -> Iterator[tuple[str, Change]]:
     def root(value: str) -> Change:
         return text(lambda t: json.dumps(json.loads(t) | {"root": "ROOT"}).replace('"ROOT"', value))
 
-    cycle = {"kind": "list", "id": 900, "items": [{"kind": "reference", "to": 900}]}
-    yield "json: list in itself", structured(lambda s: s["root"]["items"].append(cycle))
     yield "json: spaces", text(lambda t: t.replace("\n", "\n\n "))
     version = structured(lambda s: s["versions"].update(gpflow="9.9"))
     yield "json: another version", version
     yield "json: deep", root("[" * 10**5 + "]" * 10**5)
-    yield "json: deep objects", root('{"kind": "list", "items": [' * 5000 + "]}" * 5000)
-    yield "json: huge", root(f'{{"kind": "{"x" * 3 * 10**7}"}}')
+    yield "json: deep objects", root('{"class": "tuple", "value": [' * 5000 + "]}" * 5000)
+    yield "json: huge", root(f'{{"class": "{"x" * 3 * 10**7}"}}')
     yield "json: many", root("[" + "0," * 10**6 + "{}]")
-    yield "json: name twice", text(lambda t: t.replace('"format": 1', '"format": 1, "format": 1'))
+    yield "json: name twice", text(lambda t: t.replace('"format": 2', '"format": 2, "format": 2'))
     yield "json: NaN", text(lambda t: t.replace('"jitter": 1e-06', '"jitter": NaN'))
     yield "json: many digits", root("9" * 10**5)
     yield "json: latin-1", text(lambda t: t.replace("matern12", "é").encode("latin-1"))
@@ -244,14 +248,11 @@ def _json() -> Iterator[tuple[str, Change]]:
     yield "json: cut", text(lambda t: t[: len(t) // 2])
     for value in ("null", "[]", "5", '"text"', "{}"):
         yield f"json: {value}", text(lambda t, value=value: value)
-    for key in ("format", "versions", "float", "jitter", "files", "custom_objects", "root"):
+    for key in ("format", "versions", "float", "jitter", "files", "root"):
         yield f"json: no {key}", structured(lambda s, key=key: s.pop(key))
         for value in ([[]], {"a": []}, "x", 7.5):
             change = structured(lambda s, key=key, value=value: s.update({key: value}))
             yield f"json: {key} is {value}", change
-    for name in ("os:system", "intruder:Intruder", 5):
-        change = structured(lambda s, name=name: s["custom_objects"].append(name))
-        yield f"json: asks for {name}", change
 
 
 def _files() -> Iterator[tuple[str, Change]]:
@@ -261,8 +262,9 @@ def _files() -> Iterator[tuple[str, Change]]:
 
     for name in ("../values.npz", "/etc/passwd", "networks/../values.npz", "a\0b", "values.npz/"):
         yield f"files: {name!r}", moved(name)
-    for name in ("../1.keras", "/tmp/1.keras", "1.keras/../1.keras", "9.keras", 5):
-        yield f"files: network {name}", on_node("network", lambda n, name=name: n.update(file=name))
+    for name in ("../1.keras", "/tmp/1.keras", "networks/../networks/1.keras", "9.keras", 5):
+        change = on_node("network", lambda n, name=name: n["config"].update(file=name))
+        yield f"files: network {name}", change
 
     def linked(target: Callable[[Path], Path]) -> Change:
         def apply(folder: Path) -> None:
@@ -376,8 +378,8 @@ def _values() -> Iterator[tuple[str, Change]]:
 # The networks.
 
 
-def _networks(package: str) -> Iterator[tuple[str, Change]]:
-    name = {"tf_keras": "networks/1.keras", "keras": "networks/2.keras"}[package]
+def _networks() -> Iterator[tuple[str, Change]]:
+    name = "networks/1.keras"
 
     def archived(change: Callable[[dict[str, bytes]], Any], **options: Any) -> Change:
         def apply(file: Path) -> None:
@@ -408,20 +410,20 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
     code = compile("__import__('os').system('true')", "x", "eval")
     lambdas = base64.b64encode(marshal.dumps(code)).decode()
     value = {"class_name": "__lambda__", "config": {"value": {"code": lambdas}}}
-    own = f"{package}.layers"
-    yield f"{package}: __lambda__", option(activation=value)
+    own = "keras.layers"
+    yield "keras: __lambda__", option(activation=value)
     for function in (value, [lambdas, None, None], "os.system"):
         config = {"function": function, "function_type": "lambda", "arguments": {}, "module": "os"}
         change = layer(class_name="Lambda", module=own, config=config)
-        yield f"{package}: Lambda of {str(function)[:30]}", change
+        yield f"keras: Lambda of {str(function)[:30]}", change
     for function in ("os.system", "system", "eval", "get", "deserialize", "serialize", "keras"):
-        yield f"{package}: activation {function}", option(activation=function)
+        yield f"keras: activation {function}", option(activation=function)
         for module in ("os", "builtins", "keras.activations", "intruder", "posix", None):
             new = {"class_name": "function", "config": function, "module": module}
-            yield f"{package}: function {module} {function}", option(activation=new)
+            yield f"keras: function {module} {function}", option(activation=new)
     for utility in ("get_file", "load_img", "clear_session"):
         new = {"class_name": "function", "config": utility, "module": "keras.utils"}
-        yield f"{package}: {utility}", option(kernel_initializer=new)
+        yield f"keras: {utility}", option(kernel_initializer=new)
     for module, kind in (
         *(("intruder", "Intruder"), ("subprocess", "Popen"), ("os", "system"), (None, "Popen")),
         *(
@@ -441,48 +443,37 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
             **{"module": lambdas, "make_distribution_fn": [lambdas, None, None]},
         }
         change = layer(module=module, class_name=kind, config=config, registered_name=None)
-        yield f"{package}: {module}.{kind}", change
+        yield f"keras: {module}.{kind}", change
     for registered in ("DistributionLambda", "IndependentNormal", "Custom>SGD", "os.system"):
-        yield f"{package}: registered {registered}", layer(registered_name=registered)
+        yield f"keras: registered {registered}", layer(registered_name=registered)
     spec = {"class_name": "__typespec__", "module": "intruder", "spec_name": "Intruder"}
-    yield f"{package}: type", option(dtype=spec | {"registered_name": None, "config": []})
-    yield f"{package}: root", configured(lambda c: c.update(module="os", class_name="system"))
-    yield f"{package}: no class", configured(lambda c: c.pop("class_name") and None)
-    yield f"{package}: list", configured(lambda c: [c])
-    yield f"{package}: units", option(units=10**9)
-    yield f"{package}: more units", option(units=10**12)
-    yield f"{package}: negative units", option(units=-1)
-    yield f"{package}: other units", option(units=5)
+    yield "keras: type", option(dtype=spec | {"registered_name": None, "config": []})
+    yield "keras: root", configured(lambda c: c.update(module="os", class_name="system"))
+    yield "keras: no class", configured(lambda c: c.pop("class_name") and None)
+    yield "keras: list", configured(lambda c: [c])
+    yield "keras: units", option(units=10**9)
+    yield "keras: more units", option(units=10**12)
+    yield "keras: negative units", option(units=-1)
+    yield "keras: other units", option(units=5)
     compiled = {"optimizer": {"class_name": "system", "module": "os", "config": {}}}
-    yield f"{package}: compiled", configured(lambda c: c.update(compile_config=compiled))
+    yield "keras: compiled", configured(lambda c: c.update(compile_config=compiled))
     deep = archived(lambda p: p.update({"config.json": b"[" * 10**5 + b"]" * 10**5}))
-    yield f"{package}: deep", deep
+    yield "keras: deep", deep
     yield (
-        f"{package}: twice",
+        "keras: twice",
         archived(
             lambda p: p.update(
                 {"config.json": p["config.json"].replace(b"{", b'{"name":1,"name":1,', 1)}
             )
         ),
     )
-    yield f"{package}: compressed", archived(lambda p: None, compression=zipfile.ZIP_DEFLATED)
-    yield f"{package}: assets", archived(lambda p: p.update({"assets/../../intruder.py": b"x"}))
-    yield f"{package}: no dates", archived(lambda p: p.update({"metadata.json": b"{}"}))
+    yield "keras: compressed", archived(lambda p: None, compression=zipfile.ZIP_DEFLATED)
+    yield "keras: assets", archived(lambda p: p.update({"assets/../../intruder.py": b"x"}))
+    yield "keras: no dates", archived(lambda p: p.update({"metadata.json": b"{}"}))
     for key in ("config.json", "metadata.json", "model.weights.h5"):
-        yield f"{package}: no {key}", archived(lambda p, key=key: p.pop(key))
-        yield f"{package}: empty {key}", archived(lambda p, key=key: p.update({key: b""}))
-    yield f"{package}: no archive", rehashed(name, lambda f: f.write_bytes(b"cos\nsystem"))
-    for what in ("os", "intruder", "keras.layers", None, 5):
-
-        def change(folder: Path, what: Any = what) -> None:
-            def update(structure: dict[str, Any]) -> None:
-                for node in nodes(structure["root"]):
-                    if node.get("kind") == "network":
-                        node["arguments"]["package"] = what
-
-            structured(update)(folder)
-
-        yield f"{package}: package {what}", change
+        yield f"keras: no {key}", archived(lambda p, key=key: p.pop(key))
+        yield f"keras: empty {key}", archived(lambda p, key=key: p.update({key: b""}))
+    yield "keras: no archive", rehashed(name, lambda f: f.write_bytes(b"cos\nsystem"))
 
     def weights(change: Callable[[Any, str], Any]) -> Change:
         """A change of the first array of weights."""
@@ -511,24 +502,24 @@ def _networks(package: str) -> Iterator[tuple[str, Change]]:
     external = [("/etc/passwd", 0, 64)]
     layout = h5py.VirtualLayout((2, 4), "f8")
     layout[:] = h5py.VirtualSource("/tmp/other.h5", "a", (2, 4))
-    yield f"{package}: link outside", instead(lambda f, n: h5py.ExternalLink("/tmp/x.h5", "/a"))
-    yield f"{package}: soft link", instead(lambda f, n: h5py.SoftLink("/nowhere"))
+    yield "keras: link outside", instead(lambda f, n: h5py.ExternalLink("/tmp/x.h5", "/a"))
+    yield "keras: soft link", instead(lambda f, n: h5py.SoftLink("/nowhere"))
     yield (
-        f"{package}: external",
+        "keras: external",
         instead(lambda f, n: f.create_dataset(n, (2, 4), "f8", external=external) and None),
     )
-    yield f"{package}: virtual", instead(lambda f, n: f.create_virtual_dataset(n, layout) and None)
+    yield "keras: virtual", instead(lambda f, n: f.create_virtual_dataset(n, layout) and None)
     yield (
-        f"{package}: not stored",
+        "keras: not stored",
         instead(lambda f, n: f.create_dataset(n, (10**6, 10**6), "f8", chunks=(100, 100)) and None),
     )
-    yield f"{package}: texts", instead(lambda f, n: f.create_dataset(n, data=["a"]) and None)
+    yield "keras: texts", instead(lambda f, n: f.create_dataset(n, data=["a"]) and None)
     yield (
-        f"{package}: other shape",
+        "keras: other shape",
         instead(lambda f, n: f.create_dataset(n, data=np.zeros((7, 7))) and None),
     )
-    yield f"{package}: loop", weights(lambda f, n: f.__setitem__("loop", f["/"]))
-    yield f"{package}: no weights", weights(lambda f, n: f.__delitem__(n))
+    yield "keras: loop", weights(lambda f, n: f.__setitem__("loop", f["/"]))
+    yield "keras: no weights", weights(lambda f, n: f.__delitem__(n))
 
 
 # The program.

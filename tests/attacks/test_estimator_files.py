@@ -115,7 +115,7 @@ ATTRIBUTES = [
     ("isolation", "estimators_features_", lambda f: [f[0][:1], *f[1:]], "columns for 1"),
     ("boosting", "estimators_", lambda e: np.repeat(e, 3, axis=1), "for 1"),
     ("boosting", "init_", lambda e: attacks.fitted("boosting"), None),
-    ("tree", "tree_", lambda e: None, "a NoneType as tree_"),
+    ("tree", "tree_", lambda e: None, "other members"),
     ("vectors", "support_vectors_", lambda a: a[:, :1], "support_vectors_ of shape"),
     ("vectors", "_dual_coef_", lambda a: a[:, :1], "_dual_coef_ of shape"),
     ("vectors of classes", "_n_support", lambda a: a + 7, "of its classes"),

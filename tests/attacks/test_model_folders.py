@@ -35,7 +35,7 @@ def test_every_variant_in_a_process_that_is_watched(tmp_path):
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((tmp_path / "results.json").read_text())
-    assert len(results) >= 500
+    assert len(results) >= 450
     assert not {name: found for name, (_, _, found) in results.items() if found}
     for name, (outcome, text, _) in results.items():
         validate(name, outcome, text)
@@ -44,14 +44,14 @@ def test_every_variant_in_a_process_that_is_watched(tmp_path):
 QUICK = (
     *(
         "nodes: deferred as variable",
-        "nodes: exponential attribute",
+        "nodes: exponential chains as transform",
         "json: deep",
         "json: name twice",
     ),
     *("files: '../values.npz'", "files: a pipe", "values: pickled"),
     "files: the folder is a link to itself",
     *("keras: units", "keras: registered DistributionLambda", "keras: external", "keras: twice"),
-    *("tf_keras: activation get", "tf_keras: link outside", "keras: compressed", "keras: assets"),
+    *("keras: activation get", "keras: link outside", "keras: compressed", "keras: assets"),
 )
 
 

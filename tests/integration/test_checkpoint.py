@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import gpflow
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -104,29 +105,21 @@ def test_parameter_dict_carries_a_model_over(name):
 # Models with networks: their weights, what batch normalisation knows, and the optimiser.
 
 Y = np.sin(X[:, :1])
-BOTH_KERAS = pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
-# Where a model with four networks is traced twice.
-ONE_KERAS = pytest.mark.parametrize(
-    "K",
-    [networks.KERAS["keras"], pytest.param(networks.KERAS["tf_keras"], marks=pytest.mark.slow)],
-    ids=["keras", "tf_keras"],
-)
 
 
-def with_networks(K):
+def with_networks():
     """A network in every place: both means, and the kernels of P and (a copy of it) of Q."""
-    # The dropout of tf_keras draws from a generator of the whole process, which nothing restores.
-    dropout = 0.3 if K is networks.KERAS["keras"] else 0.0
-    kernel = FeatureMap(catalogue.kernels(1)["single"], networks.regularised(K, dropout, F=2))
-    means = [gvi.mean_functions.Network(networks.regularised(K, dropout)) for _ in range(2)]
+    dropout = 0.3
+    kernel = FeatureMap(catalogue.kernels(1)["single"], networks.regularised(keras, dropout, F=2))
+    means = [gvi.mean_functions.Network(networks.regularised(keras, dropout)) for _ in range(2)]
     r = gvi.covariances.SparsePosterior(kernel, X[:5])
     P, Q = gvi.GaussianProcess(means[0], kernel), gvi.GaussianProcess(means[1], r)
     return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.3), num_data=len(X))
 
 
-def trainer(K, model, compile=True):
+def trainer(model, compile=True):
     """Steps of a Keras optimiser on the training loss; the state of both in one checkpoint."""
-    optimiser = K.optimizers.Adam(0.02)
+    optimiser = keras.optimizers.Adam(0.02)
     optimiser.build(list(model.trainable_variables))
     closure = model.training_loss_closure((X, Y), compile=compile)
 
@@ -141,14 +134,13 @@ def trainer(K, model, compile=True):
     return train, tf.train.Checkpoint(model=model, optimiser=optimiser)
 
 
-@ONE_KERAS
-def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path):
-    model = with_networks(K)
-    train, checkpoint = trainer(K, model)
+def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(tmp_path):
+    model = with_networks()
+    train, checkpoint = trainer(model)
     train(3)
     path = checkpoint.save(str(tmp_path / "model"))
-    other = with_networks(K)
-    train_other, other_checkpoint = trainer(K, other)
+    other = with_networks()
+    train_other, other_checkpoint = trainer(other)
     assert_differ(predictions(other), predictions(model))
     other_checkpoint.restore(path).assert_existing_objects_matched()
     assert np.array_equal(predictions(other), predictions(model))
@@ -161,24 +153,22 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(K, tmp_path
     assert_close(predictions(other), predictions(model))
 
 
-@ONE_KERAS
-def test_deepcopy_of_a_model_with_networks_trains_by_itself(K):
-    model = with_networks(K)
-    train, _ = trainer(K, model)
+def test_deepcopy_of_a_model_with_networks_trains_by_itself():
+    model = with_networks()
+    train, _ = trainer(model)
     train(2)  # in a graph, which the copy does without
     copied = gpflow.utilities.deepcopy(model)
     before = predictions(model)
     assert np.array_equal(predictions(copied), before)
     assert len(copied.trainable_variables) == len(model.trainable_variables)
-    trainer(K, copied, compile=False)[0](1)
+    trainer(copied, compile=False)[0](1)
     assert np.array_equal(predictions(model), before)
     assert_differ(predictions(copied), before)
 
 
-@BOTH_KERAS
-def test_parameter_dict_carries_the_networks_over(K):
+def test_parameter_dict_carries_the_networks_over():
     """All that is trained; the moving statistics are those that both models start with."""
-    model, other = with_networks(K), with_networks(K)
+    model, other = with_networks(), with_networks()
     values = gpflow.utilities.read_values(model)
     assert ".variational.mean_function.network.weights['layers[1].gamma']" in values
     gpflow.utilities.multiple_assign(other, values)

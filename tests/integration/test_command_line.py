@@ -39,7 +39,7 @@ def _call(arguments, absent=()):
 def test_help_names_every_command_without_tensorflow():
     done = _call(["--help"], absent=["numpy"])
     assert done.returncode == 0, done.stderr
-    for command in ("demo", "learn", "predict", "run", "sweep", "report", "launch", "benchmark"):
+    for command in ("demo", "learn", "predict", "run", "sweep", "report", "benchmark"):
         assert f"\n    {command} " in done.stdout
 
 
@@ -153,5 +153,3 @@ def test_a_wheel_runs_without_the_repository(python, tmp_path):
     sweep = ("sweep", "small_sweep.yaml", "--sample", "2", "--workers", "1", "--folder", "sweep")
     assert "2 runs done, 0 failed" in run("-m", "gpflow_gvi", *sweep)
     assert run("-m", "gpflow_gvi", "report", "sweep").strip() == str(Path("sweep", "report.html"))
-    (tmp_path / "worker.py").write_text("import os; print('TF_CONFIG' in os.environ)")
-    assert run("-m", "gpflow_gvi", "launch", "--workers", "2", "worker.py").count("True") == 2

@@ -15,7 +15,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from gpflow import likelihoods
 from gpflow.kernels import SquaredExponential
 
@@ -123,7 +122,6 @@ def cnn() -> Any:
 
 CASES: dict[str, Callable[[], Any]] = {
     "keras": lambda: model(networks.regularised(keras)),
-    "tf_keras": lambda: model(networks.regularised(tf_keras)),
     "tempered": tempered,
     "conditioned": conditioned,
     "nngp": lambda: model(kernel=gvi.kernels.NNGP([nngp.Dense(), nngp.ReLU(), nngp.Dense()])),
@@ -138,7 +136,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "float32": lambda: learned(model(networks.dense(keras, dtype="float32")), 1),
 }
 SLOW = (
-    *("keras", "tf_keras", "tempered", "conditioned", "nngp"),
+    *("keras", "tempered", "conditioned", "nngp"),
     *("two_outputs", "labels", "bernoulli", "multiclass", "softmax"),
 )
 """What differs little from the others: "learned" is tempered, and "images" has a network."""
@@ -204,7 +202,7 @@ def test_predicts_the_same_where_gpflow_is_not(name, predictions):
     here, there = (of[name] for of in predictions)
     assert {key.partition(" ")[2] for key in there} - {""} == here.keys()
     # Networks of float32 round in another order where a graph joins their operations.
-    coarse = name in ("keras", "tf_keras", "float32")
+    coarse = name in ("keras", "float32")
     for key, expected in here.items():
         for rows in ROWS:
             found = there[f"{rows} {key}"]

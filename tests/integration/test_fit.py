@@ -15,7 +15,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 import gpflow_gvi as gvi
 from tests.tolerances import assert_close
@@ -27,7 +26,6 @@ N, M = 50, 6
 _RNG = np.random.default_rng(8)
 X = _RNG.uniform(-2.0, 2.0, size=(N, 2))
 Y = np.sin(2.0 * X[:, :1]) + 0.1 * _RNG.normal(size=(N, 1))
-KERAS = {"keras": keras, "tf_keras": tf_keras}
 
 
 def kernel() -> gpflow.kernels.Kernel:
@@ -44,11 +42,11 @@ def make(covariance: str = "CholeskySVGP", divergence: str = "Renyi(0.3)") -> gv
     return gvi.models.GVI(P, Q, gpflow.likelihoods.Gaussian(0.5), D, num_data=N)
 
 
-def with_network(K: Any = keras, dropout: float = 0.2) -> gvi.models.GVI:
+def with_network() -> gvi.models.GVI:
     """A float32 network with batch normalisation and dropout in a float64 model."""
-    K.utils.set_random_seed(3)
+    keras.utils.set_random_seed(3)
     k = kernel()
-    mean = gvi.mean_functions.Network(networks.regularised(K, dropout=dropout))
+    mean = gvi.mean_functions.Network(networks.regularised(keras, dropout=0.2))
     Q = gvi.GaussianProcess(mean, gvi.covariances.CholeskySVGP(k, X[:M]))
     P = gvi.GaussianProcess(gpflow.functions.Zero(), k)
     return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.5), num_data=N)
@@ -107,10 +105,9 @@ def test_loss_decreases(covariance: str, divergence: str, batch_size: int) -> No
     assert losses[-1] < losses[0] - 1.0
 
 
-@pytest.mark.parametrize("K", KERAS.values(), ids=KERAS)
-def test_dropout_and_batch_normalisation_work_in_training_alone(K: Any) -> None:
-    model = with_network(K)
-    model.compile(K.optimizers.SGD(0.0))
+def test_dropout_and_batch_normalisation_work_in_training_alone() -> None:
+    model = with_network()
+    model.compile(keras.optimizers.SGD(0.0))
     history = model.fit((X, Y), batch_size=None, verbose=0, validation_data=(X, Y)).history
     # The moving statistics have changed, and make the loss out of training.
     loss = float(model.training_loss((X, Y)))
@@ -162,14 +159,13 @@ class Interrupt(keras.callbacks.Callback):
             self.how()
 
 
-def train(K: Any, folder: Path | None, interrupt: Interrupt) -> tuple[list[np.ndarray], Any]:
+def train(folder: Path | None, interrupt: Interrupt) -> tuple[list[np.ndarray], Any]:
     """Train a new model, or go on from what a backup in the folder says."""
-    # The state of tf_keras's dropout is out of reach.
-    model = with_network(K, dropout=0.2 if K is keras else 0.0)
-    model.compile(K.optimizers.Adam(0.02), steps_per_execution=2)
-    callbacks = [K.callbacks.ReduceLROnPlateau(monitor="loss", patience=0, min_delta=2.0)]
+    model = with_network()
+    model.compile(keras.optimizers.Adam(0.02), steps_per_execution=2)
+    callbacks = [keras.callbacks.ReduceLROnPlateau(monitor="loss", patience=0, min_delta=2.0)]
     if folder is not None:
-        callbacks.append(K.callbacks.BackupAndRestore(str(folder)))
+        callbacks.append(keras.callbacks.BackupAndRestore(str(folder)))
     callbacks.append(interrupt)
     history = model.fit((X, Y), batch_size=12, epochs=6, verbose=0, callbacks=callbacks)
     return model.get_weights(), history.history
@@ -182,13 +178,12 @@ def assert_same(one: Any, other: Any) -> None:
 
 
 @pytest.mark.slow  # a simpler model is interrupted in unit/training/test_backup.py
-@pytest.mark.parametrize("K", KERAS.values(), ids=KERAS)
-def test_interrupted_training_ends_where_it_would_have(K: Any, tmp_path: Path) -> None:
-    undisturbed = train(K, None, Interrupt())
+def test_interrupted_training_ends_where_it_would_have(tmp_path: Path) -> None:
+    undisturbed = train(None, Interrupt())
     folder = tmp_path / "backup"
     with pytest.raises(KeyboardInterrupt):
-        train(K, folder, Interrupt(2 * BATCHES + 3))
-    assert_same(train(K, folder, Interrupt()), undisturbed)
+        train(folder, Interrupt(2 * BATCHES + 3))
+    assert_same(train(folder, Interrupt()), undisturbed)
     assert not folder.exists()
 
 
@@ -211,7 +206,7 @@ def half(self, target):
 if when == "while writing":
     pathlib.Path.replace = half
 interrupt = Interrupt(number, kill) if when == "after" else Interrupt()
-weights, history = train(keras, folder / "backup", interrupt)
+weights, history = train(folder / "backup", interrupt)
 np.savez(folder / "weights.npz", *weights)
 (folder / "history.json").write_text(json.dumps(history))
 """
@@ -230,4 +225,4 @@ def test_killed_training_ends_where_it_would_have(tmp_path: Path) -> None:
     with np.load(tmp_path / "weights.npz") as file:
         weights = [file[name] for name in file.files]
     history = json.loads((tmp_path / "history.json").read_text())
-    assert_same((weights, history), train(keras, None, Interrupt()))
+    assert_same((weights, history), train(None, Interrupt()))

@@ -11,7 +11,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), *(DOCS / "how_to").glob("*.md")])
-NOT_RUN = ("experiments", "many_workers")
+NOT_RUN = ("experiments",)
 """Programs that need a cluster, or several machines."""
 LINK = re.compile(r"\]\((?!https?://)([^)#]+)")
 BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

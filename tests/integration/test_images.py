@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SharedIndependent, SquaredExponential
 
@@ -46,7 +45,6 @@ def nngp():
 KERNELS = {
     "NNGP": nngp,
     "FeatureMap": lambda: FeatureMap(SquaredExponential(), cnn(F=3)),
-    "FeatureMap(tf_keras)": lambda: FeatureMap(SquaredExponential(), cnn(tf_keras, F=3)),
     "sum": lambda: nngp() + SquaredExponential(lengthscales=np.full(H * W * C, 3.0)),
     "shared": lambda: SharedIndependent(nngp(), J),
 }

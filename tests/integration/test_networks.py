@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 import gpflow_gvi as gvi
 from gpflow_gvi.kernels import FeatureMap
@@ -19,17 +18,14 @@ from tests.tolerances import assert_close, assert_differ
 RNG = np.random.default_rng(0)
 X, NEW = RNG.normal(size=(20, 2)), RNG.normal(size=(5, 2))
 Y = np.sin(X[:, :1])
-BOTH_KERAS = pytest.mark.parametrize(
-    "K", [keras, pytest.param(tf_keras, marks=pytest.mark.slow)], ids=["keras", "tf_keras"]
-)
 
 
-def on_hidden_layers(K):
+def on_hidden_layers():
     """Q has kernel and mean of networks, each a part of a model, and a copy of P's kernel."""
-    kernel = FeatureMap(gpflow.kernels.SquaredExponential(), networks.hidden_layer(K))
+    kernel = FeatureMap(gpflow.kernels.SquaredExponential(), networks.hidden_layer(keras))
     r = gvi.covariances.KernelisedSVGP(kernel, X[:4])
     mean = gvi.mean_functions.Network(
-        K.Sequential([networks.hidden_layer(K), K.layers.Dense(1, dtype="float64")])
+        keras.Sequential([networks.hidden_layer(keras), keras.layers.Dense(1, dtype="float64")])
     )
     return gvi.models.GWI(
         gvi.GaussianProcess(gpflow.functions.Zero(), kernel),
@@ -70,9 +66,8 @@ def step(model):
     )
 
 
-@BOTH_KERAS
-def test_a_part_of_a_model_trains_and_is_tempered(K):
-    model = on_hidden_layers(K)
+def test_a_part_of_a_model_trains_and_is_tempered():
+    model = on_hidden_layers()
     network = model.variational.kernel.base_kernel.network
     first = {name: weight.numpy() for name, weight in network.weights.items()}
     losses = train(model)
@@ -82,10 +77,9 @@ def test_a_part_of_a_model_trains_and_is_tempered(K):
     assert_close(tempered.predict_f(NEW)[0], model.predict_f(NEW)[0])
 
 
-@BOTH_KERAS
 @pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
-def test_copies_of_a_part_of_a_model_predict_the_same_and_train_by_themselves(K, copy, tmp_path):
-    model = on_hidden_layers(K)
+def test_copies_of_a_part_of_a_model_predict_the_same_and_train_by_themselves(copy, tmp_path):
+    model = on_hidden_layers()
     before = predictions(model)
     copied = copy(model, tmp_path)
     np.testing.assert_array_equal(predictions(copied), before)
@@ -95,9 +89,8 @@ def test_copies_of_a_part_of_a_model_predict_the_same_and_train_by_themselves(K,
     assert_differ(predictions(copied), before)
 
 
-@BOTH_KERAS
-def test_a_checkpoint_restores_a_part_of_a_model(K, tmp_path):
-    model, other = on_hidden_layers(K), on_hidden_layers(K)
+def test_a_checkpoint_restores_a_part_of_a_model(tmp_path):
+    model, other = on_hidden_layers(), on_hidden_layers()
     assert_differ(predictions(other), predictions(model))
     tf.train.Checkpoint(model=model).write(str(tmp_path / "checkpoint"))
     copied = gpflow.utilities.deepcopy(other)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,9 +23,6 @@ from gpflow_gvi.experiments import run as runs
 from gpflow_gvi.experiments.run import run
 from gpflow_gvi.learning import procedure
 from tests.tolerances import assert_close
-
-HERE = Path(__file__).parent
-THESIS = HERE.parent / "unit" / "experiments"
 
 SMALL = {
     "data": {"kind": "curve", "number": 1},
@@ -208,18 +204,6 @@ def test_errors_are_one_line_for_the_user(text, status, message, tmp_path, monke
     told = capsys.readouterr().err
     assert message in told
     assert "Traceback" not in told
-
-
-@pytest.mark.slow
-def test_files_of_the_thesis_run_unchanged(tmp_path, capsys):
-    regulariser = str(THESIS / "thesis_regulariser.yaml")
-    options = ["--data", "{kind: curve, number: 0}", "--folder", str(tmp_path), "--no-figures"]
-    assert main(["run", regulariser, *options]) == 0
-    approximate = str(THESIS / "thesis_approximate.yaml")
-    assert main(["run", approximate, *options, "--regulariser", regulariser]) == 0
-    for path in tmp_path.glob("*/metrics.json"):
-        assert json.loads(path.read_text())["test"]["nll"] < 5.0
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.slow

@@ -14,14 +14,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-import tf_keras
 
 import gpflow_gvi as gvi
 from gpflow_gvi.calibration.conformal_prediction import Conformal
 from gpflow_gvi.kernels import NNGP, FeatureMap, nngp
 from gpflow_gvi.learning import Learned
 from gpflow_gvi.learning.rows.scaling import Scaling
-from gpflow_gvi.regulariser.fit import Regulariser, Round
+from gpflow_gvi.regulariser.fit import Regulariser
 from gpflow_gvi.saving import load, save
 from tests import catalogue, networks
 from tests.designs import each_value
@@ -92,10 +91,10 @@ def sums():
     return model(kernel, prior_mean=mean)
 
 
-def with_network(K):
+def with_network():
     """Means and features that share one network, with moved statistics."""
-    mean = gvi.mean_functions.Network(networks.regularised(K))
-    features = networks.dense(K, F=3)
+    mean = gvi.mean_functions.Network(networks.regularised(keras))
+    features = networks.dense(keras, F=3)
     for _ in range(3):
         mean.network.network(X.astype(np.float32), training=True)
     return model(FeatureMap(gpflow.kernels.RBF(), features), mean=mean)
@@ -165,8 +164,7 @@ MODELS = {
     },
     "sums": sums,
     "conditioned": on_conditioned,
-    "keras": lambda: with_network(keras),
-    "tf_keras": lambda: with_network(tf_keras),
+    "keras": lambda: with_network(),
     "priors": with_priors,
     "SVGP": svgp,
     "GPR": lambda: gpflow.models.GPR((X, Y), gpflow.kernels.RBF()),
@@ -340,7 +338,6 @@ def test_what_the_whole_procedure_returns(tmp_path):
     fitted = trained(MODELS["keras"])
     prior = gvi.GaussianProcess(fitted.mean_function, fitted.kernel)
     posterior = prior.condition(X[:4], Y[:4, :1], 0.1)
-    rounds = (Round(np.arange(4), -1.5, {".kernel.variance": np.array(1.3)}),)
     before = Learned(
         model=fitted,
         regulariser=Regulariser(
@@ -349,7 +346,7 @@ def test_what_the_whole_procedure_returns(tmp_path):
             fitted.likelihood,
             X[:4],
             Y[:4, :1],
-            rounds,
+            -1.5,
             converged=True,
         ),
         inputs=Scaling.of(X),
@@ -380,7 +377,6 @@ IN_NEW_PROCESS = (
     "Tempered-1-single",
     "conditioned",
     "keras",
-    "tf_keras",
     "priors",
     "SVGP",
 )

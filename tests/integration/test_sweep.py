@@ -1,4 +1,4 @@
-"""Sweeps that are run: graphs that serve many runs, processes, clusters."""
+"""Sweeps that are run: fits that serve many runs, processes, clusters."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ import pytest
 import yaml
 
 from gpflow_gvi.__main__ import main
-from gpflow_gvi.experiments import reuse
-from gpflow_gvi.experiments.clients import local_client, scheduler_client
+from gpflow_gvi.experiments.clients import local_client
 from gpflow_gvi.experiments.config import Experiment
-from gpflow_gvi.experiments.engine import Engine
 from gpflow_gvi.experiments.results import Results
-from gpflow_gvi.experiments.reuse import LRUCache, RunCache, TracedModel
 from gpflow_gvi.experiments.run import run
 from gpflow_gvi.experiments.run_all import run_all
 from gpflow_gvi.experiments.sweep import read_sweep
@@ -44,124 +41,23 @@ BASE = {
 }
 
 
-def _experiment(**changes):
-    return Experiment.model_validate({**BASE, **changes})
-
-
-@pytest.fixture
-def count(monkeypatch):
-    """How many models were traced."""
-    made = []
-    start = TracedModel.__init__
-
-    def counted(self, *arguments):
-        made.append(self)
-        start(self, *arguments)
-
-    monkeypatch.setattr(TracedModel, "__init__", counted)
-    return made
-
-
 def _metrics(folder):
     metrics = json.loads((folder / "metrics.json").read_text())
     return [metrics[part][name] for part in ("validation", "test") for name in ("nll", "crps")]
 
 
-CHANGES = [
-    {},
-    {"data": {"kind": "curve", "number": 2}},
-    {"optimiser": {"kind": "adam", "schedule": "constant", "learning_rate": 0.05}},
-    {"seed": 1},
-]
-
-
-@pytest.mark.slow
-def test_runs_that_differ_by_numbers_share_a_graph_and_come_out_the_same(tmp_path, count):
-    cache = RunCache()
-    shared = [
-        run(_experiment(**change), tmp_path / "shared", pictures=False, cache=cache)
-        for change in CHANGES
-    ]
-    assert len(count) == 1
-    alone = [run(_experiment(**CHANGES[i]), tmp_path / "alone", pictures=False) for i in (1, 3)]
-    assert len(count) == 3
-    for folder, expected in zip((shared[1], shared[3]), alone, strict=True):
-        assert folder.name == expected.name
-        assert_close(_metrics(folder), _metrics(expected))
-    assert len({tuple(_metrics(folder)) for folder in shared}) == len(shared)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["prior", "posterior"])
-@pytest.mark.parametrize(
-    "covariance", ["cholesky", "kernelised", "sparse_posterior", "fixed_sparse_posterior"]
-)
-def test_every_covariance_can_be_lent_a_graph(covariance, mode, tmp_path, count):
-    cache = RunCache()
+def test_runs_that_share_the_fit_of_their_regulariser_come_out_the_same(mode, tmp_path):
     regulariser = {**BASE["regulariser"], "mode": mode}
-    changes = {"covariance": covariance, "regulariser": regulariser}
-    for change in CHANGES[:2]:
-        experiment = _experiment(**{**changes, **change})
-        found = run(experiment, tmp_path / "shared", pictures=False, cache=cache)
-    assert len(count) == 1
-    expected = run(experiment, tmp_path / "alone", pictures=False)
-    assert_close(_metrics(found), _metrics(expected))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "graphs"),
-    [
-        # The points of a context depend on a counter, which is a variable of the model.
-        ({"divergence": {"kind": "projected_kl", "context": {"kind": "gaussian_noise"}}}, 1),
-        # A weight is a number in the graph, and this cache takes no notice of it.
-        ({"divergence": {"kind": "projected_kl", "weight": 3.0}}, 2),
-    ],
-)
-def test_a_graph_that_has_other_numbers_in_it_is_not_used(
-    tmp_path, count, monkeypatch, change, graphs
-):
-    monkeypatch.setattr(reuse, "structure", lambda *_: "the same")
-    first, second = (_experiment(**{**change, "seed": 0}), _experiment(**{**change, "seed": 1}))
-    if graphs == 2:
-        first = _experiment(seed=0)
-    cache = RunCache()
-    shared = [run(each, tmp_path / "a", pictures=False, cache=cache) for each in (first, second)]
-    assert len(count) == graphs
-    alone = run(second, tmp_path / "b", pictures=False)
+    experiments = [
+        Experiment.model_validate({**BASE, "regulariser": regulariser, "loss": loss})
+        for loss in ("log_loss", "gamma_loss")
+    ]
+    shared = [run(each, tmp_path / "a", pictures=False, share=True) for each in experiments]
+    assert len([each for each in (tmp_path / "a" / ".regularisers").iterdir()]) == 1
+    alone = run(experiments[1], tmp_path / "b", pictures=False)
     assert_close(_metrics(shared[1]), _metrics(alone))
-
-
-def test_structure_is_what_is_no_number(tmp_path):
-    class Weightless:
-        weights = ()
-        submodules = ()
-
-    def key(**changes):
-        return reuse.structure(_experiment(**changes), Weightless(), 600)
-
-    for change in CHANGES:
-        assert key(**change) == key()
-    for change in (
-        {"covariance": "cholesky"},
-        {"optimiser": {"kind": "adam", "schedule": "cosine"}},
-        {"divergence": {"kind": "projected_kl", "weight": 2.0}},
-    ):
-        assert key(**change) != key()
-    cosine = [{"kind": "adam", "learning_rate": rate} for rate in (0.1, 0.2)]
-    assert key(optimiser=cosine[0]) != key(optimiser=cosine[1])
-
-
-def test_the_least_recently_used_value_is_removed():
-    recent, made = LRUCache(2), []
-
-    def make(key):
-        made.append(key)
-        return key.upper()
-
-    for key in "abacab":
-        assert recent.get_or_make(key, lambda key=key: make(key)) == key.upper()
-    assert made == ["a", "b", "c", "b"]
 
 
 SWEEP = {
@@ -218,7 +114,7 @@ def test_a_sweep_that_is_killed_goes_on(sweep, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)  # with its workers
     process.wait()
     before = results.path.read_text()
-    run_all(read_sweep(sweep), folder, Engine(functools.partial(local_client, 1)))
+    run_all(read_sweep(sweep), folder, functools.partial(local_client, 1))
     _require_all(folder)
     assert results.path.read_text().startswith(before)
 
@@ -228,8 +124,8 @@ def test_a_sweep_on_the_address_of_a_scheduler(sweep, tmp_path):
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None
     ) as cluster:
-        engine = Engine(functools.partial(scheduler_client, cluster.scheduler_address))
-        assert run_all(read_sweep(sweep), tmp_path / "runs", engine) == (4, 0)
+        connect = functools.partial(distributed.Client, cluster.scheduler_address)
+        assert run_all(read_sweep(sweep), tmp_path / "runs", connect) == (4, 0)
     _require_all(tmp_path / "runs")
 
 

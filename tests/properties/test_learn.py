@@ -200,6 +200,13 @@ def test_units_hardly_matter(name):
     assert np.sqrt(np.mean(np.square(ratio))) < np.log(1.25)
 
 
+def test_far_from_the_data_less_is_known():
+    rows, _ = _rows("sine")
+    learned = _learned("sine")
+    near, far = (_predicted(learned, X)[1] for X in (rows.X, rows.X + 20.0))
+    assert np.min(far) > 2.0 * np.mean(near)
+
+
 def test_the_seed_hardly_matters():
     changes = {}
     for name in SETS:

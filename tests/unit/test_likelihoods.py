@@ -10,7 +10,18 @@ import tensorflow as tf
 from gpflow import likelihoods
 from scipy import stats
 
-from gpflow_gvi.likelihoods import Ordinal, law, usable
+from gpflow_gvi.likelihoods import (
+    HeavyTailed,
+    Ordinal,
+    degrees_of_freedom,
+    draws_samples,
+    has_constant_noise,
+    is_gaussian,
+    law,
+    num_classes,
+    observed_columns,
+    usable,
+)
 from tests.tolerances import ITERATIVE, assert_close
 
 EDGES = np.array([-1.0, 0.5, 2.0])
@@ -180,3 +191,32 @@ def test_laws_of_labels_have_their_probabilities(name, rng):
         expected = np.stack([likelihood.log_prob(X, part, Y) for part in f])
         logs = found.log_prob(np.full((5, 8, 1), float(label)))[..., 0]
         assert_close(logs, expected)
+
+
+SWITCHED = likelihoods.SwitchedLikelihood([likelihoods.Gaussian(), likelihoods.StudentT()])
+OF_TYPES = {
+    None: (True, True, None),
+    likelihoods.Gaussian(0.1): (True, True, None),
+    likelihoods.Gaussian(gpflow.functions.Linear()): (True, False, None),
+    HeavyTailed(0.1, [5.0]): (True, True, None),
+    likelihoods.StudentT(): (False, False, None),
+    likelihoods.Bernoulli(): (False, False, 2),
+    likelihoods.MultiClass(4): (False, False, 4),
+    likelihoods.Softmax(3): (False, False, 3),
+    SWITCHED: (False, False, None),
+}
+
+
+@pytest.mark.parametrize("likelihood", OF_TYPES, ids=lambda each: type(each).__name__)
+def test_what_the_type_of_a_likelihood_says(likelihood):
+    found = is_gaussian(likelihood), has_constant_noise(likelihood), num_classes(likelihood)
+    assert found == OF_TYPES[likelihood]
+    if likelihood is not None:
+        assert draws_samples(likelihood) == isinstance(likelihood, likelihoods.Softmax)
+        assert (degrees_of_freedom(likelihood) is None) == (type(likelihood) is not HeavyTailed)
+
+
+def test_columns_of_y_are_those_of_a_scalar_likelihood():
+    assert observed_columns(likelihoods.StudentT(), 3) == 3
+    assert observed_columns(SWITCHED, 3) is None  # one more, which says which likelihood
+    assert observed_columns(likelihoods.MultiClass(3), 3) is None

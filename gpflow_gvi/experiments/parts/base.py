@@ -1,13 +1,11 @@
 """Parts of a configuration: if there are several kinds, `kind` says which one is built.
 
-Most parts are derived from what they build. A table, `OneOf`, lists by its `kind` what a noun of
-the configuration can be. Each entry is
+A table lists by its `kind` what a noun of the configuration can be, and `one_of` annotates it.
+Each entry is
 
-* a class of this package, as "gpflow_gvi.losses:BetaLoss". The keys of the part are the parameters
-  of its constructor, with their defaults, descriptions and checks;
-* such a class, and for some keys the type and the default that its signature does not tell;
 * a function. Its first argument is what a run supplies; the others, which are annotated with types
-  of pydantic, are the keys. It receives parts as they are, where a class receives what they build.
+  of pydantic, are the keys of the part;
+* or a `Constructor`, a class by its path, as to import it is to import TensorFlow.
 """
 
 from __future__ import annotations
@@ -15,11 +13,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import inspect
 import operator
 import pkgutil
+import re
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import (
     BaseModel,
@@ -31,8 +30,6 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
-
-from . import signatures
 
 
 class Library:
@@ -67,13 +64,14 @@ class Part(BaseModel):
         """Let a part that does not say its kind be of the kind that it has by default."""
         if not isinstance(values, Mapping):
             return values
-        by_default = {
+        return {
             name: {"kind": kind, **value}
+            if isinstance(value, Mapping)
+            and "kind" not in value
+            and (kind := _default_kind(fields_of(cls).get(name))) is not None
+            else value
             for name, value in values.items()
-            if isinstance(value, Mapping) and "kind" not in value and name in cls.model_fields
-            if (kind := default_kind(cls.model_fields[name])) is not None
         }
-        return {**values, **by_default} if by_default else values
 
 
 MAX_INTEGER = 2**31 - 1
@@ -87,13 +85,6 @@ NonNegative = Annotated[float, Field(strict=True, ge=0.0)]
 Fraction = Annotated[float, Field(strict=True, ge=0.0, lt=1.0)]
 Flag = Annotated[bool, Field(strict=True)]
 
-TYPES: Mapping[str, Any] = {
-    "bool": Flag,
-    "float": Number,
-    "int": Annotated[int, Field(strict=True, le=MAX_INTEGER)],
-}
-"""Types of keys, by the annotations of classes."""
-
 
 class Omitted(Part):
     """What is left out."""
@@ -105,13 +96,19 @@ class ByKind:
     """An annotation of a union of parts: `kind` decides which one it is.
 
     A name stands for the part of that kind, with all its defaults.
+
+    :param union: the union, if it is not what is annotated.
     """
+
+    def __init__(self, union: Any = None) -> None:
+        self.union = union
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
         """Put the name's translation in front of the validation."""
-        union = handler.generate_schema(Annotated[source, Field(discriminator="kind")])
+        parts = source if self.union is None else self.union
+        union = handler.generate_schema(Annotated[parts, Field(discriminator="kind")])
         return core_schema.no_info_before_validator_function(
             lambda value: {"kind": value} if isinstance(value, str) else value, union
         )
@@ -124,110 +121,100 @@ class ByKind:
         return {"anyOf": [{"enum": sorted(parts["discriminator"]["mapping"])}, parts]}
 
 
-class Derived(Part):
-    """A part that is derived from what it builds."""
+class Built(Part):
+    """A part that an entry of a table builds."""
 
-    target: ClassVar[str | Callable[..., Any]]
-    parameters: ClassVar[tuple[str, ...]]
-    """Those of the target that are keys of the part."""
-    supplied: ClassVar[Mapping[str, Callable[[Any], Any]]]
-    """Functions that compute the other ones from what a run supplies."""
+    entry: ClassVar[Entry]
+    keys: ClassVar[tuple[str, ...]]
+    """Those that the entry takes."""
 
     def build(self, run: Any = None) -> Any:
         """Return the object that the part describes.
 
         :param run: what a run supplies, if it is needed.
         """
-        values = {name: getattr(self, name) for name in self.parameters}
-        target = type(self).target
-        if callable(target):
-            return target(run, **values)
-        built = {k: v.build(run) if isinstance(v, Derived) else v for k, v in values.items()}
-        others = {name: value(run) for name, value in self.supplied.items()}
-        return pkgutil.resolve_name(target)(**others, **built)
-
-
-Keys: TypeAlias = "dict[str, tuple[Any, Any]]"
-Entry: TypeAlias = "str | tuple[str, Keys] | Callable[..., Any]"
+        return type(self).entry(run, **{name: getattr(self, name) for name in self.keys})
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OneOf:
-    """An annotation: the parts of a table. A name stands for the part with all its defaults."""
+class Constructor:
+    """The constructor of a class, which receives what its parts build."""
 
-    noun: str
-    """What they all are, as classes name it in their annotations."""
-    table: Mapping[str, Entry]
-    """The parts, by their kinds."""
+    path: str
+    """As "gpflow_gvi.losses:BetaLoss", or "...:CholeskySVGP.from_data"."""
+    keys: Mapping[str, Any]
+    """Its parameters that are keys: the type of each and its default, or a `Field`."""
     supplied: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
-    """What a run supplies, by the names of parameters: functions of the argument of `build`."""
-    types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Types of keys, by the names of annotations of classes."""
-    base: type[Derived] = Derived
-    """The class of the parts, with the keys that all of them have."""
-    beside: OneOf | None = None
-    """Another table, whose parts are allowed, too."""
+    """Functions that compute others from what a run supplies, by the names of parameters."""
 
-    @functools.cached_property
-    def parts(self) -> dict[str, type[Part]]:
-        """The parts, by their kinds; they are made when they are first needed."""
-        others = {} if self.beside is None else self.beside.parts
-        return others | {kind: self._part(kind, entry) for kind, entry in self.table.items()}
+    def __call__(self, run: Any, **values: Any) -> Any:
+        """Return the object."""
+        constructor = pkgutil.resolve_name(self.path)
+        known = inspect.signature(constructor).parameters
+        takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
+        supplied = self.supplied.items()
+        others = {name: of(run) for name, of in supplied if takes_any or name in known}
+        built = {k: v.build(run) if isinstance(v, Built) else v for k, v in values.items()}
+        return constructor(**others, **built)
 
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        """Return the schema of the union that `kind` decides."""
-        union: Any = functools.reduce(operator.or_, self.parts.values())
-        return handler.generate_schema(Annotated[union, ByKind()])
 
-    def _part(self, kind: str, entry: Entry) -> type[Part]:
-        target, given = entry if isinstance(entry, tuple) else (entry, {})
-        if callable(target):
-            types = target.__globals__
-            signature, module = signatures.of_function(target), target.__module__
-        else:
-            types = {**TYPES, self.noun: Annotated[Any, self], **self.types}
-            signature, module = signatures.of_class(target), __name__
-        keys = {name: p for name, p in signature.parameters.items() if name not in self.supplied}
-        derived = {name: p for name, p in keys.items() if name not in given}
-        hints = _resolved({name: p.annotation for name, p in derived.items()}, types, target)
-        fields: dict[str, Any] = {
-            name: (hints[name], Field(p.default, description=p.description or None, **p.bounds))
-            for name, p in derived.items()
+Entry: TypeAlias = "Callable[..., Any]"
+"""A function, or a `Constructor`."""
+
+
+def one_of(noun: str, table: Mapping[str, Entry], base: type[Built] = Built) -> ByKind:
+    """Return the annotation of any part of a table.
+
+    :param noun: what they all are.
+    :param table: what builds them, by their kinds.
+    :param base: the class of the parts, with the keys that all of them have.
+    """
+    parts = (_part(kind, noun, entry, base) for kind, entry in table.items())
+    return ByKind(functools.reduce(operator.or_, parts))
+
+
+@functools.cache
+def _part(kind: str, noun: str, entry: Entry, base: type[Built]) -> type[Built]:
+    """Return the class of a part, which is the same in all types of the noun."""
+    if isinstance(entry, Constructor):
+        text, fields = None, dict(entry.keys)
+    else:
+        text = inspect.getdoc(entry) or ""
+        described = re.findall(r"^:param (\w+): (.*?)(?=^:|\Z)", text, re.DOTALL | re.MULTILINE)
+        descriptions = {name: " ".join(words.split()) for name, words in described}
+        fields = {
+            each.name: (
+                each.annotation,
+                Field(
+                    ... if each.default is each.empty else each.default,
+                    description=descriptions.get(each.name),
+                ),
+            )
+            for each in list(inspect.signature(entry).parameters.values())[1:]
         }
-        name = "".join(word.capitalize() for word in kind.split("_"))
-        part: type[Derived] = create_model(
-            name.removesuffix(self.noun) + self.noun,
-            __base__=self.base,
-            __doc__=signature.summary,
-            __module__=module,
-            **{"kind": (Literal[kind], kind), **given, **fields},
-        )
-        part.target, part.parameters = target, tuple(keys)
-        part.supplied = {k: v for k, v in self.supplied.items() if k in signature.parameters}
-        return part
+    part: type[Built] = create_model(
+        f"{kind.title().replace('_', '').removesuffix(noun)}{noun}",
+        __base__=base,
+        __doc__=text and text.partition("\n\n")[0],
+        __module__=getattr(entry, "__module__", __name__),
+        **{"kind": (Literal[kind], kind), **fields},
+    )
+    part.entry, part.keys = entry, tuple(fields)
+    return part
 
 
-def _resolved(annotations: dict[str, str], types: dict[str, Any], target: Any) -> dict[str, Any]:
-    """Return the types that annotations name, in the module of a function or in a table."""
-    try:
-        return get_type_hints(
-            SimpleNamespace(__annotations__=annotations), types, include_extras=True
-        )
-    except NameError as error:
-        raise TypeError(
-            f"{target} has an annotation that is no type of the configuration ({error}); give the "
-            "type of this key in the table."
-        ) from error
+def fields_of(part: type[Part]) -> dict[str, FieldInfo]:
+    """Return the fields of a part, their annotations resolved: a table may be defined later."""
+    part.model_rebuild()
+    return part.model_fields
 
 
-def default_kind(field: FieldInfo) -> str | None:
+def _default_kind(field: FieldInfo | None) -> str | None:
     """Return the kind of the part that is a field's default, if it is one."""
+    if field is None or not any(isinstance(each, ByKind) for each in field.metadata):
+        return None
     default = field.default
-    if isinstance(default, Part):
-        return getattr(default, "kind", None)
-    return default if isinstance(default, str) and field.annotation is Any else None
+    return default if isinstance(default, str) else getattr(default, "kind", None)
 
 
 def kinds(part: type[Part]) -> tuple[str, ...]:

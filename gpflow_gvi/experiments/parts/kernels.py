@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 import gpflow_gvi as gvi
 
 from ...learning import TrainingData
-from .base import Count, Entry, Flag, OneOf, Positive, gpflow
+from .base import Constructor, Count, Entry, Flag, Positive, gpflow, one_of
 from .layers import DEFAULT, Layers, network
 
 if TYPE_CHECKING:
@@ -38,23 +38,6 @@ def _stationary(name: str) -> Callable[..., GPflowKernel]:
         )
 
     return stationary
-
-
-def linear(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
-    """Linear functions."""
-    return gpflow.kernels.Linear(variance)
-
-
-def polynomial(
-    site: TrainingData, degree: Count = 2, variance: Positive = 1.0, offset: Positive = 1.0
-) -> GPflowKernel:
-    """Polynomials: (variance · xᵀx' + offset) to the power of the degree."""
-    return gpflow.kernels.Polynomial(degree, variance, offset)
-
-
-def constant(site: TrainingData, variance: Positive = 1.0) -> GPflowKernel:
-    """Constant functions."""
-    return gpflow.kernels.Constant(variance)
 
 
 def _have_a_limit(layers: Layers) -> Layers:
@@ -112,20 +95,23 @@ def recipe(site: TrainingData) -> list[GPflowKernel]:
     return gvi.recipe.Recipe().kernels(site)
 
 
+def _gpflow(name: str, **keys: Any) -> Constructor:
+    return Constructor(f"gpflow.kernels:{name}", {**keys, "variance": (Positive, 1.0)})
+
+
 KERNELS: dict[str, Entry] = {
     "squared_exponential": _stationary("SquaredExponential"),
     "exponential": _stationary("Exponential"),
     "matern12": _stationary("Matern12"),
     "matern32": _stationary("Matern32"),
     "matern52": _stationary("Matern52"),
-    "linear": linear,
-    "polynomial": polynomial,
-    "constant": constant,
+    "linear": _gpflow("Linear"),
+    "polynomial": _gpflow("Polynomial", degree=(Count, 2), offset=(Positive, 1.0)),
+    "constant": _gpflow("Constant"),
     "nngp": nngp,
     "feature_map": feature_map,
     "sum": _combination("Sum"),
     "product": _combination("Product"),
 }
-_BASE = OneOf("Kernel", KERNELS)
-BaseKernel = Annotated[Any, _BASE]
-Kernel = Annotated[Any, OneOf("Kernel", {"recipe": recipe}, beside=_BASE)]
+BaseKernel = Annotated[Any, one_of("Kernel", KERNELS)]
+Kernel = Annotated[Any, one_of("Kernel", {**KERNELS, "recipe": recipe})]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from .base import Count, Fraction, OneOf, Part, gpflow, impossible, keras
+from .base import Constructor, Count, Fraction, Part, gpflow, impossible, keras, one_of
 
 Activation = Literal["relu", "tanh", "sigmoid", "elu", "gelu", "silu", "softplus", "linear"]
 
@@ -19,65 +20,39 @@ class LayerOptions(NamedTuple):
     dtype: str
 
     @property
-    def initializer(self) -> Any:
+    def kernel_initializer(self) -> Any:
         """What weights start from."""
         return keras.initializers.GlorotUniform(seed=self.seed)
 
 
-def dense(options: LayerOptions, units: Count = 50, activation: Activation = "relu") -> Any:
-    """A fully connected layer; images are flattened before it."""
-    return keras.layers.Dense(
-        units, activation, kernel_initializer=options.initializer, dtype=options.dtype
-    )
-
-
-def conv2d(
-    options: LayerOptions,
-    filters: Count = 16,
-    kernel_size: Count = 3,
-    strides: Count = 1,
-    padding: Literal["same", "valid"] = "same",
-    activation: Activation = "relu",
-) -> Any:
-    """A convolution of images."""
-    return keras.layers.Conv2D(
-        filters,
-        kernel_size,
-        strides,
-        padding,
-        activation=activation,
-        kernel_initializer=options.initializer,
-        dtype=options.dtype,
-    )
-
-
-def _pooling(name: str) -> Callable[..., Any]:
-    def pooling(options: LayerOptions, pool_size: Count = 2) -> Any:
-        """The average, or the maximum, of squares of an image."""
-        return getattr(keras.layers, name)(pool_size, dtype=options.dtype)
-
-    return pooling
-
-
-def global_average_pooling_2d(options: LayerOptions) -> Any:
-    """The average of each channel of an image."""
-    return keras.layers.GlobalAveragePooling2D(dtype=options.dtype)
-
-
-def dropout(options: LayerOptions, rate: Fraction = 0.1) -> Any:
-    """Units left out at random, in training."""
-    return keras.layers.Dropout(rate, seed=options.seed, dtype=options.dtype)
+def _layer(name: str, *supplied: str, **keys: Any) -> Constructor:
+    others = {each: operator.attrgetter(each) for each in ("dtype", *supplied)}
+    return Constructor(f"keras.layers:{name}", keys, others)
 
 
 LAYERS_OF_IMAGES = {
-    "conv2d": conv2d,
-    "average_pooling_2d": _pooling("AveragePooling2D"),
-    "max_pooling_2d": _pooling("MaxPooling2D"),
-    "global_average_pooling_2d": global_average_pooling_2d,
+    "conv2d": _layer(
+        "Conv2D",
+        "kernel_initializer",
+        filters=(Count, 16),
+        kernel_size=(Count, 3),
+        strides=(Count, 1),
+        padding=(Literal["same", "valid"], "same"),
+        activation=(Activation, "relu"),
+    ),
+    "average_pooling_2d": _layer("AveragePooling2D", pool_size=(Count, 2)),
+    "max_pooling_2d": _layer("MaxPooling2D", pool_size=(Count, 2)),
+    "global_average_pooling_2d": _layer("GlobalAveragePooling2D"),
 }
-LAYERS = {"dense": dense, "dropout": dropout, **LAYERS_OF_IMAGES}
+LAYERS = {
+    "dense": _layer(  # images are flattened before it
+        "Dense", "kernel_initializer", units=(Count, 50), activation=(Activation, "relu")
+    ),
+    "dropout": _layer("Dropout", "seed", rate=(Fraction, 0.1)),
+    **LAYERS_OF_IMAGES,
+}
 
-Layer = Annotated[Any, OneOf("Layer", LAYERS)]
+Layer = Annotated[Any, one_of("Layer", LAYERS)]
 Layers = tuple[Layer, ...]
 
 DEFAULT: Layers = ("dense", "dense")
@@ -104,7 +79,7 @@ def network(
     built = [layer.build(LayerOptions(seed + n, dtype)) for n, layer in enumerate(layers)]
     if readout:
         options = LayerOptions(seed + len(layers), dtype)
-        weights = keras.initializers.Zeros() if zeros else options.initializer
+        weights = keras.initializers.Zeros() if zeros else options.kernel_initializer
         built.append(keras.layers.Dense(readout, kernel_initializer=weights, dtype=dtype))
     model = keras.Sequential([keras.Input(input_shape, dtype=dtype)])
     for layer in built:

@@ -14,9 +14,8 @@ import numpy as np
 
 import gpflow_gvi as gvi
 
-from .base import Count, OneOf, Positive, gpflow, keras, tf
+from .base import Count, Positive, gpflow, keras, one_of, tf
 from .layers import DEFAULT, Layers, network
-from .training import descend
 
 if TYPE_CHECKING:
     from gpflow.base import MeanAndVariance, RegressionData, TensorType
@@ -67,8 +66,18 @@ def svgp(
     else:
         batches = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().shuffle(len(X), seed=run.seed)
         loss = model.training_loss_closure(iter(batches.batch(batch_size)))
-        rate = keras.optimizers.schedules.CosineDecay(0.01, steps)
-        descend(loss, model.trainable_variables, keras.optimizers.Adam(rate), steps)
+        optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.01, steps))
+        optimizer.build(variables := list(model.trainable_variables))
+
+        @tf.function(autograph=False)
+        def step() -> None:
+            with tf.GradientTape() as tape:
+                value = loss()
+            gradients = tape.gradient(value, variables)
+            optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+        for _ in range(steps):
+            step()
     return model.predict_y
 
 
@@ -136,7 +145,7 @@ def networks(
 
 
 MODELS = {"gvi": described, "svgp": svgp, "exact_gp": exact_gp, "network": networks}
-Model = Annotated[Any, OneOf("Model", MODELS)]
+Model = Annotated[Any, one_of("Model", MODELS)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,19 @@ from scipy.stats import qmc
 import gpflow_gvi as gvi
 
 from ...learning import ModelSettings, variational
-from .base import Count, Derived, Entry, Flag, NonNegative, Number, OneOf, Positive, gpflow
+from .base import (
+    Built,
+    Constructor,
+    Count,
+    Entry,
+    Flag,
+    Fraction,
+    NonNegative,
+    Number,
+    Positive,
+    gpflow,
+    one_of,
+)
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood as GPflowLikelihood
@@ -34,11 +46,6 @@ def gaussian(Y: Array, trainable: Flag = True) -> GPflowLikelihood | None:
     return None  # the regulariser makes it
 
 
-def bernoulli(Y: Array) -> GPflowLikelihood:
-    """Labels 0 and 1."""
-    return gpflow.likelihoods.Bernoulli()
-
-
 def multi_class(Y: Array) -> GPflowLikelihood:
     """Labels 0, 1, ..., by the largest latent function."""
     return gpflow.likelihoods.MultiClass(int(np.max(Y)) + 1)
@@ -49,18 +56,27 @@ def softmax(Y: Array) -> GPflowLikelihood:
     return gpflow.likelihoods.Softmax(int(np.max(Y)) + 1)
 
 
-LIKELIHOODS = {
+LIKELIHOODS: dict[str, Entry] = {
     "gaussian": gaussian,
-    "bernoulli": bernoulli,
+    "bernoulli": Constructor("gpflow.likelihoods:Bernoulli", {}),
     "multi_class": multi_class,
     "softmax": softmax,
 }
-Likelihood = Annotated[Any, OneOf("Likelihood", LIKELIHOODS)]
+Likelihood = Annotated[Any, one_of("Likelihood", LIKELIHOODS)]
 
 
 # Losses
 
-Loss = Annotated[Any, OneOf("Loss", variational.LOSSES)]
+ROBUSTNESS = (Positive, Field(1.5, description="Above one for robustness to outliers."))
+KEYS_OF_LOSSES: dict[str, Any] = {
+    "beta_loss": {"beta": ROBUSTNESS},
+    "gamma_loss": {"gamma": ROBUSTNESS},
+}
+LOSSES = {
+    kind: Constructor(path, KEYS_OF_LOSSES.get(kind, {}))
+    for kind, path in variational.LOSSES.items()
+}
+Loss = Annotated[Any, one_of("Loss", LOSSES)]
 
 
 # Contexts, in the units of the model: standard ones, unless `standardise` is false
@@ -128,13 +144,17 @@ CONTEXTS: dict[str, Entry] = {
     "halton_box": halton_box,
     "inputs": inputs,
     "sum": sum_of_contexts,
-    "training_inputs": "gpflow_gvi.divergences.contexts:TrainingInputs",
-    "gaussian_noise": (
+    "training_inputs": Constructor("gpflow_gvi.divergences.contexts:TrainingInputs", {}),
+    "gaussian_noise": Constructor(
         "gpflow_gvi.divergences.contexts:GaussianNoise",
-        {"scale": (Positive, 0.5)},
+        {
+            "scale": (Positive, Field(0.5, description="The standard deviation.")),
+            "num_points": (Count | None, None),
+        },
+        {"seed": operator.attrgetter("seed")},
     ),
 }
-Context = Annotated[Any, OneOf("Context", CONTEXTS, supplied={"seed": operator.attrgetter("seed")})]
+Context = Annotated[Any, one_of("Context", CONTEXTS)]
 
 
 def is_random(context: Any) -> bool:
@@ -149,7 +169,7 @@ def is_random(context: Any) -> bool:
 # Divergences
 
 
-class AtInputs(Derived):
+class Weighted(Built):
     """A divergence with its weight in the objective."""
 
     weight: NonNegative | Literal["1/N"] = ModelSettings.divergence_weight
@@ -158,24 +178,53 @@ class AtInputs(Derived):
     `GWI`, one distance beside the sum of the losses."""
 
 
-ESTIMATORS = {
-    "exact": "gpflow_gvi.divergences.wasserstein:Exact",
-    "newton_schulz": "gpflow_gvi.divergences.wasserstein:NewtonSchulz",
-    "blocks": "gpflow_gvi.divergences.wasserstein:Blocks",
-    "low_rank": "gpflow_gvi.divergences.wasserstein:LowRank",
-    "landmark": "gpflow_gvi.divergences.wasserstein:Landmark",
-    "marginal": "gpflow_gvi.divergences.wasserstein:Marginal",
-}
-Estimator = Annotated[Any, OneOf("CovarianceDistance", ESTIMATORS)]
+def blocks(
+    run: None, num_blocks: Count = 10, estimator: Estimator | None = None
+) -> gvi.divergences.wasserstein.CovarianceDistance:
+    """The sum of another estimate over blocks of the batch.
 
-DIVERGENCES: dict[str, Entry] = {
-    **variational.DIVERGENCES,
-    "inducing_kl": (variational.DIVERGENCES["inducing_kl"], {"weight": (NonNegative, 1.0)}),
-    "gaussian_wasserstein": (
-        variational.DIVERGENCES["gaussian_wasserstein"],
-        {"estimator": (Estimator, "exact")},
+    :param num_blocks: Their number; each has successive rows.
+    :param estimator: exact, newton_schulz or marginal; null for exact.
+    """
+    return gvi.divergences.wasserstein.Blocks(
+        num_blocks, None if estimator is None else estimator.build()
+    )
+
+
+_WASSERSTEIN = "gpflow_gvi.divergences.wasserstein"
+ESTIMATORS: dict[str, Entry] = {
+    "exact": Constructor(f"{_WASSERSTEIN}:Exact", {}),
+    "newton_schulz": Constructor(
+        f"{_WASSERSTEIN}:NewtonSchulz", {"iterations": (Count | None, None)}
     ),
+    "blocks": blocks,
+    "low_rank": Constructor(
+        f"{_WASSERSTEIN}:LowRank", {"rank": (Count | None, None), "tolerance": (Fraction, 1e-6)}
+    ),
+    "landmark": Constructor(f"{_WASSERSTEIN}:Landmark", {"num_landmarks": (Count, 100)}),
+    "marginal": Constructor(f"{_WASSERSTEIN}:Marginal", {}),
 }
-Divergence = Annotated[
-    Any, OneOf("Divergence", DIVERGENCES, types={"Context": Context}, base=AtInputs)
-]
+Estimator = Annotated[Any, one_of("CovarianceDistance", ESTIMATORS)]
+
+
+def inducing_kl(data: TrainingData, weight: NonNegative = 1.0) -> gvi.divergences.Divergence:
+    """KL[Q, P] of the inducing variables, divided by N: with weight 1 minus the evidence bound."""
+    return gvi.divergences.InducingKL()
+
+
+_CONTEXT = Field(None, description="Where it is evaluated; null for the inputs of the batch.")
+KEYS_OF_DIVERGENCES: dict[str, Any] = {
+    "projected_renyi": {"alpha": (Positive, Field(0.5, description="The order."))},
+    "regularised_kl": {"gamma": (Positive, 1e-2)},
+    "gaussian_wasserstein": {"estimator": (Estimator, "exact")},
+}
+DIVERGENCES: dict[str, Entry] = {
+    **{
+        kind: Constructor(
+            path, {**KEYS_OF_DIVERGENCES.get(kind, {}), "context": (Context | None, _CONTEXT)}
+        )
+        for kind, path in variational.DIVERGENCES.items()
+    },
+    "inducing_kl": inducing_kl,
+}
+Divergence = Annotated[Any, one_of("Divergence", DIVERGENCES, base=Weighted)]

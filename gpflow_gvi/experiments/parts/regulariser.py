@@ -8,7 +8,6 @@ import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
 
 import gpflow_gvi as gvi
 
@@ -21,17 +20,18 @@ from ...learning import (
     Noise,
     RegulariserSettings,
 )
-from .base import Count, Entry, Fraction, OneOf, Part, Positive, gpflow, keras
+from .base import Count, Entry, Fraction, Library, Part, Positive, gpflow, one_of
 from .kernels import Kernel
-from .training import descend
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
     from gpflow.kernels import Kernel as GPflowKernel
 
     from ...learning import TrainingData
+    from ...regulariser.evidence import Evidence as GVIEvidence
     from ...regulariser.inducing_points import Select as GVISelect
-    from ...regulariser.lbfgs import Minimise as GVIMinimise
+
+evidence = Library("gpflow_gvi.regulariser.evidence")
 
 
 class PowerOfN(Part):
@@ -44,75 +44,47 @@ class PowerOfN(Part):
 # How inducing points are chosen
 
 
-def kmeans(run: None) -> GVISelect:
-    """The centres of clusters of the rows."""
-    return gvi.inducing.kmeans
-
-
-def uniform(run: None) -> GVISelect:
-    """Rows that are drawn at random."""
-    return gvi.inducing.uniform
-
-
 def greedy_variance(run: None, tolerance: Fraction = 1e-8) -> GVISelect:
     """One row of X after another, each where the others leave most variance."""
     return functools.partial(gvi.inducing.greedy_variance, tolerance=tolerance)
 
 
-SELECTIONS = {"kmeans": kmeans, "uniform": uniform, "greedy_variance": greedy_variance}
-Selection = Annotated[Any, OneOf("Selection", SELECTIONS)]
+SELECTIONS: dict[str, Entry] = {
+    "kmeans": lambda run: gvi.inducing.kmeans,
+    "uniform": lambda run: gvi.inducing.uniform,
+    "greedy_variance": greedy_variance,
+}
+Selection = Annotated[Any, one_of("Selection", SELECTIONS)]
 
 
 # What is maximised by the hyper-parameters, and on what P is conditioned
 
-_MAX_ROWS = Field(
-    RegulariserSettings.max_rows,
-    description="The maximal number of rows that hyper-parameters are fitted to; null for all.",
-)
+
+def data_evidence(run: None, max_rows: Count | None = RegulariserSettings.max_rows) -> GVIEvidence:
+    """The collapsed lower bound of the evidence of all data; P is conditioned on all of them.
+
+    :param max_rows: The maximal number of rows that hyper-parameters are fitted to; null for all.
+    """
+    return evidence.DataEvidence()
+
+
 EVIDENCE: dict[str, Entry] = {
-    "inducing": "gpflow_gvi.regulariser.evidence:InducingEvidence",
-    "data": (
-        "gpflow_gvi.regulariser.evidence:DataEvidence",
-        {"max_rows": (Count | None, _MAX_ROWS)},
-    ),
+    "inducing": lambda run: evidence.InducingEvidence(),
+    "data": data_evidence,
 }
-Evidence = Annotated[Any, OneOf("Evidence", EVIDENCE)]
+Evidence = Annotated[Any, one_of("Evidence", EVIDENCE)]
 
 
-# How hyper-parameters are fitted
-
-
-def lbfgs(
-    run: None,
-    max_iterations: Count = LBFGS.max_iterations,
-    tolerance: Positive = TOLERANCE,
-) -> GVIMinimise:
+class Minimiser(Part):
     """L-BFGS, for hyper-parameters."""
-    return LBFGS(max_iterations, tolerance)
 
-
-def adam(run: None, learning_rate: Positive = 0.01, steps: Count = 1000) -> GVIMinimise:
-    """Steps of Adam, for hyper-parameters."""
-
-    def minimise(loss: Any, variables: Any) -> None:
-        if not np.isfinite(descend(loss, variables, keras.optimizers.Adam(learning_rate), steps)):
-            raise gvi.errors.NonFiniteLossError(
-                f"The evidence is not finite after {steps} steps of Adam. Take a smaller "
-                f"regulariser.minimise.learning_rate than {learning_rate}, or lbfgs."
-            )
-
-    return minimise
-
-
-Minimiser = Annotated[Any, OneOf("Minimiser", {"lbfgs": lbfgs, "adam": adam})]
+    kind: Literal["lbfgs"] = "lbfgs"
+    max_iterations: Count = LBFGS.max_iterations
+    tolerance: Positive = TOLERANCE
+    """Stop when an iteration lowers the loss by less than this part of it."""
 
 
 # The mean of P before it is conditioned
-
-
-def zero_mean(data: TrainingData) -> MeanFunction:
-    """Zero everywhere."""
-    return gpflow.functions.Zero(data.J)
 
 
 def constant_mean(data: TrainingData) -> MeanFunction:
@@ -126,8 +98,12 @@ def linear_mean(data: TrainingData) -> MeanFunction:
     return gpflow.functions.Linear(weights, np.mean(data.responses, axis=0))
 
 
-MEANS = {"zero": zero_mean, "constant": constant_mean, "linear": linear_mean}
-Mean = Annotated[Any, OneOf("MeanOfRegulariser", MEANS)]
+MEANS: dict[str, Entry] = {
+    "zero": lambda data: gpflow.functions.Zero(data.J),
+    "constant": constant_mean,
+    "linear": linear_mean,
+}
+Mean = Annotated[Any, one_of("MeanOfRegulariser", MEANS)]
 
 
 class Regulariser(Part):
@@ -148,7 +124,7 @@ class Regulariser(Part):
     select: Selection = "greedy_variance"
     max_rounds: Count = RegulariserSettings.max_rounds
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
-    minimise: Minimiser = "lbfgs"
+    minimise: Minimiser = Minimiser()
     starts: Count = 1
     """The number of fits: the first from the kernel's values, the others from random ones near
     them. With `evidence: inducing` the one is kept whose posterior predicts validation data
@@ -187,7 +163,7 @@ class Regulariser(Part):
             evidence=self.evidence.build(),
             select=self.select.build(),
             max_rounds=self.max_rounds,
-            minimise=self.minimise.build(),
+            minimise=LBFGS(self.minimise.max_iterations, self.minimise.tolerance),
             process=operator.attrgetter(self.mode),
         )
 

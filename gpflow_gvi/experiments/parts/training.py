@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -17,80 +17,35 @@ from ...learning import (
     Schedule,
     Train,
 )
-from .base import ByKind, Count, Omitted, OneOf, Part, Positive, keras, tf
-
-MAX_MERGED_STEPS = 50
-"""Where an epoch is one pass over the data, several passes are merged to epochs of at most these
-steps, as each epoch has a cost of its own."""
-
-RateSchedule = Literal["cosine", "constant"]
+from .base import ByKind, Count, Omitted, Part, Positive, keras, one_of
 
 
-def _adaptive(name: str) -> Callable[..., Any]:
+def _optimiser(name: str, **options: float) -> Callable[..., Any]:
     def optimiser(
         steps: int,
         learning_rate: Positive = CosineAdam.learning_rate,
-        schedule: RateSchedule = "cosine",
+        schedule: Literal["cosine", "constant"] = "cosine",
     ) -> Any:
-        """An optimiser of Keras with a step length of its own for each variable.
+        """An optimiser of Keras.
 
         :param schedule: Whether the rate falls along a cosine, to zero at the last step.
         """
-        return getattr(keras.optimizers, name)(_rate(learning_rate, schedule, steps))
+        decay = keras.optimizers.schedules.CosineDecay
+        rate = decay(learning_rate, steps) if schedule == "cosine" else learning_rate
+        return getattr(keras.optimizers, name)(rate, **options)
 
     return optimiser
 
 
-def sgd(
-    steps: int,
-    learning_rate: Positive = CosineAdam.learning_rate,
-    schedule: RateSchedule = "cosine",
-    momentum: Annotated[float, Field(strict=True, ge=0.0, le=1.0)] = 0.9,
-) -> Any:
-    """Stochastic gradient descent.
-
-    :param schedule: Whether the rate falls along a cosine, to zero at the last step.
-    """
-    return keras.optimizers.SGD(_rate(learning_rate, schedule, steps), momentum=momentum)
-
-
-def _rate(learning_rate: float, schedule: RateSchedule, steps: int) -> Any:
-    if schedule == "constant":
-        return learning_rate
-    return keras.optimizers.schedules.CosineDecay(learning_rate, steps)
-
-
 OPTIMISERS = {
-    "adam": _adaptive("Adam"),
-    "adamax": _adaptive("Adamax"),
-    "adamw": _adaptive("AdamW"),
-    "nadam": _adaptive("Nadam"),
-    "rmsprop": _adaptive("RMSprop"),
-    "sgd": sgd,
+    "adam": _optimiser("Adam"),
+    "adamax": _optimiser("Adamax"),
+    "adamw": _optimiser("AdamW"),
+    "nadam": _optimiser("Nadam"),
+    "rmsprop": _optimiser("RMSprop"),
+    "sgd": _optimiser("SGD", momentum=0.9),
 }
-Optimiser = Annotated[Any, OneOf("Optimiser", OPTIMISERS)]
-
-
-def descend(loss: Callable[[], Any], variables: Iterable[Any], optimizer: Any, steps: int) -> Any:
-    """Take steps of an optimiser of Keras in one compiled call, and return the loss after them."""
-    variables = list(variables)
-    optimizer.build(variables)
-
-    def step(number: Any) -> Any:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            value = loss()
-        gradients = tape.gradient(value, variables, unconnected_gradients="zero")
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        return number + 1
-
-    @tf.function(autograph=False)
-    def run() -> Any:
-        tf.while_loop(lambda number: number < steps, step, [tf.constant(0)])
-        return loss()
-
-    # Calls of `run` itself would give a warning, as each is of a function that is traced anew.
-    return run.get_concrete_function()()
+Optimiser = Annotated[Any, one_of("Optimiser", OPTIMISERS)]
 
 
 class HeldOutStopping(Part):
@@ -121,18 +76,14 @@ class BatchesTraining(Part):
     early_stopping: Annotated[Omitted | HeldOutStopping, ByKind()] = HeldOutStopping()
 
     def schedule(self, num_rows: int) -> Schedule:
-        """Return the epochs for this number of rows; short passes are merged."""
+        """Return the epochs for this number of rows."""
         batch_size = min(self.batch_size or num_rows, num_rows)
         epochs = Passes.epochs if self.epochs is None else self.epochs
         if isinstance(self.steps_per_epoch, PassesPerEpoch):
             part = self.steps_per_epoch
             return Passes(epochs, batch_size, part.passes, part.min_steps)(num_rows)
-        if self.steps_per_epoch is not None:
-            return Schedule(epochs, batch_size, self.steps_per_epoch)
-        steps = -(-num_rows // batch_size)
-        max_passes = max(1, MAX_MERGED_STEPS // steps)
-        passes = next(n for n in range(max_passes, 0, -1) if epochs % n == 0)
-        return Schedule(epochs // passes, batch_size, passes * steps)
+        steps = self.steps_per_epoch or -(-num_rows // batch_size)
+        return Schedule(epochs, batch_size, steps)
 
     def build(self, optimiser: Optimiser) -> Train:
         """Return the training by an optimiser."""

@@ -12,7 +12,7 @@ from pydantic import Field
 import gpflow_gvi as gvi
 
 from ...learning import InducingPlusNetwork, Start, fit_by_squares, inducing_mean, variational
-from .base import OneOf, Positive
+from .base import Constructor, Entry, Flag, Positive, one_of
 from .kernels import BaseKernel
 from .layers import DEFAULT, Layers, network
 from .objective import points_of_box
@@ -20,6 +20,13 @@ from .objective import points_of_box
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
     from gpflow.kernels import Kernel as GPflowKernel
+
+WHITEN = {
+    "whiten": (
+        Flag,
+        Field(True, description="Whether what is trained belongs to L⁻¹u, with K_ZZ = LLᵀ, or u."),
+    )
+}
 
 
 def network_mean(
@@ -44,16 +51,6 @@ def network_mean(
     return mean
 
 
-def regulariser_mean(start: Start) -> MeanFunction:
-    """The mean of P, as it is."""
-    return variational.mean_of_regulariser(start)
-
-
-def recipe_mean(start: Start) -> MeanFunction:
-    """The mean of `learn`: that of the sparse posterior, with a network added."""
-    return InducingPlusNetwork()(start)
-
-
 def sum_of_means(
     start: Start, parts: Annotated[tuple[Mean, ...], Field(min_length=2)]
 ) -> MeanFunction:
@@ -61,14 +58,16 @@ def sum_of_means(
     return functools.reduce(operator.add, [part.build(start) for part in parts])
 
 
-MEANS = {
+MEANS: dict[str, Entry] = {
     "network": network_mean,
-    "inducing": "gpflow_gvi.mean_functions:Inducing.from_data",
-    "regulariser": regulariser_mean,
-    "recipe": recipe_mean,
+    "inducing": Constructor(
+        "gpflow_gvi.mean_functions:Inducing.from_data", WHITEN, variational.SUPPLIED
+    ),
+    "regulariser": variational.mean_of_regulariser,
+    "recipe": lambda start: InducingPlusNetwork()(start),  # that of `learn`
     "sum": sum_of_means,
 }
-Mean = Annotated[Any, OneOf("Mean", MEANS, supplied=variational.SUPPLIED)]
+Mean = Annotated[Any, one_of("Mean", MEANS)]
 
 
 def tempered(start: Start, base: Covariance = "cholesky", factor: Positive = 1.0) -> GPflowKernel:
@@ -76,17 +75,21 @@ def tempered(start: Start, base: Covariance = "cholesky", factor: Positive = 1.0
     return gvi.covariances.Tempered(base.build(start), factor)
 
 
-def kernel_of_regulariser(start: Start) -> GPflowKernel:
-    """The kernel of P, as it is."""
-    return variational.kernel_of_regulariser(start)
-
-
-COVARIANCES = {
-    **variational.COVARIANCES,
-    "tempered": tempered,
-    "regulariser": kernel_of_regulariser,
+BASE_KERNEL = {
+    "base_kernel": (
+        BaseKernel | None,
+        Field(
+            None, description="The kernel r_0 of Q alone; null to start from a copy of that of P."
+        ),
+    )
 }
-Covariance = Annotated[
-    Any,
-    OneOf("Covariance", COVARIANCES, supplied=variational.SUPPLIED, types={"Kernel": BaseKernel}),
-]
+KEYS: dict[str, Any] = {"cholesky": WHITEN, "diagonal": {}}
+COVARIANCES: dict[str, Entry] = {
+    **{
+        kind: Constructor(path, KEYS.get(kind, BASE_KERNEL), variational.SUPPLIED)
+        for kind, path in variational.COVARIANCES.items()
+    },
+    "tempered": tempered,
+    "regulariser": variational.kernel_of_regulariser,
+}
+Covariance = Annotated[Any, one_of("Covariance", COVARIANCES)]

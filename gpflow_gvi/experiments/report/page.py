@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -21,29 +20,13 @@ from ... import __version__
 from .ranking import Ranking, effects, shown
 from .runs import NONE, Runs
 
-STATIC = 50
-"""Rows of the table that are there without JavaScript."""
-
-MAX_METHODS = 12
-"""The maximal number of settings that are compared as methods, each in a column."""
-
-MAX_LEVELS = 40
-"""No effects are shown for axes with more levels, such as those that are drawn at random."""
-
-MAX_FAILURES = 50
-"""The maximal number of different tracebacks that are shown."""
-
-MAX_POINTS = 200
-"""The maximal number of points of a training curve."""
+LIMITS = {"rows": 50, "methods": 12, "levels": 40, "failures": 50}
+"""The maximal numbers of rows that are there without JavaScript, of settings that are compared in
+columns, of levels of an axis whose effects are shown, and of tracebacks."""
 
 
-def render(
-    runs: Runs,
-    ranking: Ranking,
-    figures: Mapping[str, bytes],
-    histories: Mapping[str, pd.DataFrame],
-) -> str:
-    """Return the page, with PNG pictures and trainings of the best settings, by data set."""
+def render(runs: Runs, ranking: Ranking, figures: Mapping[str, bytes]) -> str:
+    """Return the page, with PNG pictures of the best settings, by data set."""
     files = resources.files(__package__)
     script = files.joinpath("page.js").read_text("utf-8")
     environment = jinja2.Environment(
@@ -59,11 +42,7 @@ def render(
         summary=_summary(runs, ranking),
         notes=runs.notes,
         best=[
-            {
-                **of,
-                "picture": base64.b64encode(figures.get(of["data"], b"")).decode(),
-                "curves": _curves(histories[of["data"]]) if of["data"] in histories else [],
-            }
+            {**of, "picture": base64.b64encode(figures.get(of["data"], b"")).decode()}
             for of in settings
             if of["rank"] == 1
         ],
@@ -72,7 +51,7 @@ def render(
         table=_table(ranking, settings),
         effects={axis: _effects(found) for axis, found in effects(ranking).items()},
         failures=_failures(runs.table),
-        limits={"rows": STATIC, "levels": MAX_LEVELS, "failures": MAX_FAILURES},
+        limits=LIMITS,
         absent=NONE,
         zip=zip,
     )
@@ -80,23 +59,15 @@ def render(
 
 def _settings(ranking: Ranking) -> list[dict[str, Any]]:
     """Return the rank, levels and means of each setting, as they are shown."""
-    rows = zip(
-        ranking.places.to_dict("records"),
-        ranking.settings.itertuples(index=False, name=None),
-        ranking.texts.to_numpy().tolist(),
-        strict=True,
-    )
-    return [
-        {
-            **place,
-            "data": data,
-            "levels": levels,
-            "means": means,
-            "runs_text": f"{place['runs']}"
-            + (f", {place['failed']} failed" if place["failed"] else ""),
-        }
-        for place, (data, *levels), means in rows
-    ]
+    found = []
+    levels, means = ranking.settings.to_numpy(), ranking.texts.to_numpy()
+    for place, (data, *of), texts in zip(
+        ranking.places.to_dict("records"), levels, means.tolist(), strict=True
+    ):
+        failed = f", {place['failed']} failed" if place["failed"] else ""
+        runs = f"{place['runs']}{failed}"
+        found.append({**place, "data": data, "levels": of, "means": texts, "runs_text": runs})
+    return found
 
 
 def _summary(runs: Runs, ranking: Ranking) -> dict[str, str]:
@@ -116,34 +87,13 @@ def _summary(runs: Runs, ranking: Ranking) -> dict[str, str]:
 
 
 def _listed(levels: Sequence[str]) -> str:
-    return ", ".join(levels) if len(levels) <= MAX_LEVELS else f"{len(levels):,} levels"
-
-
-def _curves(history: pd.DataFrame) -> list[dict[str, str]]:
-    """Return the points of a curve, 160 × 48, and its two ends for each column of a training."""
-    found = []
-    for name, column in history.items():
-        values = column[np.isfinite(column)]
-        values = values.iloc[:: max(1, math.ceil(len(values) / MAX_POINTS))]
-        if len(values) < 2:
-            continue
-        x, y = values.index.to_numpy(float), values.to_numpy()
-        x = 160.0 * (x - x[0]) / (x[-1] - x[0])
-        y = 46.0 - 44.0 * (y - y.min()) / (np.ptp(y) or 1.0)
-        found.append(
-            {
-                "name": str(name),
-                "points": " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True)),
-                "ends": f"{values.iloc[0]:.4g} → {values.iloc[-1]:.4g}",
-            }
-        )
-    return found
+    return ", ".join(levels) if len(levels) <= LIMITS["levels"] else f"{len(levels):,} levels"
 
 
 def _methods(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return data sets × settings, where these are few."""
     names = sorted({tuple(of["levels"]) for of in settings})
-    if not 2 <= len(names) <= MAX_METHODS:
+    if not 2 <= len(names) <= LIMITS["methods"]:
         return None
     found = {(of["data"], *of["levels"]): of for of in settings}
     data_sets = ranking.levels["data"]
@@ -156,30 +106,21 @@ def _methods(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, 
 def _effects(found: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the effects of levels, each with the positions of its plot, 200 wide."""
     error = found["error"].fillna(0.0)
-    places = pd.DataFrame(
-        {"left": found["mean"] - error, "mean": found["mean"], "right": found["mean"] + error}
-    ).assign(zero=0.0)
-    ends = places.to_numpy()[np.isfinite(places.to_numpy())]
-    low, width = ends.min(), np.ptp(ends)
-    if 0.0 < width < math.inf:
-        plots = (5.0 + 190.0 * (places - low) / width).round(1).to_dict("records")
-    else:
-        plots = [{}] * len(found)
-    return [
-        {
-            "level": level,
-            "shift": shown(row["mean"], row["error"]),
-            "plot": plot if row["n"] else {},
-            **row,
-        }
-        for level, row, plot in zip(found.index, found.to_dict("records"), plots, strict=True)
-    ]
+    ends = {"left": found["mean"] - error, "mean": found["mean"], "right": found["mean"] + error}
+    places = pd.DataFrame(ends).assign(zero=0.0)
+    low, high = places.min(axis=None), places.max(axis=None)
+    places = (5.0 + 190.0 * (places - low) / (high - low)).round(1)
+    shifts = map(shown, found["mean"], found["error"])
+    rows = found.assign(level=found.index, shift=list(shifts)).to_dict("records")
+    is_finite = np.isfinite(places).all(axis="columns")
+    plots = zip(rows, places.to_dict("records"), is_finite, strict=True)
+    return [{**row, "plot": plot if drawn else {}} for row, plot, drawn in plots]
 
 
 def _failures(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return the tracebacks, each with the runs that ended in it: the most frequent first."""
     failed = table[table["status"] == "failed"]
-    errors = failed["error"].str.strip().replace("", NONE)
+    errors = failed["error"].astype(str).str.strip().replace("", NONE)
     groups = failed["name"].groupby(errors, sort=False).agg(list)
     return sorted(groups.items(), key=lambda item: -len(item[1]))
 

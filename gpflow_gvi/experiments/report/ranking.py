@@ -97,36 +97,32 @@ def rank(runs: Runs, *, score: str = "nll", over: Iterable[str] | None = None) -
     number = keys.groupby(list(keys), sort=False).ngroup()
     settings = keys.drop_duplicates(ignore_index=True)
     done = table["status"] == "done"
-    values = _measures(table, score)[done]
     with np.errstate(all="ignore"):
-        groups = values.groupby(number[done])
-        n = groups.count().reindex(settings.index, fill_value=0)
-        means, errors = (part.reindex(settings.index) for part in (groups.mean(), groups.sem()))
+        groups = _measures(table, score).where(done).groupby(number)
+        n, means, errors = groups.count(), groups.mean(), groups.sem()
     places = pd.DataFrame(
         {
             "rank": _ranks(settings["data"], means.iloc[:, 0], n.iloc[:, 0], ORIENTATION[score]),
-            "first": table["name"][done].groupby(number[done]).first(),
-            "runs": number[done].value_counts(),
-            "failed": number[~done].value_counts(),
-        },
-        settings.index,
-    ).fillna({"runs": 0, "failed": 0, "first": ""})
+            "first": table["name"].where(done).groupby(number).first().fillna(""),
+            "runs": done.groupby(number).sum(),
+            "failed": (~done).groupby(number).sum(),
+        }
+    )
     missing = n.rsub(places["runs"], axis="index")
     ordered = {"data": _ordered(data), **{name: _ordered(levels[name]) for name in axes}}
-    order = pd.DataFrame(
-        {
-            "rank": places["rank"].replace(0, math.inf),
-            "data": settings["data"].map(ordered["data"].index),
-        }
-    ).sort_values(["rank", "data"], kind="stable")
-    tables = (settings, places.astype({"runs": int, "failed": int}), means, errors, missing)
+    by_data = settings["data"].map(ordered["data"].index)
+    order = pd.DataFrame({"rank": places["rank"].replace(0, math.inf), "data": by_data})
+    order = order.sort_values(["rank", "data"], kind="stable")
     return Ranking(
         score,
         ORIENTATION[score],
         ordered,
         repeated,
         {name: level for name, level in constant.items() if name not in of_data},
-        *(part.loc[order.index].reset_index(drop=True) for part in tables),
+        *(
+            part.loc[order.index].reset_index(drop=True)
+            for part in (settings, places, means, errors, missing)
+        ),
     )
 
 
@@ -136,24 +132,16 @@ def effects(ranking: Ranking) -> dict[str, pd.DataFrame]:
     Each level has the `mean`, its standard `error`, the number `n` and the `median`, over settings,
     of the score less the median of its data set; and the number of data sets on which it is `best`.
     """
-    place = ranking.places["rank"]
-    scores, data = ranking.means.iloc[:, 0], ranking.settings["data"]
+    settings, scores = ranking.settings, ranking.means.iloc[:, 0]
     found = {}
     with np.errstate(all="ignore"):
-        shift = scores - scores.groupby(data).transform("median")
-        shift = shift.where(np.isfinite(shift))
+        shift = scores - scores.groupby(settings["data"]).transform("median")
+        shift = shift.replace([np.inf, -np.inf], np.nan)
         for axis in ranking.axes:
-            at = ranking.settings[axis]
-            of_level = shift.groupby(at)
-            parts = {
-                "mean": of_level.mean(),
-                "error": of_level.sem(),
-                "n": of_level.count(),
-                "median": of_level.median(),
-                "best": at[place == 1].value_counts(),
-            }
-            table = pd.DataFrame(parts, ranking.levels[axis])
-            found[axis] = table.fillna({"n": 0, "best": 0}).astype({"n": int, "best": int})
+            is_best = (ranking.places["rank"] == 1).groupby(settings[axis]).sum()
+            of_level = shift.groupby(settings[axis]).agg(["mean", "sem", "count", "median"])
+            of_level.columns = ["mean", "error", "n", "median"]
+            found[axis] = of_level.assign(best=is_best).reindex(ranking.levels[axis])
     return found
 
 
@@ -176,6 +164,8 @@ def _data_sets(data: pd.Series, levels: pd.DataFrame) -> pd.Series:
 
 
 def _ordered(levels: Iterable[str]) -> list[str]:
+    """Return levels in order: numbers by their values, and in texts, too."""
+
     def key(level: str) -> tuple[bool, float, list[tuple[int, str]]]:
         words = [(int(n or 0), word) for n, word in re.findall(r"([0-9]{1,99})|([^0-9]+)", level)]
         try:

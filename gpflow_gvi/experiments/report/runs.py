@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from ..results import MALFORMED, SWEEP_NAME, Record, Results, done
+from ..results import SWEEP_NAME, Record, Results, done
 from ..run_folder import COMPLETE
 
 NONE = "—"
 """The level of an axis that a run does not have."""
+
+PARTS = ("name", "data", "status", "axes", "validation", "test", "seconds", "error")
 
 
 class Runs(NamedTuple):
@@ -42,35 +44,18 @@ def read_runs(folder: Path) -> Runs:
         raise FileNotFoundError(f"{folder} is no folder; give that of a sweep, or of runs.")
     results = Results(folder)
     if results.path.is_file():
-        records, notes = results.read()
-        newest = _time(results.path)
+        by_name, notes = results.read()
+        records, newest = list(by_name.values()), _time(results.path)
     else:
         records, notes, newest = _of_folders(folder)
-    rows, levels = [], []
-    for record in records.values():
-        try:
-            row, axes = _row(record), record.get("axes") or {}
-            shown = {plain(name): plain(text(level)) for name, level in axes.items()}
-        except MALFORMED:
-            name = plain(record["name"])
-            notes.append(f"{name} has a record without valid values; it was skipped.")
-        else:
-            rows.append(row)
-            levels.append(shown)
-    if not rows:
+    if not records:
         raise ValueError(
             f"{folder} holds neither a {results.path.name} with runs nor folders of finished runs. "
             f"Give the --folder of a sweep or of runs.{''.join(f' {note}' for note in notes[:5])}"
         )
-    table = pd.DataFrame(rows, dtype=object)  # levels of one axis may be numbers and texts
-    parts = ("name", "data", "status", "axes", "validation", "test", "seconds", "error")
-    columns = sorted(table, key=lambda column: parts.index(column.partition(".")[0]))
-    return Runs(table[columns], pd.DataFrame(levels).fillna(NONE), notes, newest, _name(folder))
-
-
-def plain(value: Any) -> str:
-    """Return text that can be written: text from JSON may have halves of characters."""
-    return str(value).encode("utf-8", errors="replace").decode()
+    levels = [{name: text(v) for name, v in of.get("axes", {}).items()} for of in records]
+    table = _table([{**record, "axes": of} for record, of in zip(records, levels, strict=True)])
+    return Runs(table, pd.DataFrame(levels).fillna(NONE), notes, newest, _name(folder))
 
 
 def text(value: Any) -> str:
@@ -78,72 +63,60 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _row(record: Record) -> dict[str, Any]:
-    """Return the row of a record, with the columns of each part of it in their order."""
-    failed = record["status"] == "failed"
-    row = {
-        "name": plain(record["name"]),
-        "data": plain(record["data"]),
-        "status": record["status"],
-        "seconds": _number(record.get("seconds")),
-        "error": plain(record.get("error") or "It left no traceback.") if failed else None,
-    }
-    for name, level in (record.get("axes") or {}).items():
-        is_plain = isinstance(level, int | float | None)
-        row[f"axes.{plain(name)}"] = level if is_plain else plain(text(level))
-    for part in ("validation", "test"):
-        for name, value in (record.get(part) or {}).items():
-            row[f"{part}.{plain(name)}"] = _number(value)
-    return row
-
-
-def _number(value: Any) -> float:
-    is_finite = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if is_finite else math.nan
+def _table(records: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.json_normalize([{**dict.fromkeys(PARTS), **record} for record in records])
+    of_parts = ("axes", "validation", "test")  # what is left of those that a run does not have
+    table = table.drop(columns=[part for part in of_parts if part in table])
+    for name in table:
+        if name == "seconds" or name.startswith(("validation.", "test.")):
+            numbers = pd.to_numeric(table[name], errors="coerce")
+            table[name] = numbers.replace([np.inf, -np.inf], np.nan)
+    is_failed = table["status"] == "failed"
+    table.loc[is_failed, "error"] = table["error"][is_failed].fillna("It left no traceback.")
+    return table[sorted(table, key=lambda column: PARTS.index(column.partition(".")[0]))]
 
 
 def _name(folder: Path) -> str:
     try:
-        return plain(json.loads((folder / SWEEP_NAME).read_text("utf-8"))["name"])
-    except MALFORMED:
-        return plain(folder.resolve().name)
+        return str(json.loads((folder / SWEEP_NAME).read_text("utf-8"))["name"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return folder.resolve().name
 
 
-def _of_folders(folder: Path) -> tuple[dict[str, Record], list[str], datetime]:
+def _of_folders(folder: Path) -> tuple[list[Record], list[str], datetime]:
     """Return records whose axes are the settings that differ, notes, and the newest run's time."""
     from ..config import read
 
-    records, notes, times = {}, [], []
+    records, settings, notes, times = [], [], [], []
     for path in sorted(path for path in folder.iterdir() if path.is_dir()):
-        if path.suffix in (".partial", ".replaced"):
+        if path.suffix == ".partial":
             notes.append(f"{path.name} is not finished; it was skipped.")
             continue
         try:
             experiment = read(path / "config.yaml")
-            settings = dict(_flat(experiment.model_dump(mode="json")))
-            record = done(path, experiment.data.label, settings)
-            _row(record)
-        except MALFORMED as error:
+            records.append(done(path, experiment.data.label, {}))
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             notes.append(f"{path.name} cannot be read as a finished run ({error}); it was skipped.")
         else:
-            records[record["name"]] = record
+            settings.append(
+                {key: text(of) for key, of in _flat(experiment.model_dump(mode="json"))}
+            )
             times.append(_time(path / COMPLETE))
-    differ = _differing([record["axes"] for record in records.values()])
-    for record in records.values():
-        record["axes"] = {key: level for key, level in record["axes"].items() if key in differ}
+    differ = _differing(pd.DataFrame(settings))
+    for record, of in zip(records, settings, strict=True):
+        record["axes"] = {key: of[key] for key in differ if key in of}
     return records, notes, max(times, default=_time(folder))
 
 
-def _differing(settings: Iterable[dict[str, Any]]) -> set[str]:
+def _differing(settings: pd.DataFrame) -> list[str]:
     """Return the keys in which settings differ, without those that other kinds of parts lack."""
-    table = pd.DataFrame([{key: text(level) for key, level in each.items()} for each in settings])
-    differ = {key for key in table if table[key].nunique() > 1}
-    for key in table:
-        names = key.split(".")
-        kinds = {".".join((*names[:depth], "kind")) for depth in range(1, len(names))}
-        if not kinds & differ and table[key].isna().any():
-            differ.add(key)
-    return differ
+    differ = [key for key in settings if settings[key].nunique() > 1]
+    parts = tuple(key.removesuffix("kind") for key in differ if key.endswith(".kind"))
+    return differ + [
+        key
+        for key in settings
+        if key not in differ and settings[key].isna().any() and not key.startswith(parts)
+    ]
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -47,6 +47,7 @@ from ...calibration.conformal_prediction import conformal
 from ...covariances import CholeskySVGP, Tempered
 from ...gaussian_process import GaussianProcess
 from ...kernels.columns import on_columns
+from ...likelihoods import is_gaussian
 from ...mean_functions import NetworkOutputs
 from ...models import GVI, PGVI
 from ...prediction.class_probabilities import BLOCK
@@ -200,7 +201,7 @@ def _learned(
     calibration = None
     if split.calibration is not None:
         calibration = conformal(model, standard(split.calibration))
-    regulariser = Regulariser(prior, posterior, likelihood, Z, None, (), True)
+    regulariser = Regulariser(prior, posterior, likelihood, Z, None, np.nan, True)
     return Learned(model, regulariser, split.inputs, split.outputs, {}, calibration)
 
 
@@ -308,14 +309,14 @@ def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> L
     elif likelihood is None and P == J == 1 and (outputs.kind == "probabilities" or are_named):
         likelihood = Bernoulli(invlink=tf.math.sigmoid)
     classes = labels.num_classes(likelihood)
-    wanted = labels.num_latents(likelihood, np.empty([1, P]))
+    wanted = P if classes is None else getattr(likelihood, "latent_dim", None) or 1
     if wanted != J:
         raise ValueError(
             f"network returns {J} columns, but Y, of shape {shape}, under "
             f"{'Gaussian noise' if likelihood is None else type(likelihood).__name__} has {wanted} "
             f"latent functions; give it {wanted} outputs."
         )
-    if classes is None and not (likelihood is None or isinstance(likelihood, Gaussian)):
+    if classes is None and not is_gaussian(likelihood):
         raise TypeError(
             f"likelihood is {shown(likelihood)}; around a network it must be a Gaussian, or a "
             "MultiClass, Softmax or Bernoulli of labels."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ class NetworkTraining:
     learning_rate: float
     early_stopping: EarlyStopping
     seed: int
+    callbacks: Sequence[Any] = ()
+    """Those of the user, beside early stopping."""
 
     def of_all(
         self, networks: list[Any], inputs: Inputs, split: Split, loss: str | None
@@ -81,15 +84,18 @@ class NetworkTraining:
         if not _is_compiled(network):
             rate = keras.optimizers.schedules.CosineDecay(self.learning_rate, schedule.steps)
             network.compile(keras.optimizers.Adam(rate), _loss(keras, network, loss))
-        patience = self.early_stopping.patience
-        stop = keras.callbacks.EarlyStopping(patience=patience, restore_best_weights=True)
+        callbacks = list(self.callbacks)
+        if held_out is not None:
+            stop = keras.callbacks.EarlyStopping
+            patience = self.early_stopping.patience
+            callbacks.append(stop(patience=patience, restore_best_weights=True))
         try:
             fitted = network.fit(
                 train,
                 epochs=schedule.epochs,
                 steps_per_epoch=schedule.steps_per_epoch,
                 validation_data=held_out,
-                callbacks=[] if held_out is None else [stop],
+                callbacks=callbacks,
                 shuffle=False,  # the batches are
                 verbose=0,
             )

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gpflow.base import RegressionData
 from gpflow.config import default_float
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Likelihood
 
-from ..._core import checks, domains, labels
+from ..._core import checks, domains, images, labels
 from ..._core.data import Data
-from ..._core.errors import NumericsWarning
+from ..._core.errors import NumericsWarning, shown
 from ...calibration.tempering import MIN_VALIDATION_POINTS
+from ...likelihoods import is_gaussian
 from ..data import GROSS_RATIO, gross_rows, repeats
 from .scaling import Scaling
 from .streams import Stream, survey
@@ -47,6 +48,8 @@ class Split:
     """All rows but those held out, where `train` is a sample of them."""
     notes: dict[str, int] = dataclasses.field(default_factory=dict)
     """What was found in the rows: how many repeat, and how many count for nothing."""
+    weights: Array | None = None
+    """Those of `train`, as `TrainingData` has them."""
 
     @classmethod
     def of(
@@ -56,14 +59,19 @@ class Split:
 
         If data come in blocks, and are not few, the parts are those of a sample.
 
-        :param data: (X, Y), in any units; or a Dataset.
+        :param data: (X, Y), in any units; or a Dataset or `ParquetRows`.
         :param settings: the fractions, the seed, the units and the likelihood.
         :param validation_data: (X, Y) to validate with; by default a part of the data.
         """
         likelihood = settings.likelihood
         seen = survey(data, likelihood, settings.seed)
+        weights = settings.sample_weight
+        if weights is not None and seen is not None:
+            raise ValueError("sample_weight is for arrays in memory: load X, or leave it out.")
         X, Y = _arrays("data", ("X", "Y"), data if seen is None else seen.rows, likelihood)
         shape = X.shape[1:] if settings.input_shape is None else settings.input_shape
+        if settings.input_shape is None:
+            images.refuse_sets(X)
         if len(shape) > 1 and settings.regulariser.kernels is None:
             raise ValueError(
                 f"X has shape {X.shape}: the default kernels are for tables of features, take "
@@ -73,9 +81,10 @@ class Split:
         are_pixels = X.ndim > 2
         X = _as_rows(X, settings)
         notes: dict[str, int] = {}
-        if seen is None and isinstance(likelihood, Gaussian | None):
+        if seen is None and is_gaussian(likelihood):
             kept, notes = sifted(X, Y, replicates=settings.replicates)
             X, Y = X[kept], Y[kept]
+            weights = None if weights is None else weights[kept]
         if settings.standardise and not are_pixels:
             _warn_of_lost_columns(X)
         if likelihood is None:
@@ -106,6 +115,7 @@ class Split:
             units[1] if scaled else Scaling.none(Y),
             None if whole is None else whole.all_but(held_out),
             notes,
+            None if weights is None else weights[order],
         )
 
     @property
@@ -146,6 +156,18 @@ class Split:
         return self.inputs.standard(rows[0]).numpy(), self.outputs.standard(rows[1]).numpy()
 
 
+def relative_weights(sample_weight: Any, data: Any) -> Array:
+    """Return the weights of the rows of data, as multiples of their average: [N]."""
+    weights = checks.array("sample_weight", sample_weight)
+    num_rows = len(data[0]) if isinstance(data, tuple | list) else None
+    if weights.shape != (num_rows,) or not np.all((weights > 0.0) & np.isfinite(weights)):
+        raise ValueError(
+            f"sample_weight is {shown(sample_weight)}; it must be a positive number for each of "
+            f"the {num_rows} rows of arrays (X, Y). Leave out rows of weight zero."
+        )
+    return np.asarray(weights / np.mean(weights), default_float())
+
+
 def of_labels(
     data: Any, validation_data: Any, likelihood: Likelihood | None
 ) -> tuple[Any, Any, Likelihood | None, Array | None]:
@@ -158,7 +180,7 @@ def of_labels(
     classes = labels.classes_of(data[1], likelihood)
     if classes is None:
         return data, validation_data, likelihood, None
-    if labels.num_classes(likelihood) is None:
+    if not labels.are_labels(likelihood):
         likelihood = labels.likelihood_of(classes)
     data = data[0], labels.encoded("Y", data[1], classes)
     if isinstance(validation_data, tuple | list) and len(validation_data) == 2:

@@ -21,6 +21,7 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
 from ..._core.data import Data
+from .parquet import ParquetRows
 from .scaling import Scaling
 
 Block = tuple[AnyNDArray, ...]
@@ -146,8 +147,8 @@ class Survey(NamedTuple):
 def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None:
     """Return the findings of one pass over the rows; None for arrays, which are in memory.
 
-    :param data: (X, Y), where X is memory-mapped; a Dataset of rows or batches (X, Y); or anything
-        else.
+    :param data: (X, Y), where X is memory-mapped; a Dataset of rows or batches (X, Y);
+        `ParquetRows`; or anything else.
     :param likelihood: says whether Y are labels.
     :param seed: the seed of the sample.
     """
@@ -193,9 +194,11 @@ def _reader(data: Any) -> Callable[[], Iterator[Block]] | None:
     """Return a reader of data that are not in memory, block by block; None for other data."""
     if isinstance(data, str | os.PathLike):
         raise TypeError(
-            f"data is the path {os.fspath(data)!r}. Read the file to arrays (X, Y), or, if it is "
-            "larger than memory, pass a tf.data.Dataset of batches (X, Y) that are read from it."
+            f"data is the path {os.fspath(data)!r}. Say which columns of a Parquet file are Y: "
+            "ParquetRows(path, target='y'); or read the file to arrays (X, Y)."
         )
+    if isinstance(data, ParquetRows):
+        return functools.partial(data.blocks, ROWS_OF_BLOCK)
     if isinstance(data, tf.data.Dataset):
         return functools.partial(_blocks_of_dataset, _validated(data))
     if not isinstance(data, tuple | list) or len(data) != 2 or not isinstance(data[0], np.memmap):

@@ -6,17 +6,19 @@ likelihoods, where Y keep their units, P starts from the constant that fits best
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.functions import Constant, MeanFunction, Zero
-from gpflow.likelihoods import Gaussian, Likelihood, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 from gpflow.likelihoods.multilatent import MultiLatentLikelihood
 
 from ..._core import labels
 from ..._core.data import Data
-from ...likelihoods import usable
+from ...likelihoods import is_gaussian, usable
 from ...regulariser.lbfgs import lbfgs
 from .log_scale import LogScale
 from .scaling import Scaling
@@ -30,8 +32,7 @@ WIDE = 10.0
 
 def has_level(likelihood: Likelihood | None) -> bool:
     """Return True unless f is the mean of y, or Y are classes."""
-    of_classes = labels.num_classes(likelihood) is not None
-    return not (of_classes or likelihood is None or isinstance(likelihood, Gaussian))
+    return not (labels.are_labels(likelihood) or is_gaussian(likelihood))
 
 
 def level(likelihood: Likelihood, data: Data) -> AnyNDArray:
@@ -83,22 +84,32 @@ def units_of_f(likelihood: Likelihood | None, outputs: Units) -> Units:
 
     :param outputs: the units of Y.
     """
-    if isinstance(outputs, LogScale):
-        return outputs
-    if isinstance(likelihood, MultiLatentLikelihood):  # the first one may be a location
-        others = (likelihood.latent_dim or 1) - 1
-        return Scaling(
-            np.pad(outputs.shift, (0, others)),
-            np.pad(outputs.scale, (0, others), constant_values=1.0),
-        )
-    if isinstance(likelihood, SwitchedLikelihood):
-        return Scaling(outputs.shift[:-1], outputs.scale[:-1])
+    return outputs if isinstance(outputs, LogScale) else _scaling_of_f(likelihood, outputs)
+
+
+@functools.singledispatch
+def _scaling_of_f(likelihood: Likelihood | None, outputs: Scaling) -> Scaling:
     return outputs
 
 
+@_scaling_of_f.register
+def _(likelihood: MultiLatentLikelihood, outputs: Scaling) -> Scaling:
+    others = (likelihood.latent_dim or 1) - 1  # the first one may be a location
+    scale = np.pad(outputs.scale, (0, others), constant_values=1.0)
+    return Scaling(np.pad(outputs.shift, (0, others)), scale)
+
+
+@_scaling_of_f.register
+def _(likelihood: SwitchedLikelihood, outputs: Scaling) -> Scaling:
+    return Scaling(outputs.shift[:-1], outputs.scale[:-1])
+
+
+@functools.singledispatch
 def units_of_predictions(likelihood: Likelihood | None, outputs: Units) -> Units:
     """Return the units of the columns of `predict_y`: under switched likelihoods, those of each."""
-    if isinstance(likelihood, SwitchedLikelihood) and isinstance(outputs, Scaling):
-        count = len(likelihood.likelihoods)
-        return Scaling(*(np.tile(part[:-1], count) for part in outputs))
     return outputs
+
+
+@units_of_predictions.register
+def _(likelihood: SwitchedLikelihood, outputs: Scaling) -> Scaling:
+    return Scaling(*(np.tile(part[:-1], len(likelihood.likelihoods)) for part in outputs))

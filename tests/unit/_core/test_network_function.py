@@ -21,7 +21,6 @@ from tests import networks
 from tests.tolerances import assert_close, assert_differ, assert_estimates
 
 X = np.random.default_rng(0).normal(size=(6, 2))
-BOTH_KERAS = pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
 WITH_WEIGHTS = pytest.mark.parametrize(
     "make", networks.WITH_WEIGHTS.values(), ids=networks.WITH_WEIGHTS
 )
@@ -48,15 +47,13 @@ def test_a_function_without_variables_computes_in_the_precision_of_x(given):
     np.testing.assert_array_equal(value, X.astype(given) * X.astype(given))
 
 
-@BOTH_KERAS
-def test_in_precision_is_the_same_network_to_the_last_digit_of_the_new_one(K):
-    inner = networks.regularised(K)
+def test_in_precision_is_the_same_network_to_the_last_digit_of_the_new_one():
+    inner = networks.regularised(keras)
     moving = inner.layers[-3].moving_mean
     moving.assign(np.linspace(0.1, 0.8, 8))
-    outer = K.Sequential([K.Input((2,)), inner])
+    outer = keras.Sequential([keras.Input((2,)), inner])
     W = [w.astype("float64") for w in outer.get_weights()]
-    if K is keras:  # which counts the state of the dropout among the weights
-        W = [w for w in W if w.shape != (2,)]
+    W = [w for w in W if w.shape != (2,)]  # the state of the dropout
     hidden = np.tanh(X @ W[0] + W[1])
     normal = (hidden - W[4]) / np.sqrt(W[5] + 1e-3) * W[2] + W[3]
     double = in_precision(outer)  # GPflow's default float is float64
@@ -75,29 +72,27 @@ def test_in_precision_refuses_what_it_cannot_make_anew():
         in_precision(keras.Sequential([keras.layers.Dense(2)]))
 
 
-@BOTH_KERAS
-def test_rows_are_reshaped_to_what_the_network_takes(K, rng):
+def test_rows_are_reshaped_to_what_the_network_takes(rng):
     images = rng.normal(size=(5, 4, 3, 2)).astype("float32")
-    convolution = K.Sequential(
+    convolution = keras.Sequential(
         [
-            K.Input((4, 3, 2)),
-            K.layers.Conv2D(2, 2, activation="relu"),
-            K.layers.Flatten(),
-            K.layers.Dense(3),
+            keras.Input((4, 3, 2)),
+            keras.layers.Conv2D(2, 2, activation="relu"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3),
         ]
     )
     expected = convolution(images)
     for rows in (images, images.reshape(5, 24), images.reshape(5, 12, 2)):
         np.testing.assert_array_equal(NetworkFunction(convolution)(rows), expected)
-    flat = networks.dense(K, D=24, dtype="float32")
+    flat = networks.dense(keras, D=24, dtype="float32")
     np.testing.assert_array_equal(NetworkFunction(flat)(images), flat(images.reshape(5, 24)))
     with pytest.raises(ValueError, match=r"rows of shape \(23,\).*takes rows of shape \(4, 3, 2\)"):
         NetworkFunction(convolution)(np.zeros((5, 23)))
 
 
-@BOTH_KERAS
-def test_batches_of_rows_keep_their_shape(K, rng):
-    network, batches = networks.dense(K, F=3), rng.normal(size=(4, 5, 6, 2))
+def test_batches_of_rows_keep_their_shape(rng):
+    network, batches = networks.dense(keras, F=3), rng.normal(size=(4, 5, 6, 2))
     value = NetworkFunction(network)(batches)
     assert value.shape == (4, 5, 6, 3)
     # Products of other sizes add up in another order.
@@ -117,15 +112,10 @@ def test_called_once_in_a_memoised_block_also_where_it_is_shared():
 # Its weights.
 
 
-@WITH_WEIGHTS
-def test_the_weights_are_the_network_s_own_and_each_is_listed_once(make):
-    network = make()
+def test_the_weights_are_the_network_s_own_and_each_is_listed_once():
+    network = networks.dense(keras)
     function = NetworkFunction(network)
-    own = (
-        network.trainable_variables
-        if isinstance(network, networks.Perceptron)
-        else (networks.tensors(network.trainable_weights))
-    )
+    own = networks.tensors(network.trainable_weights)
     for listed in (
         function.trainable_variables,
         tuple(gpflow.utilities.parameter_dict(function).values()),
@@ -133,10 +123,9 @@ def test_the_weights_are_the_network_s_own_and_each_is_listed_once(make):
         assert sorted(map(id, listed)) == sorted(map(id, own))
 
 
-@BOTH_KERAS
-def test_names_are_how_a_weight_is_reached_in_the_network(K):
+def test_names_are_how_a_weight_is_reached_in_the_network():
     for _ in range(2):  # Keras goes on counting
-        network = networks.dense(K)
+        network = networks.dense(keras)
         weights = NetworkFunction(network).weights
         expected = {
             "layers[0].kernel": network.layers[0].kernel,
@@ -151,13 +140,14 @@ def test_names_are_how_a_weight_is_reached_in_the_network(K):
             assert mine is keras_own
 
 
-@BOTH_KERAS
-def test_models_inside_models_and_weights_of_the_same_name(K):
-    class Outer(K.Model):
+def test_models_inside_models_and_weights_of_the_same_name():
+    class Outer(keras.Model):
         def __init__(self):
             super().__init__()
-            self.first = networks.dense(K, F=3)
-            self.second = K.layers.Bidirectional(K.layers.LSTM(2, dtype="float64"), dtype="float64")
+            self.first = networks.dense(keras, F=3)
+            self.second = keras.layers.Bidirectional(
+                keras.layers.LSTM(2, dtype="float64"), dtype="float64"
+            )
 
         def call(self, X):
             return self.second(self.first(X)[:, None, :])
@@ -180,50 +170,15 @@ def test_models_inside_models_and_weights_of_the_same_name(K):
     assert {id(weight) for weight in weights.values()} == {id(variable) for variable in own}
 
 
-@BOTH_KERAS
-def test_a_module_with_keras_layers_inside_has_the_weights_of_both(K):
-    module = networks.Mixed(K)
-    module(X)
-    weights = NetworkFunction(module).weights
-    assert set(weights) == {
-        "shift",
-        "layers[0].kernel",
-        "layers[0].bias",
-        "layers[1].kernel",
-        "layers[1].bias",
-    }
-    kernel = networks.tensors([module.layers[0].kernel])[0]
-    assert weights["layers[0].kernel"] is kernel
-
-
-@BOTH_KERAS
-def test_no_weight_is_lost_to_another_of_the_same_place(K):
-    class Pair(gpflow.Module):
-        def __init__(self):
-            super().__init__()
-            linear = gpflow.functions.Linear(A=np.ones((2, 2)))
-            linear.kernel = gpflow.Parameter(1.0)
-            self.layers = [linear, K.layers.Dense(1, dtype="float64")]
-
-        def __call__(self, X):
-            return self.layers[1](self.layers[0](X) * self.layers[0].kernel)
-
-    module = Pair()
-    module(X)
-    assert len(NetworkFunction(module).trainable_variables) == 5
-
-
-def test_a_gpflow_module_keeps_its_parameters_with_their_transforms():
+def test_a_function_that_is_a_module_keeps_its_parameters_with_their_transforms():
     module = gpflow.functions.Linear(A=np.ones((2, 1)))
-    module.A.prior = None
     function = NetworkFunction(module)
     assert function.trainable_parameters == (module.A, module.b)
-    assert gpflow.utilities.parameter_dict(function)[".weights['A']"] is module.A
+    assert gpflow.utilities.parameter_dict(function)[".network.A"] is module.A
 
 
-@BOTH_KERAS
-def test_moving_statistics_are_never_trained(K):
-    function = NetworkFunction(networks.regularised(K))
+def test_moving_statistics_are_never_trained():
+    function = NetworkFunction(networks.regularised(keras))
     trained = {id(v) for v in function.trainable_variables}
     gpflow.set_trainable(function, False)
     assert not function.trainable_variables
@@ -236,9 +191,8 @@ def test_moving_statistics_are_never_trained(K):
     assert {id(v) for v in state(function)} == others
 
 
-@BOTH_KERAS
-def test_layers_that_the_user_froze_stay_frozen(K):
-    network = networks.dense(K)
+def test_layers_that_the_user_froze_stay_frozen():
+    network = networks.dense(keras)
     network.layers[0].trainable = False
     function = NetworkFunction(network)
     gpflow.set_trainable(function, True)
@@ -251,9 +205,8 @@ def test_layers_that_the_user_froze_stay_frozen(K):
     assert len(copied.trainable_variables) == 2
 
 
-@BOTH_KERAS
-def test_the_summary_and_the_dictionary_of_parameters_show_the_weights(K):
-    function, other = (NetworkFunction(networks.dense(K)) for _ in range(2))
+def test_the_summary_and_the_dictionary_of_parameters_show_the_weights():
+    function, other = (NetworkFunction(networks.dense(keras)) for _ in range(2))
     summary = gpflow.utilities.tabulate_module_summary(function)
     for name in ("layers[0].kernel", "layers[1].bias"):
         assert f"NetworkFunction.weights['{name}']" in summary
@@ -265,9 +218,8 @@ def test_the_summary_and_the_dictionary_of_parameters_show_the_weights(K):
 # Networks that make their weights late.
 
 
-@BOTH_KERAS
-def test_an_unbuilt_network_has_its_weights_after_the_first_call(K):
-    network = K.Sequential([K.layers.Dense(3), K.layers.Dense(1)])
+def test_an_unbuilt_network_has_its_weights_after_the_first_call():
+    network = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
     function = NetworkFunction(network)
     assert not function.trainable_variables
     with pytest.raises(AttributeError, match="num_outputs"):
@@ -275,34 +227,29 @@ def test_an_unbuilt_network_has_its_weights_after_the_first_call(K):
     function(X)
     assert len(function.trainable_variables) == 4
     assert function.num_outputs == 1
-    module = NetworkFunction(networks.Mixed(K))
-    module(X)
-    assert len(module.trainable_variables) == 5
 
 
-@BOTH_KERAS
-def test_an_unbuilt_network_is_not_built_behind_the_optimiser_s_back(K):
+def test_an_unbuilt_network_is_not_built_behind_the_optimiser_s_back():
     late = r"(?s)Sequential 'late'.*made its weights only now.*keras\.Input.*build"
-    function = NetworkFunction(K.Sequential([K.layers.Dense(1)], name="late"))
+    function = NetworkFunction(keras.Sequential([keras.layers.Dense(1)], name="late"))
     with training(), pytest.raises(ValueError, match=late):
         function(X)
-    function = NetworkFunction(K.Sequential([K.layers.Dense(1)], name="late"))
+    function = NetworkFunction(keras.Sequential([keras.layers.Dense(1)], name="late"))
     with pytest.raises(ValueError, match=late):
         tf.function(function)(X)
 
 
 def test_weights_that_no_attribute_leads_to_are_spoken_of():
     network = networks.dense(keras)
-    with pytest.warns(UserWarning, match=r"(?s)function '<lambda>'.*kernel.*tf\.Module"):
+    with pytest.warns(UserWarning, match=r"(?s)function '<lambda>'.*kernel.*of Keras 3"):
         NetworkFunction(lambda X: 2.0 * network(X))(X)
 
 
 # Training and inference.
 
 
-@BOTH_KERAS
-def test_dropout_drops_in_training_only(K):
-    network = K.Sequential([K.Input((2,)), K.layers.Dropout(0.5)])
+def test_dropout_drops_in_training_only():
+    network = keras.Sequential([keras.Input((2,)), keras.layers.Dropout(0.5)])
     function, inputs = NetworkFunction(network), np.ones((200, 2), "float32")
     np.testing.assert_array_equal(function(inputs), inputs)
     with inference():
@@ -313,10 +260,9 @@ def test_dropout_drops_in_training_only(K):
     assert_estimates(np.mean(dropped == 0.0), 0.5, 0.5 / np.sqrt(inputs.size))
 
 
-@BOTH_KERAS
 @pytest.mark.parametrize("compiled", ["eager", "graph", "xla"])
-def test_batch_normalisation_learns_its_statistics_as_keras_does(K, compiled):
-    function, twin = (NetworkFunction(networks.regularised(K, dropout=0.0)) for _ in range(2))
+def test_batch_normalisation_learns_its_statistics_as_keras_does(compiled):
+    function, twin = (NetworkFunction(networks.regularised(keras, dropout=0.0)) for _ in range(2))
     twin.network.set_weights(function.network.get_weights())
 
     def step(inputs):
@@ -340,11 +286,10 @@ def test_batch_normalisation_learns_its_statistics_as_keras_does(K, compiled):
     assert_close(function(inputs), expected)
 
 
-@BOTH_KERAS
 @pytest.mark.parametrize("how", ["set_trainable", "frozen"])
-def test_a_frozen_network_keeps_its_statistics(K, how):
+def test_a_frozen_network_keeps_its_statistics(how):
     module = gpflow.Module()
-    module.function = NetworkFunction(networks.regularised(K))
+    module.function = NetworkFunction(networks.regularised(keras))
     before = [variable.numpy() for variable in state(module)]
     expected = module.function(X)
     if how == "set_trainable":
@@ -391,11 +336,10 @@ def test_a_copy_has_weights_of_its_own_which_are_those_of_its_network(make, copy
     np.testing.assert_array_equal(function(X), before)
 
 
-@BOTH_KERAS
 @pytest.mark.parametrize("copy", copies().values(), ids=copies())
-def test_a_copy_of_a_part_of_a_model_keeps_its_names_when_it_is_called(K, copy):
+def test_a_copy_of_a_part_of_a_model_keeps_its_names_when_it_is_called(copy):
     # Keras 3 renames the variables of such a copy then.
-    function = NetworkFunction(networks.hidden_layer(K))
+    function = NetworkFunction(networks.hidden_layer(keras))
     function(X)
     copied = copy(function)
     assert list(copied.weights) == list(function.weights)
@@ -406,10 +350,9 @@ def test_a_copy_of_a_part_of_a_model_keeps_its_names_when_it_is_called(K, copy):
         np.testing.assert_array_equal(mine, original)
 
 
-@BOTH_KERAS
 @pytest.mark.parametrize("copy", copies().values(), ids=copies())
-def test_a_copy_has_the_moving_statistics_and_random_states(K, copy):
-    function = NetworkFunction(networks.regularised(K))
+def test_a_copy_has_the_moving_statistics_and_random_states(copy):
+    function = NetworkFunction(networks.regularised(keras))
     with training():
         function(X)
     copied = copy(function)
@@ -419,9 +362,8 @@ def test_a_copy_has_the_moving_statistics_and_random_states(K, copy):
     np.testing.assert_array_equal(copied(X), function(X))
 
 
-@WITH_WEIGHTS
-def test_a_copy_of_frozen_weights_is_frozen_and_can_be_thawed(make):
-    function = NetworkFunction(make())
+def test_a_copy_of_frozen_weights_is_frozen_and_can_be_thawed():
+    function = NetworkFunction(networks.dense(keras))
     count = len(function.trainable_variables)
     gpflow.set_trainable(function, False)
     copied = gpflow.utilities.deepcopy(function)
@@ -433,7 +375,7 @@ def test_a_copy_of_frozen_weights_is_frozen_and_can_be_thawed(make):
 
 def test_a_network_in_two_places_is_in_two_places_of_the_copy():
     model = gpflow.Module()
-    function = NetworkFunction(networks.dense(tf_keras))
+    function = NetworkFunction(networks.dense(keras))
     model.here, model.there = function, function
     model.elsewhere = NetworkFunction(function.network)
     copied = gpflow.utilities.deepcopy(model)
@@ -442,12 +384,11 @@ def test_a_network_in_two_places_is_in_two_places_of_the_copy():
     assert len(copied.trainable_variables) == 4
 
 
-@BOTH_KERAS
-def test_a_model_of_the_user_s_own_class_is_copied(K):
-    class Own(K.Model):
+def test_a_model_of_the_user_s_own_class_is_copied():
+    class Own(keras.Model):
         def __init__(self, **options):
             super().__init__(**options)
-            self.inner, self.norm = K.layers.Dense(3), K.layers.BatchNormalization()
+            self.inner, self.norm = keras.layers.Dense(3), keras.layers.BatchNormalization()
 
         def call(self, X, training=None):
             return self.norm(self.inner(X), training=training)
@@ -479,10 +420,20 @@ def test_a_model_that_keras_cannot_copy_is_named():
 # Bad input.
 
 
+def test_models_of_tf_keras_are_refused_and_can_be_functions():
+    network = tf_keras.Sequential([tf_keras.Input((2,)), tf_keras.layers.Dense(1)])
+    with pytest.raises(TypeError, match=r"of tf_keras; it must be of Keras 3.*lambda X"):
+        NetworkFunction(network)
+    function = NetworkFunction(lambda X: network(X))
+    with pytest.warns(UserWarning, match="variables that are not trained"):
+        value = function(X.astype("float32"))
+    np.testing.assert_array_equal(value, network(X))
+
+
 @pytest.mark.parametrize(
     ("network", "error", "message"),
     [
-        (3, TypeError, r"network is 3; it must be a Keras model"),
+        (3, TypeError, r"network is 3; it must be a model of Keras 3"),
         (lambda X: X[:, 0], ValueError, r"returns shape \(6,\).*must be \[N, F\].*Dense"),
         (lambda X: X[:, None], ValueError, r"returns shape \(6, 1, 2\).*Flatten"),
         (lambda X: {"mean": X}, TypeError, "returns a dict; it must return one tensor"),

@@ -134,6 +134,8 @@ def test_batches_of_inputs_are_refused() -> None:
     intervals = conformal(Line(), (ONES, ONES))
     with pytest.raises(ValueError, match=r"X has shape \(2, 3, 1\); it must be \[N, D\]"):
         intervals.predict_interval(np.ones((2, 3, 1)))
+    with pytest.raises(ValueError, match=r"X has shape \(12, 1, 1\); it must be \[N, D\]"):
+        conformal(Line(), (ONES[:, None], ONES))
 
 
 BAD_CONFORMAL = {

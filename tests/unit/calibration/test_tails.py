@@ -14,8 +14,7 @@ from scipy import integrate, optimize, stats
 import gpflow_gvi as gvi
 from gpflow_gvi.calibration import tails
 from gpflow_gvi.calibration.tempering import tempered_by
-from gpflow_gvi.likelihoods import HeavyTailed
-from gpflow_gvi.prediction import predictive_law
+from gpflow_gvi.likelihoods import HeavyTailed, with_moments
 from tests.tolerances import P_VALUE, assert_close, assert_estimates
 
 MEAN, VARIANCE = np.array([[0.3, -1.0], [2.0, 0.0]]), np.array([[0.5, 0.1], [0.02, 1.0]])
@@ -55,7 +54,7 @@ def test_mean_and_variance_are_those_under_gaussian_noise():
     mean, variance = HeavyTailed(NOISE, DF).predict_mean_and_var(X, MEAN, VARIANCE)
     assert_close(mean, MEAN)
     assert_close(variance, VARIANCE + NOISE)
-    of_law = predictive_law.with_moments(HeavyTailed(NOISE, DF), mean, variance)
+    of_law = with_moments(HeavyTailed(NOISE, DF), mean, variance)
     assert_close(of_law.variance(), variance)
 
 

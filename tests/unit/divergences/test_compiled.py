@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import gpflow
+import keras
 import numpy as np
 import pytest
 import scipy.linalg
@@ -69,7 +70,7 @@ def test_xla_trains_as_without_it(name, kind):
     found = []
     for jit_compile in (False, True):
         fitted, data = model(name, kind)
-        fitted.compile(gpflow.keras.tf_keras.optimizers.SGD(1e-3), jit_compile=jit_compile)
+        fitted.compile(keras.optimizers.SGD(1e-3), jit_compile=jit_compile)
         history = fitted.fit(data, epochs=2, batch_size=20, verbose=0).history
         found.append((history["loss"], fitted.trainable_variables))
     (losses, variables), (compiled_losses, compiled) = found

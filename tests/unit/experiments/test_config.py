@@ -354,18 +354,12 @@ def test_svgp_is_an_experiment(write):
     read(write(f"{KL}regulariser: {{mode: prior}}\nmean: inducing\n"))
 
 
-def test_data_and_regulariser_of_the_command_line_replace_those_of_the_file(write, tmp_path):
-    other = tmp_path / "other.yaml"
-    other.write_text("data: energy\nregulariser: {kernel: matern32}\nseed: 5\n")
+def test_data_of_the_command_line_replace_those_of_the_file(write):
     path = write("data: yacht\nloss: gamma_loss\n")
-    assert read(path, data="{kind: curve, number: 3}").data.number == 3
-    experiment = read(path, regulariser=other)
-    assert (experiment.data.kind, experiment.regulariser.kernel.kind) == ("energy", "matern32")
-    assert (experiment.loss.kind, experiment.seed) == ("gamma_loss", 0)
+    experiment = read(path, data="{kind: curve, number: 3}")
+    assert (experiment.data.number, experiment.loss.kind) == (3, "gamma_loss")
     with pytest.raises(ConfigError, match="data is '', which is empty"):
         read(path, data="")
-    with pytest.raises(ConfigError, match=r"yacht\.yaml does not exist"):
-        read(path, regulariser=tmp_path / "yacht.yaml")
 
 
 def test_schema_takes_what_the_reader_takes(write):

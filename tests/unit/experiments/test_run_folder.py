@@ -38,18 +38,15 @@ def test_an_old_run_stays_until_the_new_one_is_complete(tmp_path):
         assert not (folder.begin(anew=True) / "half").exists()
 
 
-@pytest.mark.parametrize("moment", ["before", "between", "after"])
+@pytest.mark.parametrize("moment", ["before", "between"])
 def test_killed_while_it_was_published(moment, tmp_path):
     folder = RunFolder(tmp_path / "one")
     with folder.locked():
         finish(folder, "old")
         folder.publish()
         finish(folder, "new")
-    replaced = tmp_path / "one.replaced"
-    if moment != "before":
-        folder.path.rename(replaced)
-    if moment == "after":
-        folder.partial.rename(folder.path)
+    if moment == "between":  # the old one is half removed
+        (folder.path / COMPLETE).unlink()
     with folder.locked():
         assert folder.is_complete
     assert (folder.path / "result").read_text() == "new"

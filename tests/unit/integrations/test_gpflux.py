@@ -240,7 +240,7 @@ def test_three_layers_fit_in_a_graph_and_predict():
 
 
 def test_weights_are_saved_and_loaded(tmp_path):
-    saved, loaded = (deep(layer(seed=seed, network=networks.dense(tf_keras))) for seed in (0, 5))
+    saved, loaded = (deep(layer(seed=seed, network=networks.dense(keras))) for seed in (0, 5))
     saved.as_prediction_model().save_weights(tmp_path / "weights")
     loaded.as_prediction_model().load_weights(tmp_path / "weights").assert_consumed()
     for old, new in zip(saved.f_layers, loaded.f_layers, strict=True):
@@ -280,9 +280,8 @@ def test_gradient_reaches_all_that_is_trained_and_no_regulariser(kind, covarianc
         assert {id(v) for v in part.weights} == of_all
 
 
-@pytest.mark.parametrize("K", networks.KERAS.values(), ids=networks.KERAS)
-def test_networks_are_trained_and_behave_as_in_training(K):
-    part = layer(network=networks.regularised(K, dropout=0.5))
+def test_networks_are_trained_and_behave_as_in_training():
+    part = layer(network=networks.regularised(keras, dropout=0.5))
     network = part.variational.mean_function.add_2.network
     assert len(network.trainable_variables) == 6
     assert {id(v) for v in network.trainable_variables} <= {id(v) for v in part.trainable_weights}

@@ -16,6 +16,7 @@ from gpflow_gvi.learning.estimators import MAX_LEAVES, Classifiers, Regressors
 from gpflow_gvi.learning.recipe import Recipe
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
+from tests.tolerances import assert_close
 
 
 def _rows_of_noise(N: int, rng: np.random.Generator, D: int = 2) -> TrainingData:
@@ -59,6 +60,33 @@ def test_of_many_rows_of_several_features_there_is_a_network(N, D, count, rng):
     for of_classes, kind in kinds.items():
         found = Recipe().predictors(dataclasses.replace(data, of_classes=of_classes))
         assert len([each for each in found if isinstance(each, kind)]) == count
+
+
+def _spoilt(data):
+    """The same rows with a column of one value, and a copy of a column in another unit."""
+    X = np.c_[np.full(len(data.X), 3.0), data.X[:, :1], data.X]
+    return dataclasses.replace(data, X=X, units=(Scaling.none(X), data.units[1]))
+
+
+@pytest.mark.parametrize("of_classes", [False, True])
+@pytest.mark.parametrize("D", [1, 2])
+def test_constant_columns_and_copies_do_not_change_what_is_tried(D, of_classes, rng):
+    data = dataclasses.replace(_rows_of_noise(200, rng, D), of_classes=of_classes)
+    spoilt, recipe = _spoilt(data), Recipe()
+    assert spoilt.features.tolist() == [1, 3][:D]
+    for method in ("kernels", "kernels_of_series", "floor"):
+        pairs = zip(getattr(recipe, method)(data), getattr(recipe, method)(spoilt), strict=True)
+        for kernel, same in pairs:
+            assert_close(same(spoilt.X), kernel(data.X))
+    for plain, same in zip(recipe.predictors(data), recipe.predictors(spoilt), strict=True):
+        y = data.Y[:, 0]
+        expected = plain.fit(data.X, y).predict(data.X)
+        np.testing.assert_array_equal(same.fit(spoilt.X, y).predict(spoilt.X), expected)
+
+
+def test_of_a_single_feature_there_are_boosted_trees_alone(rng):
+    (found,) = Recipe().predictors(_rows_of_noise(1_000, rng, 1))
+    assert type(found).__name__ == "HistGradientBoostingRegressor"
 
 
 def test_a_network_does_not_depend_on_units(rng):

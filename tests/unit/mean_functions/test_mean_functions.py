@@ -173,19 +173,11 @@ def test_a_network_is_a_mean_function_among_others(make, J, rng):
 
 
 def test_knows_its_outputs_if_the_network_does():
-    for K in networks.KERAS.values():
-        assert gvi.mean_functions.Network(networks.dense(K, 3)).num_outputs == 3
+    assert gvi.mean_functions.Network(networks.dense(keras, 3)).num_outputs == 3
     assert not hasattr(gvi.mean_functions.Network(networks.Perceptron()), "num_outputs")
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(make, marks=pytest.mark.slow if name == "tf_keras" else ())
-        for name, make in networks.WITH_WEIGHTS.items()
-    ],
-    ids=networks.WITH_WEIGHTS,
-)
+@WITH_WEIGHTS
 def test_q_s_network_trains_and_p_s_does_not(make):
     model = model_with(make(), prior_network=make())
     p, q = model.regulariser.mean_function, model.variational.mean_function
@@ -205,14 +197,9 @@ def test_q_s_network_trains_and_p_s_does_not(make):
     assert np.abs(q(INPUTS) - OUTPUTS).mean() < np.abs(before[1] - OUTPUTS).mean()
 
 
-# A network of each library with the optimiser of the other.
-@pytest.mark.parametrize(
-    ("K", "optimiser"),
-    [(keras, tf_keras.optimizers.Adam), (tf_keras, keras.optimizers.Adam)],
-    ids=["keras by tf_keras's Adam", "tf_keras by keras's Adam"],
-)
-def test_a_float32_network_learns_in_a_float64_model_by_either_adam(K, optimiser):
-    model = model_with(networks.dense(K, dtype="float32"))
+@pytest.mark.parametrize("optimiser", [tf_keras.optimizers.Adam, keras.optimizers.Adam])
+def test_a_float32_network_learns_in_a_float64_model_by_either_adam(optimiser):
+    model = model_with(networks.dense(keras, dtype="float32"))
     closure, optimiser = model.training_loss_closure((INPUTS, OUTPUTS)), optimiser(0.1)
     losses = []
     for _ in range(10):
@@ -235,13 +222,11 @@ def test_in_precision_a_network_learns_by_lbfgs_too():
     assert float(closure()) < loss
 
 
-@pytest.mark.parametrize(
-    ("K", "compile"), [(keras, True), (tf_keras, False)], ids=["keras, graph", "tf_keras, eager"]
-)
-def test_training_normalises_batches_and_predicting_uses_what_it_learned(K, compile):
+@pytest.mark.parametrize("compile", [True, False])
+def test_training_normalises_batches_and_predicting_uses_what_it_learned(compile):
     """One step of a Keras user's own loop moves the statistics as one loss of the model does."""
-    network, prior = (networks.regularised(K, dropout=0.0) for _ in range(2))
-    twin = K.models.clone_model(network)
+    network, prior = (networks.regularised(keras, dropout=0.0) for _ in range(2))
+    twin = keras.models.clone_model(network)
     twin.set_weights(network.get_weights())
     model = model_with(network, prior_network=prior)
     closure = model.training_loss_closure((INPUTS, OUTPUTS), compile=compile)

@@ -220,6 +220,15 @@ def test_posterior_without_a_cache() -> None:
             uncached.predict_f(XNEW)
 
 
+def test_a_posterior_made_without_a_cache_has_none_to_renew() -> None:
+    model = conditioned()
+    posterior = model.posterior(None)
+    with pytest.raises(ValueError, match="precompute_cache"):
+        posterior.update_cache()
+    posterior.update_cache(PrecomputeCacheType.TENSOR)
+    assert_same_predictions(posterior, model)
+
+
 def test_posterior_of_a_process_with_nothing_to_keep() -> None:
     model = gvi.models.PGVI(prior(), prior(), gpflow.likelihoods.Gaussian(), num_data=10)
     for kind in ("tensor", "variable"):

@@ -88,7 +88,7 @@ def test_numpy_and_the_graph_have_the_same_value_and_gradients(J, rng):
     fit = _fit(kernel, Recipe().noise(40, 3, 1e-6), 2, 3, J, InducingEvidence())
     fit.start(kernel, 0.3, np.full((2, J), 0.4), 0.7)
     rows = Rows(X, Y, rng.normal(size=(40, 2, J)), rng.gamma(2.0, size=(40, J)))
-    value, gradients = fit._of_numpy(fit._plain, rows, {})
+    value, gradients = fit._of_numpy(rows, {})
     expected, of_graph = fit.graph(X, *rows)
     assert_close(value, float(expected))
     assert len(gradients) == len(of_graph) == len(fit.variables)
@@ -112,7 +112,7 @@ def test_where_numpy_finds_no_factor_the_graph_adds_jitter(rng):
     fit = _fit(kernel, noise, 0, 2, 1, InducingEvidence())
     rows = Rows.of(X, np.zeros((12, 1)))
     with pytest.raises(np.linalg.LinAlgError):
-        fit._of_numpy(fit._plain, rows, {})
+        fit._of_numpy(rows, {})
     value, gradients = fit.value_and_gradients(X, rows)
     assert np.isfinite(value)
     assert all(np.all(np.isfinite(part)) for part in gradients)

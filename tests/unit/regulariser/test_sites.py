@@ -63,7 +63,7 @@ def _prior(J=1):
 
 def _bound(likelihood, data, sites, Z, prior):
     rows = rows_of(covariances(prior.kernel, Z, data[0]), *data, tf.zeros([N, 1], tf.float64))
-    return float(step(rows, likelihood, sites).bound)
+    return float(step([rows], likelihood, sites).bound)
 
 
 def _train(svgp, data):
@@ -256,7 +256,7 @@ def test_a_step_that_is_too_long_is_shortened():
 
     def take_step(sites):
         rows = rows_of(covariances(prior.kernel, Z, _x()), _x(), Y, tf.zeros([N, 1], tf.float64))
-        result = step(rows, likelihood, sites)
+        result = step([rows], likelihood, sites)
         bounds.append(float(result.bound))
         return result
 

@@ -30,7 +30,7 @@ def test_what_is_in_the_folder(tmp_path):
         assert all(isinstance(values[name], np.ndarray) for name in values)
         assert "dict['kernel'].lengthscales" in values
     structure = json.loads((tmp_path / "saved" / "structure.json").read_text("utf-8"))
-    assert structure["format"] == 1
+    assert structure["format"] == 2
     assert structure["versions"]["gpflow"] == gpflow.__version__
 
 
@@ -277,7 +277,7 @@ DAMAGE = {
         "has lost values.npz",
     ),
     "half a structure": (
-        lambda folder: (folder / "structure.json").write_text('{"format": 1, "root'),
+        lambda folder: (folder / "structure.json").write_text('{"format": 2, "root'),
         ValueError,
         "structure.json is damaged",
     ),
@@ -286,18 +286,23 @@ DAMAGE = {
         ValueError,
         r"values\.npz is not what was saved",
     ),
+    "earlier format": (
+        damaged(lambda structure: structure.update(format=1)),
+        ValueError,
+        r"has format 1, but 2 is read here\. Load it with the versions that wrote it",
+    ),
     "later format": (
         damaged(lambda structure: structure.update(format=99)),
         ValueError,
         "has format 99",
     ),
-    "no kind": (
-        damaged(lambda structure: structure["root"].pop("kind")),
+    "no class": (
+        damaged(lambda structure: structure["root"].pop("class")),
         ValueError,
-        "cannot be read.*kind",
+        "cannot be read.*class",
     ),
     "no reference": (
-        damaged(lambda structure: structure.update(root={"kind": "reference", "to": 5})),
+        damaged(lambda structure: structure.update(root={"same": 5})),
         ValueError,
         "cannot be read",
     ),
@@ -340,3 +345,10 @@ def test_another_jitter_is_reported(tmp_path):
         gpflow.config.set_default_jitter(1e-5)
         with pytest.warns(NumericsWarning, match=r"set_default_jitter\(1e-06\)"):
             load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("name", ["m.keras", "m.h5"])
+def test_a_file_of_keras_would_not_have_the_process(name, tmp_path):
+    with pytest.raises(ValueError, match="has no place for a Gaussian process"):
+        save("new", tmp_path / name)
+    assert list(tmp_path.iterdir()) == []

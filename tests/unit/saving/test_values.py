@@ -20,7 +20,6 @@ PLAIN = {
     "infinite": (math.inf, -math.inf),
     "text": "σ² \n \"quoted\" 'both' /..",
     "nested": {"a": [(1, (2,)), []], 3: {}, (4, "b"): None},
-    "sets": ({1, 2}, frozenset({"x"})),
     "slices": [slice(None), slice(1, None, 2)],
     "types": [np.float32, np.dtype("int8"), tf.float64, tf.TensorShape([2, None])],
     "unknown rank": tf.TensorShape(None),

@@ -1,9 +1,8 @@
-"""Objects of every kind that a user may have beside a model, and what to save them with."""
+"""Objects of a user's own that are beside a model, and what to save them with."""
 
 from __future__ import annotations
 
 import dataclasses
-import threading
 from typing import NamedTuple
 
 import gpflow
@@ -31,18 +30,15 @@ class Frozen:
 
 
 class Slotted:
-    __slots__ = ("one", "two")
+    __slots__ = ("one",)
+
+    def __init__(self):
+        self.one = 1
 
 
 class Stateful:
-    """Keeps a part to itself, as `pickle` and `copy` let it."""
-
     def __init__(self, value):
         self.value = value
-        self.lock = threading.Lock()
-
-    def __getstate__(self):
-        return {"value": self.value}
 
     def __setstate__(self, state):
         self.__init__(state["value"])
@@ -77,7 +73,6 @@ def plain_function(X):
     return X[:, :1] + 1.0
 
 
-OWN = {
-    kind.__name__: kind
-    for kind in (Point, Frozen, Slotted, Stateful, Fresh, Knot, networks.Perceptron)
-} | {"plain_function": plain_function}
+OWN = {kind.__name__: kind for kind in (Point, Frozen, Fresh, Knot, networks.Perceptron)} | {
+    "plain_function": plain_function
+}

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gpflow_gvi.__main__ import main
-from gpflow_gvi.tables import spreadsheet
+from gpflow_gvi.tables import predict
 
 NAMES = [r"cost $\frac{$", "US$ / AU$", "<b>&amp;"]
 LABELS = ["=cmd|' /C calc'!A0", r"$\frac$", "-2.5"]
@@ -48,7 +48,7 @@ def test_labels_are_no_formulas_in_a_spreadsheet(folder, capsys):
 
 @pytest.mark.parametrize("text", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "-2+3", "\r=1"])
 def test_what_a_spreadsheet_would_compute_is_escaped(text):
-    table = spreadsheet.without_formulas(pd.DataFrame({text: [text, "a"], "n": [-1.0, 2.0]}))
+    table = predict.without_formulas(pd.DataFrame({text: [text, "a"], "n": [-1.0, 2.0]}))
     assert list(table) == [f"'{text}", "n"]
     assert table.iloc[0, 0] == f"'{text}"
     assert list(table["n"]) == [-1.0, 2.0]
@@ -57,4 +57,4 @@ def test_what_a_spreadsheet_would_compute_is_escaped(text):
 @pytest.mark.parametrize("text", ["-2.5", "+3", "-1,000", "a=b", "x-1", ""])
 def test_numbers_and_other_text_are_not(text):
     table = pd.DataFrame({"a": [text]})
-    assert spreadsheet.without_formulas(table).equals(table)
+    assert predict.without_formulas(table).equals(table)

@@ -97,15 +97,15 @@ def test_a_category_and_a_date_are_one_column_each(learned):
 
 def test_a_category_is_drawn_by_its_levels(learned, table):
     drawn = dependence(model := learned.model, table, ["kind", "size", "day"])
-    assert sorted(drawn.levels[0]) == ["blue", "green", "red"]
+    assert sorted(drawn.panels[0].levels) == ["blue", "green", "red"]
     few = table.sample(50, random_state=0)  # the rows that are averaged over
-    for level, mean in zip(drawn.levels[0], drawn.means[0], strict=True):
+    for level, mean in zip(drawn.panels[0].levels, drawn.means[0], strict=True):
         X = model.inputs(few.assign(kind=level))
         assert_close(mean[0], np.mean(model.learned_.predict_f(X)[0]))
-    mean = dict(zip(drawn.levels[0], drawn.means[0][:, 0], strict=True))
+    mean = dict(zip(drawn.panels[0].levels, drawn.means[0][:, 0], strict=True))
     for other in ("green", "blue"):
         assert abs(mean["red"] - mean[other] - 3.0) < 0.5
-    years = drawn.grids[2]
+    years = drawn.panels[2].grid
     assert 2015.0 <= years[0] < years[-1] < 2020.0
     assert np.ptp(drawn.means[2]) > 4.0  # the season goes from -3 to 3
 

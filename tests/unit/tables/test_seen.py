@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gpflow_gvi.tables.columns import Columns
-from gpflow_gvi.tables.seen import Seen
+from gpflow_gvi.tables.columns import Columns, Seen
 
 
 def test_rows_are_outside_in_the_columns_whose_values_are_new():

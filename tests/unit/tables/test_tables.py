@@ -14,7 +14,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.tables import TableModel, learn_table, predict_file
 from gpflow_gvi.tables.columns import Columns
-from gpflow_gvi.tables.target import target_of
+from gpflow_gvi.tables.prepare import target_of
 from tests.tolerances import ROUNDING, assert_close, assert_estimates
 
 N = 60
@@ -222,15 +222,18 @@ def test_columns_that_say_nothing_are_left_out():
             "number": [1.0, 2.0, 3.0],
             "empty": [None] * 3,
             "same": ["a"] * 3,
+            "lists": [[1.0, 2.0], np.ones(2), None],
             "day": pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03"]),
         }
     )
     columns = Columns.of(table)
     assert columns.numbers == ["number"]
-    assert set(columns.left_out) == {"empty", "same"}
+    assert set(columns.left_out) == {"empty", "same", "lists"}
     assert list(columns.dates) == ["day"]
     with pytest.raises(ValueError, match="no column can be learned from"):
         Columns.of(table[["empty", "same"]])
+    with pytest.raises(ValueError, match="target 'lists' has lists in cells"):
+        target_of(table, "lists", None)
 
 
 def test_all_rows_are_learned_from_if_none_are_held_out(folder, written):

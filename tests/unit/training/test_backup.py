@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from gpflow_gvi._core.network_function import as_function
 from gpflow_gvi.training import Trainable
-from gpflow_gvi.training.backup import Backup, read_arrays, write_arrays
+from gpflow_gvi.training.arrays import read_arrays, write_arrays
+from gpflow_gvi.training.backup import Backup
 from gpflow_gvi.training.guard import LossTerms
 
 ARRAYS = {
@@ -105,10 +105,10 @@ class Interrupt(keras.callbacks.Callback):
             raise Killed
 
 
-def train(K: Any, folder: Path, after: float = np.inf, **options: Any) -> Any:
+def train(folder: Path, after: float = np.inf, **options: Any) -> Any:
     model = Line()
-    model.compile(K.optimizers.Adam(0.02), steps_per_execution=2)
-    C = K.callbacks
+    model.compile(keras.optimizers.Adam(0.02), steps_per_execution=2)
+    C = keras.callbacks
     callbacks = [
         C.BackupAndRestore(str(folder), **options),
         C.EarlyStopping(monitor="loss", patience=3, restore_best_weights=True),
@@ -119,28 +119,23 @@ def train(K: Any, folder: Path, after: float = np.inf, **options: Any) -> Any:
     return history.history, history.epoch, [value.tolist() for value in model.get_weights()]
 
 
-@pytest.mark.parametrize(
-    "K",
-    [keras, pytest.param(tf_keras, marks=pytest.mark.slow)],
-    ids=["keras", "tf_keras"],
-)
-def test_interrupted_training_ends_where_it_would_have(K: Any, tmp_path: Path) -> None:
+def test_interrupted_training_ends_where_it_would_have(tmp_path: Path) -> None:
     """Optimiser, learning rate, patience, best weights and random generator all go on."""
-    history, epochs, _ = undisturbed = train(K, tmp_path / "other")
-    rates = history["learning_rate" if K is keras else "lr"]
+    history, epochs, _ = undisturbed = train(tmp_path / "other")
+    rates = history["learning_rate"]
     assert rates[-1] < rates[0]
     assert 3 < len(epochs) < 12  # stopped early, at weights other than the last
     for steps in (2, 7, 10, 3 * len(epochs)):
         with pytest.raises(Killed):
-            train(K, tmp_path / "backup", steps)
-    assert train(K, tmp_path / "backup") == undisturbed
+            train(tmp_path / "backup", steps)
+    assert train(tmp_path / "backup") == undisturbed
     assert list(tmp_path.iterdir()) == []
 
 
 def test_kept_backup_says_that_there_is_nothing_left_to_do(tmp_path: Path) -> None:
-    first = train(keras, tmp_path, delete_checkpoint=False)
+    first = train(tmp_path, delete_checkpoint=False)
     assert [path.name for path in tmp_path.iterdir()] == ["training.h5"]
-    assert train(keras, tmp_path, 0, delete_checkpoint=False) == first
+    assert train(tmp_path, 0, delete_checkpoint=False) == first
 
 
 def test_backup_of_another_training_is_refused(tmp_path: Path) -> None:

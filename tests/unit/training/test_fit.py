@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -90,17 +92,12 @@ def as_generator(size: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("data", "size", "optimizer"),
-    each_pair(
-        [as_arrays, as_dataset, as_generator],
-        [4, 5, 10, 64],
-        [keras.optimizers.SGD, tf_keras.optimizers.SGD],
-    ),
+    ("data", "size"), each_pair([as_arrays, as_dataset, as_generator], [4, 5, 10, 64])
 )
 def test_steps_are_those_of_gradient_descent(
-    data: Callable[[int], dict[str, Any]], size: int, optimizer: Any
+    data: Callable[[int], dict[str, Any]], size: int
 ) -> None:
-    model = compiled(optimizer=optimizer(RATE / N), steps_per_execution=2)
+    model = compiled(steps_per_execution=2)
     w = model.w.numpy()
     history = model.fit(**data(size), epochs=3, verbose=0).history
     for epoch in range(3):
@@ -308,10 +305,9 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("K", [keras, tf_keras], ids=["keras", "tf_keras"])
 @pytest.mark.parametrize("what", WORDS)
-def test_step_that_is_not_finite_changes_nothing(what: str, K: Any) -> None:
-    optimizer = K.optimizers.SGD(1.0, momentum=0.5)
+def test_step_that_is_not_finite_changes_nothing(what: str) -> None:
+    optimizer = keras.optimizers.SGD(1.0, momentum=0.5)
     model = compiled(Cliff(what), optimizer)
     with pytest.raises(NonFiniteLossError, match=WORDS[what]):
         model.fit((X, Y), epochs=1, steps_per_epoch=50, verbose=0)
@@ -424,7 +420,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "empty after all": (
         {"data": tf.data.Dataset.from_tensors((X, Y)).filter(lambda *_: False)},
         ValueError,
-        "no batch in epoch 1",
+        "data is a Dataset without any batches",
     ),
     "not pairs": (
         {"data": tf.data.Dataset.from_tensors(X)},
@@ -472,10 +468,33 @@ def test_bad_input_of_compile() -> None:
         Line().fit((X, Y))
     with pytest.raises(TypeError, match=r"(?s)optimizer is .*Scipy.*training_loss_closure"):
         Line().compile(gpflow.optimizers.Scipy())
+    with pytest.raises(TypeError, match=r"(?s)optimizer is .*tf_keras.*training_loss_closure"):
+        Line().compile(tf_keras.optimizers.SGD())
     with pytest.raises(ValueError, match="steps_per_execution is 0"):
         Line().compile("adam", steps_per_execution=0)
     with pytest.raises(ValueError, match=re.escape("adom")):
         Line().compile("adom")
+
+
+REPLICATED = """
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+from tests.unit.training.test_fit import Line
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    model = Line()
+model.compile("adam")
+"""
+
+
+@pytest.mark.slow
+def test_model_of_several_replicas_is_refused() -> None:
+    """In another process, as logical devices are chosen before anything else is done."""
+    ended = subprocess.run(
+        [sys.executable, "-c", REPLICATED], capture_output=True, text=True, check=False
+    )
+    assert "in the scope of a MirroredStrategy of 2 replicas, but it is trained" in ended.stderr
 
 
 def test_other_number_of_data_is_warned_of() -> None:

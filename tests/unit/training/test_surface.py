@@ -72,33 +72,6 @@ def test_data_come_in_any_of_keras_forms() -> None:
     assert_same_training(fitted(slices((rounded, Y[:, 0])).batch(8)), expected)
 
 
-def test_validation_split_takes_the_rows_that_keras_takes() -> None:
-    twin = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    twin.compile("sgd", "mse")
-    rows = (N, int(N * 0.77))
-    of_keras = twin.fit(X, Y, validation_split=0.23, batch_size=8, verbose=0)
-    with pytest.warns(gvi.errors.NumericsWarning, match="data has 23 rows"):
-        make().fit(X, Y, validation_split=0.23, epochs=0, verbose=0)
-    model = make(keras.optimizers.SGD(1e-3), num_data=rows[1])
-    start = model.get_weights()
-    data, held_out = (X[: rows[1]], Y[: rows[1]]), (X[rows[1] :], Y[rows[1] :])
-    expected = model.fit(data, validation_data=held_out, batch_size=8, verbose=0)
-    model.set_weights(start)
-    split = model.fit(X, Y, validation_split=0.23, batch_size=8, verbose=0)
-    assert_same_training(split, expected)
-    assert split.params["steps"] == of_keras.params["steps"] == 3
-    assert split.history.keys() == expected.history.keys() > of_keras.history.keys()
-    assert_close(split.history["val_loss"], model.training_loss(held_out))
-
-
-def test_validation_split_of_what_cannot_be_split() -> None:
-    for fraction in (1.0, -0.5, 0.99):
-        with pytest.raises(ValueError, match=f"validation_split is {fraction}; "):
-            make().fit(X, Y, validation_split=fraction, verbose=0)
-    with pytest.raises(ValueError, match="data is a Dataset"):
-        make().fit(tf.data.Dataset.from_tensors((X, Y)), validation_split=0.5)
-
-
 def test_validation_every_other_epoch(measured: gvi.models.PGVI) -> None:
     history = measured.fit(X, Y, validation_data=(X, Y), validation_freq=2, epochs=4, verbose=0)
     assert len(history.history["val_loss"]) == 2

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import scipy.special
-import tf_keras
 
 from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.learning.around_network.feature_kernel import feature_kernel
@@ -16,26 +15,24 @@ from tests.tolerances import ITERATIVE, assert_close
 
 N, SHAPE = 30, (6, 6, 2)
 X = np.random.default_rng(0).uniform(size=(N, *SHAPE)).astype(np.float32)
-PACKAGES = pytest.mark.parametrize("K", [keras, tf_keras], ids=["keras", "tf_keras"])
 
 
-def network(K=keras, activation=None, J=3, first=()):
-    K.utils.set_random_seed(0)
-    return K.Sequential(
+def network(activation=None, J=3, first=()):
+    keras.utils.set_random_seed(0)
+    return keras.Sequential(
         [
-            K.Input(SHAPE),
+            keras.Input(SHAPE),
             *first,
-            K.layers.Conv2D(4, 3, activation="relu", name="conv"),
-            K.layers.GlobalAveragePooling2D(name="pooled"),
-            K.layers.Dense(5, "tanh", name="hidden"),
-            K.layers.Dense(J, activation, name="last"),
+            keras.layers.Conv2D(4, 3, activation="relu", name="conv"),
+            keras.layers.GlobalAveragePooling2D(name="pooled"),
+            keras.layers.Dense(5, "tanh", name="hidden"),
+            keras.layers.Dense(J, activation, name="last"),
         ]
     )
 
 
 def layer_of(net, name, inputs=X):
-    K = keras if isinstance(net, keras.Model) else tf_keras
-    return K.Model(net.inputs, net.get_layer(name).output).predict(inputs, verbose=0)
+    return keras.Model(net.inputs, net.get_layer(name).output).predict(inputs, verbose=0)
 
 
 def rows_of(net, features="penultimate", inputs=X):
@@ -44,35 +41,34 @@ def rows_of(net, features="penultimate", inputs=X):
 
 
 @pytest.mark.parametrize(
-    ("K", "features", "names"),
+    ("features", "names"),
     [
-        (keras, "penultimate", ["hidden"]),
-        (keras, "pooled", ["pooled"]),
-        (tf_keras, ["penultimate", "pooled"], ["hidden", "pooled"]),
+        ("penultimate", ["hidden"]),
+        ("pooled", ["pooled"]),
+        (["penultimate", "pooled"], ["hidden", "pooled"]),
     ],
 )
-def test_columns_are_the_outputs_and_the_layers(K, features, names):
-    net = network(K)
+def test_columns_are_the_outputs_and_the_layers(features, names):
+    net = network()
     expected = [net.predict(X, verbose=0), *(layer_of(net, name) for name in names)]
     rows = rows_of(net, features)
     assert rows.num_features == tuple(part.shape[1] for part in expected[1:])
     assert_close(rows(X), np.concatenate(expected, axis=1), precision=np.float32)
 
 
-@PACKAGES
-def test_layers_are_averaged_over_positions(K):
+def test_layers_are_averaged_over_positions():
     """Of each number of positions the last layer, unless the last layer receives its average."""
-    K.utils.set_random_seed(0)
-    flatten = K.Sequential(
+    keras.utils.set_random_seed(0)
+    flatten = keras.Sequential(
         [
-            K.Input(SHAPE),
-            K.layers.Rescaling(2.0),
-            K.layers.Conv2D(4, 3, name="first"),
-            K.layers.ReLU(name="second"),
-            K.layers.Conv2D(3, 3, name="third"),
-            K.layers.Flatten(),
-            K.layers.Dense(5, name="hidden"),
-            K.layers.Dense(3),
+            keras.Input(SHAPE),
+            keras.layers.Rescaling(2.0),
+            keras.layers.Conv2D(4, 3, name="first"),
+            keras.layers.ReLU(name="second"),
+            keras.layers.Conv2D(3, 3, name="third"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(5, name="hidden"),
+            keras.layers.Dense(3),
         ]
     )
     rows = rows_of(flatten, "layers")
@@ -80,9 +76,11 @@ def test_layers_are_averaged_over_positions(K):
     expected = [flatten.predict(X, verbose=0), *parts, layer_of(flatten, "hidden")]
     assert rows.num_features == (4, 3, 5)
     assert_close(rows(X), np.concatenate(expected, axis=1))
-    assert rows_of(network(K), "layers").num_features == (5,)
-    inner = K.Sequential([K.Input(SHAPE), K.layers.Conv2D(4, 3, name="inner")])
-    nested = K.Sequential([K.Input(SHAPE), inner, K.layers.Flatten(), K.layers.Dense(3)])
+    assert rows_of(network(), "layers").num_features == (5,)
+    inner = keras.Sequential([keras.Input(SHAPE), keras.layers.Conv2D(4, 3, name="inner")])
+    nested = keras.Sequential(
+        [keras.Input(SHAPE), inner, keras.layers.Flatten(), keras.layers.Dense(3)]
+    )
     assert_close(
         rows_of(nested, "layers")(X)[:, 3:7], inner.predict(X, verbose=0).mean(axis=(1, 2))
     )
@@ -122,13 +120,12 @@ def test_features_of_a_function_and_of_the_inputs():
     assert_close(found, np.hstack([X[:, 0, 0], X.reshape(N, -1)]))
 
 
-@PACKAGES
-def test_outputs_that_are_probabilities_become_logits(K):
-    net = network(K, "softmax")
+def test_outputs_that_are_probabilities_become_logits():
+    net = network("softmax")
     h = rows_of(net)(X).numpy()[:, :3]
     found = scipy.special.softmax(h, axis=1)
     assert_close(found, net.predict(X, verbose=0), precision=np.float32)
-    net = network(K, "sigmoid", J=1)
+    net = network("sigmoid", J=1)
     h = rows_of(net)(X).numpy()[:, :1]
     found = scipy.special.expit(h)
     assert_close(found, net.predict(X, verbose=0), precision=np.float32)

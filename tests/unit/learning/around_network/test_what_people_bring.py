@@ -163,6 +163,19 @@ def test_batches_are_read_as_arrays_are():
         around(D((IMAGES, LABELS, LABELS)), net, validation_data=(IMAGES, LABELS))
 
 
+def test_callbacks_are_those_of_the_network_that_is_trained():
+    epochs = []
+    counted = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: epochs.append(epoch))
+    rows = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS)).batch(40)
+    options = {"epochs": 3, "num_inducing": 20, "callbacks": [counted]}
+    learned = gvi.learn(rows, network=plain(), **options)
+    assert epochs == list(range(len(learned.history["loss"])))
+    with pytest.raises(ValueError, match=r"callbacks is .*not trained: pass train_network=True"):
+        around((IMAGES, LABELS), plain(), callbacks=[counted])
+    with pytest.raises(ValueError, match=r"callbacks is .*is for a network that is trained before"):
+        gvi.learn((np.zeros((9, 2)), np.arange(9.0)), callbacks=[counted])
+
+
 def test_batches_of_several_inputs():
     image, vector = keras.Input(SHAPE, name="image"), keras.Input((3,), name="a vector")
     joined = L.Concatenate()([L.Flatten()(image), vector])

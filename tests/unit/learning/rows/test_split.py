@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import warnings
 
+import gpflow
 import numpy as np
 import pytest
 from gpflow.likelihoods import Softmax
 
+import gpflow_gvi as gvi
 from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.learning.rows.split import Split
 from gpflow_gvi.learning.settings import RegulariserSettings, Settings
@@ -93,6 +95,21 @@ def test_inputs_must_be_rows(data):
         Split.of((X[:, None], Y), SETTINGS)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": gpflow.kernels.SquaredExponential()},
+        {"kernel": gpflow.kernels.SquaredExponential(), "likelihood": gpflow.likelihoods.Poisson()},
+        {"loss": "robust"},
+        {"outputs": "correlated"},
+    ],
+)
+def test_sets_of_one_row_are_refused_whatever_is_learned(options, rng):
+    X, Y = rng.normal(size=(20, 2)), rng.poisson(2.0, size=(20, 2)).astype(float)
+    with pytest.raises(ValueError, match=r"X has shape \(20, 1, 2\); it must be \[N, D\]"):
+        gvi.learn((X[:, None], Y), **options)
+
+
 def test_every_part_has_the_shares_of_the_classes(rng):
     Y = np.repeat([0, 1, 2], [60, 30, 10])
     settings = Settings(
@@ -110,7 +127,7 @@ def test_every_part_has_the_shares_of_the_classes(rng):
 def test_images_are_rows_for_a_kernel_that_is_given(data):
     X, Y = data
     settings = Settings(RegulariserSettings(kernels=lambda data: []), validation_fraction=0.0)
-    of_rows, of_images = Split.of((X, Y), settings), Split.of((X.reshape(N, 1, 3), Y), settings)
+    of_rows, of_images = Split.of((X, Y), settings), Split.of((X.reshape(N, 3, 1), Y), settings)
     np.testing.assert_array_equal(of_images.train[0], of_rows.train[0])
     standard = of_images.inputs.standard(X.reshape(N, 3, 1))
     assert_close(standard, (X - np.mean(X)) / np.std(X))  # pixels have one unit

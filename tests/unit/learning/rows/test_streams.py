@@ -260,7 +260,7 @@ X0, Y0 = _rows(3)
             TypeError,
             "X has dtype object",
         ),
-        ("rows.parquet", TypeError, r"data is the path 'rows\.parquet'.*pass a tf\.data\.Dataset"),
+        ("rows.parquet", TypeError, r"data is the path 'rows\.parquet'.*ParquetRows\(path, target"),
     ],
 )
 def test_what_makes_no_rows_is_refused(data, kind, message):

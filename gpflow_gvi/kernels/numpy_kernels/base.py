@@ -1,0 +1,89 @@
+"""What every kernel on arrays of NumPy has."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from gpflow import Parameter
+from gpflow.base import AnyNDArray
+
+from .parameters import Value
+
+BLOCK_SIZE = 65_536
+"""About the number of entries of a block of a covariance: it fits in a processor's cache."""
+
+
+class NumpyKernel(abc.ABC):
+    """The covariances between rows of X and rows of X2, for values of the hyper-parameters.
+
+    :param kernel: the kernel.
+    :param X: [N, D].
+    :param X2: [N2, D].
+    :param value: the values of its parameters.
+    """
+
+    names: tuple[str, ...] = ("variance",)
+    """The attributes that are hyper-parameters, in the order of their derivatives."""
+
+    def __init__(self, kernel: Any, X: AnyNDArray, X2: AnyNDArray, value: Value) -> None:
+        self.parameters: Sequence[Parameter] = [getattr(kernel, name) for name in self.names]
+        self.values = [value(parameter).astype(X.dtype) for parameter in self.parameters]
+        self.X, self.X2 = X[:, kernel.active_dims], X2[:, kernel.active_dims]
+
+    @abc.abstractmethod
+    def variance(self) -> AnyNDArray:
+        """Return k(x, x) for the rows of X: [N]."""
+
+    @abc.abstractmethod
+    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
+        """Return the derivatives of Σ g k(x, x) in the parameters.
+
+        :param g: [N].
+        """
+
+    @abc.abstractmethod
+    def block(self, rows: slice, columns: slice) -> AnyNDArray:
+        """Return k(X[rows], X2[columns]), a new array: [B, C]."""
+
+    @abc.abstractmethod
+    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
+        """Return the derivatives of Σ G ∘ k(X[rows], X2[columns]) in the parameters.
+
+        :param G: [B, C].
+        """
+
+    def covariance(self, out: AnyNDArray | None = None, *, lower: bool = False) -> AnyNDArray:
+        """Return k(X, X2): [N, N2].
+
+        :param out: the array to write it into.
+        :param lower: whether the lower triangle suffices; what is above may then be anything.
+        """
+        out = np.empty([len(self.X), len(self.X2)], self.X.dtype) if out is None else out
+        for rows, columns in self._blocks(lower):
+            out[rows, columns] = self.block(rows, columns)
+        return out
+
+    def gradient(self, G: AnyNDArray, *, lower: bool = False) -> list[AnyNDArray]:
+        """Return the derivatives of Σ G ∘ k(X, X2) in the parameters.
+
+        :param G: [N, N2].
+        :param lower: whether what is above the diagonal is taken as zero.
+        """
+        parts = []
+        for rows, columns in self._blocks(lower):
+            block = np.ascontiguousarray(G[rows, columns])
+            block = np.tril(block, rows.start) if lower else block
+            parts.append(self.block_gradient(rows, columns, block))
+        return [functools.reduce(operator.add, each) for each in zip(*parts, strict=True)]
+
+    def _blocks(self, lower: bool) -> Iterator[tuple[slice, slice]]:
+        N, C = len(self.X), len(self.X2)
+        B = max(8, BLOCK_SIZE // max(C, 1))
+        for i in range(0, N, B):
+            end = min(i + B, N)
+            yield slice(i, end), slice(0, end if lower else C)

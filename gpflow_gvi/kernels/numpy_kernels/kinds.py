@@ -1,0 +1,252 @@
+"""Kernels of trends, of smooth functions, and of quasi-periodic ones."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gpflow.kernels
+import numpy as np
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Kernel
+from typing_extensions import override
+
+from .base import NumpyKernel
+from .parameters import Value
+
+
+class NumpyConstant(NumpyKernel):
+    """A constant v."""
+
+    @override
+    def variance(self) -> AnyNDArray:
+        return np.full(len(self.X), self.values[0])
+
+    @override
+    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
+        return [np.sum(g)]
+
+    @override
+    def block(self, rows: slice, columns: slice) -> AnyNDArray:
+        return np.full([len(self.X[rows]), len(self.X2[columns])], self.values[0])
+
+    @override
+    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
+        return [np.sum(G)]
+
+
+class NumpyLinear(NumpyKernel):
+    """Σ_d v_d x_d x'_d."""
+
+    @override
+    def variance(self) -> AnyNDArray:
+        return (self.values[0] * np.square(self.X)).sum(axis=1)
+
+    @override
+    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
+        return [_of_shape(g @ np.square(self.X), self.values[0])]
+
+    @override
+    def block(self, rows: slice, columns: slice) -> AnyNDArray:
+        return (self.values[0] * self.X[rows]) @ self.X2[columns].T
+
+    @override
+    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
+        by_column = np.sum(self.X[rows] * (G @ self.X2[columns]), axis=0)
+        return [_of_shape(by_column, self.values[0])]
+
+
+def _of_shape(by_column: AnyNDArray, value: AnyNDArray) -> AnyNDArray:
+    """Return derivatives in the value of each column, or in one that they share."""
+    return by_column if value.ndim else np.sum(by_column)
+
+
+class NumpyIntegratedBrownianMotion(NumpyKernel):
+    """v (|x - x'|³ - |x|³ - |x'|³ + 3 x x' (|x| + |x'|)) / 12, for a single feature."""
+
+    @override
+    def variance(self) -> AnyNDArray:
+        return self.values[0] * np.abs(self.X[:, 0]) ** 3 / 3.0
+
+    @override
+    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
+        return [g @ np.abs(self.X[:, 0]) ** 3 / 3.0]
+
+    @override
+    def block(self, rows: slice, columns: slice) -> AnyNDArray:
+        return self.values[0] * self._of_pairs(rows, columns)
+
+    @override
+    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
+        return [np.einsum("bc,bc->", G, self._of_pairs(rows, columns))]
+
+    def _of_pairs(self, rows: slice, columns: slice) -> AnyNDArray:
+        s, t = self.X[rows], self.X2[columns].T
+        a, b = np.abs(s), np.abs(t)
+        r = np.abs(s - t)
+        return (r * r * r - a**3 - b**3 + 3.0 * s * t * (a + b)) / 12.0
+
+
+class _Shape(NamedTuple):
+    """h as a function of a multiple of s = Σ_d (x_d - x'_d)² / ℓ_d², which may be overwritten."""
+
+    factor: float
+    """The multiple."""
+    value: Callable[[AnyNDArray], AnyNDArray]
+    """h."""
+    slope: Callable[[AnyNDArray], tuple[AnyNDArray, AnyNDArray]]
+    """h and its derivative, which may be the same array."""
+
+
+class NumpyStationary(NumpyKernel):
+    """v h(s), s = Σ_d (x_d - x'_d)² / ℓ_d²."""
+
+    names = "variance", "lengthscales"
+
+    def __init__(self, kernel: Any, X: AnyNDArray, X2: AnyNDArray, value: Value) -> None:
+        super().__init__(kernel, X, X2, value)
+        self._shape = SHAPES[type(kernel)]
+        self.X, self.X2 = (part / self.values[1] for part in (self.X, self.X2))
+        # A row of `_left` times a column of `_right` is the multiple of s.
+        squares, squares2 = (
+            np.square(part).sum(axis=1, keepdims=True) for part in (self.X, self.X2)
+        )
+        ones, self._ones2 = np.ones_like(squares), np.ones_like(squares2)
+        self._left = self._shape.factor * np.hstack([-2.0 * self.X, squares, ones])
+        self._right = np.concatenate([self.X2.T, self._ones2.T, squares2.T])
+
+    @override
+    def variance(self) -> AnyNDArray:
+        return np.full(len(self.X), self.values[0])
+
+    @override
+    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
+        return [np.sum(g), np.zeros_like(self.values[1])]
+
+    @override
+    def block(self, rows: slice, columns: slice) -> AnyNDArray:
+        found = self._shape.value(self._left[rows] @ self._right[:, columns])
+        return np.multiply(found, self.values[0], out=found)
+
+    @override
+    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
+        """Return Σ G ∘ h in v, and with E = v G ∘ h'(s) -2 Σ E (x_d - x'_d)² / ℓ_d³ in ℓ_d."""
+        shape, slope = self._shape.slope(self._left[rows] @ self._right[:, columns])
+        by_variance = None if shape is slope else np.einsum("bc,bc->", G, shape)
+        E = np.multiply(G, slope, out=slope)
+        X, X2 = self.X[rows], self.X2[columns]
+        EX2, E1 = np.split(E @ np.hstack([X2, self._ones2[columns]]), [X.shape[1]], axis=1)
+        squares = np.sum(np.square(X) * E1 - 2.0 * X * EX2, axis=0)
+        squares += np.sum(E, axis=0) @ np.square(X2)  # Σ E (x_d - x'_d)² / ℓ_d², [D]
+        variance, lengthscales = self.values
+        by_scales = -2.0 * self._shape.factor * variance * squares / lengthscales
+        return [
+            np.sum(E1) if by_variance is None else by_variance,
+            _of_shape(by_scales, lengthscales),
+        ]
+
+
+def _exponential(exponent: AnyNDArray) -> AnyNDArray:
+    """Return the exponential, over its argument: of no number so small that it takes long."""
+    return np.exp(np.maximum(exponent, -75.0, out=exponent), out=exponent)
+
+
+def _root(multiple: AnyNDArray) -> AnyNDArray:
+    return np.sqrt(np.maximum(multiple, 0.0, out=multiple), out=multiple)
+
+
+def _squared_exponential(exponent: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    found = _exponential(exponent)
+    return found, found
+
+
+def _matern32(squares: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    r = _root(squares)
+    e = _exponential(-r)
+    return (1.0 + r) * e, -0.5 * e
+
+
+def _matern52(squares: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    r = _root(squares)
+    e = _exponential(-r)
+    return (1.0 + r + r * r / 3.0) * e, (-1.0 / 6.0) * (1.0 + r) * e
+
+
+SHAPES: dict[type[Kernel], _Shape] = {
+    gpflow.kernels.SquaredExponential: _Shape(-0.5, _exponential, _squared_exponential),
+    gpflow.kernels.Matern32: _Shape(3.0, lambda s: _matern32(s)[0], _matern32),
+    gpflow.kernels.Matern52: _Shape(5.0, lambda s: _matern52(s)[0], _matern52),
+}
+
+
+class NumpySpectralMixture(NumpyKernel):
+    """Σ_c v exp(-½ r² / ℓ²) cos(2πf r), r = x - x', over the components c of single features."""
+
+    names = "variances", "lengthscales", "frequencies"
+
+    def __init__(self, kernel: Any, X: AnyNDArray, X2: AnyNDArray, value: Value) -> None:
+        super().__init__(kernel, X, X2, value)
+        # For each component the exponent is a product of rows of three numbers, and the wave one of
+        # rows of two.
+        Q = len(self.values[0])
+        x, x2 = (np.tile(rows, Q).T for rows in (self.X, self.X2))  # [Q D, N]
+        v, scale, f = (part.reshape(-1, 1) for part in self.values)  # [Q D, 1]
+        a, a2, angle, angle2 = x / scale, x2 / scale, 2.0 * np.pi * f * x, 2.0 * np.pi * f * x2
+        one, one2, cos, sin = np.ones_like(a), np.ones_like(a2), np.cos(angle2), np.sin(angle2)
+        self._left = np.stack([a, -0.5 * a * a, one], axis=-1)  # [Q D, N, 3]
+        self._right = np.stack([a2, one2, -0.5 * a2 * a2], axis=1)  # [Q D, 3, N2]
+        self._left_waves = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+        self._right_waves = np.stack([v * cos, v * sin], axis=1)
+        powers = [cos, sin, x2 * cos, x2 * sin, x2 * x2 * cos, x2 * x2 * sin]
+        self._powers = np.stack(powers, axis=-1)  # [Q D, N2, 6]
+        self._x = x
+
+    @override
+    def variance(self) -> AnyNDArray:
+        return np.full(len(self.X), np.sum(self.values[0]))
+
+    @override
+    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
+        v, scale, f = self.values
+        return [np.full_like(v, np.sum(g)), np.zeros_like(scale), np.zeros_like(f)]
+
+    @override
+    def block(self, rows: slice, columns: slice) -> AnyNDArray:
+        return functools.reduce(
+            operator.iadd, (self._component(c, rows, columns) for c in range(len(self._left)))
+        )
+
+    def _component(self, c: int, rows: slice, columns: slice) -> AnyNDArray:
+        term = self._exponential(c, rows, columns)
+        waves = self._left_waves[c, rows] @ self._right_waves[c, :, columns]
+        return np.multiply(term, waves, out=term)
+
+    def _exponential(self, c: int, rows: slice, columns: slice) -> AnyNDArray:
+        """Return exp(-½ r² / ℓ²) of a component."""
+        return _exponential(self._left[c, rows] @ self._right[c, :, columns])
+
+    @override
+    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
+        """Return the derivatives, for each component with E = G ∘ exp(-½ r² / ℓ²) and a = 2πf x
+
+            Σ E cos(a - a') in v,    v Σ E r² cos(a - a') / ℓ³ in ℓ,
+            -2πv Σ E r sin(a - a') in f.
+
+        All are sums over rows of E times columns that depend on x' alone.
+        """
+        sums = []
+        for c in range(len(self._left)):
+            E = self._exponential(c, rows, columns)
+            sums.append((np.multiply(E, G, out=E) @ self._powers[c, columns]).T)
+        C, S, xC, xS, xxC, xxS = np.stack(sums, axis=1)  # [Q D, B]
+        x, (cos, sin) = self._x[:, rows], np.moveaxis(self._left_waves[:, rows], -1, 0)
+        waves = cos * C + sin * S  # Σ' E cos(a - a')
+        curves = x * x * waves - 2.0 * x * (cos * xC + sin * xS) + cos * xxC + sin * xxS
+        slopes = x * (sin * C - cos * S) - sin * xC + cos * xS
+        by_v, by_scale, by_f = (
+            part.sum(axis=1).reshape(self.values[0].shape) for part in (waves, curves, slopes)
+        )
+        v, scale, _ = self.values
+        return [by_v, v * by_scale / scale**3, -2.0 * np.pi * v * by_f]

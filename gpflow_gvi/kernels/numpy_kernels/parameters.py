@@ -1,0 +1,138 @@
+"""Parameters of kernels as arrays of NumPy: values, prior densities, and their derivatives."""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import scipy.special
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, PriorOn
+
+Value = Callable[[Parameter], AnyNDArray]
+"""From a parameter to its value."""
+
+
+def value_of(parameter: Parameter) -> AnyNDArray:
+    """Return the value of a parameter of which `is_known` is true, without TensorFlow."""
+    return NumpyParameter(parameter).values()[0]
+
+
+def is_known(parameter: Parameter) -> bool:
+    """Return True if a `NumpyParameter` supports the transform and the prior."""
+    prior, shape = parameter.prior, parameter.shape
+    if not _is_free(parameter) and _lower(parameter) is None:
+        return False
+    return prior is None or (
+        type(prior) in (tfp.distributions.LogNormal, tfp.distributions.Normal)
+        and parameter.prior_on is PriorOn.CONSTRAINED
+        and tf.broadcast_static_shape(prior.batch_shape, shape) == shape
+    )
+
+
+def _is_free(parameter: Parameter) -> bool:
+    return isinstance(parameter.transform, tfp.bijectors.Identity | None)
+
+
+def _lower(parameter: Parameter) -> float | None:
+    """Return l where the parameter is l + log (1 + exp u) of its variable u; None elsewhere."""
+    transform: Any = parameter.transform
+    if _is_softplus(transform):
+        return 0.0
+    if type(transform) is tfp.bijectors.Chain and len(transform.bijectors) == 2:
+        shift, softplus = transform.bijectors
+        if type(shift) is tfp.bijectors.Shift and _is_softplus(softplus):
+            return float(shift.shift)
+    return None
+
+
+def _is_softplus(transform: Any) -> bool:
+    # Bijectors take long to compare by `==`.
+    return type(transform) is tfp.bijectors.Softplus and transform.hinge_softness is None
+
+
+class NumpyParameter:
+    """A parameter θ of its variable u: θ = l + log (1 + exp u), or u itself.
+
+    :param parameter: one of which `is_known` is true.
+    """
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.parameter = parameter
+        self._lower = _lower(parameter)
+        self._prior: Any = parameter.prior
+        if self._prior is not None:
+            self._location, self._scale = map(np.asarray, (self._prior.loc, self._prior.scale))
+
+    def values(self, u: AnyNDArray | None = None) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return θ and dθ/du.
+
+        :param u: the value of the variable, if not that which it has.
+        """
+        # `numpy` of a variable copies its value first, which takes as long again.
+        u = self.parameter.unconstrained_variable.value().numpy() if u is None else u
+        if self._lower is None:
+            return u, np.ones_like(u)
+        return self._lower + np.logaddexp(0.0, u), scipy.special.expit(u)
+
+    def log_prior(self, theta: AnyNDArray) -> tuple[float, AnyNDArray]:
+        """Return log p(θ), as `gpflow.Parameter.log_prior_density`, and its derivative in θ."""
+        if self._prior is None:
+            return 0.0, np.zeros_like(theta)
+        is_log = type(self._prior) is tfp.distributions.LogNormal
+        argument = np.log(theta) if is_log else theta
+        z = (argument - self._location) / self._scale
+        density = -0.5 * np.square(z) - np.log(self._scale) - 0.5 * math.log(2.0 * math.pi)
+        if is_log:  # the density of a normal law of log θ, over θ
+            return float(np.sum(density - argument)), -(z / self._scale + 1.0) / theta
+        return float(np.sum(density)), -z / self._scale
+
+
+class NumpyParameters:
+    """The values of several parameters at one time, and what a function of them is by variables.
+
+    :param parameters: the parameters.
+    :param at: values of variables by their ids; those that are not among them have their own.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[NumpyParameter],
+        at: Mapping[int, AnyNDArray] = MappingProxyType({}),
+    ) -> None:
+        self._of = {
+            id(each.parameter): (
+                each,
+                *each.values(at.get(id(each.parameter.unconstrained_variable))),
+            )
+            for each in parameters
+        }
+
+    def value(self, parameter: Parameter) -> AnyNDArray:
+        """Return the value of a parameter."""
+        return self._of[id(parameter)][1]
+
+    def with_priors(
+        self, parameters: Sequence[Parameter], derivatives: Iterable[tuple[Parameter, AnyNDArray]]
+    ) -> tuple[float, list[AnyNDArray]]:
+        """Return the log prior density of parameters, and derivatives of it and of a function.
+
+        :param parameters: those whose variables the derivatives are in.
+        :param derivatives: those of the function in parameters, to be added up.
+        """
+        by_value: dict[int, Any] = collections.defaultdict(float)
+        for parameter, part in derivatives:
+            by_value[id(parameter)] += part
+        log_prior, by_variable = 0.0, []
+        for parameter in parameters:
+            known, theta, slope = self._of[id(parameter)]
+            density, by_theta = known.log_prior(theta)
+            log_prior += density
+            by_variable.append((by_value[id(parameter)] + by_theta) * slope)
+        return log_prior, by_variable

@@ -1,0 +1,246 @@
+"""The end of the procedure: P is conditioned, Q starts there, is trained, tempered, calibrated."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+from gpflow.base import RegressionData, TensorType
+
+from .._core import outputs, progress
+from .._core.data import Data
+from .._core.row_blocks import by_blocks
+from ..calibration.conformal_prediction import conformal
+from ..calibration.tails import with_df, with_tails, with_tails_of
+from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
+from ..covariances import gram
+from ..gaussian_process import GaussianProcess
+from ..likelihoods import is_gaussian
+from ..models import GVI
+from ..regulariser.conditioning import conditioned
+from ..regulariser.fit import Judged, Regulariser
+from ..regulariser.leave_one_out import leave_one_out
+from ..regulariser.sites import Sites, left_out, sites_of
+from .data import groups_of
+from .fit_by_evidence import MAX_ROWS_OF_SCORES
+from .hooks import Hooks
+from .learned import Learned
+from .q_training import TrainingResult
+from .rows import targets
+from .rows.split import Rows, Split
+from .rows.streams import Stream
+from .score import Predictions, score
+from .settings import Settings
+from .start import Start, TrainingData
+
+
+@dataclasses.dataclass(frozen=True)
+class Finish:
+    """What is done once P is fitted, in the units of the split.
+
+    :param split: the rows by what they are for.
+    :param settings: the settings.
+    :param hooks: what the caller adds.
+    """
+
+    split: Split
+    settings: Settings
+    hooks: Hooks
+    _sites: dict[int, tuple[GaussianProcess, Sites]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def finished(
+        self, regulariser: Regulariser, data: TrainingData, validation: RegressionData | None = None
+    ) -> Learned:
+        """Return the model around a conditioned P: Q trained and tempered, then calibrated.
+
+        Rows that were held out for validation join the others in the end.
+        """
+        model, result = self.train(regulariser, data, validation)
+        model = self.tempered(model, regulariser, data, validation)
+        learned = self.calibrated(model, regulariser, result.history)
+        if not (self.split.holds_out and self.settings.refit):
+            return learned
+        self.hooks.before_refit(learned)
+        return self.refit(learned, result.share)
+
+    def training_data(self, rows: Rows, stream: Stream | None = None) -> TrainingData:
+        """Return rows in the units of the model, which may be a sample of those of a stream."""
+        X, Y = self.split.standard(rows)
+        likelihood = self.settings.likelihood
+        responses = targets.responses(likelihood, Data.of((X, Y), likelihood))
+        shape = self.settings.input_shape or (X.shape[-1],)
+        settings = self.settings
+        units = self.split.inputs, self.split.outputs
+        if stream is not None:
+            stream = dataclasses.replace(stream, prepare=self.split.standard)
+        weights = self.split.weights
+        return TrainingData(
+            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream, weights
+        )
+
+    def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
+        """Return the regulariser conditioned on all rows, at points for the fitted kernel."""
+        settings, prior = self.settings.regulariser, regulariser.prior
+        M = max(settings.count(len(data.X)), len(regulariser.inducing_points))
+        Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
+        U = None if indices is None else data.responses[indices]
+        is_of_numbers = is_gaussian(regulariser.likelihood)
+        if is_of_numbers and data.stream is not None:  # all rows, and not a sample of them
+            noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
+            posterior = conditioned(prior, Z, ((X, Y, noise(X)) for X, Y in data.stream.blocks()))
+        else:
+            Y, variance = self.sites(regulariser, Z, data)
+            if is_of_numbers:
+                posterior = settings.evidence.posterior(prior, variance, (Z, U), (data.X, Y))
+            else:
+                posterior = conditioned(prior, Z, [(data.X, Y, variance)])
+        return regulariser._replace(posterior=posterior, inducing_points=Z, inducing_outputs=U)
+
+    def sites(self, regulariser: Regulariser, Z: TensorType, data: TrainingData) -> Sites:
+        """Return the Gaussian observations that P is conditioned on."""
+        likelihood, prior = regulariser.likelihood, regulariser.prior
+        if is_gaussian(likelihood):
+            noise = outputs.noise_variance_at(likelihood, data.X, data.J)
+            if data.weights is not None:
+                noise = noise * data.relative_noise
+            return Sites(data.responses, noise)
+        of_prior, sites = self._sites.get(len(data.X), (None, None))
+        if sites is None or of_prior is not prior:
+            X, Y = Data.of((data.X, data.Y), likelihood)
+            sites = sites_of(likelihood, prior, Z, (X, Y))
+            self._sites[len(data.X)] = prior, sites
+        return sites
+
+    def start(self, regulariser: Regulariser, data: TrainingData) -> GVI:
+        """Return the model at the start of its training."""
+        P = self.settings.regulariser.process(regulariser)
+        sites = self.sites(regulariser, regulariser.inducing_points, data)
+        Z = getattr(regulariser.posterior.kernel, "inducing_variable", None)
+        is_of_points = self.settings.regulariser.evidence.needs_inducing_outputs
+        fields = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}
+        start = Start(
+            **{**fields, "responses": np.asarray(sites.Y)},
+            P=P,
+            prior=regulariser.prior,
+            posterior=None if is_of_points else regulariser.posterior,
+            Z=gram.as_inducing_variable(regulariser.inducing_points) if Z is None else Z,
+            noise_variance=sites.variance,
+        )
+        variational = self.settings.variational
+        Q = GaussianProcess(variational.mean(start), variational.covariance(start))
+        return self.settings.model.build(P, Q, regulariser.likelihood, data)
+
+    def train(
+        self,
+        regulariser: Regulariser,
+        data: TrainingData,
+        validation: RegressionData | None,
+        share: float = 1.0,
+    ) -> tuple[GVI, TrainingResult]:
+        """Return the trained model; `share` is that of the epochs to train for."""
+        model = self.start(regulariser, data)
+        if not self.settings.trains_q:
+            return model, TrainingResult()
+        return model, self.settings.training(model, data, validation, share=share, hooks=self.hooks)
+
+    def tempered(
+        self,
+        model: GVI,
+        regulariser: Regulariser,
+        data: TrainingData,
+        validation: RegressionData | None,
+    ) -> GVI:
+        """Return the model tempered by validation data, or by each row given all the others."""
+        temper = self.settings.temper
+        if temper is None:
+            return model
+        if validation is not None:
+            progress.now(f"tempering with {len(validation[0])} held-out rows")
+            tempered = temper(model, validation)
+            if self._may_have_tails(tempered):
+                mean, variance = by_blocks(tempered.predict_y, validation[0])
+                tempered = with_tails(tempered, np.square(validation[1] - mean) / variance)
+            of_each = (_log_densities(each, validation) for each in (model, tempered))
+            self._tell_scores(*(-float(np.mean(each)) for each in of_each))
+            return tempered
+        if self.settings.trains_q:
+            return model
+        judged = regulariser.judged or self._left_out(regulariser, data)
+        if judged is None:
+            return model
+        progress.now(f"tempering with {judged.num_rows} rows that fits have not seen")
+        self._tell_scores(judged.nll_before, judged.nll_after)
+        tempered = tempered_by(model, judged.factor)
+        if judged.df is None or not self._may_have_tails(tempered):
+            return tempered
+        return with_df(tempered, judged.df)
+
+    def _left_out(self, regulariser: Regulariser, data: TrainingData) -> Judged | None:
+        """Return the factor by which each group of rows, given all others, is predicted best.
+
+        There is none if there are few rows.
+        """
+        if len(data.X) < MIN_VALIDATION_POINTS:
+            return None
+        rows, likelihood = data.first(MAX_ROWS_OF_SCORES), regulariser.likelihood
+        sites = self.sites(regulariser, regulariser.inducing_points, rows)
+        observed, groups = (rows.X, sites.Y), groups_of(rows.X)
+        Z = regulariser.inducing_points
+        mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, observed, groups)
+        X, Y = Data.of((rows.X, rows.Y), likelihood)
+        if is_gaussian(likelihood):
+            Y = sites.Y
+        else:
+            mean, variance = left_out((mean, variance), sites)
+        of_each = (np.asarray(part) for part in (mean[None], variance[None], Y, X))
+        return score(
+            likelihood,
+            Predictions(*of_each),
+            spacing=np.full(np.shape(Y), np.inf),
+            tails=self.settings.regulariser.has_heavy_tails,
+            max_factor=MAX_FACTOR,
+        ).judged
+
+    def _may_have_tails(self, model: GVI) -> bool:
+        noise = model.likelihood
+        has_variance = is_gaussian(noise) and noise.variance is not None
+        return has_variance and self.settings.regulariser.has_heavy_tails
+
+    def _tell_scores(self, before: float, after: float) -> None:
+        """Say what tempering has gained, as negative log densities in original units."""
+        _, Y = self.split.standard(self.split.train)
+        units = -float(np.mean(self.split.outputs.log_derivative(Y)))
+        progress.found(nll_before=units + before, nll_after=units + after)
+
+    def refit(self, learned: Learned, share: float) -> Learned:
+        """Return the model trained on all rows, for as long as was best and tempered as before."""
+        data = self.training_data(self.split.fitting)
+        progress.now(f"P and Q once more, with all {len(data.X)} rows")
+        regulariser = self.condition(learned.regulariser, data)
+        model, _ = self.train(regulariser, data, None, share)
+        if self.settings.temper is not None:
+            model = tempered_by(model, learned.model.variational.kernel.factor)
+            model = with_tails_of(model, learned.likelihood)
+        return self.calibrated(model, regulariser, learned.history)
+
+    def calibrated(
+        self, model: GVI, regulariser: Regulariser, history: dict[str, list[float]]
+    ) -> Learned:
+        """Return the model with intervals, or sets, if rows were set aside for them."""
+        split = self.split
+        calibration = None
+        if split.calibration is not None:
+            progress.now(f"conformal scores of {len(split.calibration[0])} rows")
+            calibration = conformal(model, split.standard(split.calibration))
+        classes = self.settings.classes
+        units = split.inputs, split.outputs
+        return Learned(model, regulariser, *units, history, calibration, classes)
+
+
+def _log_densities(model: GVI, data: RegressionData) -> Any:
+    (found,) = by_blocks(lambda *rows: (model.predict_log_density(rows),), *data)
+    return found

@@ -1,0 +1,124 @@
+"""What `learn` is asked of Q: its parts, its objective and its training, any of which trains it."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import Any, Literal
+
+from .._core import checks
+from .._core.graphs import deepcopy
+from ..divergences import Divergence, InducingKL
+from ..losses import Loss
+from ..models import GVI, PGVI
+from . import refusals
+from .refusals import refuse
+from .settings import ModelSettings, VariationalSettings
+from .start import InducingPlusNetwork, inducing_covariance, inducing_mean
+from .variational import DIVERGENCES, LOSSES, named, parse_covariance, parse_mean
+
+OF_NETWORKS = "network", "epochs"
+"""What may be asked for where the network alone is trained, too."""
+
+
+@dataclasses.dataclass(frozen=True)
+class QRequest:
+    """The arguments of `learn` that are of Q; None is what was not asked for."""
+
+    network: Any
+    mean: Any
+    covariance: Any
+    regulariser: Literal["posterior", "prior"] | None
+    model: type[GVI] | None
+    divergence: Divergence | None
+    divergence_weight: float | Literal["1/N"] | None
+    loss: Loss | None
+    epochs: int | None
+
+    @classmethod
+    def of(cls, *, divergence: Any, loss: Any, **others: Any) -> QRequest:
+        """Return the request, with parts in place of their names.
+
+        :param loss: that of Q; "robust" is none of them.
+        """
+        if isinstance(loss, str):
+            checks.one_of("loss", loss, ("robust", *LOSSES))
+            loss = None if loss == "robust" else named("loss", loss, LOSSES)
+        return cls(divergence=named("divergence", divergence, DIVERGENCES), loss=loss, **others)
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.epochs is not None:
+            checks.count("epochs", self.epochs, least=0)
+        checks.one_of("regulariser", self.regulariser, (None, "posterior", "prior"))
+        if self.model is GVI and self.divergence is None:
+            raise TypeError(
+                "model is GVI, which has no divergence of its own: pass divergence=...."
+            )
+        if self.mean is not None:
+            refuse(refusals.HAS_MEAN, network=self.network)
+        if not self.is_svgp:
+            return
+        refuse(
+            refusals.OF_INDUCING,
+            mean=self.mean,
+            covariance=self.covariance,
+            regulariser=self.regulariser,
+        )
+        if self.network is not None:
+            raise TypeError(
+                "divergence is InducingKL(), which is infinite where a network is added to the "
+                "mean of Q. Leave out the network, or take a projected divergence or "
+                "GaussianWasserstein()."
+            )
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything was asked for, so that Q is trained."""
+        return any(value is not None for value in vars(self).values())
+
+    @property
+    def is_svgp(self) -> bool:
+        """Whether Q is an inducing distribution under P's own prior, for which D is finite."""
+        return isinstance(self.divergence, InducingKL)
+
+    @property
+    def process(self) -> Callable[[Any], Any]:
+        """Which process P is, of a fitted regulariser."""
+        return operator.attrgetter("prior" if self.is_svgp else self.regulariser or "posterior")
+
+    @property
+    def variational(self) -> VariationalSettings:
+        """The parts of Q; nothing is added to the mean of a Q that is not trained."""
+        if self.mean is not None:
+            mean = parse_mean(self.mean)
+        elif self.is_given and not self.is_svgp:
+            mean = InducingPlusNetwork(self.network)
+        else:
+            mean = inducing_mean
+        covariance = self.covariance
+        return VariationalSettings(
+            mean, inducing_covariance if covariance is None else parse_covariance(covariance)
+        )
+
+    @property
+    def objective(self) -> ModelSettings:
+        """The model, with its divergence, loss and λ."""
+        weight, loss, divergence = self.divergence_weight, self.loss, self.divergence
+        return ModelSettings(
+            kind=PGVI if self.model is None else self.model,
+            # Each training starts from the same state of its context.
+            divergence=None if divergence is None else lambda _: deepcopy(divergence),
+            divergence_weight=ModelSettings.divergence_weight if weight is None else weight,
+            loss=None if loss is None else lambda: loss,
+        )
+
+    def refuse(self, why: str, **others: Any) -> None:
+        """Raise if anything but a network and its epochs was asked for.
+
+        :param why: why it cannot be; see `refusals.refuse`.
+        :param others: further arguments that must be None.
+        """
+        of_q = {name: value for name, value in vars(self).items() if name not in OF_NETWORKS}
+        refuse(why, **of_q, **others)

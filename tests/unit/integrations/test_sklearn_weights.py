@@ -1,0 +1,97 @@
+"""Weights of rows and of classes: against formulas in NumPy, and rows that are there twice."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs, make_moons
+
+import gpflow_gvi as gvi
+from tests.tolerances import ITERATIVE, assert_close
+
+QUICK = {"effort": "fast", "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (60, 1))
+    weights = rng.choice([1.0, 25.0], 60)
+    return X, np.sin(2.0 * X[:, 0]) + 0.5 * rng.normal(size=60) / np.sqrt(weights), weights
+
+
+@pytest.fixture(scope="module")
+def weighted(data):
+    X, y, weights = data
+    return gvi.GVIRegressor(**QUICK).fit(X, y, sample_weight=weights)
+
+
+def test_rows_have_noise_over_their_weight(data, weighted):
+    """The posterior mean is the textbook's, with σ²/w on the diagonal."""
+    X, y, weights = data
+    learned = weighted.learned_
+    kernel = learned.regulariser.prior.kernel
+    noise = float(learned.regulariser.likelihood.variance.numpy()) * np.mean(weights) / weights
+    Z, z = (learned.inputs.standard(rows).numpy() for rows in (X, X[:7] + 0.05))
+    residual = learned.outputs.standard(y[:, None]).numpy()
+    K = kernel(Z, Z).numpy() + np.diag(noise)
+    expected = learned.outputs.original(kernel(z, Z).numpy() @ np.linalg.solve(K, residual))
+    assert_close(weighted.predict(X[:7] + 0.05), np.asarray(expected)[:, 0], ITERATIVE)
+
+
+def test_weights_make_predictions_better(data, weighted):
+    X, y, _ = data
+    x = np.linspace(-2.0, 2.0, 50)[:, None]
+    truth = np.sin(2.0 * x[:, 0])
+    errors = [
+        np.mean(np.square(model.predict(x) - truth))
+        for model in (weighted, gvi.GVIRegressor(**QUICK).fit(X, y))
+    ]
+    assert errors[0] < 0.8 * errors[1]
+
+
+def test_only_ratios_count_and_rows_of_weight_zero_do_not(data, weighted):
+    X, y, weights = data
+    X, y = np.r_[X, [[0.3], [0.4]]], np.r_[y, 50.0, -50.0]
+    other = gvi.GVIRegressor(**QUICK).fit(X, y, sample_weight=[*(3.0 * weights), 0.0, 0.0])
+    assert_close(other.predict(X), weighted.predict(X), ITERATIVE)
+
+
+def test_a_label_of_weight_two_is_there_twice():
+    X, y = make_moons(60, noise=0.3, random_state=0)
+    counts = np.arange(60) % 3
+    own = gvi.GVIClassifier(**QUICK).fit(X, y, sample_weight=counts)
+    twice = gvi.GVIClassifier(**QUICK).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    assert_close(own.predict_proba(X), twice.predict_proba(X), ITERATIVE)
+
+
+def test_balanced_classes_are_those_of_equal_frequencies():
+    """Where classes overlap wholly, weights make up for frequencies of 1 to 4."""
+    X, y = make_blobs([160, 40], centers=[[0.0], [0.0]], random_state=0)
+    plain = gvi.GVIClassifier(**QUICK).fit(X, y).predict_proba(X)
+    balanced = gvi.GVIClassifier(class_weight="balanced", **QUICK).fit(X, y).predict_proba(X)
+    assert abs(plain[:, 0].mean() - 0.8) < 0.05
+    assert abs(balanced[:, 0].mean() - 0.5) < 0.05
+    assert_close(balanced.sum(axis=1), 1.0)
+    odds = (balanced[:, 1] / balanced[:, 0]) / (plain[:, 1] / plain[:, 0])
+    assert_close(odds, np.full(200, 4.0), ITERATIVE)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "weights", "message"),
+    [
+        (gvi.GVIRegressor(noise="varying"), np.ones(60), "noise is 'varying', which is not for"),
+        (gvi.GVIRegressor(epochs=2), np.ones(60), "epochs is 2, which is not for rows"),
+        (gvi.GVIRegressor(), np.full(60, -1.0), "Negative values"),
+        (gvi.GVIRegressor(), np.ones(3), "sample_weight"),
+        (gvi.GVIClassifier(), np.full(60, 0.5), "it must be whole numbers"),
+    ],
+)
+def test_refused_weights(estimator, weights, message):
+    X, y = make_moons(60, noise=0.3, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, y, sample_weight=weights)
+
+
+def test_learn_refuses_weights_that_are_none(data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match="it must be a positive number for each of the 60 rows"):
+        gvi.learn((X, y), sample_weight=np.zeros(60))
