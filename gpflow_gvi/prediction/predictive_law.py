@@ -160,7 +160,9 @@ def predictive_law(
 
 
 @functools.singledispatch
-def _mixture(likelihood: Likelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) -> PredictiveLaw:
+def _mixture(
+    likelihood: Likelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor, num_points: int
+) -> PredictiveLaw:
     points = normal_points(NUM_SAMPLES, m.shape[-1], m.dtype.as_numpy_dtype)[:, None, :]
     weights = tf.fill([NUM_SAMPLES], tf.constant(1.0 / NUM_SAMPLES, m.dtype))
     of_y = law(likelihood, X, m + tf.sqrt(v) * points)
@@ -168,7 +170,9 @@ def _mixture(likelihood: Likelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) 
 
 
 @_mixture.register
-def _(likelihood: ScalarLikelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) -> PredictiveLaw:
+def _(
+    likelihood: ScalarLikelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor, num_points: int
+) -> PredictiveLaw:
     z, s = np.linspace(-6.0, 6.0, num_points), tf.sqrt(v)
     weights = np.exp(-0.5 * np.square(z))
     weights, z = (tf.cast(part, m.dtype) for part in (weights / np.sum(weights), z))
@@ -181,7 +185,9 @@ def _(likelihood: ScalarLikelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) -
 
 
 @_mixture.register
-def _(likelihood: Gaussian, X: TensorType, m: tf.Tensor, v: tf.Tensor) -> PredictiveLaw:
+def _(
+    likelihood: Gaussian, X: TensorType, m: tf.Tensor, v: tf.Tensor, num_points: int
+) -> PredictiveLaw:
     variance = v + likelihood.conditional_variance(X, m)
     of_y = with_moments(likelihood, m[None], variance[None])
     return PredictiveLaw(of_y, tf.ones([1], m.dtype), domain(likelihood))
