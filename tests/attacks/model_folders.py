@@ -38,7 +38,7 @@ NAMES = (
     *("os:system", "subprocess:Popen", "builtins:eval", "builtins:__import__", "intruder:Intruder"),
     *("tensorflow:py_function", "tensorflow.io:write_file", "tensorflow.nn:__builtins__"),
     *("tensorflow:Module", "gpflow_gvi.saving.model_folder:os.system", "gpflow_gvi..os:system"),
-    *("gpflow_gvi.training.backup:Backup", "gpflow_gvi.integrations.distributed:launch"),
+    *("gpflow_gvi.training.backup:Backup", "gpflow_gvi.integrations.saved_model:export"),
     "tensorflow_probability.python.util.deferred_tensor:DeferredTensor",
     "tensorflow_probability.python.distributions.autoregressive:Autoregressive",
     "tensorflow_probability.python.bijectors.inline:Inline",

@@ -121,11 +121,11 @@ def calls_of(argument):
 def test_parameters_call_nothing_that_the_folder_names(place, number, tmp_path, monkeypatch):
     """Whatever is built for a parameter is made of numbers, bijectors and distributions."""
     called = []
-    monkeypatch.setattr("gpflow_gvi.integrations.distributed.launch", called.append)
+    monkeypatch.setattr("gpflow_gvi.integrations.saved_model.export", called.append)
     save(gpflow.Parameter(1.0, transform=gpflow.utilities.positive()), tmp_path / "saved")
     file = tmp_path / "saved" / "structure.json"
     structure = json.loads(file.read_text())
-    structure["root"]["config"][place] = calls_of("gpflow_gvi.integrations.distributed:launch")[
+    structure["root"]["config"][place] = calls_of("gpflow_gvi.integrations.saved_model:export")[
         number
     ]
     file.write_text(json.dumps(structure))
