@@ -11,7 +11,7 @@ from ._core.errors import (
     NonFiniteLossError,
     NotPositiveDefiniteError,
     NumericsWarning,
-    shown,
+    short_repr,
 )
 
 __all__ = [
@@ -21,5 +21,5 @@ __all__ = [
     "NonFiniteLossError",
     "NotPositiveDefiniteError",
     "NumericsWarning",
-    "shown",
+    "short_repr",
 ]

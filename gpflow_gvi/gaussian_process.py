@@ -19,7 +19,7 @@ from gpflow.kernels import Kernel
 
 from ._core import checks, images, outputs
 from ._core.data import Data, inputs
-from ._core.errors import shown
+from ._core.errors import short_repr
 from ._core.memo import memoised
 from .covariances.conditional import observe
 from .mean_functions.conditional_mean import ConditionalMean
@@ -42,11 +42,11 @@ class GaussianProcess(Module):
         super().__init__()
         if not callable(mean_function):
             raise TypeError(
-                f"mean_function is {shown(mean_function)}; it must be a "
+                f"mean_function is {short_repr(mean_function)}; it must be a "
                 "gpflow.functions.MeanFunction."
             )
         if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel is {shown(kernel)}; it must be a gpflow.kernels.Kernel.")
+            raise TypeError(f"kernel is {short_repr(kernel)}; it must be a gpflow.kernels.Kernel.")
         self.mean_function = mean_function
         self.kernel = kernel
 

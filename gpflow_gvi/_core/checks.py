@@ -14,7 +14,7 @@ from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from scipy.sparse import issparse
 
-from .errors import NumericsWarning, shown
+from .errors import NumericsWarning, short_repr
 
 
 def array_of_any(name: str, value: Any) -> AnyNDArray:
@@ -55,8 +55,8 @@ def array(name: str, value: Any) -> AnyNDArray:
         if not isinstance(entry, numbers.Real | np.bool_):
             place = ", ".join(map(str, index))
             raise TypeError(
-                f"{name} has dtype object and at [{place}] {shown(entry)}, which is not a number. "
-                "Leave out or fill in such rows, and give dates and names as numbers."
+                f"{name} has dtype object and at [{place}] {short_repr(entry)}, which is not a "
+                "number. Leave out or fill in such rows, and give dates and names as numbers."
             )
     try:
         return found.astype(float)
@@ -66,15 +66,15 @@ def array(name: str, value: Any) -> AnyNDArray:
 
 def _no_array(name: str, value: Any) -> TypeError:
     return TypeError(
-        f"{name} is {shown(value)}, a {type(value).__name__}, which makes no array of numbers. "
-        "Pass a NumPy array, a table or lists of equal length: a row for each data point."
+        f"{name} is {short_repr(value)}, a {type(value).__name__}, which makes no array of "
+        "numbers. Pass a NumPy array, a table or lists of equal length: a row for each data point."
     )
 
 
 def instance(name: str, value: Any, kind: type) -> None:
     """Raise unless a value is an object of a class."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} is {shown(value)}; it must be a {kind.__name__}.")
+        raise TypeError(f"{name} is {short_repr(value)}; it must be a {kind.__name__}.")
 
 
 def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
@@ -93,7 +93,7 @@ def count(name: str, value: Any, *, least: int = 1) -> None:
     """Raise unless a value is a whole number of at least one, or another least."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(
-            f"{name} is {shown(value)}; it must be a whole number of at least {least}."
+            f"{name} is {short_repr(value)}; it must be a whole number of at least {least}."
         )
 
 

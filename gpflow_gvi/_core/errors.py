@@ -22,7 +22,7 @@ class _Repr(reprlib.Repr):
         return super().repr1(x.item() if isinstance(x, np.generic) else x, level)
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a value as Python writes it, shortened and on one line."""
     short = _Repr()
     short.maxstring = short.maxother = short.maxlong = 100

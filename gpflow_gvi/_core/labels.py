@@ -18,7 +18,7 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax, SwitchedLikelihood
 
 from . import checks
-from .errors import shown
+from .errors import short_repr
 
 
 @functools.singledispatch
@@ -82,8 +82,8 @@ def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
     if np.any(unknown):
         raise ValueError(
             f"{name} has labels that are none of the {len(classes)} classes in {np.sum(unknown)} "
-            f"of {len(values)} rows (the first is {shown(values[unknown][0])}). The classes are "
-            f"{classes[:10].tolist()}."
+            f"of {len(values)} rows (the first is {short_repr(values[unknown][0])}). The classes "
+            f"are {classes[:10].tolist()}."
         )
     return np.searchsorted(classes, values)
 
@@ -98,8 +98,8 @@ def require_two_classes(classes: AnyNDArray) -> None:
     """Raise if all labels are of one class, of those that there are examples of: [K]."""
     if len(classes) < 2:
         raise ValueError(
-            f"Y has examples of class {shown(classes.tolist()[0])} alone: there is nothing to tell "
-            "apart. Give examples of at least two classes."
+            f"Y has examples of class {short_repr(classes.tolist()[0])} alone: there is nothing "
+            "to tell apart. Give examples of at least two classes."
         )
 
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 from gpflow.base import Module, TensorType
 from gpflow.config import default_float
 
-from .errors import shown
+from .errors import short_repr
 from .memo import once
 from .mode import is_training
 from .network_variables import all_variables, is_keras, require_keras_3, trainable_weights
@@ -54,7 +54,7 @@ class NetworkFunction(Stateful):
         super().__init__()
         if not callable(network):
             raise TypeError(
-                f"network is {shown(network)}; it must be a model of Keras 3, or a function."
+                f"network is {short_repr(network)}; it must be a model of Keras 3, or a function."
             )
         require_keras_3(network)
         self.network = network
@@ -220,7 +220,7 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
     shape = _static_shape(network, "input_shape")
     if not is_keras(network) or shape is None:
         raise TypeError(
-            f"network is {shown(network)}; in_precision takes a Keras model that knows its "
+            f"network is {short_repr(network)}; in_precision takes a Keras model that knows its "
             "input_shape. Other networks have to be made in the precision that is wanted."
         )
     name = tf.as_dtype(default_float() if dtype is None else dtype).name

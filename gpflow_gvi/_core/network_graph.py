@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from .errors import shown
+from .errors import short_repr
 from .network_function import own_classes
 from .network_variables import is_keras
 
@@ -53,8 +53,8 @@ def head(network: Any, output: str | int | None) -> Any:
         if output is None:
             return network
         raise ValueError(
-            f"output is {output!r}, but network {shown(network)} has not several outputs. Leave it "
-            "out."
+            f"output is {output!r}, but network {short_repr(network)} has not several outputs. "
+            "Leave it out."
         )
     structure = getattr(network, "output", None)
     keys = list(structure) if isinstance(structure, dict) else list(network.output_names)

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from .errors import shown
+from .errors import short_repr
 from .network_function import as_function
 from .network_variables import is_keras, require_keras_3
 
@@ -64,7 +64,7 @@ def members(network: Any) -> list[Any]:
     for i, each in enumerate(network, start=1):
         if not _has_known_layers(each):
             raise TypeError(
-                f"network is a list, whose network {i} is {shown(each)}. Pass Sequential or "
+                f"network is a list, whose network {i} is {short_repr(each)}. Pass Sequential or "
                 "functional models of Keras that know the shape of their inputs."
             )
     return list(network)
@@ -114,7 +114,7 @@ def with_features(
     """
     if not _has_known_layers(of):
         raise TypeError(
-            f"features is {features[0]!r}, but network is {shown(of)}, whose layers are not "
+            f"features is {features[0]!r}, but network is {short_repr(of)}, whose layers are not "
             "known. Pass a Sequential or functional model of Keras that knows the shape of its "
             'inputs, or features="inputs", or a model of the features.'
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .errors import shown
+from .errors import short_repr
 
 
 def keras_of(network: Any) -> Any:
@@ -34,8 +34,8 @@ def require_keras_3(network: Any) -> None:
         return
     if keras.__name__ == "tf_keras":
         raise TypeError(
-            f"network is {shown(network)} of tf_keras; it must be of Keras 3 (import keras). Or "
-            "pass a function, lambda X: network(X), which is evaluated and not trained."
+            f"network is {short_repr(network)} of tf_keras; it must be of Keras 3 (import keras). "
+            "Or pass a function, lambda X: network(X), which is evaluated and not trained."
         )
     if keras.backend.backend() != "tensorflow":
         raise TypeError(

@@ -92,12 +92,12 @@ class Printer(Listener):
         if self._in_place:
             full = self.WIDTH * done // max(total, 1)
             bar = "#" * full + "." * (self.WIDTH - full)
-            self._write(f"\r\033[K{self._what} [{bar}] {done}/{total} {shown(facts)}")
+            self._write(f"\r\033[K{self._what} [{bar}] {done}/{total} {short_repr(facts)}")
 
     def ended(self, stage: Stage) -> None:
         """Write what was found."""
         line = f"\r\033[K{stage.what} ... " if self._in_place else ""
-        facts = f"{shown(stage.facts)}, " if stage.facts else ""
+        facts = f"{short_repr(stage.facts)}, " if stage.facts else ""
         self._write(f"{line}{facts}{stage.seconds:.1f} s\n")
 
     def _write(self, text: str) -> None:
@@ -149,7 +149,7 @@ def done_of(done: int, total: int, **facts: float | int | str) -> None:
         listener.done_of(done, total, facts)
 
 
-def shown(facts: Facts) -> str:
+def short_repr(facts: Facts) -> str:
     """Return facts as text: numbers with a few digits."""
     values = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in facts.values())
     return ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in zip(facts, values, strict=True))

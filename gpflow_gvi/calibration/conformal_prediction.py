@@ -20,7 +20,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Soft
 
 from .._core import images
 from .._core.data import Data, inputs
-from .._core.errors import shown
+from .._core.errors import short_repr
 from .._core.row_blocks import by_blocks
 from ..likelihoods import are_labels
 from .conformal_quantiles import ConformalQuantiles, order_statistic
@@ -150,7 +150,7 @@ def around(
 def require_real_outputs(model: Any) -> None:
     """Raise unless the model predicts means and variances of real-valued observations."""
     if not callable(getattr(model, "predict_y", None)):
-        raise TypeError(f"model is {shown(model)}; it must have a method predict_y(X).")
+        raise TypeError(f"model is {short_repr(model)}; it must have a method predict_y(X).")
     likelihood = getattr(model, "likelihood", None)
     if are_labels(likelihood):
         raise TypeError(

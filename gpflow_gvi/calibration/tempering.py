@@ -20,7 +20,7 @@ from scipy.optimize import minimize_scalar
 
 from .._core import checks, images
 from .._core.data import Data
-from .._core.errors import NumericsWarning, shown
+from .._core.errors import NumericsWarning, short_repr
 from .._core.graphs import deepcopy
 from .._core.row_blocks import by_blocks
 from ..covariances import Tempered
@@ -95,8 +95,8 @@ def tempered_by(model: Model, factor: TensorType) -> Model:
 def _require_model(model: Any) -> None:
     if not isinstance(model, GVI):
         raise TypeError(
-            f"model is {shown(model)}; it must be a GVI, GWI or PGVI. Intervals of other models "
-            "are calibrated by conformal(model, calibration_data)."
+            f"model is {short_repr(model)}; it must be a GVI, GWI or PGVI. Intervals of other "
+            "models are calibrated by conformal(model, calibration_data)."
         )
 
 

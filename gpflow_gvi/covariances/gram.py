@@ -28,7 +28,7 @@ from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.utilities import set_trainable
 
 from .._core import checks, linalg, outputs
-from .._core.errors import shown
+from .._core.errors import short_repr
 from .._core.memo import once
 from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
 
@@ -188,7 +188,7 @@ def points_of_outputs(inducing_variable: InducingVariables, allowed: str) -> lis
     """
     parts = getattr(inducing_variable, "inducing_variables", (inducing_variable,))
     if not all(type(part) is InducingPoints for part in parts):
-        raise TypeError(f"inducing_variable is {shown(inducing_variable)}; {allowed}")
+        raise TypeError(f"inducing_variable is {short_repr(inducing_variable)}; {allowed}")
     return [tf.convert_to_tensor(part.Z) for part in parts]
 
 

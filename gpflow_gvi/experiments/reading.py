@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import ValidationError
 
-from ..errors import MAX_SHOWN, shown
+from ..errors import MAX_SHOWN, short_repr
 from .parts.base import ByKind, Part, fields_of, kinds
 
 AnyPart = TypeVar("AnyPart", bound=Part)
@@ -65,7 +65,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
         if not isinstance(key, yaml.ScalarNode):
             problem = f"a key is a {key.id}; write a word"
         elif key.value in found:
-            problem = f"the key {shown(key.value)} appears twice; keep one"
+            problem = f"the key {short_repr(key.value)} appears twice; keep one"
         if problem is not None:
             raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
         found.add(key.value)
@@ -210,7 +210,7 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
     if item["type"] == "missing":
         return "is missing; it has no default."
     if item["type"] == "invalid_key":
-        return f"has the key {shown(value)}; a key must be text."
+        return f"has the key {short_repr(value)}; a key must be text."
     if item["type"] == "impossible":
         return str(context["text"])
     if item["type"] == "extra_forbidden":
@@ -218,14 +218,15 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
         return f"is no key of this part; its keys are {', '.join(keys)}.{_near(location[-1], keys)}"
     if item["type"] == "union_tag_invalid":
         known = sorted(context["expected_tags"].replace("'", "").split(", "))
-        return f"is of kind {shown(context['tag'])}; it must be one of {', '.join(known)}." + _near(
-            context["tag"], known
+        return (
+            f"is of kind {short_repr(context['tag'])}; it must be one of {', '.join(known)}."
+            + _near(context["tag"], known)
         )
     if item["type"] in ("union_tag_not_found", "model_type", "model_attributes_type"):
         known = sorted({tag for part in _choices(kind, location) for tag in kinds(part)})
         remedy = f" with a `kind`: one of {', '.join(known)}" if known else ""
-        return f"is {shown(value)}; it must be a mapping{remedy}."
-    return f"is {shown(value)}; {item['msg'][:1].lower()}{item['msg'][1:]}."
+        return f"is {short_repr(value)}; it must be a mapping{remedy}."
+    return f"is {short_repr(value)}; {item['msg'][:1].lower()}{item['msg'][1:]}."
 
 
 def _near(given: Any, known: list[str]) -> str:

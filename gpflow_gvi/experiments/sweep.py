@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from ..errors import shown
+from ..errors import short_repr
 from .config import Experiment, read
 from .parts.base import Part
 from .reading import ConfigError, Document
@@ -166,7 +166,9 @@ def _set(values: Any, path: str, value: Any, source: str) -> None:
             values[step] = inner = {"kind": inner}
         values = inner
         if not isinstance(values, dict | list):
-            raise ConfigError(f"{source}: {path} leads through {step}, which is {shown(values)}.")
+            raise ConfigError(
+                f"{source}: {path} leads through {step}, which is {short_repr(values)}."
+            )
     if isinstance(values, list):
         values[_item(values, last, path, source)] = value
     else:

@@ -15,7 +15,7 @@ from gpflow.config import default_float
 
 from .._core import files
 from .._core.images import input_shape as declared_shape
-from ..errors import shown
+from ..errors import short_repr
 from ..learning import Learned, NetworkInputs, Predictions, Scaling, moments_of_mixture
 from ..mean_functions.predictor import Predictor
 from ..models import GVI
@@ -62,8 +62,8 @@ def export(
         shape = declared_shape(model.variational, model.regulariser)
     else:
         raise TypeError(
-            f"model is {shown(model)}; it must be a GVI, GWI or PGVI, or the result of learn. To "
-            "export conformal intervals, export their model."
+            f"model is {short_repr(model)}; it must be a GVI, GWI or PGVI, or the result of "
+            "learn. To export conformal intervals, export their model."
         )
     for each in models:
         _require_graph(each)

@@ -24,9 +24,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from .. import likelihoods
 from .._core import row_numbers
 from .._core.data import observations
-from ..errors import NumericsWarning, shown
+from ..errors import NumericsWarning, short_repr
 from ..learning import Learned, Scaling
-from ..learning.around_network.learn_around import is_meant
+from ..learning.around_network.learn_around import is_put_around
 from ..learning.joint_outputs import observed, with_nan
 from ..learning.variational import softmax_of
 from ..prediction import by_blocks
@@ -172,8 +172,8 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         levels = np.asarray(quantiles, dtype=float)
         if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
             raise ValueError(
-                f"quantiles is {shown(quantiles)}; it must be a list of levels between 0 and 1, as "
-                "[0.1, 0.5, 0.9]."
+                f"quantiles is {short_repr(quantiles)}; it must be a list of levels between 0 and "
+                "1, as [0.1, 0.5, 0.9]."
             )
         coverages = np.maximum(np.abs(2.0 * levels - 1.0), NARROWEST)
         ends = {coverage: self.predict_interval(X, coverage) for coverage in np.unique(coverages)}
@@ -260,7 +260,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
             X, y, counts = self._weighted(X, y, sample_weight)
             if not np.array_equal(counts, np.round(counts)):
                 raise ValueError(
-                    f"sample_weight is {shown(sample_weight)}; for labels it must be whole "
+                    f"sample_weight is {short_repr(sample_weight)}; for labels it must be whole "
                     "numbers, as a row of weight 2 is learned from as two rows. Round it, or "
                     "take class_weight."
                 )
@@ -274,11 +274,11 @@ class GVIClassifier(ClassifierMixin, Estimator):
             )
         K = len(self.classes_)
         if K == 1:
-            _warn(f"y has examples of class {shown(self.classes_[0])} alone")
+            _warn(f"y has examples of class {short_repr(self.classes_[0])} alone")
             self.learned_ = None
             return self
         is_number = isinstance(self.network, int | np.integer)  # of units
-        around = not is_number and is_meant(self.network, self.features, self.train_network, X)
+        around = not is_number and is_put_around(self.network, self.features, self.train_network, X)
         likelihood = self._around(K) if around else self._of_classes(K)
         latents = K if around else likelihoods.num_latents(likelihood, codes[:, None])
         columns = self.classes

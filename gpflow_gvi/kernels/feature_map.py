@@ -14,7 +14,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from .._core import linalg, outputs
-from .._core.errors import shown
+from .._core.errors import short_repr
 from .._core.network_function import as_function
 from .finite_features import Features, features
 
@@ -37,7 +37,7 @@ class FeatureMap(Kernel):
         super().__init__()
         if not isinstance(base_kernel, Kernel):
             raise TypeError(
-                f"base_kernel is {shown(base_kernel)}; it must be a gpflow.kernels.Kernel."
+                f"base_kernel is {short_repr(base_kernel)}; it must be a gpflow.kernels.Kernel."
             )
         if outputs.num_outputs(base_kernel) > 1:
             raise ValueError(

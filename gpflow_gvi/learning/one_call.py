@@ -20,7 +20,7 @@ from ..losses import Loss
 from ..models import GVI
 from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers, refusals
-from .around_network.learn_around import is_meant, learn_around
+from .around_network.learn_around import is_put_around, learn_around
 from .around_network.network_data import in_memory
 from .around_network.network_training import NetworkTraining, all_compiled
 from .joint_outputs import learn_jointly, observed
@@ -224,7 +224,7 @@ def learn(
     of_columns = {"classes": classes, "output": output}
     if network is None:
         refuse(refusals.NO_NETWORK, **of_network, **of_columns)
-    is_around = is_meant(network, features, train_network, data)
+    is_around = is_put_around(network, features, train_network, data)
     if not is_around:
         refuse(refusals.NO_COLUMNS, **of_columns)
         refuse(refusals.OF_KERAS, callbacks=callbacks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._core.errors import shown
+from .._core.errors import short_repr
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood
@@ -75,7 +75,7 @@ def refuse(why: str, **arguments: Any) -> None:
     """
     for name, value in arguments.items():
         if value is not None:
-            raise ValueError(f"{name} is {shown(value)}, which {why}.")
+            raise ValueError(f"{name} is {short_repr(value)}, which {why}.")
 
 
 def is_constant_noise(likelihood: Likelihood | None) -> bool:

@@ -30,7 +30,7 @@ from gpflow.likelihoods import Likelihood
 
 from .._core import checks, outputs
 from .._core.data import Data
-from .._core.errors import shown
+from .._core.errors import short_repr
 from .._core.graphs import deepcopy
 from ..covariances import CholeskySVGP, SparsePosterior, Tempered, gram
 from ..covariances.svgp import SVGPCovariance
@@ -162,7 +162,8 @@ def _covariance(kernel: Kernel) -> SVGPCovariance:
     covariance = kernel.kernel if isinstance(kernel, Tempered) else kernel
     if not isinstance(covariance, SVGPCovariance):
         raise TypeError(
-            f"the covariance of the model is {shown(covariance)}; update needs one of an inducing "
+            f"the covariance of the model is {short_repr(covariance)}; update needs one of an "
+            "inducing "
             "distribution, CholeskySVGP or DiagonalSVGP, as learn makes it. Learn from all rows."
         )
     return covariance
@@ -174,8 +175,8 @@ def _inducing(mean: MeanFunction) -> Inducing:
         if isinstance(term, Inducing):
             return term
     raise TypeError(
-        f"the mean of the model is {shown(mean)}; update needs an Inducing in it, as learn makes "
-        "it. Learn from all rows."
+        f"the mean of the model is {short_repr(mean)}; update needs an Inducing in it, as learn "
+        "makes it. Learn from all rows."
     )
 
 

@@ -23,7 +23,7 @@ from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
 
 from .._core.data import inputs
-from .._core.errors import shown
+from .._core.errors import short_repr
 from .._core.graphs import deepcopy
 from .._core.memo import memoised, prepare
 from .._core.mode import inference
@@ -115,7 +115,8 @@ def draw_functions(
     """
     if not isinstance(process, GaussianProcess):
         raise TypeError(
-            f"process is {shown(process)}; it must be a GaussianProcess, as model.variational is."
+            f"process is {short_repr(process)}; it must be a GaussianProcess, as "
+            "model.variational is."
         )
     for name, value, minimum in (
         ("num_samples", num_samples, 1),

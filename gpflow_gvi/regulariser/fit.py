@@ -19,7 +19,7 @@ from gpflow.utilities import multiple_assign, read_values
 
 from .._core import checks, images, labels, outputs, progress
 from .._core.data import Data
-from .._core.errors import shown
+from .._core.errors import short_repr
 from .._core.names import kernel_name
 from .._core.notices import logger
 from ..covariances import gram
@@ -152,8 +152,8 @@ def fit_regulariser(
             points, indices = select(np.asarray(X), num_inducing, kernel=parts.kernel, seed=seed)
             if indices is None and evidence.needs_inducing_outputs:
                 raise ValueError(
-                    f"select is {shown(select)}, whose points are not rows of the data, so there "
-                    "are no "
+                    f"select is {short_repr(select)}, whose points are not rows of the data, so "
+                    "there are no "
                     f"observations at them for {type(evidence).__name__}. Take greedy_variance or "
                     "uniform, or evidence=DataEvidence()."
                 )

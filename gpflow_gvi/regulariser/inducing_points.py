@@ -16,7 +16,7 @@ from gpflow.kernels import Kernel
 
 from .._core import checks, images
 from .._core.data import finite_rows
-from .._core.errors import shown
+from .._core.errors import short_repr
 from .._core.notices import logger
 from .pivots import greedy_rows, without_network
 
@@ -65,7 +65,7 @@ def greedy_variance(
     """
     data, num_points = _arguments(X, num_points)
     if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel is {shown(kernel)}; it must be a gpflow.kernels.Kernel.")
+        raise TypeError(f"kernel is {short_repr(kernel)}; it must be a gpflow.kernels.Kernel.")
     checks.fraction("tolerance", tolerance)
     order = _distinct_rows(data, seed)
     kernel_of_rows, rows = without_network(kernel, tf.constant(data[order]))

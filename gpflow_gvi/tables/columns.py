@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .._core import row_numbers
-from ..errors import shown
+from ..errors import short_repr
 from .checks import require_columns, require_known, required
 from .dates import Dates
 from .text_cells import TRUTH
@@ -224,7 +224,7 @@ def _numbers(name: str, column: pd.Series[Any], no_numbers: Collection[str]) -> 
     wrong = wrong[~wrong.astype(str).isin(list(no_numbers))]
     if len(wrong):
         raise ValueError(
-            f"column {name} is of numbers, but it has {shown(wrong.iloc[0])} in row "
+            f"column {name} is of numbers, but it has {short_repr(wrong.iloc[0])} in row "
             f"{wrong.index[0]}. Make it a number, or leave the cell empty where it is not known."
         )
     return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from .._core import progress
-from ..errors import shown
+from ..errors import short_repr
 from . import table_files
 from .checks import require_known, required
 from .columns import Columns, has_lists
@@ -133,8 +133,8 @@ def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
         rows = table.index[table[name].isin(texts)]
         messages.append(
             f"column {name!r} is of numbers, but {len(rows)} of its cells are not, the first "
-            f"{shown(table[name][rows[0]])} in row {rows[0]}: they are treated as missing. Correct "
-            "them if they are not."
+            f"{short_repr(table[name][rows[0]])} in row {rows[0]}: they are treated as missing. "
+            "Correct them if they are not."
         )
     for message in messages:
         warnings.warn(message, UserWarning, stacklevel=4)
@@ -176,8 +176,8 @@ def target_of(
         raise ValueError(f"target {name!r} is empty in every row.")
     if has_lists(column):
         raise ValueError(
-            f"target {name!r} has lists in cells, such as {shown(column.iloc[0])}. Give a number "
-            "or the name of a class in each row: a column for each number of the lists."
+            f"target {name!r} has lists in cells, such as {short_repr(column.iloc[0])}. Give a "
+            "number or the name of a class in each row: a column for each number of the lists."
         )
     types = required("pandas.api.types")
     is_number = types.is_numeric_dtype(column) and not types.is_bool_dtype(column)
@@ -194,8 +194,8 @@ def target_of(
     if not is_number and len(distinct) > MAX_NAMED_CLASSES:
         raise ValueError(
             f"target {name!r} is text of {len(distinct)} different values such as "
-            f"{shown(distinct[0])}: neither numbers nor classes. Correct what should be numbers, "
-            "or name another column."
+            f"{short_repr(distinct[0])}: neither numbers nor classes. Correct what should be "
+            "numbers, or name another column."
         )
     return known, _as_labels(name, column, is_number), task
 
@@ -210,8 +210,8 @@ def _as_numbers(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArra
     if not is_number:
         wrong = column[required("pandas").to_numeric(column, errors="coerce").isna()]
         raise ValueError(
-            f"target {name!r} has {shown(wrong.iloc[0])} in row {wrong.index[0]}, which is not "
-            f"a number: {len(wrong)} of its {len(column)} cells are not, and regression needs "
+            f"target {name!r} has {short_repr(wrong.iloc[0])} in row {wrong.index[0]}, which is "
+            f"not a number: {len(wrong)} of its {len(column)} cells are not, and regression needs "
             "numbers. Correct them or leave them empty; or pass --task classification, or name "
             "another column."
         )
@@ -222,7 +222,7 @@ def _as_labels(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray
     counts = column.value_counts()
     if counts.min() < 2:
         raise ValueError(
-            f"target {name!r} has a class with a single row, {shown(counts.index[-1])}. "
+            f"target {name!r} has a class with a single row, {short_repr(counts.index[-1])}. "
             "Leave it out, or pass --task regression if these are numbers."
         )
     if is_number:

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from .._core.errors import shown
+from .._core.errors import short_repr
 
 
 def checked(callbacks: Any) -> list[keras.callbacks.Callback]:
@@ -18,7 +18,7 @@ def checked(callbacks: Any) -> list[keras.callbacks.Callback]:
         kind = type(callback).__name__
         if not isinstance(callback, keras.callbacks.Callback):
             raise TypeError(
-                f"callbacks has {shown(callback)}, which is no callback of keras.callbacks."
+                f"callbacks has {short_repr(callback)}, which is no callback of keras.callbacks."
             )
         if getattr(callback, "save_weights_only", True) is False:
             raise ValueError(

@@ -17,7 +17,7 @@ from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
 from .._core.data import inputs
-from .._core.errors import NumericsWarning, shown
+from .._core.errors import NumericsWarning, short_repr
 from .._core.state import state as state_of
 from ..covariances.base import Covariance
 from .arrays import assign_values, below, numbered, read_arrays, write_arrays
@@ -295,7 +295,8 @@ def _optimizer(optimizer: Any) -> Any:
         return keras.optimizers.get(optimizer)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise TypeError(
-            f"optimizer is {shown(optimizer)}; it must be an optimiser of keras.optimizers, or the "
+            f"optimizer is {short_repr(optimizer)}; it must be an optimiser of keras.optimizers, "
+            "or the "
             "name of one. Others (such as gpflow.optimizers.Scipy, or those of tf_keras) take "
             "model.training_loss_closure(data)."
         )
@@ -317,7 +318,7 @@ def _require_one_device(variables: Iterable[tf.Variable]) -> None:
 def _whole(seed: int) -> int:
     if not isinstance(seed, int | np.integer):
         raise ValueError(
-            f"seed is {shown(seed)}; it must be a whole number (or pass shuffle=False)."
+            f"seed is {short_repr(seed)}; it must be a whole number (or pass shuffle=False)."
         )
     return int(seed)
 

@@ -32,7 +32,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 
-class Library:
+class LazyModule:
     """A module that is imported when it is first used, as TensorFlow is slow to load."""
 
     def __init__(self, name: str) -> None:
@@ -42,9 +42,9 @@ class Library:
         return getattr(importlib.import_module(self._name), name)
 
 
-gpflow = Library("gpflow")
-keras = Library("keras")
-tf = Library("tensorflow")
+gpflow = LazyModule("gpflow")
+keras = LazyModule("keras")
+tf = LazyModule("tensorflow")
 
 
 class Part(BaseModel):

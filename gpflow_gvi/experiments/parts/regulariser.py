@@ -20,7 +20,7 @@ from ...learning import (
     Noise,
     RegulariserSettings,
 )
-from .base import Count, Entry, Fraction, Library, Part, Positive, gpflow, one_of
+from .base import Count, Entry, Fraction, LazyModule, Part, Positive, gpflow, one_of
 from .kernels import Kernel
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...regulariser.evidence import Evidence as GVIEvidence
     from ...regulariser.inducing_points import Select as GVISelect
 
-evidence = Library("gpflow_gvi.regulariser.evidence")
+evidence = LazyModule("gpflow_gvi.regulariser.evidence")
 
 
 class PowerOfN(Part):

@@ -11,7 +11,7 @@ from gpflow.base import TensorType
 from gpflow.kernels import Kernel
 
 from ..._core import checks
-from ..._core.errors import shown
+from ..._core.errors import short_repr
 from .architecture import Network, image_shape, output_shapes
 from .image_layers import Flatten
 from .layers import Dense, Layer
@@ -183,7 +183,7 @@ def _layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     for layer in layers:
         if not isinstance(layer, Layer):
             raise TypeError(
-                f"layers contains {shown(layer)}; each must be an instance of a layer of "
+                f"layers contains {short_repr(layer)}; each must be an instance of a layer of "
                 "gpflow_gvi.kernels.nngp, such as Dense()."
             )
     return layers

@@ -38,7 +38,7 @@ from gpflow.utilities import positive
 
 from ..._core import labels, network_layers, progress
 from ..._core.data import Data
-from ..._core.errors import NumericsWarning, shown
+from ..._core.errors import NumericsWarning, short_repr
 from ..._core.graphs import deepcopy
 from ..._core.network_graph import flat, head, parts_of
 from ..._core.notices import logger
@@ -70,7 +70,7 @@ MAX_ROWS_OF_SCALES = 5000
 """The scales are fitted to not more rows than these."""
 
 
-def is_meant(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
+def is_put_around(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
     """Return True if a process is put around a network, not a network into Q's mean.
 
     It is for inputs that are not rows of numbers, such as images, word indices or several
@@ -113,7 +113,7 @@ def learn_around(
     :param output: which output of the network is h, if it has several.
     """
     if not (kernel is None or isinstance(kernel, Kernel)):
-        raise TypeError(f"kernel is {shown(kernel)}; around a network it must be one kernel.")
+        raise TypeError(f"kernel is {short_repr(kernel)}; around a network it must be one kernel.")
     X, Y = _pair("data", data)
     networks = [head(each, output) for each in network_layers.members(network)]
     if parts := parts_of(networks[0]):
@@ -318,7 +318,7 @@ def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> L
         )
     if classes is None and not is_gaussian(likelihood):
         raise TypeError(
-            f"likelihood is {shown(likelihood)}; around a network it must be a Gaussian, or a "
+            f"likelihood is {short_repr(likelihood)}; around a network it must be a Gaussian, or a "
             "MultiClass, Softmax or Bernoulli of labels."
         )
     if likelihood is None and J > 1 and outputs.kind == "probabilities":
@@ -328,7 +328,8 @@ def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> L
         )
     if classes is not None and outputs.kind is None:
         raise ValueError(
-            f"network {shown(getattr(network, 'name', network))} returns numbers from 0 to 1, or "
+            f"network {short_repr(getattr(network, 'name', network))} returns numbers from 0 to "
+            "1, or "
             "ends with an activation, so that it is not clear whether they are probabilities or "
             'logits. End it with activation="softmax" ("sigmoid" for one column), or with no '
             "activation, which returns logits."

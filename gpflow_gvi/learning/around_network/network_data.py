@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray
 
 from ..._core import checks, network_layers
 from ..._core.data import as_floats
-from ..._core.errors import shown
+from ..._core.errors import short_repr
 from ..._core.network_function import as_function
 from ..._core.network_graph import Part, parts_of
 
@@ -74,8 +74,8 @@ def side_by_side(name: str, X: Any, parts: Sequence[Part]) -> AnyNDArray:
         if rows.ndim == 2 and rows.shape[1] == sum(part.size for part in parts):
             return rows
         raise ValueError(
-            f"{name} is {shown(X)}, but the network has {len(parts)} inputs. Pass a dictionary of "
-            f"arrays with the keys {names}, or a list of {len(parts)} arrays."
+            f"{name} is {short_repr(X)}, but the network has {len(parts)} inputs. Pass a "
+            f"dictionary of arrays with the keys {names}, or a list of {len(parts)} arrays."
         )
     columns: list[AnyNDArray] = []
     for part, each in zip(parts, _in_order(X, parts), strict=True):

@@ -19,7 +19,7 @@ from gpflow.config import default_float
 
 from ..._core import checks, network_layers
 from ..._core.data import as_floats, warn_of_unscaled_images
-from ..._core.errors import shown
+from ..._core.errors import short_repr
 from ..._core.network_function import NetworkFunction, as_function
 from ..._core.network_graph import Part, flat
 from ..._core.row_blocks import by_blocks
@@ -263,7 +263,7 @@ def network_rows(
     for model in models:
         if not callable(model):
             raise TypeError(
-                f'features is {shown(model)}; it must be "penultimate", "layers", the name '
+                f'features is {short_repr(model)}; it must be "penultimate", "layers", the name '
                 'of a layer, "inputs", a model or a function.'
             )
     if names:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 
 from ..._core import network_layers, progress
-from ..._core.errors import shown
+from ..._core.errors import short_repr
 from ..._core.network_function import as_function
 from ..._core.network_variables import is_keras, keras_of
 from ..rows.split import Rows, Split
@@ -102,7 +102,7 @@ class NetworkTraining:
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"network {network.name!r} cannot be trained as it is compiled, with the loss "
-                f"{shown(network.loss)}: {error} Labels are whole numbers, not a one-hot code."
+                f"{short_repr(network.loss)}: {error} Labels are whole numbers, not a one-hot code."
             ) from error
         return fitted.history
 
@@ -119,8 +119,8 @@ def _is_compiled(network: Any) -> bool:
 def _require_keras(network: Any) -> None:
     if not (is_keras(network) and hasattr(network, "fit")):
         raise TypeError(
-            f"network is {shown(network)}; to be trained it must be a model of Keras. Pass one, or "
-            "train_network=False."
+            f"network is {short_repr(network)}; to be trained it must be a model of Keras. Pass "
+            "one, or train_network=False."
         )
 
 

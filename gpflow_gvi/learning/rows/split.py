@@ -14,7 +14,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..._core import checks, domains, images, labels
 from ..._core.data import Data
-from ..._core.errors import NumericsWarning, shown
+from ..._core.errors import NumericsWarning, short_repr
 from ...calibration.tempering import MIN_VALIDATION_POINTS
 from ...likelihoods import is_gaussian
 from ..data import GROSS_RATIO, gross_rows, repeats
@@ -162,8 +162,8 @@ def relative_weights(sample_weight: Any, data: Any) -> Array:
     num_rows = len(data[0]) if isinstance(data, tuple | list) else None
     if weights.shape != (num_rows,) or not np.all((weights > 0.0) & np.isfinite(weights)):
         raise ValueError(
-            f"sample_weight is {shown(sample_weight)}; it must be a positive number for each of "
-            f"the {num_rows} rows of arrays (X, Y). Leave out rows of weight zero."
+            f"sample_weight is {short_repr(sample_weight)}; it must be a positive number for each "
+            f"of the {num_rows} rows of arrays (X, Y). Leave out rows of weight zero."
         )
     return np.asarray(weights / np.mean(weights), default_float())
 

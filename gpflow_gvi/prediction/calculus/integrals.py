@@ -16,7 +16,7 @@ from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..._core.errors import shown
+from ..._core.errors import short_repr
 from ..._core.memo import memoised
 from ...covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior, gram
 from ...covariances.base import SparseCovariance
@@ -50,7 +50,8 @@ def integrate(process: GaussianProcess, measure: Measure) -> MeanAndVariance:
     """
     if not isinstance(measure, Measure):
         raise TypeError(
-            f"measure is {shown(measure)}; it must be a calculus.GaussianMeasure or UniformMeasure."
+            f"measure is {short_repr(measure)}; it must be a calculus.GaussianMeasure or "
+            "UniformMeasure."
         )
     with memoised():
         mean = mean_integral(process.mean_function, measure)
