@@ -268,10 +268,11 @@ class GVIClassifier(ClassifierMixin, Estimator):
         with naming("y"):
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
-        with naming("class_weight"):
-            self._class_weights = compute_class_weight(
-                self.class_weight, classes=self.classes_, y=y
-            )
+        if self.class_weight is not None:
+            with naming("class_weight"):
+                self._class_weights = compute_class_weight(
+                    self.class_weight, classes=self.classes_, y=y
+                )
         K = len(self.classes_)
         if K == 1:
             _warn(f"y has examples of class {short_repr(self.classes_[0])} alone")

@@ -247,7 +247,10 @@ def labels_and_probabilities(model: Any, data: Any) -> tuple[AnyNDArray, AnyNDAr
     classes, p = getattr(model, "classes_", None), probabilities_of(model, X)
     if classes is not None:
         Y = labels.encoded("Y", Y, np.asarray(classes))
-    return labels.one_hot(Y, p.shape[1]).argmax(axis=1), p
+    found = labels.one_hot(Y, p.shape[1]).argmax(axis=1)
+    if len(p) != len(found):
+        raise ValueError(f"X has {len(p)} rows and Y has {len(found)}; they must be equal.")
+    return found, p
 
 
 def _is_correct(Y: AnyNDArray, p: AnyNDArray) -> AnyNDArray:
