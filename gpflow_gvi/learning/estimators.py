@@ -69,6 +69,16 @@ class Regressors:
         leaf = max(1, N // MAX_LEAVES)
         return [boosted, ExtraTreesRegressor(100, min_samples_leaf=leaf, random_state=seed)]
 
+    def lasso(self) -> list[Any]:
+        """Return a linear function of few features."""
+        from sklearn.linear_model import LassoCV
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        # Smaller penalties than a hundredth of the largest one take many more iterations.
+        linear = make_pipeline(StandardScaler(), LassoCV(eps=1e-2, cv=5))
+        return [of_outputs(linear, self.data.J)]
+
     def networks(self) -> list[Any]:
         """Return a network that standardises its rows and its outputs.
 
@@ -115,7 +125,7 @@ class Classifiers:
         )
         return [boosting] if N > MAX_ROWS_OF_RANDOMISED else [boosting, randomised]
 
-    def linear(self) -> list[Any]:
+    def lasso(self) -> list[Any]:
         """Return a logistic regression on the features that a Lasso of two classes takes."""
         from sklearn.feature_selection import SelectFromModel
         from sklearn.linear_model import LassoCV, LogisticRegression

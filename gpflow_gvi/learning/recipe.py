@@ -62,8 +62,10 @@ class Recipe:
     # Predictors
 
     min_rows_of_trees: int = 40
-    """Below this number of rows there are no predictors."""
     min_rows_of_networks: int = 1000
+    min_rows_of_lasso: int = 40
+    """From this number of rows on, up to `max_rows_of_shared` for each feature, P may be around a
+    linear function of few features, which a kernel cannot find by so few rows."""
 
     max_error_ratio: float = 1.1
     """P is around predictors with errors of up to this many times P's own."""
@@ -202,20 +204,18 @@ class Recipe:
         """Return estimators whose cross-fitted predictions P may be around.
 
         Boosted trees, which have the steps that kernels do not have; and with several features
-        randomised trees, where labels are few for each a logistic regression on some of them
-        (Tibshirani 1996), and where rows are many a network.
+        randomised trees, where rows are few for each a linear function of some of them (Tibshirani
+        1996), and where rows are many a network.
         """
         N, D = num_groups(data.X), len(data.features)  # repeated values are known
-        if self.min_rows_of_trees > N:
-            return []
         kind: Any = estimators.Classifiers if data.of_classes else estimators.Regressors
         of_data = kind(data)
-        found = of_data.trees()
+        per_feature = self.min_rows_of_lengthscales if data.of_classes else self.max_rows_of_shared
+        found = of_data.trees() if self.min_rows_of_trees <= N else []
         if D == 1:
             found = found[:1]
         else:
-            few = data.of_classes and self.min_rows_of_lengthscales * D > N
-            found += of_data.linear() if few else []
+            found += of_data.lasso() if self.min_rows_of_lasso <= N < per_feature * D else []
             found += of_data.networks() if self.min_rows_of_networks <= N else []
         return found if data.D == D else [estimators.of_columns(e, data.features) for e in found]
 
