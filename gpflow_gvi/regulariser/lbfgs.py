@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.optimize
 import tensorflow as tf
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from .._core.errors import NonFiniteLossError
 
@@ -118,11 +118,17 @@ def lbfgs(
         "maxcor": 20,
     }
     # SciPy's own vectors are short, and threads that wait for the next of them take processor time.
-    with threadpool_limits(1, user_api="blas"):
+    with _threadpools().limit(limits=1, user_api="blas"):
         found = scipy.optimize.minimize(
             evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
     assign_by_id(variables, _by_id(variables, _parts(variables, found.x)))
+
+
+@functools.cache
+def _threadpools() -> ThreadpoolController:
+    """The thread pools of NumPy and SciPy, which take longer to find than a few iterations."""
+    return ThreadpoolController()
 
 
 def by_tape(
