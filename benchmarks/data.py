@@ -51,6 +51,8 @@ def add_quick(parser: argparse.ArgumentParser) -> None:
 
 
 UCI = ("yacht", "energy", "concrete", "naval", "protein")
+OF_USERS = ("boston", "kin8nm", "power", "wine")
+"""The other sets of the literature, where the user has them: `uci_boston.npz` and so on."""
 FEW = ("airfoil", "autompg", "concreteslump", "forest", "pendulum", "servo", "stock")
 MANY = ("bike", "elevators", "parkinsons", "pol", "pumadyn32nm")
 
@@ -110,7 +112,7 @@ def load_split(folder: Path, name: str, split: int) -> Split:
     """
     if name in MADE_UP:
         return made_up(name, split)
-    if name not in UCI:
+    if name not in (*UCI, *OF_USERS):
         with np.load(folder / "tables" / f"{name}.npz") as file:
             X, Y, test = file["x"], file["y"], file["test_mask"][split]
         return Split(X[~test], Y[~test], X[test], Y[test])

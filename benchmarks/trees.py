@@ -33,7 +33,7 @@ NUM_FOLDS = 5
 
 
 class Row(NamedTuple):
-    """One model on one split, in the standard units of the training part."""
+    """One model on one split, in the units that it was given."""
 
     data: str
     split: int
@@ -168,7 +168,9 @@ def add_arguments(parser: argparse.ArgumentParser, models: Iterable[str]) -> Non
 
 
 def run(
-    options: argparse.Namespace, models: dict[str, Callable[[Split, int], Prediction]]
+    options: argparse.Namespace,
+    models: dict[str, Callable[[Split, int], Prediction]],
+    prepare: Callable[[Split], Split] = standardised,
 ) -> list[Row]:
     """Run models on all splits, print their figures and write them as JSON."""
     if unknown := set(options.models) - set(models):
@@ -179,7 +181,7 @@ def run(
         options.output.write_text("[]")
     for name in options.data[: 1 if options.quick else None]:
         for split in (options.splits or SPLITS.get(name, range(5)))[: 1 if options.quick else None]:
-            part = standardised(load_split(Path(options.data_dir or "."), name, split))
+            part = prepare(load_split(Path(options.data_dir or "."), name, split))
             if options.quick:
                 part = Split(*(value[:60] for value in part))
             for model in names:

@@ -60,7 +60,7 @@ DIVERGENCES = {
     "regularised_kl": "gpflow_gvi.divergences:RegularisedKL",
 }
 
-MAX_ITERATIONS = 200
+MAX_ITERATIONS = 600
 """The maximal number of iterations when a network is fitted to the mean of P."""
 
 MAX_ROWS = 5000
