@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._core import hooks, lazy, quiet
+from ._core import lazy, plugins, quiet
 
 if TYPE_CHECKING:
     from . import (
@@ -117,8 +117,8 @@ _LOCATIONS = {
 quiet.quiet_from_now_on()
 
 # What `plot`, `save` and `load` of layers below reach up to.
-hooks.register("plots", f"{__name__}.plots")
-hooks.register("saving", f"{__name__}.saving")
-hooks.register("saved tables", f"{__name__}.tables.model")
+plugins.register("plots", f"{__name__}.plots")
+plugins.register("saving", f"{__name__}.saving")
+plugins.register("saved tables", f"{__name__}.tables.model")
 
 __getattr__, __dir__ = lazy.attach(__name__, _LOCATIONS, __all__)

@@ -20,7 +20,7 @@ import tensorflow as tf
 from gpflow.base import Module, TensorType
 from gpflow.config import default_float
 
-from .errors import short_repr
+from ..errors import short_repr
 from .memo import once
 from .mode import is_training
 from .network_variables import all_variables, is_keras, require_keras_3, trainable_weights

@@ -20,7 +20,7 @@ from ..regulariser.evidence_fit import EvidenceFit, Rows, assign
 from ..regulariser.exact_evidence import exact_predictions
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 from .candidate import Candidate, Fitted
-from .fit import MIN_NOISE, Fits, scaled
+from .candidate_fits import MIN_NOISE, Fits, scaled
 from .noise import VaryingNoise, noise_at, varying
 from .predictors import CrossFits
 from .score import MAX_FACTOR, MIN_FACTOR, Predictions

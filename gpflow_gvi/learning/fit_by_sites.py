@@ -27,8 +27,8 @@ from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.site_fit import Rows, SiteFit
 from ..regulariser.sites import first_sites, left_out
 from .candidate import Candidate, Fitted
+from .candidate_fits import Fits, scaled
 from .class_predictors import LogProbabilities
-from .fit import Fits, scaled
 from .predictors import CrossFits
 from .rows.targets import prior_mean
 from .score import Predictions

@@ -16,13 +16,13 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from .._core import progress
-from .._core.errors import NumericsWarning
 from ..calibration import tempering
+from ..errors import NumericsWarning
 from ..regulariser.fit import Regulariser
 from .candidate import Fitted, best_of, near_best
-from .data import folds_of
-from .fit import Fits
+from .candidate_fits import Fits
 from .pool import log_density, pooled
+from .row_facts import folds_of
 from .score import MAX_FACTOR, Predictions, Score, constant_nll, score
 from .search import floor, search
 from .summary import UNSEEN

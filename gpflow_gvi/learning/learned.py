@@ -14,7 +14,7 @@ from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
 from scipy import stats
 
-from .._core import checks, hooks, labels
+from .._core import checks, labels, plugins
 from .._core.data import Data, observations
 from .._core.mode import inference
 from .._core.progress import Record
@@ -309,14 +309,14 @@ class Learned:
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""
-        hooks.registered("saving").save(self, folder, overwrite=overwrite)
+        plugins.registered("saving").save(self, folder, overwrite=overwrite)
 
     @classmethod
     def load(
         cls, folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | None = None
     ) -> Learned:
         """Read what `save` wrote."""
-        loaded = hooks.registered("saving").load(folder, custom_objects=custom_objects)
+        loaded = plugins.registered("saving").load(folder, custom_objects=custom_objects)
         if not isinstance(loaded, cls):
             raise TypeError(f"folder {folder} holds a {type(loaded).__name__}, not a Learned.")
         return loaded
@@ -338,11 +338,11 @@ class Learned:
         :param options: those of `plots.CurveDisplay`, `plots.MapDisplay` or
             `plots.PartialDependenceDisplay`.
         """
-        return hooks.registered("plots").draw(self, X, y, ax=ax, **options)
+        return plugins.registered("plots").draw(self, X, y, ax=ax, **options)
 
     def plot_calibration(self, X: Any, y: Any, *, ax: Any = None, **options: Any) -> Any:
         """Draw the reliability of quantiles, or of probabilities, for rows that were not seen."""
-        plots = hooks.registered("plots")
+        plots = plugins.registered("plots")
         kind: Any = plots.QuantileDisplay
         if are_labels(self.likelihood):
             kind = plots.ReliabilityDisplay
@@ -350,11 +350,11 @@ class Learned:
 
     def plot_history(self, *, ax: Any = None) -> Any:
         """Draw the training of Q epoch by epoch; `summary` has the scores of P."""
-        return hooks.registered("plots").HistoryDisplay.from_estimator(self, ax=ax).ax_
+        return plugins.registered("plots").HistoryDisplay.from_estimator(self, ax=ax).ax_
 
     def plot_relevance(
         self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any
     ) -> Any:
         """Draw how much each feature matters: to P, or to predictions of rows that are given."""
-        plots = hooks.registered("plots")
+        plots = plugins.registered("plots")
         return plots.RelevanceDisplay.from_estimator(self, X, y, ax=ax, **options).ax_

@@ -20,7 +20,7 @@ from scipy.optimize import minimize_scalar
 from .._core import outputs
 from ..mean_functions.predictor import Predictor
 from ..regulariser.evidence_fit import BOUNDS_OF_EXPONENT
-from .estimators import noise_models
+from .default_predictors import noise_models
 from .log_process import LogProcess, fitted_hyperparameters
 from .rows.scaling import Scaling, exactly_original
 

@@ -20,9 +20,9 @@ from .._core import progress
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from ..likelihoods import has_constant_noise, is_gaussian
 from ..regulariser.fit import Regulariser, fit_regulariser
+from .candidate_fits import Fits
 from .early_stopping import tempered_nll
 from .finish import Finish
-from .fit import Fits
 from .fit_by_evidence import EvidenceFits
 from .fit_by_sites import SiteFits
 from .hooks import Hooks

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from gpflow.kernels import Kernel
 
 from .candidate import Fitted, best_of, near_best
-from .fit import Fits
+from .candidate_fits import Fits
 
 
 def search(fits: Fits) -> list[Fitted]:

@@ -14,10 +14,10 @@ from gpflow.likelihoods import Likelihood
 
 from ..._core import checks, domains, images, labels
 from ..._core.data import Data
-from ..._core.errors import NumericsWarning, short_repr
 from ...calibration.tempering import MIN_VALIDATION_POINTS
+from ...errors import NumericsWarning, short_repr
 from ...likelihoods import is_gaussian
-from ..data import GROSS_RATIO, gross_rows, repeats
+from ..row_facts import GROSS_RATIO, gross_rows, repeats
 from .scaling import Scaling
 from .streams import Stream, survey
 

@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.learning import starts
 from gpflow_gvi.learning.candidate import Fitted, near_best
 from gpflow_gvi.learning.fit_by_evidence import EvidenceFits

@@ -28,8 +28,8 @@ from ..kernels.structure import structure_of
 from ..regulariser.evidence import titsias_gap
 from ..regulariser.fit import Judged, Regulariser, Round
 from .candidate import Candidate, Fitted
-from .data import groups_of, spacing
 from .predictors import CrossFits
+from .row_facts import groups_of, spacing
 from .rows.log_scale import LogScale
 from .settings import RECIPE, Settings
 from .start import TrainingData
