@@ -20,18 +20,17 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import parameter_dict
 
-from .._core import progress
 from .._core.graphs import deepcopy
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of
-from ..regulariser.evidence import titsias_gap
 from ..regulariser.fit import Judged, Regulariser, Round
+from ..regulariser.lbfgs import Minimise
 from .candidate import Candidate, Fitted
 from .predictors import CrossFits
 from .row_facts import groups_of, spacing
 from .rows.log_scale import LogScale
-from .settings import RECIPE, Settings
+from .settings import RECIPE, RegulariserSettings, Settings
 from .start import TrainingData
 from .summary import LOG_SCALE
 
@@ -48,49 +47,51 @@ class Fits(abc.ABC):
 
     has_closed_form = False
     """Whether rows that hyper-parameters have not seen are many, and predicted in closed form."""
+    takes_series = False
+    """Whether kernels of a trend that changes are taken if they predict much better."""
+    likelihood: Likelihood
+    """The likelihood to start from."""
+    mean: MeanFunction
+    """The mean of P to start from."""
     observed: AnyNDArray
     """Observations as the likelihood takes them: [N, P]."""
+    bounds_of_noise: tuple[float, float]
+    """The smallest and the largest variance of noise that varies."""
+    minimise: Minimise
+    """The optimiser of hyper-parameters."""
+    minimise_briefly: Minimise
+    """The same from hyper-parameters that are near an optimum."""
+    rows_of_scores: AnyNDArray
+    """The rows that fits without them predict: [n]."""
 
     def __init__(self, data: TrainingData, settings: Settings) -> None:
         self.data = data
         self.settings = settings.regulariser
         self.recipe = self.settings.recipe
         self.groups = groups_of(data.X)
+        self.first = np.arange(len(data.X))[: self.settings.max_rows]
+        """The rows that hyper-parameters are fitted to: [n]."""
         units = data.units[1]
         grid = [spacing(y) for y in np.asarray(units.original(data.Y)).T]
         self.spacing = np.array(grid) * np.asarray(units.slope(data.Y)) + np.zeros(data.Y.shape)
         """δ of each observation in the units of the model, ∞ where there is no grid: [N, P]."""
         self.log_derivative = np.asarray(units.log_derivative(data.Y)) + np.zeros(len(data.Y))
         """The term to add to log densities in the units of the model for original ones: [N]."""
-        self.likelihood: Likelihood
-        """The likelihood to start from."""
-        self.mean: MeanFunction
-        """The mean of P to start from."""
         self.has_given_predictors = self.settings.predictors not in (None, RECIPE)
-        self.predictors = self._cross_fits(self._estimators())
+        self.predictors = self._cross_fits(_estimators(self.settings, data))
         """What P may be around."""
+        is_alone = self.has_given_predictors and self.predictors.num_means == 1
+        self.fits_weights = not (is_alone and self.settings.kernels is not None)
+        """Whether predictors have weights (Kennedy and O'Hagan 2001), as they may err much: P with
+        a given kernel is around the only one as it is."""
         if self.has_given_predictors:  # errors of the user's predictors come first
-            self.means_at(data.first(1))
-
-    def _estimators(self) -> Sequence[Any]:
-        predictors = self.settings.predictors
-        if callable(predictors):
-            return predictors(self.data)
-        return [] if predictors is None else self.recipe.predictors(self.data)
-
-    def kernels_of_series(self) -> list[Kernel]:
-        """Return kernels of a trend that changes, which are taken if they predict much better."""
-        return []
+            _out_of_fold(self.predictors, data.first(1))
 
     def candidate(self, kernel: Kernel) -> Candidate:
         """Return P with a kernel, at the start."""
+        gram.require_independent_outputs(kernel)
         family = structure_of(kernel) or kernel
         return Candidate(kernel, self.likelihood, self.mean, family=family)
-
-    @property
-    def rows_of_scores(self) -> AnyNDArray:
-        """The rows that fits without them predict: [n]."""
-        return np.arange(len(self.data.X))
 
     def on_first(self, num_rows: int) -> Fits:
         """Return fits to the first rows, not more than this number of them."""
@@ -99,45 +100,19 @@ class Fits(abc.ABC):
         found = copy.copy(self)
         vars(found).pop("means", None)
         found.data = self.data.first(num_rows)
-        for name in ("groups", "spacing", "log_derivative"):
+        for name in ("first", "groups", "spacing", "log_derivative", "observed"):
             setattr(found, name, getattr(self, name)[:num_rows])
         return found
 
-    @property
-    def first(self) -> AnyNDArray:
-        """The rows that hyper-parameters are fitted to: [n]."""
-        return np.arange(len(self.data.X))[: self.settings.max_rows]
-
-    def fitted(self, start: Candidate, *, brief: bool = True) -> Fitted:
-        """Return the fit of a candidate, and what the screening says of it.
-
-        :param brief: whether few iterations suffice, as hyper-parameters start near an optimum.
-        """
-        if start.is_around:
-            self.means  # noqa: B018  (cross-fitting is a stage of its own)
-        progress.now(f"{self.name(start)}, fitted to {len(self.first)} rows")
-        found = self.screened(self.fit(start, self.first, brief=brief))
-        progress.found(nll=found.nll)
-        return found
-
-    def name(self, candidate: Candidate) -> str:
-        """Return the name of a candidate in reports."""
-        return candidate.name + LOG_SCALE * isinstance(self.data.units[1], LogScale)
-
-    def fit(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Candidate:
-        """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
-        gram.require_independent_outputs(start.kernel)
-        return self._fit(start, rows, self.minimiser(start, rows, brief=brief))
-
     @abc.abstractmethod
-    def minimiser(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Any:
-        """Return the optimiser that maximises the evidence."""
-
-    @abc.abstractmethod
-    def _fit(
-        self, start: Candidate, rows: AnyNDArray, minimise: Any, means: AnyNDArray | None = None
+    def fit(
+        self,
+        start: Candidate,
+        rows: AnyNDArray,
+        minimise: Minimise,
+        means: AnyNDArray | None = None,
     ) -> Candidate:
-        """Return the fit of a candidate.
+        """Return a candidate with the hyper-parameters of the greatest evidence of some rows.
 
         :param means: predictions at all rows, if not those of cross-fitting: [N, C, J].
         """
@@ -163,10 +138,6 @@ class Fits(abc.ABC):
     def keep_useful_predictors(self, plain: Fitted) -> None:  # noqa: B027  (by default all are)
         """Leave out predictors that do not help a fit which does without them."""
 
-    def with_varying_noise(self, constant: Fitted) -> Candidate | None:
-        """Return P with noise in the pattern of a fit's errors, if they have one."""
-        return None
-
     @abc.abstractmethod
     def around(self, plain: Fitted) -> Candidate:
         """Return P around predictors, to start from the fit without them."""
@@ -175,59 +146,60 @@ class Fits(abc.ABC):
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         """Return cross-fits of estimators of the observations."""
 
-    @property
-    def fits_weights(self) -> bool:
-        """Whether predictors have weights (Kennedy and O'Hagan 2001), as they may err much.
-
-        P with a given kernel is around the only one as it is."""
-        is_alone = self.has_given_predictors and self.predictors.num_means == 1
-        return not (is_alone and self.settings.kernels is not None)
+    def cross_fit(
+        self, estimators: Sequence[Any], data: TrainingData, targets: AnyNDArray, **options: Any
+    ) -> CrossFits:
+        """Return cross-fits of estimators to targets, [N, J], in original units or logarithms."""
+        options |= {"num_folds": self.settings.num_folds, "n_jobs": self.settings.n_jobs}
+        return CrossFits(
+            estimators, data, targets, is_brief=not self.has_given_predictors, **options
+        )
 
     @functools.cached_property
     def means(self) -> AnyNDArray:
         """Predictions at the rows by models that have not seen them: [N, C, J]."""
-        return self.means_at(self.data)
+        return _out_of_fold(self.predictors, self.data)
 
-    def means_at(self, data: TrainingData) -> AnyNDArray:
-        """Return the predictions of rows by models that have not seen them: [N, C, J]."""
-        values = [mean.predict(data.X) for mean in self.predictors.means]
-        means = np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)
-        return np.moveaxis(means, 0, 1)
-
-    def prior(self, candidate: Candidate) -> GaussianProcess:
-        """Return GP(m + Σ_c w_c h_c, k)."""
-        if candidate.weights is None:
-            return GaussianProcess(candidate.mean, candidate.kernel)
-        terms = [
-            mean if np.all(weight == 1.0) else Constant(weight) * mean
-            for weight, mean in zip(candidate.weights, self.predictors.means, strict=True)
-        ]
-        return GaussianProcess(functools.reduce(operator.add, terms), candidate.kernel)
-
-    def num_points(self, candidate: Candidate, noise_variance: Any) -> int:
-        """Return the number of inducing points that P is conditioned on: as many as it takes."""
-        N = len(self.data.X)
-        few, most = self.settings.count(N), self.settings.most_inducing(self.data.num_rows)
-        if few == most:
-            return few
-        if self.recipe.max_rows_of_points >= N:
-            return N
-        X = self.data.X[self.first]
-        Z, _ = self.settings.select(X, few, kernel=candidate.kernel, seed=self.data.seed)
-        missed = titsias_gap(candidate.kernel, noise_variance, Z, X)
-        return few if missed < self.recipe.max_missed else most
-
-    def regulariser(self, candidate: Candidate, judged: Judged | None = None) -> Regulariser:
-        """Return P, which is conditioned later, and its inducing points."""
-        prior, data = self.prior(candidate), self.data
-        M = self._num_points(candidate)
-        Z, indices = self.settings.select(data.X, M, kernel=candidate.kernel, seed=data.seed)
-        rounds = (Round(indices, candidate.loss, {}),)
-        likelihood = deepcopy(candidate.likelihood)
-        return Regulariser(prior, prior, likelihood, Z, None, rounds, True, judged)
-
-    def _num_points(self, candidate: Candidate) -> int:
+    def num_points(self, candidate: Candidate) -> int:
+        """Return the number of inducing points that P is conditioned on."""
         return self.settings.count(len(self.data.X))
+
+
+def title(fits: Fits, candidate: Candidate) -> str:
+    """Return the name of a candidate in reports."""
+    return candidate.name + LOG_SCALE * isinstance(fits.data.units[1], LogScale)
+
+
+def prior(candidate: Candidate, predictors: CrossFits) -> GaussianProcess:
+    """Return GP(m + Σ_c w_c h_c, k)."""
+    if candidate.weights is None:
+        return GaussianProcess(candidate.mean, candidate.kernel)
+    terms = [
+        mean if np.all(weight == 1.0) else Constant(weight) * mean
+        for weight, mean in zip(candidate.weights, predictors.means, strict=True)
+    ]
+    return GaussianProcess(functools.reduce(operator.add, terms), candidate.kernel)
+
+
+def regulariser(fits: Fits, candidate: Candidate, judged: Judged | None = None) -> Regulariser:
+    """Return P, which is conditioned later, and its inducing points."""
+    P, data, M = prior(candidate, fits.predictors), fits.data, fits.num_points(candidate)
+    Z, indices = fits.settings.select(data.X, M, kernel=candidate.kernel, seed=data.seed)
+    rounds = (Round(indices, candidate.loss, {}),)
+    return Regulariser(P, P, deepcopy(candidate.likelihood), Z, None, rounds, True, judged)
+
+
+def _estimators(settings: RegulariserSettings, data: TrainingData) -> Sequence[Any]:
+    if callable(settings.predictors):
+        return settings.predictors(data)
+    return [] if settings.predictors is None else settings.recipe.predictors(data)
+
+
+def _out_of_fold(predictors: CrossFits, data: TrainingData) -> AnyNDArray:
+    """Return the predictions of rows by models that have not seen them: [N, C, J]."""
+    values = [mean.predict(data.X) for mean in predictors.means]
+    means = np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)
+    return np.moveaxis(means, 0, 1)
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel:
