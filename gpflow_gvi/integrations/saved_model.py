@@ -83,11 +83,9 @@ class _Mixture:
     def of(cls, model: Any) -> _Mixture:
         """Return those of a model or the result of `learn`, if all of them are graphs."""
         if isinstance(model, Learned):
-            models, units = model.models, model.inputs
-            weights = [float(weight) for weight in model.weights]
-            pairs = zip(models, model.units_of_models, strict=True)
-            parts = [Predictions.of(each, units, outputs) for each, outputs in pairs]
-            found = cls(models, weights, parts, units, units.input_shape)
+            units, weights = model.inputs, [float(weight) for weight in model.weights]
+            parts = [Predictions.of(each.model, units, each.outputs) for each in model.parts]
+            found = cls(model.models, weights, parts, units, units.input_shape)
         elif isinstance(model, GVI):
             none = Scaling.none(np.zeros([1, 1], default_float()))
             shape = declared_shape(model.variational, model.regulariser)

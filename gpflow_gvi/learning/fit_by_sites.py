@@ -26,7 +26,7 @@ from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.site_fit import Rows, SiteFit
-from ..regulariser.sites import first_sites, left_out
+from ..regulariser.sites import left_out
 from .candidate import Candidate, Fitted
 from .candidate_fits import Fits, prior, scaled
 from .class_predictors import LogProbabilities
@@ -98,12 +98,12 @@ class SiteFits(Fits):
         fit = self._started(start)
         at = self._rows(start, rows, means)
         Z = self._points(start, rows)
-        loss, _ = fit.fit(minimise, Z, at, first_sites(fit.mean(at)), means=start.is_around)
+        loss, _ = fit.fit(minimise, Z, at, means=start.is_around)
         return start.replace(
-            kernel=deepcopy(fit.prior.kernel),
-            likelihood=deepcopy(fit.likelihood),
-            mean=deepcopy(fit.prior.mean_function),
-            weights=fit.weights.numpy() if start.is_around else None,
+            kernel=deepcopy(fit.bound.prior.kernel),
+            likelihood=deepcopy(fit.bound.likelihood),
+            mean=deepcopy(fit.bound.prior.mean_function),
+            weights=fit.bound.weights.numpy() if start.is_around else None,
             loss=loss,
         )
 
@@ -116,9 +116,9 @@ class SiteFits(Fits):
                 P, deepcopy(start.likelihood), self.predictors.num_means, like=like
             )
         fit = self._fits[start.family]
-        assign_all(fit.prior.kernel, start.kernel)
-        assign_all(fit.prior.mean_function, start.mean)
-        assign_all(fit.likelihood, start.likelihood)
+        assign_all(fit.bound.prior.kernel, start.kernel)
+        assign_all(fit.bound.prior.mean_function, start.mean)
+        assign_all(fit.bound.likelihood, start.likelihood)
         fit.start_weights(0.0 if start.weights is None else start.weights)
         return fit
 
@@ -140,7 +140,7 @@ class SiteFits(Fits):
         """Return a fitted candidate with its predictions of each group of rows from all others."""
         fit, rows = self._started(candidate), self.first
         at, Z = self._rows(candidate, rows, None), self._points(candidate, rows)
-        sites = fit.sites(Z, at, first_sites(fit.mean(at)))
+        sites, _ = fit.converged(Z, at)
         P = prior(candidate, self.predictors)
         groups = np.unique(self.groups[rows], return_inverse=True)[1]
         of_y = leave_one_out(P, sites.variance, Z, (at.X, sites.Y), groups)
@@ -165,9 +165,7 @@ class SiteFits(Fits):
         given = given[np.isin(given, self.first)]
         fit, Z = self._started(candidate), self._points(candidate, given)
         at, new = (self._rows(candidate, rows, means) for rows in (given, held))
-        minimise, sites = self.settings.again_by_sites(), first_sites(fit.mean(at))
-        _, sites = fit.fit(
-            minimise, Z, at, sites, means=candidate.is_around, max_rounds=MAX_ROUNDS_AGAIN
-        )
+        minimise, means_too = self.settings.again_by_sites(), candidate.is_around
+        _, sites = fit.fit(minimise, Z, at, means=means_too, max_rounds=MAX_ROUNDS_AGAIN)
         mean, variance = fit.predict(Z, at, sites, new)
         return mean.numpy(), np.broadcast_to(variance, mean.shape)

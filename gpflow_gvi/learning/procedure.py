@@ -28,7 +28,7 @@ from .fit_by_sites import SiteFits
 from .hooks import Hooks
 from .judge import members
 from .learned import Learned
-from .pooled import Pooled
+from .pooled import mixture
 from .rows import targets
 from .rows.log_scale import LogScale
 from .rows.split import Split
@@ -138,7 +138,7 @@ class Procedure:
         ]
         if len(parts) == 1:
             return parts[0]
-        return Pooled.of(tuple(parts), tuple(member.weight for member in found))
+        return mixture(tuple(parts), tuple(member.weight for member in found))
 
     def _on_log_scale(self) -> Finish | None:
         """Return the finish for log y, if y is positive and not given another likelihood."""

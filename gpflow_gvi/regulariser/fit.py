@@ -31,7 +31,7 @@ from .evidence_fit import EvidenceFit
 from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, lbfgs
 from .site_fit import SiteFit
-from .sites import Sites, first_sites
+from .sites import Sites
 
 
 class Round(NamedTuple):
@@ -229,8 +229,7 @@ class _BySites:
         """Fit the hyper-parameters, and return minus the bound of the log evidence."""
         X, Y = self._observed(Z, U)
         rows = site_fit.Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype))
-        sites = first_sites(self._fit.mean(rows))
-        loss, self._sites = self._fit.fit(minimise, Z, rows, sites, means=False)
+        loss, self._sites = self._fit.fit(minimise, Z, rows, means=False)
         return loss
 
     def posterior(self, Z: tf.Tensor, U: tf.Tensor) -> GaussianProcess:
