@@ -14,13 +14,12 @@ from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
 from gpflow_gvi.errors import NumericsWarning
-from gpflow_gvi.learning import starts
+from gpflow_gvi.learning import search, starts
 from gpflow_gvi.learning.candidate import Fitted, near_best
 from gpflow_gvi.learning.fit_by_evidence import EvidenceFits
 from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
 from gpflow_gvi.learning.rows.scaling import Scaling
-from gpflow_gvi.learning.search import fitted
 from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
 from gpflow_gvi.mean_functions import CrossFitted
@@ -363,7 +362,7 @@ def test_the_screening_predicts_each_row_by_an_exact_process_of_the_others(num_r
     Y = np.sin(9.0 * X) + 0.1 * rng.normal(size=X.shape)
     fits = _fits(X, Y, max_rows=60, predictors=None)
     start = fits.candidate(gpflow.kernels.SquaredExponential(lengthscales=0.2))
-    found = fitted(fits, start)
+    found = search.fitted(fits, start)
     kernel, noise = found.candidate.kernel, found.candidate.likelihood
     for n in (0, 30, 60, 80):
         rest = np.arange(num_rows) != n
@@ -381,7 +380,7 @@ def test_predictors_with_much_larger_errors_than_a_process_are_left_out(slope, i
         slope * X[:, 1:] + curve + 0.1 * rng.normal(size=(60, 1)),
         predictors=lambda data: [LinearRegression()],
     )
-    plain = fitted(fits, fits.candidate(gpflow.kernels.SquaredExponential()))
+    plain = search.fitted(fits, fits.candidate(gpflow.kernels.SquaredExponential()))
     fits.keep_useful_predictors(plain)
     assert fits.predictors.num_means == is_kept
 
