@@ -69,7 +69,7 @@ def export(
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Mixture:
     """The models of a mixture, or the only one, and their predictions."""
 
