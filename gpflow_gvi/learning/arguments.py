@@ -52,7 +52,7 @@ class Arguments(SimpleNamespace):
         return {name: getattr(self, name) for name in names}
 
     def of_q(self) -> QRequest:
-        """Return what is asked of Q; where nothing is, Q is not trained."""
+        """The arguments that are of Q; where none is given, Q is not trained."""
         asked = QRequest.of(**self.given(*QRequest.__annotations__))
         if not asked.is_given:
             refuse(refusals.NOT_TRAINED, **self.given("batch_size", "learning_rate"))

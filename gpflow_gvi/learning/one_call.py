@@ -230,7 +230,7 @@ def _around_network(
 
 
 def _by_procedure(given: Arguments, rows: Any, held: Any, settings: Settings) -> Learned:
-    """Return what the procedure learns, without outliers where they are asked for."""
+    """Learn by the procedure, from all rows but the outliers where these are asked for."""
     if not refusals.is_constant_noise(given.likelihood):
         name = type(given.likelihood).__name__
         refuse(refusals.NO_NOISE.format(name), noise=given.noise)
