@@ -47,22 +47,22 @@ class Arguments(SimpleNamespace):
         if self.sample_weight is not None:
             refuse(refusals.NOT_WEIGHTED, validation_data=self.validation_data)
 
-    def given(self, *names: str) -> dict[str, Any]:
+    def only(self, *names: str) -> dict[str, Any]:
         """Return some of the arguments, by their names."""
         return {name: getattr(self, name) for name in names}
 
     def of_q(self) -> QRequest:
         """The arguments that are of Q; where none is given, Q is not trained."""
-        asked = QRequest.of(**self.given(*QRequest.__annotations__))
+        asked = QRequest.of(**self.only(*QRequest.__annotations__))
         if not asked.is_given:
-            refuse(refusals.NOT_TRAINED, **self.given("batch_size", "learning_rate"))
+            refuse(refusals.NOT_TRAINED, **self.only("batch_size", "learning_rate"))
         return asked
 
     def network_around(self, data: Any) -> Any:
         """Return the network if a process is put around it; refuse what is of the other case."""
-        of_columns = self.given("classes", "output")
+        of_columns = self.only("classes", "output")
         if self.network is None:
-            of_network = self.given("features", "train_network")
+            of_network = self.only("features", "train_network")
             refuse(refusals.NO_NETWORK, **of_network, **of_columns)
         if is_put_around(self.network, self.features, self.train_network, data):
             return self.network
@@ -89,7 +89,7 @@ class Arguments(SimpleNamespace):
     def beyond_q(self) -> dict[str, Any]:
         """What is asked of networks and predictors, which only some of the ways take."""
         predictor = None if isinstance(self.predictor, str) else self.predictor
-        return {"predictor": predictor, **self.given("network", "epochs", "n_jobs")}
+        return {"predictor": predictor, **self.only("network", "epochs", "n_jobs")}
 
     @property
     def unused_effort(self) -> Effort | None:
@@ -107,7 +107,7 @@ class Arguments(SimpleNamespace):
         """The epochs and batches, and the optimiser."""
         values = {
             name: value
-            for name, value in self.given("epochs", "batch_size").items()
+            for name, value in self.only("epochs", "batch_size").items()
             if value is not None
         }
         rate = self.learning_rate
@@ -118,7 +118,7 @@ class Arguments(SimpleNamespace):
         """How a network is trained that a process is put around; None to leave it as it is."""
         if self.train_network is not None and not self.train_network:
             of_training = ("epochs", "callbacks", "batch_size", "learning_rate")
-            refuse(refusals.NETWORK_NOT_TRAINED, **self.given(*of_training))
+            refuse(refusals.NETWORK_NOT_TRAINED, **self.only(*of_training))
             return None
         if all_compiled(self.network):
             refuse(refusals.COMPILED, learning_rate=self.learning_rate)
@@ -157,8 +157,8 @@ class Arguments(SimpleNamespace):
             training=BatchTraining(passes, adam, EarlyStopping()),
             classes=classes,
             pool=of_recipe and noise is None and isinstance(self.predictor, str | None),
-            **self.given("validation_fraction", "calibration_fraction", "likelihood"),
-            **self.given("standardise", "sample_weight", "seed"),
+            **self.only("validation_fraction", "calibration_fraction", "likelihood"),
+            **self.only("standardise", "sample_weight", "seed"),
         )
 
 

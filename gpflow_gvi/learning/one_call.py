@@ -195,7 +195,7 @@ def learn(
     rows, held, given.likelihood, names = labelled(rows, held, likelihood, around, mean)
     if sample_weight is not None:
         given.sample_weight = relative_weights(sample_weight, data)
-        of_all = given.given("network", "epochs") | given.of_noise
+        of_all = given.only("network", "epochs") | given.of_noise
         asked.refuse(refusals.NOT_WEIGHTED, **of_all, outputs=jointly or None)
     settings = given.settings(asked, predictors, names)
     with progress.spoken(verbose):
