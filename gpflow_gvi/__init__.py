@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._core import hooks, lazy, quiet
+from ._core import lazy, plugins, quiet
 
 if TYPE_CHECKING:
     from . import (
@@ -77,9 +77,13 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+_MODULES = (
+    "covariances divergences errors kernels likelihoods losses mean_functions metrics models "
+    "networks plots"
+)
 # The module of each name, or module:attribute. Names outside of __all__ need an extra, which
 # `import *` must not.
-_LOCATIONS = {
+_LOCATIONS = {name: name for name in _MODULES.split()} | {
     "GVIClassifier": "integrations.sklearn:GVIClassifier",
     "GVIRegressor": "integrations.sklearn:GVIRegressor",
     "GaussianProcess": "gaussian_process:GaussianProcess",
@@ -89,24 +93,13 @@ _LOCATIONS = {
     "classification": "prediction.class_probabilities",
     "conformal": "calibration:conformal",
     "contexts": "divergences.contexts",
-    "covariances": "covariances",
-    "divergences": "divergences",
-    "errors": "errors",
     "evidence": "regulariser.evidence",
     "export": "integrations.saved_model:export",
     "fit_regulariser": "regulariser:fit_regulariser",
     "inducing": "regulariser.inducing_points",
-    "kernels": "kernels",
     "layers": "integrations.gpflux",
     "learn": "learning:learn",
-    "likelihoods": "likelihoods",
     "load": "saving:load",
-    "losses": "losses",
-    "mean_functions": "mean_functions",
-    "metrics": "metrics",
-    "models": "models",
-    "networks": "networks",
-    "plots": "plots",
     "recipe": "learning.recipe",
     "sampling": "prediction.samples",
     "save": "saving:save",
@@ -117,8 +110,8 @@ _LOCATIONS = {
 quiet.quiet_from_now_on()
 
 # What `plot`, `save` and `load` of layers below reach up to.
-hooks.register("plots", f"{__name__}.plots")
-hooks.register("saving", f"{__name__}.saving")
-hooks.register("saved tables", f"{__name__}.tables.model")
+plugins.register("plots", f"{__name__}.plots")
+plugins.register("saving", f"{__name__}.saving")
+plugins.register("saved tables", f"{__name__}.tables.model")
 
 __getattr__, __dir__ = lazy.attach(__name__, _LOCATIONS, __all__)

@@ -19,9 +19,9 @@ from gpflow.kernels import Kernel
 
 from ._core import checks, images, outputs
 from ._core.data import Data, inputs
-from ._core.errors import short_repr
 from ._core.memo import memoised
 from .covariances.conditional import observe
+from .errors import short_repr
 from .mean_functions.conditional_mean import ConditionalMean
 
 

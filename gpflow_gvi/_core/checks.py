@@ -14,7 +14,7 @@ from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from scipy.sparse import issparse
 
-from .errors import NumericsWarning, short_repr
+from ..errors import NumericsWarning, short_repr
 
 
 def array_of_any(name: str, value: Any) -> AnyNDArray:

@@ -15,8 +15,8 @@ from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
+from ..errors import NumericsWarning
 from . import checks, domains, labels
-from .errors import NumericsWarning
 from .forks import require_threads
 
 MIN_IMAGE_COLUMNS = 36

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from .errors import ForkedProcessError
+from ..errors import ForkedProcessError
 from .tensorflow_private import has_started
 
 _is_cut_off = False

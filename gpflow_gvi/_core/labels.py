@@ -17,8 +17,8 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax, SwitchedLikelihood
 
+from ..errors import short_repr
 from . import checks
-from .errors import short_repr
 
 
 @functools.singledispatch

@@ -16,7 +16,7 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_jitter
 
-from .errors import NotPositiveDefiniteError
+from ..errors import NotPositiveDefiniteError
 from .notices import notice
 from .tensorflow_private import eigh_of_xla, is_compiled_by_xla
 

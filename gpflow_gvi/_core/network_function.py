@@ -20,7 +20,7 @@ import tensorflow as tf
 from gpflow.base import Module, TensorType
 from gpflow.config import default_float
 
-from .errors import short_repr
+from ..errors import short_repr
 from .memo import once
 from .mode import is_training
 from .network_variables import all_variables, is_keras, require_keras_3, trainable_weights
@@ -143,7 +143,7 @@ class NetworkFunction(Stateful):
         with tf.GradientTape() as tape:
             value = network(X)
         self._take_new_weights()
-        self._warn_of_hidden_weights(tape.watched_variables())
+        _warn_of_hidden_weights(self.network, self._title, tape.watched_variables())
         self._known = True
         return value
 
@@ -169,17 +169,6 @@ class NetworkFunction(Stateful):
                 "first layer, or network.build((None, D))), or predict once before training."
             )
         self._take(weights)
-
-    def _warn_of_hidden_weights(self, used: Iterable[tf.Variable]) -> None:
-        known = {id(variable) for variable in all_variables(self.network)}
-        hidden = [variable.name for variable in used if id(variable) not in known]
-        if hidden:
-            warnings.warn(
-                f"network {self._title} uses variables that are not trained, as it is a function: "
-                f"{', '.join(hidden)}. To train them pass a model or a layer of Keras 3.",
-                UserWarning,
-                stacklevel=5,
-            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the network, and find the variables of the new one in it."""
@@ -260,6 +249,18 @@ def own_classes(network: Any) -> contextlib.AbstractContextManager[Any]:
     classes = {type(part) for part in parts if is_keras(part)}
     own = {kind.__name__: kind for kind in classes if kind.__module__.split(".")[0] != "keras"}
     return keras.saving.custom_object_scope(own)
+
+
+def _warn_of_hidden_weights(network: Any, title: str, used: Iterable[tf.Variable]) -> None:
+    known = {id(variable) for variable in all_variables(network)}
+    hidden = [variable.name for variable in used if id(variable) not in known]
+    if hidden:
+        warnings.warn(
+            f"network {title} uses variables that are not trained, as it is a function: "
+            f"{', '.join(hidden)}. To train them pass a model or a layer of Keras 3.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _takes_training(network: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from .errors import short_repr
+from ..errors import short_repr
 from .network_function import own_classes
 from .network_variables import is_keras
 

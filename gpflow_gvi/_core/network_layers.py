@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from .errors import short_repr
+from ..errors import short_repr
 from .network_function import as_function
 from .network_variables import is_keras, require_keras_3
 

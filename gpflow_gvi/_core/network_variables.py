@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .errors import short_repr
+from ..errors import short_repr
 
 
 def keras_of(network: Any) -> Any:

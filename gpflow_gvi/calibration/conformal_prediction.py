@@ -20,8 +20,8 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Soft
 
 from .._core import images
 from .._core.data import Data, inputs
-from .._core.errors import short_repr
 from .._core.row_blocks import by_blocks
+from ..errors import short_repr
 from ..likelihoods import are_labels
 from .conformal_quantiles import ConformalQuantiles, order_statistic
 from .conformal_sets import ConformalSets

@@ -20,10 +20,10 @@ from scipy.optimize import minimize, minimize_scalar
 
 from .._core import checks, images
 from .._core.data import Data
-from .._core.errors import NumericsWarning, short_repr
 from .._core.graphs import deepcopy
 from .._core.row_blocks import by_blocks
 from ..covariances import Tempered
+from ..errors import NumericsWarning, short_repr
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import HeavyTailed
 from ..losses import Marginals

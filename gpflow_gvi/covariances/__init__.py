@@ -1,6 +1,6 @@
 """Variational covariances, the r of Q = GP(m_Q, r). Each is a GPflow kernel."""
 
-from .base import Covariance, SparseCovariance
+from .covariance import Covariance, SparseCovariance
 from .sparse_posterior import FixedSparsePosterior, SparsePosterior
 from .svgp import CholeskySVGP, DiagonalSVGP, KernelisedSVGP, SVGPCovariance
 from .tempered import Tempered

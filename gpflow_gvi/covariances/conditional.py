@@ -20,10 +20,10 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from .._core import images, linalg, outputs
 from .._core.constants import constant
-from .._core.errors import NumericsWarning
 from .._core.memo import once
+from ..errors import NumericsWarning
 from ..kernels.finite_features import Features, features
-from .base import (
+from .covariance import (
     Covariance,
     LowRankUpdate,
     covariance_of_batches,

@@ -28,8 +28,8 @@ from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.utilities import set_trainable
 
 from .._core import checks, linalg, outputs
-from .._core.errors import short_repr
 from .._core.memo import once
+from ..errors import short_repr
 from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
 
 

@@ -17,7 +17,7 @@ from gpflow.utilities import set_trainable
 
 from .._core import linalg, outputs
 from . import gram
-from .base import SparseCovariance
+from .covariance import SparseCovariance
 
 
 class _OnOwnKernel(SparseCovariance):

@@ -26,7 +26,7 @@ from gpflow.utilities import positive, triangular
 from .._core import checks, images, linalg, outputs
 from .._core.memo import is_given, once
 from . import gram
-from .base import SparseCovariance
+from .covariance import SparseCovariance
 
 
 class OnRegulariser(SparseCovariance):

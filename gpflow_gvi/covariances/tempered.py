@@ -12,7 +12,7 @@ from gpflow.utilities import positive
 
 from .._core import checks, outputs
 from . import gram
-from .base import Covariance
+from .covariance import Covariance
 
 
 class Tempered(Covariance):

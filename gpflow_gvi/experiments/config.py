@@ -11,10 +11,10 @@ from pydantic import model_validator
 
 from ..learning import Settings
 from .data_sets import UCI, Data, DataSet, GivenSplit, Split
-from .parts.base import Flag, Omitted, Part, Whole, impossible, kinds
-from .parts.layers import require_images
+from .parts.layer_kinds import require_images
 from .parts.models import Model
 from .parts.objective import Divergence, Likelihood, Loss, is_random
+from .parts.part import Flag, Omitted, Part, Whole, impossible, kinds
 from .parts.regulariser import Regulariser
 from .parts.training import (
     BatchesTraining,
@@ -24,7 +24,7 @@ from .parts.training import (
     Tempering,
     Training,
 )
-from .parts.variational import Covariance, Mean
+from .parts.variational_process import Covariance, Mean
 from .reading import ConfigError, Document
 
 OF_Q = ("mean", "covariance", "divergence", "loss", "optimiser", "training")

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from ..learning import Settings
 from .curves import DRAWN_WITH_TEN_GAPS, make_curve, thesis_curve
 from .data_files import read_arrays, read_npz
-from .parts.base import ByKind, Count, Fraction, LazyModule, Part, Whole, impossible
+from .parts.part import ByKind, Count, Fraction, LazyModule, Part, Whole, impossible
 
 Array = np.ndarray[Any, Any]
 

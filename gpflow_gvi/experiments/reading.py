@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from ..errors import MAX_SHOWN, short_repr
-from .parts.base import ByKind, Part, fields_of, kinds
+from .parts.part import ByKind, Part, fields_of, kinds
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 Location = tuple[int | str, ...]

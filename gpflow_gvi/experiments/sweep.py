@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from ..errors import short_repr
 from .config import Experiment, read
-from .parts.base import Part
+from .parts.part import Part
 from .reading import ConfigError, Document
 from .run_folder import name_of
 

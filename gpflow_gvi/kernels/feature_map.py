@@ -14,8 +14,8 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from .._core import linalg, outputs
-from .._core.errors import short_repr
 from .._core.network_function import as_function
+from ..errors import short_repr
 from .finite_features import Features, features
 
 

@@ -75,58 +75,28 @@ __all__ = [
 ]
 
 _MODULES = {
-    "around_network.network_rows": ("NetworkInputs",),
-    "full_batch": (
-        "FullBatchTraining",
-        "fit_by_squares",
-    ),
-    "hooks": ("Hooks",),
-    "learned": ("Learned",),
-    "one_call": ("learn",),
-    "predictions": (
-        "Predictions",
-        "moments_of_mixture",
-    ),
-    "procedure": ("Procedure",),
-    "q_training": (
-        "BatchTraining",
-        "Train",
-    ),
-    "rows.parquet": ("ParquetRows",),
-    "rows.scaling": ("Scaling",),
-    "rows.split": ("Split",),
-    "rows.targets": ("Units",),
-    "saved": ("SAVED",),
-    "schedules": (
-        "CosineAdam",
-        "EarlyStopping",
-        "Passes",
-        "Schedule",
-    ),
-    "settings": (
-        "Effort",
-        "LBFGS",
-        "MAX_INDUCING",
-        "ModelSettings",
-        "NUM_INDUCING",
-        "Noise",
-        "RECIPE",
-        "RegulariserSettings",
-        "Settings",
-        "TOLERANCE",
-        "VariationalSettings",
-    ),
-    "start": (
-        "InducingPlusNetwork",
-        "Start",
-        "TrainingData",
-        "inducing_mean",
-    ),
+    "around_network.network_rows": "NetworkInputs",
+    "full_batch": "FullBatchTraining fit_by_squares",
+    "hooks": "Hooks",
+    "learned": "Learned",
+    "one_call": "learn",
+    "predictions": "Predictions moments_of_mixture",
+    "procedure": "Procedure",
+    "q_training": "BatchTraining Train",
+    "rows.parquet": "ParquetRows",
+    "rows.scaling": "Scaling",
+    "rows.split": "Split",
+    "rows.targets": "Units",
+    "saved": "SAVED",
+    "schedules": "CosineAdam EarlyStopping Passes Schedule",
+    "settings": "LBFGS MAX_INDUCING NUM_INDUCING RECIPE TOLERANCE Effort ModelSettings Noise RegulariserSettings Settings VariationalSettings",
+    "start": "InducingPlusNetwork Start TrainingData inducing_mean",
 }
+"""Names by the modules that they are in."""
 
 # The defaults in `settings` are read without TensorFlow.
 __getattr__, __dir__ = lazy.attach(
     __name__,
-    {name: f"{module}:{name}" for module, names in _MODULES.items() for name in names},
+    {name: f"{module}:{name}" for module, names in _MODULES.items() for name in names.split()},
     __all__,
 )

@@ -17,7 +17,7 @@ from .score import Predictions
 from .summary import described
 
 if TYPE_CHECKING:
-    from .fit import Fits
+    from .candidate_fits import Fits
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,11 +23,11 @@ from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, left_out, sites_of
-from .data import groups_of
 from .fit_by_evidence import MAX_ROWS_OF_SCORES
 from .hooks import Hooks
 from .learned import Learned
 from .q_training import TrainingResult
+from .row_facts import groups_of
 from .rows import targets
 from .rows.split import Rows, Split
 from .rows.streams import Stream

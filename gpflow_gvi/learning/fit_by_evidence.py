@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.functions import Zero
-from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from scipy.optimize import nnls
 
 from .._core.graphs import deepcopy
 from ..gaussian_process import GaussianProcess
 from ..regulariser.conditioning import conditioned
-from ..regulariser.evidence import InducingEvidence
+from ..regulariser.evidence import InducingEvidence, titsias_gap
 from ..regulariser.evidence_fit import EvidenceFit, Rows, assign
 from ..regulariser.exact_evidence import exact_predictions
+from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 from .candidate import Candidate, Fitted
-from .fit import MIN_NOISE, Fits, scaled
-from .noise import VaryingNoise, noise_at, varying
+from .candidate_fits import MIN_NOISE, Fits, prior, scaled
+from .noise import VaryingNoise, noise_at
 from .predictors import CrossFits
 from .score import MAX_FACTOR, MIN_FACTOR, Predictions
 from .settings import Settings
@@ -47,44 +47,34 @@ class EvidenceFits(Fits):
         rounded = float(np.min(np.mean(np.square(self.spacing), axis=0))) / 12.0
         lower = max(MIN_NOISE, rounded if np.isfinite(rounded) else 0.0)
         self.bounds_of_noise = lower, MAX_VARIANCE * float(np.max(np.var(data.responses, axis=0)))
-        """The smallest and the largest variance of noise that varies."""
         noise = Gaussian(0.1)
         if settings.standardise:  # its prior is for standard units
             noise = self.recipe.noise(len(data.X), len(data.features), lower)
         self.likelihood = settings.likelihood or noise
+        self.minimise = self.settings.minimise
+        self.minimise_briefly = self.settings.briefly(len(data.features))
+        self.takes_series = self.settings.kernels is None
+        rows = np.arange(len(data.X))[:MAX_ROWS_OF_SCORES]
+        self.rows_of_scores = rows[self.settings.max_rows :] if self.has_closed_form else rows
 
-    @property
-    def rows_of_scores(self) -> AnyNDArray:
-        """The rows that fits without them predict: [n]."""
-        rows = super().rows_of_scores[:MAX_ROWS_OF_SCORES]
-        return rows[self.settings.max_rows :] if self.has_closed_form else rows
-
-    def kernels_of_series(self) -> list[Kernel]:
-        """Return kernels of a trend that changes, which are taken if they predict much better."""
-        if self.settings.kernels is not None:
-            return []
-        return self.recipe.kernels_of_series(self.data)
+    def on_first(self, num_rows: int) -> Fits:
+        """Return fits to the first rows, among which more features may be constant."""
+        found = super().on_first(num_rows)
+        found.minimise_briefly = self.settings.briefly(len(found.data.features))
+        return found
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         targets = np.asarray(self.data.units[1].linear.original(self.data.responses))
         return self.cross_fit(estimators, self.data, targets)
 
-    def cross_fit(
-        self, estimators: Sequence[Any], data: TrainingData, targets: AnyNDArray, **options: Any
-    ) -> CrossFits:
-        """Return cross-fits of estimators to targets, [N, J], in original units or logarithms."""
-        options |= {"num_folds": self.settings.num_folds, "n_jobs": self.settings.n_jobs}
-        return CrossFits(
-            estimators, data, targets, is_brief=not self.has_given_predictors, **options
-        )
-
-    def minimiser(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Any:
-        """Return L-BFGS with as many iterations as features at least, one for each curvature."""
-        return self.settings.briefly(len(self.data.features)) if brief else self.settings.minimise
-
-    def _fit(
-        self, start: Candidate, rows: AnyNDArray, minimise: Any, means: AnyNDArray | None = None
+    def fit(
+        self,
+        start: Candidate,
+        rows: AnyNDArray,
+        minimise: Minimise,
+        means: AnyNDArray | None = None,
     ) -> Candidate:
+        """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
         fit, noise = self._evidence_fit(start), start.noise
         given, exponent = start.likelihood.variance, 0.0 if self.data.weights is None else 1.0
         if noise is not None:
@@ -140,14 +130,14 @@ class EvidenceFits(Fits):
         """Return a fitted candidate with its predictions of each group of rows from all others."""
         data, N = self.data.first(MAX_ROWS_OF_SCORES), len(self.data.X)
         observed, groups = (data.X, data.responses), self.groups[: len(data.X)]
-        prior, noise = self.prior(candidate), noise_at(candidate, data)
+        P, noise = prior(candidate, self.predictors), noise_at(candidate, data)
         found: Any = None
         if self.recipe.max_rows_of_points >= N:
-            found = leave_one_out_of_all(prior, noise, observed, groups)
+            found = leave_one_out_of_all(P, noise, observed, groups)
         if found is None:
-            M = self._num_points(candidate)
-            Z, _ = self.settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
-            found = leave_one_out(prior, noise, Z, observed, groups)
+            M = self.num_points(candidate)
+            Z, _ = self.settings.select(data.X, M, kernel=P.kernel, seed=data.seed)
+            found = leave_one_out(P, noise, Z, observed, groups)
         mean, variance = (np.asarray(part) for part in found)
         predictions = Predictions(mean[None], variance[None], data.responses)
         factor = np.clip(np.mean(predictions.squares[0], axis=0), MIN_FACTOR, MAX_FACTOR)
@@ -156,8 +146,18 @@ class EvidenceFits(Fits):
         nll += candidate.num_parameters / len(self.first) - float(np.mean(self.log_derivative))
         return Fitted(candidate, predictions, nll, self)
 
-    def _num_points(self, candidate: Candidate) -> int:
-        return self.num_points(candidate, noise_at(candidate, self.data)[self.first])
+    def num_points(self, candidate: Candidate) -> int:
+        """Return the number of inducing points that P is conditioned on: as many as it takes."""
+        N = len(self.data.X)
+        few, most = self.settings.count(N), self.settings.most_inducing(self.data.num_rows)
+        if few == most:
+            return few
+        if self.recipe.max_rows_of_points >= N:
+            return N
+        X, noise = self.data.X[self.first], noise_at(candidate, self.data)[self.first]
+        Z, _ = self.settings.select(X, few, kernel=candidate.kernel, seed=self.data.seed)
+        missed = titsias_gap(candidate.kernel, noise, Z, X)
+        return few if missed < self.recipe.max_missed else most
 
     def keep_useful_predictors(self, plain: Fitted) -> None:
         """Leave out predictors with larger errors than those of a fit without them.
@@ -183,14 +183,6 @@ class EvidenceFits(Fits):
         vars(self).pop("means", None)
         self._fits.clear()  # they have as many weights as there are predictors
 
-    def with_varying_noise(self, constant: Fitted) -> Candidate | None:
-        """Return P with noise in the pattern of a fit's errors, if they have one."""
-        if self.settings.noise == "auto":
-            few = len(np.unique(self.groups)) < self.recipe.min_rows_of_varying_noise
-            if few:
-                return None
-        return varying(self, constant)
-
     def around(self, plain: Fitted) -> Candidate:
         """Return P around predictors: their weights start at those of least squares."""
         data = self.data
@@ -211,7 +203,7 @@ class EvidenceFits(Fits):
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
         minimise = self.settings.again(len(self.data.features), len(self.data.X))
-        found = self._fit(candidate, given[: self.settings.max_rows], minimise, means)
+        found = self.fit(candidate, given[: self.settings.max_rows], minimise, means)
         every = self._rows(found, np.arange(len(self.data.X)), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]
@@ -228,13 +220,12 @@ class EvidenceFits(Fits):
         :param observed: rows, their noise variances, and what the means leave of Y.
         """
         X, noise, residual = observed
-        M, kernel = self._num_points(candidate), candidate.kernel
+        M, kernel = self.num_points(candidate), candidate.kernel
         found = exact_predictions(kernel, X, noise, residual, new) if len(X) <= M else None
         if found is not None:
             return found
         Z, _ = self.settings.select(X, M, kernel=kernel, seed=self.data.seed)
-        prior = GaussianProcess(self.mean, kernel)
-        posterior = conditioned(prior, Z, [(X, residual, noise)])
+        posterior = conditioned(GaussianProcess(self.mean, kernel), Z, [(X, residual, noise)])
         return tuple(part.numpy() for part in posterior.predict(new))
 
 

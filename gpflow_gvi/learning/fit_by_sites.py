@@ -23,12 +23,13 @@ from ..gaussian_process import GaussianProcess
 from ..likelihoods import usable
 from ..regulariser.evidence_fit import assign_all
 from ..regulariser.expectations import log_predictive_densities
+from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.site_fit import Rows, SiteFit
-from ..regulariser.sites import first_sites, left_out
+from ..regulariser.sites import left_out
 from .candidate import Candidate, Fitted
+from .candidate_fits import Fits, prior, scaled
 from .class_predictors import LogProbabilities
-from .fit import Fits, scaled
 from .predictors import CrossFits
 from .rows.targets import prior_mean
 from .score import Predictions
@@ -67,78 +68,57 @@ class SiteFits(Fits):
                     "predictor is for labels, and for real-valued Y under Gaussian noise; "
                     f"likelihood is {kind}. Leave one of them out."
                 )
-            settings = dataclasses.replace(
-                settings, regulariser=dataclasses.replace(P, predictors=None)
-            )
+            P = dataclasses.replace(P, predictors=None)
         self.classes = np.arange(J or 0) if settings.classes is None else settings.classes
         self._fits: dict[Hashable, SiteFit] = {}
-        super().__init__(data, settings)
+        P = dataclasses.replace(P, noise="constant")  # that of the likelihood
+        super().__init__(data, dataclasses.replace(settings, regulariser=P))
         self.likelihood = usable(cast(Likelihood, likelihood))
         self.mean = prior_mean(likelihood, data.responses)
         self.observed = np.asarray(Data.of((data.X, data.Y), self.likelihood).Y)
-
-    @property
-    def first(self) -> AnyNDArray:
-        """The rows that hyper-parameters are fitted to: [n]."""
-        return super().first[: MAX_VALUES // self.data.J]
-
-    @property
-    def rows_of_scores(self) -> AnyNDArray:
-        """The rows that fits without them predict: [n]."""
-        return self.first
-
-    def on_first(self, num_rows: int) -> Fits:
-        """Return fits to the first rows, not more than this number of them."""
-        found = super().on_first(num_rows)
-        found.observed = self.observed[:num_rows]
-        return found
+        self.minimise = self.settings.of_a_round()
+        self.minimise_briefly = self.settings.minimise_briefly
+        self.first = self.rows_of_scores = self.first[: MAX_VALUES // data.J]
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         data = self.data
         wrap = functools.partial(
             LogProbabilities, inputs=data.units[0], classes=self.classes, num_latents=data.J
         )
-        return CrossFits(
-            estimators,
-            data,
-            data.Y.astype(int),
-            num_folds=self.settings.num_folds,
-            n_jobs=self.settings.n_jobs,
-            is_brief=not self.has_given_predictors,
-            wrap=wrap,
-        )
+        return self.cross_fit(estimators, data, data.Y.astype(int), wrap=wrap)
 
-    def minimiser(self, start: Candidate, rows: AnyNDArray, *, brief: bool) -> Any:
-        """Return L-BFGS with few iterations: sites are updated after these."""
-        return self.settings.minimise_briefly if brief else self.settings.of_a_round()
-
-    def _fit(
-        self, start: Candidate, rows: AnyNDArray, minimise: Any, means: AnyNDArray | None = None
+    def fit(
+        self,
+        start: Candidate,
+        rows: AnyNDArray,
+        minimise: Minimise,
+        means: AnyNDArray | None = None,
     ) -> Candidate:
+        """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
         fit = self._started(start)
         at = self._rows(start, rows, means)
         Z = self._points(start, rows)
-        loss, _ = fit.fit(minimise, Z, at, first_sites(fit.mean(at)), means=start.is_around)
+        loss, _ = fit.fit(minimise, Z, at, means=start.is_around)
         return start.replace(
-            kernel=deepcopy(fit.prior.kernel),
-            likelihood=deepcopy(fit.likelihood),
-            mean=deepcopy(fit.prior.mean_function),
-            weights=fit.weights.numpy() if start.is_around else None,
+            kernel=deepcopy(fit.bound.prior.kernel),
+            likelihood=deepcopy(fit.bound.likelihood),
+            mean=deepcopy(fit.bound.prior.mean_function),
+            weights=fit.bound.weights.numpy() if start.is_around else None,
             loss=loss,
         )
 
     def _started(self, start: Candidate) -> SiteFit:
         """Return a fit at the values of a candidate; graphs are traced for the first one alone."""
         if start.family not in self._fits:
-            prior = GaussianProcess(deepcopy(start.mean), deepcopy(start.kernel))
+            P = GaussianProcess(deepcopy(start.mean), deepcopy(start.kernel))
             like = next(iter(self._fits.values()), None)
             self._fits[start.family] = SiteFit(
-                prior, deepcopy(start.likelihood), self.predictors.num_means, like=like
+                P, deepcopy(start.likelihood), self.predictors.num_means, like=like
             )
         fit = self._fits[start.family]
-        assign_all(fit.prior.kernel, start.kernel)
-        assign_all(fit.prior.mean_function, start.mean)
-        assign_all(fit.likelihood, start.likelihood)
+        assign_all(fit.bound.prior.kernel, start.kernel)
+        assign_all(fit.bound.prior.mean_function, start.mean)
+        assign_all(fit.bound.likelihood, start.likelihood)
         fit.start_weights(0.0 if start.weights is None else start.weights)
         return fit
 
@@ -160,10 +140,10 @@ class SiteFits(Fits):
         """Return a fitted candidate with its predictions of each group of rows from all others."""
         fit, rows = self._started(candidate), self.first
         at, Z = self._rows(candidate, rows, None), self._points(candidate, rows)
-        sites = fit.sites(Z, at, first_sites(fit.mean(at)))
-        prior = GaussianProcess(self.prior(candidate).mean_function, candidate.kernel)
+        sites, _ = fit.converged(Z, at)
+        P = prior(candidate, self.predictors)
         groups = np.unique(self.groups[rows], return_inverse=True)[1]
-        of_y = leave_one_out(prior, sites.variance, Z, (at.X, sites.Y), groups)
+        of_y = leave_one_out(P, sites.variance, Z, (at.X, sites.Y), groups)
         mean, variance = (np.asarray(part) for part in left_out(of_y, sites))
         variance = np.maximum(variance, 0.0)
         f = tf.constant(mean), tf.constant(variance)
@@ -185,9 +165,7 @@ class SiteFits(Fits):
         given = given[np.isin(given, self.first)]
         fit, Z = self._started(candidate), self._points(candidate, given)
         at, new = (self._rows(candidate, rows, means) for rows in (given, held))
-        minimise, sites = self.settings.again_by_sites(), first_sites(fit.mean(at))
-        _, sites = fit.fit(
-            minimise, Z, at, sites, means=candidate.is_around, max_rounds=MAX_ROUNDS_AGAIN
-        )
+        minimise, means_too = self.settings.again_by_sites(), candidate.is_around
+        _, sites = fit.fit(minimise, Z, at, means=means_too, max_rounds=MAX_ROUNDS_AGAIN)
         mean, variance = fit.predict(Z, at, sites, new)
         return mean.numpy(), np.broadcast_to(variance, mean.shape)

@@ -37,7 +37,7 @@ from .._core.graphs import deepcopy
 from ..calibration.conformal_prediction import conformal
 from ..gaussian_process import GaussianProcess
 from ..kernels import OutputAsInput
-from ..kernels.columns import on_columns
+from ..kernels.active_columns import on_columns
 from ..kernels.output_as_input import at_output
 from ..mean_functions import MeanOfOutputs
 from ..models import PGVI

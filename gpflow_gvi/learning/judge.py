@@ -16,13 +16,13 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from .._core import progress
-from .._core.errors import NumericsWarning
 from ..calibration import tempering
+from ..errors import NumericsWarning
 from ..regulariser.fit import Regulariser
 from .candidate import Fitted, best_of, near_best
-from .data import folds_of
-from .fit import Fits
+from .candidate_fits import Fits, regulariser, title
 from .pool import log_density, pooled
+from .row_facts import folds_of
 from .score import MAX_FACTOR, Predictions, Score, constant_nll, score
 from .search import floor, search
 from .summary import UNSEEN
@@ -48,7 +48,7 @@ def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool)
     recipe, found = scales[0].recipe, [each for fits in scales for each in search(fits)]
     if not judges or np.max(scales[0].groups) == 0:  # without its only group nothing is left to fit
         best = best_of(found)
-        return [Member(1.0, best.by.regulariser(best.candidate), best.by)]
+        return [Member(1.0, regulariser(best.by, best.candidate), best.by)]
     candidates = near_best(found, recipe.gap_of_pool, recipe.max_candidates)
     if is_free:
         candidates = [*(each for fits in scales for each in floor(fits)), *candidates]
@@ -65,7 +65,7 @@ def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool)
     order = np.argsort(-weights)
     _warn_of_factor(scores[order[0]])
     return [
-        Member(float(weights[c]), by.regulariser(candidates[c].candidate, scores[c].judged), by)
+        Member(float(weights[c]), regulariser(by, candidates[c].candidate, scores[c].judged), by)
         for c in order
         if weights[c] > 0.0
         for by in [candidates[c].by]
@@ -160,7 +160,7 @@ def _tell(
     :param warns: whether there is no constant among the candidates.
     """
     for each, weight, density in zip(found, weights, log_densities, strict=True):
-        progress.now(each.by.name(each.candidate) + UNSEEN)
+        progress.now(title(each.by, each.candidate) + UNSEEN)
         progress.found(nll_unseen=-float(np.mean(density)), weight=float(weight))
     progress.now("the weights of candidates")
     promised = -log_density(weights, log_densities)

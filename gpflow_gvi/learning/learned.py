@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
 from scipy import stats
 
-from .._core import checks, hooks, labels
+from .._core import checks, labels
 from .._core.data import Data, observations
 from .._core.mode import inference
 from .._core.progress import Record
@@ -40,18 +38,22 @@ from .around_network.network_rows import NetworkInputs
 from .laws import Law, LawOfUnits
 from .outliers import Outliers
 from .predictions import Predictions
+from .presentation import Presented
 from .rows.log_scale import LogScale
 from .rows.scaling import Scaling
-from .rows.targets import Units, units_of_f, units_of_predictions
-from .summary import Summary
+from .rows.targets import Units, in_units, units_of_f, units_of_predictions
 from .updating import update
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Learned:
-    """A fitted, tempered model that takes and returns original units."""
+class Learned(Presented):
+    """A fitted, tempered model that takes and returns original units.
+
+    It has a method for each question that users of GPflow and scikit-learn ask a model, so more of
+    them than another class.
+    """
 
     model: GVI
     """The model, in standard units."""
@@ -79,19 +81,24 @@ class Learned:
         return self.model.likelihood
 
     @property
-    def models(self) -> tuple[GVI, ...]:
-        """The models of a mixture of which predictions are; here the one there is."""
-        return (self.model,)
+    def parts(self) -> tuple[Learned, ...]:
+        """The parts of a mixture of which predictions are; here the one there is."""
+        return (self,)
 
     @property
-    def units_of_models(self) -> tuple[Units, ...]:
-        """The standard units of Y of each of these models: log y has others than y."""
-        return (self.outputs,)
+    def shares(self) -> tuple[float, ...]:
+        """The weights of the parts, which add up to one."""
+        return (1.0,)
+
+    @property
+    def models(self) -> tuple[GVI, ...]:
+        """The model of each part, in standard units."""
+        return tuple(part.model for part in self.parts)
 
     @property
     def weights(self) -> Array:
         """The weights of these models: [C]."""
-        return np.ones(1)
+        return np.array(self.shares)
 
     def predict(self, X: TensorType) -> Array:
         """Return the most probable label at X, [N], or the mean of real-valued Y, [N, J]."""
@@ -107,7 +114,8 @@ class Learned:
         rows = self.inputs.validated(X)
         if full_cov:
             units = units_of_f(self.likelihood, self.outputs)
-            return units.covariance(*self.model.predict_f(self.inputs.scaled(rows), full_cov=True))
+            moments = self.model.predict_f(self.inputs.scaled(rows), full_cov=True)
+            return in_units(units, *moments)
         mean, variance = self._predictions.f(rows)
         return mean, variance
 
@@ -264,7 +272,8 @@ class Learned:
         """Return the value of an observation at each candidate: [N]. The largest is the best.
 
         For improvements the best known value is by default the smallest mean at an inducing point
-        or a candidate.
+        or a candidate. For "bald" it is the average over the parts of a mixture; with classes, the
+        epistemic entropy.
 
         :param candidates: the inputs, [N, D].
         :param kind: "variance" or "bald", to learn; or "expected_improvement",
@@ -272,7 +281,11 @@ class Learned:
         :param options: `best`, `beta` or `seed`, as of `prediction.acquisition.acquire`.
         """
         if kind == "bald":  # information has no unit
-            return acquire(self.model, self.inputs.standard(candidates), kind, **options)
+            if self.classes_ is not None:
+                return self.entropies(candidates).epistemic
+            X = self.inputs.standard(candidates)
+            values = [acquire(part.model, X, kind, **options) for part in self.parts]
+            return np.einsum("c,cn->n", self.weights, values)
         if "improvement" in kind and options.get("best") is None:
             known = self.model.predict_f(self.regulariser.inducing_points)[0]
             known = units_of_f(self.likelihood, self.outputs).original(known)
@@ -306,55 +319,3 @@ class Learned:
         return dataclasses.replace(
             self, model=model, regulariser=regulariser, history={}, calibration=None
         )
-
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write everything to a folder, without pickle, for `gpflow_gvi.load`."""
-        hooks.registered("saving").save(self, folder, overwrite=overwrite)
-
-    @classmethod
-    def load(
-        cls, folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | None = None
-    ) -> Learned:
-        """Read what `save` wrote."""
-        loaded = hooks.registered("saving").load(folder, custom_objects=custom_objects)
-        if not isinstance(loaded, cls):
-            raise TypeError(f"folder {folder} holds a {type(loaded).__name__}, not a Learned.")
-        return loaded
-
-    def __repr__(self) -> str:
-        """Return a line on what was learned."""
-        return f"<Learned {Summary.of(self).line}>"
-
-    def summary(self) -> Summary:
-        """Return a summary of the candidates and the best of them; printed, it is a table."""
-        return Summary.of(self)
-
-    def plot(self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any) -> Any:
-        """Draw f: a curve of one feature, maps of two, the partial dependence on each of several.
-
-        :param X: rows [N, D], in original units; by default the inducing points.
-        :param y: observations there, which are drawn as well.
-        :param ax: Axes of Matplotlib to draw on.
-        :param options: those of `plots.CurveDisplay`, `plots.MapDisplay` or
-            `plots.PartialDependenceDisplay`.
-        """
-        return hooks.registered("plots").draw(self, X, y, ax=ax, **options)
-
-    def plot_calibration(self, X: Any, y: Any, *, ax: Any = None, **options: Any) -> Any:
-        """Draw the reliability of quantiles, or of probabilities, for rows that were not seen."""
-        plots = hooks.registered("plots")
-        kind: Any = plots.QuantileDisplay
-        if are_labels(self.likelihood):
-            kind = plots.ReliabilityDisplay
-        return kind.from_estimator(self, X, y, ax=ax, **options).ax_
-
-    def plot_history(self, *, ax: Any = None) -> Any:
-        """Draw the training of Q epoch by epoch; `summary` has the scores of P."""
-        return hooks.registered("plots").HistoryDisplay.from_estimator(self, ax=ax).ax_
-
-    def plot_relevance(
-        self, X: Any = None, y: Any = None, *, ax: Any = None, **options: Any
-    ) -> Any:
-        """Draw how much each feature matters: to P, or to predictions of rows that are given."""
-        plots = hooks.registered("plots")
-        return plots.RelevanceDisplay.from_estimator(self, X, y, ax=ax, **options).ax_

@@ -20,13 +20,13 @@ from scipy.optimize import minimize_scalar
 from .._core import outputs
 from ..mean_functions.predictor import Predictor
 from ..regulariser.evidence_fit import BOUNDS_OF_EXPONENT
-from .estimators import noise_models
+from .default_predictors import noise_models
 from .log_process import LogProcess, fitted_hyperparameters
 from .rows.scaling import Scaling, exactly_original
 
 if TYPE_CHECKING:
     from .candidate import Candidate, Fitted
-    from .fit_by_evidence import EvidenceFits
+    from .candidate_fits import Fits
     from .start import TrainingData
 
 MIN_RATIO = 0.01
@@ -88,12 +88,15 @@ def noise_at(candidate: Candidate, data: TrainingData) -> AnyNDArray:
     return variance * data.relative_noise
 
 
-def varying(fits: EvidenceFits, constant: Fitted) -> Candidate | None:
+def varying(fits: Fits, constant: Fitted) -> Candidate | None:
     """Return a candidate with noise in the pattern of a fit's errors; None if they have none.
 
     :param fits: those it is one of.
     :param constant: what the errors are of.
     """
+    few = len(np.unique(fits.groups)) < fits.recipe.min_rows_of_varying_noise
+    if few and fits.settings.noise == "auto":
+        return None
     pattern = _pattern(fits, constant)
     if pattern is None:
         return None
@@ -105,7 +108,7 @@ def varying(fits: EvidenceFits, constant: Fitted) -> Candidate | None:
     return constant.candidate.replace(likelihood=likelihood)
 
 
-def _pattern(fits: EvidenceFits, fitted: Fitted) -> Predictor | None:
+def _pattern(fits: Fits, fitted: Fitted) -> Predictor | None:
     """Return the pattern of errors that predicts those left out best.
 
     There is none if it gains less than its exponent costs, unless noise has to vary. The

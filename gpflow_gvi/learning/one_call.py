@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -12,29 +12,24 @@ from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from .._core import checks, progress, row_numbers
-from .._core.data import Data
+from .._core import progress
 from ..divergences import Divergence
 from ..likelihoods import is_gaussian
 from ..losses import Loss
 from ..models import GVI
 from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers, refusals
-from .around_network.learn_around import is_put_around, learn_around
-from .around_network.network_data import in_memory
-from .around_network.network_training import NetworkTraining, all_compiled
-from .joint_outputs import learn_jointly, observed
+from .arguments import Arguments, labelled, observations
+from .around_network.learn_around import learn_around
+from .joint_outputs import learn_jointly
 from .learned import Learned
 from .predictors import parse_predictor
 from .procedure import Procedure, recorded
 from .q_request import QRequest
-from .q_training import BatchTraining
 from .refusals import refuse
 from .rows.parquet import ParquetRows
-from .rows.split import Split, from_one_hot, is_of_one_column, of_labels, relative_weights
-from .schedules import CosineAdam, EarlyStopping, Passes
-from .settings import MAX_INDUCING, Effort, Noise, Settings, preset
-from .variational import softmax_of
+from .rows.split import Split, relative_weights
+from .settings import Effort, Noise, Settings
 
 
 def learn(
@@ -188,173 +183,64 @@ def learn(
     :param verbose: 1 to print what is done now and how long it took; 0 for nothing. `summary()` of
         the result tells it afterwards.
     """
-    if others:
-        raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
-    if isinstance(data, tuple | list):
-        row_numbers.warn(data[0] if data else None)
-    for name, count in (("batch_size", batch_size), ("num_inducing", num_inducing)):
-        if count is not None:
-            checks.count(name, count)
-    checks.one_of("noise", noise, (None, *get_args(Noise)))
-    checks.one_of("effort", effort, get_args(Effort))
-    checks.one_of("outputs", outputs, ("independent", "correlated"))
-    checks.one_of("missing", missing, ("refuse", "ignore"))
-    asked = QRequest.of(
-        network=network,
-        mean=mean,
-        covariance=covariance,
-        regulariser=regulariser,
-        model=model,
-        divergence=divergence,
-        divergence_weight=divergence_weight,
-        loss=loss,
-        epochs=epochs,
-    )
-    if not asked.is_given:
-        refuse(refusals.NOT_TRAINED, batch_size=batch_size, learning_rate=learning_rate)
-    data, jointly = _observed(data, outputs, missing)
-    of_recipe = kernel is None and not asked.is_given
-    by_recipe = of_recipe and effort != "fast"
-    if sample_weight is not None:
-        refuse(refusals.NOT_WEIGHTED, validation_data=validation_data)
-    predictors, rows, validation_data = parse_predictor(predictor, by_recipe, data, validation_data)
-    if validation_data is not None:
+    given = Arguments(**locals())
+    given.check()
+    asked = given.of_q()
+    data, jointly = observations(data, outputs, missing)
+    by_recipe = kernel is None and not asked.is_given and effort != "fast"
+    predictors, rows, held = parse_predictor(predictor, by_recipe, data, validation_data)
+    if held is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
-    of_network = {"features": features, "train_network": train_network}
-    of_columns = {"classes": classes, "output": output}
-    if network is None:
-        refuse(refusals.NO_NETWORK, **of_network, **of_columns)
-    is_around = is_put_around(network, features, train_network, data)
-    if not is_around:
-        refuse(refusals.NO_COLUMNS, **of_columns)
-        refuse(refusals.OF_KERAS, callbacks=callbacks)
-    rows, validation_data, likelihood, names = _labelled(
-        rows, validation_data, likelihood, network if is_around else None, mean
-    )
-    robust = loss if loss == "robust" else None
-    of_noise = {
-        "noise": None if noise == "constant" else noise,
-        "likelihood": None if refusals.is_constant_noise(likelihood) else likelihood,
-        "loss": robust,
-    }
-    of_training: dict[str, Any] = {
-        "epochs": epochs,
-        "callbacks": callbacks,
-        "batch_size": batch_size,
-    }
+    around = given.network_around(data)
+    rows, held, given.likelihood, names = labelled(rows, held, likelihood, around, mean)
     if sample_weight is not None:
-        sample_weight = relative_weights(sample_weight, data)
-        asked.refuse(refusals.NOT_WEIGHTED, network=network, epochs=epochs)
-        refuse(refusals.NOT_WEIGHTED, **of_noise, outputs=jointly or None)
-    kernels = [kernel] if isinstance(kernel, Kernel) else kernel
-    start = preset(effort)
-    is_fixed = num_inducing is not None or asked.is_given or effort == "fast"
-    schedule = Passes(_given(epochs, Passes.epochs), _given(batch_size, Passes.batch_size))
-    rate = _given(learning_rate, CosineAdam.learning_rate)
-    settings = Settings(
-        regulariser=dataclasses.replace(
-            start,
-            kernels=None if kernels is None else lambda _: kernels,
-            num_inducing=start.num_inducing if num_inducing is None else num_inducing,
-            max_inducing=None if is_fixed else MAX_INDUCING,
-            predictors=predictors,
-            noise=noise or (start.noise if of_recipe and sample_weight is None else "constant"),
-            heavy_tails=start.heavy_tails if of_recipe and noise is None else None,
-            select=select,
-            process=asked.process,
-            n_jobs=n_jobs,
-        ),
-        variational=asked.variational,
-        model=asked.objective,
-        training=BatchTraining(schedule, CosineAdam(rate), EarlyStopping()),
-        validation_fraction=validation_fraction,
-        calibration_fraction=calibration_fraction,
-        likelihood=likelihood,
-        classes=names,
-        standardise=standardise,
-        sample_weight=sample_weight,
-        seed=seed,
-        pool=of_recipe and noise is None and isinstance(predictor, str | None),
-    )
-    own = {"predictor": None if isinstance(predictor, str) else predictor, "n_jobs": n_jobs}
+        given.sample_weight = relative_weights(sample_weight, data)
+        of_all = given.only("network", "epochs") | given.of_noise
+        asked.refuse(refusals.NOT_WEIGHTED, **of_all, outputs=jointly or None)
+    settings = given.settings(asked, predictors, names)
     with progress.spoken(verbose):
         if jointly:
-            asked.refuse(refusals.NOT_JOINT, network=network, epochs=epochs, **own)
-            refuse(refusals.NOT_JOINT, **of_noise)
-            return learn_jointly(rows, kernels, settings, validation_data)
-        if is_around:
-            has_points = effort == "best" and num_inducing is None  # twice as many
-            of_effort = None if effort == "default" or has_points else effort
-            asked.refuse(refusals.NOT_AROUND, noise=noise, effort=of_effort, **own)
-            refuse(refusals.NOT_AROUND, loss=robust)
-            training = None
-            if _given(train_network, True):
-                if all_compiled(network):
-                    refuse(refusals.COMPILED, learning_rate=learning_rate)
-                training = NetworkTraining(schedule, rate, EarlyStopping(), seed, callbacks or ())
-            else:
-                of_training["learning_rate"] = learning_rate
-                refuse(refusals.NETWORK_NOT_TRAINED, **of_training)
-            return recorded(
-                lambda: learn_around(
-                    rows,
-                    network,
-                    settings,
-                    features=features,
-                    kernel=kernel,
-                    training=training,
-                    validation_data=validation_data,
-                    columns=classes,
-                    output=output,
-                )
-            )
-        if not refusals.is_constant_noise(likelihood):
-            refuse(refusals.NO_NOISE.format(type(likelihood).__name__), noise=noise)
-        if not refusals.cross_fits(settings):
-            refuse(refusals.NO_CROSS_FITS, n_jobs=n_jobs)
-        left_out = None if robust is None else _outliers(rows, settings)
-        if left_out is not None:
-            rows = tuple(np.delete(np.asarray(part), left_out.rows, axis=0) for part in rows)
-        learned = Procedure(Split.of(rows, settings, validation_data), settings).run()
-        return dataclasses.replace(learned, outliers=left_out)
+            asked.refuse(refusals.NOT_JOINT, **given.beyond_q, **given.of_noise)
+            return learn_jointly(rows, given.kernels, settings, held)
+        if around is not None:
+            return _around_network(given, asked, rows, held, settings)
+        return _by_procedure(given, rows, held, settings)
 
 
-def _observed(data: Any, outputs: str, missing: str) -> tuple[Any, bool]:
-    """Return the data, and whether outputs are learned together."""
-    if missing == "ignore":
-        pair = observed(data)
-        return pair, outputs == "correlated" or bool(np.isnan(pair[1]).any())
-    if outputs != "correlated":
-        return data, False
-    X, Y = Data.of(data)  # nothing may be missing
-    return (np.asarray(X), np.asarray(Y)), True
+def _around_network(
+    given: Arguments, asked: QRequest, rows: Any, held: Any, settings: Settings
+) -> Learned:
+    """Return a process around a network."""
+    own = given.beyond_q | {"network": None, "epochs": None, "loss": given.robust}
+    asked.refuse(refusals.NOT_AROUND, noise=given.noise, effort=given.unused_effort, **own)
+    training = given.training
+    return recorded(
+        lambda: learn_around(
+            rows,
+            given.network,
+            settings,
+            features=given.features,
+            kernel=given.kernel,
+            training=training,
+            validation_data=held,
+            columns=given.classes,
+            output=given.output,
+        )
+    )
 
 
-def _labelled(
-    rows: Any, validation_data: Any, likelihood: Likelihood | None, network: Any, mean: Any
-) -> tuple[Any, Any, Likelihood | None, Any]:
-    """Return data with labels as class indices, their likelihood, and the classes.
-
-    :param network: the network that the process is around, if it is around one.
-    :param mean: the argument of `learn`; a network of several columns is for labels.
-    """
-    of_columns = softmax_of(mean)
-    if network is not None:
-        rows = in_memory("data", rows, network)
-        validation_data = in_memory("validation_data", validation_data, network)
-    given = likelihood
-    if likelihood is None and (network is not None or of_columns is not None):
-        rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
-        if network is None and is_of_one_column(rows):
-            likelihood = of_columns
-    rows, validation_data, likelihood, names = of_labels(rows, validation_data, likelihood)
-    # A network says by itself what it is for.
-    return rows, validation_data, likelihood if network is None else given, names
-
-
-def _given(value: Any, default: Any) -> Any:
-    """Return the default of an argument that was not given."""
-    return default if value is None else value
+def _by_procedure(given: Arguments, rows: Any, held: Any, settings: Settings) -> Learned:
+    """Learn by the procedure, from all rows but the outliers where these are asked for."""
+    if not refusals.is_constant_noise(given.likelihood):
+        name = type(given.likelihood).__name__
+        refuse(refusals.NO_NOISE.format(name), noise=given.noise)
+    if not refusals.cross_fits(settings):
+        refuse(refusals.NO_CROSS_FITS, n_jobs=given.n_jobs)
+    left_out = None if given.robust is None else _outliers(rows, settings)
+    if left_out is not None:
+        rows = tuple(np.delete(np.asarray(part), left_out.rows, axis=0) for part in rows)
+    learned = Procedure(Split.of(rows, settings, held), settings).run()
+    return dataclasses.replace(learned, outliers=left_out)
 
 
 def _outliers(rows: RegressionData, settings: Settings) -> outliers.Outliers:

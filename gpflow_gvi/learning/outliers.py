@@ -34,7 +34,7 @@ from ..regulariser.evidence import DataEvidence
 from ..regulariser.fit import fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import left_out, sites_of
-from .data import groups_of
+from .row_facts import groups_of
 from .rows.scaling import Scaling
 from .settings import RegulariserSettings
 

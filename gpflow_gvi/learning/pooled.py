@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,10 @@ from scipy.special import xlogy
 from .._core import checks
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import require_real_outputs
-from ..models import GVI
-from ..prediction.acquisition import Kind
 from ..prediction.class_probabilities import Entropies
 from .laws import Law, Mixture
 from .learned import Array, Learned
 from .predictions import moments_of_mixture
-from .rows.targets import Units
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -39,27 +37,6 @@ class Pooled(Learned):
     shares: tuple[float, ...] = ()
     """Their weights, which add up to one."""
 
-    @classmethod
-    def of(cls, parts: tuple[Learned, ...], shares: tuple[float, ...]) -> Pooled:
-        """Return the mixture of parts, the first one with the largest share."""
-        fields = {each.name: getattr(parts[0], each.name) for each in dataclasses.fields(Learned)}
-        return cls(**fields, parts=parts, shares=shares)
-
-    @property
-    def models(self) -> tuple[GVI, ...]:
-        """The model of each part, in standard units."""
-        return tuple(part.model for part in self.parts)
-
-    @property
-    def units_of_models(self) -> tuple[Units, ...]:
-        """The standard units of Y of each part."""
-        return tuple(part.outputs for part in self.parts)
-
-    @property
-    def weights(self) -> Array:
-        """The weights of the parts: [C]."""
-        return np.array(self.shares)
-
     @functools.cached_property
     def _predictions(self) -> Any:
         return _Mixture(self)
@@ -71,14 +48,11 @@ class Pooled(Learned):
         means, covariances = zip(
             *(part.predict_f(X, full_cov=True) for part in self.parts), strict=True
         )
-        mean = self._average(means)
+        mean = _average(self.shares, means)
         away = [tf.linalg.matrix_transpose(each - mean)[..., None] for each in means]  # [J, N, 1]
         outer = [d * tf.linalg.matrix_transpose(d) for d in away]
-        return mean, self._average([C + o for C, o in zip(covariances, outer, strict=True)])
-
-    def _average(self, values: Any) -> tf.Tensor:
-        """Return Σ_c w_c v_c."""
-        return tf.add_n([share * value for share, value in zip(self.shares, values, strict=True)])
+        joint = [C + o for C, o in zip(covariances, outer, strict=True)]
+        return mean, _average(self.shares, joint)
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
@@ -87,12 +61,9 @@ class Pooled(Learned):
 
     def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
         """Return joint samples of f at X: [num_samples, N, J]."""
-        counts, order = self._drawn(num_samples, None)
-        samples = [
-            part.predict_f_samples(X, int(count))
-            for part, count in zip(self.parts, counts, strict=True)
-            if count
-        ]
+        samples, order = _drawn(
+            self, num_samples, None, lambda part, n: part.predict_f_samples(X, n)
+        )
         return tf.gather(tf.concat(samples, axis=0), order)
 
     def predict_y_samples(
@@ -102,18 +73,10 @@ class Pooled(Learned):
 
         :param seed: a whole number for the same samples in each call.
         """
-        counts, order = self._drawn(num_samples, seed)
-        samples = [
-            part.predict_y_samples(X, int(count), seed=seed)
-            for part, count in zip(self.parts, counts, strict=True)
-            if count
-        ]
+        samples, order = _drawn(
+            self, num_samples, seed, lambda part, n: part.predict_y_samples(X, n, seed=seed)
+        )
         return np.concatenate(samples)[order]
-
-    def _drawn(self, num_samples: int, seed: int | None) -> tuple[Array, Array]:
-        """Return the number of samples from each part, and their order."""
-        random = np.random.default_rng(seed)
-        return random.multinomial(num_samples, self.weights), random.permutation(num_samples)
 
     def predict_proba(self, X: TensorType) -> Array:
         """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
@@ -130,18 +93,6 @@ class Pooled(Learned):
         aleatoric = self.weights @ [np.asarray(part.entropies(X).aleatoric) for part in self.parts]
         return Entropies(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
-    def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
-        """Return the value of an observation at each candidate: [N].
-
-        For "bald" it is the average over the parts; with classes, the epistemic entropy of all.
-        """
-        if kind != "bald":
-            return super().acquire(candidates, kind, **options)
-        if self.classes_ is not None:
-            return self.entropies(candidates).epistemic
-        parts = [part.acquire(candidates, kind, **options) for part in self.parts]
-        return np.einsum("c,cn->n", self.weights, parts)
-
     def score_ood(self, X: TensorType) -> Array:
         """Return the uncertainty of f at X: [N].
 
@@ -152,7 +103,9 @@ class Pooled(Learned):
             return self.entropies(X).epistemic
         means = np.array([by_blocks(part.predict_f, X)[0] for part in self.parts])  # [C, N, J]
         within = np.array([part.score_ood(X) for part in self.parts])
-        between = np.mean(np.square(means - self._average(means)) / self.outputs.scale**2, axis=-1)
+        between = np.mean(
+            np.square(means - _average(self.shares, means)) / self.outputs.scale**2, axis=-1
+        )
         return np.asarray(self.weights @ (within + between))
 
     def predict_interval(
@@ -180,7 +133,28 @@ class Pooled(Learned):
     def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Pooled:
         """Return the mixture of the parts, each conditioned on new rows as well."""
         parts = tuple(part.update(X, Y, num_inducing=num_inducing) for part in self.parts)
-        return Pooled.of(parts, self.shares)
+        return mixture(parts, self.shares)
+
+
+def mixture(parts: tuple[Learned, ...], shares: tuple[float, ...]) -> Pooled:
+    """Return the mixture of parts, the first one with the largest share."""
+    fields = {each.name: getattr(parts[0], each.name) for each in dataclasses.fields(Learned)}
+    return Pooled(**fields, parts=parts, shares=shares)
+
+
+def _average(weights: Sequence[float], values: Any) -> tf.Tensor:
+    """Return Σ_c w_c v_c."""
+    return tf.add_n([weight * value for weight, value in zip(weights, values, strict=True)])
+
+
+def _drawn(
+    pool: Pooled, num_samples: int, seed: int | None, draw: Callable[[Learned, int], Any]
+) -> tuple[list[Any], Array]:
+    """Return samples of the parts, from each as many as its weight says, and a random order."""
+    random = np.random.default_rng(seed)
+    counts, order = random.multinomial(num_samples, pool.weights), random.permutation(num_samples)
+    parts = zip(pool.parts, counts, strict=True)
+    return [draw(part, int(count)) for part, count in parts if count], order
 
 
 class _Mixture:

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from .._core import progress
 from .._core.names import predictor_name
 from ..mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
-from .data import folds_of, groups_of
+from .row_facts import folds_of, groups_of
 from .rows.scaling import Scaling, exactly_original
 from .settings import RECIPE
 from .start import TrainingData

@@ -20,15 +20,15 @@ from .._core import progress
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from ..likelihoods import has_constant_noise, is_gaussian
 from ..regulariser.fit import Regulariser, fit_regulariser
+from .candidate_fits import Fits
 from .early_stopping import tempered_nll
 from .finish import Finish
-from .fit import Fits
 from .fit_by_evidence import EvidenceFits
 from .fit_by_sites import SiteFits
 from .hooks import Hooks
 from .judge import members
 from .learned import Learned
-from .pooled import Pooled
+from .pooled import mixture
 from .rows import targets
 from .rows.log_scale import LogScale
 from .rows.split import Split
@@ -138,7 +138,7 @@ class Procedure:
         ]
         if len(parts) == 1:
             return parts[0]
-        return Pooled.of(tuple(parts), tuple(member.weight for member in found))
+        return mixture(tuple(parts), tuple(member.weight for member in found))
 
     def _on_log_scale(self) -> Finish | None:
         """Return the finish for log y, if y is positive and not given another likelihood."""

@@ -121,4 +121,5 @@ class QRequest:
         :param others: further arguments that must be None.
         """
         of_q = {name: value for name, value in vars(self).items() if name not in OF_NETWORKS}
-        refuse(why, **of_q, **others)
+        refuse(why, **of_q)
+        refuse(why, **others)

@@ -14,9 +14,10 @@ from gpflow.kernels import Kernel, SeparateIndependent, Sum
 from gpflow.likelihoods import Gaussian
 
 from .._core.graphs import deepcopy
-from ..kernels.columns import on_columns
-from . import estimators, starts
-from .data import num_groups
+from ..kernels.active_columns import on_columns
+from . import starts
+from .default_predictors import Classifiers, Regressors, of_columns
+from .row_facts import num_groups
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -208,7 +209,7 @@ class Recipe:
         1996), and where rows are many a network.
         """
         N, D = num_groups(data.X), len(data.features)  # repeated values are known
-        kind: Any = estimators.Classifiers if data.of_classes else estimators.Regressors
+        kind: Any = Classifiers if data.of_classes else Regressors
         of_data = kind(data)
         per_feature = self.min_rows_of_lengthscales if data.of_classes else self.max_rows_of_shared
         found = of_data.trees() if self.min_rows_of_trees <= N else []
@@ -217,7 +218,7 @@ class Recipe:
         else:
             found += of_data.lasso() if self.min_rows_of_lasso <= N < per_feature * D else []
             found += of_data.networks() if self.min_rows_of_networks <= N else []
-        return found if data.D == D else [estimators.of_columns(e, data.features) for e in found]
+        return found if data.D == D else [of_columns(e, data.features) for e in found]
 
 
 def _on_features(kernels: list[Kernel], data: TrainingData) -> list[Kernel]:

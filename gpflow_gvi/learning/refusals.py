@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._core.errors import short_repr
+from ..errors import short_repr
 
 if TYPE_CHECKING:
     from gpflow.likelihoods import Likelihood

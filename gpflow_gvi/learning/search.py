@@ -7,21 +7,24 @@ from collections.abc import Hashable, Sequence
 
 from gpflow.kernels import Kernel
 
-from .candidate import Fitted, best_of, near_best
-from .fit import Fits
+from .._core import progress
+from .candidate import Candidate, Fitted, best_of, near_best
+from .candidate_fits import Fits, title
+from .noise import varying
 
 
 def search(fits: Fits) -> list[Fitted]:
     """Return fits of all candidates, of which the screening says how good they are."""
     found = _of_kernels(fits, fits.settings.kernels_for(fits.data))
-    if series := fits.kernels_of_series():
+    series = fits.recipe.kernels_of_series(fits.data) if fits.takes_series else ()
+    if series:
         of_series = _of_kernels(fits, series)
         if best_of(of_series).nll < best_of(found).nll - fits.recipe.min_gain_of_series:
             found = of_series
     if not fits.has_given_predictors:
         fits.keep_useful_predictors(best_of(found))
     if fits.predictors.num_means:
-        around = [fits.fitted(fits.around(each)) for each in _near(fits, found)]
+        around = [fitted(fits, fits.around(each)) for each in _near(fits, found)]
         found = around if fits.has_given_predictors else [*found, *around]
     noise = fits.settings.noise
     if noise != "constant":
@@ -37,7 +40,21 @@ def floor(fits: Fits) -> list[Fitted]:
     """
     few = fits.on_first(fits.recipe.max_rows_of_starts)
     begun = map(few.candidate, fits.recipe.floor(fits.data))
-    return [fits.screened(few.fit(start, few.first, brief=True)) for start in begun]
+    return [fits.screened(few.fit(start, few.first, few.minimise_briefly)) for start in begun]
+
+
+def fitted(fits: Fits, start: Candidate, *, brief: bool = True) -> Fitted:
+    """Return the fit of a candidate, and what the screening says of it.
+
+    :param brief: whether few iterations suffice, as hyper-parameters start near an optimum.
+    """
+    if start.is_around:
+        fits.means  # noqa: B018  (cross-fitting is a stage of its own)
+    progress.now(f"{title(fits, start)}, fitted to {len(fits.first)} rows")
+    minimise = fits.minimise_briefly if brief else fits.minimise
+    found = fits.screened(fits.fit(start, fits.first, minimise))
+    progress.found(nll=found.nll)
+    return found
 
 
 def _near(fits: Fits, found: list[Fitted]) -> list[Fitted]:
@@ -47,17 +64,17 @@ def _near(fits: Fits, found: list[Fitted]) -> list[Fitted]:
 def _of_kernels(fits: Fits, kernels: Sequence[Kernel]) -> list[Fitted]:
     """Return the fits of the promising kernels, each from the best of its starts."""
     if len(kernels) == 1:
-        return [fits.fitted(fits.candidate(kernels[0]), brief=False)]
+        return [fitted(fits, fits.candidate(kernels[0]), brief=False)]
     of_family: dict[Hashable, list[Fitted]] = collections.defaultdict(list)
     few = fits.on_first(fits.recipe.max_rows_of_starts)
     for kernel in kernels:
         start = few.candidate(kernel)
-        of_family[start.family].append(few.fitted(start))
+        of_family[start.family].append(fitted(few, start))
     best = [best_of(each) for each in of_family.values()]
     if few is fits and len(best) == len(kernels):
         return best
     promising = near_best(best, fits.recipe.gap_of_starts)
-    return [fits.fitted(each.candidate, brief=False) for each in promising]
+    return [fitted(fits, each.candidate, brief=False) for each in promising]
 
 
 def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
@@ -66,14 +83,14 @@ def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     Where little noise is found f is known better, and so are the errors, and its kinks: the pattern
     is learned once more, and of a single feature there is a rough kernel, too.
     """
-    first = fits.with_varying_noise(constant)
+    first = varying(fits, constant)
     if first is None:
         return []
-    found = [fits.fitted(first)]
-    again = fits.with_varying_noise(found[0])
+    found = [fitted(fits, first)]
+    again = varying(fits, found[0])
     if again is not None:
-        found = [best_of([*found, fits.fitted(again)])]
+        found = [best_of([*found, fitted(fits, again)])]
     if len(fits.data.features) == 1 and fits.settings.kernels is None:
         rough = fits.candidate(fits.recipe.rough(fits.data))
-        found.append(fits.fitted(rough.replace(likelihood=found[0].candidate.likelihood)))
+        found.append(fitted(fits, rough.replace(likelihood=found[0].candidate.likelihood)))
     return found

@@ -30,10 +30,10 @@ from gpflow.likelihoods import Likelihood
 
 from .._core import checks, outputs
 from .._core.data import Data
-from .._core.errors import short_repr
 from .._core.graphs import deepcopy
 from ..covariances import CholeskySVGP, SparsePosterior, Tempered, gram
 from ..covariances.svgp import SVGPCovariance
+from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import is_gaussian
 from ..mean_functions import Inducing, NetworkOutputs

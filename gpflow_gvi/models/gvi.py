@@ -15,13 +15,13 @@ from gpflow.posteriors import PrecomputeCacheType
 from .._core import checks, images, labels, outputs
 from .._core.constants import in_dtype
 from .._core.data import Data, inputs
-from .._core.errors import NoEvidenceBoundError
 from .._core.memo import memoised
 from .._core.mode import frozen, inference
 from .._core.state import state
 from ..covariances import CholeskySVGP, SparseCovariance
 from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
+from ..errors import NoEvidenceBoundError
 from ..gaussian_process import GaussianProcess, common_outputs
 from ..likelihoods import are_labels, observed_columns
 from ..losses import LogLoss, Loss

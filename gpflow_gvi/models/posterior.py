@@ -48,17 +48,12 @@ class GVIPosterior(AbstractPosterior):
             self.update_cache(PrecomputeCacheType(precompute_cache))
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
-        self._memo = self._prepared()  # the keys hold ids of objects that must not die
+        self._memo = _prepared(self.process)  # the keys hold ids of objects that must not die
         self._known = self._memo.by_key()  # numbers, or pairs of them
         return tuple(
             PrecomputedValue(value, (False,) * value.shape.rank)
             for value in tf.nest.flatten(list(self._known.values()))
         )
-
-    def _prepared(self) -> Memo:
-        with memoised() as memo, inference():
-            prepare(self.process)
-        return memo
 
     def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
         """Compute the cache anew, as in GPflow."""
@@ -81,7 +76,7 @@ class GVIPosterior(AbstractPosterior):
     @functools.cached_property
     def _snapshot(self) -> Snapshot:
         with tf.init_scope():
-            graph = without_gradients(lambda: list(self._prepared().by_key().values()))
+            graph = without_gradients(lambda: list(_prepared(self.process).by_key().values()))
             return Snapshot(graph.variables)
 
     def predict_f(
@@ -120,3 +115,10 @@ class GVIPosterior(AbstractPosterior):
     ) -> MeanAndVariance:
         with memoised(), inference():
             return self.process.predict(Xnew, full_cov, full_output_cov)
+
+
+def _prepared(process: GaussianProcess) -> Memo:
+    """Return the values that a process computes for predictions."""
+    with memoised() as memo, inference():
+        prepare(process)
+    return memo

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from .curve import CurveDisplay
-from .estimators import View
 from .history import HistoryDisplay
 from .map import MapDisplay
 from .partial_dependence import PartialDependenceDisplay
 from .relevance import RelevanceDisplay
 from .reliability import QuantileDisplay, ReliabilityDisplay
+from .view import View
 
 __all__ = [
     "CurveDisplay",

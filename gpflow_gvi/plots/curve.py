@@ -9,7 +9,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from .display import BLUE, Display, legend_above, plain
-from .estimators import View, deviations, grid
+from .view import View, deviations, grid
 
 
 @dataclasses.dataclass

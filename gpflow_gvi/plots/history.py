@@ -8,7 +8,7 @@ from typing import Any
 from gpflow.base import AnyNDArray
 
 from .display import BLUE, Display
-from .estimators import View
+from .view import View
 
 
 @dataclasses.dataclass

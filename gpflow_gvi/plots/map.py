@@ -10,7 +10,7 @@ from gpflow.base import AnyNDArray
 from scipy.special import entr
 
 from .display import Display, colours, legend_above, plain
-from .estimators import View, grid
+from .view import View, grid
 
 
 @dataclasses.dataclass

@@ -10,8 +10,8 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from .display import BLUE, Display, colours, legend_above, plain
-from .estimators import View, deviations
 from .relevance import changes
+from .view import View, deviations
 
 MAX_PANELS = 6
 """The number of features that are shown, the most relevant ones, if none are named."""

@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray
 from .._core import outputs
 from ..prediction import by_blocks
 from .display import BLUE, Display, plain
-from .estimators import View
+from .view import View
 
 MAX_BARS = 25
 """At most this many features are shown, the most relevant ones."""

@@ -11,7 +11,7 @@ from scipy import stats
 
 from ..metrics.classes import Reliability, ece, reliability
 from .display import BLUE, Display, legend_above
-from .estimators import View
+from .view import View
 
 LEVELS = np.arange(1, 40) / 40.0
 """The probabilities whose quantiles are compared."""

@@ -23,14 +23,14 @@ from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
 
 from .._core.data import inputs
-from .._core.errors import short_repr
 from .._core.graphs import deepcopy
 from .._core.memo import memoised, prepare
 from .._core.mode import inference
 from ..covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior, Tempered, gram
-from ..covariances.base import SparseCovariance
 from ..covariances.conditional import ConditionalCovariance, WeightCovariance
+from ..covariances.covariance import SparseCovariance
 from ..covariances.svgp import SVGPCovariance
+from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
 from ..kernels.feature_map import FeatureMap
 from ..kernels.finite_features import features

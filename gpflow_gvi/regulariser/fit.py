@@ -19,10 +19,10 @@ from gpflow.utilities import multiple_assign, read_values
 
 from .._core import checks, images, labels, outputs, progress
 from .._core.data import Data
-from .._core.errors import short_repr
 from .._core.names import kernel_name
 from .._core.notices import logger
 from ..covariances import gram
+from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import is_gaussian, usable
 from . import evidence_fit, site_fit
@@ -31,7 +31,7 @@ from .evidence_fit import EvidenceFit
 from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, lbfgs
 from .site_fit import SiteFit
-from .sites import Sites, first_sites
+from .sites import Sites
 
 
 class Round(NamedTuple):
@@ -125,21 +125,14 @@ def fit_regulariser(
     """
     gram.require_independent_outputs(kernel)
     evidence = InducingEvidence() if evidence is None else evidence
-    if likelihood is not None and is_gaussian(likelihood):
-        _require_one_noise_variance(likelihood, evidence)
-    X, Y = Data.of(data, likelihood)
-    if labels.are_labels(likelihood):
-        labels.require_two_classes(np.unique(np.asarray(Y).astype(int)))
-    X = images.data_rows(X, kernel, *([] if mean_function is None else [mean_function]))
+    _require_one_noise_variance(likelihood, evidence)
+    X, Y = _rows(data, likelihood, kernel, mean_function)
     checks.count("num_inducing", num_inducing)
     checks.count("max_rounds", max_rounds)
-    parts = _Parts(
-        copy.deepcopy(kernel),
-        Zero(labels.num_latents(likelihood, Y))
-        if mean_function is None
-        else copy.deepcopy(mean_function),
-        _noise_of(Y) if likelihood is None else usable(copy.deepcopy(likelihood)),
-    )
+    if mean_function is None:
+        mean_function = Zero(labels.num_latents(likelihood, Y))
+    noise = _noise_of(Y) if likelihood is None else usable(copy.deepcopy(likelihood))
+    parts = _Parts(copy.deepcopy(kernel), copy.deepcopy(mean_function), noise)
     of_parts = _ByEvidence if is_gaussian(parts.likelihood) else _BySites
     fit = of_parts(parts, evidence, (X, Y))
     start = parts.values()
@@ -150,13 +143,8 @@ def fit_regulariser(
         for number in range(max_rounds):
             progress.now(f"P: {kernel_name(kernel)}, fitted to {len(X)} rows, round {number + 1}")
             points, indices = select(np.asarray(X), num_inducing, kernel=parts.kernel, seed=seed)
-            if indices is None and evidence.needs_inducing_outputs:
-                raise ValueError(
-                    f"select is {short_repr(select)}, whose points are not rows of the data, so "
-                    "there are no "
-                    f"observations at them for {type(evidence).__name__}. Take greedy_variance or "
-                    "uniform, or evidence=DataEvidence()."
-                )
+            if indices is None:
+                _require_no_outputs(evidence, select)
             chosen = set() if indices is None else set(indices.tolist())
             if chosen in seen:  # before the last round: a cycle, which would go on for ever
                 converged = chosen == seen[-1]
@@ -241,8 +229,7 @@ class _BySites:
         """Fit the hyper-parameters, and return minus the bound of the log evidence."""
         X, Y = self._observed(Z, U)
         rows = site_fit.Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype))
-        sites = first_sites(self._fit.mean(rows))
-        loss, self._sites = self._fit.fit(minimise, Z, rows, sites, means=False)
+        loss, self._sites = self._fit.fit(minimise, Z, rows, means=False)
         return loss
 
     def posterior(self, Z: tf.Tensor, U: tf.Tensor) -> GaussianProcess:
@@ -252,14 +239,36 @@ class _BySites:
         return DataEvidence().posterior(self._prior, variance, (Z, None), (X, Y))
 
 
-def _require_one_noise_variance(likelihood: Gaussian, evidence: Evidence) -> None:
+def _rows(
+    data: RegressionData, likelihood: Likelihood | None, *shaped: Kernel | MeanFunction | None
+) -> RegressionData:
+    """Return the data as the likelihood takes them, with images as the parts of P do."""
+    X, Y = Data.of(data, likelihood)
+    if labels.are_labels(likelihood):
+        labels.require_two_classes(np.unique(np.asarray(Y).astype(int)))
+    return images.data_rows(X, *(part for part in shaped if part is not None)), Y
+
+
+def _require_one_noise_variance(likelihood: Likelihood | None, evidence: Evidence) -> None:
     """Raise where P is conditioned at inducing points, and the noise is a function of x."""
+    if not isinstance(likelihood, Gaussian):
+        return
     noise = likelihood.scale if likelihood.variance is None else likelihood.variance
     if evidence.needs_inducing_outputs and not isinstance(noise, Parameter):
         raise TypeError(
             f"the noise of likelihood is a function of x, {type(noise).__name__}, but with "
             f"{type(evidence).__name__} P is conditioned with one noise variance. Take "
             "evidence=DataEvidence(), or gpflow.likelihoods.Gaussian(variance)."
+        )
+
+
+def _require_no_outputs(evidence: Evidence, select: Select) -> None:
+    """Raise where evidence is of observations at the points, which are not rows of the data."""
+    if evidence.needs_inducing_outputs:
+        raise ValueError(
+            f"select is {short_repr(select)}, whose points are not rows of the data, so there are "
+            f"no observations at them for {type(evidence).__name__}. Take greedy_variance or "
+            "uniform, or evidence=DataEvidence()."
         )
 
 

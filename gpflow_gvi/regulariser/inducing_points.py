@@ -16,8 +16,8 @@ from gpflow.kernels import Kernel
 
 from .._core import checks, images
 from .._core.data import finite_rows
-from .._core.errors import short_repr
 from .._core.notices import logger
+from ..errors import short_repr
 from .pivots import greedy_rows, without_network
 
 MAX_ROWS_OF_KMEANS = 10_000

@@ -12,7 +12,7 @@ import scipy.optimize
 import tensorflow as tf
 from threadpoolctl import ThreadpoolController
 
-from .._core.errors import NonFiniteLossError
+from ..errors import NonFiniteLossError
 
 Array = np.ndarray[Any, Any]
 Loss = Callable[[], tf.Tensor]

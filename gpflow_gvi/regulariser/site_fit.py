@@ -35,6 +35,7 @@ from .sites import (
     Step,
     converged,
     covariances,
+    first_sites,
     given_sites,
     marginals,
     rows_of,
@@ -55,7 +56,7 @@ TOLERANCE = 1e-4
 """Rounds end when the bound gains less than this for each row."""
 
 
-SHARED = {"_rows", "_step", "_predict", "_bound_of_covariances", "_log_prior_of_others"}
+SHARED = {"rows", "step", "_predict", "gradients_by_covariances", "log_prior_of_others"}
 """The graphs that take covariances, and serve kernels of any structure."""
 
 
@@ -79,8 +80,96 @@ class _Inputs(NamedTuple):
     """[N, D]."""
 
 
+class Bound:
+    """The bound as a function of its parameters, by formulas that graphs are traced from.
+
+    :param prior: P before it is conditioned.
+    :param likelihood: p(y | f).
+    :param roots: the square roots of the weights of means, [C, 1].
+    """
+
+    def __init__(self, prior: GaussianProcess, likelihood: Likelihood, roots: tf.Variable) -> None:
+        self.prior = prior
+        self.likelihood = likelihood
+        self.roots = roots
+        self.of_kernel: Sequence[Parameter] = prior.kernel.trainable_parameters
+        self.others: Sequence[Parameter] = [
+            *prior.mean_function.trainable_parameters,
+            *likelihood.trainable_parameters,
+        ]
+        self.variables: list[tf.Variable] = [
+            *(each.unconstrained_variable for each in (*self.of_kernel, *self.others)),
+            roots,
+        ]
+
+    @property
+    def weights(self) -> tf.Tensor:
+        """The weights of the means, [C, 1]: squares, so that none is below zero.
+
+        The more observations of a fold are above average, the lower are cross-fitted predictions of
+        them, and a weight below zero would make use of that. Their prior is N(0, 2²), cut off at
+        zero: where predictors tell all classes of the rows apart, the bound grows with the weights.
+        """
+        return tf.square(self.roots)
+
+    def mean(self, rows: Rows) -> tf.Tensor:
+        """Return m_P at the rows: [N, J]."""
+        added = tf.reduce_sum(self.weights * rows.means, axis=1)
+        return self.prior.mean_function(rows.X) + added
+
+    def covariances(self, inputs: _Inputs) -> Covariances:
+        """Return the covariances of points and rows."""
+        return covariances(self.prior.kernel, *inputs)
+
+    def rows(self, at: Covariances, rows: Rows) -> AtRows:
+        """Return rows with what of P the sites need there."""
+        return rows_of(at, rows.X, rows.Y, self.mean(rows))
+
+    def step(self, at_rows: AtRows, sites: Sites) -> Step:
+        """Return the bound without priors of parameters, and an update of the sites."""
+        return step([at_rows], self.likelihood, sites)
+
+    def log_prior(self, parameters: Sequence[Parameter]) -> tf.Tensor:
+        """Return the log prior density of parameters and, up to a constant, of the weights."""
+        of_weights = -0.5 * tf.reduce_sum(tf.square(self.weights / SCALE_OF_WEIGHTS))
+        return of_weights + sum(each.log_prior_density() for each in parameters)
+
+    def log_prior_of_others(self) -> tf.Tensor:
+        """Return that of all parameters but the kernel's."""
+        return self.log_prior(self.others)
+
+    def _value(
+        self, at: Covariances, rows: Rows, sites: Sites, parameters: Sequence[Parameter]
+    ) -> tf.Tensor:
+        return self.step(self.rows(at, rows), sites).bound + self.log_prior(parameters)
+
+    def value(self, inputs: _Inputs, rows: Rows, sites: Sites) -> tf.Tensor:
+        """Return the bound, with the log prior density of parameters and of the weights."""
+        parameters = (*self.of_kernel, *self.others)
+        return self._value(self.covariances(inputs), rows, sites, parameters)
+
+    def gradients(
+        self, inputs: _Inputs, rows: Rows, sites: Sites
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Return the bound, and its gradients in all variables."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.variables)
+            bound = self.value(inputs, rows, sites)
+        return bound, tape.gradient(bound, self.variables, unconnected_gradients="zero")
+
+    def gradients_by_covariances(
+        self, at: Covariances, rows: Rows, sites: Sites
+    ) -> tuple[tf.Tensor, Covariances, list[tf.Tensor]]:
+        """Return the bound, its gradients in covariances, and those in the other variables."""
+        others = self.variables[len(self.of_kernel) :]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([*at, *others])
+            bound = self._value(at, rows, sites, self.others)
+        return bound, *tape.gradient(bound, (at, others), unconnected_gradients="zero")
+
+
 class SiteFit:
-    """The parameters of the bound, and its graphs, which are traced once.
+    """A fit of the parameters of the bound, by graphs that are traced once.
 
     NumPy evaluates covariances where it knows the kernel, so that graphs serve kernels of any
     structure; else they have the kernel in them.
@@ -100,51 +189,26 @@ class SiteFit:
         *,
         like: SiteFit | None = None,
     ) -> None:
+        self.bound: Bound
         self._graphs: dict[Any, Any] = {}
-        self._roots = tf.Variable(tf.zeros([num_means, 1], default_float()))
-        self.prior: GaussianProcess = prior
-        self.likelihood: Likelihood = likelihood
+        roots = tf.Variable(tf.zeros([num_means, 1], default_float()))
         if like is not None:
-            self.prior = prior = GaussianProcess(like.prior.mean_function, prior.kernel)
-            self.likelihood = likelihood = like.likelihood
-            self._graphs, self._roots = like._graphs, like._roots
-        self._of_kernel: Sequence[Parameter] = prior.kernel.trainable_parameters
-        self._others: Sequence[Parameter] = [
-            *prior.mean_function.trainable_parameters,
-            *likelihood.trainable_parameters,
-        ]
-        self.variables: list[tf.Variable] = [
-            *(each.unconstrained_variable for each in (*self._of_kernel, *self._others)),
-            self._roots,
-        ]
+            prior = GaussianProcess(like.bound.prior.mean_function, prior.kernel)
+            likelihood, roots = like.bound.likelihood, like.bound.roots
+            self._graphs = like._graphs
+        self.bound = Bound(prior, likelihood, roots)
         self._known = [NumpyParameter(each) for each in prior.kernel.parameters if is_known(each)]
-
-    @property
-    def weights(self) -> tf.Tensor:
-        """The weights of the means, [C, 1]: squares, so that none is below zero.
-
-        The more observations of a fold are above average, the lower are cross-fitted predictions of
-        them, and a weight below zero would make use of that. Their prior is N(0, 2²), cut off at
-        zero: where predictors tell all classes of the rows apart, the bound grows with the weights.
-        """
-        return tf.square(self._roots)
 
     def start_weights(self, weights: Any) -> None:
         """Let weights start at values, [C, 1], or all at one."""
         roots = tf.sqrt(tf.constant(weights, default_float()))
-        self._roots.assign(tf.broadcast_to(roots, self._roots.shape))
-
-    def mean(self, rows: Rows) -> tf.Tensor:
-        """Return m_P at the rows: [N, J]."""
-        added = tf.reduce_sum(self.weights * rows.means, axis=1)
-        return self.prior.mean_function(rows.X) + added
+        self.bound.roots.assign(tf.broadcast_to(roots, self.bound.roots.shape))
 
     def fit(
         self,
         minimise: Minimise,
         Z: AnyNDArray,
         rows: Rows,
-        sites: Sites,
         *,
         means: bool,
         max_rounds: int = MAX_ROUNDS,
@@ -154,15 +218,14 @@ class SiteFit:
         :param minimise: how the bound for given sites is maximised.
         :param Z: the inducing points, [M, D].
         :param rows: the rows.
-        :param sites: the sites to start from.
         :param means: whether the weights of the means are fitted.
         :param max_rounds: the maximal number of rounds.
         """
-        variables = self.variables if means else self.variables[:-1]
-        sites, bound = self._converged(Z, rows, sites)
+        variables = self.bound.variables if means else self.bound.variables[:-1]
+        sites, bound = self.converged(Z, rows)
         for _ in range(max_rounds):
             minimise(self._loss(Z, rows, sites), variables)
-            sites, after = self._converged(Z, rows, sites)
+            sites, after = self.converged(Z, rows, sites)
             gain, bound = after - bound, after
             if gain < TOLERANCE * len(rows.X):
                 break
@@ -170,22 +233,18 @@ class SiteFit:
 
     def _loss(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> LossWithGradients:
         """Return minus the bound for given sites."""
+        variables = self.bound.variables
 
         def evaluate(at: Mapping[int, Array]) -> tuple[Any, list[Any]]:
-            assign_by_id(self.variables, at)
+            assign_by_id(variables, at)
             bound, gradients = self.value_and_gradients(Z, rows, sites)
             return -bound, [-gradient for gradient in gradients]
 
-        return LossWithGradients(lambda: -self.value(Z, rows, sites), evaluate, self.variables)
+        def loss() -> tf.Tensor:  # by a graph that a tape of gradients can see
+            value = self._run(self.bound.value, *_tensors(Z, rows), sites, trace=_with_gradients)
+            return -value
 
-    def sites(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> Sites:
-        """Return the sites for the parameters as they are.
-
-        :param Z: the inducing points, [M, D].
-        :param rows: the rows.
-        :param sites: the sites to start from.
-        """
-        return self._converged(Z, rows, sites)[0]
+        return LossWithGradients(loss, evaluate, variables)
 
     def value_and_gradients(
         self, Z: AnyNDArray, rows: Rows, sites: Sites
@@ -195,38 +254,48 @@ class SiteFit:
         The bound includes the log density of the parameters under their own priors.
         """
         inputs, rows = _tensors(Z, rows)
-        if not self._is_numpy(inputs):
-            return self._run(self._bound_of_kernel, inputs, rows, sites)
+        bound = self.bound
+        if not _is_numpy(bound.prior.kernel, inputs):
+            return self._run(bound.gradients, inputs, rows, sites)
         read = NumpyParameters(self._known)
-        known = _NumpyCovariances(self.prior.kernel, inputs, read.value)
-        bound, by_at, by_others = self._run(self._bound_of_covariances, known.values, rows, sites)
-        log_prior, by_kernel = read.with_priors(self._of_kernel, known.gradient(by_at))
-        return float(bound) + log_prior, [*by_kernel, *by_others]
+        known = _NumpyCovariances(bound.prior.kernel, inputs, read.value)
+        value, by_at, by_others = self._run(
+            bound.gradients_by_covariances, known.values, rows, sites
+        )
+        log_prior, by_kernel = read.with_priors(bound.of_kernel, known.gradient(by_at))
+        return float(value) + log_prior, [*by_kernel, *by_others]
 
-    def _converged(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tuple[Sites, float]:
-        """Return the sites for the parameters as they are, and the bound."""
+    def converged(
+        self, Z: AnyNDArray, rows: Rows, sites: Sites | None = None
+    ) -> tuple[Sites, float]:
+        """Return the sites for the parameters as they are, and the bound.
+
+        :param Z: the inducing points, [M, D].
+        :param rows: the rows.
+        :param sites: the sites to start from; `first_sites` if not given.
+        """
         at_rows = self._at(Z, rows)
-        found, bound = converged(functools.partial(self._run, self._step, at_rows), sites)
+        sites = first_sites(self.bound.mean(rows)) if sites is None else sites
+        found, bound = converged(functools.partial(self._run, self.bound.step, at_rows), sites)
         return found, bound + self._log_prior_density()
 
     def _at(self, Z: AnyNDArray, rows: Rows) -> AtRows:
         """Return rows with what of P the sites need there, for the parameters as they are."""
         inputs, rows = _tensors(Z, rows)
-        if self._is_numpy(inputs):
-            at = _NumpyCovariances(self.prior.kernel, inputs, value_of).values
+        kernel = self.bound.prior.kernel
+        if _is_numpy(kernel, inputs):
+            at = _NumpyCovariances(kernel, inputs, value_of).values
         else:
-            at = self._run(self._covariances, inputs)
-        return self._run(self._rows, at, rows)
+            at = self._run(self.bound.covariances, inputs)
+        return self._run(self.bound.rows, at, rows)
 
     def _log_prior_density(self) -> float:
         """Return the log density of all parameters under their priors."""
-        if len(self._known) < len(self.prior.kernel.parameters):
-            return float(self._log_prior((*self._of_kernel, *self._others)))
-        of_kernel, _ = NumpyParameters(self._known).with_priors(self._of_kernel, [])
-        return of_kernel + float(self._run(self._log_prior_of_others))
-
-    def _log_prior_of_others(self) -> tf.Tensor:
-        return self._log_prior(self._others)
+        bound = self.bound
+        if len(self._known) < len(bound.prior.kernel.parameters):
+            return float(bound.log_prior((*bound.of_kernel, *bound.others)))
+        of_kernel, _ = NumpyParameters(self._known).with_priors(bound.of_kernel, [])
+        return of_kernel + float(self._run(bound.log_prior_of_others))
 
     def predict(
         self, Z: AnyNDArray, rows: Rows, sites: Sites, new: Rows
@@ -238,19 +307,7 @@ class SiteFit:
         :param sites: their sites.
         :param new: the new rows, of which Y does not matter.
         """
-        return self._run(self._predict, self._at(Z, rows), sites, self._at(Z, new))
-
-    def _predict(self, rows: AtRows, sites: Sites, new: AtRows) -> tuple[tf.Tensor, tf.Tensor]:
-        return marginals(new, given_sites(rows, sites))
-
-    def _is_numpy(self, inputs: _Inputs) -> bool:
-        """Return True if NumPy evaluates the kernel."""
-        X = inputs.X
-        return X.dtype == tf.float64 and has_numpy_kernel(self.prior.kernel, X.shape[1:])
-
-    def value(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> tf.Tensor:
-        """Return the bound for given sites, by a graph that a tape of gradients can see."""
-        return self._run(self._value, *_tensors(Z, rows), sites, trace=_with_gradients)
+        return self._run(_predict, self._at(Z, rows), sites, self._at(Z, new))
 
     def _run(
         self, function: Callable[..., Any], *arguments: Any, trace: Trace = without_gradients
@@ -263,48 +320,15 @@ class SiteFit:
             self._graphs[key] = trace(function, *map(_specs, arguments))
         return self._graphs[key](*arguments)
 
-    def _covariances(self, inputs: _Inputs) -> Covariances:
-        return covariances(self.prior.kernel, *inputs)
 
-    def _rows(self, at: Covariances, rows: Rows) -> AtRows:
-        return rows_of(at, rows.X, rows.Y, self.mean(rows))
+def _predict(rows: AtRows, sites: Sites, new: AtRows) -> tuple[tf.Tensor, tf.Tensor]:
+    return marginals(new, given_sites(rows, sites))
 
-    def _step(self, at_rows: AtRows, sites: Sites) -> Step:
-        return step([at_rows], self.likelihood, sites)
 
-    def _bound(
-        self, at: Covariances, rows: Rows, sites: Sites, parameters: Sequence[Parameter]
-    ) -> tf.Tensor:
-        """Return the bound, with the log prior density of parameters and of the weights."""
-        return self._step(self._rows(at, rows), sites).bound + self._log_prior(parameters)
-
-    def _log_prior(self, parameters: Sequence[Parameter]) -> tf.Tensor:
-        """Return the log prior density of parameters and, up to a constant, of the weights."""
-        of_weights = -0.5 * tf.reduce_sum(tf.square(self.weights / SCALE_OF_WEIGHTS))
-        return of_weights + sum(each.log_prior_density() for each in parameters)
-
-    def _value(self, inputs: _Inputs, rows: Rows, sites: Sites) -> tf.Tensor:
-        parameters = (*self._of_kernel, *self._others)
-        return self._bound(self._covariances(inputs), rows, sites, parameters)
-
-    def _bound_of_kernel(
-        self, inputs: _Inputs, rows: Rows, sites: Sites
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Return the bound, and its gradients in all variables."""
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(self.variables)
-            bound = self._value(inputs, rows, sites)
-        return bound, tape.gradient(bound, self.variables, unconnected_gradients="zero")
-
-    def _bound_of_covariances(
-        self, at: Covariances, rows: Rows, sites: Sites
-    ) -> tuple[tf.Tensor, Covariances, list[tf.Tensor]]:
-        """Return the bound, its gradients in covariances, and those in the other variables."""
-        others = self.variables[len(self._of_kernel) :]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([*at, *others])
-            bound = self._bound(at, rows, sites, self._others)
-        return bound, *tape.gradient(bound, (at, others), unconnected_gradients="zero")
+def _is_numpy(kernel: Kernel, inputs: _Inputs) -> bool:
+    """Return True if NumPy evaluates the kernel."""
+    X = inputs.X
+    return X.dtype == tf.float64 and has_numpy_kernel(kernel, X.shape[1:])
 
 
 def _with_gradients(function: Callable[..., Any], *specs: Any) -> Any:

@@ -28,7 +28,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
 from .._core import labels, linalg, outputs
-from .._core.errors import NonFiniteLossError
+from ..errors import NonFiniteLossError
 from ..gaussian_process import GaussianProcess
 from .conditioning import Posterior
 from .expectations import expected_log_density

@@ -22,7 +22,7 @@ import gpflow_gvi
 from .._core import files
 from ..errors import NumericsWarning
 from . import archive
-from .structure import Reader, Writer
+from .serialisation import Reader, Writer
 
 FORMAT = 2
 """The version of the format that is written, and the only one that is read."""

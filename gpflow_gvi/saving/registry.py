@@ -24,7 +24,7 @@ import tensorflow_probability as tfp
 from gpflow.base import Module, Parameter, PriorOn
 from gpflow.quadrature.base import GaussianQuadrature
 
-from .._core import hooks
+from .._core import plugins
 from .._core.network_function import NetworkFunction
 
 _BIJECTORS = """
@@ -138,7 +138,7 @@ def _parts() -> list[type]:
     )
 
     # First: what they import defines more subclasses.
-    upper = [*learning.SAVED, *hooks.registered("saved tables").SAVED]
+    upper = [*learning.SAVED, *plugins.registered("saved tables").SAVED]
     homes = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
     packages = ("gpflow", *(home.__name__ for home in (*homes, calibration, likelihoods)))
     bases = (Module, GaussianQuadrature, losses.Loss, divergences.wasserstein.CovarianceDistance)

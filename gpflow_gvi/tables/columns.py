@@ -12,8 +12,8 @@ import numpy as np
 
 from .._core import row_numbers
 from ..errors import short_repr
-from .checks import require_columns, require_known, required
 from .dates import Dates
+from .requirements import require_columns, require_known, required
 from .text_cells import TRUTH
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from .._core import progress
 from .._core.quiet import loading
-from .checks import require_columns, require_extra, require_file, require_new
+from .requirements import require_columns, require_extra, require_file, require_new
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 Handler: TypeAlias = "Callable[[argparse.Namespace], int]"
@@ -105,7 +105,7 @@ def _learn(options: argparse.Namespace) -> int:
         prepared = prepare(path, options.target, **{each: vars(options)[each] for each in names})
     with loading():
         from .learn import learn_prepared
-        from .page import write_page
+        from .model_page import write_page
     with progress.spoken(1, sys.stderr):
         outcome = learn_prepared(prepared, effort=options.effort, seed=options.seed)
         progress.now(f"writing {output}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .checks import required
+from .requirements import required
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,9 +14,9 @@ from .. import saving
 from .._core import graphs
 from ..learning import Learned
 from ..prediction import by_blocks
-from .checks import required
 from .columns import Columns, Seen
 from .dates import Dates
+from .requirements import required
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,11 +13,11 @@ from sklearn.metrics import ConfusionMatrixDisplay
 
 from .. import plots
 from ..plots.display import BLUE, legend_above, plain
-from ..plots.estimators import View
 from ..plots.partial_dependence import MAX_PANELS, Panel, grid_of
-from .checks import required
+from ..plots.view import View
 from .learn import Outcome
 from .model import TableModel
+from .requirements import required
 from .scores import COVERAGE
 
 if TYPE_CHECKING:

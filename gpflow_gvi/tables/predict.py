@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from .. import saving
 from .._core import checks, progress
 from . import table_files
-from .checks import require_new, required
 from .model import TableModel
+from .requirements import require_new, required
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,8 @@ import numpy as np
 from .._core import progress
 from ..errors import short_repr
 from . import table_files
-from .checks import require_known, required
 from .columns import Columns, has_lists
+from .requirements import require_known, required
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .._core.files import new_file
 from . import text_cells
-from .checks import required
+from .requirements import required
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .checks import required
+from .requirements import required
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from .._core.errors import short_repr
+from ..errors import short_repr
 
 
 def checked(callbacks: Any) -> list[keras.callbacks.Callback]:

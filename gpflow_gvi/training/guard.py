@@ -12,10 +12,10 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from .._core import linalg
-from .._core.errors import NonFiniteLossError
 from .._core.memo import memoised
 from .._core.mode import training
 from .._core.notices import collected, logger
+from ..errors import NonFiniteLossError
 
 
 class LossTerms(NamedTuple):

@@ -17,9 +17,9 @@ from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
 from .._core.data import inputs
-from .._core.errors import NumericsWarning, short_repr
 from .._core.state import state as state_of
-from ..covariances.base import Covariance
+from ..covariances.covariance import Covariance
+from ..errors import NumericsWarning, short_repr
 from .arrays import assign_values, below, numbered, read_arrays, write_arrays
 from .batches import ArrayBatches, as_batches
 from .callbacks import checked

@@ -12,12 +12,12 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.utilities import parameter_dict
 
-from .._core.errors import NonFiniteLossError, NumericsWarning
 from .._core.graphs import forget_tensors
 from .._core.memo import memoised
 from .._core.mode import training as training_mode
 from .._core.notices import collected
 from .._core.state import state as state_of
+from ..errors import NonFiniteLossError, NumericsWarning
 from .backup import Backup
 from .batches import Batches
 from .guard import OFTEN_HELPS, LossTerms, NoticeLog, put, require_finite

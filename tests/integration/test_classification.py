@@ -16,7 +16,7 @@ from gpflow.kernels import SeparateIndependent, SharedIndependent, SquaredExpone
 from scipy.special import softmax
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from tests.designs import each_value
 from tests.tolerances import ITERATIVE, ROUNDING, STANDARD_ERRORS, assert_close, assert_estimates
 

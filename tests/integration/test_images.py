@@ -14,7 +14,7 @@ from gpflow.kernels import SharedIndependent, SquaredExponential
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core import images
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.kernels import NNGP, FeatureMap
 from gpflow_gvi.kernels.nngp import Conv2D, Dense, Flatten, ReLU
 from gpflow_gvi.mean_functions import Inducing, Network

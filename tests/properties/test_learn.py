@@ -14,7 +14,7 @@ import pytest
 import scipy.stats
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from tests.tolerances import ITERATIVE, STANDARD_ERRORS, assert_close
 
 pytestmark = pytest.mark.slow

@@ -70,13 +70,13 @@ def cycle(graph: Graph) -> list[str]:
 
 def test_no_module_imports_itself_through_others():
     graph = graph_of_modules(ROOT)
-    assert "gpflow_gvi.covariances.base" in graph["gpflow_gvi.covariances.svgp"]
+    assert "gpflow_gvi.covariances.covariance" in graph["gpflow_gvi.covariances.svgp"]
     assert cycle(graph) == []
 
 
 def test_no_package_imports_itself_through_others():
     entries = graph_of_packages(graph_of_modules(ROOT))
-    assert entries["kernels"] == {"_core"}
+    assert entries["kernels"] == {"_core", "errors"}
     assert cycle(entries) == []
 
 

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 import gpflow_gvi as gvi
 
 from ...learning import TrainingData
-from .base import Constructor, Count, Entry, Flag, Positive, gpflow, one_of
-from .layers import DEFAULT, Layers, network
+from .layer_kinds import DEFAULT, Layers, network
+from .part import Constructor, Count, Entry, Flag, Positive, gpflow, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

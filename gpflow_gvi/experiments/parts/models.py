@@ -14,8 +14,8 @@ import numpy as np
 
 import gpflow_gvi as gvi
 
-from .base import Count, Positive, gpflow, keras, one_of, tf
-from .layers import DEFAULT, Layers, network
+from .layer_kinds import DEFAULT, Layers, network
+from .part import Count, Positive, gpflow, keras, one_of, tf
 
 if TYPE_CHECKING:
     from gpflow.base import MeanAndVariance, RegressionData, TensorType

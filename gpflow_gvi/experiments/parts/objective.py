@@ -13,7 +13,7 @@ from scipy.stats import qmc
 import gpflow_gvi as gvi
 
 from ...learning import ModelSettings, variational
-from .base import (
+from .part import (
     Built,
     Constructor,
     Count,

@@ -20,8 +20,8 @@ from ...learning import (
     Noise,
     RegulariserSettings,
 )
-from .base import Count, Entry, Fraction, LazyModule, Part, Positive, gpflow, one_of
 from .kernels import Kernel
+from .part import Count, Entry, Fraction, LazyModule, Part, Positive, gpflow, one_of
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction

@@ -17,7 +17,7 @@ from ...learning import (
     Schedule,
     Train,
 )
-from .base import ByKind, Count, Omitted, Part, Positive, keras, one_of
+from .part import ByKind, Count, Omitted, Part, Positive, keras, one_of
 
 
 def _optimiser(name: str, **options: float) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from gpflow.base import TensorType
 from gpflow.kernels import Kernel
 
 from ..._core import checks
-from ..._core.errors import short_repr
+from ...errors import short_repr
 from .architecture import Network, image_shape, output_shapes
 from .image_layers import Flatten
 from .layers import Dense, Layer

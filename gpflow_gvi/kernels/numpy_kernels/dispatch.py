@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from ..integrated_brownian_motion import IntegratedBrownianMotion
 from ..spectral_mixture import AdditiveSpectralMixture
-from .base import NumpyKernel
+from .abstract_kernel import NumpyKernel
 from .kinds import (
     SHAPES,
     NumpyConstant,

@@ -13,7 +13,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
 from typing_extensions import override
 
-from .base import NumpyKernel
+from .abstract_kernel import NumpyKernel
 from .parameters import Value
 
 

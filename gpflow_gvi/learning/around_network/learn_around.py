@@ -38,15 +38,15 @@ from gpflow.utilities import positive
 
 from ..._core import labels, network_layers, progress
 from ..._core.data import Data
-from ..._core.errors import NumericsWarning, short_repr
 from ..._core.graphs import deepcopy
 from ..._core.network_graph import flat, head, parts_of
 from ..._core.notices import logger
 from ..._core.row_blocks import by_blocks
 from ...calibration.conformal_prediction import conformal
 from ...covariances import CholeskySVGP, Tempered
+from ...errors import NumericsWarning, short_repr
 from ...gaussian_process import GaussianProcess
-from ...kernels.columns import on_columns
+from ...kernels.active_columns import on_columns
 from ...likelihoods import is_gaussian
 from ...mean_functions import NetworkOutputs
 from ...models import GVI, PGVI

@@ -12,8 +12,8 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from scipy.optimize import linear_sum_assignment
 
-from ..._core.errors import NumericsWarning
 from ..._core.network_function import as_function
+from ...errors import NumericsWarning
 from .network_rows import BLOCK, Inputs
 
 MIN_GAIN = 0.1

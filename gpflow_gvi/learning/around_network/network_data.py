@@ -11,9 +11,9 @@ from gpflow.base import AnyNDArray
 
 from ..._core import checks, network_layers
 from ..._core.data import as_floats
-from ..._core.errors import short_repr
 from ..._core.network_function import as_function
 from ..._core.network_graph import Part, parts_of
+from ...errors import short_repr
 
 
 def inputs_of(data: Any) -> Any:

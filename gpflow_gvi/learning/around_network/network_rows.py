@@ -19,10 +19,10 @@ from gpflow.config import default_float
 
 from ..._core import checks, network_layers
 from ..._core.data import as_floats, warn_of_unscaled_images
-from ..._core.errors import short_repr
 from ..._core.network_function import NetworkFunction, as_function
 from ..._core.network_graph import Part, flat
 from ..._core.row_blocks import by_blocks
+from ...errors import short_repr
 from ..rows.scaling import Scaling
 from .network_data import side_by_side
 from .reach import Classes, beyond

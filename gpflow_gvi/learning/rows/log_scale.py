@@ -93,16 +93,6 @@ class LogScale:
         average = tf.reduce_sum(w * y, axis=0)
         return average, tf.reduce_sum(w * tf.square(y - average), axis=0)
 
-    def covariance(self, mean: TensorType, covariance: TensorType) -> MeanAndVariance:
-        """Return mean [N, J] and covariance [J, N, N] in original units.
-
-        Variances are exact, correlations those of standard units.
-        """
-        variance = tf.linalg.matrix_transpose(tf.linalg.diag_part(covariance))  # [N, J]
-        average, exact = self.moments(mean, variance)
-        ratio = tf.linalg.matrix_transpose(tf.sqrt(tf.math.divide_no_nan(exact, variance)))
-        return average, covariance * ratio[:, :, None] * ratio[:, None, :]
-
 
 def _nodes(df: Any, J: int, dtype: Any) -> tuple[AnyNDArray, AnyNDArray]:
     """Return nodes of mean zero and variance one, and their weights: [S, J] each."""

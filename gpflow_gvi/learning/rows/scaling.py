@@ -39,13 +39,6 @@ class Scaling(NamedTuple):
         return cls.of_moments(np.nanmean(values, axis=0), np.nanstd(values / unit, axis=0) * unit)
 
     @classmethod
-    def of_all(cls, values: Array) -> Scaling:
-        """Return the same map for all columns, as for pixels, some of which hardly vary."""
-        shift, scale = cls.of(values.reshape(-1))
-        shape = values.shape[1:]
-        return cls(np.full(shape, shift), np.full(shape, scale))
-
-    @classmethod
     def of_moments(cls, mean: Array, deviation: Array) -> Scaling:
         """Return the map for this mean and standard deviation."""
         # The deviation of a constant column is rounding, relative to its size.
@@ -108,10 +101,6 @@ class Scaling(NamedTuple):
         :param df: the degrees of freedom of Student's t, on which a linear map does not depend.
         """
         return self.original(mean), variance * self.scale**2
-
-    def covariance(self, mean: TensorType, covariance: TensorType) -> MeanAndVariance:
-        """Return mean [N, J] and covariance [J, N, N] in original units."""
-        return self.original(mean), covariance * self.scale[:, None, None] ** 2
 
 
 def exactly_original(scaling: Scaling, X: Array) -> Array:

@@ -14,10 +14,10 @@ from gpflow.likelihoods import Likelihood
 
 from ..._core import checks, domains, images, labels
 from ..._core.data import Data
-from ..._core.errors import NumericsWarning, short_repr
 from ...calibration.tempering import MIN_VALIDATION_POINTS
+from ...errors import NumericsWarning, short_repr
 from ...likelihoods import is_gaussian
-from ..data import GROSS_RATIO, gross_rows, repeats
+from ..row_facts import GROSS_RATIO, gross_rows, repeats
 from .scaling import Scaling
 from .streams import Stream, survey
 
@@ -103,7 +103,7 @@ class Split:
             validation = _as_rows(Xv, settings), Yv
         whole = None if seen is None or seen.stream.num_rows == len(X) else seen
         units = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
-        of_inputs = Scaling.of_all(X) if are_pixels else units[0]
+        of_inputs = _of_pixels(X) if are_pixels else units[0]
         units = Scaling(*(part.reshape(X.shape[1:]) for part in of_inputs)), units[1]
         held_out = np.setdiff1d(np.arange(len(X)), order)
         return cls(
@@ -245,6 +245,12 @@ def sifted(X: Array, Y: Array, *, replicates: bool) -> tuple[Array, dict[str, in
         notes["gross"] = len(gross)
         kept = np.delete(kept, gross)
     return kept, notes
+
+
+def _of_pixels(X: Array) -> Scaling:
+    """Return the same map for all pixels, some of which hardly vary."""
+    shift, scale = Scaling.of(X.reshape(-1))
+    return Scaling(np.full(X.shape[1:], shift), np.full(X.shape[1:], scale))
 
 
 def _as_rows(X: Array, settings: Settings) -> Array:

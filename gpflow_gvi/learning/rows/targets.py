@@ -10,7 +10,7 @@ import functools
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 from gpflow.functions import Constant, MeanFunction, Zero
 from gpflow.likelihoods import Likelihood, SwitchedLikelihood
@@ -113,3 +113,22 @@ def units_of_predictions(likelihood: Likelihood | None, outputs: Units) -> Units
 @units_of_predictions.register
 def _(likelihood: SwitchedLikelihood, outputs: Scaling) -> Scaling:
     return Scaling(*(np.tile(part[:-1], len(likelihood.likelihoods)) for part in outputs))
+
+
+@functools.singledispatch
+def in_units(
+    outputs: Units, mean: TensorType, covariance: TensorType
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return mean [N, J] and covariance [J, N, N] in original units.
+
+    On a log scale variances are exact, and correlations are those of standard units.
+    """
+    return outputs.original(mean), covariance * outputs.scale[:, None, None] ** 2
+
+
+@in_units.register
+def _(outputs: LogScale, mean: TensorType, covariance: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    variance = tf.linalg.matrix_transpose(tf.linalg.diag_part(covariance))  # [N, J]
+    average, exact = outputs.moments(mean, variance)
+    ratio = tf.linalg.matrix_transpose(tf.sqrt(tf.math.divide_no_nan(exact, variance)))
+    return average, covariance * ratio[:, :, None] * ratio[:, None, :]

@@ -14,8 +14,8 @@ from gpflow.kernels import Kernel
 
 from ..._core import outputs
 from ..._core.memo import memoised
-from ...covariances.base import LowRankUpdate
 from ...covariances.conditional import WeightCovariance
+from ...covariances.covariance import LowRankUpdate
 from ...gaussian_process import GaussianProcess
 from ...kernels.feature_map import FeatureMap
 from .linearity import assembled, of_combinations, require_exactly, total, unknown

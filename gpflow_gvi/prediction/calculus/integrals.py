@@ -16,17 +16,17 @@ from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..._core.errors import short_repr
 from ..._core.memo import memoised
 from ...covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior, gram
-from ...covariances.base import SparseCovariance
 from ...covariances.conditional import (
     ConditionalCovariance,
     Observations,
     WeightCovariance,
     WeightObservations,
 )
+from ...covariances.covariance import SparseCovariance
 from ...covariances.svgp import SVGPCovariance
+from ...errors import short_repr
 from ...gaussian_process import GaussianProcess
 from ...kernels.finite_features import features
 from ...mean_functions import Inducing

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from gpflow_gvi._core.errors import ForkedProcessError
+from gpflow_gvi.errors import ForkedProcessError
 from tests import models
 
 if not hasattr(os, "fork"):

@@ -12,7 +12,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, MultiClass, Softmax
 
 from gpflow_gvi._core import labels
 from gpflow_gvi._core.data import Data
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 
 X = np.zeros((4, 1))
 Y = np.array([0, 2, 1, 2])

@@ -14,7 +14,7 @@ import scipy.stats
 import tensorflow as tf
 
 from gpflow_gvi._core import linalg
-from gpflow_gvi._core.errors import NotPositiveDefiniteError
+from gpflow_gvi.errors import NotPositiveDefiniteError
 from tests.designs import each_value
 from tests.matrices import covariance, gradients, slope
 from tests.tolerances import ITERATIVE, ROUNDING, assert_close

@@ -13,8 +13,8 @@ from gpflow.utilities import parameter_dict, read_values, set_trainable
 from scipy import integrate, optimize, stats
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.calibration.tempering import PRIOR_DEVIATION, temper, tempered_by
+from gpflow_gvi.errors import NumericsWarning
 from tests.designs import each_value
 from tests.models import N, data, make
 from tests.tolerances import (

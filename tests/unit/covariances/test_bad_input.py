@@ -12,7 +12,6 @@ import tensorflow_probability as tfp
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import LinearCoregionalization, SeparateIndependent, SquaredExponential
 
-from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi.covariances import (
     CholeskySVGP,
     DiagonalSVGP,
@@ -21,6 +20,7 @@ from gpflow_gvi.covariances import (
     SparsePosterior,
     Tempered,
 )
+from gpflow_gvi.errors import NumericsWarning
 from tests import catalogue
 from tests.tolerances import ITERATIVE, ROUNDING, assert_close
 

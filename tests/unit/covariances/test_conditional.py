@@ -12,9 +12,9 @@ import tensorflow as tf
 from gpflow.kernels import Constant, Linear, SharedIndependent
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
 from gpflow_gvi._core.memo import memoised
 from gpflow_gvi.covariances.conditional import ConditionalCovariance, WeightCovariance
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.kernels.feature_map import FeatureMap
 from gpflow_gvi.kernels.finite_features import features
 from gpflow_gvi.models import GVIPosterior

@@ -366,7 +366,7 @@ def test_diagonal_starts_with_the_variance_of_k_at_the_points_on_average():
     assert_close(np.mean(r.K_diag(Z)), 1.7, ITERATIVE)
 
 
-class Cancelling(gvi.covariances.base.LowRankUpdate):
+class Cancelling(gvi.covariances.covariance.LowRankUpdate):
     """1 - a², which is below zero by more than rounding."""
 
     num_outputs = 1

@@ -16,7 +16,6 @@ from gpflow.utilities import deepcopy, parameter_dict
 from scipy import stats
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NonFiniteLossError
 from gpflow_gvi._core.state import state
 from gpflow_gvi.divergences import (
     Divergence,
@@ -35,6 +34,7 @@ from gpflow_gvi.divergences.contexts import (
     TrainingInputs,
     UniformBox,
 )
+from gpflow_gvi.errors import NonFiniteLossError
 from tests.tolerances import (
     ITERATIVE,
     P_VALUE,

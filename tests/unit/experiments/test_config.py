@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
-from gpflow_gvi.experiments.parts.base import Part, kinds
+from gpflow_gvi.experiments.parts.part import Part, kinds
 from gpflow_gvi.experiments.parts.regulariser import PowerOfN, Regulariser
 from gpflow_gvi.experiments.parts.training import BatchesTraining
 from gpflow_gvi.experiments.reading import Document

@@ -17,9 +17,15 @@ from pydantic import TypeAdapter, ValidationError
 import gpflow_gvi as gvi
 from gpflow_gvi.covariances import gram
 from gpflow_gvi.divergences import wasserstein
-from gpflow_gvi.experiments.parts import kernels, objective, regulariser, training, variational
-from gpflow_gvi.experiments.parts import layers as networks
-from gpflow_gvi.experiments.parts.base import Constructor
+from gpflow_gvi.experiments.parts import (
+    kernels,
+    layer_kinds,
+    objective,
+    regulariser,
+    training,
+    variational_process,
+)
+from gpflow_gvi.experiments.parts.part import Constructor
 from gpflow_gvi.learning.procedure import Procedure
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.rows.split import Split
@@ -63,12 +69,12 @@ def start(site):
 
 
 @pytest.fixture(scope="module")
-def variational_process(start):
+def q(start):
     mean, covariance = (
         part(union, kind).build(start)
         for union, kind in (
-            (variational.Mean, "inducing"),
-            (variational.Covariance, "cholesky"),
+            (variational_process.Mean, "inducing"),
+            (variational_process.Covariance, "cholesky"),
         )
     )
     return gvi.GaussianProcess(mean, covariance)
@@ -184,12 +190,12 @@ DIVERGENCES = {
 
 
 @pytest.fixture(scope="module")
-def at_inputs(start, variational_process):
+def at_inputs(start, q):
     """Q and P at the inputs, where what the divergences ask for is computed once."""
-    return variational_process.at(start.X), start.prior.at(start.X)
+    return q.at(start.X), start.prior.at(start.X)
 
 
-@pytest.mark.filterwarnings("ignore::gpflow_gvi._core.errors.NumericsWarning")
+@pytest.mark.filterwarnings("ignore::gpflow_gvi.errors.NumericsWarning")
 @pytest.mark.parametrize("text", DIVERGENCES)
 def test_divergences(text, start, at_inputs):
     built, direct = (
@@ -296,25 +302,25 @@ def test_images_go_through_layers_of_all_kinds():
         "dropout",
         {"kind": "dense", "units": 5},
     ]
-    parts = part(networks.Layers, layers)
-    model = networks.network(parts, (8, 8, 1), readout=2, zeros=True)
+    parts = part(layer_kinds.Layers, layers)
+    model = layer_kinds.network(parts, (8, 8, 1), readout=2, zeros=True)
     assert model.output_shape == (None, 2)
     assert [type(layer).__name__ for layer in model.layers] == [
         *("Conv2D", "MaxPooling2D", "Conv2D", "AveragePooling2D", "Dropout"),
         *("Flatten", "Dense", "Dense"),
     ]
     np.testing.assert_array_equal(model(np.ones([3, 8, 8, 1])), np.zeros([3, 2]))
-    features = networks.network(part(networks.Layers, ["conv2d"]), (4, 4, 1))
+    features = layer_kinds.network(part(layer_kinds.Layers, ["conv2d"]), (4, 4, 1))
     assert features.output_shape == (None, 256)
-    pooled = networks.network(part(networks.Layers, ["global_average_pooling_2d"]), (4, 4, 1))
+    pooled = layer_kinds.network(part(layer_kinds.Layers, ["global_average_pooling_2d"]), (4, 4, 1))
     assert pooled.output_shape == (None, 1)
 
 
 def test_means(start):
     X = start.X
-    inducing = part(variational.Mean, "inducing").build(start)
-    network = part(variational.Mean, {"kind": "network", "readout": "random"}).build(start)
-    assert part(variational.Mean, "regulariser").build(start) is start.P.mean_function
+    inducing = part(variational_process.Mean, "inducing").build(start)
+    network = part(variational_process.Mean, {"kind": "network", "readout": "random"}).build(start)
+    assert part(variational_process.Mean, "regulariser").build(start) is start.P.mean_function
     # At its start the inducing mean is the posterior mean of GPflow's sparse regression.
     sgpr = gpflow.models.SGPR(
         (X, start.Y), start.prior.kernel, X[:5], noise_variance=start.noise_variance.numpy()
@@ -322,11 +328,11 @@ def test_means(start):
     assert_close(inducing(X), sgpr.predict_f(X)[0])
     values = [inducing(X), network(X)]
     total = part(
-        variational.Mean,
+        variational_process.Mean,
         {"kind": "sum", "parts": ["inducing", {"kind": "network", "readout": "random"}]},
     )
     assert_close(total.build(start)(X), values[0] + values[1])
-    np.testing.assert_array_equal(part(variational.Mean, "network").build(start)(X), 0.0)
+    np.testing.assert_array_equal(part(variational_process.Mean, "network").build(start)(X), 0.0)
 
 
 def _svgp(cls):
@@ -358,14 +364,15 @@ COVARIANCES = {
 
 @pytest.mark.parametrize("text", COVARIANCES)
 def test_covariances(text, start):
-    built, direct = part(variational.Covariance, text).build(start), COVARIANCES[text](start)
+    built = part(variational_process.Covariance, text).build(start)
+    direct = COVARIANCES[text](start)
     assert type(built) is type(direct)
     assert_close(built(start.X, full_cov=False), direct(start.X, full_cov=False))
 
 
 def test_factor_of_another_basis_is_the_same_covariance(start):
     whitened, plain = (
-        part(variational.Covariance, f"{{kind: cholesky, whiten: {whiten}}}").build(start)
+        part(variational_process.Covariance, f"{{kind: cholesky, whiten: {whiten}}}").build(start)
         for whiten in ("true", "false")
     )
     assert (whitened.whiten, plain.whiten) == (True, False)
@@ -374,10 +381,10 @@ def test_factor_of_another_basis_is_the_same_covariance(start):
 
 def test_covariances_of_several_outputs_and_of_own_kernels(start):
     three = dataclasses.replace(start, responses=np.tile(start.responses, 3))
-    covariance = part(variational.Covariance, "cholesky").build(three)
+    covariance = part(variational_process.Covariance, "cholesky").build(three)
     assert covariance.num_outputs == 3
     value = {"kind": "kernelised", "base_kernel": "matern12"}
-    own = part(variational.Covariance, value).build(start)
+    own = part(variational_process.Covariance, value).build(start)
     assert isinstance(own.base_kernel, gpflow.kernels.Matern12)
 
 
@@ -388,8 +395,8 @@ UNIONS = {
     "context": objective.Context,
     "divergence": objective.Divergence,
     "estimator": objective.Estimator,
-    "covariance": variational.Covariance,
-    "mean": variational.Mean,
+    "covariance": variational_process.Covariance,
+    "mean": variational_process.Mean,
 }
 REQUIRED_KEYS = {
     ("context", "halton_box"): {"num_points": 5},
@@ -486,10 +493,10 @@ def test_bounds_of_the_schema_are_those_of_the_class(each):
 
 def test_each_key_of_a_class_of_another_library_is_a_parameter_of_it(site):
     shape = (8, 8, 1)
-    for kind in parts(networks.Layer):
-        model = networks.network(part(networks.Layers, [kind]), shape)
+    for kind in parts(layer_kinds.Layer):
+        model = layer_kinds.network(part(layer_kinds.Layers, [kind]), shape)
         layer = model.layers[0 if kind != "dense" else 1]
-        each = part(networks.Layer, kind)
+        each = part(layer_kinds.Layer, kind)
         for name in each.keys:
             value, wanted = getattr(layer, name), getattr(each, name)
             value = value.__name__ if callable(value) else value

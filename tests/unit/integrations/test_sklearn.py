@@ -26,7 +26,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.integrations import estimator_base
 from tests.tolerances import ITERATIVE, STANDARD_ERRORS, assert_close, assert_estimates
 

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 QUICK = {"num_inducing": 10, "effort": "fast", "random_state": 0}

@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from gpflow_gvi.kernels import AdditiveSpectralMixture, IntegratedBrownianMotion
 from gpflow_gvi.kernels.numpy_kernels import (
     NumpyParameter,
-    base,
+    abstract_kernel,
     has_numpy_kernel,
     is_known,
     numpy_kernel,
@@ -89,7 +89,7 @@ def test_images_and_wide_tables_are_left_to_graphs():
 
 @pytest.fixture(params=[7, 10**6], ids=["blocks of rows", "one block"])
 def block_size(request, monkeypatch):
-    monkeypatch.setattr(base, "BLOCK_SIZE", request.param)
+    monkeypatch.setattr(abstract_kernel, "BLOCK_SIZE", request.param)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -13,8 +13,8 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
-from gpflow_gvi.learning import starts
+from gpflow_gvi.errors import NumericsWarning
+from gpflow_gvi.learning import search, starts
 from gpflow_gvi.learning.candidate import Fitted, near_best
 from gpflow_gvi.learning.fit_by_evidence import EvidenceFits
 from gpflow_gvi.learning.log_process import LogProcess
@@ -347,7 +347,7 @@ def test_a_fit_has_the_greatest_evidence(rng):
     X = rng.uniform(-3.0, 3.0, size=(120, 1))
     rows = X, np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
     fits, kernel = _fits(*rows, predictors=None), gpflow.kernels.SquaredExponential()
-    found = fits.fit(fits.candidate(kernel), np.arange(120), brief=False)
+    found = fits.fit(fits.candidate(kernel), np.arange(120), fits.minimise)
     exact = gpflow.models.GPR(rows, kernel, noise_variance=0.1)
     gpflow.optimizers.Scipy().minimize(exact.training_loss, exact.trainable_variables)
     best = float(exact.log_marginal_likelihood())
@@ -362,7 +362,7 @@ def test_the_screening_predicts_each_row_by_an_exact_process_of_the_others(num_r
     Y = np.sin(9.0 * X) + 0.1 * rng.normal(size=X.shape)
     fits = _fits(X, Y, max_rows=60, predictors=None)
     start = fits.candidate(gpflow.kernels.SquaredExponential(lengthscales=0.2))
-    found = fits.fitted(start)
+    found = search.fitted(fits, start)
     kernel, noise = found.candidate.kernel, found.candidate.likelihood
     for n in (0, 30, 60, 80):
         rest = np.arange(num_rows) != n
@@ -380,7 +380,7 @@ def test_predictors_with_much_larger_errors_than_a_process_are_left_out(slope, i
         slope * X[:, 1:] + curve + 0.1 * rng.normal(size=(60, 1)),
         predictors=lambda data: [LinearRegression()],
     )
-    plain = fits.fitted(fits.candidate(gpflow.kernels.SquaredExponential()))
+    plain = search.fitted(fits, fits.candidate(gpflow.kernels.SquaredExponential()))
     fits.keep_useful_predictors(plain)
     assert fits.predictors.num_means == is_kept
 

@@ -11,7 +11,7 @@ import scipy.stats
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.learning import Learned, Settings
 from gpflow_gvi.learning.procedure import Hooks, Procedure
 from gpflow_gvi.learning.q_training import BatchTraining
@@ -278,7 +278,7 @@ def test_the_default_recipe_takes_several_features(rng):
     assert gvi.metrics.rmse(Y, mean) < 0.3 * np.std(Y)
 
 
-@pytest.mark.filterwarnings("ignore::gpflow_gvi._core.errors.NumericsWarning")
+@pytest.mark.filterwarnings("ignore::gpflow_gvi.errors.NumericsWarning")
 @pytest.mark.parametrize("N", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_hardly_any_data(N):
     X, Y = _curve(N)

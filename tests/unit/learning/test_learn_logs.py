@@ -25,7 +25,7 @@ def learned():
 
 
 def _is_of_logs(learned):
-    return [isinstance(units, LogScale) for units in learned.units_of_models]
+    return [isinstance(part.outputs, LogScale) for part in learned.parts]
 
 
 def test_it_is_near_the_truth(learned, rng):

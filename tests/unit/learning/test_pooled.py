@@ -9,7 +9,7 @@ import scipy.stats
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from gpflow_gvi.learning.pooled import Pooled
+from gpflow_gvi.learning.pooled import Pooled, mixture
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 SHARES = (0.7, 0.3)
@@ -27,7 +27,7 @@ def pool():
         gvi.learn(_rows(), kernel=kernel, num_inducing=10, noise="auto")
         for kernel in (gpflow.kernels.SquaredExponential(), gpflow.kernels.Linear())
     ]
-    return Pooled.of(tuple(parts), SHARES)
+    return mixture(tuple(parts), SHARES)
 
 
 NEW = np.array([[-2.0], [0.5], [7.0]])
@@ -119,7 +119,7 @@ def pool_of_classes():
         gvi.learn((X, names), kernel=kernel, num_inducing=10)
         for kernel in (gpflow.kernels.SquaredExponential(), gpflow.kernels.Linear())
     ]
-    return Pooled.of(tuple(parts), SHARES)
+    return mixture(tuple(parts), SHARES)
 
 
 def test_probabilities_and_entropies_are_those_of_a_mixture(pool_of_classes):

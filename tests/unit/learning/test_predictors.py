@@ -13,8 +13,8 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from gpflow_gvi.learning.data import folds_of, groups_of
 from gpflow_gvi.learning.predictors import CrossFits, Fitted, parse_predictor
+from gpflow_gvi.learning.row_facts import folds_of, groups_of
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
 from tests.tolerances import ITERATIVE, assert_close

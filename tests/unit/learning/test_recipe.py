@@ -12,7 +12,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 
 from gpflow_gvi.kernels.spectral_mixture import AdditiveSpectralMixture
-from gpflow_gvi.learning.estimators import MAX_LEAVES, Classifiers, Regressors
+from gpflow_gvi.learning.default_predictors import MAX_LEAVES, Classifiers, Regressors
 from gpflow_gvi.learning.recipe import Recipe
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData

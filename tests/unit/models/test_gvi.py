@@ -14,7 +14,7 @@ import tensorflow_probability as tfp
 from scipy import linalg, stats
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NoEvidenceBoundError
+from gpflow_gvi.errors import NoEvidenceBoundError
 from tests.designs import each_value
 from tests.tolerances import assert_close, assert_differ
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from gpflow_gvi._core.errors import NonFiniteLossError
+from gpflow_gvi.errors import NonFiniteLossError
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from tests.tolerances import ITERATIVE, assert_close
 

@@ -12,7 +12,6 @@ from gpflow.functions import Zero
 import gpflow_gvi as gvi
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.site_fit import TOLERANCE, Rows, SiteFit
-from gpflow_gvi.regulariser.sites import first_sites
 from tests.minimisers import comparing_with_a_tape
 from tests.tolerances import ITERATIVE, assert_close
 
@@ -29,7 +28,7 @@ def a_fit() -> SiteFit:
 
 
 def test_sites_of_gaussian_observations_are_the_observations(rows):
-    sites = a_fit().sites(rows.X[::3], rows, first_sites(np.zeros_like(rows.Y)))
+    sites, _ = a_fit().converged(rows.X[::3], rows)
     assert_close(sites.Y, rows.Y)
     assert_close(sites.variance, np.full(rows.Y.shape, 0.2))
 
@@ -46,14 +45,12 @@ def test_rounds_go_on_while_the_bound_gains(rows):
 
     def minimise(loss, variables):
         lengthscale = lengthscales[min(len(calls), 2)]
-        fit.prior.kernel.lengthscales.assign(lengthscale)
+        fit.bound.prior.kernel.lengthscales.assign(lengthscale)
         calls.append(float(loss()))
 
     evidences = list(map(evidence, lengthscales))
     assert np.all(np.diff([evidence(0.1), *evidences]) > TOLERANCE * 15)
-    minus_bound, _ = fit.fit(
-        minimise, rows.X, rows, first_sites(np.zeros_like(rows.Y)), means=False
-    )
+    minus_bound, _ = fit.fit(minimise, rows.X, rows, means=False)
     assert len(calls) == 4  # three that gain, and the one that does not
     assert_close(calls, [-each for each in (*evidences, evidences[-1])], ITERATIVE)
     assert_close(minus_bound, -evidences[-1], ITERATIVE)
@@ -80,14 +77,14 @@ def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negativ
 
     fit = SiteFit(gvi.GaussianProcess(Zero(), kernel), likelihood, 2)
     fit.start_weights(0.5)
-    fit.fit(minimise, X, rows, first_sites(np.zeros_like(Y)), means=True)
+    fit.fit(minimise, X, rows, means=True)
 
     def minus_evidence(weight: float) -> float:
         gpr = gpflow.models.GPR((X, Y - weight * F), kernel, likelihood=likelihood)
         return -float(gpr.log_marginal_likelihood()) + 0.125 * weight**2
 
     best = scipy.optimize.minimize_scalar(minus_evidence)  # a parabola
-    assert_close(np.ravel(fit.weights), [best.x, 0.0], ITERATIVE)
+    assert_close(np.ravel(fit.bound.weights), [best.x, 0.0], ITERATIVE)
 
 
 def test_where_means_tell_all_labels_apart_their_weight_is_that_of_the_greatest_posterior():
@@ -100,13 +97,13 @@ def test_where_means_tell_all_labels_apart_their_weight_is_that_of_the_greatest_
     fit = SiteFit(gvi.GaussianProcess(Zero(), kernel), likelihood, 1)
     fit.start_weights(1.0)
     X = np.linspace(-1.0, 1.0, 30)[:, None]
-    fit.fit(lbfgs, X, Rows(X, y, F[:, None]), first_sites(np.zeros_like(y)), means=True)
+    fit.fit(lbfgs, X, Rows(X, y, F[:, None]), means=True)
 
     def minus_log_posterior(weight: float) -> float:
         return 30.0 * np.log1p(np.exp(-3.0 * weight)) + 0.125 * weight**2
 
     best = scipy.optimize.minimize_scalar(minus_log_posterior)
-    assert_close(np.ravel(fit.weights), best.x, ITERATIVE)
+    assert_close(np.ravel(fit.bound.weights), best.x, ITERATIVE)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +121,7 @@ def test_derivatives_by_numpy_are_those_by_a_tape(likelihood, rng):
     rows = Rows(X, Y, rng.normal(size=(20, 1, J)))
     compared = []
     minimise = comparing_with_a_tape(compared)
-    minus_bound, sites = fit.fit(minimise, X[::3], rows, first_sites(np.zeros((20, J))), means=True)
+    minus_bound, sites = fit.fit(minimise, X[::3], rows, means=True)
     assert compared
     # At the sites of these parameters the bound is what `fit` returns.
     bound, _ = fit.value_and_gradients(X[::3], rows, sites)

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_gvi._core import files
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.saving import load, save
 from gpflow_gvi.saving import model_folder as folder_module
 from tests import networks

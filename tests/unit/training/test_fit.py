@@ -16,10 +16,10 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from gpflow_gvi._core.errors import NonFiniteLossError, NumericsWarning
 from gpflow_gvi._core.mode import is_training
 from gpflow_gvi._core.network_function import as_function
 from gpflow_gvi._core.notices import notice
+from gpflow_gvi.errors import NonFiniteLossError, NumericsWarning
 from gpflow_gvi.training import Trainable
 from gpflow_gvi.training.guard import LossTerms
 from tests.designs import each_pair

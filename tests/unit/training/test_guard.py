@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NonFiniteLossError
+from gpflow_gvi.errors import NonFiniteLossError
 from tests import networks
 from tests.designs import each_value
 from tests.tolerances import assert_close

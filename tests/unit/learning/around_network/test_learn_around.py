@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 SHAPE = (6, 6, 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.learning.around_network.feature_kernel import feature_kernel
 from gpflow_gvi.learning.around_network.network_rows import Inputs, Outputs, network_rows
 from gpflow_gvi.learning.rows.scaling import Scaling

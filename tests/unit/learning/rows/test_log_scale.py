@@ -11,6 +11,7 @@ from scipy import integrate, stats
 
 from gpflow_gvi.learning.rows.log_scale import LogScale
 from gpflow_gvi.learning.rows.scaling import Scaling
+from gpflow_gvi.learning.rows.targets import in_units
 from tests.tolerances import ITERATIVE, assert_close
 
 
@@ -82,7 +83,7 @@ def test_variances_of_a_joint_law_are_those_of_each(units, rng):
     root = rng.normal(size=(2, 3, 3))
     covariance = root @ np.swapaxes(root, 1, 2)
     mean = rng.normal(size=(3, 2))
-    m, C = units.covariance(mean, covariance)
+    m, C = in_units(units, mean, covariance)
     variance = np.diagonal(covariance, axis1=1, axis2=2).T
     exact = units.moments(mean, variance)
     assert_close(m, exact[0])

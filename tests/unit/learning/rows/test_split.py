@@ -11,7 +11,7 @@ import pytest
 from gpflow.likelihoods import Softmax
 
 import gpflow_gvi as gvi
-from gpflow_gvi._core.errors import NumericsWarning
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.learning.rows.split import Split
 from gpflow_gvi.learning.settings import RegulariserSettings, Settings
 from tests.tolerances import assert_close

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from .. import __version__
 from .._core.files import new_file
-from .checks import required
 from .learn import Outcome
 from .pictures import pictures
+from .requirements import required
 
 MEANINGS = {
     "R²": "R², the part of the variance that is explained",

@@ -12,10 +12,10 @@ from pydantic import Field
 import gpflow_gvi as gvi
 
 from ...learning import InducingPlusNetwork, Start, fit_by_squares, inducing_mean, variational
-from .base import Constructor, Entry, Flag, Positive, one_of
 from .kernels import BaseKernel
-from .layers import DEFAULT, Layers, network
+from .layer_kinds import DEFAULT, Layers, network
 from .objective import points_of_box
+from .part import Constructor, Entry, Flag, Positive, one_of
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpflow_gvi._core.errors import MAX_SHOWN, short_repr
+from gpflow_gvi.errors import MAX_SHOWN, short_repr
 
 
 def test_values_are_shown_as_python_writes_them_but_short_and_on_one_line():

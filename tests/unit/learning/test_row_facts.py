@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpflow_gvi.learning.data import folds_of, gross_rows, groups_of, repeats, spacing
+from gpflow_gvi.learning.row_facts import folds_of, gross_rows, groups_of, repeats, spacing
 from tests.tolerances import assert_close
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gpflow.kernels import Linear, Matern32, SquaredExponential
 
-from gpflow_gvi.kernels.columns import on_columns
+from gpflow_gvi.kernels.active_columns import on_columns
 from tests.tolerances import assert_close
 
 KERNELS = {

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from .base import Constructor, Count, Fraction, Part, gpflow, impossible, keras, one_of
+from .part import Constructor, Count, Fraction, Part, gpflow, impossible, keras, one_of
 
 Activation = Literal["relu", "tanh", "sigmoid", "elu", "gelu", "silu", "softplus", "linear"]
 

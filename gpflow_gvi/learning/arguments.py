@@ -1,0 +1,195 @@
+"""The arguments of `learn`: checked together, and made into rows and the settings of steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import numpy as np
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+
+from .._core import checks, row_numbers
+from .._core.data import Data
+from . import refusals
+from .around_network.learn_around import is_put_around
+from .around_network.network_data import in_memory
+from .around_network.network_training import NetworkTraining, all_compiled
+from .joint_outputs import observed
+from .q_request import QRequest
+from .q_training import BatchTraining
+from .refusals import refuse
+from .rows.split import from_one_hot, is_of_one_column, of_labels
+from .schedules import CosineAdam, EarlyStopping, Passes
+from .settings import MAX_INDUCING, Effort, Noise, Settings, preset
+from .variational import softmax_of
+
+
+class Arguments(SimpleNamespace):
+    """The arguments of `learn`, by their names."""
+
+    def check(self) -> None:
+        """Raise for values that are none of an argument's, whatever the others are."""
+        if self.others:
+            raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
+        data = self.data
+        if isinstance(data, tuple | list):
+            row_numbers.warn(data[0] if data else None)
+        for name in ("batch_size", "num_inducing"):
+            if getattr(self, name) is not None:
+                checks.count(name, getattr(self, name))
+        checks.one_of("noise", self.noise, (None, *get_args(Noise)))
+        checks.one_of("effort", self.effort, get_args(Effort))
+        checks.one_of("outputs", self.outputs, ("independent", "correlated"))
+        checks.one_of("missing", self.missing, ("refuse", "ignore"))
+        if self.sample_weight is not None:
+            refuse(refusals.NOT_WEIGHTED, validation_data=self.validation_data)
+
+    def only(self, *names: str) -> dict[str, Any]:
+        """Return some of the arguments, by their names."""
+        return {name: getattr(self, name) for name in names}
+
+    def of_q(self) -> QRequest:
+        """The arguments that are of Q; where none is given, Q is not trained."""
+        asked = QRequest.of(**self.only(*QRequest.__annotations__))
+        if not asked.is_given:
+            refuse(refusals.NOT_TRAINED, **self.only("batch_size", "learning_rate"))
+        return asked
+
+    def network_around(self, data: Any) -> Any:
+        """Return the network if a process is put around it; refuse what is of the other case."""
+        of_columns = self.only("classes", "output")
+        if self.network is None:
+            of_network = self.only("features", "train_network")
+            refuse(refusals.NO_NETWORK, **of_network, **of_columns)
+        if is_put_around(self.network, self.features, self.train_network, data):
+            return self.network
+        refuse(refusals.NO_COLUMNS, **of_columns)
+        refuse(refusals.OF_KERAS, callbacks=self.callbacks)
+        return None
+
+    @property
+    def robust(self) -> str | None:
+        """The loss, if it is "robust"."""
+        return self.loss if isinstance(self.loss, str) and self.loss == "robust" else None
+
+    @property
+    def of_noise(self) -> dict[str, Any]:
+        """What is asked of the noise but that it is constant and Gaussian."""
+        is_constant = refusals.is_constant_noise(self.likelihood)
+        return {
+            "noise": None if self.noise == "constant" else self.noise,
+            "likelihood": None if is_constant else self.likelihood,
+            "loss": self.robust,
+        }
+
+    @property
+    def beyond_q(self) -> dict[str, Any]:
+        """What is asked of networks and predictors, which only some of the ways take."""
+        predictor = None if isinstance(self.predictor, str) else self.predictor
+        return {"predictor": predictor, **self.only("network", "epochs", "n_jobs")}
+
+    @property
+    def unused_effort(self) -> Effort | None:
+        """The effort, if a process around a network makes no use of it."""
+        has_points = self.effort == "best" and self.num_inducing is None  # twice as many
+        return None if self.effort == "default" or has_points else self.effort
+
+    @property
+    def kernels(self) -> Sequence[Kernel] | None:
+        """The kernels to choose among, if any is given."""
+        return [self.kernel] if isinstance(self.kernel, Kernel) else self.kernel
+
+    @property
+    def schedule(self) -> tuple[Passes, CosineAdam]:
+        """The epochs and batches, and the optimiser."""
+        values = {
+            name: value
+            for name, value in self.only("epochs", "batch_size").items()
+            if value is not None
+        }
+        rate = self.learning_rate
+        return Passes(**values), CosineAdam() if rate is None else CosineAdam(rate)
+
+    @property
+    def training(self) -> NetworkTraining | None:
+        """How a network is trained that a process is put around; None to leave it as it is."""
+        if self.train_network is not None and not self.train_network:
+            of_training = ("epochs", "callbacks", "batch_size", "learning_rate")
+            refuse(refusals.NETWORK_NOT_TRAINED, **self.only(*of_training))
+            return None
+        if all_compiled(self.network):
+            refuse(refusals.COMPILED, learning_rate=self.learning_rate)
+        passes, adam = self.schedule
+        return NetworkTraining(
+            passes, adam.learning_rate, EarlyStopping(), self.seed, self.callbacks or ()
+        )
+
+    def settings(self, asked: QRequest, predictors: Any, classes: Any) -> Settings:
+        """Return the settings of the procedure.
+
+        :param asked: the arguments that are of Q.
+        :param predictors: estimators for P to be around.
+        :param classes: the names of the classes, if Y are labels.
+        """
+        kernels, start, noise, M = self.kernels, preset(self.effort), self.noise, self.num_inducing
+        of_recipe = kernels is None and not asked.is_given
+        is_fixed = M is not None or asked.is_given or self.effort == "fast"
+        may_vary = of_recipe and self.sample_weight is None
+        passes, adam = self.schedule
+        return Settings(
+            regulariser=dataclasses.replace(
+                start,
+                kernels=None if kernels is None else lambda _: kernels,
+                num_inducing=start.num_inducing if M is None else M,
+                max_inducing=None if is_fixed else MAX_INDUCING,
+                predictors=predictors,
+                noise=noise or (start.noise if may_vary else "constant"),
+                heavy_tails=start.heavy_tails if of_recipe and noise is None else None,
+                select=self.select,
+                process=asked.process,
+                n_jobs=self.n_jobs,
+            ),
+            variational=asked.variational,
+            model=asked.objective,
+            training=BatchTraining(passes, adam, EarlyStopping()),
+            classes=classes,
+            pool=of_recipe and noise is None and isinstance(self.predictor, str | None),
+            **self.only("validation_fraction", "calibration_fraction", "likelihood"),
+            **self.only("standardise", "sample_weight", "seed"),
+        )
+
+
+def observations(data: Any, outputs: str, missing: str) -> tuple[Any, bool]:
+    """Return the data, and whether outputs are learned together."""
+    if missing == "ignore":
+        pair = observed(data)
+        return pair, outputs == "correlated" or bool(np.isnan(pair[1]).any())
+    if outputs != "correlated":
+        return data, False
+    X, Y = Data.of(data)  # nothing may be missing
+    return (np.asarray(X), np.asarray(Y)), True
+
+
+def labelled(
+    rows: Any, validation_data: Any, likelihood: Likelihood | None, network: Any, mean: Any
+) -> tuple[Any, Any, Likelihood | None, Any]:
+    """Return data with labels as class indices, their likelihood, and the classes.
+
+    :param network: the network that the process is around, if it is around one.
+    :param mean: the argument of `learn`; a network of several columns is for labels.
+    """
+    of_columns = softmax_of(mean)
+    if network is not None:
+        rows = in_memory("data", rows, network)
+        validation_data = in_memory("validation_data", validation_data, network)
+    given = likelihood
+    if likelihood is None and (network is not None or of_columns is not None):
+        rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
+        if network is None and is_of_one_column(rows):
+            likelihood = of_columns
+    rows, validation_data, likelihood, names = of_labels(rows, validation_data, likelihood)
+    # A network says by itself what it is for.
+    return rows, validation_data, likelihood if network is None else given, names

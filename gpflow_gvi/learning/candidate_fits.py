@@ -1,0 +1,211 @@
+"""How candidates for P are fitted, and how they predict rows that they have not seen.
+
+What is done for this differs with the likelihood: under Gaussian noise the evidence has a closed
+form (`fit_by_evidence`), under any other there are sites (`fit_by_sites`).
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray, MeanAndVariance
+from gpflow.functions import Constant, MeanFunction
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from gpflow.utilities import parameter_dict
+
+from .._core.graphs import deepcopy
+from ..covariances import gram
+from ..gaussian_process import GaussianProcess
+from ..kernels.structure import structure_of
+from ..regulariser.fit import Judged, Regulariser, Round
+from ..regulariser.lbfgs import Minimise
+from .candidate import Candidate, Fitted
+from .predictors import CrossFits
+from .row_facts import groups_of, spacing
+from .rows.log_scale import LogScale
+from .settings import RECIPE, RegulariserSettings, Settings
+from .start import TrainingData
+from .summary import LOG_SCALE
+
+MIN_NOISE = 1e-9
+"""The smallest variance of noise, where y is on no grid."""
+
+
+class Fits(abc.ABC):
+    """Fits of candidates to rows.
+
+    :param data: the rows.
+    :param settings: those of the fits.
+    """
+
+    has_closed_form = False
+    """Whether rows that hyper-parameters have not seen are many, and predicted in closed form."""
+    takes_series = False
+    """Whether kernels of a trend that changes are taken if they predict much better."""
+    likelihood: Likelihood
+    """The likelihood to start from."""
+    mean: MeanFunction
+    """The mean of P to start from."""
+    observed: AnyNDArray
+    """Observations as the likelihood takes them: [N, P]."""
+    bounds_of_noise: tuple[float, float]
+    """The smallest and the largest variance of noise that varies."""
+    minimise: Minimise
+    """The optimiser of hyper-parameters."""
+    minimise_briefly: Minimise
+    """The same from hyper-parameters that are near an optimum."""
+    rows_of_scores: AnyNDArray
+    """The rows that fits without them predict: [n]."""
+
+    def __init__(self, data: TrainingData, settings: Settings) -> None:
+        self.data = data
+        self.settings = settings.regulariser
+        self.recipe = self.settings.recipe
+        self.groups = groups_of(data.X)
+        self.first = np.arange(len(data.X))[: self.settings.max_rows]
+        """The rows that hyper-parameters are fitted to: [n]."""
+        units = data.units[1]
+        grid = [spacing(y) for y in np.asarray(units.original(data.Y)).T]
+        self.spacing = np.array(grid) * np.asarray(units.slope(data.Y)) + np.zeros(data.Y.shape)
+        """δ of each observation in the units of the model, ∞ where there is no grid: [N, P]."""
+        self.log_derivative = np.asarray(units.log_derivative(data.Y)) + np.zeros(len(data.Y))
+        """The term to add to log densities in the units of the model for original ones: [N]."""
+        self.has_given_predictors = self.settings.predictors not in (None, RECIPE)
+        self.predictors = self._cross_fits(_estimators(self.settings, data))
+        """What P may be around."""
+        is_alone = self.has_given_predictors and self.predictors.num_means == 1
+        self.fits_weights = not (is_alone and self.settings.kernels is not None)
+        """Whether predictors have weights (Kennedy and O'Hagan 2001), as they may err much: P with
+        a given kernel is around the only one as it is."""
+        if self.has_given_predictors:  # errors of the user's predictors come first
+            _out_of_fold(self.predictors, data.first(1))
+
+    def candidate(self, kernel: Kernel) -> Candidate:
+        """Return P with a kernel, at the start."""
+        gram.require_independent_outputs(kernel)
+        family = structure_of(kernel) or kernel
+        return Candidate(kernel, self.likelihood, self.mean, family=family)
+
+    def on_first(self, num_rows: int) -> Fits:
+        """Return fits to the first rows, not more than this number of them."""
+        if num_rows >= len(self.data.X):
+            return self
+        found = copy.copy(self)
+        vars(found).pop("means", None)
+        found.data = self.data.first(num_rows)
+        for name in ("first", "groups", "spacing", "log_derivative", "observed"):
+            setattr(found, name, getattr(self, name)[:num_rows])
+        return found
+
+    @abc.abstractmethod
+    def fit(
+        self,
+        start: Candidate,
+        rows: AnyNDArray,
+        minimise: Minimise,
+        means: AnyNDArray | None = None,
+    ) -> Candidate:
+        """Return a candidate with the hyper-parameters of the greatest evidence of some rows.
+
+        :param means: predictions at all rows, if not those of cross-fitting: [N, C, J].
+        """
+
+    @abc.abstractmethod
+    def screened(self, candidate: Candidate) -> Fitted:
+        """Return a fitted candidate with its predictions of each group of rows from all others."""
+
+    @abc.abstractmethod
+    def predict_without(
+        self, candidate: Candidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray
+    ) -> MeanAndVariance:
+        """Return predictions of held rows by a fit that starts at a candidate, without them.
+
+        Under Gaussian noise they are of observations, else of f: [B, J] each.
+
+        :param given: the rows to fit to, [n].
+        :param held: the rows to predict, [B].
+        :param means: predictions at all rows by models that have seen neither the row nor those
+            held: [N, C, J].
+        """
+
+    def keep_useful_predictors(self, plain: Fitted) -> None:  # noqa: B027  (by default all are)
+        """Leave out predictors that do not help a fit which does without them."""
+
+    @abc.abstractmethod
+    def around(self, plain: Fitted) -> Candidate:
+        """Return P around predictors, to start from the fit without them."""
+
+    @abc.abstractmethod
+    def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
+        """Return cross-fits of estimators of the observations."""
+
+    def cross_fit(
+        self, estimators: Sequence[Any], data: TrainingData, targets: AnyNDArray, **options: Any
+    ) -> CrossFits:
+        """Return cross-fits of estimators to targets, [N, J], in original units or logarithms."""
+        options |= {"num_folds": self.settings.num_folds, "n_jobs": self.settings.n_jobs}
+        return CrossFits(
+            estimators, data, targets, is_brief=not self.has_given_predictors, **options
+        )
+
+    @functools.cached_property
+    def means(self) -> AnyNDArray:
+        """Predictions at the rows by models that have not seen them: [N, C, J]."""
+        return _out_of_fold(self.predictors, self.data)
+
+    def num_points(self, candidate: Candidate) -> int:
+        """Return the number of inducing points that P is conditioned on."""
+        return self.settings.count(len(self.data.X))
+
+
+def title(fits: Fits, candidate: Candidate) -> str:
+    """Return the name of a candidate in reports."""
+    return candidate.name + LOG_SCALE * isinstance(fits.data.units[1], LogScale)
+
+
+def prior(candidate: Candidate, predictors: CrossFits) -> GaussianProcess:
+    """Return GP(m + Σ_c w_c h_c, k)."""
+    if candidate.weights is None:
+        return GaussianProcess(candidate.mean, candidate.kernel)
+    terms = [
+        mean if np.all(weight == 1.0) else Constant(weight) * mean
+        for weight, mean in zip(candidate.weights, predictors.means, strict=True)
+    ]
+    return GaussianProcess(functools.reduce(operator.add, terms), candidate.kernel)
+
+
+def regulariser(fits: Fits, candidate: Candidate, judged: Judged | None = None) -> Regulariser:
+    """Return P, which is conditioned later, and its inducing points."""
+    P, data, M = prior(candidate, fits.predictors), fits.data, fits.num_points(candidate)
+    Z, indices = fits.settings.select(data.X, M, kernel=candidate.kernel, seed=data.seed)
+    rounds = (Round(indices, candidate.loss, {}),)
+    return Regulariser(P, P, deepcopy(candidate.likelihood), Z, None, rounds, True, judged)
+
+
+def _estimators(settings: RegulariserSettings, data: TrainingData) -> Sequence[Any]:
+    if callable(settings.predictors):
+        return settings.predictors(data)
+    return [] if settings.predictors is None else settings.recipe.predictors(data)
+
+
+def _out_of_fold(predictors: CrossFits, data: TrainingData) -> AnyNDArray:
+    """Return the predictions of rows by models that have not seen them: [N, C, J]."""
+    values = [mean.predict(data.X) for mean in predictors.means]
+    means = np.array(values, data.X.dtype).reshape(len(values), len(data.X), data.J)
+    return np.moveaxis(means, 0, 1)
+
+
+def scaled(kernel: Kernel, factor: float) -> Kernel:
+    """Return a copy of a kernel whose variances are multiplied by a factor."""
+    kernel = deepcopy(kernel)
+    for path, parameter in parameter_dict(kernel).items():
+        if parameter.trainable and path.rpartition(".")[2] in ("variance", "variances"):
+            parameter.assign(np.maximum(factor * parameter.numpy(), 1e-6))
+    return kernel
