@@ -221,7 +221,7 @@ class Fits(abc.ABC):
         """Return P, which is conditioned later, and its inducing points."""
         prior, data = self.prior(candidate), self.data
         M = self._num_points(candidate)
-        Z, indices = self.settings.select(data.X, M, kernel=candidate.kernel, seed=data.seed)
+        Z, indices = self.settings.points(data, M, candidate.kernel)
         rounds = (Round(indices, candidate.loss, {}),)
         likelihood = deepcopy(candidate.likelihood)
         return Regulariser(prior, prior, likelihood, Z, None, rounds, True, judged)

@@ -127,14 +127,13 @@ class EvidenceFits(Fits):
 
     def _rows(self, candidate: Candidate, rows: AnyNDArray, means: AnyNDArray | None) -> Rows:
         """Return the rows that the evidence is computed from."""
-        data, noise = self.data, candidate.noise
-        nothing: AnyNDArray = np.zeros([len(data.X), self.predictors.num_means, data.J])
+        data, noise, X = self.data, candidate.noise, self.data.X[rows]
         if not candidate.is_around:
-            means = nothing
-        elif means is None:
-            means = self.means
-        ratio = data.relative_noise if noise is None else noise.ratio(data.X)
-        return Rows(data.X, data.responses, means.astype(data.X.dtype), ratio).some(rows)
+            means = np.zeros([len(X), self.predictors.num_means, data.J])
+        else:
+            means = (self.means if means is None else means)[rows]
+        ratio = data.relative_noise[rows] if noise is None else noise.ratio(X)
+        return Rows(X, data.responses[rows], means.astype(X.dtype), ratio)
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
@@ -146,7 +145,7 @@ class EvidenceFits(Fits):
             found = leave_one_out_of_all(prior, noise, observed, groups)
         if found is None:
             M = self._num_points(candidate)
-            Z, _ = self.settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
+            Z, _ = self.settings.points(data, M, prior.kernel)
             found = leave_one_out(prior, noise, Z, observed, groups)
         mean, variance = (np.asarray(part) for part in found)
         predictions = Predictions(mean[None], variance[None], data.responses)
@@ -157,7 +156,7 @@ class EvidenceFits(Fits):
         return Fitted(candidate, predictions, nll, self)
 
     def _num_points(self, candidate: Candidate) -> int:
-        return self.num_points(candidate, noise_at(candidate, self.data)[self.first])
+        return self.num_points(candidate, noise_at(candidate, self.data.first(len(self.first))))
 
     def keep_useful_predictors(self, plain: Fitted) -> None:
         """Leave out predictors with larger errors than those of a fit without them.
