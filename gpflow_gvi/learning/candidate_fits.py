@@ -184,7 +184,7 @@ def prior(candidate: Candidate, predictors: CrossFits) -> GaussianProcess:
 def regulariser(fits: Fits, candidate: Candidate, judged: Judged | None = None) -> Regulariser:
     """Return P, which is conditioned later, and its inducing points."""
     P, data, M = prior(candidate, fits.predictors), fits.data, fits.num_points(candidate)
-    Z, indices = fits.settings.select(data.X, M, kernel=candidate.kernel, seed=data.seed)
+    Z, indices = fits.settings.points(data, M, candidate.kernel)
     rounds = (Round(indices, candidate.loss, {}),)
     return Regulariser(P, P, deepcopy(candidate.likelihood), Z, None, rounds, True, judged)
 

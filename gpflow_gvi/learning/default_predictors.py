@@ -23,7 +23,12 @@ MAX_ROWS_OF_RANDOMISED = 20_000
 """Beyond this number of rows trees are boosted only: it takes long to grow randomised ones."""
 
 BATCH_SIZE, MAX_STEPS = 200, 4000
-"""The rows in a training step of a network, and the maximal number of steps."""
+"""The rows in a training step of a network, and the number of steps that ten epochs may exceed."""
+
+MAX_ROWS_OF_SMALL_NETWORKS = 200_000
+"""With more rows a network has twice as many units, and batches of five times as many rows: what
+limits it is no longer how few rows there are, but what it can express and the noise of its steps.
+"""
 
 MIN_ROWS_OF_CLASS = 10
 """Where a class has fewer rows nothing is stopped early: scikit-learn parts the rows by classes for
@@ -197,10 +202,11 @@ def _perceptron(kind: type, data: TrainingData) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    is_small = len(data.X) <= MAX_ROWS_OF_SMALL_NETWORKS
     layers = kind(
-        hidden_layer_sizes=(50, 50),
+        hidden_layer_sizes=(50, 50) if is_small else (100, 100),
         learning_rate_init=3e-3,
-        batch_size=BATCH_SIZE,
+        batch_size=BATCH_SIZE if is_small else 5 * BATCH_SIZE,
         max_iter=max(10, MAX_STEPS * BATCH_SIZE // len(data.X)),
         early_stopping=True,
         n_iter_no_change=15,

@@ -86,7 +86,7 @@ class Finish:
         """Return the regulariser conditioned on all rows, at points for the fitted kernel."""
         settings, prior = self.settings.regulariser, regulariser.prior
         M = max(settings.count(len(data.X)), len(regulariser.inducing_points))
-        Z, indices = settings.select(data.X, M, kernel=prior.kernel, seed=data.seed)
+        Z, indices = settings.points(data, M, prior.kernel)
         U = None if indices is None else data.responses[indices]
         is_of_numbers = is_gaussian(regulariser.likelihood)
         if is_of_numbers and data.stream is not None:  # all rows, and not a sample of them

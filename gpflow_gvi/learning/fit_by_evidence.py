@@ -117,14 +117,13 @@ class EvidenceFits(Fits):
 
     def _rows(self, candidate: Candidate, rows: AnyNDArray, means: AnyNDArray | None) -> Rows:
         """Return the rows that the evidence is computed from."""
-        data, noise = self.data, candidate.noise
-        nothing: AnyNDArray = np.zeros([len(data.X), self.predictors.num_means, data.J])
+        data, noise, X = self.data, candidate.noise, self.data.X[rows]
         if not candidate.is_around:
-            means = nothing
-        elif means is None:
-            means = self.means
-        ratio = data.relative_noise if noise is None else noise.ratio(data.X)
-        return Rows(data.X, data.responses, means.astype(data.X.dtype), ratio).some(rows)
+            means = np.zeros([len(X), self.predictors.num_means, data.J])
+        else:
+            means = (self.means if means is None else means)[rows]
+        ratio = data.relative_noise[rows] if noise is None else noise.ratio(X)
+        return Rows(X, data.responses[rows], means.astype(X.dtype), ratio)
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
@@ -136,7 +135,7 @@ class EvidenceFits(Fits):
             found = leave_one_out_of_all(P, noise, observed, groups)
         if found is None:
             M = self.num_points(candidate)
-            Z, _ = self.settings.select(data.X, M, kernel=P.kernel, seed=data.seed)
+            Z, _ = self.settings.points(data, M, P.kernel)
             found = leave_one_out(P, noise, Z, observed, groups)
         mean, variance = (np.asarray(part) for part in found)
         predictions = Predictions(mean[None], variance[None], data.responses)
@@ -154,7 +153,8 @@ class EvidenceFits(Fits):
             return few
         if self.recipe.max_rows_of_points >= N:
             return N
-        X, noise = self.data.X[self.first], noise_at(candidate, self.data)[self.first]
+        X = self.data.X[self.first]
+        noise = noise_at(candidate, self.data.first(len(self.first)))
         Z, _ = self.settings.select(X, few, kernel=candidate.kernel, seed=self.data.seed)
         missed = titsias_gap(candidate.kernel, noise, Z, X)
         return few if missed < self.recipe.max_missed else most

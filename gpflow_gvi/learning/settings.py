@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..models import GVI
     from ..regulariser.evidence import Evidence
     from ..regulariser.fit import Regulariser
-    from ..regulariser.inducing_points import Select
+    from ..regulariser.inducing_points import Select, Selection
     from ..regulariser.lbfgs import Minimise
     from .recipe import Recipe
 
@@ -107,6 +107,10 @@ MAX_INDUCING = 1000
 MAX_ROWS_OF_MORE_POINTS = 100_000
 """Beyond this number of rows there are never more points than `NUM_INDUCING`: to condition on them
 and to predict takes too long."""
+
+MAX_ROWS_OF_POINTS = 50_000
+"""Inducing points are chosen among the first rows, not more than these: a choice needs a matrix of
+them."""
 
 
 MAX_ROWS_OF_BRIEF_REFITS = 300
@@ -203,6 +207,10 @@ class RegulariserSettings:
         """Return the number of inducing points that is never exceeded for this number of rows."""
         few = num_rows <= MAX_ROWS_OF_MORE_POINTS
         return max(self.count(num_rows), (self.max_inducing or 0) if few else 0)
+
+    def points(self, data: TrainingData, num_points: int, kernel: Kernel) -> Selection:
+        """Return inducing points among the rows, which are in random order."""
+        return self.select(data.X[:MAX_ROWS_OF_POINTS], num_points, kernel=kernel, seed=data.seed)
 
 
 def preset(effort: Effort) -> RegulariserSettings:

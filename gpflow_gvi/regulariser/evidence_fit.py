@@ -63,10 +63,6 @@ class Rows(NamedTuple):
         (N, J), dtype = Y.shape, default_float()
         return cls(X, Y, np.zeros([N, 0, J], dtype), np.ones([N, J], dtype))
 
-    def some(self, which: Any) -> Rows:
-        """Return the rows of a slice or of a mask."""
-        return Rows(*(part[which] for part in self))
-
 
 class EvidenceFit:
     """The parameters of the evidence, and its derivatives.

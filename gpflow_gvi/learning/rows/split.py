@@ -64,7 +64,9 @@ class Split:
         :param validation_data: (X, Y) to validate with; by default a part of the data.
         """
         likelihood = settings.likelihood
-        seen = survey(data, likelihood, settings.seed)
+        around = settings.regulariser.predictors is not None and is_gaussian(likelihood)
+        for_predictors = around and not settings.trains_q
+        seen = survey(data, likelihood, settings.seed, for_predictors=for_predictors)
         weights = settings.sample_weight
         if weights is not None and seen is not None:
             raise ValueError("sample_weight is for arrays in memory: load X, or leave it out.")

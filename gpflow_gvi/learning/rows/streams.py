@@ -28,7 +28,10 @@ Block = tuple[AnyNDArray, ...]
 """(X, Y), or other arrays of as many rows."""
 
 MAX_ROWS_OF_SAMPLE = 50_000
-"""Kernels and trees are fitted to a sample of at most this many rows."""
+"""What is fitted to some rows is fitted to a sample of at most this many."""
+
+MAX_NUMBERS_OF_PREDICTORS = 20_000_000
+"""Predictors are fitted to a sample with at most this many numbers in X, in memory: 160 MB."""
 
 ROWS_OF_BLOCK = 10_000
 """The matrices K_ZX of a block have a row for each of these."""
@@ -144,13 +147,16 @@ class Survey(NamedTuple):
         return Stream(read, N - len(indices))
 
 
-def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None:
+def survey(
+    data: Any, likelihood: Likelihood | None, seed: int, *, for_predictors: bool = False
+) -> Survey | None:
     """Return the findings of one pass over the rows; None for arrays, which are in memory.
 
     :param data: (X, Y), where X is memory-mapped; a Dataset of rows or batches (X, Y);
         `ParquetRows`; or anything else.
     :param likelihood: says whether Y are labels.
     :param seed: the seed of the sample.
+    :param for_predictors: whether the sample is for predictors, too, which learn from many rows.
     """
     from sklearn.preprocessing import StandardScaler
 
@@ -178,7 +184,11 @@ def survey(data: Any, likelihood: Likelihood | None, seed: int) -> Survey | None
         if not count:
             raise ValueError("data has no rows. Check what they are read from.")
 
-    rows, indices = Stream(validated).sample(MAX_ROWS_OF_SAMPLE, seed)
+    blocks = validated()
+    first, size = next(blocks), MAX_ROWS_OF_SAMPLE
+    if for_predictors:
+        size = max(size, MAX_NUMBERS_OF_PREDICTORS // max(first[0][0].size, 1))
+    rows, indices = Stream(lambda: itertools.chain([first], blocks)).sample(size, seed)
     units = _units(scalers[0], rows[0]), _units(scalers[1], rows[1])
     return Survey(Stream(stream.read, count), rows, indices, units)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
+from sklearn.ensemble import HistGradientBoostingRegressor
 
 import gpflow_gvi as gvi
 from gpflow_gvi.learning import Settings
@@ -46,6 +47,7 @@ def small():
     """Let few rows be many, and blocks have few."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(streams, "MAX_ROWS_OF_SAMPLE", SAMPLE)
+        patch.setattr(streams, "MAX_NUMBERS_OF_PREDICTORS", 2 * SAMPLE)
         patch.setattr(streams, "ROWS_OF_BLOCK", 64)
         yield
 
@@ -148,6 +150,55 @@ def test_p_is_conditioned_on_all_rows(of_blocks):
     assert_close(mean, sgpr.predict_f(X)[0])
     assert_close(variance / factor, sgpr.predict_f(X)[1])
     assert of_blocks.model.num_data == N
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"), [(2 * SAMPLE, SAMPLE), (2 * 500, 500), (2 * N, N), (1, SAMPLE)]
+)
+def test_a_sample_for_predictors_has_as_many_rows_as_fit_into_memory(
+    small, monkeypatch, tmp_path, numbers, expected
+):
+    monkeypatch.setattr(streams, "MAX_NUMBERS_OF_PREDICTORS", numbers)
+    rows = _mapped(tmp_path, *_rows())
+    assert len(survey(rows, None, 0, for_predictors=True).rows[0]) == expected
+    assert len(survey(rows, None, 0).rows[0]) == SAMPLE
+    split = Split.of(rows, Settings())
+    assert len(split.train[0]) == expected
+    assert (split.stream is None) == (expected == N)
+    trained = Split.of(rows, Settings(trains=True, validation_fraction=0.0))
+    assert len(trained.train[0]) == SAMPLE
+
+
+@pytest.mark.slow
+def test_more_rows_are_predicted_better(monkeypatch, tmp_path):
+    """Trees learn from all rows that fit into memory, and not from the sample of the others."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(streams, "MAX_ROWS_OF_SAMPLE", 2_000)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(32_000, 8))
+    f = np.sin(4.0 * np.pi * X[:, 0] * X[:, 1]) + np.where(X[:, 2] > X[:, 3], X[:, 4], 0.0)
+    sd = 0.1 * (1.0 + X[:, 5])
+    y = f + sd * rng.normal(size=len(X))
+
+    def excess(count):
+        """Return what the CRPS of 2,000 rows is above that of the law that they were drawn from."""
+        columns = {f"x{d}": X[:count, d] for d in range(8)}
+        parquet.write_table(pyarrow.table({**columns, "y": y[:count]}), tmp_path / "rows")
+        learned = gvi.learn(
+            gvi.ParquetRows(tmp_path / "rows", "y"),
+            predictor=HistGradientBoostingRegressor(random_state=0),
+            kernel=gpflow.kernels.SquaredExponential(lengthscales=[1.0] * 8),
+            num_inducing=50,
+        )
+        assert learned.model.num_data == count
+        crps = learned.predict_law(X[30_000:]).crps(y[30_000:, None])
+        return np.mean(crps) - np.mean(sd[30_000:]) / np.sqrt(np.pi)
+
+    of_all = excess(30_000)
+    assert of_all < 0.7 * excess(3_000)
+    monkeypatch.setattr(streams, "MAX_NUMBERS_OF_PREDICTORS", 1)
+    assert of_all < 0.7 * excess(30_000)
 
 
 def test_what_is_learned_depends_on_the_seed_alone(of_blocks, tmp_path):
