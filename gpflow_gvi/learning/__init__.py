@@ -89,7 +89,10 @@ _MODULES = {
     "rows.targets": "Units",
     "saved": "SAVED",
     "schedules": "CosineAdam EarlyStopping Passes Schedule",
-    "settings": "LBFGS MAX_INDUCING NUM_INDUCING RECIPE TOLERANCE Effort ModelSettings Noise RegulariserSettings Settings VariationalSettings",
+    "settings": (
+        "LBFGS MAX_INDUCING NUM_INDUCING RECIPE TOLERANCE Effort ModelSettings Noise "
+        "RegulariserSettings Settings VariationalSettings"
+    ),
     "start": "InducingPlusNetwork Start TrainingData inducing_mean",
 }
 """Names by the modules that they are in."""
