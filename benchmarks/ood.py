@@ -8,7 +8,7 @@ scores of its logits, or of what its last layer receives, tell test images from 
 the other data set, noise, and test images that were inverted, rotated, multiplied by three, or had
 their pixels shuffled or Gaussian noise added. The first table has the AUROC on the average of all
 networks, and the worst of them; the second the probabilities, beside what scales logits by the same
-held-out images.
+held-out images, and `learn` with the logits alone (`predictor=None`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from scipy.special import log_softmax, logsumexp, softmax
+from sklearn.model_selection import KFold
 
 import gpflow_gvi as gvi
 from gpflow_gvi import metrics
@@ -41,6 +43,8 @@ FEATURES: dict[str, Any] = {
     "layers": "layers",
     "penultimate, inputs": ["penultimate", "inputs"],
 }
+WAYS = ("network", "temperature", "vector", "Dirichlet")
+"""What is done to the logits."""
 NEIGHBOUR = 10
 """The distance to this neighbour among the training images is kNN's score."""
 
@@ -70,13 +74,14 @@ class Outputs(NamedTuple):
     """[N, K]."""
 
 
-def load(folder: Path, name: str, seed: int, rows: int, scored: int) -> Task:
+def load(folder: Path, name: str, seed: int, options: argparse.Namespace) -> Task:
     """Return the images of a seed."""
+    rows, scored, unseen = options.rows, options.scored, options.held_out or options.rows // 3
     rng = np.random.default_rng(seed)
     (X, Y), (X_test, Y_test) = (load_images(folder, name, part=part) for part in ("train", "test"))
     (other,) = {*NAMES} - {name}
     order, tested = rng.permutation(len(X)), rng.permutation(len(X_test))[:scored]
-    held_out, train = order[: rows // 3], order[rows // 3 :][:rows]
+    held_out, train = order[:unseen], order[unseen:][:rows]
     test = X_test[tested]
     return Task(
         Images(X[train], Y[train]),
@@ -176,26 +181,69 @@ def _root_of_inverse(rows: np.ndarray) -> np.ndarray:
 
 
 def scaled(task: Task, net: keras.Model, kind: str) -> np.ndarray:
-    """Return the log probabilities of test images, of logits scaled by the held-out ones.
+    """Return the log probabilities of test images, of logits changed by the held-out ones.
 
-    :param kind: "network" for none, "temperature", or "vector": a factor and a shift of each class
-        (Guo, Pleiss, Sun and Weinberger 2017).
+    :param kind: "network" for none; "temperature", or "vector": a factor and a shift of each class
+        (Guo, Pleiss, Sun and Weinberger 2017); or "Dirichlet": a matrix of log probabilities and a
+        shift, with ridges off the diagonal and for the shift, chosen by three folds (Kull et al.
+        2019, "Beyond temperature scaling").
     """
     held_out, test = (
-        net.predict(part.X, verbose=0).astype(float) for part in (task.held_out, task.test)
+        log_softmax(net.predict(part.X, verbose=0).astype(float), axis=1)
+        for part in (task.held_out, task.test)
     )
-    start = {"network": np.ones(0), "temperature": np.ones(1), "vector": np.repeat([1.0, 0.0], 10)}
+    if kind != "Dirichlet":
+        return _changed(test, kind, _fitted(held_out, task.held_out.Y, kind))
+    losses = []
+    ridges = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+    for ridge in ridges:
+        of_folds = []
+        for seen, left_out in KFold(3, shuffle=True, random_state=0).split(held_out):
+            x = _fitted(held_out[seen], task.held_out.Y[seen], kind, ridge)
+            log_p = _changed(held_out[left_out], kind, x)
+            of_folds.append(-np.mean(log_p[np.arange(len(log_p)), task.held_out.Y[left_out]]))
+        losses.append(np.mean(of_folds))
+    ridge = ridges[int(np.argmin(losses))]
+    return _changed(test, kind, _fitted(held_out, task.held_out.Y, kind, ridge))
 
-    def changed(logits: np.ndarray, x: np.ndarray) -> np.ndarray:
-        factor, shift = (x[:10], x[10:]) if kind == "vector" else (x if len(x) else 1.0, 0.0)
-        return log_softmax(factor * logits + shift, axis=1)
 
-    def loss(x: np.ndarray) -> float:
-        log_p = changed(held_out, x)
-        return -np.mean(log_p[np.arange(len(log_p)), task.held_out.Y])
+def _changed(logits: np.ndarray, kind: str, x: np.ndarray) -> np.ndarray:
+    """Return log probabilities by the parameters of a kind: [N, 10]."""
+    if kind == "Dirichlet":
+        logits = logits @ x[:100].reshape(10, 10) + x[100:]
+    elif kind == "vector":
+        logits = logits * x[:10] + x[10:]
+    elif kind == "temperature":
+        logits = logits * x
+    return log_softmax(logits, axis=1)
 
-    x = start[kind]
-    return changed(test, minimize(loss, x, method="BFGS").x if len(x) else x)
+
+def _fitted(logits: np.ndarray, labels: np.ndarray, kind: str, ridge: float = 0.0) -> np.ndarray:
+    """Return the parameters of a kind with the least log loss."""
+    start = {
+        "network": np.ones(0),
+        "temperature": np.ones(1),
+        "vector": np.repeat([1.0, 0.0], 10),
+        "Dirichlet": np.concatenate([np.eye(10).ravel(), np.zeros(10)]),
+    }[kind]
+    if not len(start):
+        return start
+    is_free = np.concatenate([np.eye(10).ravel() == 0.0, np.ones(10, bool)])
+    codes = np.eye(10)[labels]
+
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        log_p = _changed(logits, kind, x)
+        error = (np.exp(log_p) - codes) / len(labels)
+        value = -np.sum(codes * log_p) / len(labels)
+        if kind == "temperature":
+            return value, np.array([np.sum(error * logits)])
+        if kind == "vector":
+            return value, np.concatenate([np.sum(error * logits, axis=0), error.sum(axis=0)])
+        slope = np.concatenate([(logits.T @ error).ravel(), error.sum(axis=0)])
+        weights = ridge * is_free * x
+        return value + weights @ x, slope + 2.0 * weights
+
+    return minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
 
 
 def main() -> None:
@@ -203,6 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=3000, help="training images")
     parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--held-out", type=int, help="by default a third of the training images")
     parser.add_argument("--scored", type=int, default=1000, help="test images of each kind")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--networks", nargs="+", default=["dense", "average"])
@@ -217,19 +266,22 @@ def main() -> None:
     probabilities: dict[str, list[list[float]]] = {}
     for name in names:
         for seed in range(options.seeds):
-            task = load(Path(options.data_dir), name, seed, options.rows, options.scored)
+            task = load(Path(options.data_dir), name, seed, options)
             for kind in options.networks:
                 net = trained(task, kind, seed, options.epochs)
                 ways = scores(task, net)
-                logs = {way: scaled(task, net, way) for way in ("network", "temperature", "vector")}
+                logs = {way: scaled(task, net, way) for way in WAYS}
+                around = partial(
+                    gvi.learn,
+                    task.train,
+                    network=net,
+                    train_network=False,
+                    validation_data=task.held_out,
+                )
+                alone = around(predictor=None)
+                logs["learn, logits alone"] = np.log(alone.predict_proba(task.test.X))
                 for title, features in FEATURES.items():
-                    learned = gvi.learn(
-                        task.train,
-                        network=net,
-                        train_network=False,
-                        features=features,
-                        validation_data=task.held_out,
-                    )
+                    learned = around(features=features)
                     ways[f"learn, {title}"] = learned.score_ood
                     logs[f"learn, {title}"] = np.log(learned.predict_proba(task.test.X))
                 for way, score in ways.items():

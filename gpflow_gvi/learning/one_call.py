@@ -108,7 +108,9 @@ def learn(
         arrays that has seen none of the data. Or an estimator that is fitted already: P is then
         learned from `validation_data` alone, rows that the estimator has not been fitted to;
         whether that is so cannot be found out here. "auto" is `recipe.predictors` if neither a
-        kernel nor anything of Q is chosen, where they predict better; None is none.
+        kernel nor anything of Q is chosen, where they predict better; None is none. Around a
+        network of classes, None keeps its class in every row, and "auto" may correct it by
+        regressions on its features.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best, and gives predictions the tails of Student's t that errors of rows left out
         have (`likelihoods.HeavyTailed`). By default it is "auto" if neither a kernel nor anything
@@ -226,6 +228,7 @@ def _around_network(
             validation_data=held,
             columns=given.classes,
             output=given.output,
+            corrects=given.predictor is not None,
         )
     )
 

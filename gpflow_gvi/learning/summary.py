@@ -74,6 +74,10 @@ class Summary:
             if "nll_before" in stage.facts:
                 before, after = stage.facts["nll_before"], stage.facts["nll_after"]
                 facts["NLL by tempering"] = f"{before:.4g} → {after:.4g}, {stage.what[10:]}"
+            if "nll_corrected" in stage.facts:
+                before, after = stage.facts["nll_by_temperature"], stage.facts["nll_corrected"]
+                left_out = "" if after < before else ", which is left out"
+                facts["NLL by correction"] = f"{before:.4g} → {after:.4g}{left_out}"
         if learned.record is not None:
             facts["fitted in"] = f"{learned.record.seconds:.1f} s"
         scored = [stage for stage in stages if "nll" in stage.facts]

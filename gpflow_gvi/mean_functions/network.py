@@ -46,7 +46,7 @@ class Network(MeanFunction):
 
 
 class NetworkOutputs(MeanFunction):
-    """m(x) = τ h(x) + b w(x) (1 - 1/s(x))² for rows [h(x), ..., w(x), s(x)].
+    """m(x) = τ (h(x) + c(x)) + b w(x) (1 - 1/s(x))² for rows [h(x), ..., w(x), s(x)].
 
     The first J columns are what a network returned for x. s is 1 where the network was trained, and
     large far away, where b outgrows h. The standard deviation of f is proportional to w.
@@ -54,15 +54,21 @@ class NetworkOutputs(MeanFunction):
     :param num_outputs: J.
     :param factor: τ, the inverse of a temperature where h are logits.
     :param beyond: b, [J]; without it the last two columns have no meaning.
+    :param correction: c, a function of the rows; by default zero.
     """
 
     def __init__(
-        self, num_outputs: int, factor: TensorType = 1.0, beyond: TensorType | None = None
+        self,
+        num_outputs: int,
+        factor: TensorType = 1.0,
+        beyond: TensorType | None = None,
+        correction: MeanFunction | None = None,
     ) -> None:
         super().__init__()
         self.num_outputs = num_outputs
         self.factor = Parameter(factor, transform=positive(lower=0.0), trainable=False)
         self.beyond = None if beyond is None else Parameter(beyond, trainable=False)
+        self.correction = correction
 
     @check_shapes(
         "X: [batch..., D]",
@@ -70,7 +76,11 @@ class NetworkOutputs(MeanFunction):
     )
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return m(x) for each row: [N, J]."""
-        h = self.factor * X[..., : self.num_outputs]
+        h = X[..., : self.num_outputs]
+        if self.correction is not None:
+            rows = tf.reshape(X, [-1, X.shape[-1]])
+            h += tf.reshape(self.correction(rows), tf.shape(h))
+        h = self.factor * h
         if self.beyond is None:
             return h
         return h + self.beyond * X[..., -2:-1] * tf.square(1.0 - 1.0 / X[..., -1:])

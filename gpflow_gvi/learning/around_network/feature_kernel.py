@@ -24,25 +24,35 @@ def feature_kernel(rows: AnyNDArray, of: NetworkInputs) -> Kernel:
     :param rows: in standard units, [N, J + F].
     :param of: what the columns are.
     """
+    kernels = kernels_of_groups(rows, of)[: len(of.num_features)]
+    kernel = kernels[0] if len(kernels) == 1 else Sum(kernels)
+    set_trainable(kernel, False)
+    return kernel
+
+
+def kernels_of_groups(rows: AnyNDArray, of: NetworkInputs) -> list[Kernel]:
+    """Return the kernel of each group of features, and of principal components if there are any.
+
+    Those of features have variances that add up to that of h.
+    """
     h = rows[:, : of.num_outputs]
     if of.num_outputs > 1:
         h = h - h.mean(axis=1, keepdims=True)
     variance = float(np.mean(np.square(h))) or 1.0
     start, kernels = of.num_outputs, []
-    for size in of.num_features:
+    for size in (*of.num_features, of.num_components):
         columns = slice(start, start + size)
-        distance = float(np.median(pdist(rows[:MAX_ROWS_OF_DISTANCES, columns])))
-        kernels.append(
-            SquaredExponential(
+        start += size
+        if size:
+            distance = float(np.median(pdist(rows[:MAX_ROWS_OF_DISTANCES, columns])))
+            kernel = SquaredExponential(
                 variance=variance / len(of.num_features),
                 lengthscales=0.5 * distance if distance > 0.0 else 1.0,
                 active_dims=columns,
             )
-        )
-        start += size
-    kernel = kernels[0] if len(kernels) == 1 else Sum(kernels)
-    set_trainable(kernel, False)
-    return kernel
+            set_trainable(kernel, False)
+            kernels.append(kernel)
+    return kernels
 
 
 def widening(kernel: Kernel, num_columns: int) -> Kernel:

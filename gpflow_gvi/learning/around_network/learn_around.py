@@ -1,6 +1,7 @@
 """A Gaussian process around a network: what it predicts, and how far to trust that.
 
-h is the network, of which nothing is trained any further, and k a kernel on features of it. P is
+h is the network, of which nothing is trained any further, and k a kernel on features of it. For
+labels h has a `correction`, where that predicts rows better that the network has not seen. P is
 GP(h, k) given the training rows, whose mean stays h, and whose covariance is
 
     r(x, x') = k(x, x') - k_xX (k_XX + I/W)⁻¹ k_Xx',
@@ -58,8 +59,9 @@ from ..learned import Learned
 from ..rows.scaling import Scaling
 from ..rows.split import Rows, Split
 from ..settings import Settings
+from .correction import correction, principal_axes, unseen_rows
 from .curvature import inverse_curvature
-from .feature_kernel import feature_kernel, widening
+from .feature_kernel import feature_kernel, kernels_of_groups, widening
 from .network_checks import order_of, require_order, scale_that_fits, warn_of_units
 from .network_data import inputs_of
 from .network_rows import Inputs, NetworkInputs, Outputs, network_rows
@@ -97,6 +99,7 @@ def learn_around(
     validation_data: RegressionData | None,
     columns: Any = None,
     output: str | int | None = None,
+    corrects: bool = True,
 ) -> Learned:
     """Train the network on request, and learn how far to trust it.
 
@@ -111,6 +114,7 @@ def learn_around(
     :param validation_data: (X, Y) that the network has not been trained with.
     :param columns: the class of each column of the network, if they are not sorted.
     :param output: which output of the network is h, if it has several.
+    :param corrects: whether logits may be corrected by what training rows say.
     """
     if not (kernel is None or isinstance(kernel, Kernel)):
         raise TypeError(f"kernel is {short_repr(kernel)}; around a network it must be one kernel.")
@@ -144,6 +148,12 @@ def learn_around(
     features = network_layers.LAYERS if features is None else features
     reach = reach_of(split.train[0], inputs.floats)
     rows = network_rows(networks, features, inputs, outputs, order, reach)
+    corrected_by = None
+    if K and corrects and split.validation is not None:
+        corrected_by = unseen_rows(split.validation[0], split.train[0])
+        if not rows.with_inputs and not any(map(network_layers.embeds, networks)):
+            axes = principal_axes(split.train[0], inputs.floats, reach)
+            rows = dataclasses.replace(rows, axes=axes)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     h = split.train[0][:, : outputs.columns]
     of_outputs = Scaling.none(h)
@@ -159,16 +169,23 @@ def learn_around(
     rows = dataclasses.replace(rows, units=units, classes=classes_of_rows)
     split = split.with_inputs(lambda part: np.asarray(rows.scaled(part)))
     progress.now(f"P around the network, {len(split.train[0])} rows")
-    learned = _learned(split, settings, rows, kernel)
+    learned = _learned(split, settings, rows, kernel, corrected_by)
     return dataclasses.replace(
         learned, inputs=rows, history=history, classes_=classes if K else None
     )
 
 
 def _learned(
-    split: Split, settings: Settings, rows: NetworkInputs, kernel: Kernel | None
+    split: Split,
+    settings: Settings,
+    rows: NetworkInputs,
+    kernel: Kernel | None,
+    corrected_by: AnyNDArray | None,
 ) -> Learned:
-    """Learn from rows [h(x), φ(x), w(x), s(x)]."""
+    """Learn from rows [h(x), φ(x), w(x), s(x)].
+
+    :param corrected_by: which rows for validation tell how logits are corrected, if any.
+    """
 
     def standard(part: Rows) -> Rows:
         return part[0], np.asarray(split.outputs.standard(part[1]))
@@ -189,7 +206,13 @@ def _learned(
     progress.now("the covariance of P, and its scales")
     M = settings.regulariser.count(len(X))
     Z, _ = settings.regulariser.select(X, M, kernel=of_features, seed=settings.seed)
-    h = NetworkOutputs(rows.num_outputs, beyond=b)
+    c = None
+    if corrected_by is not None and held_out is not None and settings.likelihood is not None:
+        unseen = held_out[0][corrected_by], held_out[1][corrected_by]
+        kernels = kernels_of_groups(X, rows)
+        options = {"num_inducing": M, "seed": settings.seed}
+        c = correction((X, Y), _first(unseen), kernels, settings.likelihood, **options)
+    h = NetworkOutputs(rows.num_outputs, beyond=b, correction=c)
     likelihood = _with_noise(settings.likelihood, h, (X, Y) if held_out is None else held_out)
     noise = inverse_curvature(likelihood)
     of_rows = noise * np.asarray(h.variance_scale(X))[:, None]  # [N, J], or [N, 1] for all classes
@@ -237,7 +260,7 @@ def _scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
     """
     scaled = deepcopy(model)
     Q, likelihood = scaled.variational, scaled.likelihood
-    X, Y = Data.of([part[:MAX_ROWS_OF_SCALES] for part in validation_data], likelihood)
+    X, Y = Data.of(_first(validation_data), likelihood)
     mean, variance = map(tf.constant, by_blocks(model.predict_f, X, size=BLOCK))
     of_classes = labels.num_classes(likelihood) is not None
     log_factor = tf.Variable(tf.zeros([], mean.dtype))  # log τ
@@ -256,10 +279,17 @@ def _scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
     factor = np.exp(log_factor.numpy())
     alpha = np.square(factor) * np.exp(log_alpha.numpy())
     b = Q.mean_function.beyond
-    h = NetworkOutputs(mean.shape[-1], factor, None if b is None else b * np.sqrt(alpha))
+    b = None if b is None else b * np.sqrt(alpha)
+    h = NetworkOutputs(mean.shape[-1], factor, b, Q.mean_function.correction)
     alpha = Parameter(alpha, transform=positive(lower=0.0), trainable=False)
     scaled.variational = GaussianProcess(h, Tempered(Q.kernel, alpha))
     return scaled
+
+
+def _first(rows: RegressionData) -> Rows:
+    """Return as many rows as scales are fitted to."""
+    X, Y = rows
+    return X[:MAX_ROWS_OF_SCALES], Y[:MAX_ROWS_OF_SCALES]
 
 
 def _split(

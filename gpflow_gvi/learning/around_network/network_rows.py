@@ -103,6 +103,14 @@ class NetworkInputs:
     """Standard units of the rows, which the model takes."""
     classes: Classes | None = None
     """The classes by what the last layer receives, where the kernel is to be on its direction."""
+    axes: AnyNDArray | None = None
+    """Principal axes of inputs in units of `reach`, [D, Q]; with them principal components are
+    columns behind the features."""
+
+    @property
+    def num_components(self) -> int:
+        """Q, the number of principal components of the inputs."""
+        return 0 if self.axes is None else self.axes.shape[1]
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -187,6 +195,8 @@ class NetworkInputs:
         if self.with_inputs:
             columns.append(flat)
         if self.reach is not None:
+            if self.axes is not None:
+                columns.append(tf.matmul(self.reach.scaled(flat), self.axes))
             columns.append(beyond(self.reach, flat))
         return tf.concat(columns, axis=-1)
 

@@ -52,7 +52,9 @@ def trained(K=keras, **options):
 
 
 def around(net, data=None, **options):
-    options = {"validation_data": images(150, seed=1), "num_inducing": 30} | options
+    """Learn around a network whose class every row has."""
+    options = {"validation_data": images(150, seed=1), "predictor": None} | options
+    options = {"num_inducing": 30} | options
     return gvi.learn(
         images(250) if data is None else data, network=net, train_network=False, **options
     )
@@ -315,7 +317,7 @@ def test_a_trained_network_is_a_copy_and_predicts_well():
 def test_a_compiled_network_is_trained_as_it_was_compiled():
     net = network()
     net.compile(keras.optimizers.SGD(0.0), keras.losses.SparseCategoricalCrossentropy(True))
-    learned = gvi.learn(images(100), network=net, num_inducing=20, epochs=1)
+    learned = gvi.learn(images(100), network=net, predictor=None, num_inducing=20, epochs=1)
     logits = net.predict(NEW[0], verbose=0)
     np.testing.assert_array_equal(
         learned.predict_proba(NEW[0]).argmax(axis=1), logits.argmax(axis=1)
@@ -530,7 +532,7 @@ def test_columns_in_another_order_than_names_are_refused_or_said(net):
 
 def test_a_classifier_of_scikit_learn_has_the_order_too(net):
     X, y = _named(images(250))
-    options = {"network": net, "train_network": False, "num_inducing": 30}
+    options = {"network": net, "train_network": False, "predictor": None, "num_inducing": 30}
     with pytest.warns(NumericsWarning, match="train_network=False without validation_data"):
         fitted = gvi.GVIClassifier(classes=NAMES, **options).fit(X, y)
     expected = NAMES[net.predict(NEW[0], verbose=0).argmax(axis=1)]
