@@ -28,6 +28,7 @@ import tensorflow as tf
 
 import gpflow_gvi as gvi
 from gpflow_gvi.regulariser.evidence import DataEvidence
+from gpflow_gvi.training.constants import Constants
 
 if __package__:
     from . import timing
@@ -95,18 +96,25 @@ def svgp(B: int, M: int, *, fixed: bool = False) -> gpflow.models.SVGP:
 
 
 def step(model: gpflow.models.SVGP, X: np.ndarray, Y: np.ndarray) -> Callable[[], Any]:
-    """Return a compiled evaluation of the training loss of a batch and its gradient."""
+    """Return a compiled evaluation of the training loss of a batch and its gradient.
+
+    As in `fit`, what no step of our models changes is there beforehand.
+    """
     variables = model.trainable_variables
+    batch = tf.constant(X), tf.constant(Y), tf.range(len(X))
+    constants = Constants(variables)
+    constants.begin(*batch[:2])
+    is_ours = isinstance(model, gvi.models.GVI)
 
     @tf.function(autograph=False)
-    def run(X: tf.Tensor, Y: tf.Tensor) -> Any:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
+    def run(X: tf.Tensor, Y: tf.Tensor, numbers: tf.Tensor) -> Any:
+        beforehand = constants.at(X, numbers) if is_ours else contextlib.nullcontext()
+        with tf.GradientTape(watch_accessed_variables=False) as tape, beforehand:
             for variable in variables:
                 tape.watch(variable)
             loss = model.training_loss((X, Y))
         return loss, tape.gradient(loss, variables)
 
-    batch = tf.constant(X), tf.constant(Y)
     return lambda: run(*batch)[0].numpy()
 
 

@@ -250,7 +250,7 @@ class GaussianVector:
 
     @functools.cached_property
     def _raw_mean(self) -> tf.Tensor:
-        mean = self.process.mean_function(self.X)
+        mean = outputs.mean(self.process.mean_function, self.X)
         if mean.shape.rank not in (2, None):
             raise ValueError(
                 f"X has shape {tuple(self.X.shape)}, and m(X) has {tuple(mean.shape)}; it must be "

@@ -5,7 +5,8 @@ Cholesky factor of K_ZZ and the same projection of K_ZX, and so do the loss and 
 Inside a `with memoised():` block every function marked `@once` is computed a single time for the
 same arguments (the same objects, not equal ones). Outside such a block `@once` does nothing.
 
-A posterior that caches its factors uses the same mechanism: a block that is *given* them.
+A posterior that caches its factors uses the same mechanism: a block that is *given* them. And in a
+fit a `Lender` has what no step changes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import tensorflow as tf
 
@@ -24,6 +25,13 @@ _T = TypeVar("_T")
 
 Key = tuple[Any, ...]
 """A function and the identities of its arguments."""
+
+
+class Lender(Protocol):
+    """What has values of `@once` functions from before a block."""
+
+    def lend(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Return the value of a function, or None to have it computed."""
 
 
 class Memo:
@@ -54,13 +62,36 @@ class Memo:
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         if (graph, key) not in self._values:
             self._alive.append((args, kwargs))
-            self._values[graph, key] = function(*args, **kwargs)
+            lender = None if kwargs else _lender.get()
+            value = None if lender is None else lender.lend(function, args)
+            self._values[graph, key] = function(*args, **kwargs) if value is None else value
         return self._values[graph, key]
 
 
 _current: contextvars.ContextVar[Memo | None] = contextvars.ContextVar(
     "gpflow_gvi_memo", default=None
 )
+
+
+_lender: contextvars.ContextVar[Lender | None] = contextvars.ContextVar(
+    "gpflow_gvi_lender", default=None
+)
+
+
+@contextlib.contextmanager
+def lending(lender: Lender) -> Iterator[None]:
+    """Let blocks within this one have values of a lender."""
+    token = _lender.set(lender)
+    try:
+        yield
+    finally:
+        _lender.reset(token)
+
+
+def is_lent(function: Callable[..., Any], *args: Any) -> bool:
+    """Return True if this block has the value of a function marked `@once` from a lender."""
+    lender = None if _current.get() is None else _lender.get()
+    return lender is not None and lender.lend(inspect.unwrap(function), args) is not None
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_float
+from gpflow.functions import Additive, MeanFunction
 from gpflow.kernels import (
     Kernel,
     LinearCoregionalization,
@@ -28,6 +29,8 @@ from gpflow.kernels import (
     Sum,
 )
 from gpflow.likelihoods import Gaussian
+
+from .memo import once
 
 
 @runtime_checkable
@@ -103,6 +106,15 @@ def correlated(kernel: Kernel) -> bool:
     return isinstance(kernel, MultioutputKernel) and not is_independent
 
 
+@once
+def mean(mean_function: MeanFunction, X: TensorType) -> tf.Tensor:
+    """Return m(X), of a sum part by part: [N, J]."""
+    if type(mean_function) is Additive:
+        return mean(mean_function.add_1, X) + mean(mean_function.add_2, X)
+    return mean_function(X)
+
+
+@once
 def variance(kernel: Kernel, X: TensorType) -> tf.Tensor:
     """Return the marginal variances of the outputs: [N, J]."""
     if isinstance(kernel, OutputwiseKernel):
@@ -199,6 +211,11 @@ def spread(blocks: tf.Tensor, J: int, columns: int = 1) -> tf.Tensor:
     rows = last - 1 - columns
     values = tf.linalg.diag(tf.transpose(blocks, [*range(1, last), 0]))  # [N, N2, J, J]
     return tf.transpose(values, [*range(rows), last - 1, *range(rows, last - 1), last])
+
+
+def squares(factor: tf.Tensor) -> tf.Tensor:
+    """Return Σ_m F_m(x)²: from [J, M, N] to [N, J]."""
+    return tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(factor), axis=-2))
 
 
 def _scales_all_outputs(part: Kernel, whole: Sum | Product) -> bool:

@@ -103,9 +103,9 @@ class LowRankUpdate(Covariance):
         X = images.as_rows(X, self)
         base = self._base(lambda kernel: outputs.variance(kernel, X))
         removed, added = self.factors(X)
-        variance = base - _squares(removed)
+        variance = base - outputs.squares(removed)
         if added is not None:
-            variance += _squares(added)
+            variance += outputs.squares(added)
         variance = self._floored(variance, base)
         return tf.broadcast_to(variance, [tf.shape(variance)[0], self.num_outputs])
 
@@ -212,8 +212,3 @@ def _unflatten(value: tf.Tensor, leading: tf.Tensor, axis: int) -> tf.Tensor:
     """Return a value with one of its axes made several."""
     shape = tf.shape(value)
     return tf.reshape(value, tf.concat([shape[:axis], leading, shape[axis + 1 :]], 0))
-
-
-def _squares(factor: tf.Tensor) -> tf.Tensor:
-    """Return Σ_m F_m(x)²: from [J, M, N] to [N, J]."""
-    return tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(factor), axis=-2))

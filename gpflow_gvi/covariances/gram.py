@@ -28,7 +28,7 @@ from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.utilities import set_trainable
 
 from .._core import checks, linalg, outputs
-from .._core.memo import once
+from .._core.memo import is_lent, once
 from ..errors import short_repr
 from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
 
@@ -105,6 +105,16 @@ def whitened(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
     return tf.linalg.triangular_solve(cholesky(kernel, inducing_variable), Kzx)
 
 
+@once
+def remaining_variance(
+    kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
+) -> tf.Tensor:
+    """Return k(x, x) - Q_Z(x, x), no smaller than its rounding: [N, J]."""
+    base = outputs.variance(kernel, X)
+    left = base - outputs.squares(whitened(kernel, inducing_variable, X))
+    return linalg.floor(left, base, relative=linalg.epsilon(left.dtype))
+
+
 def has_digits_for_inverse(dtype: tf.DType) -> bool:
     """Return True if K_ZX may be multiplied by K_ZZ⁻¹ or L⁻¹ in a prediction.
 
@@ -112,6 +122,13 @@ def has_digits_for_inverse(dtype: tf.DType) -> bool:
     part in 10¹² in double precision, but all but three or four digits in single precision.
     """
     return dtype == tf.float64
+
+
+def by_products(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType) -> bool:
+    """Return True if K_ZX may be multiplied in a fit that has no need of L⁻¹ K_ZX otherwise."""
+    parts = kernel, inducing_variable, X
+    is_better = is_lent(remaining_variance, *parts) and not is_lent(whitened, *parts)
+    return is_better and has_digits_for_inverse(X.dtype)
 
 
 def features(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType) -> tf.Tensor:

@@ -65,6 +65,17 @@ class OnRegulariser(SparseCovariance):
         """Return A = L⁻¹ K_ZX, for which AᵀA is the Nyström part: [J, M, N]."""
         return gram.whitened(self.kernel, self.inducing_variable, X)
 
+    @abc.abstractmethod
+    def restored(self, X: TensorType) -> tf.Tensor:
+        """Return the variance of what is put in the place of the Nyström part: [N, J]."""
+
+    def output_variance(self, X: TensorType) -> tf.Tensor:
+        """Return k(x, x) - Q_Z(x, x) and the variance in its place: [N, J]."""
+        X = images.as_rows(X, self)
+        remaining = gram.remaining_variance(self.kernel, self.inducing_variable, X)
+        variance = remaining + self.restored(X)
+        return tf.broadcast_to(variance, [tf.shape(variance)[0], self.num_outputs])
+
 
 class SVGPCovariance(OnRegulariser):
     """The covariances of an inducing distribution: Q's law of u, and P's law of f given u.
@@ -93,8 +104,8 @@ class SVGPCovariance(OnRegulariser):
         X = images.as_rows(X, self)
         W, signs = self.difference()
         Kzx = gram.cross_covariance(self.kernel, self.inducing_variable, X)
-        squares = tf.square(tf.matmul(W, Kzx))
-        removed = tf.matmul(squares, signs[..., None], transpose_a=True)[..., 0]  # [J, N]
+        of_rows = tf.square(tf.matmul(W, Kzx))
+        removed = tf.matmul(of_rows, signs[..., None], transpose_a=True)[..., 0]  # [J, N]
         base = outputs.variance(self.kernel, X)
         variance = self._floored(base - tf.linalg.matrix_transpose(removed), base)
         return tf.broadcast_to(variance, [tf.shape(variance)[0], self.num_outputs])
@@ -174,6 +185,15 @@ class CholeskySVGP(SVGPCovariance):
         """Return A = L⁻¹ K_ZX and Tᵀ A."""
         removed = self.removed(X)
         return removed, tf.matmul(self.whitened_sqrt(), removed, transpose_a=True)
+
+    def restored(self, X: TensorType) -> tf.Tensor:
+        """Return the squares of Tᵀ A: [N, J]."""
+        if not gram.by_products(self.kernel, self.inducing_variable, X):
+            return outputs.squares(self.factors(X)[1])
+        L = gram.cholesky(self.kernel, self.inducing_variable)
+        root = tf.linalg.triangular_solve(L, self.whitened_sqrt(), adjoint=True)  # L⁻ᵀ T
+        Kzx = gram.cross_covariance(self.kernel, self.inducing_variable, X)
+        return outputs.squares(tf.matmul(root, Kzx, transpose_a=True))
 
     @once
     def whitened_sqrt(self) -> tf.Tensor:
@@ -255,6 +275,13 @@ class DiagonalSVGP(SVGPCovariance):
         Kzx = gram.cross_covariance(self.kernel, self.inducing_variable, X)
         return self.removed(X), self._root() * Kzx
 
+    def restored(self, X: TensorType) -> tf.Tensor:
+        """Return Σ_m v_m K_mx²: [N, J]."""
+        Kzx = gram.cross_covariance(self.kernel, self.inducing_variable, X)
+        v = tf.linalg.matrix_transpose(self.v)[..., None]  # [J, M, 1]
+        sums = tf.matmul(tf.square(Kzx), v, transpose_a=True)[..., 0]  # [J, N]
+        return tf.linalg.matrix_transpose(sums)
+
     @once
     def whitened_sqrt(self) -> tf.Tensor:
         """Return Lᵀ √v, which is upper triangular: [J, M, M]."""
@@ -298,6 +325,10 @@ class KernelisedSVGP(OnRegulariser):
     def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Return A = L⁻¹ K_ZX and nothing."""
         return self.removed(X), None
+
+    def restored(self, X: TensorType) -> tf.Tensor:
+        """Return r_0(x, x): [N, J]."""
+        return outputs.variance(self.base_kernel, X)
 
 
 def _lower(value: Any) -> Parameter:

@@ -26,7 +26,7 @@ class ConditionalMean(MeanFunction):
             shift = tf.reshape(shift, [-1, seen.num_outputs])
         else:
             shift = tf.linalg.matrix_transpose(shift)
-        return seen.mean_function(X) + shift
+        return outputs.mean(seen.mean_function, X) + shift
 
     def prepare(self) -> None:
         """Solve what depends on the observations alone, for a posterior to keep."""

@@ -107,12 +107,14 @@ class Inducing(MeanFunction):
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return m_P(x) + (L⁻¹ K_Zx)ᵀ L⁻¹(μ - m_P(Z)): [N, J]."""
         X = images.as_rows(X, self)
-        by_weights = is_given(Inducing.weights, self)
+        by_weights = is_given(Inducing.weights, self) or gram.by_products(
+            self.kernel, self.inducing_variable, X
+        )
         rows = gram.cross_covariance if by_weights else gram.whitened
         A = rows(self.kernel, self.inducing_variable, X)  # [J, M, N]
         of_rows = self.weights() if by_weights else self.whitened_mu()
         shift = tf.matmul(A, of_rows, transpose_a=True)[..., 0]  # [J, N]
-        return self.mean_function(X) + tf.linalg.matrix_transpose(shift)
+        return outputs.mean(self.mean_function, X) + tf.linalg.matrix_transpose(shift)
 
     @once
     def whitened_mu(self) -> tf.Tensor:

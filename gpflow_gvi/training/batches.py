@@ -14,6 +14,9 @@ from gpflow.likelihoods import Likelihood
 from .._core import checks, labels
 from .._core.data import Data
 
+ALL = "all"
+"""In place of the numbers of the rows of a batch, if it is all rows in their order."""
+
 
 class Rows(NamedTuple):
     """Batches of the rows of X and Y, gathered within the graph."""
@@ -25,18 +28,25 @@ class Rows(NamedTuple):
     """The numbers of the rows of each batch; -1 fills up the last batch of a pass."""
 
     @property
-    def spec(self) -> tuple[tf.TensorSpec, ...]:
+    def _are_all(self) -> bool:
+        return self.X.shape[0] == self.numbers.shape[1]
+
+    @property
+    def spec(self) -> tuple[Any, ...]:
         """The batch: of any number of rows only where the last one of a pass is smaller."""
         B = self.numbers.shape[1]
         size = None if self.X.shape[0] % B else B
-        return tuple(tf.TensorSpec([size, *p.shape[1:]], p.dtype) for p in (self.X, self.Y))
+        parts = (tf.TensorSpec([size, *p.shape[1:]], p.dtype) for p in (self.X, self.Y))
+        return *parts, ALL if self._are_all else tf.TensorSpec([size], self.numbers.dtype)
 
-    def batch(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def batch(self, step: tf.Tensor) -> tuple[Any, ...]:
         """Return a batch by its number."""
+        if self._are_all:
+            return self.X, self.Y, ALL
         rows = self.numbers[step]
         if self.X.shape[0] % self.numbers.shape[1]:
             rows = rows[rows >= 0]
-        return tf.gather(self.X, rows), tf.gather(self.Y, rows)
+        return tf.gather(self.X, rows), tf.gather(self.Y, rows), rows
 
 
 class Stream(NamedTuple):
@@ -45,14 +55,13 @@ class Stream(NamedTuple):
     iterator: tf.data.Iterator
 
     @property
-    def spec(self) -> tuple[tf.TensorSpec, ...]:
-        """The batch."""
-        return tuple(self.iterator.element_spec)
+    def spec(self) -> tuple[Any, ...]:
+        """The batch, of rows that nobody knows before."""
+        return *self.iterator.element_spec, None
 
-    def batch(self, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def batch(self, _: tf.Tensor) -> tuple[Any, ...]:
         """Return the next batch."""
-        X, Y = self.iterator.get_next()
-        return X, Y
+        return *self.iterator.get_next(), None
 
 
 class ArrayBatches:

@@ -34,7 +34,7 @@ class Loop:
     Keras's own loop of `steps_per_execution` steps takes each batch from a `tf.data` iterator,
     which costs as much again as a small step, and goes on after a step that is not finite.
 
-    :param step: from (X, Y) to an outcome.
+    :param step: from (X, Y, numbers of rows) to an outcome.
     :param jit_compile: whether XLA compiles the step.
     :param after_tracing: is called each time that the step was traced.
     """
@@ -68,7 +68,8 @@ class Loop:
 
         def body(i: tf.Tensor, _: tf.Tensor, found: list[tf.TensorArray]) -> tuple[Any, ...]:
             batch = zip(source.batch(i), source.spec, strict=True)
-            outcome = step(*(tf.ensure_shape(part, spec.shape) for part, spec in batch))
+            tensors = (pair for pair in batch if isinstance(pair[1], tf.TensorSpec))
+            outcome = step(*(tf.ensure_shape(part, spec.shape) for part, spec in tensors))
             found = [each.write(i, part) for each, part in zip(found, outcome, strict=True)]
             return i + 1, tf.reduce_all(outcome.finite), found
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.utilities import parameter_dict
 
+from .._core import images
 from .._core.graphs import forget_tensors
 from .._core.memo import memoised
 from .._core.mode import training as training_mode
@@ -19,7 +20,8 @@ from .._core.notices import collected
 from .._core.state import state as state_of
 from ..errors import NonFiniteLossError, NumericsWarning
 from .backup import Backup
-from .batches import Batches
+from .batches import ArrayBatches, Batches
+from .constants import Constants
 from .guard import OFTEN_HELPS, LossTerms, NoticeLog, put, require_finite
 from .loop import Loop, Outcome
 
@@ -127,9 +129,9 @@ class Trainer(keras.Model):
             first = backup.next_epoch(epochs)
             backup.set_model(self)
             listed.callbacks.append(backup)  # after all others, whose progress it contains
-        self._batches["train"] = training
+        self._begin("train", training, epochs=len(epochs))
         if validation is not None:
-            self._batches["test"] = validation
+            self._begin("test", validation, epochs=len(epochs) // validation_freq)
             options["validation_data"] = validation.from_epoch(first // validation_freq)
             options["validation_steps"] = validation.steps
             options["validation_freq"] = validation_freq
@@ -141,18 +143,35 @@ class Trainer(keras.Model):
             shuffle=False,  # the batches are
             **options,
         )
-        self._batches.clear()  # data may be large
+        self._end()
         return history
 
     def test(self, batches: Batches, *, verbose: int | str) -> dict[str, float]:
         """Evaluate the objective and the metrics."""
         self._prepare()
-        self._batches["test"] = batches
+        self._begin("test", batches, epochs=1)
         listed = self._callback_list([], verbose=verbose, steps=batches.steps)
         dataset = batches.from_epoch(0)
         logs = self.evaluate(dataset, steps=batches.steps, callbacks=listed, verbose=verbose)
-        self._batches.clear()
+        self._end()
         return logs
+
+    def _begin(self, mode: str, batches: Batches, *, epochs: int) -> None:
+        """Take the data, and compute what no step changes."""
+        self._batches[mode] = batches
+        constants = self.constants[mode]
+        if not isinstance(batches, ArrayBatches):
+            constants.begin()
+        elif constants.are_at_rows or epochs * batches.steps * batches.size >= batches.num_data:
+            constants.begin(images.as_rows(batches.data.X, self.model), batches.data.Y)
+        else:  # to compute it at all rows is more than to do so at those that a step meets
+            constants.begin()
+
+    def _end(self) -> None:
+        """Forget the data, which may be large."""
+        self._batches.clear()
+        for each in self.constants.values():
+            each.end()
 
     def evaluate(self, *args: Any, **options: Any) -> dict[str, float]:
         """Evaluate as Keras does, and warn of what is not finite."""
@@ -190,18 +209,25 @@ class Trainer(keras.Model):
             self._parts = parts
             self.state = state_of(self.model)
             self.messages: dict[str, list[str]] = {}
+            changing = (*variables, *self.state)
+            self.constants = {name: Constants(changing) for name in ("train", "test")}
             forget = functools.partial(forget_tensors, self.model)
             self.loops = {
                 name: Loop(step, jit_compile=self.jit_compile, after_tracing=forget)
                 for name, step in (("train", self.train_step), ("test", self.test_step))
             }
 
-    def train_step(self, X: tf.Tensor, Y: tf.Tensor) -> Outcome:
-        """Do a step of the optimiser. One whose loss or gradient is not finite changes nothing."""
+    def train_step(self, X: tf.Tensor, Y: tf.Tensor, numbers: Any) -> Outcome:
+        """Do a step of the optimiser. One whose loss or gradient is not finite changes nothing.
+
+        :param numbers: the numbers of the rows, as in `Constants.at`.
+        """
         before = [tf.identity(variable) for variable in self.state]
         self._update_metrics(X, Y)
         variables = self._variables or ()
-        with memoised(), training_mode(), collected() as notices:
+        X = images.as_rows(X, self.model)
+        constants = self.constants["train"].at(X, numbers)
+        with memoised(), training_mode(), collected() as notices, constants:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(variables)
                 total, terms = self.model._objective(X, Y)
@@ -222,11 +248,16 @@ class Trainer(keras.Model):
 
         return outcome._replace(finite=tf.cond(tf.reduce_all(finite), apply, undo))
 
-    def test_step(self, X: tf.Tensor, Y: tf.Tensor) -> Outcome:
-        """Evaluate the objective, and change nothing."""
+    def test_step(self, X: tf.Tensor, Y: tf.Tensor, numbers: Any) -> Outcome:
+        """Evaluate the objective, and change nothing.
+
+        :param numbers: the numbers of the rows, as in `Constants.at`.
+        """
         before = [tf.identity(variable) for variable in self.state]
         self._update_metrics(X, Y)
-        with memoised(), training_mode(False), collected() as notices:
+        X = images.as_rows(X, self.model)
+        constants = self.constants["test"].at(X, numbers)
+        with memoised(), training_mode(False), collected() as notices, constants:
             total, terms = self.model._objective(X, Y)
             outcome = self._outcome("test", X, total, terms, notices)
         put(self.state, before)
@@ -264,7 +295,10 @@ class Trainer(keras.Model):
         batches = self._batches[mode]
         most = min(self.steps_per_execution, batches.steps)
         count = min(most, batches.steps - self._epoch.steps)
+        constants = self.constants[mode]
+        constants.refresh()
         done = self.loops[mode].run(batches.next(iterator, count, most), count)
+        constants.watch()
         for message, amounts in zip(self.messages[mode], done.amounts.T, strict=True):
             times = np.count_nonzero(amounts > 0.0)
             self.notice_log.add(message, float(np.max(amounts)), times=times)
