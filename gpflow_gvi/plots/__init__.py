@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .classes import ClassesDisplay
 from .curve import CurveDisplay
 from .estimators import View
 from .history import HistoryDisplay
@@ -19,6 +20,7 @@ from .relevance import RelevanceDisplay
 from .reliability import QuantileDisplay, ReliabilityDisplay
 
 __all__ = [
+    "ClassesDisplay",
     "CurveDisplay",
     "HistoryDisplay",
     "MapDisplay",
