@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .classes import ClassesDisplay
 from .curve import CurveDisplay
 from .history import HistoryDisplay
 from .map import MapDisplay
@@ -19,6 +20,7 @@ from .reliability import QuantileDisplay, ReliabilityDisplay
 from .view import View
 
 __all__ = [
+    "ClassesDisplay",
     "CurveDisplay",
     "HistoryDisplay",
     "MapDisplay",

@@ -114,8 +114,13 @@ class ReliabilityDisplay(Display):
         :param bins: the number of bins of the confidence.
         :param ax: Axes to draw on.
         """
+        return cls.of(y, probabilities, bins=bins).plot(ax)
+
+    @classmethod
+    def of(cls, y: Any, probabilities: Any, *, bins: int = 10) -> ReliabilityDisplay:
+        """Return the display of probabilities, which is not drawn yet."""
         of_bins = reliability(y, probabilities, bins=bins)
-        return cls(of_bins, ece(y, probabilities, bins=bins)).plot(ax)
+        return cls(of_bins, ece(y, probabilities, bins=bins))
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes

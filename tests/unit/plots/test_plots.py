@@ -205,6 +205,21 @@ def test_classes_have_maps_and_reliability(classifier):
     assert_close(display.means[0].sum(axis=1), 1.0)
 
 
+def test_classes_are_drawn_with_their_rejection_and_inputs_of_another_kind(classifier):
+    fitted, X, y = classifier
+    far = np.asarray(X) + 50.0
+    display = plots.ClassesDisplay.from_estimator(fitted, X, y, outside=far)
+    p, labels = fitted.predict_proba(X), np.searchsorted(fitted.classes_, y)
+    score = fitted.learned_.score_ood
+    legends = [ax.get_legend().get_texts()[-1].get_text() for ax in display.ax_]
+    assert legends[1] == f"AURC {gvi.metrics.aurc(labels, p):.3f}"
+    assert legends[2].endswith(f"{gvi.metrics.auroc(score(X), score(far)):.3f}")
+    assert_close(display.ax_[1].lines[0].get_ydata()[-1], np.mean(p.argmax(axis=1) != labels))
+    assert len(plots.ClassesDisplay.from_predictions(labels, p).ax_) == 2
+    with pytest.raises(ValueError, match="y has 'none', which is no class"):
+        plots.ClassesDisplay.from_estimator(fitted, X, np.full(len(X), "none"))
+
+
 def test_history_is_that_of_training(models):
     trained = _learned(1, epochs=2)
     axes = np.ravel(trained.plot_history())
