@@ -28,7 +28,7 @@ import tensorflow as tf
 
 import gpflow_gvi as gvi
 from gpflow_gvi.regulariser.evidence import DataEvidence
-from gpflow_gvi.training.constants import Constants
+from gpflow_gvi.training.fit_constants import Constants
 
 if __package__:
     from . import timing

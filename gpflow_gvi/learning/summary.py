@@ -75,7 +75,9 @@ class Summary:
                 before, after = stage.facts["nll_before"], stage.facts["nll_after"]
                 facts["NLL by tempering"] = f"{before:.4g} → {after:.4g}, {stage.what[10:]}"
             if "nll_corrected" in stage.facts:
-                before, after = stage.facts["nll_by_temperature"], stage.facts["nll_corrected"]
+                before, after = (
+                    float(stage.facts[name]) for name in ("nll_by_temperature", "nll_corrected")
+                )
                 left_out = "" if after < before else ", which is left out"
                 facts["NLL by correction"] = f"{before:.4g} → {after:.4g}{left_out}"
         if learned.record is not None:

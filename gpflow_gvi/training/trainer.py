@@ -21,7 +21,7 @@ from .._core.state import state as state_of
 from ..errors import NonFiniteLossError, NumericsWarning
 from .backup import Backup
 from .batches import ArrayBatches, Batches
-from .constants import Constants
+from .fit_constants import Constants
 from .guard import OFTEN_HELPS, LossTerms, NoticeLog, put, require_finite
 from .loop import Loop, Outcome
 

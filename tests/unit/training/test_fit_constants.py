@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_gvi as gvi
-from gpflow_gvi.training.constants import Constants
+from gpflow_gvi.training.fit_constants import Constants
 
 N, M = 60, 7
 RNG = np.random.default_rng(0)
