@@ -216,11 +216,13 @@ def test_traced_once_whatever_the_length() -> None:
     model.fit((X, Y), batch_size=4, epochs=3, verbose=0)
     model.fit((X, Y), batch_size=4, epochs=2, verbose=0)
     model.fit((X, Y), batch_size=3, shuffle=False, verbose=0)
-    model.fit(**as_generator(3), verbose=0)
     assert model._traces == 1
+    model.fit(**as_generator(3), verbose=0)
+    model.fit(**as_generator(4), verbose=0)
+    assert model._traces == 2  # where nothing is known of the rows beforehand
     model.compile("adam")
     model.fit((X, Y), batch_size=4, verbose=0)
-    assert model._traces == 2
+    assert model._traces == 3
 
 
 def test_other_part_of_the_model_is_traced_anew() -> None:
