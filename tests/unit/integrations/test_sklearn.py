@@ -481,9 +481,8 @@ def test_images_with_a_network_that_is_trained(rng, tmp_path):
         keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
     net.fit(X, (labels == "light").astype(int), epochs=10, verbose=0)
-    estimator = clone(
-        gvi.GVIClassifier(network=net, train_network=False, num_inducing=8, random_state=0)
-    )
+    options = {"network": net, "train_network": False, "predictor": None}
+    estimator = clone(gvi.GVIClassifier(**options, num_inducing=8, random_state=0))
     with pytest.warns(NumericsWarning, match="without validation_data"):
         estimator.fit(X, labels)
     expected = np.array(["dark", "light"])[net.predict(X, verbose=0).argmax(axis=1)]
