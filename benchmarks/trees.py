@@ -135,7 +135,7 @@ def ngboost(part: Split, seed: int) -> Prediction:
     return predicted["loc"], np.square(predicted["scale"])
 
 
-LIBRARIES = {"CatBoost": "catboost", "NGBoost": "ngboost"}
+LIBRARIES = {"CatBoost": "catboost", "LightGBM": "lightgbm", "NGBoost": "ngboost"}
 """What models need that have these words in their names."""
 
 MODELS: dict[str, Callable[[Split, int], Prediction]] = {
