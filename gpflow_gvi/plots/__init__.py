@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .classes import ClassesDisplay
+from .classes_display import ClassesDisplay
 from .curve import CurveDisplay
 from .history import HistoryDisplay
 from .map import MapDisplay

@@ -199,7 +199,7 @@ class _Constant:
 
 
 def _outside_of_graphs(make: Callable[[], _T]) -> _T:
-    """Return what a function makes, in a thread of its own.
+    """Call a function that makes variables, in a thread of its own.
 
     TensorFlow makes no variable while it traces a function another time, in `tf.init_scope` either.
     Which graph is traced is known to each thread alone.
@@ -209,5 +209,5 @@ def _outside_of_graphs(make: Callable[[], _T]) -> _T:
 
 
 def _columns(rows: tf.Tensor | None) -> int:
-    """Return how many numbers a row has."""
+    """The number of numbers in a row."""
     return 0 if rows is None else math.prod(rows.shape[1:])
