@@ -159,7 +159,7 @@ class _Constant:
             return value, [each.amount for each in notices]
 
         graph = without_gradients(traced, *specs)
-        self._shape = getattr(graph.structured_outputs[0], "shape", None)
+        self._shape: Any = getattr(graph.structured_outputs[0], "shape", None)
         if self._shape is not None and (most is None or not specs or self._is_narrow(most)):
             self.graph = graph
 
