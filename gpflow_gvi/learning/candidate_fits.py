@@ -10,7 +10,7 @@ import abc
 import copy
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,8 @@ class Fits(abc.ABC):
     """Observations as the likelihood takes them: [N, P]."""
     bounds_of_noise: tuple[float, float]
     """The smallest and the largest variance of noise that varies."""
+    noise_above: Callable[[float], Likelihood] | None = None
+    """The noise to start from whose variance stays above a bound, if noise is Gaussian."""
     minimise: Minimise
     """The optimiser of hyper-parameters."""
     minimise_briefly: Minimise

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.functions import Zero
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Gaussian, Likelihood
 from scipy.optimize import nnls
 
 from .._core.graphs import deepcopy
@@ -47,10 +48,8 @@ class EvidenceFits(Fits):
         rounded = float(np.min(np.mean(np.square(self.spacing), axis=0))) / 12.0
         lower = max(MIN_NOISE, rounded if np.isfinite(rounded) else 0.0)
         self.bounds_of_noise = lower, MAX_VARIANCE * float(np.max(np.var(data.responses, axis=0)))
-        noise = Gaussian(0.1)
-        if settings.standardise:  # its prior is for standard units
-            noise = self.recipe.noise(len(data.X), len(data.features), lower)
-        self.likelihood = settings.likelihood or noise
+        self.noise_above = functools.partial(_noise_above, settings, data)
+        self.likelihood = self.noise_above(lower)
         self.minimise = self.settings.minimise
         self.minimise_briefly = self.settings.briefly(len(data.features))
         self.takes_series = self.settings.kernels is None
@@ -104,8 +103,9 @@ class EvidenceFits(Fits):
 
     def _evidence_fit(self, start: Candidate) -> EvidenceFit:
         """Return the fit of kernels like this one, whose graph, if it needs one, is traced once."""
-        if start.family not in self._fits:
-            self._fits[start.family] = EvidenceFit(
+        key = start.family, self.bounds_of_noise
+        if key not in self._fits:
+            self._fits[key] = EvidenceFit(
                 GaussianProcess(Zero(self.data.J), deepcopy(start.kernel)),
                 deepcopy(self.likelihood),
                 InducingEvidence(),  # with a point at each row
@@ -113,7 +113,7 @@ class EvidenceFits(Fits):
                 num_outputs=self.data.J,
                 num_means=self.predictors.num_means,
             )
-        return self._fits[start.family]
+        return self._fits[key]
 
     def _rows(self, candidate: Candidate, rows: AnyNDArray, means: AnyNDArray | None) -> Rows:
         """Return the rows that the evidence is computed from."""
@@ -242,3 +242,13 @@ def _non_negative(means: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
 
 def _rms(errors: AnyNDArray) -> float:
     return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def _noise_above(settings: Settings, data: TrainingData, lower: float) -> Likelihood:
+    """Return the noise to start from, whose variance stays above a bound unless it is given."""
+    if settings.likelihood is not None:
+        return settings.likelihood
+    if not settings.standardise:
+        return Gaussian(0.1)
+    recipe = settings.regulariser.recipe  # its prior is for standard units
+    return recipe.noise(len(data.X), len(data.features), lower)

@@ -19,6 +19,7 @@ from .._core import progress
 from ..calibration import tempering
 from ..errors import NumericsWarning
 from ..regulariser.fit import Regulariser
+from . import grid
 from .candidate import Fitted, best_of, near_best
 from .candidate_fits import Fits, regulariser, title
 from .pool import log_density, pooled
@@ -45,7 +46,12 @@ def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool)
     :param mixes: whether several may be taken, where one alone is not as good.
     :param judges: whether there are fits without some of the rows.
     """
-    recipe, found = scales[0].recipe, [each for fits in scales for each in search(fits)]
+    of_y, *others = scales
+    recipe, found = of_y.recipe, search(of_y)
+    for fits in others:
+        if not grid.bounds_noise(of_y):  # candidates of all scales are compared in the same way
+            grid.forget(fits)
+        found += search(fits, decides=False)
     if not judges or np.max(scales[0].groups) == 0:  # without its only group nothing is left to fit
         best = best_of(found)
         return [Member(1.0, regulariser(best.by, best.candidate), best.by)]

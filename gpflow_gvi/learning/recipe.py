@@ -56,6 +56,9 @@ class Recipe:
 
     min_rows_of_varying_noise: int = 100
     """From this number of groups of rows on noise may vary with x."""
+    max_error_of_grid: float = 0.5
+    """Where rows left out are predicted with errors of less than this part of those that rounding
+    leaves, y is on a grid for another reason, and its noise may be less than the grid's."""
     min_rows_of_free_noise: tuple[int, int] = (100, 10)
     """Below this number of rows, and of rows for each feature, the noise has a prior: of many
     features some explain what is left of few rows by chance."""

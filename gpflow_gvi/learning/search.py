@@ -8,14 +8,22 @@ from collections.abc import Hashable, Sequence
 from gpflow.kernels import Kernel
 
 from .._core import progress
+from . import grid
 from .candidate import Candidate, Fitted, best_of, near_best
 from .candidate_fits import Fits, title
 from .noise import varying
 
 
-def search(fits: Fits) -> list[Fitted]:
-    """Return fits of all candidates, of which the screening says how good they are."""
-    found = _of_kernels(fits, fits.settings.kernels_for(fits.data))
+def search(fits: Fits, *, decides: bool = True) -> list[Fitted]:
+    """Return fits of all candidates, of which the screening says how good they are.
+
+    :param decides: whether they tell if y was rounded to the grid that it is on.
+    """
+    kernels = fits.settings.kernels_for(fits.data)
+    found = _of_kernels(fits, kernels)
+    if decides and grid.bounds_noise(fits) and not grid.is_of_rounding(fits, best_of(found)):
+        grid.forget(fits)
+        found = _of_kernels(fits, kernels)
     series = fits.recipe.kernels_of_series(fits.data) if fits.takes_series else ()
     if series:
         of_series = _of_kernels(fits, series)
