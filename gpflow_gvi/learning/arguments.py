@@ -36,7 +36,7 @@ class Arguments(SimpleNamespace):
             raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
         data = self.data
         if isinstance(data, tuple | list):
-            row_numbers.warn(data[0] if data else None)
+            row_numbers.warn(data[0] if data else None, stacklevel=4)
         for name in ("batch_size", "num_inducing"):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name))

@@ -242,7 +242,7 @@ def sifted(X: Array, Y: Array, *, replicates: bool) -> tuple[Array, dict[str, in
             f"{rows[0]}. Such rows are left out: check them. loss='robust' finds less extreme "
             "outliers, too.",
             NumericsWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         notes["gross"] = len(gross)
         kept = np.delete(kept, gross)
@@ -295,7 +295,7 @@ def _warn_of_labels(Y: Array) -> None:
             f"Y is {shown} in every row and is regressed, as real numbers are. If these are "
             f"classes pass likelihood=gpflow.likelihoods.{wanted}, or take GVIClassifier.",
             NumericsWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -318,7 +318,7 @@ def _warn_of_lost_columns(X: Array) -> None:
             f"scale, as half of them lie within {half[d]:.1g} of its standard deviation. Leave "
             "such rows out, or give the column as logarithms or ranks.",
             NumericsWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     for d in np.flatnonzero(lost):
         warnings.warn(
@@ -326,7 +326,7 @@ def _warn_of_lost_columns(X: Array) -> None:
             f"{X.dtype.name}. Subtract an offset before it is rounded, or "
             "give the column in another unit.",
             NumericsWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -364,7 +364,7 @@ def hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]:
             f"third is the most{at_most}. So none are, and predictions are neither stopped, "
             "tempered nor calibrated by unseen data.",
             NumericsWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         count = 0
     return rows[: len(rows) - count], rows[len(rows) - count :]
