@@ -261,6 +261,7 @@ def main() -> None:
     names = NAMES
     if options.quick:
         options.rows, options.epochs, options.scored, options.seeds = 120, 1, 40, 1
+        options.held_out = None
         names, options.networks = NAMES[:1], ["dense"]
     found: dict[str, list[list[float]]] = {}
     probabilities: dict[str, list[list[float]]] = {}

@@ -175,6 +175,7 @@ def test_more_rows_are_predicted_better(monkeypatch, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(streams, "MAX_ROWS_OF_SAMPLE", 2_000)
+    monkeypatch.setattr(streams, "MAX_NUMBERS_OF_PREDICTORS", 20_000_000)
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(32_000, 8))
     f = np.sin(4.0 * np.pi * X[:, 0] * X[:, 1]) + np.where(X[:, 2] > X[:, 3], X[:, 4], 0.0)
