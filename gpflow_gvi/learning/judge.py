@@ -47,9 +47,11 @@ def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool)
     :param judges: whether there are fits without some of the rows.
     """
     of_y, *others = scales
-    recipe, found = of_y.recipe, search(of_y)
+    recipe, had_grid = of_y.recipe, grid.bounds_noise(of_y)
+    found = search(of_y)
+    forgot = had_grid and not grid.bounds_noise(of_y)
     for fits in others:
-        if not grid.bounds_noise(of_y):  # candidates of all scales are compared in the same way
+        if forgot:  # candidates of all scales are compared in the same way
             grid.forget(fits)
         found += search(fits, decides=False)
     if not judges or np.max(scales[0].groups) == 0:  # without its only group nothing is left to fit

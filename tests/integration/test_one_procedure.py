@@ -91,10 +91,10 @@ def test_a_file_without_settings_is_learn_without_settings(write):
     expected = gvi.learn((X, Y))
     assert int(learned.model.num_data) == len(X) == 59  # those held out have joined in the end
     for ours, theirs in zip(learned.predict_y(X), expected.predict_y(X), strict=True):
-        assert_close(ours, theirs)
+        assert_close(ours, theirs, ITERATIVE)
     assert list(learned.history) == list(expected.history)
     for name, values in expected.history.items():
-        assert_close(learned.history[name], values)
+        assert_close(learned.history[name], values, ITERATIVE)
 
 
 QUICK = {
@@ -121,11 +121,11 @@ def test_an_estimator_with_the_settings_of_a_file_predicts_the_same(write):
         calibration_fraction=0.2,
         random_state=0,
     ).fit(X, Y[:, 0])
-    assert_close(regressor.predict(X), learned.predict_y(X)[0][:, 0])
+    assert_close(regressor.predict(X), learned.predict_y(X)[0][:, 0], ITERATIVE)
     for ours, theirs in zip(
         regressor.predict_interval(X, 0.8), learned.predict_interval(X, 0.8), strict=True
     ):
-        assert_close(ours, theirs[:, 0])
+        assert_close(ours, theirs[:, 0], ITERATIVE)
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_rows_for_validation_that_data_name_are_validation_data(tmp_path):
     assert int(learned.model.num_data) == len(rows["train"].X)
     X = rows["test"].X
     for ours, theirs in zip(learned.predict_y(X), expected.predict_y(X), strict=True):
-        assert_close(ours, theirs)
+        assert_close(ours, theirs, ITERATIVE)
 
 
 @pytest.mark.parametrize("mean", ["constant", "linear"])

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 
 import gpflow_gvi as gvi
 from gpflow_gvi.learning.fit_by_evidence import EvidenceFits
-from gpflow_gvi.learning.judge import unseen
+from gpflow_gvi.learning.judge import members, unseen
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.score import Calibration, Predictions
 from gpflow_gvi.learning.search import search
@@ -54,6 +54,17 @@ def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
         mean, variance = exact.predict_y(X[held])
         assert_close(found.mean[r, held], mean, ITERATIVE, scale=1.0)
         assert_close(found.variance[r, held], variance, ITERATIVE)
+
+
+def test_scales_are_compared_in_the_same_way_where_one_of_two_outputs_is_on_a_grid(rng):
+    """A grid that nobody has looked at is forgotten by no scale."""
+    X = rng.uniform(-2.0, 2.0, size=(30, 1))
+    f = 5.0 + np.sin(X)
+    Y = np.hstack([np.round(2.0 * f) / 2.0, f + 0.1 * rng.normal(size=X.shape)])
+    of_y, of_other_scale = (_fits(X, Y, _given_everything(), predictors=None) for _ in range(2))
+    members([of_y, of_other_scale], is_free=False, mixes=False, judges=False)
+    assert np.all(np.isfinite(of_y.spacing) == [True, False])
+    np.testing.assert_array_equal(of_other_scale.spacing, of_y.spacing)
 
 
 def test_around_predictors_nothing_has_seen_the_row(rng):

@@ -10,7 +10,7 @@ from scipy import stats
 import gpflow_gvi as gvi
 from gpflow_gvi.learning import outliers
 from gpflow_gvi.learning.settings import RegulariserSettings
-from tests.tolerances import assert_close
+from tests.tolerances import ITERATIVE, assert_close
 
 
 def _curve(fraction, N=150, seed=0):
@@ -67,7 +67,7 @@ def test_without_outliers_nothing_changes(tmp_path):
     X, Y, _, _ = _curve(0.0)
     robust, plain = (gvi.learn((X, Y), loss=loss) for loss in ("robust", None))
     assert len(robust.outliers.rows) == 0
-    np.testing.assert_array_equal(robust.predict_y(X), plain.predict_y(X))
+    assert_close(robust.predict_y(X), plain.predict_y(X), ITERATIVE)
     robust.save(tmp_path / "model")
     assert gvi.load(tmp_path / "model").outliers.fraction == robust.outliers.fraction
 

@@ -373,7 +373,7 @@ def test_several_networks_are_trained_one_after_the_other():
     assert {"loss", "val_loss", "loss of network 2"} <= set(learned.history)
     assert learned.history["loss"] != learned.history["loss of network 2"]  # of other batches
     alone = gvi.learn(images(250), network=network(), **options)
-    assert_close(learned.history["loss"], alone.history["loss"])
+    assert_close(learned.history["loss"], alone.history["loss"], precision=np.float32)
     assert gvi.metrics.accuracy(NEW[1], learned.predict_proba(NEW[0])) > 0.9
 
 
