@@ -49,6 +49,9 @@ class Constants:
 
     def begin(self, X: tf.Tensor | None = None, Y: tf.Tensor | None = None) -> None:
         """Compute all values anew, with those at all rows if the data are given."""
+        if X is not None:
+            for constant in self._found:
+                constant.require_columns(X)
         self._rows, self._Y = X, Y
         for constant in self._found:
             if X is not None or not constant.is_at_rows:
@@ -150,6 +153,7 @@ class _Constant:
         self.value: tf.Variable | None = None
         self.graph: Any = None
         self._messages: list[str] = []
+        self._row_shape = None if rows is None else rows.shape[1:]
         specs = [] if rows is None else [tf.TensorSpec([None, *rows.shape[1:]], rows.dtype)]
 
         def traced(*rows: tf.Tensor) -> Any:
@@ -170,6 +174,15 @@ class _Constant:
     def variables(self) -> tuple[tf.Variable, ...]:
         """What the value is computed from."""
         return tuple(self.graph.variables)
+
+    def require_columns(self, rows: tf.Tensor) -> None:
+        """Raise unless rows have the columns of those that the graph was made for."""
+        if self._row_shape is not None and rows.shape[1:] != self._row_shape:
+            raise ValueError(
+                f"X has shape {tuple(rows.shape)}, but rows had the shape "
+                f"{tuple(self._row_shape)} before; pass the columns that the model was made for, "
+                "in their order."
+            )
 
     def renew(self, rows: tf.Tensor | None) -> None:
         """Compute the value of the variables as they are now."""

@@ -197,3 +197,14 @@ def test_values_at_rows_are_not_kept_after_a_fit():
     sizes = [tf.size(each.value) for each in constants._found if each.is_at_rows]
     assert sizes
     assert not any(sizes)
+
+
+@pytest.mark.parametrize("bad", [np.hstack([X, X]), X[:, :1], X[:, None]])
+def test_rows_of_other_columns_are_refused(bad):
+    """In the graph of the first rows, and not by an error of TensorFlow from within it."""
+    model = on_posterior()
+    model.compile(keras.optimizers.SGD(0.0))
+    expected = model.evaluate((X, Y), verbose=0)
+    with pytest.raises(ValueError, match="X has shape"):
+        model.evaluate((bad, Y), verbose=0)
+    np.testing.assert_array_equal(model.evaluate((X, Y), verbose=0), expected)
