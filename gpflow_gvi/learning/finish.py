@@ -11,6 +11,7 @@ from gpflow.base import RegressionData, TensorType
 
 from .._core import outputs, progress
 from .._core.data import Data
+from .._core.graphs import deepcopy
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import conformal
 from ..calibration.tails import with_df, with_tails, with_tails_of
@@ -18,6 +19,7 @@ from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import is_gaussian
+from ..mean_functions import Network
 from ..models import GVI
 from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser
@@ -34,6 +36,9 @@ from .rows.streams import Stream
 from .score import Predictions, score
 from .settings import Settings
 from .start import Start, TrainingData
+
+SHARE_OF_REFIT = 0.1
+"""The length of training a network with all rows, relative to that with those not held out."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,15 +222,29 @@ class Finish:
         progress.found(nll_before=units + before, nll_after=units + after)
 
     def refit(self, learned: Learned, share: float) -> Learned:
-        """Return the model trained on all rows, for as long as was best and tempered as before."""
+        """Return the model trained on all rows, for as long as was best and tempered as before.
+
+        A network that alone is m_Q goes on from the weights that were best, and briefly: trained
+        anew it would be another function than the one that was judged.
+        """
         data = self.training_data(self.split.fitting)
         progress.now(f"P and Q once more, with all {len(data.X)} rows")
         regulariser = self.condition(learned.regulariser, data)
-        model, _ = self.train(regulariser, data, None, share)
+        mean = learned.model.variational.mean_function
+        if isinstance(mean, Network):
+            model, _ = self._from(mean).train(regulariser, data, None, SHARE_OF_REFIT * share)
+        else:
+            model, _ = self.train(regulariser, data, None, share)
         if self.settings.temper is not None:
             model = tempered_by(model, learned.model.variational.kernel.factor)
             model = with_tails_of(model, learned.likelihood)
         return self.calibrated(model, regulariser, learned.history)
+
+    def _from(self, mean: Network) -> Finish:
+        """Return the same finish, with a trained mean of Q to start from."""
+        variational = dataclasses.replace(self.settings.variational, mean=lambda _: deepcopy(mean))
+        settings = dataclasses.replace(self.settings, variational=variational)
+        return dataclasses.replace(self, settings=settings)
 
     def calibrated(
         self, model: GVI, regulariser: Regulariser, history: dict[str, list[float]]

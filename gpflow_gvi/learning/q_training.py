@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -91,14 +92,14 @@ class BatchTraining:
         from .early_stopping import KeepBest
 
         schedule = self.schedule(len(data.X))
-        epochs = round(share * schedule.epochs)
+        epochs = math.ceil(round(share * schedule.epochs, 6))
         if epochs == 0:
             return TrainingResult()
-        optimizer = self.optimizer(schedule.steps)
+        optimizer = self.optimizer(epochs * schedule.steps_per_epoch)
         model.compile(optimizer, steps_per_execution=schedule.steps_per_epoch)
         best = None
         if validation is not None and self.early_stopping is not None:
-            best = KeepBest(_scorer(model, validation), self.early_stopping.patience)
+            best = KeepBest(_scorer(model, validation), self.early_stopping.patience_of(epochs))
         rows: Any = (data.X, data.Y)
         if data.stream is not None:  # as many rows an epoch as of arrays of the size of the sample
             size = schedule.batch_size

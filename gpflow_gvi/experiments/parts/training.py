@@ -52,8 +52,8 @@ class HeldOutStopping(Part):
     """Stop when validation data gain no more, and keep the weights of their best epoch."""
 
     kind: Literal["held_out"] = "held_out"
-    patience: Count = EarlyStopping.patience
-    """The number of epochs without a gain after which training stops."""
+    patience: Count | None = EarlyStopping.patience
+    """The number of epochs without a gain after which training stops; null for a quarter of all."""
 
 
 class PassesPerEpoch(Part):

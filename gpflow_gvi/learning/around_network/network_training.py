@@ -87,7 +87,7 @@ class NetworkTraining:
         callbacks = list(self.callbacks)
         if held_out is not None:
             stop = keras.callbacks.EarlyStopping
-            patience = self.early_stopping.patience
+            patience = self.early_stopping.patience_of(schedule.epochs)
             callbacks.append(stop(patience=patience, restore_best_weights=True))
         try:
             fitted = network.fit(

@@ -10,6 +10,14 @@ import sklearn.base
 
 import gpflow_gvi as gvi
 from gpflow_gvi import covariances as r
+from gpflow_gvi.learning.hooks import Hooks
+from gpflow_gvi.learning.procedure import Procedure
+from gpflow_gvi.learning.q_training import BatchTraining
+from gpflow_gvi.learning.rows.split import Split
+from gpflow_gvi.learning.schedules import CosineAdam, Passes
+from gpflow_gvi.learning.settings import Settings, VariationalSettings
+from gpflow_gvi.learning.start import inducing_covariance
+from gpflow_gvi.learning.variational import NetworkMean
 from tests.tolerances import ITERATIVE, assert_close
 
 DIVERGENCE = gvi.divergences.ProjectedBhattacharyya
@@ -50,7 +58,7 @@ def test_a_covariance_is_built_as_its_class_is(name):
     assert type(getattr(kernel, "kernel", kernel)) is NAMES[name]
     new = np.linspace(-2.0, 2.0, 9)[:, None]
     for ours, theirs in zip(learned.predict_y(new), of_class.predict_y(new), strict=True):
-        assert_close(ours, theirs)
+        assert_close(ours, theirs, ITERATIVE)
 
 
 def _network():
@@ -70,6 +78,45 @@ def test_a_network_alone_starts_where_the_sparse_posterior_is():
     of_process = learned.outputs.original(of_process) - truth
     rmse = [np.sqrt(np.mean(np.square(each))) for each in (of_network, of_process)]
     assert rmse[0] < rmse[1] + 0.1  # half the noise
+
+
+class _Judged(Hooks):
+    """The model that has not seen the rows for validation."""
+
+    def before_refit(self, learned):
+        self.model = learned.model
+
+
+@pytest.mark.slow
+def test_a_network_that_was_judged_is_what_is_delivered(rng):
+    """With all rows it goes on from there; another training ends at another function."""
+    X = rng.uniform(-2.0, 2.0, size=(80, 2))
+    Y = np.sin(3.0 * X[:, :1]) + 0.5 * rng.normal(size=(80, 1))
+
+    def learned(seed, **options):
+        keras.utils.set_random_seed(seed)
+        layers = [keras.Input((2,)), keras.layers.Dense(50, "tanh"), keras.layers.Dense(1)]
+        of_q = VariationalSettings(NetworkMean(keras.Sequential(layers)), inducing_covariance)
+        training = BatchTraining(Passes(100), CosineAdam(), None)  # none of it is left out
+        settings = Settings(variational=of_q, training=training, **options)
+        return Procedure(Split.of((X, Y), settings), settings, hooks).run()
+
+    hooks = _Judged()
+    delivered = learned(0)
+    assert int(delivered.model.num_data) == 80
+    judged, new = hooks.model, rng.uniform(-3.0, 3.0, size=(500, 2))
+    other = learned(1, refit=False).model
+    means = [each.variational.mean(new) for each in (judged, delivered.model, other)]
+    moved, apart = (np.sqrt(np.mean(np.square(each - means[0]))) for each in means[1:])
+    assert 0.0 < moved < 0.5 * apart
+
+
+def test_a_training_is_not_stopped_by_few_epochs_without_a_gain():
+    """Of 40 epochs it takes a quarter, as the rate falls along a cosine and gains at its end."""
+    learned = gvi.learn(
+        _rows(), kernel=gpflow.kernels.SquaredExponential(), epochs=40, model=gvi.models.PGVI
+    )
+    assert len(learned.history["loss"]) >= 10
 
 
 @pytest.mark.parametrize("name", ["prior", "posterior"])
