@@ -232,19 +232,13 @@ class Finish:
         regulariser = self.condition(learned.regulariser, data)
         mean = learned.model.variational.mean_function
         if isinstance(mean, Network):
-            model, _ = self._from(mean).train(regulariser, data, None, SHARE_OF_REFIT * share)
+            model, _ = _with_mean(self, mean).train(regulariser, data, None, SHARE_OF_REFIT * share)
         else:
             model, _ = self.train(regulariser, data, None, share)
         if self.settings.temper is not None:
             model = tempered_by(model, learned.model.variational.kernel.factor)
             model = with_tails_of(model, learned.likelihood)
         return self.calibrated(model, regulariser, learned.history)
-
-    def _from(self, mean: Network) -> Finish:
-        """Return the same finish, with a trained mean of Q to start from."""
-        variational = dataclasses.replace(self.settings.variational, mean=lambda _: deepcopy(mean))
-        settings = dataclasses.replace(self.settings, variational=variational)
-        return dataclasses.replace(self, settings=settings)
 
     def calibrated(
         self, model: GVI, regulariser: Regulariser, history: dict[str, list[float]]
@@ -263,3 +257,12 @@ class Finish:
 def _log_densities(model: GVI, data: RegressionData) -> Any:
     (found,) = by_blocks(lambda *rows: (model.predict_log_density(rows),), *data)
     return found
+
+
+def _with_mean(finish: Finish, mean: Network) -> Finish:
+    """Return the same finish, with a trained mean of Q to start from."""
+    settings = finish.settings
+    variational = dataclasses.replace(settings.variational, mean=lambda _: deepcopy(mean))
+    return dataclasses.replace(
+        finish, settings=dataclasses.replace(settings, variational=variational)
+    )
