@@ -17,7 +17,7 @@ from ..._core.data import Data
 from ...calibration.tempering import MIN_VALIDATION_POINTS
 from ...errors import NumericsWarning, short_repr
 from ...likelihoods import is_gaussian
-from ..row_facts import GROSS_RATIO, gross_rows, repeats
+from ..row_facts import GROSS_RATIO, gross_rows, groups_of, repeats
 from .scaling import Scaling
 from .streams import Stream, survey
 
@@ -95,9 +95,11 @@ class Split:
         if scaled and len(Y) > 1:
             require_variation(Y)
         order = _shuffled(Y, settings)
-        order, calibration = hold_out("calibration_fraction", settings, order)
+        holds = settings.calibration_fraction or (validation_data is None and settings.held_out)
+        groups = groups_of(X) if holds and len(shape) == 1 and not are_pixels else None
+        order, calibration = hold_out("calibration_fraction", settings, order, groups)
         if validation_data is None:
-            order, held_out = hold_out("validation_fraction", settings, order)
+            order, held_out = hold_out("validation_fraction", settings, order, groups)
             validation = (X[held_out], Y[held_out]) if len(held_out) else None
         else:
             names = ("validation_data[0]", "validation_data[1]")
@@ -349,8 +351,13 @@ def _by_strata(order: Array, Y: Array) -> Array:
     return order[np.argsort(place, kind="stable")]
 
 
-def hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]:
-    """Return the rows in two parts, the second of which has the given fraction, or is empty."""
+def hold_out(
+    name: str, settings: Settings, rows: Array, groups: Array | None = None
+) -> tuple[Array, Array]:
+    """Return the rows in two parts, the second of which has the given fraction, or is empty.
+
+    :param groups: the group of each of all rows, which is in one of the parts as a whole: [N].
+    """
     fraction = settings.held_out if name == "validation_fraction" else settings.calibration_fraction
     checks.fraction(name, fraction)
     count = max(round(fraction * len(rows)), MIN_VALIDATION_POINTS) if fraction else 0
@@ -367,4 +374,22 @@ def hold_out(name: str, settings: Settings, rows: Array) -> tuple[Array, Array]:
             stacklevel=5,
         )
         count = 0
+    if count and groups is not None:
+        rows, count = _at_boundary(rows, groups[rows], count, most)
     return rows[: len(rows) - count], rows[len(rows) - count :]
+
+
+def _at_boundary(rows: Array, groups: Array, count: int, most: int) -> tuple[Array, int]:
+    """Return rows with those of a group side by side, and the nearest count between two groups.
+
+    If there is none up to `most` the count stays, and a group is in both parts.
+    """
+    _, first, of = np.unique(groups, return_index=True, return_inverse=True)
+    if len(first) == len(rows):
+        return rows, count
+    order = np.argsort(first[of.reshape(-1)], kind="stable")
+    starts = len(rows) - 1 - np.flatnonzero(np.diff(groups[order]))  # counts of what follows
+    starts = starts[(starts >= MIN_VALIDATION_POINTS) & (starts <= most)]
+    if len(starts):
+        count = int(starts[np.argmin(np.abs(starts - count))])
+    return rows[order], count

@@ -131,3 +131,25 @@ def test_images_are_rows_for_a_kernel_that_is_given(data):
     np.testing.assert_array_equal(of_images.train[0], of_rows.train[0])
     standard = of_images.inputs.standard(X.reshape(N, 3, 1))
     assert_close(standard, (X - np.mean(X)) / np.std(X))  # pixels have one unit
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("held_out", ["validation", "calibration"])
+def test_rows_of_equal_inputs_are_in_one_part(held_out, size, rng):
+    """Beside its twin a row that was held out is none that is unseen."""
+    X = rng.normal(size=(N, 3))[np.arange(N) // size]
+    Y = rng.normal(size=(N, 1))
+    settings = dataclasses.replace(SETTINGS, **{f"{held_out}_fraction": 0.2})
+    split = Split.of((X, Y), settings)
+    held, kept = getattr(split, held_out)[0], split.train[0]
+    assert len(held) + len(kept) == N
+    assert abs(len(held) - 0.2 * N) <= size / 2
+    assert len(np.unique(held, axis=0)) + len(np.unique(kept, axis=0)) == len(np.unique(X, axis=0))
+
+
+def test_few_inputs_are_held_out_as_they_are(rng):
+    """Those of all rows are equal, or of halves of them, and no part is without the others."""
+    Y = rng.normal(size=(N, 1))
+    for X in (np.ones((N, 1)), np.repeat([[0.0], [1.0]], N // 2, axis=0)):
+        split = Split.of((X, Y), dataclasses.replace(SETTINGS, validation_fraction=0.2))
+        assert [len(split.train[0]), len(split.validation[0])] == [80, 20]
