@@ -95,8 +95,7 @@ class Split:
         if scaled and len(Y) > 1:
             require_variation(Y)
         order = _shuffled(Y, settings)
-        holds = settings.calibration_fraction or (validation_data is None and settings.held_out)
-        groups = groups_of(X) if holds and len(shape) == 1 and not are_pixels else None
+        groups = _groups(X, settings) if len(shape) == 1 else None
         order, calibration = hold_out("calibration_fraction", settings, order, groups)
         if validation_data is None:
             order, held_out = hold_out("validation_fraction", settings, order, groups)
@@ -349,6 +348,11 @@ def _by_strata(order: Array, Y: Array) -> Array:
         members = np.flatnonzero(Y[order] == label)
         place[members] = (np.arange(len(members)) + 0.5) / len(members)
     return order[np.argsort(place, kind="stable")]
+
+
+def _groups(X: Array, settings: Settings) -> Array | None:
+    """Return the groups of rows where any are held out, as it takes long with many columns."""
+    return groups_of(X) if settings.calibration_fraction or settings.held_out else None
 
 
 def hold_out(
