@@ -56,11 +56,12 @@ class EarlyStopping:
     """Stop when validation data gain no more, and keep the weights of their best epoch."""
 
     patience: int | None = None
-    """The number of epochs without a gain after which training stops; by default a quarter of all.
+    """The number of epochs without a gain after which training stops.
 
-    Few validation data gain by chance, and a learning rate that falls gains at its end.
+    By default it is a quarter of all, and five at least: few validation data gain or lose by
+    chance, and a learning rate that falls gains at its end.
     """
 
     def patience_of(self, epochs: int) -> int:
         """Return the patience in a training of this number of epochs."""
-        return max(1, epochs // 4) if self.patience is None else self.patience
+        return max(5, epochs // 4) if self.patience is None else self.patience

@@ -53,7 +53,8 @@ class HeldOutStopping(Part):
 
     kind: Literal["held_out"] = "held_out"
     patience: Count | None = EarlyStopping.patience
-    """The number of epochs without a gain after which training stops; null for a quarter of all."""
+    """The number of epochs without a gain after which training stops; null for a quarter of all,
+    and five at least."""
 
 
 class PassesPerEpoch(Part):
