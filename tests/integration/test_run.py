@@ -118,7 +118,7 @@ class Killed(BaseException):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("stage", "split", "last"), [("training", "given", 3), ("refit", "random", 1)]
+    ("stage", "split", "last"), [("training", "given", 3), ("refit", "random", 0)]
 )
 def test_run_goes_on_where_it_was_killed_and_ends_where_it_would_have(
     stage, split, last, config, tmp_path, monkeypatch
