@@ -15,10 +15,11 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import gpflow_gvi as gvi
+from gpflow_gvi.errors import NotPositiveDefiniteError
 from tests.catalogue import COVARIANCES
 from tests.tolerances import assert_close
 
@@ -125,10 +126,17 @@ def test_variances_on_each_design(design, precision):
     st.sampled_from([np.float64, np.float32]),
     st.integers(0, 2**16),
 )
+@example("dependent", "smooth", -2.0, 0.0, np.float32, 39)
 def test_variances_whatever_the_kernel_and_the_noise(
     design, kernel, log_length, noise, precision, seed
 ):
-    check(design, kernel, 10.0**log_length, noise, precision, seed)
+    try:
+        check(design, kernel, 10.0**log_length, noise, precision, seed)
+    except NotPositiveDefiniteError:
+        # In float32 squared distances, |x|² + |z|² - 2 x·z, in units of a short lengthscale are
+        # further off than any jitter mends: this is said, and no variance is wrong.
+        assert precision == np.float32
+        assert log_length < -1.0
 
 
 def fitted_model(design, precision):
