@@ -52,7 +52,8 @@ class Estimator(BaseEstimator):
     :param divergence_weight: λ; by default 0.1. "1/N" is one D beside the sum of losses.
     :param num_inducing: the maximal number M of inducing points; by default that of `learn`.
     :param calibration_fraction: the part of the rows to set aside for conformal intervals or sets.
-    :param epochs: the most for training Q; by default 20 if any part of it is given, else none.
+    :param epochs: the most for training Q; by default those of `learn` if any part of it is given,
+        else none.
     :param batch_size: rows of a batch, of what is trained; by default 200.
     :param learning_rate: Adam's at the start, of what is trained; by default 0.003.
     :param effort: "fast", "default" or "best", as of `learn`.

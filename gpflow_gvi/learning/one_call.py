@@ -174,7 +174,7 @@ def learn(
         pixels of images have the same.
     :param epochs: the maximal number of epochs of training Q, each of 50 steps, or of two passes
         over the data if that is more; held-out data are evaluated after each. By default 20 where
-        Q is trained.
+        Q is trained, and for at least 5,000 steps where a network alone is its mean.
     :param callbacks: those of Keras, for a network that is trained here.
     :param batch_size: rows of a batch; by default 200. It is for what is trained, Q or a network.
     :param learning_rate: Adam's at the start; it falls along a cosine. By default 0.003, and for

@@ -73,8 +73,8 @@ def _score(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
 class BatchTraining:
     """Training by an optimiser of Keras, on batches in an order that follows from the seed."""
 
-    schedule: Callable[[int], Schedule]
-    """The epochs for a number of rows."""
+    schedule: Callable[[int, bool], Schedule]
+    """The epochs for a number of rows, and whether a network alone is the mean of Q."""
     optimizer: Callable[[int], Any]
     """The optimiser of Keras for a number of steps."""
     early_stopping: EarlyStopping | None
@@ -89,9 +89,11 @@ class BatchTraining:
         hooks: Hooks,
     ) -> TrainingResult:
         """Train a model, and leave it as it was when validation data were predicted best."""
+        from ..mean_functions import Network
         from .early_stopping import KeepBest
 
-        schedule = self.schedule(len(data.X))
+        is_alone = isinstance(model.variational.mean_function, Network)
+        schedule = self.schedule(len(data.X), is_alone)
         epochs = math.ceil(round(share * schedule.epochs, 6))
         if epochs == 0:
             return TrainingResult()

@@ -6,6 +6,13 @@ import dataclasses
 from typing import Any, NamedTuple
 
 
+EPOCHS = 20
+"""The epochs by default: a mean that starts at P's has little to learn."""
+
+STEPS_ALONE = 5000
+"""The steps, at least, that a network which alone is m_Q may take by default, as it learns all."""
+
+
 class Schedule(NamedTuple):
     """The epochs of a training in batches; validation data are evaluated after each epoch."""
 
@@ -23,18 +30,25 @@ class Schedule(NamedTuple):
 class Passes:
     """Epochs of several passes over the data each, and of more where these take few steps."""
 
-    epochs: int = 20
-    """The maximal number of epochs."""
+    epochs: int | None = None
+    """The maximal number of epochs; by default `EPOCHS`, or what takes `STEPS_ALONE` if that is
+    more and a network alone is m_Q."""
     batch_size: int = 200
     passes: int = 2
     """The number of passes over the data in an epoch."""
     min_steps: int = 50
     """The minimal number of steps in an epoch, as a validation has its cost."""
 
-    def __call__(self, num_rows: int) -> Schedule:
-        """Return the schedule for this number of rows."""
+    def __call__(self, num_rows: int, network_alone: bool = False) -> Schedule:
+        """Return the schedule for this number of rows.
+
+        :param network_alone: whether the mean of Q is a network to which nothing is added.
+        """
         steps = max(self.min_steps, self.passes * num_rows // self.batch_size)
-        return Schedule(self.epochs, min(self.batch_size, num_rows), steps)
+        epochs = self.epochs
+        if epochs is None:
+            epochs = max(EPOCHS, -(-STEPS_ALONE // steps)) if network_alone else EPOCHS
+        return Schedule(epochs, min(self.batch_size, num_rows), steps)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,22 +69,22 @@ class BatchesTraining(Part):
 
     kind: Literal["batches"] = "batches"
     epochs: Annotated[int, Field(strict=True, ge=0)] | None = None
-    """null for 20."""
+    """null for 20, and for at least 5,000 steps of a network that alone is the mean of Q."""
     batch_size: Count | None = Passes.batch_size
     """null for all rows."""
     steps_per_epoch: Count | PassesPerEpoch | None = PassesPerEpoch()
     """null for one pass over the data."""
     early_stopping: Annotated[Omitted | HeldOutStopping, ByKind()] = HeldOutStopping()
 
-    def schedule(self, num_rows: int) -> Schedule:
+    def schedule(self, num_rows: int, network_alone: bool = False) -> Schedule:
         """Return the epochs for this number of rows."""
         batch_size = min(self.batch_size or num_rows, num_rows)
-        epochs = Passes.epochs if self.epochs is None else self.epochs
-        if isinstance(self.steps_per_epoch, PassesPerEpoch):
-            part = self.steps_per_epoch
-            return Passes(epochs, batch_size, part.passes, part.min_steps)(num_rows)
-        steps = self.steps_per_epoch or -(-num_rows // batch_size)
-        return Schedule(epochs, batch_size, steps)
+        part = self.steps_per_epoch
+        if isinstance(part, PassesPerEpoch):
+            each, least = part.passes, part.min_steps
+        else:
+            each, least = 0, part or -(-num_rows // batch_size)
+        return Passes(self.epochs, batch_size, each, least)(num_rows, network_alone)
 
     def build(self, optimiser: Optimiser) -> Train:
         """Return the training by an optimiser."""
