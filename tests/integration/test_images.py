@@ -233,6 +233,7 @@ def test_the_regulariser_is_fitted_to_images(evidence, X, Y):
 # Models.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "mean"), [("FeatureMap", "network"), ("shared", "inducing")], indirect=["kernel"]
 )

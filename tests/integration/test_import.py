@@ -57,6 +57,7 @@ print(Parallel(n_jobs=2)(error(np.zeros((2, 1)), np.ones((2, 1))) for _ in "ab")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [None, "0"])
 def test_first_use_is_quiet_unless_the_user_wants_messages(level):
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
@@ -68,6 +69,7 @@ def test_first_use_is_quiet_unless_the_user_wants_messages(level):
     assert (done.stderr == "") == (level is None)
 
 
+@pytest.mark.slow
 def test_tensorflow_starts_without_a_place_for_messages():
     script = "import os, sys; os.close(2); sys.stderr = None; import gpflow_gvi; gpflow_gvi.losses"
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}

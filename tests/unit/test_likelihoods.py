@@ -81,6 +81,7 @@ def right_tail(x):
     return mpmath.mpf(2) if x == -mpmath.inf else mpmath.erfc(x / mpmath.sqrt(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [np.float64, np.float32])
 @pytest.mark.parametrize("sigma", [0.0625, 1.0, 8.0])
 def test_levels_are_right_at_any_distance_and_so_are_their_slopes(precision, sigma):

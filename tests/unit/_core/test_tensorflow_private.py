@@ -41,6 +41,7 @@ def test_a_tape_and_an_accumulator_are_seen():
     assert not is_differentiated()
 
 
+@pytest.mark.slow
 def test_that_tensorflow_has_started_is_seen():
     """Else predictions in a forked process wait for ever."""
     tf.zeros([])

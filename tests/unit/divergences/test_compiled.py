@@ -59,6 +59,7 @@ def model(name: str, kind: str) -> tuple[gvi.models.GVI, tuple[np.ndarray, np.nd
     return gvi.models.GWI(P, Q, likelihood, divergence, num_data=20), (X, np.sin(X[:, :1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -125,6 +126,7 @@ def test_blocks_are_one_batch_of_matrices():
 # --- the parts ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("rank", [12, 3])
 def test_fidelity_by_xla_is_that_of_matrix_square_roots(rng, dtype, rank):

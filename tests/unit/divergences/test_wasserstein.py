@@ -163,6 +163,7 @@ def test_triangle_inequality(a, b, c):
 # --- gradients ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["exact", "marginal", "blocks", "landmark"])
 def test_gradient_in_all_parameters_against_finite_differences(rng, estimator):
     """Of Q's and of P's, so that both arguments of the fidelity are tried."""

@@ -217,6 +217,7 @@ def test_regression_is_as_good_as_a_gaussian_process_of_sklearn():
     assert fitted.score(X[100:], y[100:]) > peer.score(X[100:], y[100:]) - 0.05
 
 
+@pytest.mark.slow
 def test_classes_may_have_any_names(classifier, moons):
     X, y = moons
     labels = np.array(["upper", "lower"])[y]
@@ -335,6 +336,7 @@ def with_gaps():
 JOINT = {"kernel": gpflow.kernels.SquaredExponential(), "missing": "ignore", "random_state": 0}
 
 
+@pytest.mark.slow
 def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path, monkeypatch):
     X, Y = with_gaps
     calls = mock.Mock(wraps=gvi.learn)  # it need not be learned once more
@@ -364,6 +366,7 @@ def test_outputs_with_gaps_are_learned_together_as_by_learn(with_gaps, tmp_path,
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
 
 
+@pytest.mark.slow
 def test_columns_with_gaps_may_be_constant(with_gaps):
     X, Y = with_gaps
     Y = np.column_stack([Y[:, 0], np.where(X[:, 0] > 1.0, np.nan, 0.1)])
@@ -380,6 +383,7 @@ def test_columns_with_gaps_may_be_constant(with_gaps):
     assert_close(alone.score(X, Y[:, 0]), without.score(X[known], Y[known, 0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [np.nan, None, np.ma.masked])
 def test_gaps_are_refused_unless_they_are_to_be_ignored(gap):
     X, y = np.arange(12.0)[:, None], np.ma.array(np.arange(12.0))

@@ -38,6 +38,7 @@ def pipeline():
     return make_pipeline(StandardScaler(), gvi.GVIRegressor(**QUICK, noise="constant")).fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_pipeline_passes_on_what_is_asked_for(pipeline):
     X = curve()[0][:7]
     for options in ({}, {"return_interval": 0.8}):  # factors are kept from the second call on

@@ -88,6 +88,7 @@ def test_the_interval_score_punishes_width_and_what_is_outside(pipeline, data, l
     assert scorers.interval_score == scorers.IntervalScore(0.9)
 
 
+@pytest.mark.slow
 def test_a_search_takes_what_predicts_best_by_each_of_them():
     names = ["neg_log_predictive_density", "neg_crps", "interval_score"]
     search = GridSearchCV(
@@ -103,6 +104,7 @@ def test_a_search_takes_what_predicts_best_by_each_of_them():
         assert list(results[f"rank_test_{name}"]) == [2, 1]
 
 
+@pytest.mark.slow
 def test_labels_are_scored_by_minus_the_log_loss():
     X, y = _curve()
     y = np.where(y > 0.0, "up", "down")

@@ -55,6 +55,7 @@ def test_only_ratios_count_and_rows_of_weight_zero_do_not(data, weighted):
     assert_close(other.predict(X), weighted.predict(X), ITERATIVE)
 
 
+@pytest.mark.slow
 def test_a_label_of_weight_two_is_there_twice():
     X, y = make_moons(60, noise=0.3, random_state=0)
     counts = np.arange(60) % 3
@@ -63,6 +64,7 @@ def test_a_label_of_weight_two_is_there_twice():
     assert_close(own.predict_proba(X), twice.predict_proba(X), ITERATIVE)
 
 
+@pytest.mark.slow
 def test_balanced_classes_are_those_of_equal_frequencies():
     """Where classes overlap wholly, weights make up for frequencies of 1 to 4."""
     X, y = make_blobs([160, 40], centers=[[0.0], [0.0]], random_state=0)

@@ -66,6 +66,7 @@ def test_what_is_no_classifier_is_refused(rng):
         _of(LogisticRegression().fit(X, np.where(y == 0, "x", "y"))).predict(X)
 
 
+@pytest.mark.slow
 def test_a_classifier_around_predictors_is_saved_and_loaded(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))

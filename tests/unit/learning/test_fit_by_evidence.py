@@ -46,6 +46,7 @@ def _nll(learned, X, Y):
     return -scipy.stats.norm.logpdf(Y, mean, np.sqrt(variance)).mean()
 
 
+@pytest.mark.slow
 def test_noise_that_varies_is_found(varying):
     X, Y = varying
     learned = gvi.learn((X[:250], Y[:250]), kernel=_kernel(), noise="auto", num_inducing=40)
@@ -71,6 +72,7 @@ def test_noise_that_does_not_vary_is_left_constant(rng):
     assert np.std(np.log(spread)) < 0.2
 
 
+@pytest.mark.slow
 def test_noise_that_varies_smoothly_has_the_pattern_of_a_process(rng):
     X = rng.uniform(-2.0, 2.0, size=(250, 2))
     deviation = np.exp(X[:, :1] - 1.0)
@@ -137,6 +139,7 @@ def test_around_a_predictor_residuals_are_those_of_new_rows(rng):
     assert error < np.sqrt(np.mean(np.square(of_tree - Y[200:])))
 
 
+@pytest.mark.slow
 def test_a_predictor_of_another_scale_has_the_weight_that_mends_it(rng):
     X = rng.uniform(-2.0, 2.0, size=(300, 1))
     jumps = np.sign(np.sin(40.0 * X))  # too fast for a process that sees noise as well
@@ -149,6 +152,7 @@ def test_a_predictor_of_another_scale_has_the_weight_that_mends_it(rng):
     assert np.sqrt(np.mean(np.square(predicted - jumps[200:]))) < 0.1
 
 
+@pytest.mark.slow
 def test_a_predictor_that_says_nothing_does_no_harm(rng):
     X = rng.uniform(-2.0, 2.0, size=(300, 2))
     f = np.sin(2.0 * X[:, :1]) + X[:, 1:]
@@ -307,6 +311,7 @@ def test_what_is_not_trainable_stays_as_it_is(steps):
     assert_close(float(P.likelihood.variance.numpy()), 0.3)
 
 
+@pytest.mark.slow
 def test_two_relevant_features_among_thirty_are_found(rng):
     # With equal lengthscales the evidence is greatest where all of Y is noise.
     X = rng.uniform(-2.0, 2.0, size=(400, 30))
@@ -403,6 +408,7 @@ def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng
     assert rmse[None] < 0.9 * rmse[200]
 
 
+@pytest.mark.slow
 def test_a_function_that_few_points_take_for_noise_is_found_with_a_given_kernel(rng):
     X = rng.uniform(-1.0, 1.0, size=(2000, 2))
     f = np.sin(20.0 * X[:, :1]) * np.sin(20.0 * X[:, 1:])
@@ -480,6 +486,7 @@ def test_a_linear_function_of_few_of_many_features_is_found(rng):
     assert covered > 0.95 - STANDARD_ERRORS * np.sqrt(0.95 * 0.05 / 250)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 7])
 def test_noise_of_few_rows_is_not_taken_for_a_function(seed):
     """A kernel with short lengthscales predicts them as if there were none."""

@@ -122,6 +122,7 @@ def _steps(N, seed):
     return X, np.where(rng.random(N) < 0.05, 1.0 - y, y).astype(int)
 
 
+@pytest.mark.slow
 def test_around_a_classifier_that_is_cross_fitted():
     X, y = _steps(200, 4)
     tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)

@@ -141,6 +141,7 @@ def test_a_gross_value_is_told_and_left_out(rng):
     assert error < 0.1  # the noise
 
 
+@pytest.mark.slow
 def test_what_is_promised_of_noise_is_its_entropy(rng):
     X, Y = rng.normal(size=(150, 3)), rng.normal(size=(150, 1))
     learned = gvi.learn((X, Y))
@@ -151,6 +152,7 @@ def test_what_is_promised_of_noise_is_its_entropy(rng):
     assert nll < scipy.stats.norm().entropy() + 5.0 * np.sqrt(0.5 / 150)
 
 
+@pytest.mark.slow
 def test_what_is_promised_of_labels_that_say_nothing_is_their_frequency(rng):
     """A tree knows them by heart, and a kernel with ten lengthscales nearly so."""
     X, y = rng.normal(size=(80, 10)), np.where(rng.random(80) < 0.3, "yes", "no")
@@ -168,6 +170,7 @@ def test_what_is_promised_of_labels_that_say_nothing_is_their_frequency(rng):
     assert -np.mean(learned.predict_log_density((new, labels))) < truth + 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", [None, gpflow.likelihoods.Poisson(), Bernoulli()])
 def test_rows_of_equal_inputs_alone_are_learned_as_a_constant(likelihood, rng):
     Y = rng.integers(0, 2, size=(40, 1)) + (0.0 if likelihood is not None else 0.5)

@@ -47,6 +47,7 @@ def test_quantiles_invert_the_distribution_function(name, level):
     assert_close(law.cdf(law.quantile(level)), level, ITERATIVE)
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_the_law(rng):
     X = rng.uniform(-2.0, 2.0, size=(200, 1))
     y = np.exp(X + 0.5 * rng.normal(size=X.shape))
@@ -66,6 +67,7 @@ def test_metrics_are_those_of_the_law(rng):
     assert_close(found["calibration_error"], np.mean(np.abs(observed - levels)))
 
 
+@pytest.mark.slow
 def test_counts_have_quantiles_alone(rng):
     import gpflow
 

@@ -383,6 +383,7 @@ def test_a_trend_and_a_season_go_on_where_the_data_end(rng):
     assert variance[-1, 0] > variance[0, 0]
 
 
+@pytest.mark.slow
 def test_the_least_effort_has_tails_as_well(rng):
     X = rng.uniform(-2.0, 2.0, size=(400, 1))
     Y = np.sin(2.0 * X) + 0.1 * rng.standard_t(2.0, size=X.shape)

@@ -86,6 +86,7 @@ def test_rows_that_are_not_positive(learned):
         learned.update(X, np.array([[0.0]]))
 
 
+@pytest.mark.slow
 def test_y_of_either_sign_or_a_narrow_range_is_learned_as_it_is(rng):
     X = rng.uniform(-2.0, 2.0, size=(60, 1))
     for shift in (0.0, 100.0):

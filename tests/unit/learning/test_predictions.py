@@ -106,6 +106,7 @@ OTHERS = ("gaussian", "two outputs", "predictors")
 """Those with Gaussian noise, without calibration data."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in CASES],

@@ -68,6 +68,7 @@ def _spoilt(data):
     return dataclasses.replace(data, X=X, units=(Scaling.none(X), data.units[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_classes", [False, True])
 @pytest.mark.parametrize("D", [1, 2])
 def test_constant_columns_and_copies_do_not_change_what_is_tried(D, of_classes, rng):

@@ -42,6 +42,7 @@ NAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_covariance_is_built_as_its_class_is(name):
     learned = _learned(covariance=name, mean="inducing")
@@ -111,6 +112,7 @@ def test_a_network_that_was_judged_is_what_is_delivered(rng):
     assert 0.0 < moved < 0.5 * apart
 
 
+@pytest.mark.slow
 def test_a_training_is_not_stopped_by_few_epochs_without_a_gain():
     """Of 40 epochs it takes a quarter, as the rate falls along a cosine and gains at its end."""
     learned = gvi.learn(
@@ -119,6 +121,7 @@ def test_a_training_is_not_stopped_by_few_epochs_without_a_gain():
     assert len(learned.history["loss"]) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["prior", "posterior"])
 def test_q_is_held_to_the_prior_or_to_the_posterior(name):
     learned = _learned(regulariser=name)
@@ -306,6 +309,7 @@ def test_a_classifier_takes_images_with_a_network_as_the_mean():
     assert estimator.score(new[labels < 2], labels[labels < 2]) > 0.6
 
 
+@pytest.mark.slow
 def test_pixels_have_one_unit():
     X, y = _images(60, 0)
     X[:, 0, 0] = 7.0  # a pixel that does not vary

@@ -66,6 +66,7 @@ def test_information_under_gaussian_noise_is_the_difference_of_entropies():
     assert_close(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [np.float64, np.float32])
 @pytest.mark.parametrize("level", [0.0, 3.0, 5.0])
 def test_information_of_counts_is_a_double_sum(level, precision):
@@ -103,6 +104,7 @@ CONTINUOUS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_information_of_numbers_is_a_difference_of_entropies(name):
     """That of y, by Monte Carlo, and the mean of that given f."""

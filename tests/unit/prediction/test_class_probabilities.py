@@ -49,6 +49,7 @@ def sampled(model):
     return np.where(hit, 1.0 - 1e-3, 0.5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_probabilities_and_entropies_are_those_of_many_samples(name):
     model = classifier(name)

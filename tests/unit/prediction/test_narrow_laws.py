@@ -52,6 +52,7 @@ def mixture(cdf, y, m, s):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NARROW)
 def test_quantiles_have_their_level(name):
     likelihood, cdf, bounds = NARROW[name]

@@ -117,6 +117,7 @@ SHORT = kernels.SquaredExponential(lengthscales=0.5)
 """Few points leave variance everywhere. Where there is next to none, that of features shows."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONSISTENT)
 def test_functions_have_the_moments_of_the_process(name, rng):
     """At inputs among, near and far from the inducing points, some of them repeated."""

@@ -156,6 +156,7 @@ def test_gradients_of_the_bound_are_those_of_sgpr(data):
         assert_close(tape.gradient(ours, variable), expected, ITERATIVE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("evidence", "count"), [(DataEvidence(), 4), (DataEvidence(), 9), (InducingEvidence(), 9)]
 )

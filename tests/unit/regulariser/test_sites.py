@@ -91,6 +91,7 @@ def slowly(*names):
     return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["bernoulli", "beta", "student", *slowly("logistic", "poisson", "exponential", "gamma")],

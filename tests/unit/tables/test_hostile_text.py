@@ -24,6 +24,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "target"), [("data", "@kind $_$"), ("numbers", "@kind")])
 def test_a_page_is_drawn_with_any_names(file, target, folder):
     output = folder / f"model of {file}"

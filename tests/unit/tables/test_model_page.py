@@ -43,6 +43,7 @@ def learned(table, tmp_path_factory):
     return _outcome(tmp_path_factory.mktemp("page"), table, split="random")
 
 
+@pytest.mark.slow
 def test_the_verdict_is_that_of_the_predictions(learned, tmp_path):
     rows, y = learned.held_out
     predicted = learned.model.predict(rows, 0.9)
@@ -79,6 +80,7 @@ def test_a_model_that_may_be_no_better_than_chance_is_said_to_be(tmp_path):
     assert re.search("chance: no inputs|Worse than no inputs", str(_outcome(tmp_path, table)))
 
 
+@pytest.mark.slow
 def test_classes_are_judged_beside_the_most_frequent_one(table, tmp_path):
     outcome = _outcome(tmp_path, table.assign(y=np.where(table["y"] > 3.0, "many", "few")))
     rows, y = outcome.held_out
@@ -110,6 +112,7 @@ def test_a_category_is_drawn_by_its_levels(learned, table):
     assert np.ptp(drawn.means[2]) > 4.0  # the season goes from -3 to 3
 
 
+@pytest.mark.slow
 def test_a_column_with_no_value_in_the_rows_learned_from_and_names_that_clash(tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"day": DAYS, "kind_a": rng.random(N), "kind": rng.choice(list("abc"), N)})

@@ -87,6 +87,7 @@ def require_equal(model: gvi.models.GVI, constants: Constants) -> None:
             np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-8 * np.abs(loss))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_loss_and_gradient_are_the_same(covariance, moving):
@@ -125,6 +126,7 @@ def test_a_fit_of_arrays_is_that_of_a_stream(covariance, batch_size):
     )
 
 
+@pytest.mark.slow
 def test_arrays_after_a_stream_and_after_other_arrays():
     model, alone = on_prior(COVARIANCES[0]), on_prior(COVARIANCES[0])
     stream = tf.data.Dataset.from_tensor_slices((X, Y)).batch(16)

@@ -99,6 +99,7 @@ def test_step_that_is_not_finite_is_undone_and_named(term: str, compiled: bool) 
         assert float(closure()) == float(last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_step_in_a_graph_of_the_user_is_undone(compiled: bool) -> None:
     """Again and again: an update that races the restoration may win only now and then."""

@@ -73,6 +73,7 @@ def test_data_come_in_any_of_keras_forms() -> None:
     assert_same_training(fitted(slices((rounded, Y[:, 0])).batch(8)), expected)
 
 
+@pytest.mark.slow
 def test_validation_every_other_epoch(measured: gvi.models.PGVI) -> None:
     history = measured.fit(X, Y, validation_data=(X, Y), validation_freq=2, epochs=4, verbose=0)
     assert len(history.history["val_loss"]) == 2

@@ -54,6 +54,7 @@ def learned(overfit):
     return around(overfit, num_inducing=len(TRAIN[0]), features="penultimate")
 
 
+@pytest.mark.slow
 def test_an_overfit_network_is_corrected_and_not_only_scaled(overfit, learned):
     alone = around(overfit, predictor=None, num_inducing=len(TRAIN[0]), features="penultimate")
     logits = overfit.predict(NEW[0], verbose=0)
@@ -103,6 +104,7 @@ def test_the_correction_is_a_stack_of_regressions_of_the_labels(learned):
     assert_close(learned.predict_f(NEW[0][:50])[0], expected, ITERATIVE)
 
 
+@pytest.mark.slow
 def test_a_network_that_unseen_rows_confirm_is_not_corrected_for_the_worse():
     many = rows(3000, 5)
     net = trained(many, 8, units=32)
@@ -131,6 +133,7 @@ def test_far_away_the_correction_is_lost(learned):
     assert_estimates(p, frequencies, np.sqrt(frequencies * (1.0 - frequencies) / 512))
 
 
+@pytest.mark.slow
 def test_saved_exported_and_updated_it_is_corrected_alike(learned, tmp_path):
     expected = learned.predict_proba(NEW[0])
     learned.save(tmp_path / "model")
@@ -143,6 +146,7 @@ def test_saved_exported_and_updated_it_is_corrected_alike(learned, tmp_path):
     assert_close(updated.predict_f(NEW[0])[0], learned.predict_f(NEW[0])[0])
 
 
+@pytest.mark.slow
 def test_one_logit_is_corrected():
     def two(data):
         return data[0], np.where(data[1] == 0, "yes", "no")

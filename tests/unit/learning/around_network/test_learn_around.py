@@ -110,6 +110,7 @@ def test_inputs_unlike_the_data_are_found(learned):
     assert_close(learned.score_ood(NEW[0]), np.mean(variance, axis=1))
 
 
+@pytest.mark.slow
 def test_variance_of_logits_is_that_of_directions_times_the_distance_from_the_classes(net):
     """The last layer's features: a regression on unit vectors, of the least curvature of softmax.
 
@@ -156,6 +157,7 @@ def test_variance_of_logits_is_that_of_directions_times_the_distance_from_the_cl
     assert np.max(np.abs(before / expected(exact) - 1.0)) > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_far_away_classes_are_as_probable_as_they_are_frequent(activation):
     keras.utils.set_random_seed(0)
@@ -190,6 +192,7 @@ def test_sets_hold_the_label(learned):
     assert_estimates(held, 0.8, np.sqrt(0.8 * 0.2 / 45))  # as many rows calibrate
 
 
+@pytest.mark.slow
 def test_sets_are_not_calibrated_by_rows_that_the_network_was_trained_with():
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
@@ -338,6 +341,7 @@ def members(net):
     return [net, copy, deeper, *mirrored]  # with weights that they share
 
 
+@pytest.mark.slow
 def test_mean_of_several_networks_is_that_of_their_probabilities(members, tmp_path):
     logits = [member.predict(WITHIN, verbose=0) for member in members]
     p = np.mean(scipy.special.softmax(logits, axis=-1), axis=0)

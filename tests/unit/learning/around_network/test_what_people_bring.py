@@ -53,6 +53,7 @@ def first(inputs, count):
     return few if isinstance(inputs, dict) else list(few.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dictionary", "list"])
 def test_several_inputs_and_one_of_two_heads(kind, tmp_path):
     net, inputs = of_words(kind)

@@ -122,6 +122,7 @@ def test_few_rows_are_taken_as_arrays(source, tmp_path):
         np.testing.assert_array_equal(found, of_arrays)
 
 
+@pytest.mark.slow
 def test_few_rows_are_learned_from_as_arrays(tmp_path):
     learned, of_arrays = _learn(_mapped(tmp_path, *_rows(120))), _learn(_rows(120))
     for found, expected in zip(
@@ -211,6 +212,7 @@ def test_what_is_learned_depends_on_the_seed_alone(of_blocks, tmp_path):
     assert len(np.intersect1d(one[:, 0], other[:, 0])) < SAMPLE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", [0, 2])
 def test_the_order_of_the_rows_does_not_matter(small, tmp_path, column):
     """Sorted by a feature or by y; every row is as likely to be in the sample."""

@@ -161,6 +161,7 @@ def test_counts_from_end_to_end(tmp_path):
     assert np.all(np.isinf(upper))
 
 
+@pytest.mark.slow
 def test_the_regressor_takes_a_likelihood():
     X, Y = _simulated("poisson")
     model = gvi.GVIRegressor(likelihood=likelihoods.Poisson(), random_state=0, **QUICK)

@@ -129,6 +129,7 @@ def test_slopes_of_drawn_functions(rng):
     assert_estimates(slopes.var(axis=0), variance, np.sqrt(2.0 / S) * variance)
 
 
+@pytest.mark.slow
 def test_slopes_in_a_graph_and_in_single_precision():
     signature = [tf.TensorSpec([None, 2], gpflow.default_float())]
     process = variational(
