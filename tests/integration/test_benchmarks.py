@@ -214,6 +214,7 @@ def test_streaming():
     assert {row["of"] for row in rows} >= {"learn, memory-mapped", "an epoch of fit"}
 
 
+@pytest.mark.slow
 def test_learn_is_measured_beside_sgpr(monkeypatch):
     def gaussian(part, seed):
         mean = np.zeros(len(part.Y_test))

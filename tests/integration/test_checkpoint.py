@@ -153,6 +153,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(tmp_path):
     assert_close(predictions(other), predictions(model))
 
 
+@pytest.mark.slow
 def test_deepcopy_of_a_model_with_networks_trains_by_itself():
     model = with_networks()
     train, _ = trainer(model)

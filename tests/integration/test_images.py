@@ -266,6 +266,7 @@ def test_every_covariance_takes_images(name, X):
     assert_close(covariance(X, full_cov=False), covariance(rows(X), full_cov=False))
 
 
+@pytest.mark.slow
 def test_trains_from_arrays_of_images_and_pipelines_of_rows_alike(X, Y):
     losses = []
     start = model_of(X, SquaredExponential(lengthscales=2.0))

@@ -153,6 +153,7 @@ def test_rows_for_validation_that_data_name_are_validation_data(tmp_path):
         assert_close(ours, theirs, ITERATIVE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", ["constant", "linear"])
 def test_the_mean_of_p_is_fitted_with_its_hyper_parameters(write, mean):
     """It is the generalised least squares of the observations (Rasmussen and Williams, 2.45)."""

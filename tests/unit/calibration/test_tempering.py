@@ -254,6 +254,7 @@ def test_the_factor_of_a_classifier_is_that_of_a_search_by_hand(name: str, rows:
     assert_close(log_posterior(np.log(factor[0])), expected, tolerance)
 
 
+@pytest.mark.slow
 def test_factors_of_each_class_are_those_of_a_search_by_hand() -> None:
     """Confidence in one class is too great, and less so in the others."""
     model = make(3, gpflow.likelihoods.Softmax(3), mean=Wave(3, 1.0), scale=0.3)

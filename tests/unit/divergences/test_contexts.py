@@ -285,6 +285,7 @@ def test_interrupted_training_ends_where_it_would_have(
     assert interrupted(-1) == undisturbed
 
 
+@pytest.mark.slow
 def test_validation_and_prediction_draw_nothing_from_training(undisturbed: list[Any]) -> None:
     fitted = noisy()
     assert fit(fitted, validation_data=(X, Y)) == undisturbed

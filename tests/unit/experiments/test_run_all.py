@@ -119,6 +119,7 @@ def test_a_worker_that_has_grown_is_restarted(tasks):
     assert len({record["pid"] for record in found.values()}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "closed", ["between runs", pytest.param("within a run", marks=pytest.mark.slow)]
 )

@@ -289,6 +289,7 @@ def test_a_search_over_the_weight_of_the_divergence(curve):
     assert search.best_score_ == max(scores)
 
 
+@pytest.mark.slow
 def test_units_do_not_matter_in_a_pipeline(regressor, curve):
     X, y = curve
     pipeline = make_pipeline(StandardScaler(), clone(regressor)).fit(X, y)

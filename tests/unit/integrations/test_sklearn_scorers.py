@@ -42,6 +42,7 @@ def law(pipeline, data):
     return scipy.stats.norm(*pipeline.predict(data[0], return_std=True))
 
 
+@pytest.mark.slow
 def test_quantiles_are_those_of_the_predictive_law(pipeline, data, law):
     levels = [0.9, 0.05, 0.5, 0.25]
     found = pipeline[-1].predict_quantiles(pipeline[:-1].transform(data[0]), levels)
@@ -54,6 +55,7 @@ def test_levels_are_between_0_and_1(pipeline, quantiles):
         pipeline[-1].predict_quantiles(np.zeros((1, 2)), quantiles)
 
 
+@pytest.mark.slow
 def test_quantiles_of_columns_have_an_axis_of_their_own():
     X, y = _curve()
     model = gvi.GVIRegressor(**GAUSSIAN).fit(X, np.column_stack([y, 2.0 * y]))

@@ -24,6 +24,7 @@ def weighted(data):
     return gvi.GVIRegressor(**QUICK).fit(X, y, sample_weight=weights)
 
 
+@pytest.mark.slow
 def test_rows_have_noise_over_their_weight(data, weighted):
     """The posterior mean is the textbook's, with σ²/w on the diagonal."""
     X, y, weights = data
@@ -37,6 +38,7 @@ def test_rows_have_noise_over_their_weight(data, weighted):
     assert_close(weighted.predict(X[:7] + 0.05), np.asarray(expected)[:, 0], ITERATIVE)
 
 
+@pytest.mark.slow
 def test_weights_make_predictions_better(data, weighted):
     X, y, _ = data
     x = np.linspace(-2.0, 2.0, 50)[:, None]

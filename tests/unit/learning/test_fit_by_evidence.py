@@ -64,6 +64,7 @@ def test_noise_that_varies_is_found(varying):
     assert _nll(learned, X[250:], Y[250:]) < _nll(constant, X[250:], Y[250:]) - 0.3
 
 
+@pytest.mark.slow
 def test_noise_that_does_not_vary_is_left_constant(rng):
     X = rng.uniform(-2.0, 2.0, size=(150, 2))
     Y = X[:, :1] + rng.normal(size=(150, 1))
@@ -223,6 +224,7 @@ def test_an_estimator_without_predictions_of_its_rows_is_refused_before_they_are
         gvi.learn(steps, kernel=_kernel(), predictor=Nothing())
 
 
+@pytest.mark.slow
 def test_predictions_of_the_others_temper(rng):
     """Where all hyper-parameters are given and the noise is too small, the factor mends it."""
     X = rng.uniform(-2.0, 2.0, size=(200, 2))
@@ -296,6 +298,7 @@ def test_outputs_that_are_correlated_are_refused(rng):
         gvi.learn((X, X), kernel=mixed)
 
 
+@pytest.mark.slow
 def test_what_is_not_trainable_stays_as_it_is(steps):
     X, Y = steps
     kernel, noise = _kernel(), gpflow.likelihoods.Gaussian(0.3)
@@ -347,6 +350,7 @@ def _fits(X, Y, **options):
     return EvidenceFits(data, settings)
 
 
+@pytest.mark.slow
 def test_a_fit_has_the_greatest_evidence(rng):
     """That of GPflow's GPR."""
     X = rng.uniform(-3.0, 3.0, size=(120, 1))
@@ -390,6 +394,7 @@ def test_predictors_with_much_larger_errors_than_a_process_are_left_out(slope, i
     assert fits.predictors.num_means == is_kept
 
 
+@pytest.mark.slow
 def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng):
     X = rng.uniform(-1.0, 1.0, size=(700, 2))
     f = np.sin(12.0 * X[:, :1]) * np.sin(12.0 * X[:, 1:])
@@ -463,6 +468,7 @@ def test_brief_fits_have_as_many_iterations_as_features(given, D, expected):
     assert settings.briefly(D) == LBFGS(expected)
 
 
+@pytest.mark.slow
 def test_few_of_many_features_are_found():
     """With 200 inducing points the noise took what 300 rows in 40 dimensions are beyond them."""
     rng = np.random.default_rng(0)
@@ -531,6 +537,7 @@ def test_very_few_rows_leave_doubt(seed, slopes):
     assert -np.mean(gvi.learn((X, Y)).predict_log_density((x, y))) < 2.0
 
 
+@pytest.mark.slow
 def test_noise_of_some_tens_of_rows_is_found():
     """The evidence has an optimum without noise, too."""
     rng = np.random.default_rng(6)

@@ -45,6 +45,7 @@ def learned(request):
     return gvi.learn((X, NAMES[y]), kernel=gpflow.kernels.SquaredExponential(), **options)
 
 
+@pytest.mark.slow
 def test_samples_of_labels_are_as_frequent_as_probable(learned):
     X, _ = _draw(6, 3)
     samples = learned.predict_y_samples(X, 20_000, seed=0)
@@ -72,6 +73,7 @@ def test_all_predictions_of_labels_are_of_the_same_probabilities(learned, monkey
         learned.predict_log_density((X, np.full(50, "maybe")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("N", "likelihood"), [(1, StudentT()), (3, Softmax(2))])
 def test_fewer_rows_than_folds(N, likelihood, rng):
     X = rng.normal(size=(N, 1))
@@ -105,6 +107,7 @@ def test_far_away_it_knows_that_it_does_not_know(learned):
     assert np.min(far_away.epistemic) > times * np.median(at_data.epistemic)
 
 
+@pytest.mark.slow
 def test_saved_it_predicts_the_same_labels(tmp_path):
     X, y = _draw(60, 3)
     learned = gvi.learn((X, y == 1), num_inducing=10, kernel=gpflow.kernels.SquaredExponential())
@@ -138,6 +141,7 @@ def test_around_a_classifier_that_is_cross_fitted():
     assert losses[0] < log_loss(y, np.clip(whole.predict_proba(X), 1e-3, 1.0 - 1e-3))
 
 
+@pytest.mark.slow
 def test_around_a_classifier_that_was_fitted_to_names():
     X, y = _steps(300, 6)
     tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(X, NAMES[y])
@@ -153,6 +157,7 @@ def test_around_a_classifier_that_was_fitted_to_names():
     assert gvi.metrics.evaluate(learned, (X, NAMES[y]))["accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_the_kernel_that_predicts_better_is_taken():
     X, y = _draw(100, 9)
     rough = gpflow.kernels.SquaredExponential(lengthscales=1e-3)

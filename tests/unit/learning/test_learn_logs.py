@@ -94,6 +94,7 @@ def test_y_of_either_sign_or_a_narrow_range_is_learned_as_it_is(rng):
         assert not any(_is_of_logs(gvi.learn((X, Y))))
 
 
+@pytest.mark.slow
 def test_a_likelihood_of_y_is_kept(rng):
     X, Y = _rows(rng, 60)
     learned = gvi.learn((X, Y), likelihood=gpflow.likelihoods.Gaussian(0.1))

@@ -128,6 +128,7 @@ def test_the_default_model_is_trained_where_it_is_asked_for():
     assert not gvi.learn((X, Y), **options).history
 
 
+@pytest.mark.slow
 def test_noise_of_outputs_that_are_learned_together_stays_as_it_is_given():
     fixed = Gaussian(0.3)
     gpflow.set_trainable(fixed, False)

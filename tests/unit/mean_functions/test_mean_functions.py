@@ -177,6 +177,7 @@ def test_knows_its_outputs_if_the_network_does():
     assert not hasattr(gvi.mean_functions.Network(networks.Perceptron()), "num_outputs")
 
 
+@pytest.mark.slow
 @WITH_WEIGHTS
 def test_q_s_network_trains_and_p_s_does_not(make):
     model = model_with(make(), prior_network=make())
@@ -197,6 +198,7 @@ def test_q_s_network_trains_and_p_s_does_not(make):
     assert np.abs(q(INPUTS) - OUTPUTS).mean() < np.abs(before[1] - OUTPUTS).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimiser", [tf_keras.optimizers.Adam, keras.optimizers.Adam])
 def test_a_float32_network_learns_in_a_float64_model_by_either_adam(optimiser):
     model = model_with(networks.dense(keras, dtype="float32"))

@@ -74,6 +74,7 @@ def test_a_curve_shows_predictions_in_original_units(models):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
 
 
+@pytest.mark.slow
 def test_a_curve_of_counts_is_that_of_their_mean():
     rng = np.random.default_rng(0)
     X = np.linspace(0.0, 6.0, 40)[:, None]
@@ -86,6 +87,7 @@ def test_a_curve_of_counts_is_that_of_their_mean():
     assert np.all((lower < display.mean) & (display.mean < upper))
 
 
+@pytest.mark.slow
 def test_maps_and_partial_dependence_of_counts_are_those_of_their_mean():
     """f is the logarithm of the rate, and tells counts of rows apart by their ratios alone."""
     rng = np.random.default_rng(1)
@@ -220,6 +222,7 @@ def test_classes_are_drawn_with_their_rejection_and_inputs_of_another_kind(class
         plots.ClassesDisplay.from_estimator(fitted, X, np.full(len(X), "none"))
 
 
+@pytest.mark.slow
 def test_history_is_that_of_training(models):
     trained = _learned(1, epochs=2)
     axes = np.ravel(trained.plot_history())

@@ -280,6 +280,7 @@ def test_rows_in_blocks_have_the_sites_of_all_at_once(name, monkeypatch):
     assert_close(found.variance, expected.variance)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("to_the_end")
 def test_a_prior_of_large_variance_has_the_same_optimum_as_svgp():
     """Far from zero the probit's logarithm is cut off: a start there would find no slope."""

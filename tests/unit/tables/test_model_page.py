@@ -74,6 +74,7 @@ def test_a_model_that_is_worse_than_no_inputs_is_said_to_be(tmp_path):
     assert "the last ones by day" in page
 
 
+@pytest.mark.slow
 def test_a_model_that_may_be_no_better_than_chance_is_said_to_be(tmp_path):
     rng = np.random.default_rng(3)
     table = pd.DataFrame({"x": rng.random(60), "y": rng.normal(size=60)})

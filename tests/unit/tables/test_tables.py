@@ -236,6 +236,7 @@ def test_columns_that_say_nothing_are_left_out():
         target_of(table, "lists", None)
 
 
+@pytest.mark.slow
 def test_all_rows_are_learned_from_if_none_are_held_out(folder, written):
     outcome = learn_table(folder / "data.csv", "y", effort="fast", held_out=0.0)
     assert len(outcome.rows) == N - 1  # one has no target

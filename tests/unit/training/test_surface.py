@@ -158,6 +158,7 @@ def test_metrics_stop_training_early(measured: gvi.models.PGVI) -> None:
     assert len(history.epoch) < 30
 
 
+@pytest.mark.slow
 def test_predictions_in_batches_of_any_size(capsys: pytest.CaptureFixture[str]) -> None:
     model = make()
     mean = model.predict_y(X)[0].numpy()

@@ -142,6 +142,7 @@ def plain(activation=None):
     )
 
 
+@pytest.mark.slow
 def test_batches_are_read_as_arrays_are():
     net, D = plain(), tf.data.Dataset.from_tensor_slices
 
@@ -254,6 +255,7 @@ def test_a_softmax_behind_a_model_is_its_last_layer():
     np.testing.assert_array_equal(found.predict(IMAGES), p.argmax(axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_classes", [True, False])
 def test_new_rows_say_where_a_network_is_to_be_trusted(of_classes):
     """Against the sparse posterior of all rows at once, by its formula."""

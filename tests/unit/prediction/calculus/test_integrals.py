@@ -119,6 +119,7 @@ def test_embeddings_of_gaussians_are_those_of_gpflow(rng):
     assert_close(calculus.embedding(kernel, measure, tf.constant(Z)), expected)
 
 
+@pytest.mark.slow
 def test_integrals_with_separate_inducing_points(rng):
     kernel = kernels.SeparateIndependent([kernels.SquaredExponential(), kernels.Linear(0.5)])
     Z = SeparateIndependentInducingVariables(
