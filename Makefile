@@ -57,8 +57,7 @@ programs: $(STAMP)  ## Run examples, demonstration, pages, shortened notebooks, 
 	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow $(PROGRAMS)
 
 slow-share: $(STAMP)  ## Run a fifth of the slow tests, another for each commit (or SHARE=2/5)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --slow-share $(SHARE) \
-	    $(addprefix --ignore=,$(PROGRAMS)) $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --slow-share $(SHARE) $(ARGS)
 
 # Only the dependencies of the wheel are there at first: commands that need an extra must say so.
 wheel: WHEEL := $(abspath $(VENV)-wheel)
