@@ -28,7 +28,7 @@ from ..regulariser.fit import Judged, Regulariser, Round
 from ..regulariser.lbfgs import Minimise
 from .candidate import Candidate, Fitted
 from .predictors import CrossFits
-from .row_facts import groups_of, spacing
+from .row_facts import left_out_together, spacing
 from .rows.log_scale import LogScale
 from .settings import RECIPE, RegulariserSettings, Settings
 from .start import TrainingData
@@ -70,7 +70,7 @@ class Fits(abc.ABC):
         self.data = data
         self.settings = settings.regulariser
         self.recipe = self.settings.recipe
-        self.groups = groups_of(data.X)
+        self.groups = left_out_together(data.X, self.settings.num_folds)
         self.first = np.arange(len(data.X))[: self.settings.max_rows]
         """The rows that hyper-parameters are fitted to: [n]."""
         units = data.units[1]

@@ -29,7 +29,7 @@ from .fit_by_evidence import MAX_ROWS_OF_SCORES
 from .hooks import Hooks
 from .learned import Learned
 from .q_training import TrainingResult
-from .row_facts import groups_of
+from .row_facts import left_out_together
 from .rows import targets
 from .rows.split import Rows, Split
 from .rows.streams import Stream
@@ -193,7 +193,8 @@ class Finish:
             return None
         rows, likelihood = data.first(MAX_ROWS_OF_SCORES), regulariser.likelihood
         sites = self.sites(regulariser, regulariser.inducing_points, rows)
-        observed, groups = (rows.X, sites.Y), groups_of(rows.X)
+        observed = rows.X, sites.Y
+        groups = left_out_together(rows.X, self.settings.regulariser.num_folds)
         Z = regulariser.inducing_points
         mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, observed, groups)
         X, Y = Data.of((rows.X, rows.Y), likelihood)

@@ -54,7 +54,7 @@ def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool)
         if forgot:  # candidates of all scales are compared in the same way
             grid.forget(fits)
         found += search(fits, decides=False)
-    if not judges or np.max(scales[0].groups) == 0:  # without its only group nothing is left to fit
+    if not judges:
         best = best_of(found)
         return [Member(1.0, regulariser(best.by, best.candidate), best.by)]
     candidates = near_best(found, recipe.gap_of_pool, recipe.max_candidates)

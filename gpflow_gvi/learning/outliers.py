@@ -34,7 +34,7 @@ from ..regulariser.evidence import DataEvidence
 from ..regulariser.fit import fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import left_out, sites_of
-from .row_facts import groups_of
+from .row_facts import left_out_together
 from .rows.scaling import Scaling
 from .settings import RegulariserSettings
 
@@ -125,7 +125,7 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
     likelihood: Contaminated = best.likelihood
     Z, _ = settings.select(X, settings.count(len(X)), kernel=best.prior.kernel, seed=seed)
     sites = sites_of(likelihood, best.prior, Z, (tf.constant(X), tf.constant(Y)))
-    observed, groups = (X, sites.Y), groups_of(X)
+    observed, groups = (X, sites.Y), left_out_together(X, settings.num_folds)
     of_y = leave_one_out(best.prior, sites.variance, Z, observed, groups)
     mean, variance = left_out(of_y, sites)
     probability = np.max(likelihood.probability(mean, variance, Y), axis=1)  # [N]

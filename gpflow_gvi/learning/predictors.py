@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from .._core import progress
 from .._core.names import predictor_name
 from ..mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
-from .row_facts import folds_of, groups_of
+from .row_facts import folds_of, left_out_together
 from .rows.scaling import Scaling, exactly_original
 from .settings import RECIPE
 from .start import TrainingData
@@ -85,7 +85,8 @@ class CrossFits:
     @functools.cached_property
     def fold(self) -> AnyNDArray:
         """The fold of each row: [N]."""
-        return folds_of(groups_of(self._data.X), self._num_folds, self._data.seed)
+        groups = left_out_together(self._data.X, self._num_folds)
+        return folds_of(groups, self._num_folds, self._data.seed)
 
     @functools.cached_property
     def means(self) -> list[Predictor]:

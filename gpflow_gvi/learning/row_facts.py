@@ -41,13 +41,23 @@ def num_groups(X: AnyNDArray) -> int:
     return int(np.max(groups_of(X))) + 1
 
 
+def left_out_together(X: AnyNDArray, num_folds: int) -> AnyNDArray:
+    """Return the group of each row that is left out as a whole: [N].
+
+    Where there are fewer distinct rows than folds, each row is one of its own: then new rows have
+    inputs that are known, and not what is between them but what they bring has to be judged.
+    """
+    groups = groups_of(X)
+    return groups if int(np.max(groups)) + 1 >= num_folds else np.arange(len(X))
+
+
 def folds_of(groups: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
     """Return the fold of each row, 0, ..., K - 1, at random; a group is in one fold: [N]."""
     num_groups = int(np.max(groups)) + 1
     if num_groups < num_folds:
         raise ValueError(
-            f"X has {num_groups} distinct rows, but they are parted into {num_folds} folds. Give "
-            "more rows, or predictor=None."
+            f"X has {num_groups} rows, but they are parted into {num_folds} folds. Give more rows, "
+            "or predictor=None."
         )
     fold = np.random.default_rng(seed).permutation(np.arange(num_groups) % num_folds)
     return np.asarray(fold[groups])
@@ -66,9 +76,10 @@ def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
     """Return the number of rows that repeat, and the rows without copies.
 
     A copy has the inputs and the observations of an earlier row. It is no further observation
-    where values of y coincide by no other cause: they do not lie on a grid, or they never differ
-    between rows of equal inputs, so that noise, if there is any, is repeated with them. Where rows
-    of equal inputs differ in y, rows that agree are replicates like these, and all count.
+    where values of y coincide by no other cause: they are no multiples of anything, or they never
+    differ between rows of equal inputs, so that noise, if there is any, is repeated with them.
+    Where rows of equal inputs differ in y, rows that agree are replicates like these, and all
+    count.
     """
     groups = groups_of(X)
     num_repeated = len(groups) - (int(np.max(groups)) + 1)
@@ -78,8 +89,8 @@ def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
     pairs = groups_of(np.column_stack([groups, Y]))
     first = np.sort(np.unique(pairs, return_index=True)[1])
     never_differ = len(first) == int(np.max(groups)) + 1
-    on_grid = all(np.isfinite(spacing(y[np.isfinite(y)])) for y in Y[first].T)
-    return Repeats(num_repeated, first if never_differ or not on_grid else every)
+    may_agree = all(np.isfinite(_step(np.unique(y[np.isfinite(y)]))) for y in Y.T)
+    return Repeats(num_repeated, first if never_differ or not may_agree else every)
 
 
 def spacing(y: AnyNDArray) -> float:
@@ -90,14 +101,21 @@ def spacing(y: AnyNDArray) -> float:
     :param y: observations, [N].
     """
     values = np.unique(y)
-    if len(values) < 2 or len(values) > MAX_SHARE_OF_VALUES * len(y):
+    return _step(values) if len(values) <= MAX_SHARE_OF_VALUES * len(y) else np.inf
+
+
+def _step(values: AnyNDArray) -> float:
+    """Return δ, if ascending values are multiples of it from each other; else ∞."""
+    if len(values) < 2:
         return np.inf
     steps = np.diff(values)
     step = float(np.min(steps))
     multiples = steps / step
     # Values such as 0.1 and 0.3 are multiples up to their rounding.
-    error = 1e3 * np.finfo(y.dtype).eps * np.max(np.abs(values)) / step
-    return step if np.all(np.abs(multiples - np.round(multiples)) <= max(error, 1e-6)) else np.inf
+    error = 1e3 * np.finfo(values.dtype).eps * np.max(np.abs(values)) / step
+    are_multiples = np.abs(multiples - np.round(multiples)) <= max(error, 1e-6)
+    # Of many values some are so close that rounding hides everything.
+    return step if error < 0.1 and np.all(are_multiples) else np.inf
 
 
 def gross_rows(Y: AnyNDArray) -> AnyNDArray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-
 EPOCHS = 20
 """The epochs by default: a mean that starts at P's has little to learn."""
 

@@ -141,7 +141,10 @@ def _rows(stages: Any) -> dict[str, str]:
     if "repeated" in found:
         share = f"{found['repeated']} rows repeat the inputs of others"
         copies = f", {found.get('copies')} are copies and count once" if "copies" in found else ""
-        facts["repeats"] = f"{share}: such rows are left out together{copies}"
+        together = (
+            "each row is left out alone" if "apart" in found else "they are left out together"
+        )
+        facts["repeats"] = f"{share}: {together}{copies}"
     if "unused_columns" in found:
         facts["unused"] = f"{found['unused_columns']} columns of X are constant or copies of others"
     if "gross" in found:

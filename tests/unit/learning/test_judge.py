@@ -181,6 +181,25 @@ def test_rows_of_equal_inputs_alone_are_learned_as_a_constant(likelihood, rng):
     assert_estimates(np.ravel(mean), np.mean(Y), error)
 
 
+@pytest.mark.parametrize("of_classes", [False, True])
+def test_a_column_of_two_categories_tells_their_two_means(of_classes, rng):
+    """There is nothing between the inputs that rows left out could be predicted by."""
+    X = np.repeat([[0.0], [1.0]], 60, axis=0)
+    if of_classes:
+        y = (rng.uniform(size=X.shape) < 0.2 + 0.6 * X).astype(int)
+        learned = gvi.learn((X, y), likelihood=gpflow.likelihoods.Bernoulli())
+    else:
+        y = np.round(30.0 + 8.0 * X + 8.0 * rng.normal(size=X.shape))
+        learned = gvi.learn((X, y))
+        assert "each row is left out alone" in str(learned.summary())
+    assert int(learned.model.num_data) == 120
+    of_each = y.reshape(2, 60)
+    errors = np.std(of_each, axis=1) / np.sqrt(60.0)
+    found = np.ravel(learned.predict_y(np.array([[0.0], [1.0]]))[0])
+    assert_estimates(found, np.mean(of_each, axis=1), errors)
+    assert found[1] - found[0] > 3.0 * np.hypot(*errors)
+
+
 def test_a_warning_tells_that_a_kernel_is_worse_than_nothing(rng):
     X = rng.uniform(-1.0, 1.0, size=(60, 1))
     kernel = gpflow.kernels.SquaredExponential(variance=100.0, lengthscales=0.05)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpflow_gvi.learning.row_facts import folds_of, gross_rows, groups_of, repeats, spacing
+from gpflow_gvi.learning.row_facts import (
+    folds_of,
+    gross_rows,
+    groups_of,
+    left_out_together,
+    repeats,
+    spacing,
+)
 from tests.tolerances import assert_close
 
 
@@ -32,7 +39,7 @@ def test_folds_have_one_size_and_a_group_is_in_one_of_them(rng):
     np.testing.assert_array_equal(fold[::3], fold[1::3])
     np.testing.assert_array_equal(fold[::3], fold[2::3])
     assert not np.array_equal(fold, folds_of(groups, 5, seed=1))
-    with pytest.raises(ValueError, match=r"X has 4 distinct rows, .* 5 folds.* predictor=None"):
+    with pytest.raises(ValueError, match=r"X has 4 rows, .* 5 folds.* predictor=None"):
         folds_of(np.array([0, 1, 2, 3, 3]), 5, seed=0)
 
 
@@ -48,6 +55,27 @@ def test_observations_of_equal_inputs_that_differ_are_replicates(rng):
     found = repeats(X, y)
     assert found.rows == 25
     assert len(found.kept) == 30  # also those that agree: they lie on a grid
+
+
+def test_whole_numbers_of_many_values_agree_by_chance_where_inputs_are_few(rng):
+    """As ages of two sexes do: most of their values are distinct, but they are no copies."""
+    x = np.repeat([[0.0], [1.0]], 30, axis=0)
+    age = rng.integers(10, 80, size=(60, 1)).astype(float)
+    assert len(np.unique(np.column_stack([x, age]), axis=0)) < 60
+    assert len(repeats(x, age).kept) == 60
+
+
+def test_among_many_real_values_copies_are_found(rng):
+    """Some are so close that all others look like multiples of their distance."""
+    x, y = np.zeros((200_000, 1)), rng.normal(size=(200_000, 1))
+    y[-5:] = y[:5]
+    np.testing.assert_array_equal(repeats(x, y).kept, np.arange(199_995))
+
+
+def test_rows_of_fewer_inputs_than_folds_are_left_out_alone():
+    X = np.arange(12.0)[:, None]
+    np.testing.assert_array_equal(left_out_together(X % 5, 5), X[:, 0] % 5)
+    np.testing.assert_array_equal(left_out_together(X % 4, 5), X[:, 0])
 
 
 def test_of_real_values_that_agree_to_the_last_digit_one_is_a_copy(rng):
