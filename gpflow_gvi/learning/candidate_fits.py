@@ -70,7 +70,7 @@ class Fits(abc.ABC):
         self.data = data
         self.settings = settings.regulariser
         self.recipe = self.settings.recipe
-        self.groups = left_out_together(data.X, self.settings.num_folds)
+        self.groups = left_out_together(data.X)
         self.first = np.arange(len(data.X))[: self.settings.max_rows]
         """The rows that hyper-parameters are fitted to: [n]."""
         units = data.units[1]

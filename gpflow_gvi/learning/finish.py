@@ -194,7 +194,7 @@ class Finish:
         rows, likelihood = data.first(MAX_ROWS_OF_SCORES), regulariser.likelihood
         sites = self.sites(regulariser, regulariser.inducing_points, rows)
         observed = rows.X, sites.Y
-        groups = left_out_together(rows.X, self.settings.regulariser.num_folds)
+        groups = left_out_together(rows.X)
         Z = regulariser.inducing_points
         mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, observed, groups)
         X, Y = Data.of((rows.X, rows.Y), likelihood)

@@ -45,7 +45,7 @@ from . import starts
 from .learned import Learned
 from .procedure import Procedure
 from .recipe import Recipe
-from .row_facts import groups_of
+from .row_facts import left_out_together
 from .rows.scaling import Scaling
 from .rows.split import Split, hold_out, require_variation
 from .settings import Settings
@@ -133,7 +133,8 @@ def learn_jointly(
     J = Y.shape[1]
     complete = np.flatnonzero(~np.isnan(Y).any(axis=1))
     order = np.random.default_rng(settings.seed).permutation(complete)
-    _, held_out = hold_out("calibration_fraction", settings, order, groups_of(X))
+    groups = left_out_together(X)
+    _, held_out = hold_out("calibration_fraction", settings, order, groups)
     calibration = X[held_out], Y[held_out]
     X, Y = np.delete(X, held_out, axis=0), np.delete(Y, held_out, axis=0)
     units = Scaling.none(X), Scaling.none(Y)

@@ -76,9 +76,9 @@ def learn(
     or a linear function that have not seen the row; and with noise that varies. Each is fitted once
     more without each fold of the rows, and these predictions decide: they give each candidate its
     tempering factor and tails, and its weight in a mixture, or say that one is best alone. Q is P,
-    the optimum of its bound. Rows with equal X are left out together, unless there are
-    fewer of them than folds; copies count once, and a value of Y that is far from all others not at
-    all, with a warning.
+    the optimum of its bound. Rows with equal X are left out together, unless new rows
+    have known inputs; copies count once, and a value of Y that is far from all others not at all,
+    with a warning.
 
     If any of `mean`, `covariance`, `regulariser`, `network`, `model`, a loss, `divergence`,
     `divergence_weight` and `epochs` is given, Q is trained, for as long as held-out data gain by

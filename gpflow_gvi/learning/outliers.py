@@ -125,7 +125,7 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
     likelihood: Contaminated = best.likelihood
     Z, _ = settings.select(X, settings.count(len(X)), kernel=best.prior.kernel, seed=seed)
     sites = sites_of(likelihood, best.prior, Z, (tf.constant(X), tf.constant(Y)))
-    observed, groups = (X, sites.Y), left_out_together(X, settings.num_folds)
+    observed, groups = (X, sites.Y), left_out_together(X)
     of_y = leave_one_out(best.prior, sites.variance, Z, observed, groups)
     mean, variance = left_out(of_y, sites)
     probability = np.max(likelihood.probability(mean, variance, Y), axis=1)  # [N]

@@ -85,7 +85,7 @@ class CrossFits:
     @functools.cached_property
     def fold(self) -> AnyNDArray:
         """The fold of each row: [N]."""
-        groups = left_out_together(self._data.X, self._num_folds)
+        groups = left_out_together(self._data.X)
         return folds_of(groups, self._num_folds, self._data.seed)
 
     @functools.cached_property

@@ -29,7 +29,7 @@ from .hooks import Hooks
 from .judge import members
 from .learned import Learned
 from .pooled import mixture
-from .row_facts import num_groups
+from .row_facts import left_out_together
 from .rows import targets
 from .rows.log_scale import LogScale
 from .rows.split import Split
@@ -67,8 +67,10 @@ class Procedure:
         unused = data.D - len(data.features)
         if unused and self.settings.regulariser.kernels is None:
             progress.found(unused_columns=unused)
-        few = num_groups(data.X) < self.settings.regulariser.num_folds
-        progress.found(**split.notes | ({"apart": True} if few and split.notes else {}))
+        progress.found(**split.notes)
+        groups = left_out_together(data.X)
+        if "repeated" in split.notes and len(np.unique(groups)) == len(groups):
+            progress.found(apart=True)
         if self._may_pool(data, validation):
             return self._pooled(data)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))

@@ -41,14 +41,14 @@ def num_groups(X: AnyNDArray) -> int:
     return int(np.max(groups_of(X))) + 1
 
 
-def left_out_together(X: AnyNDArray, num_folds: int) -> AnyNDArray:
+def left_out_together(X: AnyNDArray) -> AnyNDArray:
     """Return the group of each row that is left out as a whole: [N].
 
-    Where there are fewer distinct rows than folds, each row is one of its own: then new rows have
-    inputs that are known, and not what is between them but what they bring has to be judged.
+    Where inputs repeat more often than there are of them, as categories do, each row is one of its
+    own: new rows have known inputs then, and these hardly are copies.
     """
-    groups = groups_of(X)
-    return groups if int(np.max(groups)) + 1 >= num_folds else np.arange(len(X))
+    N, groups = len(X), groups_of(X)
+    return groups if (int(np.max(groups)) + 1) ** 2 >= N else np.arange(N)
 
 
 def folds_of(groups: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:

@@ -17,7 +17,7 @@ from ..._core.data import Data
 from ...calibration.tempering import MIN_VALIDATION_POINTS
 from ...errors import NumericsWarning, short_repr
 from ...likelihoods import is_gaussian
-from ..row_facts import GROSS_RATIO, gross_rows, groups_of, repeats
+from ..row_facts import GROSS_RATIO, gross_rows, left_out_together, repeats
 from .scaling import Scaling
 from .streams import Stream, survey
 
@@ -352,7 +352,7 @@ def _by_strata(order: Array, Y: Array) -> Array:
 
 def _groups(X: Array, settings: Settings) -> Array | None:
     """Return the groups of rows where any are held out, as it takes long with many columns."""
-    return groups_of(X) if settings.calibration_fraction or settings.held_out else None
+    return left_out_together(X) if settings.calibration_fraction or settings.held_out else None
 
 
 def hold_out(

@@ -72,10 +72,15 @@ def test_among_many_real_values_copies_are_found(rng):
     np.testing.assert_array_equal(repeats(x, y).kept, np.arange(199_995))
 
 
-def test_rows_of_fewer_inputs_than_folds_are_left_out_alone():
-    X = np.arange(12.0)[:, None]
-    np.testing.assert_array_equal(left_out_together(X % 5, 5), X[:, 0] % 5)
-    np.testing.assert_array_equal(left_out_together(X % 4, 5), X[:, 0])
+def test_rows_of_known_inputs_are_left_out_alone(rng):
+    """As of categories, which repeat more often than there are of them; copies do not."""
+    N = 49
+    for copies in (1, 2, 6):
+        X = rng.normal(size=(N, 2))[np.arange(N) // copies]
+        groups = left_out_together(X)
+        np.testing.assert_array_equal(groups == groups[:, None], X[:, 0] == X[:, :1])
+    of_categories = rng.integers(0, 2, size=(N, 2)).astype(float)
+    assert len(np.unique(left_out_together(of_categories))) == N
 
 
 def test_of_real_values_that_agree_to_the_last_digit_one_is_a_copy(rng):
