@@ -54,11 +54,19 @@ def _regions(rng, N):
     return Rows(X, np.array(["a", "b", "c"])[(X[:, 0] > 0.5) * (1 + (X[:, 1] > 0.5))])
 
 
+def _categories(rng, N):
+    """Three columns of categories, each combination with a probability of its own."""
+    X = rng.integers(0, [3, 2, 2], size=(N, 3))
+    logits = np.random.default_rng(7).normal(0.0, 1.5, size=(3, 2, 2))
+    return Rows(X.astype(float), _of(expit(logits[tuple(X.T)]), rng))
+
+
 SETS = {
     "waves": (_waves, 200),
     "linear": (_linear, 150),
     "noise": (_noise, 70),
     "regions": (_regions, 120),
+    "with_categories": (_categories, 400),
 }
 every_set = pytest.mark.parametrize("name", SETS)
 
@@ -93,6 +101,21 @@ def test_nothing_is_worse_than_a_constant_or_a_logistic_regression(name):
     linear = LogisticRegression(max_iter=1000).fit(rows.X, rows.y).predict_proba(new.X)
     best = min(np.mean(_losses(p, classes, new.y)) for p in (constant, linear))
     assert np.mean(_of_learned(learned, new)) < best + MAX_LOSS
+
+
+def test_few_combinations_of_categories_are_as_probable_as_they_are_frequent():
+    """There is nothing between them: new rows have known inputs."""
+    (rows, new), learned = _rows("with_categories"), _learned("with_categories")
+    codes, new_codes = (each.X @ [4, 2, 1] for each in (rows, new))
+    yes = rows.y == "yes"
+    of_code = {
+        code: (np.sum(yes[codes == code]) + 0.5) / (np.sum(codes == code) + 1.0)
+        for code in np.unique(codes)
+    }
+    p = np.array([of_code[code] for code in new_codes])
+    frequent = _losses(np.column_stack([1.0 - p, p]), np.array(["no", "yes"]), new.y)
+    differ = _of_learned(learned, new) - frequent
+    assert np.mean(differ) < STANDARD_ERRORS * np.std(differ) / np.sqrt(NUM_NEW)
 
 
 @every_set
