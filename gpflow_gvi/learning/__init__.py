@@ -7,72 +7,41 @@ from typing import TYPE_CHECKING
 from .._core import lazy
 
 if TYPE_CHECKING:
-    from .around_network.network_rows import NetworkInputs
-    from .full_batch import FullBatchTraining, fit_by_squares
-    from .hooks import Hooks
-    from .learned import Learned
-    from .one_call import learn
-    from .predictions import Predictions, moments_of_mixture
-    from .procedure import Procedure
-    from .q_training import BatchTraining, Train
-    from .rows.parquet import ParquetRows
-    from .rows.scaling import Scaling
-    from .rows.split import Split
-    from .rows.targets import Units
-    from .saved import SAVED
-    from .schedules import CosineAdam, EarlyStopping, Passes, Schedule
-    from .settings import (
-        LBFGS,
-        MAX_INDUCING,
-        NUM_INDUCING,
-        RECIPE,
-        TOLERANCE,
-        Effort,
-        ModelSettings,
-        Noise,
-        RegulariserSettings,
-        Settings,
-        VariationalSettings,
-    )
-    from .start import InducingPlusNetwork, Start, TrainingData, inducing_mean
-
-__all__ = [
-    "LBFGS",
-    "MAX_INDUCING",
-    "NUM_INDUCING",
-    "RECIPE",
-    "SAVED",
-    "TOLERANCE",
-    "BatchTraining",
-    "CosineAdam",
-    "EarlyStopping",
-    "Effort",
-    "FullBatchTraining",
-    "Hooks",
-    "InducingPlusNetwork",
-    "Learned",
-    "ModelSettings",
-    "NetworkInputs",
-    "Noise",
-    "ParquetRows",
-    "Passes",
-    "Predictions",
-    "Procedure",
-    "RegulariserSettings",
-    "Scaling",
-    "Schedule",
-    "Settings",
-    "Split",
-    "Start",
-    "Train",
-    "TrainingData",
-    "Units",
-    "VariationalSettings",
-    "fit_by_squares",
-    "inducing_mean",
-    "learn",
-    "moments_of_mixture",
-]
+    from .around_network.network_rows import NetworkInputs as NetworkInputs
+    from .full_batch import FullBatchTraining as FullBatchTraining
+    from .full_batch import fit_by_squares as fit_by_squares
+    from .hooks import Hooks as Hooks
+    from .learned import Learned as Learned
+    from .one_call import learn as learn
+    from .predictions import Predictions as Predictions
+    from .predictions import moments_of_mixture as moments_of_mixture
+    from .procedure import Procedure as Procedure
+    from .q_training import BatchTraining as BatchTraining
+    from .q_training import Train as Train
+    from .rows.parquet import ParquetRows as ParquetRows
+    from .rows.scaling import Scaling as Scaling
+    from .rows.split import Split as Split
+    from .rows.targets import Units as Units
+    from .saved import SAVED as SAVED
+    from .schedules import CosineAdam as CosineAdam
+    from .schedules import EarlyStopping as EarlyStopping
+    from .schedules import Passes as Passes
+    from .schedules import Schedule as Schedule
+    from .settings import LBFGS as LBFGS
+    from .settings import MAX_INDUCING as MAX_INDUCING
+    from .settings import NUM_INDUCING as NUM_INDUCING
+    from .settings import RECIPE as RECIPE
+    from .settings import TOLERANCE as TOLERANCE
+    from .settings import Effort as Effort
+    from .settings import ModelSettings as ModelSettings
+    from .settings import Noise as Noise
+    from .settings import RegulariserSettings as RegulariserSettings
+    from .settings import Settings as Settings
+    from .settings import VariationalSettings as VariationalSettings
+    from .start import InducingPlusNetwork as InducingPlusNetwork
+    from .start import Start as Start
+    from .start import TrainingData as TrainingData
+    from .start import inducing_mean as inducing_mean
 
 _MODULES = {
     "around_network.network_rows": "NetworkInputs",
@@ -97,9 +66,9 @@ _MODULES = {
 }
 """Names by the modules that they are in."""
 
+_LOCATIONS = {name: f"{module}:{name}" for module, of in _MODULES.items() for name in of.split()}
+
+__all__ = sorted(_LOCATIONS)
+
 # The defaults in `settings` are read without TensorFlow.
-__getattr__, __dir__ = lazy.attach(
-    __name__,
-    {name: f"{module}:{name}" for module, names in _MODULES.items() for name in names.split()},
-    __all__,
-)
+__getattr__, __dir__ = lazy.attach(__name__, _LOCATIONS, __all__)

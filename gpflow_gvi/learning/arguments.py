@@ -105,13 +105,10 @@ class Arguments(SimpleNamespace):
     @property
     def schedule(self) -> tuple[Passes, CosineAdam]:
         """The epochs and batches, and the optimiser."""
-        values = {
-            name: value
-            for name, value in self.only("epochs", "batch_size").items()
-            if value is not None
-        }
+        given = self.only("epochs", "batch_size").items()
+        passes = Passes(**{name: value for name, value in given if value is not None})
         rate = self.learning_rate
-        return Passes(**values), CosineAdam() if rate is None else CosineAdam(rate)
+        return passes, CosineAdam() if rate is None else CosineAdam(rate)
 
     @property
     def training(self) -> NetworkTraining | None:
@@ -130,7 +127,6 @@ class Arguments(SimpleNamespace):
     def settings(self, asked: QRequest, predictors: Any, classes: Any) -> Settings:
         """Return the settings of the procedure.
 
-        :param asked: the arguments that are of Q.
         :param predictors: estimators for P to be around.
         :param classes: the names of the classes, if Y are labels.
         """

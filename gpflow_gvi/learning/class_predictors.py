@@ -24,7 +24,6 @@ class LogProbabilities:
 
     :param model: with `predict_proba` in original units, as classifiers of scikit-learn have; or a
         function of rows that returns probabilities.
-    :param inputs: the units of X.
     :param classes: the classes, by which the columns of a model with `classes_` are known.
     :param num_latents: J, the number of classes, or 1.
     """

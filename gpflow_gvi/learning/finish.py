@@ -37,18 +37,15 @@ from .score import Predictions, score
 from .settings import Settings
 from .start import Start, TrainingData
 
+Validation = RegressionData | None
+
 SHARE_OF_REFIT = 0.1
 """The length of training a network with all rows, relative to that with those not held out."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """What is done once P is fitted, in the units of the split.
-
-    :param split: the rows by what they are for.
-    :param settings: the settings.
-    :param hooks: what the caller adds.
-    """
+    """What is done once P is fitted, in the units of the split."""
 
     split: Split
     settings: Settings
@@ -58,13 +55,13 @@ class Finish:
     )
 
     def finished(
-        self, regulariser: Regulariser, data: TrainingData, validation: RegressionData | None = None
+        self, regulariser: Regulariser, data: TrainingData, validation: Validation = None
     ) -> Learned:
         """Return the model around a conditioned P: Q trained and tempered, then calibrated.
 
         Rows that were held out for validation join the others in the end.
         """
-        model, result = self.train(regulariser, data, validation)
+        model, result = self.train(regulariser, data, validation, 1.0)
         model = self.tempered(model, regulariser, data, validation)
         learned = self.calibrated(model, regulariser, result.history)
         if not (self.split.holds_out and self.settings.refit):
@@ -75,16 +72,19 @@ class Finish:
     def training_data(self, rows: Rows, stream: Stream | None = None) -> TrainingData:
         """Return rows in the units of the model, which may be a sample of those of a stream."""
         X, Y = self.split.standard(rows)
-        likelihood = self.settings.likelihood
-        responses = targets.responses(likelihood, Data.of((X, Y), likelihood))
-        shape = self.settings.input_shape or (X.shape[-1],)
-        settings = self.settings
-        units = self.split.inputs, self.split.outputs
+        settings, likelihood = self.settings, self.settings.likelihood
         if stream is not None:
             stream = dataclasses.replace(stream, prepare=self.split.standard)
-        weights = self.split.weights
         return TrainingData(
-            X, Y, responses, settings.seed, shape, settings.of_classes, units, stream, weights
+            X,
+            Y,
+            targets.responses(likelihood, Data.of((X, Y), likelihood)),
+            settings.seed,
+            settings.input_shape or (X.shape[-1],),
+            settings.of_classes,
+            (self.split.inputs, self.split.outputs),
+            stream,
+            self.split.weights,
         )
 
     def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
@@ -140,11 +140,7 @@ class Finish:
         return self.settings.model.build(P, Q, regulariser.likelihood, data)
 
     def train(
-        self,
-        regulariser: Regulariser,
-        data: TrainingData,
-        validation: RegressionData | None,
-        share: float = 1.0,
+        self, regulariser: Regulariser, data: TrainingData, validation: Validation, share: float
     ) -> tuple[GVI, TrainingResult]:
         """Return the trained model; `share` is that of the epochs to train for."""
         model = self.start(regulariser, data)
@@ -153,11 +149,7 @@ class Finish:
         return model, self.settings.training(model, data, validation, share=share, hooks=self.hooks)
 
     def tempered(
-        self,
-        model: GVI,
-        regulariser: Regulariser,
-        data: TrainingData,
-        validation: RegressionData | None,
+        self, model: GVI, regulariser: Regulariser, data: TrainingData, validation: Validation
     ) -> GVI:
         """Return the model tempered by validation data, or by each row given all the others."""
         temper = self.settings.temper
@@ -245,14 +237,12 @@ class Finish:
         self, model: GVI, regulariser: Regulariser, history: dict[str, list[float]]
     ) -> Learned:
         """Return the model with intervals, or sets, if rows were set aside for them."""
-        split = self.split
-        calibration = None
+        split, calibration = self.split, None
         if split.calibration is not None:
             progress.now(f"conformal scores of {len(split.calibration[0])} rows")
             calibration = conformal(model, split.standard(split.calibration))
-        classes = self.settings.classes
         units = split.inputs, split.outputs
-        return Learned(model, regulariser, *units, history, calibration, classes)
+        return Learned(model, regulariser, *units, history, calibration, self.settings.classes)
 
 
 def _log_densities(model: GVI, data: RegressionData) -> Any:

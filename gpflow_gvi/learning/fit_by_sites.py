@@ -88,11 +88,7 @@ class SiteFits(Fits):
         return self.cross_fit(estimators, data, data.Y.astype(int), wrap=wrap)
 
     def fit(
-        self,
-        start: Candidate,
-        rows: AnyNDArray,
-        minimise: Minimise,
-        means: AnyNDArray | None = None,
+        self, start: Candidate, rows: AnyNDArray, minimise: Minimise, means: Any = None
     ) -> Candidate:
         """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
         fit = self._started(start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpflow.base import RegressionData
 
     from ..models import GVI
-    from ..regulariser.lbfgs import Minimise
+    from ..regulariser.lbfgs import Minimise, ValuesById
     from .hooks import Hooks
     from .start import TrainingData
 
@@ -26,16 +26,13 @@ class FullBatchLoss:
     """A loss of all rows and its gradient, as one graph of the values of variables.
 
     A tape around a compiled loss takes several times as long for models of the size of curves.
-
-    :param evaluate: returns the loss.
-    :param variables: what the gradient is in.
     """
 
     def __init__(self, evaluate: Callable[[], Any], variables: Iterable[Any]) -> None:
         import tensorflow as tf
 
         from .._core.graphs import without_gradients
-        from ..regulariser.lbfgs import LossWithGradients
+        from ..regulariser.lbfgs import LossWithGradients, by_tape
 
         self.values: list[float] = []
         """The finite ones that were found, in their order."""
@@ -44,17 +41,13 @@ class FullBatchLoss:
         """For a minimiser."""
 
         def value_and_gradients(*values: Any) -> Any:
-            for variable, value in zip(self.variables, values, strict=True):
-                variable.assign(value)
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(self.variables)
-                loss = evaluate()
-            return loss, tape.gradient(loss, self.variables, unconnected_gradients="zero")
+            at = dict(zip(map(id, self.variables), values, strict=True))
+            return by_tape(evaluate, self.variables, at)
 
         specs = [tf.TensorSpec(variable.shape, variable.dtype) for variable in self.variables]
         self._graph = without_gradients(value_and_gradients, *specs)
 
-    def _evaluate(self, at: Mapping[int, Array]) -> tuple[float, list[Array]]:
+    def _evaluate(self, at: ValuesById) -> tuple[float, list[Array]]:
         import tensorflow as tf
 
         values = [tf.convert_to_tensor(at.get(id(each), each)) for each in self.variables]

@@ -62,19 +62,13 @@ INDEPENDENT = 1e-6
 
 
 class NoiseOfOutput(Function):
-    """σ²([x, j]) = σ_j², for rows with the number of the output in the last column.
-
-    :param variance: σ², [J].
-    """
+    """σ²([x, j]) = σ_j², for rows with the number of the output in the last column."""
 
     def __init__(self, variance: Any) -> None:
         super().__init__()
         self.variance = Parameter(variance, transform=positive(lower=1e-6))
 
-    @check_shapes(
-        "X: [N, D]",
-        "return: [N, 1]",
-    )
+    @check_shapes("X: [N, D]", "return: [N, 1]")
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return the noise variance of each row: [N, 1]."""
         return tf.gather(self.variance, tf.cast(X[:, -1], tf.int32))[:, None]
@@ -120,12 +114,10 @@ def learn_jointly(
     settings: Settings,
     validation_data: RegressionData | None = None,
 ) -> Learned:
-    """Learn all outputs together.
+    """Learn all outputs together; rows to calibrate with are among those with no value missing.
 
     :param data: (X, Y), [N, D] and [N, J], of `observed`.
     :param kernels: kernels of x, with initial hyper-parameters; those of the recipe if None.
-    :param settings: those of the procedure for one output. Rows to calibrate with are among those
-        with no value missing.
     :param validation_data: (X, Y) to temper with, which may have NaN in Y.
     """
     X, Y = data
@@ -181,9 +173,7 @@ def joint_kernels(
 
     :param rows: [N, D + 1], with j in the last column.
     :param y: the observations, [N].
-    :param J: the number of outputs.
     :param given: kernels of x to make them of; those of one function if None.
-    :param recipe: from how many rows on there is a second start.
     """
     X, D = rows[:, :-1], rows.shape[1] - 1
     terms = [] if given is None else given
@@ -257,13 +247,7 @@ def _rows(units: tuple[Scaling, Scaling], X: AnyNDArray, Y: AnyNDArray) -> Regre
 
 
 def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Learned:
-    """Return a model conditioned on new rows as well, some of whose values may be missing.
-
-    :param learned: the result of `learn_jointly`.
-    :param X: the new inputs, [N, D].
-    :param Y: the observations there, [N, J], NaN where there is none.
-    :param num_inducing: how many inducing points are added at most.
-    """
+    """Return the result of `learn_jointly` conditioned on new rows as well, with NaN in Y."""
     X, Y = np.asarray(learned.inputs.validated(X)), with_nan("Y", Y)
     units: Any = learned.inputs, learned.outputs
     (J,) = learned.outputs.input_shape
@@ -272,18 +256,13 @@ def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Lear
             f"Y has shape {Y.shape}; it must be {(len(X), J)}, a row for each row of X and a "
             "column for each output, NaN where there is no observation."
         )
-
-    P = learned.regulariser
-    noise = Gaussian(NoiseOfOutput(P.likelihood.variance))
-    rows = Data.of(_rows(units, X, Y))
+    noise = learned.regulariser.likelihood
+    P = learned.regulariser._replace(likelihood=Gaussian(NoiseOfOutput(noise.variance)))
     stack = _stacked, functools.partial(_of_outputs, J=J)
-    model, updated = update(learned.model, P._replace(likelihood=noise), rows, num_inducing, *stack)
-    updated = updated._replace(
-        likelihood=P.likelihood, inducing_points=_without_output(updated.inducing_points)
-    )
-    return dataclasses.replace(
-        learned, model=model, regulariser=updated, history={}, calibration=None
-    )
+    rows = Data.of(_rows(units, X, Y))
+    model, P = update(learned.model, P, rows, num_inducing, *stack)
+    P = P._replace(likelihood=noise, inducing_points=_without_output(P.inducing_points))
+    return dataclasses.replace(learned, model=model, regulariser=P, history={}, calibration=None)
 
 
 def _stacked(process: GaussianProcess) -> GaussianProcess:

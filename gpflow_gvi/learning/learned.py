@@ -21,13 +21,7 @@ from ..calibration.conformal_prediction import Conformal, around, require_real_o
 from ..calibration.conformal_quantiles import ConformalQuantiles
 from ..calibration.conformal_sets import ConformalSets
 from ..kernels import OutputAsInput
-from ..likelihoods import (
-    are_labels,
-    degrees_of_freedom,
-    draw,
-    draws_samples,
-    is_gaussian,
-)
+from ..likelihoods import are_labels, degrees_of_freedom, draw, draws_samples, is_gaussian
 from ..models import GVI
 from ..prediction.acquisition import Kind, acquire
 from ..prediction.class_probabilities import Entropies, entropies, require_classes
@@ -35,7 +29,7 @@ from ..prediction.predictive_law import central_interval, half_width, pit
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser
 from .around_network.network_rows import NetworkInputs
-from .laws import Law, LawOfUnits
+from .laws import Law
 from .outliers import Outliers
 from .predictions import Predictions
 from .presentation import Presented
@@ -266,7 +260,7 @@ class Learned(Presented):
         if df is not None:
             df = df.numpy()
             law = stats.t(df, mean, np.sqrt(variance * (df - 2.0) / df))
-        return LawOfUnits(law, self.outputs)
+        return Law([(law, self.outputs)])
 
     def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
         """Return the value of an observation at each candidate: [N]. The largest is the best.

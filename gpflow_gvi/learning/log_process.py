@@ -12,11 +12,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 Array = np.ndarray[Any, Any]
 
-MAX_ROWS = 1000
-"""The process is given not more rows than these."""
-
-MAX_ROWS_OF_EVIDENCE = 300
-"""Its hyper-parameters are fitted to not more rows than these."""
+MAX_ROWS, MAX_ROWS_OF_EVIDENCE = 1000, 300
+"""The process is given, and its hyper-parameters are fitted to, not more rows than these."""
 
 MAX_DEVIATIONS = 3.0
 """The largest distance of a log hyper-parameter from its prior mean, in prior deviations of 1.
@@ -24,17 +21,11 @@ MAX_DEVIATIONS = 3.0
 A step of the line search would otherwise reach lengthscales whose exponential is zero.
 """
 
-NUM_ROUNDS = 2
-"""Rounds in which the hyper-parameters are fitted to working responses."""
+NUM_ROUNDS, MAX_ITERATIONS = 2, 20
+"""Rounds in which hyper-parameters are fitted to working responses, and iterations in each."""
 
-MAX_ITERATIONS = 20
-"""The maximal number of iterations of L-BFGS for the hyper-parameters in each round."""
-
-MAX_STEPS = 20
-"""The maximal number of steps of Fisher scoring."""
-
-TOLERANCE = 1e-3
-"""Fisher scoring ends when no logarithm of a variance changes by more."""
+MAX_STEPS, TOLERANCE = 20, 1e-3
+"""Fisher scoring ends when no logarithm of a variance changes by more than the tolerance."""
 
 NOISE = 2.0
 """The variance of working responses, the inverse Fisher information."""
@@ -102,11 +93,7 @@ class LogProcess(RegressorMixin, BaseEstimator):
 
 
 def fitted_hyperparameters(X: Array, errors: Array) -> Array:
-    """Return log s², log ℓ_1, ..., log ℓ_D of the greatest evidence and log-normal priors.
-
-    :param X: [N, D].
-    :param errors: squared, [N] or [N, J].
-    """
+    """Return log s², log ℓ_1, ..., log ℓ_D of the greatest evidence and log-normal priors."""
     X, e = (np.asarray(part, float)[:MAX_ROWS_OF_EVIDENCE] for part in (X, errors))
     e = (e / np.mean(e, axis=0)).reshape(len(e), -1)
     spread = np.std(X, axis=0)

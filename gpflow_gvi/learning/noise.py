@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from .candidate_fits import Fits
     from .start import TrainingData
 
-MIN_RATIO = 0.01
-"""The smallest value of the pattern: smaller ones are raised to it."""
-
-MAX_RATIO = 100.0
-"""The largest value of the pattern: larger ones are lowered to it."""
+MIN_RATIO, MAX_RATIO = 0.01, 100.0
+"""Smaller and larger values of the pattern are taken to be these."""
 
 
 class VaryingNoise(Function):
@@ -63,10 +60,7 @@ class VaryingNoise(Function):
         half: AnyNDArray = np.asarray(0.5, default_float())
         self.exponent = Parameter(exponent, prior=tfp.distributions.Normal(half, half))
 
-    @check_shapes(
-        "X: [N, D]",
-        "return: [N, J]",
-    )
+    @check_shapes("X: [N, D]", "return: [N, J]")
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return σ²(X): [N, J]."""
         ratio = tf.clip_by_value(self.pattern(X), *_bounds(MIN_RATIO, MAX_RATIO))
@@ -89,11 +83,7 @@ def noise_at(candidate: Candidate, data: TrainingData) -> AnyNDArray:
 
 
 def varying(fits: Fits, constant: Fitted) -> Candidate | None:
-    """Return a candidate with noise in the pattern of a fit's errors; None if they have none.
-
-    :param fits: those it is one of.
-    :param constant: what the errors are of.
-    """
+    """Return a candidate with noise in the pattern of a fit's errors; None if they have none."""
     few = len(np.unique(fits.groups)) < fits.recipe.min_rows_of_varying_noise
     if few and fits.settings.noise == "auto":
         return None
@@ -143,10 +133,8 @@ def gain(pattern: AnyNDArray, errors: AnyNDArray) -> float:
 
         ½ log mean(e) - ½ min_κ (log mean(e h^-κ) + κ mean(log h))
 
-    It is that of rows left out if h has not seen them. The function of κ is convex.
-
-    :param pattern: h at the rows: [N, J].
-    :param errors: e, squared, there: [N, J].
+    It is that of rows left out if h has not seen them. The function of κ is convex. The pattern h
+    and squared errors e are [N, J].
     """
     mean = np.mean(pattern, axis=0)
     log_h = np.log(np.clip(pattern, MIN_RATIO * mean, MAX_RATIO * mean))

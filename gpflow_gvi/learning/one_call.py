@@ -242,18 +242,15 @@ def _by_procedure(given: Arguments, rows: Any, held: Any, settings: Settings) ->
         refuse(refusals.NO_NOISE.format(name), noise=given.noise)
     if not refusals.cross_fits(settings):
         refuse(refusals.NO_CROSS_FITS, n_jobs=given.n_jobs)
-    left_out = None if given.robust is None else _outliers(rows, settings)
-    if left_out is not None:
+    left_out = None
+    if given.robust is not None:
+        if not is_gaussian(settings.likelihood):
+            raise TypeError(
+                f"loss='robust' is for real-valued Y under Gaussian noise, but likelihood is "
+                f"{type(settings.likelihood).__name__}. Leave out one of them; StudentT() is a "
+                "likelihood of heavy tails."
+            )
+        left_out = outliers.find(rows, settings.regulariser, settings.seed)
         rows = tuple(np.delete(np.asarray(part), left_out.rows, axis=0) for part in rows)
     learned = Procedure(Split.of(rows, settings, held), settings).run()
     return dataclasses.replace(learned, outliers=left_out)
-
-
-def _outliers(rows: RegressionData, settings: Settings) -> outliers.Outliers:
-    if not is_gaussian(settings.likelihood):
-        raise TypeError(
-            f"loss='robust' is for real-valued Y under Gaussian noise, but likelihood is "
-            f"{type(settings.likelihood).__name__}. Leave out one of them; StudentT() is a "
-            "likelihood of heavy tails."
-        )
-    return outliers.find(rows, settings.regulariser, settings.seed)

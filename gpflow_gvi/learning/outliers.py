@@ -81,9 +81,8 @@ class Contaminated(gpflow.likelihoods.ScalarLikelihood):
 
     def probability(self, mean: TensorType, variance: TensorType, Y: TensorType) -> tf.Tensor:
         """Return the probability that each y is an outlier, where f is N(m, v): [N, J]."""
-        near, elsewhere = self._terms(
-            gpflow.logdensities.gaussian(Y, mean, variance + self.variance)
-        )
+        normal = gpflow.logdensities.gaussian(Y, mean, variance + self.variance)
+        near, elsewhere = self._terms(normal)
         return tf.sigmoid(elsewhere - near)
 
     @inherit_check_shapes
@@ -96,12 +95,7 @@ class Contaminated(gpflow.likelihoods.ScalarLikelihood):
 
 
 def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outliers:
-    """Return the rows of which an output is rather an outlier than not.
-
-    :param data: (X, Y) in any units, with real-valued Y.
-    :param settings: how P is fitted.
-    :param seed: the seed of the choice of inducing points, and of rows for hyper-parameters.
-    """
+    """Return the rows of (X, Y), in any units, of which an output is rather an outlier than not."""
     X, Y = (np.asarray(part) for part in Data.of(data))
     images.refuse_sets(X, are_images=False)
     X, Y = (Scaling.of(X).standard(X).numpy(), _robust(Y).standard(Y).numpy())

@@ -6,7 +6,6 @@ p(y | x) = Σ_c w_c p_c(y | x)
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from .._core import checks
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import require_real_outputs
 from ..prediction.class_probabilities import Entropies
-from .laws import Law, Mixture
+from .laws import Law
 from .learned import Array, Learned
 from .predictions import moments_of_mixture
 
@@ -37,14 +36,13 @@ class Pooled(Learned):
     shares: tuple[float, ...] = ()
     """Their weights, which add up to one."""
 
-    @functools.cached_property
-    def _predictions(self) -> Any:
-        return _Mixture(self)
-
     def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
         """Return mean and variance of f at X, [N, J] each (covariance [J, N, N])."""
         if not full_cov:
-            return super().predict_f(X)
+            rows = self.inputs.validated(X)
+            return moments_of_mixture(
+                self.shares, [part._predictions.f(rows) for part in self.parts]
+            )
         means, covariances = zip(
             *(part.predict_f(X, full_cov=True) for part in self.parts), strict=True
         )
@@ -53,6 +51,11 @@ class Pooled(Learned):
         outer = [d * tf.linalg.matrix_transpose(d) for d in away]
         joint = [C + o for C, o in zip(covariances, outer, strict=True)]
         return mean, _average(self.shares, joint)
+
+    def predict_y(self, X: TensorType) -> MeanAndVariance:
+        """Return mean and variance of y at X: [N, J] each."""
+        rows = self.inputs.validated(X)
+        return moments_of_mixture(self.shares, [part._predictions.y(rows) for part in self.parts])
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
@@ -123,7 +126,8 @@ class Pooled(Learned):
 
     def predict_law(self, X: TensorType) -> Law:
         """Return the law of y at X, a mixture of those of the parts: [N, J]."""
-        return Mixture([part.predict_law(X) for part in self.parts], self.shares)
+        laws = [part.predict_law(X) for part in self.parts]
+        return Law([part for law in laws for part in law.parts], self.shares)
 
     def pit(self, X: TensorType, Y: TensorType) -> Array:
         """Return the (randomised) probability integral transform of each observation: [N, J]."""
@@ -155,20 +159,3 @@ def _drawn(
     counts, order = random.multinomial(num_samples, pool.weights), random.permutation(num_samples)
     parts = zip(pool.parts, counts, strict=True)
     return [draw(part, int(count)) for part, count in parts if count], order
-
-
-class _Mixture:
-    """The moments of a pool, from the graphs of its parts."""
-
-    def __init__(self, pool: Pooled) -> None:
-        self._pool = pool
-
-    def f(self, X: tf.Tensor) -> MeanAndVariance:
-        """Return mean and variance of f: [N, J] each."""
-        moments = [part._predictions.f(X) for part in self._pool.parts]
-        return moments_of_mixture(self._pool.shares, moments)
-
-    def y(self, X: tf.Tensor) -> MeanAndVariance:
-        """Return mean and variance of y: [N, J] each."""
-        moments = [part._predictions.y(X) for part in self._pool.parts]
-        return moments_of_mixture(self._pool.shares, moments)

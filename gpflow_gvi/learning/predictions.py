@@ -28,11 +28,7 @@ from .rows.targets import Units, units_of_f, units_of_predictions
 def moments_of_mixture(
     weights: Sequence[float], moments: Sequence[MeanAndVariance]
 ) -> MeanAndVariance:
-    """Return Σ w m and Σ w (v + (m - Σ w m)²), mean and variance of a mixture: [N, J] each.
-
-    :param weights: w, which add up to one: [C].
-    :param moments: m and v of each part.
-    """
+    """Return Σ w m and Σ w (v + (m - Σ w m)²), mean and variance of a mixture: [N, J] each."""
     if len(moments) == 1:
         return moments[0]
     mean = tf.add_n([w * m for w, (m, _) in zip(weights, moments, strict=True)])
@@ -43,12 +39,8 @@ def moments_of_mixture(
 class Predictions:
     """Predictions of a model in original units, at rows that `inputs.validated` returns.
 
-    They follow the variables of the model, which may be trained further.
-
-    :param model: the model, in standard units.
-    :param inputs: standard units of X.
-    :param of_f: standard units of f.
-    :param of_y: standard units of y.
+    They follow the variables of the model, which may be trained further. Units are those of X, f
+    and y.
     """
 
     def __init__(

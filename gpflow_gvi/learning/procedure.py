@@ -39,12 +39,7 @@ from .start import TrainingData
 
 @dataclasses.dataclass(frozen=True)
 class Procedure:
-    """Fit P, start Q there, train, temper, refit on all rows, calibrate.
-
-    :param split: the rows by what they are for.
-    :param settings: the settings.
-    :param hooks: what the caller adds.
-    """
+    """Fit P, start Q there, train, temper, refit on all rows, calibrate."""
 
     split: Split
     settings: Settings
@@ -80,9 +75,7 @@ class Procedure:
         """Return the regulariser that predicts best, conditioned on all rows."""
         settings = self.settings.regulariser
         if self._has_candidates(data):
-            judges = validation is None and not self.settings.trains_q
-            judges = judges and self.settings.temper is not None
-            judges = judges and len(data.X) >= MIN_VALIDATION_POINTS
+            judges = self._tempers_itself(validation) and len(data.X) >= MIN_VALIDATION_POINTS
             (only,) = members([self._fits(data)], is_free=False, mixes=False, judges=judges)
             return self.finish.condition(only.regulariser, data)
         if settings.predictors not in (None, RECIPE) or settings.noise == "varying":
@@ -107,10 +100,9 @@ class Procedure:
             for kernel in settings.kernels_for(first)
         ]
         best = fits[0] if len(fits) == 1 else _best(fits, validation)
-        # Evidence at the inducing points alone is that of these points.
-        return (
-            best if settings.evidence.needs_inducing_outputs else self.finish.condition(best, data)
-        )
+        if settings.evidence.needs_inducing_outputs:  # it is that of these points
+            return best
+        return self.finish.condition(best, data)
 
     def _fits(self, data: TrainingData) -> Fits:
         """Return the fits of candidates under the likelihood."""
@@ -120,10 +112,13 @@ class Procedure:
 
     def _may_pool(self, data: TrainingData, validation: RegressionData | None) -> bool:
         """Return True if several candidates are compared by fits without some of the rows."""
+        may = self.settings.pool and self.split.calibration is None
+        return may and self._tempers_itself(validation) and self._has_candidates(data)
+
+    def _tempers_itself(self, validation: RegressionData | None) -> bool:
+        """Return True if P is tempered by predictions of its own rows."""
         settings = self.settings
-        is_whole = validation is None and self.split.calibration is None
-        may = settings.pool and is_whole and not settings.trains_q and settings.temper is not None
-        return may and self._has_candidates(data)
+        return validation is None and not settings.trains_q and settings.temper is not None
 
     def _pooled(self, data: TrainingData) -> Learned:
         """Return the candidates that predict best together, or the best one."""

@@ -15,7 +15,7 @@ from ..models import GVI, PGVI
 from . import refusals
 from .refusals import refuse
 from .settings import ModelSettings, VariationalSettings
-from .start import InducingPlusNetwork, inducing_covariance, inducing_mean
+from .start import InducingPlusNetwork, inducing_mean
 from .variational import DIVERGENCES, LOSSES, named, parse_covariance, parse_mean
 
 OF_NETWORKS = "network", "epochs"
@@ -38,10 +38,7 @@ class QRequest:
 
     @classmethod
     def of(cls, *, divergence: Any, loss: Any, **others: Any) -> QRequest:
-        """Return the request, with parts in place of their names.
-
-        :param loss: that of Q; "robust" is none of them.
-        """
+        """Return the request, with parts in place of their names; "robust" is no loss of Q."""
         if isinstance(loss, str):
             checks.one_of("loss", loss, ("robust", *LOSSES))
             loss = None if loss == "robust" else named("loss", loss, LOSSES)
@@ -53,19 +50,13 @@ class QRequest:
             checks.count("epochs", self.epochs, least=0)
         checks.one_of("regulariser", self.regulariser, (None, "posterior", "prior"))
         if self.model is GVI and self.divergence is None:
-            raise TypeError(
-                "model is GVI, which has no divergence of its own: pass divergence=...."
-            )
+            raise TypeError("model is GVI, which has no divergence of its own: pass divergence=...")
         if self.mean is not None:
             refuse(refusals.HAS_MEAN, network=self.network)
         if not self.is_svgp:
             return
-        refuse(
-            refusals.OF_INDUCING,
-            mean=self.mean,
-            covariance=self.covariance,
-            regulariser=self.regulariser,
-        )
+        parts = {name: getattr(self, name) for name in ("mean", "covariance", "regulariser")}
+        refuse(refusals.OF_INDUCING, **parts)
         if self.network is not None:
             raise TypeError(
                 "divergence is InducingKL(), which is infinite where a network is added to the "
@@ -97,10 +88,9 @@ class QRequest:
             mean = InducingPlusNetwork(self.network)
         else:
             mean = inducing_mean
-        covariance = self.covariance
-        return VariationalSettings(
-            mean, inducing_covariance if covariance is None else parse_covariance(covariance)
-        )
+        if self.covariance is None:
+            return VariationalSettings(mean)
+        return VariationalSettings(mean, parse_covariance(self.covariance))
 
     @property
     def objective(self) -> ModelSettings:
@@ -115,11 +105,7 @@ class QRequest:
         )
 
     def refuse(self, why: str, **others: Any) -> None:
-        """Raise if anything but a network and its epochs was asked for.
-
-        :param why: why it cannot be; see `refusals.refuse`.
-        :param others: further arguments that must be None.
-        """
+        """Raise if anything but a network and its epochs was asked for, or anything of `others`."""
         of_q = {name: value for name, value in vars(self).items() if name not in OF_NETWORKS}
         refuse(why, **of_q)
         refuse(why, **others)

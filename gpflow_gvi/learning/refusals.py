@@ -68,10 +68,9 @@ NO_CROSS_FITS = (
 
 
 def refuse(why: str, **arguments: Any) -> None:
-    """Raise if any of the arguments is given, and say why it cannot be.
+    """Raise if any of the arguments is not None.
 
-    :param why: why, and what to do instead; it follows the name and the value.
-    :param arguments: those that must be None.
+    :param why: why it cannot be, and what to do instead; it follows the name and the value.
     """
     for name, value in arguments.items():
         if value is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import pkgutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,34 +32,9 @@ if TYPE_CHECKING:
     from .recipe import Recipe
 
 
-def _greedy_variance() -> Select:
-    from ..regulariser.inducing_points import greedy_variance
-
-    return greedy_variance
-
-
-def _recipe() -> Recipe:
-    from .recipe import Recipe
-
-    return Recipe()
-
-
-def _data_evidence() -> Evidence:
-    from ..regulariser.evidence import DataEvidence
-
-    return DataEvidence()
-
-
-def _pgvi() -> type[GVI]:
-    from ..models import PGVI
-
-    return PGVI
-
-
-def _temper() -> Callable[[GVI, RegressionData], GVI]:
-    from ..calibration.tempering import temper
-
-    return temper
+def _later(name: str) -> Any:
+    """Return a part of the package that needs TensorFlow."""
+    return pkgutil.resolve_name(f"gpflow_gvi.{name}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +50,7 @@ class LBFGS:
         from ..regulariser.lbfgs import lbfgs
 
         if self.max_iterations:
-            lbfgs(
-                loss,
-                variables,
-                max_iterations=self.max_iterations,
-                tolerance=self.tolerance,
-            )
+            lbfgs(loss, variables, **dataclasses.asdict(self))
 
 
 def _with_iterations(minimise: Minimise, change: Callable[[int], int]) -> Minimise:
@@ -125,7 +96,7 @@ moves with the sites."""
 class RegulariserSettings:
     """The settings of the fit of the regulariser P."""
 
-    recipe: Recipe = dataclasses.field(default_factory=_recipe)
+    recipe: Recipe = dataclasses.field(default_factory=lambda: _later("learning.recipe:Recipe")())
     """The candidates tried by default, and the numbers by which they are chosen."""
     kernels: Callable[[TrainingData], Sequence[Kernel]] | None = None
     """The kernels to choose among, with the hyper-parameters to start from; None for those of the
@@ -152,9 +123,13 @@ class RegulariserSettings:
     function, of real-valued Y and not too many rows; by default never more than M."""
     max_rows: int | None = 1000
     """Hyper-parameters are fitted to the first rows, not more than these; None for all rows."""
-    evidence: Evidence = dataclasses.field(default_factory=_data_evidence)
+    evidence: Evidence = dataclasses.field(
+        default_factory=lambda: _later("regulariser.evidence:DataEvidence")()
+    )
     """The evidence that is maximised, and that P is conditioned on."""
-    select: Select = dataclasses.field(default_factory=_greedy_variance)
+    select: Select = dataclasses.field(
+        default_factory=lambda: _later("regulariser.inducing_points:greedy_variance")
+    )
     """The selection of inducing points."""
     max_rounds: int = 1
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
@@ -188,10 +163,10 @@ class RegulariserSettings:
         """
         if num_rows <= MAX_ROWS_OF_BRIEF_REFITS:
             return self.briefly(num_features)
-        return _with_iterations(self.minimise_briefly, lambda n: (n + 3) // 4)
+        return self.again_by_sites()
 
     def again_by_sites(self) -> Minimise:
-        """Return `minimise_briefly` for fits without some of the rows, from those to all."""
+        """Return the same under a likelihood that is not Gaussian."""
         return _with_iterations(self.minimise_briefly, lambda n: (n + 3) // 4)
 
     def of_a_round(self) -> Minimise:
@@ -216,7 +191,7 @@ class RegulariserSettings:
 def preset(effort: Effort) -> RegulariserSettings:
     """Return the settings of the fit of P for an effort."""
     if effort == "fast":
-        recipe = dataclasses.replace(_recipe(), sums=False)
+        recipe = _later("learning.recipe:Recipe")(sums=False)
         return RegulariserSettings(recipe, predictors=None, noise="constant", heavy_tails=True)
     if effort == "best":
         return RegulariserSettings(
@@ -241,7 +216,7 @@ class VariationalSettings:
 class ModelSettings:
     """The model that P and Q make up, and its objective."""
 
-    kind: type[GVI] = dataclasses.field(default_factory=_pgvi)
+    kind: type[GVI] = dataclasses.field(default_factory=lambda: _later("models:PGVI"))
     """`PGVI`, `GWI` or `GVI`."""
     divergence: Callable[[TrainingData], Divergence] | None = None
     """D, made anew for each training; that of the model if None."""
@@ -285,7 +260,9 @@ class Settings:
     )
     trains: bool | None = None
     """Whether Q is trained; by default if anything of it is chosen (see `trains_q`)."""
-    temper: Callable[[GVI, RegressionData], GVI] | None = dataclasses.field(default_factory=_temper)
+    temper: Callable[[GVI, RegressionData], GVI] | None = dataclasses.field(
+        default_factory=lambda: _later("calibration.tempering:temper")
+    )
     """What is done with the trained model and the validation data; None for nothing. Without
     training, it is tempered by predictions of each row by all the others."""
     refit: bool = True

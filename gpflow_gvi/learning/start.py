@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpflow.kernels import Kernel
 
     from ..gaussian_process import GaussianProcess
+    from ..mean_functions import Network
     from .rows.scaling import Scaling
     from .rows.streams import Stream
     from .rows.targets import Units
@@ -112,12 +113,9 @@ def inducing_mean(start: Start) -> MeanFunction:
         return Inducing(
             start.prior.kernel, start.Z, mean_function=m_P, q_mu=q_mu, whiten=found.whiten
         )
+    data = start.X, start.responses
     return Inducing.from_data(
-        start.prior.kernel,
-        start.Z,
-        (start.X, start.responses),
-        start.noise_variance,
-        mean_function=m_P,
+        start.prior.kernel, start.Z, data, start.noise_variance, mean_function=m_P
     )
 
 
@@ -150,12 +148,25 @@ class InducingPlusNetwork:
         from . import recipe
 
         if self.network is None:
-            return inducing_mean(start) + Network(recipe.network(start.D, start.J, seed=start.seed))
-        network = Network(copy.deepcopy(self.network))
-        columns = network(start.X[:1]).shape[-1]
-        if columns != start.J:
-            raise ValueError(
-                f"network returns {columns} columns, but there are {start.J} latent functions; "
-                f"give it {start.J} outputs."
-            )
+            network = Network(recipe.network(start.D, start.J, seed=start.seed))
+        else:
+            network = network_mean("network", self.network, start)
         return inducing_mean(start) + network
+
+
+def network_mean(name: str, network: Any, start: Start) -> Network:
+    """Return a copy of a network as a mean function; raise if it has other columns than f.
+
+    :param name: that of the argument.
+    """
+    from .._core.images import as_rows
+    from ..mean_functions import Network
+
+    mean = Network(copy.deepcopy(network))
+    columns = mean(as_rows(start.X[:1], mean)).shape[-1]
+    if columns != start.J:
+        raise ValueError(
+            f"{name} returns {columns} columns, but there are {start.J} latent functions; give it "
+            f"{start.J} outputs."
+        )
+    return mean

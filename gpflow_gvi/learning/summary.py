@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,8 +64,6 @@ class Summary:
             "Q": _training(learned, stages),
             "tempered by": "1" if factor is None else _numbers(np.asarray(factor)),
         }
-        judged = [stage for stage in stages if "nll_unseen" in stage.facts]
-        judged.sort(key=lambda stage: float(stage.facts["nll_unseen"]))
         if len(learned.models) > 1:
             facts["mixture of"] = f"{len(learned.models)} models; the one above weighs most"
         facts |= _rows(stages)
@@ -75,16 +74,13 @@ class Summary:
                 before, after = stage.facts["nll_before"], stage.facts["nll_after"]
                 facts["NLL by tempering"] = f"{before:.4g} → {after:.4g}, {stage.what[10:]}"
             if "nll_corrected" in stage.facts:
-                before, after = (
-                    float(stage.facts[name]) for name in ("nll_by_temperature", "nll_corrected")
-                )
+                names = "nll_by_temperature", "nll_corrected"
+                before, after = (float(stage.facts[name]) for name in names)
                 left_out = "" if after < before else ", which is left out"
                 facts["NLL by correction"] = f"{before:.4g} → {after:.4g}{left_out}"
         if learned.record is not None:
             facts["fitted in"] = f"{learned.record.seconds:.1f} s"
-        scored = [stage for stage in stages if "nll" in stage.facts]
-        scored.sort(key=lambda stage: float(stage.facts["nll"]))
-        return cls(facts, scored, judged)
+        return cls(facts, _sorted(stages, "nll"), _sorted(stages, "nll_unseen"))
 
     @property
     def taken(self) -> list[Stage]:
@@ -106,32 +102,37 @@ class Summary:
         """Return the table."""
         width = max(map(len, self.facts))
         lines = [f"{name:<{width}}  {value}" for name, value in self.facts.items()]
+        of_judged = [
+            f"{float(stage.facts['nll_unseen']):>9.3f}{float(stage.facts['weight']):>9.2f}"
+            for stage in self.judged
+        ]
+        of_candidates = [
+            f"{float(stage.facts['nll']):>9.3f}{stage.seconds:>9.1f}"
+            + "  taken" * (stage in self.taken)
+            for stage in self.candidates
+        ]
         if self.candidates:
-            lines += self._judged()
-            width = max(len(stage.what) for stage in self.candidates)
+            title = "fitted without the rows that it predicts"
+            lines += _table(title, "weight", self.judged, of_judged)
             title = "compared for P, each row given all others"
-            width = max(width, len(title))
-            lines += ["", f"{title:<{width}}{'NLL':>9}{'seconds':>9}"]
-            for stage in self.candidates:
-                mark = "  taken" if stage in self.taken else ""
-                nll = float(stage.facts["nll"])
-                lines.append(f"{stage.what[3:]:<{width}}{nll:>9.3f}{stage.seconds:>9.1f}{mark}")
+            lines += _table(title, "seconds", self.candidates, of_candidates)
         return "\n".join(lines)
 
-    def _judged(self) -> list[str]:
-        """Return the table of predictions of rows that were not seen."""
-        if not self.judged:
-            return []
-        title = "fitted without the rows that it predicts"
-        names = [stage.what[3:].removesuffix(UNSEEN) for stage in self.judged]
-        width = max(map(len, (title, *names)))
-        lines = ["", f"{title:<{width}}{'NLL':>9}{'weight':>9}"]
-        for name, stage in zip(names, self.judged, strict=True):
-            nll, weight = (float(stage.facts[fact]) for fact in ("nll_unseen", "weight"))
-            lines.append(f"{name:<{width}}{nll:>9.3f}{weight:>9.2f}")
-        return lines
-
     __repr__ = __str__
+
+
+def _sorted(stages: Sequence[Stage], fact: str) -> list[Stage]:
+    """Return the stages with a fact, the smallest first."""
+    found = [stage for stage in stages if fact in stage.facts]
+    return sorted(found, key=lambda stage: float(stage.facts[fact]))
+
+
+def _table(title: str, head: str, stages: list[Stage], cells: list[str]) -> list[str]:
+    """Return the lines of a table of candidates; none without any."""
+    names = [stage.what[3:].removesuffix(UNSEEN) for stage in stages]
+    width = max(map(len, (title, *names)))
+    lines = [f"{name:<{width}}{of_name}" for name, of_name in zip(names, cells, strict=True)]
+    return ["", f"{title:<{width}}{'NLL':>9}{head:>9}", *lines] if lines else []
 
 
 def _rows(stages: Any) -> dict[str, str]:
@@ -163,10 +164,8 @@ def _noise(learned: Learned, varying: bool) -> str:
     df = degrees_of_freedom(likelihood)
     kind = "Gaussian" if df is None else f"Student's t, {_numbers(df)} degrees of freedom"
     of_logs = learned.outputs.linear is not learned.outputs
-    if varying and of_logs:
-        return f"{kind} of log y, its variance depends on x"
     if varying:
-        return f"{kind}, its variance depends on x"
+        return kind + " of log y" * of_logs + ", its variance depends on x"
     sd = np.sqrt(np.asarray(likelihood.variance)) * learned.outputs.linear.scale
     return f"{kind}, sd {_numbers(sd)} " + ("of log y" if of_logs else "in units of y")
 

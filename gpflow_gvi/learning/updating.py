@@ -43,6 +43,8 @@ from ..regulariser.inducing_points import greedy_variance
 from ..regulariser.sites import Sites, sites_of
 from .around_network.curvature import inverse_curvature
 
+Change = Callable[[GaussianProcess], GaussianProcess]
+
 MIN_SHARE = 0.01
 """Rows at which less than this part of P's variance is left, given the points, need no new ones."""
 
@@ -52,8 +54,8 @@ def update(
     regulariser: Regulariser,
     data: Data,
     num_inducing: int,
-    into: Callable[[GaussianProcess], GaussianProcess] = lambda process: process,
-    back: Callable[[GaussianProcess], GaussianProcess] = lambda process: process,
+    into: Change = lambda process: process,
+    back: Change = lambda process: process,
 ) -> tuple[GVI, Regulariser]:
     """Return copies of a model and its regulariser, conditioned on new rows as well.
 
@@ -61,7 +63,6 @@ def update(
 
     :param model: with an `Inducing` mean, to which others may be added, and an `SVGPCovariance`,
         which may be tempered.
-    :param regulariser: P, conditioned on the old rows.
     :param data: the new rows, in the units of the model.
     :param num_inducing: how many inducing points are added at most.
     :param into: what makes of a process of the model one of the rows of data, if they differ.
@@ -99,10 +100,8 @@ def _given(
         return GaussianProcess(mean_function, _of_root(process.kernel, Z, root))
     mean = _inducing(mean_function)
     J = mean.num_outputs
-    T, mu = (
-        tf.broadcast_to(part, [J, *part.shape[1:]])
-        for part in (covariance.whitened_sqrt(), mean.whitened_mu())
-    )
+    whitened = covariance.whitened_sqrt(), mean.whitened_mu()
+    T, mu = (tf.broadcast_to(part, [J, *part.shape[1:]]) for part in whitened)
     T, mu = _widened(T, Z), tf.pad(mu, [[0, 0], [0, Z.num_inducing - mu.shape[1]], [0, 0]])
     widened = CholeskySVGP(covariance.kernel, Z, q_sqrt=_lower(T))
     sites = _sites(GaussianProcess(mean_function, widened), likelihood, Z, data)
@@ -112,9 +111,8 @@ def _given(
     mu += tf.matmul(root, tf.matmul(root, tf.matmul(A, residual[..., None]), transpose_a=True))
     q_mu = tf.linalg.matrix_transpose(mu[..., 0])
     inducing = Inducing(covariance.kernel, Z, mean_function=mean.mean_function, q_mu=q_mu)
-    return GaussianProcess(
-        _replaced(mean_function, mean, inducing), _of_root(process.kernel, Z, root)
-    )
+    updated = _replaced(mean_function, mean, inducing)
+    return GaussianProcess(updated, _of_root(process.kernel, Z, root))
 
 
 def _widened(T: tf.Tensor, Z: InducingPoints) -> tf.Tensor:
@@ -163,8 +161,8 @@ def _covariance(kernel: Kernel) -> SVGPCovariance:
     if not isinstance(covariance, SVGPCovariance):
         raise TypeError(
             f"the covariance of the model is {short_repr(covariance)}; update needs one of an "
-            "inducing "
-            "distribution, CholeskySVGP or DiagonalSVGP, as learn makes it. Learn from all rows."
+            "inducing distribution, CholeskySVGP or DiagonalSVGP, as learn makes it. Learn from "
+            "all rows."
         )
     return covariance
 
@@ -181,10 +179,8 @@ def _inducing(mean: MeanFunction) -> Inducing:
 
 
 def _is_sparse(process: GaussianProcess) -> bool:
-    mean = process.mean_function
-    return isinstance(process.kernel, SVGPCovariance) and isinstance(
-        mean, Inducing | NetworkOutputs
-    )
+    is_mean = isinstance(process.mean_function, Inducing | NetworkOutputs)
+    return is_mean and isinstance(process.kernel, SVGPCovariance)
 
 
 def _replaced(whole: MeanFunction, old: MeanFunction, new: MeanFunction) -> MeanFunction:

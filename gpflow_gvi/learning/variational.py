@@ -5,7 +5,6 @@ A mean or a covariance is a function of what Q starts from (`Start`): P, inducin
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import inspect
 import operator
@@ -13,7 +12,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .start import InducingPlusNetwork, Start, inducing_mean
+from .start import InducingPlusNetwork, Start, inducing_mean, network_mean
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
@@ -79,16 +78,9 @@ class NetworkMean:
     def __call__(self, start: Start) -> MeanFunction:
         """Return the mean function."""
         from .._core.images import as_rows
-        from ..mean_functions import Network
         from .full_batch import fit_by_squares
 
-        mean, target = Network(copy.deepcopy(self.network)), inducing_mean(start)
-        columns = mean(as_rows(start.X[:1], mean)).shape[-1]
-        if columns != start.J:
-            raise ValueError(
-                f"mean returns {columns} columns, but there are {start.J} latent functions; give "
-                f"it {start.J} outputs."
-            )
+        mean, target = network_mean("mean", self.network, start), inducing_mean(start)
         X = start.X[:MAX_ROWS]  # the rows are shuffled
         values = target(as_rows(X, start.prior.kernel))
         fit_by_squares(mean, as_rows(X, mean), values, MAX_ITERATIONS)
@@ -96,11 +88,7 @@ class NetworkMean:
 
 
 def named(name: str, value: Any, parts: Mapping[str, str]) -> Any:
-    """Return a part with its defaults for its name, and anything else as it is.
-
-    :param name: that of the argument.
-    :param parts: where the classes are, by their names.
-    """
+    """Return a part with its defaults for its name, and any other value of an argument as it is."""
     from .._core import checks
 
     if not isinstance(value, str):

@@ -14,7 +14,6 @@ from ..gaussian_process import GaussianProcess
 from ..mean_functions import Inducing
 
 Blocks = Iterable[tuple[TensorType, ...]]
-"""Blocks of rows."""
 
 
 def conditioned(prior: GaussianProcess, inducing_points: Any, blocks: Blocks) -> GaussianProcess:
@@ -28,8 +27,8 @@ def conditioned(prior: GaussianProcess, inducing_points: Any, blocks: Blocks) ->
 
     :param prior: P before it is conditioned.
     :param inducing_points: Z, [M, D], or an inducing variable.
-    :param blocks: (X, Y, σ²), with one noise variance for all outputs, [J], or one for each row,
-        [N, J].
+    :param blocks: rows (X, Y, σ²), with one noise variance for all outputs, [J], or one for each
+        row, [N, J].
     """
     kernel, Z = prior.kernel, gram.as_inducing_variable(inducing_points)
 
@@ -83,10 +82,7 @@ class Posterior(NamedTuple):
         return cls(C, tf.linalg.triangular_solve(C, b[..., None])[..., 0])
 
     def linear_part(self, A: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return mean and variance of f - m_P that these features explain: [J, N] each.
-
-        :param A: [J, M, N].
-        """
+        """Return mean and variance of f - m_P that features A [J, M, N] explain: [J, N] each."""
         S = tf.linalg.triangular_solve(self.C, A)  # [J, M, N]
         mean = tf.linalg.matvec(S, self.w, transpose_a=True)
         return mean, tf.reduce_sum(tf.square(S), axis=-2) + tf.zeros_like(mean)

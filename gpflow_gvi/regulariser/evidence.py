@@ -29,30 +29,21 @@ class Evidence(abc.ABC):
 
     @abc.abstractmethod
     def log_density(
-        self,
-        prior: GaussianProcess,
-        noise_variance: TensorType,
-        inducing_data: RegressionData,
-        data: RegressionData,
+        self, prior: GaussianProcess, noise: TensorType, at: RegressionData, data: RegressionData
     ) -> tf.Tensor:
         """Return the log evidence, or a bound of it: [].
 
         :param prior: P before it is conditioned.
-        :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
-        :param inducing_data: (Z, U), inducing points, and the observations there if these are what
-            it is of.
+        :param noise: σ², one for all outputs, [J], or one for each row, [N, J].
+        :param at: (Z, U), inducing points, and the observations there if these are what it is of.
         :param data: (X, Y), what it is of.
         """
 
     def posterior(
-        self,
-        prior: GaussianProcess,
-        noise_variance: TensorType,
-        inducing_data: RegressionData,
-        data: RegressionData,
+        self, prior: GaussianProcess, noise: TensorType, at: RegressionData, data: RegressionData
     ) -> GaussianProcess:
         """Return the prior conditioned on the observations that the evidence is of."""
-        return prior.condition(*inducing_data, noise_variance)
+        return prior.condition(*at, noise)
 
 
 class InducingEvidence(Evidence):
@@ -61,18 +52,15 @@ class InducingEvidence(Evidence):
     needs_inducing_outputs = True
 
     def log_density(
-        self,
-        prior: GaussianProcess,
-        noise_variance: TensorType,
-        inducing_data: RegressionData,
-        data: RegressionData,
+        self, prior: GaussianProcess, noise: TensorType, at: RegressionData, data: RegressionData
     ) -> tf.Tensor:
         """Return Σ_j log N(U_j; m_j(Z), K_j + σ_j² I). Rasmussen and Williams (2006), eq. 2.30."""
-        Z, U = inducing_data
+        Z, U = at
         residual = tf.linalg.matrix_transpose(U - prior.mean_function(Z))  # [J, M]
-        (J, M), noise = tf.unstack(tf.shape(residual)), outputs.noise_of_rows(noise_variance)
+        J, M = tf.unstack(tf.shape(residual))
         K = outputs.covariance(prior.kernel, Z)  # [J, M, M]
-        return _log_normal(tf.broadcast_to(K, [J, M, M]), tf.broadcast_to(noise, [J, M]), residual)
+        noise = tf.broadcast_to(outputs.noise_of_rows(noise), [J, M])
+        return _log_normal(tf.broadcast_to(K, [J, M, M]), noise, residual)
 
 
 @tf.custom_gradient
@@ -83,10 +71,6 @@ def _log_normal(
 
     With α = S⁻¹r it is ½(ααᵀ - S⁻¹) in K, the diagonal of this in σ², and -α in r (Rasmussen and
     Williams 2006, eq. 5.9). The gradient of a Cholesky factor takes twice as many products.
-
-    :param K: [J, M, M].
-    :param noise: σ², [J, M].
-    :param residual: r, [J, M].
     """
     L = linalg.cholesky(K + tf.linalg.diag(noise), name="K_ZZ + σ² I")
     alpha = tf.linalg.cholesky_solve(L, residual[..., None])[..., 0]
@@ -120,32 +104,24 @@ class DataEvidence(Evidence):
         self.relaxed = relaxed
 
     def log_density(
-        self,
-        prior: GaussianProcess,
-        noise_variance: TensorType,
-        inducing_data: RegressionData,
-        data: RegressionData,
+        self, prior: GaussianProcess, noise: TensorType, at: RegressionData, data: RegressionData
     ) -> tf.Tensor:
         """Return Σ_j log N(Y_j; m_j(X), Q_j + σ_j² I) - ½ Σ_jn d_jn, or with log(1 + d_jn)."""
-        (Z, _), (X, Y) = inducing_data, data
+        (Z, _), (X, Y) = at, data
         residual = tf.linalg.matrix_transpose(Y - prior.mean_function(X))  # [J, N]
         (J, N), M = tf.unstack(tf.shape(residual)), tf.shape(Z)[0]
         Kzz = tf.broadcast_to(outputs.covariance(prior.kernel, Z), [J, M, M])
         Kzx = tf.broadcast_to(outputs.covariance(prior.kernel, Z, X), [J, M, N])
         k = tf.broadcast_to(tf.transpose(outputs.variance(prior.kernel, X)), [J, N])
-        noise = tf.broadcast_to(outputs.noise_of_rows(noise_variance), [J, N])
+        noise = tf.broadcast_to(outputs.noise_of_rows(noise), [J, N])
         bound = _collapsed_bound(Kzz, Kzx, k, noise, residual)
         return bound + _gain(Kzz, Kzx, k, noise) if self.relaxed else bound
 
     def posterior(
-        self,
-        prior: GaussianProcess,
-        noise_variance: TensorType,
-        inducing_data: RegressionData,
-        data: RegressionData,
+        self, prior: GaussianProcess, noise: TensorType, at: RegressionData, data: RegressionData
     ) -> GaussianProcess:
         """Return the process of the optimal inducing distribution (Titsias 2009, eq. 10)."""
-        return conditioned(prior, inducing_data[0], [(*data, noise_variance)])
+        return conditioned(prior, at[0], [(*data, noise)])
 
 
 @tf.custom_gradient
@@ -164,13 +140,8 @@ def _collapsed_bound(
         -e/σ in the residual,      ½ (e² - 1 - diag AᵀV + k/σ²)/σ² in σ².
 
     Automatic differentiation takes twice as many products of M × M and M × N matrices. Rounding can
-    leave tr(K - Q) negative; it is taken as zero then, and so are its derivatives.
-
-    :param Kzz: K_ZZ, [J, M, M].
-    :param Kzx: K_ZX, [J, M, N].
-    :param k: the diagonal of K_XX, [J, N].
-    :param noise: σ², [J, N].
-    :param residual: Y - m(X), [J, N].
+    leave tr(K - Q) negative; it is taken as zero then, and so are its derivatives. k is the
+    diagonal of K_XX, [J, N], as are σ² and the residual Y - m(X).
     """
     M, sigma = tf.shape(Kzz)[-1], tf.sqrt(noise)
     identity = tf.eye(M, dtype=Kzz.dtype)
@@ -226,8 +197,6 @@ def titsias_gap(kernel: Kernel, noise_variance: TensorType, Z: TensorType, X: Te
     regression").
 
     :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
-    :param Z: inducing points, [M, D].
-    :param X: [N, D].
     """
     A = gram.features(kernel, gram.as_inducing_variable(Z), X)  # [J, M, N]
     left = outputs.variance(kernel, X) - tf.transpose(tf.reduce_sum(tf.square(A), axis=-2))

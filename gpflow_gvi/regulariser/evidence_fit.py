@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -39,7 +38,7 @@ from ..kernels.numpy_kernels import (
 )
 from .evidence import Evidence, InducingEvidence
 from .exact_evidence import exact_evidence
-from .lbfgs import LossWithGradients, Minimise, assign_by_id
+from .lbfgs import THEIR_OWN, LossWithGradients, Minimise, ValuesById, assign_by_id, by_tape
 
 BOUNDS_OF_EXPONENT = 0.0, 1.5
 """The bounds of κ: a learned pattern is flatter than the errors are, but not by much."""
@@ -69,9 +68,7 @@ class EvidenceFit:
 
     :param prior: P before it is conditioned; it is fitted in place.
     :param likelihood: Gaussian noise, of variance σ²; it is fitted in place.
-    :param evidence: what is maximised.
     :param features: the shape of a row of X.
-    :param num_outputs: J.
     :param num_means: C, the number of predictions, with a weight in [0, 1] for each output: out of
         fold they correlate negatively with Y, which weights of both signs would exploit.
     """
@@ -134,9 +131,7 @@ class EvidenceFit:
     ) -> float:
         """Fit the parameters, and return minus the log evidence.
 
-        :param minimise: how.
         :param Z: the inducing points, [M, D...].
-        :param rows: the rows.
         :param means: whether the weights are fitted.
         :param pattern: whether the exponent of the pattern is fitted.
         """
@@ -157,14 +152,9 @@ class EvidenceFit:
         return value if pattern else value + float(self.exponent.log_prior_density())
 
     def value_and_gradients(
-        self, Z: TensorType, rows: Rows, *, at: Mapping[int, AnyNDArray] = MappingProxyType({})
+        self, Z: TensorType, rows: Rows, *, at: ValuesById = THEIR_OWN
     ) -> tuple[Any, Sequence[Any]]:
-        """Return minus the log evidence, and its gradients in all variables.
-
-        :param Z: the inducing points, [M, D...].
-        :param rows: the rows.
-        :param at: values of variables by their ids; those that are not among them have their own.
-        """
+        """Return minus the log evidence, and its gradients in all variables."""
         if self._is_exact:
             # With more jitter the graph may have a value where NumPy has none.
             with contextlib.suppress(np.linalg.LinAlgError):
@@ -175,9 +165,13 @@ class EvidenceFit:
     @functools.cached_property
     def graph(self) -> Any:
         """Minus the log evidence, and its gradients in all variables."""
-        return without_gradients(self._value_and_gradients, *self._specs)
 
-    def _of_numpy(self, rows: Rows, at: Mapping[int, AnyNDArray]) -> tuple[float, list[AnyNDArray]]:
+        def value_and_gradients(*tensors: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            return by_tape(lambda: self._value(*tensors), self.variables)
+
+        return without_gradients(value_and_gradients, *self._specs)
+
+    def _of_numpy(self, rows: Rows, at: ValuesById) -> tuple[float, list[AnyNDArray]]:
         X, Y, means, pattern = (np.asarray(each, np.float64) for each in rows)
         read = NumpyParameters(self._known, at)
         weights = at[id(self.weights)] if id(self.weights) in at else self.weights.numpy()
@@ -187,21 +181,10 @@ class EvidenceFit:
         found = exact_evidence(covariances, variance * ratio, residual)
         by_ratio = found.by_noise * ratio
         by_exponent = variance * np.sum(by_ratio * np.log(pattern))
-        derivatives = [
-            *found.by_kernel,
-            (self.variance, np.sum(by_ratio)),
-            (self.exponent, by_exponent),
-        ]
-        log_prior, by_variable = read.with_priors(self._trainable, derivatives)
+        by_noise = (self.variance, np.sum(by_ratio)), (self.exponent, by_exponent)
+        log_prior, by_variable = read.with_priors(self._trainable, [*found.by_kernel, *by_noise])
         by_weights = np.einsum("nj,ncj->cj", found.by_residual, means)
         return -found.value - log_prior, [*(-part for part in by_variable), by_weights]
-
-    def _value_and_gradients(self, *tensors: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(self.variables)
-            value = self._value(*tensors)
-        gradients = tape.gradient(value, self.variables, unconnected_gradients="zero")
-        return value, gradients
 
     def _value(
         self, Z: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, means: tf.Tensor, pattern: tf.Tensor

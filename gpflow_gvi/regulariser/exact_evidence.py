@@ -75,13 +75,8 @@ def exact_predictions(
     """Return mean and variance of the residual's function at new rows, given all others.
 
     Rasmussen and Williams (2006), eqs. 2.25 and 2.26. None where NumPy does not know the kernel, or
-    K + diag σ² is not positive definite to working precision.
-
-    :param kernel: k, the same for all outputs.
-    :param X: [N, D].
-    :param noise: σ², [N, J].
-    :param residual: r, [N, J].
-    :param new: [B, D].
+    K + diag σ² is not positive definite to working precision. The arguments are those of
+    `exact_evidence`, and X [N, D] and new rows [B, D].
     """
     if not has_numpy_kernel(kernel, X.shape[1:]):
         return None

@@ -42,10 +42,7 @@ def _(likelihood: MonteCarloLikelihood, *rows: TensorType) -> tf.Tensor:
 
 @functools.singledispatch
 def log_predictive_density(likelihood: Likelihood, *rows: TensorType) -> tf.Tensor:
-    """Return log E p(y | f) of each row: [N].
-
-    :param rows: X, mean and variance of f, and Y.
-    """
+    """Return log E p(y | f) of each row: [N]."""
     return likelihood.predict_log_density(*rows)
 
 
@@ -57,22 +54,14 @@ def _(likelihood: MonteCarloLikelihood, *rows: TensorType) -> tf.Tensor:
 
 def log_predictive_densities(likelihood: Likelihood, *rows: TensorType) -> AnyNDArray:
     """Return `log_predictive_density`, a block of rows after the other: [N]."""
-
-    def of_block(*block: TensorType) -> tuple[tf.Tensor]:
-        return (log_predictive_density(likelihood, *block),)
-
-    return by_blocks(of_block, *rows, size=MAX_ROWS_AT_ONCE)[0]
+    return by_blocks(
+        lambda *block: (log_predictive_density(likelihood, *block),), *rows, size=MAX_ROWS_AT_ONCE
+    )[0]
 
 
-def _log_densities(
-    likelihood: Likelihood,
-    num_samples: int,
-    X: TensorType,
-    f_mean: tf.Tensor,
-    f_variance: tf.Tensor,
-    Y: TensorType,
-) -> tf.Tensor:
+def _log_densities(likelihood: Likelihood, num_samples: int, *rows: TensorType) -> tf.Tensor:
     """Return log p(y | f) at points of f: [S, N]."""
+    X, f_mean, f_variance, Y = map(tf.convert_to_tensor, rows)
     J = f_mean.shape[-1]
     points = normal_points(num_samples, J, f_mean.dtype.as_numpy_dtype)
     f = f_mean + tf.sqrt(f_variance) * points[:, None, :]  # [S, N, J]

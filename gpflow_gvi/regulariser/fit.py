@@ -26,7 +26,8 @@ from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import is_gaussian, usable
 from . import evidence_fit, site_fit
-from .evidence import DataEvidence, Evidence, InducingEvidence
+from .conditioning import conditioned
+from .evidence import Evidence, InducingEvidence
 from .evidence_fit import EvidenceFit
 from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, lbfgs
@@ -110,11 +111,10 @@ def fit_regulariser(
     conditioned on the Gaussian observations that stand for the likelihood (`sites`).
 
     :param data: (X, Y), with Y as the likelihood takes it.
-    :param kernel: k, with the hyper-parameters to start from.
+    :param kernel: k, with the hyper-parameters to start from, as the mean and the likelihood.
     :param num_inducing: M, the number of inducing points; all data if there are fewer.
     :param mean_function: m_P; zero if not given.
-    :param likelihood: p(y | f), with the parameters to start from; Gaussian noise with a tenth of
-        the variance of Y if not given.
+    :param likelihood: p(y | f); Gaussian noise with a tenth of the variance of Y if not given.
     :param evidence: what is maximised; `InducingEvidence()` if not given. `DataEvidence()` fits to
         all of the data.
     :param select: how inducing points are chosen.
@@ -215,28 +215,23 @@ class _BySites:
     """The fit under any likelihood, to all rows or to the inducing points alone."""
 
     def __init__(self, parts: _Parts, evidence: Evidence, data: RegressionData) -> None:
-        self._prior = parts.prior
-        self._at_points = evidence.needs_inducing_outputs
-        self._data = data
+        self._prior, self._evidence, self._data = parts.prior, evidence, data
         self._num_latents = labels.num_latents(parts.likelihood, data[1])
         self._fit = SiteFit(parts.prior, parts.likelihood)
-        self._sites: Sites
-
-    def _observed(self, Z: tf.Tensor, U: tf.Tensor) -> RegressionData:
-        return (Z, U) if self._at_points else self._data
+        self._found: tuple[tf.Tensor, Sites]
 
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
         """Fit the hyper-parameters, and return minus the bound of the log evidence."""
-        X, Y = self._observed(Z, U)
+        X, Y = (Z, U) if self._evidence.needs_inducing_outputs else self._data
         rows = site_fit.Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype))
-        loss, self._sites = self._fit.fit(minimise, Z, rows, means=False)
+        loss, sites = self._fit.fit(minimise, Z, rows, means=False)
+        self._found = X, sites
         return loss
 
     def posterior(self, Z: tf.Tensor, U: tf.Tensor) -> GaussianProcess:
         """Return P given the observations."""
-        X, _ = self._observed(Z, U)
-        Y, variance = self._sites
-        return DataEvidence().posterior(self._prior, variance, (Z, None), (X, Y))
+        X, (Y, variance) = self._found
+        return conditioned(self._prior, Z, [(X, Y, variance)])
 
 
 def _rows(

@@ -23,6 +23,8 @@ from .pivots import greedy_rows, without_network
 MAX_ROWS_OF_KMEANS = 10_000
 """The number of rows above which k-means takes minibatches of them."""
 
+NO_MORE_ROWS = "X has no more distinct rows"
+
 
 class Selection(NamedTuple):
     """Inducing points, and the rows of the data that they are."""
@@ -40,11 +42,7 @@ class Select(Protocol):
         """Choose at most `num_points` inducing points for the data X: [N, D...]."""
 
 
-@check_shapes(
-    "X: [N, D...]",
-    "return.points: [M, D...]",
-    "return.indices: [M]",
-)
+@check_shapes("X: [N, D...]", "return.points: [M, D...]", "return.indices: [M]")
 def greedy_variance(
     X: Any, num_points: int, *, kernel: Kernel, seed: int = 0, tolerance: float = 1e-8
 ) -> Selection:
@@ -83,19 +81,14 @@ def greedy_variance(
             "can be chosen. Check the values of its parameters."
         )
     indices = order[pivots]
-    spent = f"no more than tolerance={tolerance:g} of the variance is left, or than rounding"
-    all_taken = len(indices) == len(order)
-    _notify_if_fewer(
-        len(indices), num_points, "X has no more distinct rows" if all_taken else spent
-    )
+    reason = NO_MORE_ROWS
+    if len(indices) < len(order):
+        reason = f"no more than tolerance={tolerance:g} of the variance is left, or than rounding"
+    _notify_if_fewer(len(indices), num_points, reason)
     return Selection(data[indices], indices)
 
 
-@check_shapes(
-    "X: [N, D...]",
-    "return.points: [M, D...]",
-    "return.indices: [M]",
-)
+@check_shapes("X: [N, D...]", "return.points: [M, D...]", "return.indices: [M]")
 def kmeans(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int = 0) -> Selection:
     """Choose the centres of k-means clusters of the rows of X, started by k-means++.
 
@@ -121,11 +114,7 @@ def kmeans(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int =
     return Selection(points, None)
 
 
-@check_shapes(
-    "X: [N, D...]",
-    "return.points: [M, D...]",
-    "return.indices: [M]",
-)
+@check_shapes("X: [N, D...]", "return.points: [M, D...]", "return.indices: [M]")
 def uniform(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int = 0) -> Selection:
     """Choose rows of X at random, without replacement, passing over repeated rows.
 
@@ -135,7 +124,7 @@ def uniform(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int 
     """
     data, num_points = _arguments(X, num_points)
     indices = _distinct_rows(data, seed)[:num_points]
-    _notify_if_fewer(len(indices), num_points, "X has no more distinct rows")
+    _notify_if_fewer(len(indices), num_points, NO_MORE_ROWS)
     return Selection(data[indices], indices)
 
 

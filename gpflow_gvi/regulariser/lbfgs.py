@@ -17,7 +17,10 @@ from ..errors import NonFiniteLossError
 Array = np.ndarray[Any, Any]
 Loss = Callable[[], tf.Tensor]
 Variables = Sequence[tf.Variable]
-Arrays = Sequence[Array]
+ValuesById = Mapping[int, Array]
+"""Values of variables by their ids; variables that are not among them have their own."""
+
+THEIR_OWN: ValuesById = MappingProxyType({})
 
 
 class Minimise(Protocol):
@@ -31,8 +34,7 @@ class LossWithGradients:
     """A loss that computes its gradients itself; called, it is one for minimisers with a tape.
 
     :param loss: the loss, of which a tape has the gradients.
-    :param evaluate: the loss and its gradients, from values of variables by their ids. Variables
-        that are not among them have their own.
+    :param evaluate: the loss and its gradients.
     :param variables: what these gradients are in.
     :param bounds: between which values the elements of variables stay, by their ids.
     """
@@ -40,7 +42,7 @@ class LossWithGradients:
     def __init__(
         self,
         loss: Loss,
-        evaluate: Callable[[Mapping[int, Array]], tuple[Any, Sequence[Any]]],
+        evaluate: Callable[[ValuesById], tuple[Any, Sequence[Any]]],
         variables: Variables,
         bounds: Mapping[int, tuple[float, float]] = MappingProxyType({}),
     ) -> None:
@@ -54,20 +56,16 @@ class LossWithGradients:
         return self._loss()
 
     def value_and_gradients(
-        self, variables: Variables, values: Arrays | None = None
+        self, variables: Variables, at: ValuesById = THEIR_OWN
     ) -> tuple[Any, list[Any]]:
         """Return the loss, and its gradients in some of the variables."""
-        value, gradients = self._evaluate(_by_id(variables, values))
+        value, gradients = self._evaluate(at)
         of_variable = {id(v): g for v, g in zip(self._variables, gradients, strict=True)}
         return value, [of_variable[id(variable)] for variable in variables]
 
 
 def lbfgs(
-    loss: Loss,
-    variables: Variables,
-    *,
-    max_iterations: int = 500,
-    tolerance: float = 1e-9,
+    loss: Loss, variables: Variables, *, max_iterations: int = 500, tolerance: float = 1e-9
 ) -> None:
     """Minimise with L-BFGS-B (Byrd, Lu, Nocedal and Zhu 1995, as SciPy has it).
 
@@ -76,10 +74,9 @@ def lbfgs(
     an error. The variables end at the smallest loss that was found.
 
     :param loss: the loss; a `tf.function` if it is to be fast. One with a method
-        `value_and_gradients(variables, values)` computes its gradients itself, at values that
-        are not assigned to the variables before, and may have `bounds`.
+        `value_and_gradients(variables, values_by_id)` computes its gradients itself, at values
+        that are not assigned to the variables before, and may have `bounds`.
     :param variables: what may change.
-    :param max_iterations: the maximal number of iterations.
     :param tolerance: stop when an iteration lowers the loss by less than this part of it.
     """
     variables = [variable for variable in variables if variable.shape.num_elements()]
@@ -92,7 +89,7 @@ def lbfgs(
     def evaluate(x: Array) -> tuple[float, Array]:
         nonlocal best
         with np.errstate(all="ignore"):  # a step may lead to where a loss by NumPy is not finite
-            value, gradients = value_and_gradients(variables, _parts(variables, x))
+            value, gradients = value_and_gradients(variables, _by_id(variables, x))
         value, gradient = float(value), _flat(gradients)
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             if best == np.inf:
@@ -122,7 +119,7 @@ def lbfgs(
         found = scipy.optimize.minimize(
             evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
-    assign_by_id(variables, _by_id(variables, _parts(variables, found.x)))
+    assign_by_id(variables, _by_id(variables, found.x))
 
 
 @functools.cache
@@ -132,45 +129,32 @@ def _threadpools() -> ThreadpoolController:
 
 
 def by_tape(
-    loss: Loss, variables: Variables, values: Arrays | None = None
+    loss: Loss, variables: Variables, at: ValuesById = THEIR_OWN
 ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Return a loss and its gradients by automatic differentiation.
-
-    :param loss: the loss.
-    :param variables: what the gradients are in.
-    :param values: assigned to the variables, if they are given.
-    """
-    assign_by_id(variables, _by_id(variables, values))
+    """Assign values, and return a loss and its gradients in variables by differentiation."""
+    assign_by_id(variables, at)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value = loss()
     return value, tape.gradient(value, variables, unconnected_gradients="zero")
 
 
-def _flat(tensors: Sequence[tf.Tensor]) -> Array:
-    return np.concatenate([np.ravel(tensor).astype(np.float64) for tensor in map(_numpy, tensors)])
+def _flat(tensors: Sequence[tf.Tensor | Array]) -> Array:
+    dense = (x if isinstance(x, np.ndarray) else tf.convert_to_tensor(x) for x in tensors)
+    return np.concatenate([np.ravel(x).astype(np.float64) for x in dense])
 
 
-def _numpy(tensor: tf.Tensor | Array) -> Array:
-    return np.asarray(tensor if isinstance(tensor, np.ndarray) else tf.convert_to_tensor(tensor))
-
-
-def assign_by_id(variables: Variables, at: Mapping[int, Array]) -> None:
+def assign_by_id(variables: Variables, at: ValuesById) -> None:
     """Give variables the values that there are by their ids."""
     for variable in variables:
         if id(variable) in at:
             variable.assign(at[id(variable)])
 
 
-def _by_id(variables: Variables, values: Arrays | None) -> dict[int, Array]:
-    """Return the values of variables, if there are any, by the ids of these."""
-    return {} if values is None else dict(zip(map(id, variables), values, strict=True))
-
-
-def _parts(variables: Variables, x: Array) -> list[Array]:
-    """Return a vector as arrays of the shapes and dtypes of variables."""
+def _by_id(variables: Variables, x: Array) -> dict[int, Array]:
+    """Return the parts of a vector as values of variables, of their shapes and dtypes."""
     ends = np.cumsum([variable.shape.num_elements() for variable in variables])
-    return [
-        part.reshape(variable.shape).astype(variable.dtype.as_numpy_dtype)
+    return {
+        id(variable): part.reshape(variable.shape).astype(variable.dtype.as_numpy_dtype)
         for variable, part in zip(variables, np.split(x, ends[:-1]), strict=True)
-    ]
+    }

@@ -30,17 +30,11 @@ def leave_one_out_of_all(
     data: RegressionData,
     groups: AnyNDArray | None = None,
 ) -> MeanAndVariance | None:
-    """Return the same without inducing points; None where NumPy does not know the kernel.
+    """Return `leave_one_out` without inducing points; None where NumPy does not know the kernel.
 
     With S = K + diag σ² and α = S⁻¹(y - m) the posterior of f at a row has the mean y - σ²α and the
     variance v = σ² - σ⁴ [S⁻¹]_nn (Rasmussen and Williams 2006, eq. 5.12), which the evidence has as
     derivatives.
-
-    :param prior: P before it is conditioned.
-    :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
-    :param data: (X, Y).
-    :param groups: the group of each row, which rows of equal inputs share, [N]; by default each row
-        is one.
     """
     X, Y = (np.asarray(part) for part in data)
     noise = np.broadcast_to(np.asarray(noise_variance), Y.shape)

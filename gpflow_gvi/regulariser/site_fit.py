@@ -7,7 +7,7 @@ kernel and the likelihood, the sites are updated for these, and so on until the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -28,7 +28,7 @@ from ..kernels.numpy_kernels import (
     numpy_kernel,
     value_of,
 )
-from .lbfgs import Array, LossWithGradients, Minimise, assign_by_id
+from .lbfgs import LossWithGradients, Minimise, ValuesById, assign_by_id, by_tape
 from .sites import (
     Covariances,
     Sites,
@@ -72,19 +72,15 @@ class Rows(NamedTuple):
 
 
 class _Inputs(NamedTuple):
-    """What covariances are of."""
+    """What covariances are of: inducing points, [M, D], and rows, [N, D]."""
 
     Z: TensorType
-    """[M, D]."""
     X: TensorType
-    """[N, D]."""
 
 
 class Bound:
     """The bound as a function of its parameters, by formulas that graphs are traced from.
 
-    :param prior: P before it is conditioned.
-    :param likelihood: p(y | f).
     :param roots: the square roots of the weights of means, [C, 1].
     """
 
@@ -138,24 +134,16 @@ class Bound:
         """Return that of all parameters but the kernel's."""
         return self.log_prior(self.others)
 
-    def _value(
-        self, at: Covariances, rows: Rows, sites: Sites, parameters: Sequence[Parameter]
-    ) -> tf.Tensor:
-        return self.step(self.rows(at, rows), sites).bound + self.log_prior(parameters)
-
     def value(self, inputs: _Inputs, rows: Rows, sites: Sites) -> tf.Tensor:
         """Return the bound, with the log prior density of parameters and of the weights."""
-        parameters = (*self.of_kernel, *self.others)
-        return self._value(self.covariances(inputs), rows, sites, parameters)
+        step = self.step(self.rows(self.covariances(inputs), rows), sites)
+        return step.bound + self.log_prior((*self.of_kernel, *self.others))
 
     def gradients(
         self, inputs: _Inputs, rows: Rows, sites: Sites
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the bound, and its gradients in all variables."""
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(self.variables)
-            bound = self.value(inputs, rows, sites)
-        return bound, tape.gradient(bound, self.variables, unconnected_gradients="zero")
+        return by_tape(lambda: self.value(inputs, rows, sites), self.variables)
 
     def gradients_by_covariances(
         self, at: Covariances, rows: Rows, sites: Sites
@@ -164,7 +152,7 @@ class Bound:
         others = self.variables[len(self.of_kernel) :]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([*at, *others])
-            bound = self._value(at, rows, sites, self.others)
+            bound = self.step(self.rows(at, rows), sites).bound + self.log_prior_of_others()
         return bound, *tape.gradient(bound, (at, others), unconnected_gradients="zero")
 
 
@@ -174,8 +162,7 @@ class SiteFit:
     NumPy evaluates covariances where it knows the kernel, so that graphs serve kernels of any
     structure; else they have the kernel in them.
 
-    :param prior: P before it is conditioned; it is fitted in place.
-    :param likelihood: p(y | f); what is trainable of it is fitted in place.
+    :param prior: P before it is conditioned; it is fitted in place, as the likelihood is.
     :param num_means: C, the number of means that are added to m_P, with a weight each.
     :param like: a fit of another kernel, whose mean function, likelihood, weights, and graphs that
         are not of a kernel, this one shares.
@@ -217,9 +204,7 @@ class SiteFit:
 
         :param minimise: how the bound for given sites is maximised.
         :param Z: the inducing points, [M, D].
-        :param rows: the rows.
         :param means: whether the weights of the means are fitted.
-        :param max_rounds: the maximal number of rounds.
         """
         variables = self.bound.variables if means else self.bound.variables[:-1]
         sites, bound = self.converged(Z, rows)
@@ -235,7 +220,7 @@ class SiteFit:
         """Return minus the bound for given sites."""
         variables = self.bound.variables
 
-        def evaluate(at: Mapping[int, Array]) -> tuple[Any, list[Any]]:
+        def evaluate(at: ValuesById) -> tuple[Any, list[Any]]:
             assign_by_id(variables, at)
             bound, gradients = self.value_and_gradients(Z, rows, sites)
             return -bound, [-gradient for gradient in gradients]
@@ -270,8 +255,6 @@ class SiteFit:
     ) -> tuple[Sites, float]:
         """Return the sites for the parameters as they are, and the bound.
 
-        :param Z: the inducing points, [M, D].
-        :param rows: the rows.
         :param sites: the sites to start from; `first_sites` if not given.
         """
         at_rows = self._at(Z, rows)
@@ -302,9 +285,6 @@ class SiteFit:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return mean and variance of f at new rows, given the sites of others: [B, J] each.
 
-        :param Z: the inducing points, [M, D].
-        :param rows: the rows of the sites.
-        :param sites: their sites.
         :param new: the new rows, of which Y does not matter.
         """
         return self._run(_predict, self._at(Z, rows), sites, self._at(Z, new))
@@ -313,8 +293,7 @@ class SiteFit:
         self, function: Callable[..., Any], *arguments: Any, trace: Trace = without_gradients
     ) -> Any:
         """Return the value of a function, by a graph that takes any number of rows."""
-        name = function.__name__
-        # Those that have a kernel in them are for this one alone.
+        name = function.__name__  # those that have a kernel in them are for this one alone
         key = name if name in SHARED else (name, id(self))
         if key not in self._graphs:
             self._graphs[key] = trace(function, *map(_specs, arguments))
@@ -326,9 +305,7 @@ def _predict(rows: AtRows, sites: Sites, new: AtRows) -> tuple[tf.Tensor, tf.Ten
 
 
 def _is_numpy(kernel: Kernel, inputs: _Inputs) -> bool:
-    """Return True if NumPy evaluates the kernel."""
-    X = inputs.X
-    return X.dtype == tf.float64 and has_numpy_kernel(kernel, X.shape[1:])
+    return inputs.X.dtype == tf.float64 and has_numpy_kernel(kernel, inputs.X.shape[1:])
 
 
 def _with_gradients(function: Callable[..., Any], *specs: Any) -> Any:
@@ -352,10 +329,7 @@ class _NumpyCovariances:
         self.values = Covariances(*map(tf.constant, (*matrices, at_rows.variance()[:, None])))
 
     def gradient(self, by: Covariances) -> Iterator[tuple[Parameter, AnyNDArray]]:
-        """Yield the derivatives of a function of the covariances, which are to be added up.
-
-        :param by: its derivatives in the covariances.
-        """
+        """Yield the derivatives, to be added up, of a function of the covariances, from those."""
         of_points, of_pairs, at_rows = self._of
         parts = [
             of_points.gradient(by.Kzz[0].numpy()),
@@ -368,10 +342,9 @@ class _NumpyCovariances:
 
 def _specs(parts: Any) -> Any:
     """Return the types of named tensors with other numbers of rows and of inducing points."""
-    return type(parts)(*(_spec(name, part) for name, part in parts._asdict().items()))
-
-
-def _spec(name: str, part: tf.Tensor) -> tf.TensorSpec:
-    is_matrix = name in ("Kzz", "Kzx", "A")  # [J, M, N]; other tensors are [N, ...]
-    shape = [part.shape[0], None, None] if is_matrix else [None, *part.shape[1:]]
-    return tf.TensorSpec(shape, part.dtype)
+    specs = {}
+    for name, part in parts._asdict().items():
+        is_matrix = name in ("Kzz", "Kzx", "A")  # [J, M, N]; other tensors are [N, ...]
+        shape = [part.shape[0], None, None] if is_matrix else [None, *part.shape[1:]]
+        specs[name] = tf.TensorSpec(shape, part.dtype)
+    return type(parts)(**specs)

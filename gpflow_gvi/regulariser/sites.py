@@ -27,7 +27,7 @@ from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from .._core import labels, linalg, outputs
+from .._core import labels, linalg, outputs, row_blocks
 from ..errors import NonFiniteLossError
 from ..gaussian_process import GaussianProcess
 from .conditioning import Posterior
@@ -47,19 +47,16 @@ MAX_ROWS_AT_ONCE = 2_000
 
 
 class Sites(NamedTuple):
-    """Gaussian observations that stand for a likelihood."""
+    """Gaussian observations that stand for a likelihood: ỹ and s², [N, J] each."""
 
     Y: TensorType
-    """ỹ, [N, J]."""
     variance: TensorType
-    """s², [N, J]."""
 
 
 class Step(NamedTuple):
-    """The bound for given sites, and the sites that an update leads to."""
+    """The bound on the log evidence for given sites, [], and the sites of an update."""
 
     bound: tf.Tensor
-    """The bound on the log evidence: []."""
     updated: Sites
 
 
@@ -90,24 +87,13 @@ class Covariances(NamedTuple):
 
 
 def covariances(kernel: Kernel, Z: TensorType, X: TensorType) -> Covariances:
-    """Return the covariances of inducing points and rows.
-
-    :param kernel: k of P.
-    :param Z: the inducing points, [M, D].
-    :param X: [N, D].
-    """
+    """Return the covariances of inducing points, [M, D], and rows, [N, D]."""
     of_points, of_pairs = outputs.covariance(kernel, Z), outputs.covariance(kernel, Z, X)
     return Covariances(of_points, of_pairs, outputs.variance(kernel, X))
 
 
 def rows_of(at: Covariances, X: TensorType, Y: TensorType, m: TensorType) -> Rows:
-    """Return rows with what of P the sites need there.
-
-    :param at: the covariances of the inducing points and the rows.
-    :param X: [N, D].
-    :param Y: observations, as the likelihood takes them.
-    :param m: m_P(X), [N, J].
-    """
+    """Return rows with what of P the sites need there."""
     L = linalg.cholesky(at.Kzz, jitter=default_jitter(), name="K_ZZ")
     A = tf.linalg.triangular_solve(L, at.Kzx)  # [J, M, N]
     explained = tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(A), axis=-2))  # [N, J]
@@ -182,7 +168,6 @@ def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, 
     """Return the sites of the greatest bound, and the bound.
 
     :param take_step: the bound and an update, for given sites.
-    :param sites: the sites to start from.
     """
     best, rate = sites, 1.0
     at_best = take_step(best)
@@ -214,20 +199,17 @@ def _is_finite(at: Step) -> bool:
 def sites_of(
     likelihood: Likelihood, prior: GaussianProcess, Z: TensorType, data: RegressionData
 ) -> Sites:
-    """Return the sites of observations.
+    """Return the sites of observations (X, Y), with Y as a non-Gaussian likelihood takes it.
 
-    :param likelihood: p(y | f).
     :param prior: P before it is conditioned.
     :param Z: the inducing points, [M, D].
-    :param data: (X, Y), with Y as the likelihood takes it.
     """
     X, Y = map(tf.convert_to_tensor, data)
     m = tf.broadcast_to(prior.mean_function(X), [len(X), labels.num_latents(likelihood, Y)])
-    parts = [
-        [part[i : i + MAX_ROWS_AT_ONCE] for part in (X, Y, m)]
-        for i in range(0, len(X), MAX_ROWS_AT_ONCE)
+    blocks = [
+        rows_of(covariances(prior.kernel, Z, X[at]), X[at], Y[at], m[at])
+        for at in row_blocks.slices(len(X), MAX_ROWS_AT_ONCE)
     ]
-    blocks = [rows_of(covariances(prior.kernel, Z, part[0]), *part) for part in parts]
     return converged(functools.partial(step, blocks, likelihood), first_sites(m))[0]
 
 

@@ -43,8 +43,6 @@ MAX_ROWS_OF_AXES = 1000
 
 NUM_FOLDS = 5
 
-BLOCK = 1000
-
 
 def unseen_rows(X: AnyNDArray, train: AnyNDArray) -> AnyNDArray:
     """Return True for each of X that is not among the training inputs: [N].
@@ -58,10 +56,9 @@ def unseen_rows(X: AnyNDArray, train: AnyNDArray) -> AnyNDArray:
 def principal_axes(
     X: AnyNDArray, floats: Callable[[AnyNDArray], AnyNDArray], units: Scaling
 ) -> AnyNDArray:
-    """Return the directions in which inputs vary most: [D, Q].
+    """Return the directions in which training inputs, in random order, vary most: [D, Q].
 
-    :param X: the training inputs, [N, D...], in random order.
-    :param floats: what makes numbers of them.
+    :param floats: what makes numbers of inputs [N, D...].
     :param units: in which they are taken.
     """
     rows = floats(X[:MAX_ROWS_OF_AXES])
@@ -75,7 +72,6 @@ def correction(
     unseen: Rows,
     kernels: Sequence[Kernel],
     likelihood: Likelihood,
-    *,
     num_inducing: int,
     seed: int,
 ) -> MeanFunction | None:
@@ -87,9 +83,7 @@ def correction(
     :param train: rows [h(x), ...] and class indices, [N, 1].
     :param unseen: those of rows that the network has not been trained with.
     :param kernels: the kernel of each m_l.
-    :param likelihood: that of the labels.
     :param num_inducing: the number of inducing points of each m_l.
-    :param seed: that of the inducing points and folds.
     """
     if not len(unseen[0]):
         return None
@@ -142,11 +136,7 @@ def _left_out(
 def _weights(h: AnyNDArray, m: AnyNDArray, labels: AnyNDArray) -> tuple[float, AnyNDArray]:
     """Return τ and weights c [L] ≥ 0 of the greatest posterior density of f = τ h + Σ_l c_l m_l.
 
-    The priors are log τ, c_l ~ N(0, 1), so that a few rows leave the logits as they are.
-
-    :param h: logits, [N, K].
-    :param m: [L, N, K].
-    :param labels: class indices, [N].
+    The priors are log τ, c_l ~ N(0, 1), so that a few rows leave the logits h [N, K] as they are.
     """
     codes = np.eye(h.shape[1])[labels]
 

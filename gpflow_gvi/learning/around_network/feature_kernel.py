@@ -25,9 +25,7 @@ def feature_kernel(rows: AnyNDArray, of: NetworkInputs) -> Kernel:
     :param of: what the columns are.
     """
     kernels = kernels_of_groups(rows, of)[: len(of.num_features)]
-    kernel = kernels[0] if len(kernels) == 1 else Sum(kernels)
-    set_trainable(kernel, False)
-    return kernel
+    return kernels[0] if len(kernels) == 1 else Sum(kernels)
 
 
 def kernels_of_groups(rows: AnyNDArray, of: NetworkInputs) -> list[Kernel]:

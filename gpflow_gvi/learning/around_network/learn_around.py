@@ -6,16 +6,14 @@ GP(h, k) given the training rows, whose mean stays h, and whose covariance is
 
     r(x, x') = k(x, x') - k_xX (k_XX + I/W)⁻¹ k_Xx',
 
-times w(x) w(x'), by the inducing points of a sparse posterior (Ortega, Rodríguez-Santana and
-Hernández-Lobato 2024, "Fixed-mean Gaussian processes for post-hoc Bayesian deep learning"). It is
-small where features are like those of training rows, and k elsewhere. k is as wide as h varies
-among the training rows. w grows with the distance of the last layer's features from the nearest
-class, and beyond the `reach` of the training rows, where h grows and has to be outgrown: far away
-classes are as probable as they are frequent, and numbers are lost in the variance. W is the
-curvature of -log p(y | f): 1/σ² of numbers, and of labels the largest that there is, ½ under a
-softmax and ¼ under a sigmoid (Böhning 1992, "Multinomial logistic regression algorithm"). That at
-h, as Laplace's approximation has it, vanishes where the network is certain of labels that it was
-trained with. r is the same for all classes, so that none overtakes another.
+times w(x) w(x') (`reach`), by the inducing points of a sparse posterior (Ortega, Rodríguez-Santana
+and Hernández-Lobato 2024, "Fixed-mean Gaussian processes for post-hoc Bayesian deep learning"). It
+is small where features are like those of training rows, and k elsewhere, as wide as h varies among
+the training rows: far away classes are as probable as they are frequent, and numbers are lost in
+the variance. W is the curvature of -log p(y | f): 1/σ² of numbers, and of labels the largest that
+there is, ½ under a softmax and ¼ under a sigmoid (Böhning 1992, "Multinomial logistic regression
+algorithm"). That at h, as Laplace's approximation has it, vanishes where the network is certain of
+labels that it was trained with. r is the same for all classes, so that none overtakes another.
 
     Q = GP(τ h, τ² α r)
 
@@ -73,12 +71,7 @@ MAX_ROWS_OF_SCALES = 5000
 
 
 def is_put_around(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
-    """Return True if a process is put around a network, not a network into Q's mean.
-
-    It is for inputs that are not rows of numbers, such as images, word indices or several
-    inputs; where the network is not to be trained; where features are asked for; and for several
-    networks.
-    """
+    """Return True if a process is put around a network, not a network into Q's mean."""
     if network is None:
         return False
     X = inputs_of(data)
@@ -105,15 +98,12 @@ def learn_around(
 
     Its outputs and features are computed once.
 
-    :param data: (X, Y), in any units.
     :param network: h, from inputs [N, D...] to [N, J]; or a list of networks, whose average h is.
-    :param settings: the split, the likelihood, and the choice of inducing points.
     :param features: what the kernel is on, as `network_rows` takes it.
     :param kernel: k on the features; `feature_kernel` if not given.
     :param training: how the network is trained; None to leave it as it is.
     :param validation_data: (X, Y) that the network has not been trained with.
     :param columns: the class of each column of the network, if they are not sorted.
-    :param output: which output of the network is h, if it has several.
     :param corrects: whether logits may be corrected by what training rows say.
     """
     if not (kernel is None or isinstance(kernel, Kernel)):
@@ -163,10 +153,10 @@ def learn_around(
     elif training is None and columns is None:
         require_order(h, split.train[1], classes)
     units = rows.scaling(split.train[0], of_outputs, standardise=settings.standardise)
-    classes_of_rows = None
     if K and kernel is None and rows.last is not None:
-        classes_of_rows = Classes.of(split.train[0][:, rows.columns_of_last], split.train[1][:, 0])
-    rows = dataclasses.replace(rows, units=units, classes=classes_of_rows)
+        found = Classes.of(split.train[0][:, rows.columns_of_last], split.train[1][:, 0])
+        rows = dataclasses.replace(rows, classes=found)
+    rows = dataclasses.replace(rows, units=units)
     split = split.with_inputs(lambda part: np.asarray(rows.scaled(part)))
     progress.now(f"P around the network, {len(split.train[0])} rows")
     learned = _learned(split, settings, rows, kernel, corrected_by)
@@ -209,9 +199,8 @@ def _learned(
     c = None
     if corrected_by is not None and held_out is not None and settings.likelihood is not None:
         unseen = held_out[0][corrected_by], held_out[1][corrected_by]
-        kernels = kernels_of_groups(X, rows)
-        options = {"num_inducing": M, "seed": settings.seed}
-        c = correction((X, Y), _first(unseen), kernels, settings.likelihood, **options)
+        kernels, seed = kernels_of_groups(X, rows), settings.seed
+        c = correction((X, Y), _first(unseen), kernels, settings.likelihood, M, seed)
     h = NetworkOutputs(rows.num_outputs, beyond=b, correction=c)
     likelihood = _with_noise(settings.likelihood, h, (X, Y) if held_out is None else held_out)
     noise = inverse_curvature(likelihood)
@@ -254,9 +243,6 @@ def _scaled_by(model: GVI, validation_data: RegressionData) -> GVI:
     For labels they are τ and α in f ~ GP(τ h, τ² α r), for all classes; for numbers α_j and the
     variance of the noise in y_j ~ N(h_j, α_j r_j + σ_j²). They maximise the predictive density of
     the rows with the prior log τ, log α ~ N(0, 1), so that a few rows leave them as they are.
-
-    :param model: with `NetworkOutputs` for its mean; it is not changed.
-    :param validation_data: rows that the network has not seen.
     """
     scaled = deepcopy(model)
     Q, likelihood = scaled.variational, scaled.likelihood
@@ -312,9 +298,8 @@ def _split(
     if trains or held_out is None:
         split = Split.of((numbers, Y), settings, held_out)
     else:
-        settings_of_split = dataclasses.replace(settings, calibration_fraction=0.0)
-        split = Split.of((numbers, Y), settings_of_split, held_out)
-        split = split.calibrated_by_validation(settings)
+        without = dataclasses.replace(settings, calibration_fraction=0.0)
+        split = Split.of((numbers, Y), without, held_out).calibrated_by_validation(settings)
 
     def at(part: AnyNDArray) -> AnyNDArray:
         places = part[:, 0].astype(int)
@@ -359,9 +344,8 @@ def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> L
     if classes is not None and outputs.kind is None:
         raise ValueError(
             f"network {short_repr(getattr(network, 'name', network))} returns numbers from 0 to "
-            "1, or "
-            "ends with an activation, so that it is not clear whether they are probabilities or "
-            'logits. End it with activation="softmax" ("sigmoid" for one column), or with no '
+            "1, or ends with an activation, so that it is not clear whether they are probabilities "
+            'or logits. End it with activation="softmax" ("sigmoid" for one column), or with no '
             "activation, which returns logits."
         )
     return likelihood

@@ -14,7 +14,8 @@ from scipy.optimize import linear_sum_assignment
 
 from ..._core.network_function import as_function
 from ...errors import NumericsWarning
-from .network_rows import BLOCK, Inputs
+from .network_rows import Inputs
+from .reach import BLOCK
 
 MIN_GAIN = 0.1
 """Another order must be more accurate by this much, and by `STANDARD_ERRORS` standard errors."""
@@ -27,10 +28,9 @@ that was hardly trained has less."""
 
 
 def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None) -> tuple[int, ...]:
-    """Return the column of the network of each class, sorted; empty if the order is the same.
+    """Return the column of the network of each sorted class; empty if the order is the same.
 
     :param names: the class of each column, as `learn` is given them.
-    :param classes: the classes, sorted: [K].
     """
     if names is None:
         return ()
@@ -49,12 +49,9 @@ def require_order(h: AnyNDArray, Y: AnyNDArray, classes: AnyNDArray | None) -> N
 
     :param h: logits, [N, K], or those of the second class, [N, 1].
     :param Y: class indices, [N, 1].
-    :param classes: what they are called, if they have names: [K].
     """
-    counts, column = _counts(h, Y)
-    K = len(counts)
-    N = len(Y)
-    best, sorted_ = (np.sum(counts[np.arange(K), of]) / N for of in (column, np.arange(K)))
+    best, sorted_, column = _accuracies(h, Y)
+    K, N = len(column), len(Y)
     error = np.sqrt(max(best * (1.0 - best), 1.0 / N) / N)
     if best - sorted_ > max(MIN_GAIN, STANDARD_ERRORS * error):
         names = np.arange(K) if classes is None else classes
@@ -66,22 +63,22 @@ def require_order(h: AnyNDArray, Y: AnyNDArray, classes: AnyNDArray | None) -> N
         )
 
 
-def _counts(h: AnyNDArray, Y: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return the counts of labels by predicted column, [K, K], and the best columns, [K]."""
+def _accuracies(h: AnyNDArray, Y: AnyNDArray) -> tuple[float, float, AnyNDArray]:
+    """Return the accuracy in the best order of columns and in theirs, and the best order, [K]."""
     K = max(h.shape[1], 2)
     predicted = np.argmax(h, axis=1) if h.shape[1] > 1 else (h[:, 0] > 0.0).astype(int)
     counts = np.zeros((K, K))
     np.add.at(counts, (Y[:, 0].astype(int), predicted), 1.0)
-    return counts, linear_sum_assignment(-counts)[1]
+    rows, best = linear_sum_assignment(-counts)
+    return np.sum(counts[rows, best]) / len(Y), np.trace(counts) / len(Y), best
 
 
 def scale_that_fits(network: Any, inputs: Inputs, X: AnyNDArray, Y: AnyNDArray) -> Inputs:
     """Return the inputs of a classifier: pixels in bytes as they are, if these fit far better.
 
-    :param network: a network with several columns, for which the order does not matter here.
+    The order of its columns does not matter here.
+
     :param inputs: what it takes, as far as is known.
-    :param X: inputs, validated.
-    :param Y: class indices, [N, 1].
     """
     if not inputs.scales_pixels or X.dtype != np.uint8:
         return inputs
@@ -89,8 +86,7 @@ def scale_that_fits(network: Any, inputs: Inputs, X: AnyNDArray, Y: AnyNDArray) 
     accuracy = []
     for each in (inputs, raw):
         h = np.asarray(function(tf.cast(each.floats(X[:BLOCK]), default_float())))
-        counts, column = _counts(h, Y[:BLOCK])
-        accuracy.append(np.sum(counts[np.arange(len(counts)), column]) / len(h))
+        accuracy.append(_accuracies(h, Y[:BLOCK])[0])
     if h.shape[1] == 1 or accuracy[1] < accuracy[0] + MIN_GAIN / 2:
         return inputs
     warnings.warn(
@@ -104,11 +100,7 @@ def scale_that_fits(network: Any, inputs: Inputs, X: AnyNDArray, Y: AnyNDArray) 
 
 
 def warn_of_units(h: AnyNDArray, Y: AnyNDArray) -> None:
-    """Warn if a network predicts numbers far worse than their mean does.
-
-    :param h: what it returns, [N, J].
-    :param Y: observations in original units, [N, J].
-    """
+    """Warn if a network, which returns h, predicts numbers far worse than their mean does."""
     error, spread = np.sqrt(np.mean(np.square(Y - h))), np.sqrt(np.mean(np.var(Y, axis=0)))
     if error > MIN_RATIO * spread:
         warnings.warn(

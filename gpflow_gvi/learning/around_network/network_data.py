@@ -29,7 +29,6 @@ def inputs_of(data: Any) -> Any:
 def in_memory(name: str, data: Any, network: Any) -> Any:
     """Return (X, Y) of all batches of a Dataset or PyDataset; anything else as it is.
 
-    :param name: what to call the data in messages.
     :param data: batches or single rows (x, y), as `fit` of Keras takes them.
     :param network: what takes x, or a list of such, which tells one row from a batch.
     """
@@ -60,11 +59,9 @@ def in_memory(name: str, data: Any, network: Any) -> Any:
 
 
 def side_by_side(name: str, X: Any, parts: Sequence[Part]) -> AnyNDArray:
-    """Return several inputs as rows of numbers: [N, D].
+    """Return several inputs, which a network takes, as rows of numbers: [N, D].
 
-    :param name: what to call the inputs in messages.
     :param X: a dictionary or a list of arrays, [N, ...] each; or the rows that this returns.
-    :param parts: what the network takes.
     """
     names = [part.name for part in parts]
     if isinstance(X, Mapping) and set(names) != set(X):

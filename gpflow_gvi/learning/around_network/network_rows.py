@@ -25,10 +25,7 @@ from ..._core.row_blocks import by_blocks
 from ...errors import short_repr
 from ..rows.scaling import Scaling
 from .network_data import side_by_side
-from .reach import Classes, beyond
-
-BLOCK = 500
-"""The number of inputs that the network takes at a time."""
+from .reach import BLOCK, Classes, beyond
 
 INPUTS = "inputs"
 
@@ -122,7 +119,7 @@ class NetworkInputs:
         return self.scaled(self(values))
 
     def scaled(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return rows in standard units, with the column w of `NetworkOutputs`: [N, J + F + 2].
+        """Return rows in standard units, with the column w of `reach`: [N, J + F + 2].
 
         With classes, what the last layer receives becomes a unit vector, since but for a bias the
         most probable class depends on its direction alone (Sun, Ming, Zhu and Li 2022, "Out-of-
@@ -165,10 +162,9 @@ class NetworkInputs:
     def scaling(
         self, rows: AnyNDArray, of_outputs: Scaling, *, standardise: bool = True
     ) -> Scaling:
-        """Return standard units of the rows: those of each feature, and one for all pixels.
+        """Return standard units of the rows: those of h and of each feature, one for all pixels.
 
         :param rows: those to train with, [N, J + F] or [N, J + F + 1].
-        :param of_outputs: the units of h.
         :param standardise: whether features are in standard units, or in their own.
         """
         J, end = self.num_outputs, self.num_outputs + sum(self.num_features)
@@ -256,14 +252,11 @@ def network_rows(
 ) -> NetworkInputs:
     """Return the map from inputs to rows, with copies of the networks.
 
-    :param networks: those whose average is h, from inputs to [N, J]; or the one that is.
+    :param networks: those whose average is h.
     :param features: φ: "penultimate", "layers", the name of a layer, "inputs", a model or function,
         or several of these. Each is a group of columns of its own, "layers" one for each layer.
         Layers are those of the first network.
-    :param inputs: what the network takes.
     :param outputs: what each returns.
-    :param order: the column of the network for each class, if it is another order.
-    :param reach: how far inputs of the training rows are from their mean.
     """
     several = list(features) if isinstance(features, list | tuple) else [features]
     if not several:

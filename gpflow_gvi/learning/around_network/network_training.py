@@ -17,7 +17,8 @@ from ..._core.network_variables import is_keras, keras_of
 from ...errors import short_repr
 from ..rows.split import Rows, Split
 from ..schedules import EarlyStopping, Passes, Schedule
-from .network_rows import BLOCK, Inputs
+from .network_rows import Inputs
+from .reach import BLOCK
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +42,8 @@ class NetworkTraining:
         """Return trained copies of networks, and the history of Keras; one after the other.
 
         The batches of each are in another order. The history of the second is "loss of network 2".
+        Numbers are predicted in standard units.
 
-        :param networks: models of Keras 3 or tf_keras.
-        :param inputs: what they take.
-        :param split: the rows to train with, and those to stop by; numbers are predicted in
-            standard units.
         :param loss: "logits" or "probabilities", what the networks return for labels; or None for
             numbers.
         """
@@ -63,7 +61,11 @@ class NetworkTraining:
                 which = f" {i + 1} of {len(networks)}"
                 named = f" of network {i + 1}" if i else ""
             progress.now(f"training the network{which} on {len(split.train[0])} rows")
-            _require_keras(network)
+            if not (is_keras(network) and hasattr(network, "fit")):
+                raise TypeError(
+                    f"network is {short_repr(network)}; to be trained it must be a model of Keras. "
+                    "Pass one, or train_network=False."
+                )
             network = copy.deepcopy(as_function(network)).network
             trained.append(network)
             if schedule.epochs:
@@ -114,14 +116,6 @@ def all_compiled(networks: Any) -> bool:
 
 def _is_compiled(network: Any) -> bool:
     return getattr(network, "optimizer", None) is not None
-
-
-def _require_keras(network: Any) -> None:
-    if not (is_keras(network) and hasattr(network, "fit")):
-        raise TypeError(
-            f"network is {short_repr(network)}; to be trained it must be a model of Keras. Pass "
-            "one, or train_network=False."
-        )
 
 
 def _loss(keras: Any, network: Any, loss: str | None) -> Any:

@@ -41,6 +41,7 @@ NUM_NODES = 100
 """Nodes of the Gauss-Hermite rule for the largest of several normal variables."""
 
 BLOCK = 500
+"""The number of inputs at a time."""
 
 
 def reach_of(X: AnyNDArray, floats: Callable[[AnyNDArray], AnyNDArray]) -> Scaling:
@@ -48,8 +49,7 @@ def reach_of(X: AnyNDArray, floats: Callable[[AnyNDArray], AnyNDArray]) -> Scali
 
     Columns of a table have a unit each; pixels, some of which hardly vary, have one.
 
-    :param X: the training inputs, [N, D...].
-    :param floats: what makes numbers of them.
+    :param floats: what makes numbers of the training inputs X, [N, D...].
     """
 
     def flat(block: AnyNDArray) -> AnyNDArray:
@@ -90,9 +90,6 @@ class Classes(NamedTuple):
 
         The covariance is that of Ledoit and Wolf (2004), "A well-conditioned estimator for
         large-dimensional covariance matrices".
-
-        :param features: [N, F].
-        :param labels: class indices, [N].
         """
         from sklearn.covariance import ledoit_wolf
 
@@ -121,7 +118,6 @@ def leaning(counts: AnyNDArray, num_outputs: int) -> AnyNDArray:
 
     :param counts: the number of examples of each class, [K]; to each one is added, by Laplace's
         rule of succession.
-    :param num_outputs: K, or 1 for two classes.
     """
     p = (counts + 1.0) / np.sum(counts + 1.0)
     if num_outputs == 1:

@@ -100,13 +100,7 @@ def _require_numbers(argument: str, names: Sequence[str], file: Path, schema: An
 
 
 def _numbers(batch: Any, name: str, file: Path, start: int) -> AnyNDArray:
-    """Return a column as floats.
-
-    :param batch: a RecordBatch.
-    :param name: the name of the column.
-    :param file: where it is from.
-    :param start: the number of its first row there.
-    """
+    """Return a column of a RecordBatch, whose first row is `start` in the file, as floats."""
     import pyarrow
 
     try:

@@ -60,7 +60,6 @@ class Split:
         If data come in blocks, and are not few, the parts are those of a sample.
 
         :param data: (X, Y), in any units; or a Dataset or `ParquetRows`.
-        :param settings: the fractions, the seed, the units and the likelihood.
         :param validation_data: (X, Y) to validate with; by default a part of the data.
         """
         likelihood = settings.likelihood
@@ -95,7 +94,8 @@ class Split:
         if scaled and len(Y) > 1:
             require_variation(Y)
         order = _shuffled(Y, settings)
-        groups = _groups(X, settings) if len(shape) == 1 else None
+        holds_out = settings.calibration_fraction or settings.held_out
+        groups = left_out_together(X) if holds_out and len(shape) == 1 else None  # slow for images
         order, calibration = hold_out("calibration_fraction", settings, order, groups)
         if validation_data is None:
             order, held_out = hold_out("validation_fraction", settings, order, groups)
@@ -105,18 +105,17 @@ class Split:
             Xv, Yv = _arrays("validation_data", names, validation_data, likelihood)
             validation = _as_rows(Xv, settings), Yv
         whole = None if seen is None or seen.stream.num_rows == len(X) else seen
-        units = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
-        of_inputs = _of_pixels(X) if are_pixels else units[0]
-        units = Scaling(*(part.reshape(X.shape[1:]) for part in of_inputs)), units[1]
-        held_out = np.setdiff1d(np.arange(len(X)), order)
+        inputs, outputs = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
+        if are_pixels:  # some hardly vary: all have the same map
+            inputs = Scaling(*(np.full(X.shape[1:], each) for each in Scaling.of(X.reshape(-1))))
         return cls(
             (X[order], Y[order]),
             validation,
             (X[calibration], Y[calibration]) if len(calibration) else None,
             validation is not None and validation_data is None and whole is None,
-            units[0] if settings.standardise else Scaling.none(X),
-            units[1] if scaled else Scaling.none(Y),
-            None if whole is None else whole.all_but(held_out),
+            inputs if settings.standardise else Scaling.none(X),
+            outputs if scaled else Scaling.none(Y),
+            None if whole is None else whole.all_but(np.setdiff1d(np.arange(len(X)), order)),
             notes,
             None if weights is None else weights[order],
         )
@@ -178,26 +177,21 @@ def of_labels(
 
     Data without labels are returned as they are.
     """
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        return data, validation_data, likelihood, None
-    classes = labels.classes_of(data[1], likelihood)
+    classes = labels.classes_of(data[1], likelihood) if _is_pair(data) else None
     if classes is None:
         return data, validation_data, likelihood, None
     if not labels.are_labels(likelihood):
         likelihood = labels.likelihood_of(classes)
     data = data[0], labels.encoded("Y", data[1], classes)
-    if isinstance(validation_data, tuple | list) and len(validation_data) == 2:
+    if _is_pair(validation_data):
         X, Y = validation_data
         validation_data = X, labels.encoded("validation_data[1]", Y, classes)
     return data, validation_data, likelihood, classes
 
 
 def from_one_hot(data: Any) -> Any:
-    """Return data with labels 0, 1, ... for a one-hot code [N, K] of several classes; others as is.
-
-    :param data: (X, Y), or anything else.
-    """
-    if not isinstance(data, tuple | list) or len(data) != 2:
+    """Return data with labels 0, 1, ... for a one-hot code [N, K]; other data as they are."""
+    if not _is_pair(data):
         return data
     Y = np.asarray(data[1])
     is_code = Y.ndim == 2 and Y.shape[1] > 1 and Y.dtype.kind in "buif"
@@ -208,10 +202,12 @@ def from_one_hot(data: Any) -> Any:
 
 def is_of_one_column(data: Any) -> bool:
     """Return True if data are a pair (X, Y) with one observation in each row."""
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        return False
-    shape = np.shape(data[1])
+    shape = np.shape(data[1]) if _is_pair(data) else ()
     return len(shape) == 1 or shape[1:] == (1,)
+
+
+def _is_pair(data: Any) -> bool:
+    return isinstance(data, tuple | list) and len(data) == 2
 
 
 def _arrays(
@@ -225,9 +221,7 @@ def _arrays(
 def sifted(X: Array, Y: Array, *, replicates: bool) -> tuple[Array, dict[str, int]]:
     """Return the rows of real-valued Y to learn from, and what was found.
 
-    Copies of a row count once, and gross values of y not at all, with a warning.
-
-    :param replicates: whether rows of equal X and Y are observations of their own.
+    Copies of a row, but for replicates, count once; gross values not at all, with a warning.
     """
     found = repeats(X, Y)
     kept = np.arange(len(X)) if replicates else found.kept
@@ -248,12 +242,6 @@ def sifted(X: Array, Y: Array, *, replicates: bool) -> tuple[Array, dict[str, in
         notes["gross"] = len(gross)
         kept = np.delete(kept, gross)
     return kept, notes
-
-
-def _of_pixels(X: Array) -> Scaling:
-    """Return the same map for all pixels, some of which hardly vary."""
-    shift, scale = Scaling.of(X.reshape(-1))
-    return Scaling(np.full(X.shape[1:], shift), np.full(X.shape[1:], scale))
 
 
 def _as_rows(X: Array, settings: Settings) -> Array:
@@ -350,11 +338,6 @@ def _by_strata(order: Array, Y: Array) -> Array:
     return order[np.argsort(place, kind="stable")]
 
 
-def _groups(X: Array, settings: Settings) -> Array | None:
-    """Return the groups of rows where any are held out, as it takes long with many columns."""
-    return left_out_together(X) if settings.calibration_fraction or settings.held_out else None
-
-
 def hold_out(
     name: str, settings: Settings, rows: Array, groups: Array | None = None
 ) -> tuple[Array, Array]:
@@ -367,9 +350,7 @@ def hold_out(
     count = max(round(fraction * len(rows)), MIN_VALIDATION_POINTS) if fraction else 0
     most = len(rows) // 3
     if count > most:
-        at_most = (
-            f"; it may be {most / len(rows):.2g} here" if most >= MIN_VALIDATION_POINTS else ""
-        )
+        at_most = f"; it may be {most / len(rows):.2g} here" * (most >= MIN_VALIDATION_POINTS)
         warnings.warn(
             f"{name}={fraction:.6g}: {len(rows)} rows are too few to hold out {count}, where a "
             f"third is the most{at_most}. So none are, and predictions are neither stopped, "

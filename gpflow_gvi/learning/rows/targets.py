@@ -79,27 +79,20 @@ def prior_mean(likelihood: Likelihood | None, responses: AnyNDArray) -> MeanFunc
     return Constant(np.mean(responses, axis=0)) if has_level(likelihood) else Zero(J)
 
 
-def units_of_f(likelihood: Likelihood | None, outputs: Units) -> Units:
-    """Return the units of f: those of y where f is its location, else none.
-
-    :param outputs: the units of Y.
-    """
-    return outputs if isinstance(outputs, LogScale) else _scaling_of_f(likelihood, outputs)
-
-
 @functools.singledispatch
-def _scaling_of_f(likelihood: Likelihood | None, outputs: Scaling) -> Scaling:
+def units_of_f(likelihood: Likelihood | None, outputs: Units) -> Units:
+    """Return the units of f: those of y where f is its location, or where y has none."""
     return outputs
 
 
-@_scaling_of_f.register
+@units_of_f.register
 def _(likelihood: MultiLatentLikelihood, outputs: Scaling) -> Scaling:
     others = (likelihood.latent_dim or 1) - 1  # the first one may be a location
     scale = np.pad(outputs.scale, (0, others), constant_values=1.0)
     return Scaling(np.pad(outputs.shift, (0, others)), scale)
 
 
-@_scaling_of_f.register
+@units_of_f.register
 def _(likelihood: SwitchedLikelihood, outputs: Scaling) -> Scaling:
     return Scaling(outputs.shift[:-1], outputs.scale[:-1])
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 import gpflow_gvi as gvi
-from gpflow_gvi.learning.laws import LawOfUnits, Mixture
+from gpflow_gvi.learning.laws import Law
 from gpflow_gvi.learning.rows.log_scale import LogScale
 from gpflow_gvi.learning.rows.scaling import Scaling
 from tests.tolerances import ITERATIVE, assert_close
@@ -15,11 +15,11 @@ from tests.tolerances import ITERATIVE, assert_close
 LINEAR = Scaling(np.array([2.0]), np.array([3.0]))
 LOGS = LogScale(np.array([5.0]), Scaling(np.array([-1.0]), np.array([0.7])), np.array([2.0]))
 LAWS = {
-    "normal": LawOfUnits(stats.norm(np.array([[0.3], [-1.0]]), 0.5), LINEAR),
-    "t": LawOfUnits(stats.t(3.0, np.array([[0.3], [-1.0]]), 0.5), LINEAR),
-    "logs": LawOfUnits(stats.norm(np.array([[0.3], [-1.0]]), 0.5), LOGS),
+    "normal": Law([(stats.norm(np.array([[0.3], [-1.0]]), 0.5), LINEAR)]),
+    "t": Law([(stats.t(3.0, np.array([[0.3], [-1.0]]), 0.5), LINEAR)]),
+    "logs": Law([(stats.norm(np.array([[0.3], [-1.0]]), 0.5), LOGS)]),
 }
-LAWS["mixture"] = Mixture(list(LAWS.values()), (0.5, 0.2, 0.3))
+LAWS["mixture"] = Law([part for law in LAWS.values() for part in law.parts], (0.5, 0.2, 0.3))
 Y = np.array([[2.5], [4.0]])
 
 

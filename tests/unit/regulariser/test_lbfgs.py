@@ -42,7 +42,7 @@ def test_a_step_to_where_numpy_has_no_value_is_no_warning():
         """x - 0.01 log x and its derivative, by NumPy. The first step has the length one."""
 
         def value_and_gradients(self, _, values):
-            x = values[0]
+            (x,) = values.values()
             tried.append(float(x))
             return x - 0.01 * np.log(x), [1.0 - 0.01 / x]
 
