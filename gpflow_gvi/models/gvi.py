@@ -217,10 +217,6 @@ class GVI(Trainable, SVGP):
             total, _ = self._objective(*self._observed(data))
         return -total - self.log_prior_density()
 
-    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
-        """Return the evidence lower bound, where there is one."""
-        return self.elbo(data)
-
     def prior_kl(self) -> tf.Tensor:
         """Return KL[Q, P], where it is finite: for an inducing distribution on P's kernel."""
         try:
