@@ -10,9 +10,8 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.kernels import Kernel
 
-from .._core import outputs
+from .._core import checks, outputs
 from .._core.network_function import as_function
-from ..errors import short_repr
 from .finite_features import Features, features
 
 
@@ -29,10 +28,7 @@ class FeatureMap(Kernel):
 
     def __init__(self, base_kernel: Kernel, network: Callable[..., Any]) -> None:
         super().__init__()
-        if not isinstance(base_kernel, Kernel):
-            raise TypeError(
-                f"base_kernel is {short_repr(base_kernel)}; it must be a gpflow.kernels.Kernel."
-            )
+        checks.instance("base_kernel", base_kernel, Kernel)
         if outputs.num_outputs(base_kernel) > 1:
             raise ValueError(
                 f"base_kernel is a {type(base_kernel).__name__} with "

@@ -32,7 +32,6 @@ from ..covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior,
 from ..covariances.conditional import ConditionalCovariance, WeightCovariance
 from ..covariances.covariance import SparseCovariance
 from ..covariances.svgp import SVGPCovariance
-from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
 from ..kernels.feature_map import FeatureMap
 from ..kernels.finite_features import features
@@ -115,11 +114,7 @@ def draw_functions(
     :param seed: the same seed gives the same functions.
     :param input_dim: D, if no inducing points or observations of the process determine it.
     """
-    if not isinstance(process, GaussianProcess):
-        raise TypeError(
-            f"process is {short_repr(process)}; it must be a GaussianProcess, as "
-            "model.variational is."
-        )
+    checks.instance("process", process, GaussianProcess)
     checks.count("num_samples", num_samples)
     checks.count("num_features", num_features, least=2)
     example = _example(process, input_dim)

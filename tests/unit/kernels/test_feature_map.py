@@ -167,7 +167,7 @@ def test_q_s_copy_of_the_kernel_trains_while_p_s_stays(make, name):
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(TypeError, match=r"base_kernel is 3; it must be a gpflow\.kernels\.Kernel"):
+    with pytest.raises(TypeError, match=r"base_kernel is 3; it must be a Kernel of gpflow"):
         FeatureMap(3, networks.Perceptron())
     shared = gpflow.kernels.SharedIndependent(base(), 2)
     with pytest.raises(ValueError, match=r"SharedIndependent with 2 outputs.*one FeatureMap for"):
