@@ -241,6 +241,5 @@ def among_rows(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor, others: tf.Tensor)
 def spread_rows(B: tf.Tensor, count: int) -> tf.Tensor:
     """Return `count` of B rows at even distances, or all B rows if there are fewer: [count]."""
     count = tf.minimum(count, B)
-    return tf.cast(tf.range(count, dtype=tf.int64) * tf.cast(B, tf.int64), tf.int64) // tf.cast(
-        count, tf.int64
-    )
+    B, count = tf.cast(B, tf.int64), tf.cast(count, tf.int64)
+    return tf.range(count) * B // count
