@@ -45,8 +45,7 @@ class GaussianProcess(Module):
                 f"mean_function is {short_repr(mean_function)}; it must be a "
                 "gpflow.functions.MeanFunction."
             )
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel is {short_repr(kernel)}; it must be a gpflow.kernels.Kernel.")
+        checks.instance("kernel", kernel, Kernel)
         self.mean_function = mean_function
         self.kernel = kernel
 

@@ -67,7 +67,7 @@ for row, (phi, weight) in zip(panels, ((ReLU, 2.0), (Erf, 4.0)), strict=True):
     for depth, panel in enumerate(row, start=1):
         layers = [part for _ in range(depth) for part in (Dense(weight, 1.0), phi())]
         prior = gvi.GaussianProcess(gpflow.functions.Zero(), NNGP([*layers, Dense()]))
-        functions = gvi.sampling.joint_samples(prior, x, 5, seed=depth)
+        functions = prior.sample(x, 5, seed=depth)
         panel.plot(x, functions[:, :, 0].numpy().T, linewidth=1)
         panel.set_title(f"{phi.__name__}, depth {depth}", fontsize="small")
 figure.tight_layout()

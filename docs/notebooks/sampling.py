@@ -42,12 +42,12 @@ for panel, lengthscale in zip(panels, (0.01, 0.5, 2.5, 100.0), strict=True):
     prior = gvi.GaussianProcess(
         gpflow.functions.Zero(), gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
     )
-    panel.plot(x, gvi.sampling.joint_samples(prior, x, 5, seed=0)[:, :, 0].numpy().T, linewidth=1)
+    panel.plot(x, prior.sample(x, 5, seed=0)[:, :, 0].numpy().T, linewidth=1)
     panel.set_title(f"lengthscale {lengthscale}", fontsize="small")
 plt.show()
 
 # %% [markdown]
-# `joint_samples` is exact at the given inputs, at a cost of $O(N^3)$. `draw_functions` draws
+# `sample` is exact at the given inputs, at a cost of $O(N^3)$. `draw_functions` draws
 # functions that can be evaluated anywhere, at a cost linear in N: features of the
 # prior, corrected at the observations.
 #

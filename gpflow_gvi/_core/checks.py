@@ -74,7 +74,10 @@ def _no_array(name: str, value: Any) -> TypeError:
 def instance(name: str, value: Any, kind: type) -> None:
     """Raise unless a value is an object of a class."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} is {short_repr(value)}; it must be a {kind.__name__}.")
+        package = kind.__module__.partition(".")[0]
+        raise TypeError(
+            f"{name} is {short_repr(value)}; it must be a {kind.__name__} of {package}."
+        )
 
 
 def positive(name: str, value: Any, *, or_zero: bool = False) -> None:

@@ -32,7 +32,10 @@ def as_rows(X: TensorType, *parts: tf.Module) -> TensorType:
     """
     rank = tf.TensorShape(getattr(X, "shape", None)).rank
     if rank is None and tf.is_symbolic_tensor(X):
-        return _one_set_of_rows(X, input_shape(*parts))
+        shape = input_shape(*parts)
+        if shape is None:
+            return tf.ensure_shape(X, [None, None])
+        return tf.reshape(X, [tf.shape(X)[0], math.prod(shape)])
     if rank is None or rank <= 2:
         return X
     shape = input_shape(*parts)
@@ -45,13 +48,6 @@ def as_rows(X: TensorType, *parts: tf.Module) -> TensorType:
             f"{('N', *shape)}, or rows of {math.prod(shape)} numbers."
         )
     return tf.reshape(X, [*tf.unstack(tf.shape(X)[: rank - own]), math.prod(shape)])
-
-
-def _one_set_of_rows(X: tf.Tensor, shape: tuple[int, ...] | None) -> tf.Tensor:
-    """Return a tensor of unknown rank as rows: [N, D]."""
-    if shape is None:
-        return tf.ensure_shape(X, [None, None])
-    return tf.reshape(X, [tf.shape(X)[0], math.prod(shape)])
 
 
 def process_rows(X: tf.Tensor, process: tf.Module) -> tf.Tensor:

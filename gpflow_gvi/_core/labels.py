@@ -153,17 +153,12 @@ def required(name: str, Y: Any, likelihood: Likelihood | None) -> AnyNDArray:
     return labels
 
 
-def one_hot(labels: Any, num_classes: int) -> AnyNDArray:
-    """Return the one-hot code of labels, as floats: [N, J].
-
-    :param labels: whole numbers from 0 to J - 1, [N] or [N, 1].
-    :param num_classes: J.
-    """
-    checks.count("num_classes", num_classes)
+def class_indices(labels: Any, num_classes: int) -> AnyNDArray:
+    """Return labels, [N] or [N, 1], as whole numbers from 0 to J - 1: [N]."""
     column = validated("labels", labels, num_classes)
     if column.shape[1] != 1:
         raise ValueError(f"labels has shape {column.shape}; it must be [N] or [N, 1].")
-    return np.eye(num_classes, dtype=default_float())[column[:, 0].astype(int)]
+    return column[:, 0]
 
 
 @functools.singledispatch

@@ -3,7 +3,8 @@
 A variational mean and a variational covariance on the same inducing variable need the same
 Cholesky factor of K_ZZ and the same projection of K_ZX, and so do the loss and the divergence.
 Inside a `with memoised():` block every function marked `@once` is computed a single time for the
-same arguments (the same objects, not equal ones). Outside such a block `@once` does nothing.
+same positional arguments (the same objects, not equal ones). Outside such a block `@once` does
+nothing.
 
 A posterior that caches its factors uses the same mechanism: a block that is *given* them. And in a
 fit a `Lender` has what no step changes.
@@ -50,21 +51,18 @@ class Memo:
         """Return the values that were computed. Keep the memo as long as the keys are used."""
         return {key: value for (_, key), value in self._values.items()}
 
-    def value(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+    def value(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Return the function's value, computed at most once in each graph."""
-        named = ((name, id(value)) for name, value in sorted(kwargs.items()))
-        key: Key = (function, *map(id, args), *named)
+        key: Key = (function, *map(id, args))
         if key in self.given:
             return self.given[key]
         # A tensor of an inner graph (a loop, a branch) must not leak into the outer one.
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         if (graph, key) not in self._values:
-            self._alive.append((args, kwargs))
-            lender = None if kwargs else _lender.get()
+            self._alive.append(args)
+            lender = _lender.get()
             value = None if lender is None else lender.lend(function, args)
-            self._values[graph, key] = function(*args, **kwargs) if value is None else value
+            self._values[graph, key] = function(*args) if value is None else value
         return self._values[graph, key]
 
 
@@ -114,9 +112,9 @@ def once(function: Callable[_P, _T]) -> Callable[_P, _T]:
     @functools.wraps(function)
     def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         memo = _current.get()
-        if memo is None:
+        if memo is None or kwargs:
             return function(*args, **kwargs)
-        value: _T = memo.value(function, args, kwargs)
+        value: _T = memo.value(function, args)
         return value
 
     return wrapper

@@ -30,8 +30,8 @@ from .state import Stateful
 class NetworkFunction(Stateful):
     """A network h as a function from X [N, D] to [N, F].
 
-    Trainable weights of Keras are in `weights`, by name. What else changes in training, such as
-    moving statistics, is in `state`: it is saved and copied, and never trained.
+    Trainable weights of Keras are in `weights`, by number and name. What else changes in training,
+    such as moving statistics, is in `state`: it is saved and copied, and never trained.
 
     It computes in the network's own precision: X is cast to it, and h(X) back to that of X
     (`in_precision` makes a network of another). Rows of X are reshaped to what the network takes:
@@ -63,9 +63,9 @@ class NetworkFunction(Stateful):
 
     @once
     def __call__(self, X: TensorType) -> tf.Tensor:
-        """Return h(X): [N, F], or [batch..., N, F] for rows in batches."""
+        """Return h(X): [N, F]."""
         X = tf.convert_to_tensor(X)
-        rows, batch = self._rows(X)
+        rows = self._rows(X)
         value = self._call(tf.cast(rows, self._dtype or X.dtype))
         if isinstance(value, dict | list | tuple):
             raise TypeError(
@@ -73,15 +73,13 @@ class NetworkFunction(Stateful):
                 "tensor."
             )
         value = tf.cast(value, X.dtype)
-        # A function of rows, which says nothing about their shape, gives those of batches as such.
-        as_batch = self.input_shape is None and value.shape.rank == rows.shape.rank
-        if value.shape.rank not in (2, None) and not as_batch:
+        if value.shape.rank not in (2, None):
             raise ValueError(
                 f"network {self._title} returns shape {tuple(value.shape)} for inputs of shape "
                 f"{tuple(rows.shape)}; it must be [N, F], one row for each input. End it with a "
                 "Flatten or a Dense layer."
             )
-        return value if batch is None else tf.reshape(value, [*batch, -1, value.shape[-1]])
+        return value
 
     @property
     def state(self) -> list[tf.Variable]:
@@ -106,24 +104,19 @@ class NetworkFunction(Stateful):
         name = getattr(self.network, "name", None) or getattr(self.network, "__name__", "")
         return f"{type(self.network).__name__} {name!r}"
 
-    def _rows(self, X: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor] | None]:
-        """Return X with rows of the shape that the network takes.
-
-        Where X is a batch of sets of vectors, return the shape of that batch as well.
-        """
+    def _rows(self, X: tf.Tensor) -> tf.Tensor:
+        """Return X with rows of the shape that the network takes."""
         wanted = self.input_shape
         given = _row_shape(X.shape)
         if wanted is None or given == wanted:
-            return X, None
+            return X
         if given is None:
             known = X.shape.rank is not None and X.shape.rank > 2
-            return X if known else tf.reshape(X, [-1, *wanted]), None
+            return X if known else tf.reshape(X, [-1, *wanted])
         sizes, wanted_sizes = ([size for size in shape if size > 1] for shape in (given, wanted))
         permuted = sizes != wanted_sizes and sorted(sizes) == sorted(wanted_sizes)
         if math.prod(given) == math.prod(wanted) and not permuted:
-            return tf.reshape(X, [-1, *wanted]), None
-        if given[-1] == math.prod(wanted):
-            return tf.reshape(X, [-1, *wanted]), tf.unstack(tf.shape(X)[:-2])
+            return tf.reshape(X, [-1, *wanted])
         raise ValueError(
             f"X has rows of shape {given}, but network {self._title} takes rows of shape {wanted}."
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -46,33 +44,14 @@ def require_keras_3(network: Any) -> None:
 
 
 def trainable_weights(network: Any) -> dict[str, tf.Variable]:
-    """Return the trainable weights of a network of Keras, by how they are reached in it.
+    """Return the trainable weights of a network of Keras by number and name, as `0.kernel`.
 
-    The kernel of the first layer is `layers[0].kernel`. The paths of Keras would not do: it numbers
-    layers through (`dense_7`), puts the names of other models before those of layers that they
-    share, and renames the variables of a copy when that is first called.
+    The paths of Keras would not do: it numbers layers through (`dense_7`), puts the names of other
+    models before those of layers that they share, and renames the variables of a copy when that is
+    first called.
     """
-    weights: dict[int, tuple[str, tf.Variable]] = {}
-    for place, layer in _places(network) if is_keras(network) else ():
-        for weight in layer.trainable_weights:
-            name = str(weight.name).rpartition("/")[2]
-            weights.setdefault(id(weight), (f"{place}{name}", weight.value))
-    result: dict[str, tf.Variable] = {}
-    for name, weight in weights.values():
-        names = itertools.chain([name], (f"{name}:{i}" for i in itertools.count(1)))
-        result[next(name for name in names if name not in result)] = weight
-    return result
-
-
-def _places(layer: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the layers of a model and of the models inside it, and where they are found.
-
-    A model comes after its layers, with those of its weights that are in none of them.
-    """
-    inside = getattr(layer, "layers", None)
-    for i, each in enumerate(inside if isinstance(inside, list | tuple) else ()):
-        yield from _places(each, f"{place}layers[{i}].")
-    yield place, layer
+    found = network.trainable_weights if is_keras(network) else ()
+    return {f"{i}.{str(w.name).rpartition('/')[2]}": w.value for i, w in enumerate(found)}
 
 
 def all_variables(network: Any) -> list[tf.Variable]:

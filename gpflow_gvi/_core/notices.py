@@ -21,12 +21,11 @@ class Notice(NamedTuple):
     urgent: bool = False
     """Whether to log it from within a graph of a CPU if there is no other way."""
 
-    def log(self) -> bool:
-        """Log the message if the amount, known by now, is positive; return whether it is."""
+    def log(self) -> None:
+        """Log the message if the amount, known by now, is positive."""
         amount = float(self.amount)
         if amount > 0.0:
             logger.warning(self.message.format(f"{amount:.3g}"))
-        return amount > 0.0
 
 
 _current: contextvars.ContextVar[list[Notice] | None] = contextvars.ContextVar(

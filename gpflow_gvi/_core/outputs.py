@@ -161,7 +161,8 @@ def blocks(kernel: Kernel, X: TensorType, rows: tf.Tensor) -> tf.Tensor:
     if isinstance(kernel, Sum | Product):
         return _combine(kernel, lambda part: blocks(part, X, rows))
     members = tf.gather(X, rows)  # [G, b, D...]
-    if isinstance(kernel, MultioutputKernel | OutputwiseKernel) or members.shape.rank != 3:
+    takes_batches = members.shape.rank == 3 and not hasattr(kernel, "input_shape")
+    if isinstance(kernel, MultioutputKernel | OutputwiseKernel) or not takes_batches:
         # AutoGraph would take longer to convert what lies beneath than that takes to run.
         of_block = tf.autograph.experimental.do_not_convert(lambda block: covariance(kernel, block))
         return tf.map_fn(of_block, members)
@@ -201,16 +202,11 @@ def joint_covariance(kernel: Kernel, X: TensorType, X2: TensorType | None, J: in
     return spread(covariance(kernel, X, X2), J)
 
 
-def spread(blocks: tf.Tensor, J: int, columns: int = 1) -> tf.Tensor:
-    """Return [J, N, N2] covariances of independent outputs as one of [N, J, N2, J].
-
-    :param columns: how many of the last axes are N2 and batches of it.
-    """
+def spread(blocks: tf.Tensor, J: int) -> tf.Tensor:
+    """Return [J, N, N2] covariances of independent outputs as one of [N, J, N2, J]."""
     blocks = tf.broadcast_to(blocks, tf.concat([[J], tf.shape(blocks)[1:]], 0))
-    last = blocks.shape.rank
-    rows = last - 1 - columns
-    values = tf.linalg.diag(tf.transpose(blocks, [*range(1, last), 0]))  # [N, N2, J, J]
-    return tf.transpose(values, [*range(rows), last - 1, *range(rows, last - 1), last])
+    values = tf.linalg.diag(tf.transpose(blocks, [1, 2, 0]))  # [N, N2, J, J]
+    return tf.transpose(values, [0, 2, 1, 3])
 
 
 def squares(factor: tf.Tensor) -> tf.Tensor:

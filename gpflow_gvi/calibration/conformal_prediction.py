@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
+from gpflow.base import AnyNDArray, InputData, RegressionData
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Softmax
 
 from .._core import images
@@ -28,15 +28,8 @@ from .conformal_sets import ConformalSets
 from .tempering import require_finite
 
 
-class PredictsY(Protocol):
-    """Anything with the `predict_y` of GPflow's models."""
-
-    def predict_y(self, Xnew: InputData) -> MeanAndVariance:
-        """Return mean and variance of y at each row: [N, J] each."""
-
-
 def conformal(
-    model: PredictsY, calibration_data: RegressionData
+    model: Any, calibration_data: RegressionData
 ) -> Conformal | ConformalQuantiles | ConformalSets:
     """Return the model with predictions of guaranteed coverage: intervals, or sets of classes.
 
@@ -44,7 +37,7 @@ def conformal(
     value by 1/(n+1) or less. It holds for each output by itself, and on average over new points and
     over calibration sets, not for every x.
 
-    :param model: any object with `predict_y`, such as a model of GPflow or of this package. If its
+    :param model: any object with GPflow's `predict_y`, as models of GPflow and this package. If its
         likelihood is one of classes, the result is `ConformalSets`; if it is another one that is
         not Gaussian, `ConformalQuantiles`; else `Conformal`.
     :param calibration_data: (X, Y) that were not used to fit or temper the model.
@@ -60,11 +53,11 @@ class Conformal:
     :param scores: the normalised residuals of the calibration data, [n, J], each column sorted.
     """
 
-    model: PredictsY
+    model: Any
     scores: AnyNDArray
 
     @classmethod
-    def of(cls, model: PredictsY, calibration_data: RegressionData) -> Conformal:
+    def of(cls, model: Any, calibration_data: RegressionData) -> Conformal:
         """Return the model with ``|y - E y| / sd(y)`` as scores.
 
         Lei, G'Sell, Rinaldo, Tibshirani and Wasserman (2018), section 5.2.

@@ -35,7 +35,7 @@ class ConformalSets:
 
     model: Any
     scores: AnyNDArray
-    adaptive_scores: AnyNDArray | None = None
+    adaptive_scores: AnyNDArray
 
     @classmethod
     def of(cls, model: Any, calibration_data: RegressionData) -> ConformalSets:
@@ -54,11 +54,6 @@ class ConformalSets:
     def quantile(self, coverage: float, *, adaptive: bool = False) -> float:
         """Return the maximal score of a class in the set, infinite if there are too few scores."""
         scores = self.adaptive_scores if adaptive else self.scores
-        if scores is None:
-            raise ValueError(
-                "adaptive is True, but these sets have no adaptive_scores. Make them by "
-                "conformal(model, calibration_data)."
-            )
         return float(order_statistic(scores, coverage)[0])
 
     @check_shapes("return: [N, J]")

@@ -21,7 +21,7 @@ from scipy.optimize import minimize, minimize_scalar
 from .._core import checks, images
 from .._core.data import Data
 from .._core.graphs import deepcopy
-from .._core.row_blocks import by_blocks
+from .._core.row_blocks import by_blocks, slices
 from ..covariances import Tempered
 from ..errors import NumericsWarning, short_repr
 from ..gaussian_process import GaussianProcess
@@ -173,8 +173,7 @@ def factors_of_each(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
     def loss(shift: AnyNDArray) -> tuple[float, AnyNDArray]:
         value = 0.5 * float(np.sum(np.square(shift / PRIOR_DEVIATION)))
         gradient = shift / PRIOR_DEVIATION**2
-        for start in range(0, len(at.Y), MAX_ROWS_AT_ONCE):
-            block = slice(start, start + MAX_ROWS_AT_ONCE)
+        for block in slices(len(at.Y), MAX_ROWS_AT_ONCE):
             by_output = tf.constant(shift, variance.dtype)
             with tf.GradientTape() as tape:
                 tape.watch(by_output)

@@ -18,18 +18,12 @@ from gpflow.base import Module, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, MultioutputKernel
 
-from .._core import images, linalg, outputs
+from .._core import linalg, outputs
 from .._core.constants import constant
 from .._core.memo import once
 from ..errors import NumericsWarning
 from ..kernels.finite_features import Features, features
-from .covariance import (
-    Covariance,
-    LowRankUpdate,
-    covariance_of_batches,
-    num_axes,
-    variance_of_batches,
-)
+from .covariance import Covariance, LowRankUpdate, one_set
 
 MIN_PIVOT = 25.0
 """A pivot that is smaller than this number of roundings gives a warning."""
@@ -268,53 +262,26 @@ class CorrelatedConditionalCovariance(MultioutputKernel):
     def K(
         self, X: TensorType, X2: TensorType | None = None, full_output_cov: bool = True
     ) -> tf.Tensor:
-        """Return the covariance, [N, J, N2, J], or that of each output, [J, N, N2].
-
-        Leading axes of X and X2 are batches, as for GPflow's kernels.
-        """
-        X, X2 = images.as_rows(X, self), None if X2 is None else images.as_rows(X2, self)
-        J = self.num_latent_gps
-        blocks = covariance_of_batches(self._blocks, X, X2)  # [J², batch..., N, batch2..., N2]
-        if not full_output_cov:
-            return blocks[:: J + 1]
-        blocks = tf.reshape(blocks, tf.concat([[J, J], tf.shape(blocks)[1:]], 0))
-        axes = range(2, blocks.shape.rank)
-        columns = 1 if X2 is None else num_axes(X2) - 1
-        return tf.transpose(blocks, [*axes[:-columns], 0, *axes[-columns:], 1])
-
-    def K_diag(self, X: TensorType, full_output_cov: bool = True) -> tf.Tensor:
-        """Return the covariance of the outputs at each input, [N, J, J] or its diagonal [N, J]."""
-        X = images.as_rows(X, self)
-        if full_output_cov:
-            return variance_of_batches(self._joint_variance, X)
-        return variance_of_batches(self._variance, X)
-
-    def _blocks(self, X: TensorType, X2: TensorType | None) -> tf.Tensor:
-        """Return the covariance of each output with each: [J², N, N2]."""
+        """Return the covariance, [N, J, N2, J], or that of each output, [J, N, N2]."""
         seen, J = self.observations, self.num_latent_gps
+        X, X2 = one_set(X, self), None if X2 is None else one_set(X2, self)
         left = seen.whitened(X)
         right = left if X2 is None else seen.whitened(X2)
         joint = seen.gram(X, X2) - tf.matmul(left, right, transpose_a=True)  # [1, N·J, N2·J]
-        N, N2 = tf.shape(joint)[1] // J, tf.shape(joint)[2] // J
-        by_outputs = tf.transpose(tf.reshape(joint, [N, J, N2, J]), [1, 3, 0, 2])
-        return tf.reshape(by_outputs, [J * J, N, N2])
+        joint = tf.reshape(joint, [-1, J, tf.shape(joint)[2] // J, J])
+        return joint if full_output_cov else tf.einsum("njmj->jnm", joint)
 
-    def _joint_variance(self, X: TensorType) -> tf.Tensor:
-        """Return the covariance of the outputs at each input: [N, J, J]."""
-        A = self._factor(X)
-        base = outputs.joint_variance(self.observations.kernel, X, self.num_latent_gps)
-        return base - tf.einsum("mni,mnj->nij", A, A)
-
-    def _variance(self, X: TensorType) -> tf.Tensor:
-        """Return the variance of each output: [N, J]."""
-        base = outputs.variance(self.observations.kernel, X)
-        left = base - tf.reduce_sum(tf.square(self._factor(X)), axis=0)
-        return linalg.floor(left, base, relative=linalg.epsilon(base.dtype))
-
-    def _factor(self, X: TensorType) -> tf.Tensor:
-        """Return A = L⁻¹ K_ZX: [M·J, N, J]."""
+    def K_diag(self, X: TensorType, full_output_cov: bool = True) -> tf.Tensor:
+        """Return the covariance of the outputs at each input, [N, J, J] or its diagonal [N, J]."""
         seen, J = self.observations, self.num_latent_gps
-        return tf.reshape(seen.whitened(X)[0], [tf.shape(seen.Z)[0] * J, -1, J])
+        X = one_set(X, self)
+        A = tf.reshape(seen.whitened(X)[0], [tf.shape(seen.Z)[0] * J, -1, J])  # [M·J, N, J]
+        if full_output_cov:
+            base = outputs.joint_variance(seen.kernel, X, J)
+            return base - tf.einsum("mni,mnj->nij", A, A)
+        base = outputs.variance(seen.kernel, X)
+        left = base - tf.reduce_sum(tf.square(A), axis=0)
+        return linalg.floor(left, base, relative=linalg.epsilon(base.dtype))
 
 
 def _num_outputs(observations: Observations) -> int:

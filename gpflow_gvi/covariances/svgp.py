@@ -157,7 +157,9 @@ class CholeskySVGP(SVGPCovariance):
             q_sqrt = tf.eye(shape[1], batch_shape=shape[:1], dtype=default_float())
         if tuple(q_sqrt.shape) != shape:
             raise ValueError(f"q_sqrt has shape {tuple(q_sqrt.shape)}; it must be {shape}.")
-        self.q_sqrt = q_sqrt if isinstance(q_sqrt, Parameter) else _lower(q_sqrt)
+        if not isinstance(q_sqrt, Parameter):
+            q_sqrt = Parameter(tf.linalg.band_part(q_sqrt, -1, 0), transform=triangular())
+        self.q_sqrt = q_sqrt
 
     @classmethod
     def from_data(
@@ -329,7 +331,3 @@ class KernelisedSVGP(OnRegulariser):
     def restored(self, X: TensorType) -> tf.Tensor:
         """Return r_0(x, x): [N, J]."""
         return outputs.variance(self.base_kernel, X)
-
-
-def _lower(value: Any) -> Parameter:
-    return Parameter(tf.linalg.band_part(value, -1, 0), transform=triangular())

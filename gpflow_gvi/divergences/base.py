@@ -8,6 +8,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Module, TensorType
 
+from .._core import checks
 from ..gaussian_process import GaussianProcess, GaussianVector
 from .contexts import Context
 
@@ -41,8 +42,7 @@ class Divergence(Module, abc.ABC):
         :param X: the inputs, [N, D].
         """
         for name, process in (("q", q), ("p", p)):
-            if not isinstance(process, GaussianProcess):
-                raise TypeError(f"{name} is {process!r}; it must be a GaussianProcess.")
+            checks.instance(name, process, GaussianProcess)
         return self.compare(q.at(X), p.at(X))
 
     def check(self, q: GaussianProcess, p: GaussianProcess) -> None:

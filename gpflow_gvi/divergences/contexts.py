@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import abc
 
-import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
@@ -120,8 +119,7 @@ class RandomContext(Context):
         super().__init__()
         if num_points is not None:
             checks.count("num_points", num_points)
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-            raise ValueError(f"seed is {seed!r}; it must be a whole number.")
+        checks.count("seed", seed, least=0)
         self.num_points = num_points
         self.counter = tf.Variable([seed, 0], dtype=tf.int64, trainable=False)
 

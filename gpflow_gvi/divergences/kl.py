@@ -111,10 +111,8 @@ class RegularisedKL(Divergence):
 
 def _same_points(first: InducingVariables, second: InducingVariables) -> bool:
     """Return True if two inducing variables are one, or equal and both at rest."""
-    if first is second:
-        return True
     moving = first.trainable_variables or second.trainable_variables
-    return not moving and _same_values(first, second)
+    return first is second or (not moving and _same_values(first, second))
 
 
 def _same_kernel(first: Kernel, second: Kernel, inducing_variable: InducingVariables) -> bool:

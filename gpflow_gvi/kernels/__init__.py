@@ -7,7 +7,7 @@ number of the output (`OutputAsInput`).
 """
 
 from . import nngp
-from .feature_map import FeatureInducingPoints, FeatureMap
+from .feature_map import FeatureMap
 from .integrated_brownian_motion import IntegratedBrownianMotion
 from .nngp import NNGP
 from .output_as_input import OutputAsInput
@@ -16,7 +16,6 @@ from .spectral_mixture import AdditiveSpectralMixture
 __all__ = [
     "NNGP",
     "AdditiveSpectralMixture",
-    "FeatureInducingPoints",
     "FeatureMap",
     "IntegratedBrownianMotion",
     "OutputAsInput",

@@ -1,4 +1,4 @@
-"""A kernel on the features of a network, and inducing points among those features."""
+"""A kernel on the features of a network."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow import Parameter
-from gpflow.base import TensorLike, TensorType
-from gpflow.covariances import Kuf, Kuu
-from gpflow.inducing_variables import InducingVariables
+from gpflow.base import TensorType
 from gpflow.kernels import Kernel
 
-from .._core import linalg, outputs
+from .._core import checks, outputs
 from .._core.network_function import as_function
-from ..errors import short_repr
 from .finite_features import Features, features
 
 
@@ -25,9 +21,6 @@ class FeatureMap(Kernel):
     Wilson, Hu, Salakhutdinov and Xing (2016), "Deep kernel learning", eq. 5. With a linear k_0 it
     is Bayesian linear regression on the features h(x).
 
-    Inducing points are points of the input space (`gpflow.inducing_variables.InducingPoints`), or
-    of the feature space (`FeatureInducingPoints`).
-
     :param base_kernel: k_0, a single-output kernel; its `active_dims` are columns of h(x).
     :param network: h, from [N, D] to [N, F]: a model or layer of Keras 3, or a function.
         `networks.NetworkFunction` describes how it is evaluated.
@@ -35,10 +28,7 @@ class FeatureMap(Kernel):
 
     def __init__(self, base_kernel: Kernel, network: Callable[..., Any]) -> None:
         super().__init__()
-        if not isinstance(base_kernel, Kernel):
-            raise TypeError(
-                f"base_kernel is {short_repr(base_kernel)}; it must be a gpflow.kernels.Kernel."
-            )
+        checks.instance("base_kernel", base_kernel, Kernel)
         if outputs.num_outputs(base_kernel) > 1:
             raise ValueError(
                 f"base_kernel is a {type(base_kernel).__name__} with "
@@ -55,10 +45,10 @@ class FeatureMap(Kernel):
 
     @check_shapes(
         "X: [N, D...]",
-        "return: [..., F]",
+        "return: [N, F]",
     )
     def features(self, X: TensorType) -> tf.Tensor:
-        """Return h(X): [N, F], or [batch..., N, F]."""
+        """Return h(X): [N, F]."""
         return self.network(X)
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
@@ -94,39 +84,3 @@ class FeatureMap(Kernel):
 def _features(kernel: FeatureMap) -> Features | None:
     of_base = features(kernel.base_kernel)
     return None if of_base is None else lambda X: of_base(kernel.features(X))
-
-
-class FeatureInducingPoints(InducingVariables):
-    """Inducing points of a `FeatureMap` in its feature space: u = f_0(V) where f = f_0 ∘ h.
-
-    They stay where they are while the network moves, and need no evaluation of it.
-
-    :param V: their features, [M, F]; `kernel.features(Z)` for those of inputs Z.
-    """
-
-    @check_shapes(
-        "V: [M, F]",
-    )
-    def __init__(self, V: TensorType) -> None:
-        super().__init__()
-        self.V = V if isinstance(V, Parameter) else Parameter(V)
-
-    @property
-    def num_inducing(self) -> tf.Tensor:
-        """The number M of points."""
-        return tf.shape(self.V)[0]
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """[M, D, 1] as GPflow counts; the number D of columns of X is up to the network."""
-        return (self.V.shape[0], None, 1)
-
-
-@Kuu.register(FeatureInducingPoints, FeatureMap)
-def _kuu(points: FeatureInducingPoints, kernel: FeatureMap, *, jitter: float = 0.0) -> tf.Tensor:
-    return linalg.add_to_diagonal(kernel.base_kernel(points.V), jitter)
-
-
-@Kuf.register(FeatureInducingPoints, FeatureMap, TensorLike)
-def _kuf(points: FeatureInducingPoints, kernel: FeatureMap, X: TensorType) -> tf.Tensor:
-    return kernel.base_kernel(points.V, kernel.features(X))

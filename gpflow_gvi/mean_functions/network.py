@@ -38,7 +38,7 @@ class Network(MeanFunction):
 
     @check_shapes(
         "X: [N, D...]",
-        "return: [..., J]",
+        "return: [N, J]",
     )
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return h(X): [N, J]."""

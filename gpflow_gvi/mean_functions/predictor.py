@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,6 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.functions import MeanFunction
 from scipy.spatial import cKDTree
-
-from .._core.lru_cache import LRUCache
 
 MAX_ROWS_AT_ONCE = 10_000
 """Predictions of more rows are made in blocks, so that memory stays bounded."""
@@ -50,7 +49,7 @@ class Predictor(MeanFunction):
             require_predictor(each)
         self.models = models
         self.num_outputs = num_outputs
-        self._kept: LRUCache | None = None
+        self._kept: _Kept | None = None
 
     @check_shapes(
         "X: [N, D]",
@@ -65,10 +64,8 @@ class Predictor(MeanFunction):
     def predict(self, X: AnyNDArray) -> AnyNDArray:
         """Return h(X) as an array: [N, J]."""
         if self._kept is None:
-            self._kept = LRUCache(_MAX_KEPT)
-        # X itself may be large. TensorFlow evaluates parts of a graph in several threads.
-        key = (X.shape, X.dtype.str, hashlib.sha256(X.tobytes()).digest())
-        return self._kept.get_or_make(key, lambda: self._evaluate(X))
+            self._kept = _Kept()
+        return self._kept.at(X, self._evaluate)
 
     def _evaluate(self, X: AnyNDArray) -> AnyNDArray:
         """Return the average prediction of all models: [N, J]."""
@@ -125,6 +122,30 @@ class CrossFitted(Predictor):
         return values
 
 
+class _Kept:
+    """Predictions at the last arrays of rows. A copy is None, and makes its own.
+
+    TensorFlow evaluates parts of a graph in several threads: one of them predicts at a time.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[Any, AnyNDArray] = {}
+        self._lock = threading.RLock()
+
+    def at(self, X: AnyNDArray, evaluate: Callable[[AnyNDArray], AnyNDArray]) -> AnyNDArray:
+        """Return the predictions at X, evaluated if they are not kept."""
+        key = (X.shape, X.dtype.str, hashlib.sha256(X.tobytes()).digest())  # X may be large
+        with self._lock:
+            value = self._values.pop(key) if key in self._values else evaluate(X)
+            self._values[key] = value
+            if len(self._values) > _MAX_KEPT:
+                del self._values[next(iter(self._values))]
+            return value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+
 class _Rows:
     """Rows that are found again up to rounding: [N, D]."""
 
@@ -142,7 +163,7 @@ class _Rows:
         return np.where(np.isfinite(distance), place, -1)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()  # a copy makes its own
+        return type(None), ()  # as for `_Kept`
 
 
 def predictions(model: Any, X: AnyNDArray, num_outputs: int) -> AnyNDArray:

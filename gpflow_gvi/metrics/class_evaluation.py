@@ -13,21 +13,19 @@ from . import classes
 from .classes import Selective, selective
 
 
-def aurc(Y: TensorType, probabilities: TensorType, uncertainty: TensorType | None = None) -> float:
+def aurc(Y: TensorType, probabilities: TensorType) -> float:
     """Return the area under the risk-coverage curve; lower is better.
 
-    The error rate among the k most certain rows, averaged over k (Geifman, Uziel and El-Yaniv 2019,
-    "Bias-reduced uncertainty estimation for deep neural classifiers").
+    The error rate among the k rows with the largest probabilities, averaged over k (Geifman, Uziel
+    and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers").
 
     :param Y: the labels.
     :param probabilities: their predicted probabilities.
-    :param uncertainty: rows are rejected in its order, [N]; by default 1 minus the largest
-        probability.
     """
-    return 1.0 - selective(Y, probabilities, uncertainty).area
+    return 1.0 - selective(Y, probabilities).area
 
 
-def augrc(Y: TensorType, probabilities: TensorType, uncertainty: TensorType | None = None) -> float:
+def augrc(Y: TensorType, probabilities: TensorType) -> float:
     """Return the area under the generalised risk-coverage curve, from 0 to ½; lower is better.
 
     The probability that a row is both accepted and wrong, averaged over coverages. `aurc` weights
@@ -37,9 +35,8 @@ def augrc(Y: TensorType, probabilities: TensorType, uncertainty: TensorType | No
 
     :param Y: the labels.
     :param probabilities: their predicted probabilities.
-    :param uncertainty: as of `aurc`.
     """
-    risk = _accepted_and_wrong(selective(Y, probabilities, uncertainty))
+    risk = _accepted_and_wrong(selective(Y, probabilities))
     return float(np.mean(0.5 * (risk + np.concatenate([[0.0], risk[:-1]]))))
 
 

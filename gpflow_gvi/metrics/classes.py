@@ -247,7 +247,7 @@ def labels_and_probabilities(model: Any, data: Any) -> tuple[AnyNDArray, AnyNDAr
     classes, p = getattr(model, "classes_", None), probabilities_of(model, X)
     if classes is not None:
         Y = labels.encoded("Y", Y, np.asarray(classes))
-    found = labels.one_hot(Y, p.shape[1]).argmax(axis=1)
+    found = labels.class_indices(Y, p.shape[1])
     if len(p) != len(found):
         raise ValueError(f"X has {len(p)} rows and Y has {len(found)}; they must be equal.")
     return found, p
@@ -264,7 +264,7 @@ def _arrays(Y: TensorType, probabilities: TensorType) -> tuple[AnyNDArray, AnyND
         raise ValueError(f"probabilities has shape {p.shape}; it must be [N, J] with J ≥ 2.")
     if not np.all((p >= 0.0) & (np.abs(p.sum(axis=1, keepdims=True) - 1.0) < 1e-3)):
         raise ValueError("probabilities has rows that are negative or do not sum to one.")
-    Y = labels.one_hot(Y, p.shape[1]).argmax(axis=1)
+    Y = labels.class_indices(Y, p.shape[1])
     if len(Y) != len(p):
         raise ValueError(f"Y has {len(Y)} rows and probabilities has {len(p)}.")
     return Y, p

@@ -8,11 +8,10 @@ with their orientation, and `evaluate` computes all of them for a model.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
+from gpflow.base import AnyNDArray, RegressionData, TensorType
 from scipy import stats
 
 from .._core import checks
@@ -79,16 +78,14 @@ def width(lower: TensorType, upper: TensorType) -> float:
     return float(np.mean(upper - lower))
 
 
-def calibration_error(
-    Y: TensorType, mean: TensorType, variance: TensorType, levels: Sequence[float] = LEVELS
-) -> float:
+def calibration_error(Y: TensorType, mean: TensorType, variance: TensorType) -> float:
     """Return the mean difference of the coverage of central intervals and their level.
 
-    The observed coverage of Gaussian intervals is compared to each nominal level, as Kuleshov,
+    The observed coverage of Gaussian intervals is compared to each of `LEVELS`, as Kuleshov,
     Fenner and Ermon (2018), "Accurate uncertainties for deep learning using calibrated regression",
     do for quantiles; here by absolute differences.
     """
-    return _calibration_error(_level_of_gaussians(Y, mean, variance), levels)
+    return _calibration_error(_level_of_gaussians(Y, mean, variance))
 
 
 def _level_of_gaussians(Y: TensorType, mean: TensorType, variance: TensorType) -> AnyNDArray:
@@ -96,10 +93,8 @@ def _level_of_gaussians(Y: TensorType, mean: TensorType, variance: TensorType) -
     return np.asarray(2.0 * stats.norm.cdf(np.abs(Y - mean) / sd) - 1.0)
 
 
-def _calibration_error(level: AnyNDArray, levels: Sequence[float]) -> float:
-    nominal = np.asarray(levels, dtype=float)
-    if nominal.size == 0 or not np.all((nominal > 0.0) & (nominal < 1.0)):
-        raise ValueError(f"levels is {levels}; they must lie between 0 and 1, as 0.5 and 0.9 do.")
+def _calibration_error(level: AnyNDArray) -> float:
+    nominal = np.asarray(LEVELS)
     # A point is in all central intervals whose level is at least its own.
     observed = np.mean(level.ravel() <= nominal[:, None], axis=1)
     return float(np.mean(np.abs(observed - nominal)))
@@ -126,21 +121,11 @@ class Predictions(NamedTuple):
     upper: AnyNDArray
     """Upper ends of the prediction intervals, [N, J]."""
 
-    crps: AnyNDArray | None = None
-    """The continuous ranked probability score of each observation, [N, J], of a Gaussian if not
-    given."""
+    crps: AnyNDArray
+    """The continuous ranked probability score of each observation, [N, J]."""
 
-    level: AnyNDArray | None = None
-    """The coverage of the central interval that ends at the observation, of a Gaussian if not
-    given, [N, J]."""
-
-
-def _crps(at: Predictions) -> AnyNDArray:
-    return _crps_of_gaussians(at.Y, at.mean, at.variance) if at.crps is None else at.crps
-
-
-def _level(at: Predictions) -> AnyNDArray:
-    return _level_of_gaussians(at.Y, at.mean, at.variance) if at.level is None else at.level
+    level: AnyNDArray
+    """The coverage of the central interval that ends at the observation, [N, J]."""
 
 
 METRICS: dict[str, Metric] = {
@@ -149,27 +134,17 @@ METRICS: dict[str, Metric] = {
         Metric("nll", lambda at: -float(np.mean(at.log_density)), "lower"),
         Metric("rmse", lambda at: rmse(at.Y, at.mean), "lower"),
         Metric("mae", lambda at: mae(at.Y, at.mean), "lower"),
-        Metric("crps", lambda at: float(np.mean(_crps(at))), "lower"),
+        Metric("crps", lambda at: float(np.mean(at.crps)), "lower"),
         Metric("coverage", lambda at: coverage(at.Y, at.lower, at.upper), "target"),
         Metric("width", lambda at: width(at.lower, at.upper), "lower"),
-        Metric("calibration_error", lambda at: _calibration_error(_level(at), LEVELS), "lower"),
+        Metric("calibration_error", lambda at: _calibration_error(at.level), "lower"),
     )
 }
 """All metrics of `evaluate`, by name."""
 
 
-class Predicts(Protocol):
-    """An object with these two methods of GPflow's models."""
-
-    def predict_y(self, Xnew: Any) -> MeanAndVariance:
-        """Return mean and variance of y at each row: [N, J] each."""
-
-    def predict_log_density(self, data: Any) -> TensorType:
-        """Return the log predictive density of each row: [N]."""
-
-
 def evaluate(
-    model: Predicts,
+    model: Any,
     data: RegressionData,
     *,
     coverage_level: float = 0.95,
@@ -182,7 +157,8 @@ def evaluate(
     variance of `predict_y`; where they need a distribution it is that of `predict_law`, if the
     model has one (the result of `learn`), and else the Gaussian with these moments.
 
-    :param model: a model of GPflow or of this package.
+    :param model: a model of GPflow or of this package, or another with `predict_y` and
+        `predict_log_density`.
     :param data: held-out (X, Y).
     :param coverage_level: the nominal coverage of the central intervals.
     :param Y_scale: the scale by which Y was divided before the fit, a number or [J]; the metrics
@@ -200,24 +176,18 @@ def evaluate(
     (log_density,) = by_blocks(lambda *block: (model.predict_log_density(block),), X, Y)
     Y, mean, sd = _gaussians(Y, mean, variance)
     scale = _scale(Y_scale, Y.shape[1])
-    half_width = sd * stats.norm.ppf(0.5 + 0.5 * coverage_level)
-    at = Predictions(
-        Y=Y * scale,
-        mean=mean * scale,
-        variance=np.square(sd * scale),
-        # The density of s·y is that of y divided by s.
-        log_density=np.asarray(log_density, dtype=float) - np.sum(np.log(scale)),
-        lower=(mean - half_width) * scale,
-        upper=(mean + half_width) * scale,
-    )
+    scaled = Y * scale, mean * scale, np.square(sd * scale)
     if is_gaussian(likelihood) and hasattr(model, "predict_law"):
         law = model.predict_law(X)
-        at = at._replace(
-            lower=law.quantile(0.5 - 0.5 * coverage_level) * scale,
-            upper=law.quantile(0.5 + 0.5 * coverage_level) * scale,
-            crps=law.crps(Y) * scale,
-            level=np.abs(2.0 * law.cdf(Y) - 1.0),
-        )
+        lower, upper = (law.quantile(0.5 + half * coverage_level) for half in (-0.5, 0.5))
+        scores, level = law.crps(Y) * scale, np.abs(2.0 * law.cdf(Y) - 1.0)
+    else:
+        half_width = sd * stats.norm.ppf(0.5 + 0.5 * coverage_level)
+        lower, upper = mean - half_width, mean + half_width
+        scores, level = _crps_of_gaussians(*scaled), _level_of_gaussians(*scaled)
+    # The density of s·y is that of y divided by s.
+    logs = np.asarray(log_density, dtype=float) - np.sum(np.log(scale))
+    at = Predictions(*scaled, logs, lower * scale, upper * scale, scores, level)
     return {name: metric.function(at) for name, metric in METRICS.items()}
 
 

@@ -217,10 +217,6 @@ class GVI(Trainable, SVGP):
             total, _ = self._objective(*self._observed(data))
         return -total - self.log_prior_density()
 
-    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
-        """Return the evidence lower bound, where there is one."""
-        return self.elbo(data)
-
     def prior_kl(self) -> tf.Tensor:
         """Return KL[Q, P], where it is finite: for an inducing distribution on P's kernel."""
         try:
@@ -229,10 +225,6 @@ class GVI(Trainable, SVGP):
             raise NoEvidenceBoundError(f"prior_kl is not defined: {error}") from error
 
     # Predictions.
-
-    def __call__(self, X: InputData) -> tf.Tensor:
-        """Return the mean of f at X, [N, J], as a tensor; `predict` returns that of y."""
-        return self.predict_f(X)[0]
 
     def _predictive_mean(self, X: InputData) -> tf.Tensor:
         return self.predict_y(X)[0]

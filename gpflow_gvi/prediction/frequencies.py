@@ -57,7 +57,7 @@ def spectrum(
         raise TypeError(
             f"kernel is (or has as a factor) a {type(kernel).__name__}, whose frequencies are not "
             f"known; they are for {names}. sampling.deviations.register adds a kernel, and "
-            "sampling.joint_samples draws from any kernel at given inputs."
+            "GaussianProcess.sample draws from any kernel at given inputs."
         )
     active = np.arange(input_dim)[kernel.active_dims]
     points = qmc.Halton(len(active) + 1, seed=rng).random(num_frequencies)

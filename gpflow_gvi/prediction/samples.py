@@ -4,7 +4,8 @@
 inputs: a draw from the prior kernel as a finite sum of features, corrected at the
 inducing points or observations by Matheron's rule (Wilson, Borovitskiy, Terenin, Mostowsky and
 Deisenroth 2020, "Efficiently sampling functions from Gaussian process posteriors"; 2021, "Pathwise
-conditioning of Gaussian processes"). `joint_samples` draws the exact joint law at given inputs.
+conditioning of Gaussian processes"). At given inputs the `sample` of a process draws from the exact
+joint law.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gpflow.base import TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
 
+from .._core import checks
 from .._core.data import inputs
 from .._core.graphs import deepcopy
 from .._core.memo import memoised, prepare
@@ -30,7 +32,6 @@ from ..covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior,
 from ..covariances.conditional import ConditionalCovariance, WeightCovariance
 from ..covariances.covariance import SparseCovariance
 from ..covariances.svgp import SVGPCovariance
-from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
 from ..kernels.feature_map import FeatureMap
 from ..kernels.finite_features import features
@@ -113,17 +114,9 @@ def draw_functions(
     :param seed: the same seed gives the same functions.
     :param input_dim: D, if no inducing points or observations of the process determine it.
     """
-    if not isinstance(process, GaussianProcess):
-        raise TypeError(
-            f"process is {short_repr(process)}; it must be a GaussianProcess, as "
-            "model.variational is."
-        )
-    for name, value, minimum in (
-        ("num_samples", num_samples, 1),
-        ("num_features", num_features, 2),
-    ):
-        if value < minimum:
-            raise ValueError(f"{name} is {value}; it must be at least {minimum}.")
+    checks.instance("process", process, GaussianProcess)
+    checks.count("num_samples", num_samples)
+    checks.count("num_features", num_features, least=2)
     example = _example(process, input_dim)
     J = process.at(example).num_outputs
     rng = np.random.default_rng(seed)
@@ -143,13 +136,6 @@ def _example(process: GaussianProcess, input_dim: int | None) -> tf.Tensor:
     )
 
 
-def joint_samples(
-    process: GaussianProcess, X: TensorType, num_samples: int, *, seed: int | None = None
-) -> tf.Tensor:
-    """Draw from the joint law of the process at the rows of X: its `sample`, [S, N, J]."""
-    return process.sample(X, num_samples, seed=seed)
-
-
 @functools.singledispatch
 def deviations(kernel: Kernel, draw: Draw) -> Functions:
     """Draw functions from GP(0, kernel). `deviations.register` adds another kernel.
@@ -162,7 +148,7 @@ def deviations(kernel: Kernel, draw: Draw) -> Functions:
         raise TypeError(
             f"kernel is a {type(kernel).__name__}, from which no functions can be drawn; known are "
             f"{names} and kernels of finitely many features. sampling.deviations.register adds a "
-            "kernel, and sampling.joint_samples draws from any kernel at given inputs."
+            "kernel, and GaussianProcess.sample draws from any kernel at given inputs."
         )
     weights = draw.normal(phi(draw.example).shape[-1])
     return lambda X: tf.matmul(phi(X), weights)

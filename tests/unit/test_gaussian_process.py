@@ -171,29 +171,6 @@ def test_predict_treats_each_member_of_a_batch_alone(kind, full_cov, data, rng):
             assert_close(of_batch[member], expected)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("mixed", marks=pytest.mark.slow), "mixed + noise"])
-def test_leading_axes_are_batches_of_the_posterior_kernel_of_correlated_outputs(kind, data, rng):
-    """X of [2, 3, D] and X2 of [2, 4, D]: what each member of the batches has by itself."""
-    kernel = gvi.GaussianProcess(sloped(J), KERNELS[kind]).condition(*data, 0.1).kernel
-    X, X2 = rng.normal(size=(2, 3, D)), rng.normal(size=(2, 4, D))
-    pairs = kernel(X, X2, full_cov=True)
-    assert pairs.shape == (2, 3, J, 2, 4, J)
-    each = kernel(X, X2, full_cov=True, full_output_cov=False)
-    assert each.shape == (J, 2, 3, 2, 4)
-    for i, k in np.ndindex(2, 2):
-        alone = kernel(X[i], X2[k], full_cov=True)  # [3, J, 4, J]
-        assert_close(pairs[i, :, :, k], alone)
-        assert_close(each[:, i, :, k], np.einsum("njmj->jnm", alone))
-        to_rows = kernel(X[i], X2, full_cov=True)  # [3, J, 2, 4, J]
-        assert_close(to_rows[:, :, k], alone)
-    for full_cov, full_output_cov in np.ndindex(2, 2):
-        options = {"full_cov": bool(full_cov), "full_output_cov": bool(full_output_cov)}
-        of_batch, alone = kernel(X, **options), kernel(X[1], **options)
-        if full_cov and not full_output_cov:
-            of_batch = np.moveaxis(of_batch, 1, 0)
-        assert_close(of_batch[1], alone)
-
-
 # GPflow itself cannot give all outputs at once for a batch.
 @pytest.mark.parametrize(
     ("kind", "batch", "full_output_cov", "full_cov"),

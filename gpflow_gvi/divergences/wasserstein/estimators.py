@@ -12,7 +12,7 @@ from gpflow.kernels import Kernel
 from ..._core import checks, linalg, outputs
 from ...gaussian_process import GaussianVector
 from .fidelity import fidelity
-from .newton_schulz import fidelity_by_products, trace_of_root
+from .newton_schulz import trace_of_root
 
 
 class CovarianceDistance(abc.ABC):
@@ -80,7 +80,7 @@ class NewtonSchulz(DenseDistance):
 
     def between(self, K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
         """Return tr K + tr R - 2 F: [...]."""
-        return _without_fidelity(K, R, fidelity_by_products(K, R, self.iterations))
+        return _without_fidelity(K, R, trace_of_root(tf.matmul(K, R), self.iterations))
 
 
 class Marginal(DenseDistance):
@@ -241,6 +241,5 @@ def among_rows(kernel: Kernel, X: tf.Tensor, rows: tf.Tensor, others: tf.Tensor)
 def spread_rows(B: tf.Tensor, count: int) -> tf.Tensor:
     """Return `count` of B rows at even distances, or all B rows if there are fewer: [count]."""
     count = tf.minimum(count, B)
-    return tf.cast(tf.range(count, dtype=tf.int64) * tf.cast(B, tf.int64), tf.int64) // tf.cast(
-        count, tf.int64
-    )
+    B, count = tf.cast(B, tf.int64), tf.cast(count, tf.int64)
+    return tf.range(count) * B // count

@@ -16,61 +16,38 @@ CONVERGED = 1e-3
 
 
 @check_shapes(
-    "K: [broadcast batch..., B, B]",
-    "R: [broadcast batch..., B, B]",
+    "H: [batch..., S, S]",
     "return: [batch...]",
 )
-def fidelity_by_products(K: tf.Tensor, R: tf.Tensor, iterations: int | None = None) -> tf.Tensor:
-    """Return F = tr (K R)^½ by the coupled Newton-Schulz iteration.
+def trace_of_root(H: tf.Tensor, iterations: int | None = None) -> tf.Tensor:
+    """Return tr H^½ by the coupled Newton-Schulz iteration; of H = K R it is the fidelity F.
 
-    With Y_0 = K R / s and Z_0 = I,  T = (3 I - Z Y) / 2,  Y ← Y T  and  Z ← T Z  tend to the root
+    With Y_0 = H / s and Z_0 = I,  T = (3 I - Z Y) / 2,  Y ← Y T  and  Z ← T Z  tend to the root
     and to the inverse root (Higham 2008, "Functions of matrices", eq. 6.35). The eigenvalues of K R
-    are not negative, and s = (tr (K R)²)^½ is no smaller than any of them, so y grows to √λ. The
+    are not negative, and s = (tr H²)^½ is no smaller than any of them, so y grows to √λ. The
     trace therefore grows too, until rounding takes over, which Z has made larger by 1.5 in each
     step: whatever has stopped growing stays as it is.
 
+    Eigenvalues of another H in the left half of the plane have no part in it if they are of
+    rounding; a larger one ends the iteration, and smaller ones are missed with it.
+
     :param iterations: the number of steps; as many as the precision bears if not given.
     """
-    K, R = tf.convert_to_tensor(K), tf.convert_to_tensor(R)
-    iterations = _as_many_as_precision_bears(K.dtype) if iterations is None else iterations
+    H = tf.convert_to_tensor(H)
+    # Rounding grows by 1.5² in each step, and to a tenth is far enough.
+    bearable = int(math.log(0.1 / linalg.epsilon(H.dtype)) / (2.0 * math.log(1.5)))
 
     @tf.custom_gradient
-    def fidelity(
-        K: tf.Tensor, R: tf.Tensor
-    ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
-        """F with its gradient, ∂F/∂R = ½ (K R)^(-½) K and ∂F/∂K = ½ R (K R)^(-½)."""
-        root, inverse_root = _roots(tf.matmul(K, R), iterations)
+    def trace(H: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        """The trace with its gradient, ½ H^(-½)ᵀ."""
+        root, inverse_root = _roots(H, bearable if iterations is None else iterations)
 
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            weight = 0.25 * upstream[..., None, None]
-            d_K, d_R = tf.matmul(R, inverse_root), tf.matmul(inverse_root, K)
-            d_K, d_R = (D + tf.linalg.matrix_transpose(D) for D in (d_K, d_R))
-            return weight * d_K, weight * d_R
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return 0.5 * upstream[..., None, None] * tf.linalg.matrix_transpose(inverse_root)
 
         return tf.linalg.trace(root), gradient
 
-    shape = tf.broadcast_dynamic_shape(tf.shape(K), tf.shape(R))
-    return fidelity(tf.broadcast_to(K, shape), tf.broadcast_to(R, shape))
-
-
-@tf.custom_gradient
-def trace_of_root(H: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """Return tr H^½ of a matrix that need not be symmetric, [..., S, S] to [...].
-
-    Its gradient is ½ H^(-½)ᵀ. Eigenvalues in the left half of the plane have no part in it if they
-    are of rounding; a larger one ends the iteration, and smaller ones are missed with it.
-    """
-    root, inverse_root = _roots(H, _as_many_as_precision_bears(H.dtype))
-
-    def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        return 0.5 * upstream[..., None, None] * tf.linalg.matrix_transpose(inverse_root)
-
-    return tf.linalg.trace(root), gradient
-
-
-def _as_many_as_precision_bears(dtype: tf.DType) -> int:
-    """Return a number of steps: rounding grows by 1.5² in each, and to a tenth is far enough."""
-    return int(math.log(0.1 / linalg.epsilon(dtype)) / (2.0 * math.log(1.5)))
+    return trace(H)
 
 
 def _roots(A: tf.Tensor, iterations: int) -> tuple[tf.Tensor, tf.Tensor]:

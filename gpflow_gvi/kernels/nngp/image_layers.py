@@ -70,38 +70,33 @@ class Conv2D(Affine):
         return pairs.inside(affine(K, *values))
 
 
-class Flatten(Layer):
-    """Images to vectors: the average, over the pixels, of the covariances of the same pixel."""
+class _ToVectors(Layer):
+    """Images to vectors: the average of the covariances of some pairs of pixels."""
 
     def output_shape(self, shape: Shape) -> Shape:
         """Return that the outputs are vectors."""
         _image(shape)
         return None
+
+    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
+        """Return the mean over the pairs."""
+        return tf.reduce_mean(given.K, axis=[1, 2, 3, 4])
+
+
+class Flatten(_ToVectors):
+    """Images to vectors: the average, over the pixels, of the covariances of the same pixel."""
 
     def input_offsets(self, offsets: Offsets) -> Offsets:
         """Return that a pixel's covariance with itself is enough."""
         return (0,), (0,)
 
-    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
-        """Return the mean over pixels."""
-        return tf.reduce_mean(given.K, axis=[1, 2, 3, 4])
 
-
-class GlobalAveragePooling2D(Layer):
+class GlobalAveragePooling2D(_ToVectors):
     """The mean over pixels: the average of the covariances of all pairs of pixels."""
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """Return that the outputs are vectors."""
-        _image(shape)
-        return None
 
     def input_offsets(self, offsets: Offsets) -> None:
         """Return that every pair of pixels matters."""
         return None
-
-    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
-        """Return the mean over pairs of pixels."""
-        return tf.reduce_mean(given.K, axis=[1, 2, 3, 4])
 
 
 class AveragePooling2D(Layer):

@@ -86,27 +86,14 @@ class NNGP(Kernel):
         return self.K(X, X2) if full_cov else self.K_diag(X)
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        """Return k(X, X2): [N, N2], or [batch..., N, batch2..., N2]; [batch..., N, N] alone."""
-        X, leading = self._inputs("X", X)
-        if X2 is not None:
-            X2, leading2 = self._inputs("X2", X2)
-            K = self._network(X).covariance(X, X2)
-            return tf.reshape(K, tf.concat([leading, leading2], axis=0))
-        if leading.shape[0] == 1:
-            return self._network(X).covariance(X, None)
-        batches = tf.reshape(X, tf.concat([[-1], leading[-1:], tf.shape(X)[1:]], axis=0))
-        batches = tf.ensure_shape(batches, [None, None, *X.shape[1:]])
-        # AutoGraph would take longer to convert what lies beneath than that takes to run.
-        of_batch = tf.autograph.experimental.do_not_convert(
-            lambda batch: self._network(batch).covariance(batch, None)
-        )
-        K = tf.map_fn(of_batch, batches)
-        return tf.reshape(K, tf.concat([leading, leading[-1:]], axis=0))
+        """Return k(X, X2): [N, N2]."""
+        X = self._inputs("X", X)
+        return self._network(X).covariance(X, None if X2 is None else self._inputs("X2", X2))
 
     def K_diag(self, X: TensorType) -> tf.Tensor:
-        """Return k(x, x) for each row of X, without forming k(X, X): [N], or [batch..., N]."""
-        X, leading = self._inputs("X", X)
-        return tf.reshape(self._network(X).variances(X)[-1], leading)
+        """Return k(x, x) for each row of X, without forming k(X, X): [N]."""
+        X = self._inputs("X", X)
+        return self._network(X).variances(X)[-1]
 
     def _network(self, X: tf.Tensor) -> Network:
         return Network(self.layers, None if self._on_vectors else tuple(X.shape[1:3]))
@@ -116,8 +103,8 @@ class NNGP(Kernel):
         """Whether inputs are vectors, or images that are made so before anything else."""
         return isinstance(self.layers[0], Dense | Flatten)
 
-    def _inputs(self, name: str, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return X as [N, H, W, C] or as [N, D], and the shape of its leading axes."""
+    def _inputs(self, name: str, X: TensorType) -> tf.Tensor:
+        """Return X as [N, H, W, C] or as [N, D]."""
         X = tf.convert_to_tensor(X)
         for parameter in self.parameters[:1]:
             if X.dtype != parameter.dtype:
@@ -125,40 +112,23 @@ class NNGP(Kernel):
                     f"{name} has dtype {X.dtype.name}, but the kernel computes in "
                     f"{parameter.dtype.name}. Pass {name}.astype('{parameter.dtype.name}')."
                 )
-        axes = self._axes_of_one(name, X.shape)
-        leading, own = tf.shape(X)[:-axes], tf.shape(X)[-axes:]
-        if self._on_vectors:
-            own = own if axes == 1 else tf.reduce_prod(own, keepdims=True)
-        elif self.input_shape is not None:
-            own = self.input_shape
-        return tf.reshape(X, tf.concat([[-1], own], axis=0)), leading
-
-    def _axes_of_one(self, name: str, shape: tf.TensorShape) -> int:
-        """Return the number of trailing axes of X that make up one input."""
-        wanted = self.input_shape
+        one, wanted = X.shape[1:], self.input_shape
         if wanted is None:
-            images = not isinstance(self.layers[0], Dense) and shape.rank >= 4
-            if not images and not self._on_vectors:
+            takes_images = not isinstance(self.layers[0], Dense)
+            if not (one.rank == 3 and takes_images) and not (one.rank == 1 and self._on_vectors):
+                kind, axes = ("images", "[N, H, W, C]") if takes_images else ("vectors", "[N, D]")
                 raise ValueError(
-                    f"{name} has shape {tuple(shape)}, but the first layer takes images. Pass them "
-                    "as [N, H, W, C], or say input_shape=(H, W, C) to NNGP."
+                    f"{name} has shape {tuple(X.shape)}, but the first layer takes {kind}. Pass "
+                    f"them as {axes}, or say input_shape=(H, W, C) to NNGP for rows of pixels."
                 )
-            axes = 3 if images else 1
-        elif shape[-len(wanted) :].is_compatible_with(wanted):
-            axes = len(wanted)
-        elif shape[-1:].is_compatible_with([math.prod(wanted)]):
-            axes = 1
-        else:
+        elif not any(map(one.is_compatible_with, (wanted, [math.prod(wanted)]))):
             raise ValueError(
-                f"{name} has shape {tuple(shape)}, but input_shape is {wanted}. Pass "
+                f"{name} has shape {tuple(X.shape)}, but input_shape is {wanted}. Pass "
                 f"{('N', *wanted)} or rows of {math.prod(wanted)} numbers."
             )
-        if shape.rank <= axes:
-            raise ValueError(
-                f"{name} has shape {tuple(shape)}, which is that of a single input. Its first axis "
-                f"must be the data points: {name}[None] makes it one of them."
-            )
-        return axes
+        if self._on_vectors:
+            return X if one.rank == 1 else tf.reshape(X, [-1, tf.reduce_prod(tf.shape(X)[1:])])
+        return X if wanted is None else tf.reshape(X, [-1, *wanted])
 
 
 def _input_shape(value: int | Sequence[int] | None, first: Layer) -> tuple[int, ...] | None:

@@ -144,7 +144,8 @@ class PixelPairs(_OfImages):
             strict=True,
         )
         for axis, (sums, number, wanted, given, window, stride) in enumerate(axes, start=1):
-            K = tf.gather(K, _window_index(number, window, stride), axis=axis)
+            positions = stride * np.arange(number)[:, None] + np.arange(window)  # of each window
+            K = tf.gather(K, positions, axis=axis)
             weights = _window_weights(wanted, given, window, stride)
             K = tf.einsum(sums, K, tf.constant(weights, dtype=K.dtype))
         return K
@@ -239,11 +240,6 @@ def window_offsets(offsets: Offsets, size: Two, strides: Two) -> Offsets:
         for axis, window, stride in zip(offsets, size, strides, strict=True)
     )
     return rows, columns
-
-
-def _window_index(number: int, window: int, stride: int) -> AnyNDArray:
-    """Return the positions in each window: [number, window]."""
-    return stride * np.arange(number)[:, None] + np.arange(window)[None, :]
 
 
 def _window_weights(

@@ -77,7 +77,8 @@ def gram(
     if second is None:
         number, size = number2, size2 = _split(N, side)
     else:
-        number, size = _split(N, budget // _least(N2, side))
+        widest = min(N2, side) if isinstance(N2, int) else tf.minimum(N2, side)
+        number, size = _split(N, budget // widest)
         number2, size2 = _split(N2, budget // size)
     blocks, blocks2 = _blocks(first, number, size), _blocks(other, number2, size2)
 
@@ -180,10 +181,6 @@ def _fits(cost: int, *lengths: Size) -> bool:
     if cost == 0:
         return True
     return all(isinstance(N, int) for N in lengths) and math.prod(lengths) * cost <= TILE
-
-
-def _least(a: Size, b: Size) -> Size:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else tf.minimum(a, b)
 
 
 def _split(N: Size, most: Size) -> tuple[Size, Size]:

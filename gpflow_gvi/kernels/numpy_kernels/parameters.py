@@ -27,17 +27,14 @@ def value_of(parameter: Parameter) -> AnyNDArray:
 def is_known(parameter: Parameter) -> bool:
     """Return True if a `NumpyParameter` supports the transform and the prior."""
     prior, shape = parameter.prior, parameter.shape
-    if not _is_free(parameter) and _lower(parameter) is None:
+    is_free = isinstance(parameter.transform, tfp.bijectors.Identity | None)
+    if not is_free and _lower(parameter) is None:
         return False
     return prior is None or (
         type(prior) in (tfp.distributions.LogNormal, tfp.distributions.Normal)
         and parameter.prior_on is PriorOn.CONSTRAINED
         and tf.broadcast_static_shape(prior.batch_shape, shape) == shape
     )
-
-
-def _is_free(parameter: Parameter) -> bool:
-    return isinstance(parameter.transform, tfp.bijectors.Identity | None)
 
 
 def _lower(parameter: Parameter) -> float | None:

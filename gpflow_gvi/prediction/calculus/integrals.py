@@ -16,6 +16,7 @@ from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
+from ..._core import checks
 from ..._core.memo import memoised
 from ...covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior, gram
 from ...covariances.conditional import (
@@ -26,7 +27,6 @@ from ...covariances.conditional import (
 )
 from ...covariances.covariance import SparseCovariance
 from ...covariances.svgp import SVGPCovariance
-from ...errors import short_repr
 from ...gaussian_process import GaussianProcess
 from ...kernels.finite_features import features
 from ...mean_functions import Inducing
@@ -48,11 +48,7 @@ def integrate(process: GaussianProcess, measure: Measure) -> MeanAndVariance:
 
     :param measure: π, a `GaussianMeasure` or a `UniformMeasure`.
     """
-    if not isinstance(measure, Measure):
-        raise TypeError(
-            f"measure is {short_repr(measure)}; it must be a calculus.GaussianMeasure or "
-            "UniformMeasure."
-        )
+    checks.instance("measure", measure, Measure)
     with memoised():
         mean = mean_integral(process.mean_function, measure)
         variance = embedding(process.kernel, measure, None)[:, 0]

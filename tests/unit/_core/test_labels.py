@@ -65,8 +65,7 @@ def test_in_a_graph_a_wrong_label_stops_the_computation():
         function(tf.constant([0, 3]))
 
 
-def test_one_hot():
-    np.testing.assert_array_equal(labels.one_hot(Y, 3), np.eye(3)[Y])
+def test_responses():
     np.testing.assert_array_equal(labels.responses(Softmax(3), Y[:, None]), np.eye(3)[Y])
     np.testing.assert_array_equal(labels.responses(Bernoulli(), [[0.0], [1.0]]), [[-1.0], [1.0]])
 

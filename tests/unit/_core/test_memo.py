@@ -56,13 +56,6 @@ def test_arguments_that_only_live_within_the_call_are_not_confused():
     assert values == [2 * i for i in range(50)]
 
 
-def test_keyword_arguments_count_as_arguments():
-    scaled = once(lambda x, scale=1.0: scale * x)
-    x = 2.0
-    with memoised():
-        assert [scaled(x), scaled(x, scale=5.0)] == [2.0, 10.0]
-
-
 def test_functions_do_not_share_values(counted):
     x, other = tf.constant(1.0), Counted()
     with memoised():

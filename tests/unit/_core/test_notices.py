@@ -41,7 +41,8 @@ def test_a_block_collects_its_notices_and_an_inner_block_its_own(caplog):
         ("first, {}", False),
         ("last, {}", True),
     ]
-    assert [note.log() for note in (*outer, *inner)] == [True, False, True]
+    for note in (*outer, *inner):
+        note.log()
     notice("after, {}", tf.constant(4.0))
     assert messages(caplog) == ["first, 1", "inner, 2", "after, 4"]
 
@@ -60,5 +61,6 @@ def test_notices_of_a_graph_are_logged_by_those_who_collected_them(caplog):
 
     amounts = step(tf.constant(2.5))
     assert messages(caplog) == []
-    assert [Notice(*pair).log() for pair in zip(found, amounts, strict=True)] == [True, False]
+    for pair in zip(found, amounts, strict=True):
+        Notice(*pair).log()
     assert messages(caplog) == ["2.5 is positive"]

@@ -269,28 +269,7 @@ def test_single_precision_agrees_with_double(name, ingredients, X):
 
 
 @covariances_in_turn(FEW)
-def test_leading_axes_are_batches_as_for_gpflows_kernels(name, ingredients, rng):
-    """X of [2, 3, D] and X2 of [4, D]: what each member of the batch has by itself."""
-    J = INGREDIENTS[ingredients][0]
+def test_batches_of_inputs_are_refused(name, ingredients):
     _, r = build(name, ingredients)
-    X, X2 = rng.normal(size=(2, 3, 1)), rng.normal(size=(4, 1))
-    i, member = 1, X[1]
-    assert_close(r(X)[i], r(member))
-    assert_close(r(X, X2)[i], r(member, X2))
-    assert_close(r(X, full_cov=False)[i], r(member, full_cov=False))
-    by_columns = np.moveaxis(r(X2, X), 1 if J == 1 else 2, 0)[i]
-    assert_close(by_columns, r(X2, member))
-    if J > 1:
-        each = r(X, full_output_cov=False)[:, i]
-        assert_close(each, r(member, full_output_cov=False))
-
-
-def test_batches_of_the_posterior_of_a_kernel_with_features(rng):
-    X, Z = rng.normal(size=(2, 3, 2)), rng.normal(size=(4, 2))
-    network = gvi.kernels.FeatureMap(gpflow.kernels.Linear(), tf.tanh)
-    prior = gvi.GaussianProcess(gpflow.functions.Zero(), network)
-    for kernel in (network, prior.condition(Z, Z[:, :1], 0.1).kernel):
-        for i, member in enumerate(X):
-            assert_close(kernel(X)[i], kernel(member))
-            assert_close(kernel(X, Z)[i], kernel(member, Z))
-            assert_close(kernel(X, full_cov=False)[i], kernel(member, full_cov=False))
+    with pytest.raises(ValueError, match=r"X has shape \(2, 3, 1\); it must be \[N, D\]"):
+        r(np.zeros((2, 3, 1)))

@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
+from gpflow.inducing_variables import InducingPoints
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core.memo import memoised
-from gpflow_gvi.kernels.feature_map import FeatureInducingPoints, FeatureMap
+from gpflow_gvi.kernels.feature_map import FeatureMap
 from tests import networks
 from tests.designs import each_value
 from tests.tolerances import ITERATIVE, assert_close, assert_differ
@@ -79,12 +79,11 @@ def svgp(kernel, inducing_variable, q_mu, q_sqrt):
 
 
 @WITH_WEIGHTS
-@pytest.mark.parametrize("where", ["inputs", "features"])
-def test_inducing_points_of_either_space_are_points_of_the_base_kernel(make, where, rng):
+def test_inducing_points_are_points_of_the_base_kernel(make, rng):
     """f = f_0 ∘ h: a sparse model of f on X and Z is one of f_0 on h(X) and h(Z)."""
     network = make(3)
     kernel = FeatureMap(base(), network)
-    points = InducingPoints(Z) if where == "inputs" else FeatureInducingPoints(kernel.features(Z))
+    points = InducingPoints(Z)
     q_mu = rng.normal(size=(4, 1))
     q_sqrt = np.tril(rng.normal(size=(1, 4, 4))) + 2.0 * np.eye(4)
     model = svgp(kernel, points, q_mu, q_sqrt)
@@ -101,26 +100,6 @@ def test_inducing_points_of_either_space_are_points_of_the_base_kernel(make, whe
     ):
         assert_close(mean, expected[0])
         assert_close(variance, expected[1])
-
-
-def test_feature_inducing_points_shared_by_several_outputs(rng):
-    kernel = FeatureMap(base(), networks.Perceptron(3))
-    points = FeatureInducingPoints(kernel.features(Z))
-    one = gvi.covariances.DiagonalSVGP(kernel, points)
-    several = gvi.covariances.DiagonalSVGP(
-        gpflow.kernels.SharedIndependent(kernel, 2), SharedIndependentInducingVariables(points)
-    )
-    expected = np.repeat(one.output_variance(NEW), 2, axis=1)
-    assert_close(several.output_variance(NEW), expected)
-
-
-def test_points_in_feature_space_stay_when_the_network_moves():
-    kernel = FeatureMap(base(), networks.Perceptron(3))
-    points = FeatureInducingPoints(kernel.features(Z))
-    before = gpflow.covariances.Kuu(points, kernel)
-    kernel.network.trainable_variables[0].assign_add(np.ones((2, 4)))
-    np.testing.assert_array_equal(gpflow.covariances.Kuu(points, kernel), before)
-    assert len(points.trainable_variables) == 1
 
 
 def test_features_are_computed_once_within_a_memoised_block():
@@ -188,7 +167,7 @@ def test_q_s_copy_of_the_kernel_trains_while_p_s_stays(make, name):
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(TypeError, match=r"base_kernel is 3; it must be a gpflow\.kernels\.Kernel"):
+    with pytest.raises(TypeError, match=r"base_kernel is 3; it must be a Kernel of gpflow"):
         FeatureMap(3, networks.Perceptron())
     shared = gpflow.kernels.SharedIndependent(base(), 2)
     with pytest.raises(ValueError, match=r"SharedIndependent with 2 outputs.*one FeatureMap for"):

@@ -61,19 +61,6 @@ def test_rows_of_numbers_are_images(name, rng):
     assert_close(kernel(rows, full_cov=False), kernel.K_diag(X))
 
 
-@also_tiled(["relu", "same"], [], slow=["same"])
-def test_leading_axes(name, tile, rng):
-    """[batch..., N, D] as in GPflow's own kernels."""
-    kernel = NNGP(NETWORKS[name](), input_shape=IMAGE if name in IMAGES else 6)
-    rows = inputs(name, 6, rng).reshape(6, -1)
-    batches, others = rows.reshape(3, 2, -1), inputs(name, 2, rng).reshape(2, -1)
-    assert_close(kernel(batches), [kernel(batch) for batch in batches])
-    assert_close(kernel(batches, full_cov=False).numpy().ravel(), kernel.K_diag(rows))
-    expected = kernel(rows, others).numpy()
-    assert_close(kernel(batches, others).numpy(), expected.reshape(3, 2, 2))
-    assert_close(kernel(others, batches).numpy(), expected.T.reshape(2, 3, 2))
-
-
 def test_active_dims_and_sums(rng):
     X = rng.normal(size=(5, 4))
     kernel = NNGP(DENSE["relu"](), active_dims=[2, 0])
@@ -344,7 +331,7 @@ def test_bad_architecture(build, message):
         ([Conv2D(3), Flatten()], None, np.ones((2, 40)), r"say input_shape=\(H, W, C\)"),
         ([Conv2D(3), Flatten()], IMAGE, np.ones((2, 41)), r"X has shape \(2, 41\), but input_shap"),
         ([Conv2D(3), Flatten()], IMAGE, np.ones((2, 4, 5, 2)), "rows of 40 numbers"),
-        ([Conv2D(3), Flatten()], IMAGE, np.ones(IMAGE), r"that of a single input.*X\[None\]"),
+        ([Conv2D(3), Flatten()], IMAGE, np.ones(IMAGE), r"Pass \('N', 5, 4, 2\) or rows of 40"),
         (
             [Conv2D(7, padding="valid"), Flatten()],
             None,
@@ -352,7 +339,8 @@ def test_bad_architecture(build, message):
             "window of 7 x 7 pixels is larger",
         ),
         ([Dense()], 3, np.ones((2, 4)), r"input_shape is \(3,\)"),
-        ([Dense()], None, np.ones(4), r"X has shape \(4,\), which is that of a single input"),
+        ([Dense()], None, np.ones(4), r"X has shape \(4,\), but the first layer takes vectors"),
+        ([Dense()], None, np.ones((2, 3, 4)), r"the first layer takes vectors. Pass.*\[N, D\]"),
         ([Dense()], None, np.ones((2, 4), np.float32), r"X has dtype float32.*astype\('float64'\)"),
         ([Dense()], None, np.ones((2, 4), np.uint8), "X has dtype uint8"),
     ],

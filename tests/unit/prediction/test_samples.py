@@ -59,7 +59,7 @@ def test_joint_samples_have_the_moments_of_the_process(name, rng):
     X = np.vstack([X, X[:2]])
     J, kernel = 2, catalogue.kernels(2)["separate"]
     process = variational(name, kernel, J, rng)
-    samples = sampling.joint_samples(process, X, S, seed=1).numpy()
+    samples = process.sample(X, S, seed=1).numpy()
     require_moments(samples, process, X)
     assert_close(samples[:, :2], samples[:, N:], ITERATIVE)  # jitter
 
@@ -71,7 +71,7 @@ def test_joint_samples_of_correlated_outputs(rng):
         gpflow.functions.Constant([1.0, -2.0]), kernels.LinearCoregionalization(parts, W)
     )
     X = rng.normal(size=(3, 2))
-    samples = sampling.joint_samples(process, X, 20000, seed=0).numpy()
+    samples = process.sample(X, 20000, seed=0).numpy()
     latent = np.stack([part(X).numpy() for part in parts])
     C = np.einsum("al,lnm,bl->namb", W, latent, W).reshape(6, 6)
     variance = np.diag(C)
@@ -84,10 +84,10 @@ def test_joint_samples_of_correlated_outputs(rng):
 def test_joint_samples_follow_their_seed(rng):
     process = variational("CholeskySVGP", kernels.SquaredExponential(), 1, rng)
     X = rng.normal(size=(N, 1))
-    first, again, other = (sampling.joint_samples(process, X, 3, seed=s) for s in (1, 1, 2))
+    first, again, other = (process.sample(X, 3, seed=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.1
-    unseeded = [sampling.joint_samples(process, X, 3) for _ in range(2)]
+    unseeded = [process.sample(X, 3) for _ in range(2)]
     assert np.abs(unseeded[0] - unseeded[1]).max() > 0.1
 
 
@@ -323,7 +323,7 @@ def test_functions_in_single_precision(name):
         process = variational(name, kernel, 1, rng)
         X = rng.uniform(-3.0, 3.0, size=(N, 1)).astype(np.float32)
         values = sampling.draw_functions(process, S, seed=2)(X)
-        joint = sampling.joint_samples(process, X, S, seed=2)
+        joint = process.sample(X, S, seed=2)
         assert values.dtype == joint.dtype == tf.float32
         require_moments(values, process, X)
         require_moments(joint, process, X)
@@ -411,5 +411,7 @@ def test_the_smallest_number_of_features_is_that_of_one_frequency():
     process = gvi.GaussianProcess(gpflow.functions.Zero(), kernels.SquaredExponential())
     draw = gvi.sampling.draw_functions
     assert draw(process, 3, num_features=2, input_dim=1)(np.zeros((4, 1))).shape == (3, 4, 1)
-    with pytest.raises(ValueError, match="num_features is 1; it must be at least 2"):
+    with pytest.raises(
+        ValueError, match="num_features is 1; it must be a whole number of at least 2"
+    ):
         draw(process, 3, num_features=1, input_dim=1)
