@@ -226,6 +226,10 @@ class GVI(Trainable, SVGP):
 
     # Predictions.
 
+    def __call__(self, X: InputData) -> tf.Tensor:
+        """Return the mean of f at X, [N, J], as a tensor; `predict` returns that of y."""
+        return self.predict_f(X)[0]
+
     def _predictive_mean(self, X: InputData) -> tf.Tensor:
         return self.predict_y(X)[0]
 

@@ -64,12 +64,12 @@ class Backup(keras.callbacks.Callback):
         if not any(self.path.parent.iterdir()):
             self.path.parent.rmdir()
 
-    def next_epoch(self, epochs: int) -> int:
-        """Return the number of the first epoch that is not done, that of `epochs` if none is."""
+    def next_epoch(self, epochs: range) -> int:
+        """Return the first of the epochs that is not done; the last one's successor if none is."""
         if not self.path.exists():
-            return 0
+            return epochs.start
         progress = json.loads(read_arrays(self.path)["progress"])
-        return epochs if progress["stopped"] else int(progress["epochs"])
+        return epochs.stop if progress["stopped"] else int(progress["epochs"])
 
     def save(self, **progress: Any) -> None:
         """Write everything down, with the progress of the epochs."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from .._core.graphs import BLOCK, without_gradients
+from .._core.graphs import without_gradients
 from .._core.memo import lending, memoised
 from .._core.notices import Notice, collected
 from .._core.row_blocks import tensors_by_blocks
@@ -19,6 +19,9 @@ from .._core.state import Snapshot
 from .batches import ALL
 
 _T = TypeVar("_T")
+
+BLOCK = 2_000
+"""The number of rows of a block: the arrays for it stay in the cache of a processor."""
 
 
 class Constants:
@@ -161,11 +164,11 @@ class _Constant:
 
         graph = without_gradients(traced, *specs)
         self._shape: Any = getattr(graph.structured_outputs[0], "shape", None)
-        shape = self._shape
-        if shape is None:
-            return
-        if most is None or not specs or (shape.rank == 2 and 0 < (shape[1] or 0) <= most):
+        if self._shape is not None and (most is None or not specs or self._is_narrow(most)):
             self.graph = graph
+
+    def _is_narrow(self, most: int) -> bool:
+        return self._shape.rank == 2 and 0 < (self._shape[1] or 0) <= most
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Module, TensorType
-from gpflow.utilities import print_summary
+from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
 from .._core.data import inputs
@@ -22,6 +22,7 @@ from ..covariances.covariance import Covariance
 from ..errors import NumericsWarning, short_repr
 from .arrays import assign_values, below, numbered, read_arrays, write_arrays
 from .batches import ArrayBatches, as_batches
+from .callbacks import checked
 from .guard import LossTerms
 from .trainer import Trainer
 
@@ -86,7 +87,9 @@ class Trainable(Module, abc.ABC):
         verbose: int | str = "auto",
         callbacks: Iterable[Any] | None = None,
         validation_data: Any = None,
+        validation_freq: int = 1,
         shuffle: bool = True,
+        initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
         seed: int = 0,
     ) -> Any:
@@ -106,28 +109,30 @@ class Trainable(Module, abc.ABC):
             of any type are cast to GPflow's default float; a vector Y is one column. A Dataset of
             unknown length is counted, by one pass over it.
         :param y: Y, if `data` is X alone.
-        :param epochs: the number of epochs.
+        :param epochs: the number of the epoch before which to stop.
         :param batch_size: rows in a batch of arrays; None for all of them.
         :param verbose: 0 for silence, 1 or "auto" for a progress bar, 2 for a line in each epoch.
         :param callbacks: those of Keras. Their `self.model` is a Keras model around
             this one, with all of its attributes.
         :param validation_data: as `data`.
+        :param validation_freq: the number of epochs from one validation to the next.
         :param shuffle: whether each pass over arrays has an order of its own; a Dataset keeps its.
+        :param initial_epoch: the number of the first epoch.
         :param steps_per_epoch: batches in an epoch, if not those of one pass over the data. One
             pass follows the other then.
         :param seed: the seed of the orders; each depends only on it and the number of the pass.
         """
         trainer = self._require_compiled("fit")
-        callbacks = _checked(callbacks)
+        callbacks = checked(callbacks)
         checks.count("epochs", epochs, least=0)
-        if shuffle:
-            checks.count("seed", seed, least=0)
+        checks.count("initial_epoch", initial_epoch, least=0)
+        checks.count("validation_freq", validation_freq)
         data = data if y is None else (data, y)
         options: dict[str, Any] = {"batch_size": batch_size, "likelihood": self.likelihood}
         training = as_batches(
             "data",
             data,
-            seed=seed if shuffle else None,
+            seed=_whole(seed) if shuffle else None,
             steps_per_epoch=steps_per_epoch,
             **options,
         )
@@ -138,7 +143,14 @@ class Trainable(Module, abc.ABC):
         validation = None
         if validation_data is not None:
             validation = as_batches("validation_data", validation_data, **options)
-        return trainer.train(training, validation, callbacks, epochs=epochs, verbose=verbose)
+        return trainer.train(
+            training,
+            validation,
+            callbacks,
+            epochs=range(initial_epoch, epochs),
+            validation_freq=validation_freq,
+            verbose=verbose,
+        )
 
     def evaluate(
         self,
@@ -192,13 +204,17 @@ class Trainable(Module, abc.ABC):
                 progress.add(1)
         return np.concatenate(means)
 
-    def summary(self, fmt: str | None = None) -> None:
+    def summary(self, fmt: str | None = None, print_fn: Any = None) -> None:
         """Show GPflow's table of the parameters; "trainable" are the ones that training changes.
 
         :param fmt: the format of the table, as in `gpflow.utilities.print_summary`.
+        :param print_fn: what is called with the table, as in Keras; standard output if not given.
         """
         with self._flags_of_training():
-            print_summary(self, fmt)
+            if print_fn is None:
+                print_summary(self, fmt)
+            else:
+                print_fn(tabulate_module_summary(self, fmt))
 
     def _representation_table(self, object_name: str, tablefmt: str | None) -> str:
         """Return the table that IPython and Jupyter show."""
@@ -287,36 +303,6 @@ def _optimizer(optimizer: Any) -> Any:
     return optimizer
 
 
-def _checked(callbacks: Any) -> list[keras.callbacks.Callback]:
-    """Return the callbacks as a list, or raise if one of them could not do its work."""
-    if callbacks is None:
-        return []
-    callbacks = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
-    for callback in callbacks:
-        kind = type(callback).__name__
-        if not isinstance(callback, keras.callbacks.Callback):
-            raise TypeError(
-                f"callbacks has {short_repr(callback)}, which is no callback of keras.callbacks."
-            )
-        if getattr(callback, "save_weights_only", True) is False:
-            raise ValueError(
-                f"callbacks has a {kind} with save_weights_only=False, but Keras has no file "
-                "format for a Gaussian process. Pass save_weights_only=True and a name that ends "
-                "in .weights.h5, which model.load_weights reads."
-            )
-        if getattr(callback, "histogram_freq", 0):
-            raise ValueError(
-                f"callbacks has a {kind} with histogram_freq={callback.histogram_freq}; it must be "
-                "0: a Gaussian process has no layers to draw histograms of."
-            )
-        if isinstance(callback, keras.callbacks.BackupAndRestore) and callback.save_freq != "epoch":
-            raise ValueError(
-                f"callbacks has a {kind} with save_freq={callback.save_freq!r}; it must be "
-                "'epoch': a training is resumed from the end of an epoch."
-            )
-    return callbacks
-
-
 def _require_one_device(variables: Iterable[tf.Variable]) -> None:
     """Raise if variables were made for several devices or machines: one step trains one copy."""
     for variable in variables:
@@ -327,6 +313,14 @@ def _require_one_device(variables: Iterable[tf.Variable]) -> None:
                 f"{strategy.num_replicas_in_sync} replicas, but it is trained by one. Make it "
                 "outside of that scope."
             )
+
+
+def _whole(seed: int) -> int:
+    if not isinstance(seed, int | np.integer):
+        raise ValueError(
+            f"seed is {short_repr(seed)}; it must be a whole number (or pass shuffle=False)."
+        )
+    return int(seed)
 
 
 def warn_of_default_kernel(kernel: Any) -> None:

@@ -112,28 +112,29 @@ class Trainer(keras.Model):
         validation: Batches | None,
         callbacks: list[keras.callbacks.Callback],
         *,
-        epochs: int,
+        epochs: range,
+        validation_freq: int,
         verbose: int | str,
     ) -> Any:
-        """Train for these epochs, or from where a backup was made, and return Keras's history."""
+        """Train in these epochs, or from where a backup was made, and return Keras's history."""
         self._prepare()
         others = [each for each in callbacks if not _is_backup(each)]
-        options = {"epochs": epochs, "verbose": verbose}
+        options = {"epochs": epochs.stop, "verbose": verbose}
         listed = self._callback_list(others, steps=training.steps, **options)
-        bar = keras.callbacks.ProgbarLogger
-        followed = [each for each in listed.callbacks if not isinstance(each, bar)]
+        followed = [each for each in listed.callbacks if not _is_progress_bar(each)]
         state = (*self.weights, *self.optimizer.variables)
-        first = 0
+        first = epochs.start
         for each in filter(_is_backup, callbacks):
             backup = Backup(each.backup_dir, state, followed, keep=not each.delete_checkpoint)
             first = backup.next_epoch(epochs)
             backup.set_model(self)
             listed.callbacks.append(backup)  # after all others, whose progress it contains
-        self._begin("train", training, epochs=epochs)
+        self._begin("train", training, epochs=len(epochs))
         if validation is not None:
-            self._begin("test", validation, epochs=epochs)
-            options["validation_data"] = validation.from_epoch(first)
+            self._begin("test", validation, epochs=len(epochs) // validation_freq)
+            options["validation_data"] = validation.from_epoch(first // validation_freq)
             options["validation_steps"] = validation.steps
+            options["validation_freq"] = validation_freq
         history = self.fit(
             training.from_epoch(first),
             callbacks=listed,
@@ -360,6 +361,10 @@ class _Callbacks(keras.callbacks.CallbackList):
 
 def _is_backup(callback: Any) -> bool:
     return isinstance(callback, keras.callbacks.BackupAndRestore)
+
+
+def _is_progress_bar(callback: Any) -> bool:
+    return isinstance(callback, keras.callbacks.ProgbarLogger)
 
 
 def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:

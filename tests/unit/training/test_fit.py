@@ -169,6 +169,12 @@ def test_each_epoch_visits_each_row_once_in_an_order_of_its_own() -> None:
     np.testing.assert_array_equal(order_after(shuffle=False), np.arange(N) // 3 + 1)
 
 
+def test_order_of_an_epoch_depends_on_its_number_alone() -> None:
+    model = compiled(Visits(), keras.optimizers.SGD(1.0))
+    model.fit(ROWS, batch_size=3, verbose=0, initial_epoch=1, epochs=2)
+    np.testing.assert_array_equal(model.seen_in, order_after(epochs=2) - 4)
+
+
 @pytest.mark.parametrize("steps_per_execution", [1, 3, 100])
 def test_passes_follow_each_other_in_longer_epochs(steps_per_execution: int) -> None:
     """Three passes of four batches are as well three epochs or two of six batches."""
@@ -185,6 +191,21 @@ def test_endless_dataset_goes_on_from_epoch_to_epoch() -> None:
     endless = tf.data.Dataset.from_tensor_slices(ROWS).batch(3).repeat()
     model.fit(endless, verbose=0, steps_per_epoch=2, epochs=3)
     np.testing.assert_array_equal(model.counts, np.where(np.arange(N) < 6, 2.0, 1.0))
+
+
+@pytest.mark.parametrize("steps_per_epoch", [None, 3])
+def test_dataset_gives_an_epoch_the_batches_of_its_number(steps_per_epoch: int | None) -> None:
+    def seen(**options: Any) -> tuple[np.ndarray, np.ndarray]:
+        model = compiled(Visits(), keras.optimizers.SGD(1.0))
+        shuffled = tf.data.Dataset.from_tensor_slices(ROWS).shuffle(N, seed=5).batch(3)
+        model.fit(shuffled, verbose=0, steps_per_epoch=steps_per_epoch, **options)
+        return model.counts.numpy(), model.seen_in.numpy() - int(model.step)
+
+    counts, when = seen(initial_epoch=2, epochs=3)
+    counts_before, _ = seen(epochs=2)
+    counts_all, when_all = seen(epochs=3)
+    np.testing.assert_array_equal(counts_before + counts, counts_all)
+    np.testing.assert_array_equal(when[counts > 0], when_all[counts > 0])
 
 
 # One trace.
@@ -371,6 +392,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "batch_size": ({"batch_size": 0}, ValueError, "batch_size is 0; .*at least 1"),
     "steps": ({"steps_per_epoch": 2.5}, ValueError, "steps_per_epoch is 2.5; "),
     "epochs": ({"epochs": -1}, ValueError, "epochs is -1; "),
+    "initial": ({"initial_epoch": -2}, ValueError, "initial_epoch is -2; "),
     "seed": ({"seed": None}, ValueError, "seed is None; "),
     "rows": ({"data": (X, Y[:4])}, ValueError, "data's X has 10 rows and data's Y has 4"),
     "dtype": ({"data": (X.astype(complex), Y)}, TypeError, "data's X has dtype complex128"),

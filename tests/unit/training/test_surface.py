@@ -73,6 +73,13 @@ def test_data_come_in_any_of_keras_forms() -> None:
     assert_same_training(fitted(slices((rounded, Y[:, 0])).batch(8)), expected)
 
 
+@pytest.mark.slow
+def test_validation_every_other_epoch(measured: gvi.models.PGVI) -> None:
+    history = measured.fit(X, Y, validation_data=(X, Y), validation_freq=2, epochs=4, verbose=0)
+    assert len(history.history["val_loss"]) == 2
+    assert len(history.history["loss"]) == 4
+
+
 def test_evaluate_returns_the_loss_its_terms_and_the_metrics(measured: gvi.models.PGVI) -> None:
     model = measured
     model.fit(X, Y, verbose=0)
@@ -170,20 +177,31 @@ def test_predictions_in_batches_of_any_size(capsys: pytest.CaptureFixture[str]) 
     )
 
 
-def test_summary_lists_all_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_is_the_mean_of_f_with_gradients() -> None:
     model = make()
+    at = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        mean = model(at)
+    np.testing.assert_array_equal(mean, model.predict_f(X)[0])
+    assert tape.gradient(mean, at).shape == X.shape
+
+
+def test_summary_lists_all_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    model, lines = make(), []
     model.summary()
+    model.summary(print_fn=lines.append)
     printed = capsys.readouterr().out
     for name in gpflow.utilities.parameter_dict(model):
+        assert name.removeprefix(".") in lines[0]
         assert name.removeprefix(".") in printed
 
 
-def test_tables_call_trainable_what_is_trained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_call_trainable_what_is_trained() -> None:
     """P is frozen here and trainable elsewhere, which GPflow's own table shows."""
     model, tables = make(), []
     for fmt in ("tsv", "html"):
-        model.summary(fmt)
-        tables.append(capsys.readouterr().out.strip("\n"))
+        model.summary(fmt, print_fn=tables.append)
     header, *rows = [[cell.strip() for cell in row.split("\t")] for row in tables[0].splitlines()]
     name, flag = header.index("name"), header.index("trainable")
     shown = {row[name].removeprefix("PGVI"): row[flag] for row in rows}
