@@ -7,6 +7,7 @@ the minimum of f, by its improvement. The functions of marginals N(m, s²) of f 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,12 +15,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, TensorType
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Gaussian, Likelihood
 
 from .._core import checks, labels
 from .._core.data import inputs
 from .._core.row_blocks import by_blocks
 from .class_probabilities import entropies
+from .predictive_law import NUM_POINTS, PredictiveLaw, predictive_law
 
 Kind = Literal[
     "variance",
@@ -29,6 +31,21 @@ Kind = Literal[
     "upper_confidence_bound",
     "thompson",
 ]
+
+NUM_VALUES = 200
+"""The number of values of y for the information of an observation without a closed form."""
+
+MAX_SHARE = 0.02
+"""The number of neighbours for which a whole number stands is at most this share of it."""
+
+LIKELY = 4.0
+"""The distance of f from its mean, in standard deviations, that observations may reveal."""
+
+MAX_REFINEMENT = 16
+"""The maximal number of points of f in the place of one."""
+
+TAIL = 1e-8
+"""The probability of y on either side of them."""
 
 
 @check_shapes("mean: [n...]", "variance: [n...]", "return: [n...]")
@@ -84,28 +101,96 @@ def information(model: Any, X: InputData) -> AnyNDArray:
     """Return the mutual information of y and f at each row, in nats: [N].
 
     Houlsby, Huszár, Ghahramani and Lengyel (2011), "Bayesian active learning for classification and
-    preference learning" (BALD). Under Gaussian noise it is Σ_j ½ log(1 + s_j²/σ_j²), and of classes
-    the epistemic entropy.
+    preference learning" (BALD). Under Gaussian noise it is Σ_j ½ log(1 + s_j²/σ_j²); of classes the
+    epistemic entropy; otherwise the average of KL[p(f | y), p(f)] over y, by a sum or quadrature.
 
-    :param model: a model with `predict_f` and a likelihood of one of these.
+    :param model: a model with `predict_f` and a likelihood.
     :param X: the inputs.
     """
     likelihood = model.likelihood
-    if labels.are_labels(likelihood):
+    if labels.num_classes(likelihood) is not None:
         return entropies(model, X).epistemic
-    if not isinstance(likelihood, Gaussian):
-        raise TypeError(
-            f"kind is 'bald', but the likelihood is {type(likelihood).__name__}; the information "
-            "is known under Gaussian noise and of classes. Take 'variance', that of f."
-        )
 
     def of_rows(X: TensorType) -> tuple[tf.Tensor]:
         mean, variance = model.predict_f(X)
-        ratio = variance / likelihood.conditional_variance(X, mean)
-        return (0.5 * tf.reduce_sum(tf.math.log1p(ratio), axis=-1),)
+        return (_information(likelihood, X, mean, variance),)
 
-    (gain,) = by_blocks(of_rows, inputs("X", X))
+    (gain,) = by_blocks(of_rows, inputs("X", X), size=1000)
     return gain
+
+
+def _information(
+    likelihood: Likelihood, X: TensorType, mean: tf.Tensor, variance: tf.Tensor
+) -> tf.Tensor:
+    if isinstance(likelihood, Gaussian):
+        ratio = variance / likelihood.conditional_variance(X, mean)
+        return 0.5 * tf.reduce_sum(tf.math.log1p(ratio), axis=-1)
+    law = predictive_law(likelihood, X, mean, variance)
+    finer = _refinement(law)
+    if finer > 1:
+        num_points = (NUM_POINTS - 1) * finer + 1
+        law = predictive_law(likelihood, X, mean, variance, num_points)
+    of_f = tf.math.log(law.weights)[:, None, None]
+    total = probability = tf.zeros([], mean.dtype)
+    for y, length in _values(law):
+        logs = law.given_f.log_prob(y)  # [S, N, P]
+        of_y = tf.reduce_logsumexp(logs + of_f, axis=0)
+        ratio = logs - of_y  # log p(f | y) / p(f)
+        gain = tf.reduce_sum(tf.math.multiply_no_nan(ratio, tf.exp(of_f + ratio)), axis=0)
+        weight = length * tf.exp(of_y)
+        total, probability = total + weight * gain, probability + weight
+    return tf.reduce_sum(total / probability, axis=-1)
+
+
+def _refinement(law: PredictiveLaw) -> int:
+    """Return the number of points of f that replace one of an even grid, for y to resolve them."""
+    try:
+        mean, sd = law.given_f.mean(), law.given_f.stddev()
+    except NotImplementedError:  # levels, which tell little of f
+        return 1
+    if law.z is None:
+        return 1
+    change = tf.boolean_mask(tf.abs(mean[1:] - mean[:-1]) / sd[1:], tf.abs(law.z[1:]) < LIKELY)
+    return int(np.clip(np.ceil(np.max(change)), 1, MAX_REFINEMENT))
+
+
+def _values(law: PredictiveLaw) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """Yield values of y and the lengths that they stand for, both [N, P].
+
+    A whole number stands for itself, and of thousands the middle one for some; others lie evenly in
+    a coordinate in which the density has no end and light tails.
+    """
+    dtype = law.weights.dtype
+    tail = max(TAIL, 100.0 * float(np.finfo(dtype.as_numpy_dtype).eps))
+    lower, upper = (law.quantile([[level]]) for level in (tail, 1.0 - tail))
+    if law.values.whole:
+        largest = (upper - lower) / NUM_VALUES
+        while tf.reduce_any(lower <= upper):
+            length = tf.maximum(tf.floor(tf.minimum(MAX_SHARE * lower, largest)), 1.0)
+            middle = lower + 0.5 * (length - 1.0)
+            yield tf.minimum(middle, upper), tf.where(lower <= upper, length, 0.0 * length)
+            lower += length
+        return
+    bijector, eps = _unbounded(law), np.finfo(dtype.as_numpy_dtype).eps
+    lower = tf.maximum(lower, law.values.least + np.finfo(dtype.as_numpy_dtype).tiny)
+    upper = tf.minimum(upper, law.values.most * (1.0 - eps))  # fractions can round to 1
+    first, last = bijector.inverse(lower), bijector.inverse(upper)
+    step = (last - first) / (NUM_VALUES - 1)
+    for k in range(NUM_VALUES):
+        coordinate = first + k * step
+        slope = tf.exp(bijector.forward_log_det_jacobian(coordinate, event_ndims=0))
+        yield bijector.forward(coordinate), step * slope
+
+
+def _unbounded(law: PredictiveLaw) -> tfp.bijectors.Bijector:
+    """Return the bijector from such a coordinate to y."""
+    if np.isfinite(law.values.most):
+        return tfp.bijectors.Sigmoid()  # of fractions
+    if np.isfinite(law.values.least):
+        return tfp.bijectors.Exp()
+    lower, middle, upper = (law.quantile([[level]]) for level in (0.25, 0.5, 0.75))
+    tfb = tfp.bijectors
+    return tfb.Chain([tfb.Shift(middle), tfb.Scale(upper - lower), tfb.Sinh()])
 
 
 def acquire(
@@ -119,7 +204,7 @@ def acquire(
 ) -> AnyNDArray:
     """Return the value of an observation at each candidate: [N]. The largest is the best.
 
-    :param model: a model with `predict_f` and, for "bald", Gaussian noise or classes.
+    :param model: a model with `predict_f` and, for "bald", a likelihood.
     :param candidates: the inputs, [N, D].
     :param kind: "variance" of f, summed over outputs, or "bald", to learn; for the minimum of f,
         which has one output: "expected_improvement", "probability_of_improvement",

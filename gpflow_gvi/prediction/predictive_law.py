@@ -145,6 +145,7 @@ def predictive_law(
     X: TensorType,
     f_mean: TensorType,
     f_variance: TensorType,
+    num_points: int = NUM_POINTS,
 ) -> PredictiveLaw:
     """Return the law of y at inputs where f has independent Gaussian marginals.
 
@@ -152,13 +153,16 @@ def predictive_law(
     :param X: the inputs.
     :param f_mean: the means of f.
     :param f_variance: the variances of f.
+    :param num_points: the points of a latent function that is the only one of an observation.
     """
     f_mean, f_variance = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
-    return _mixture(likelihood, X, f_mean, f_variance)
+    return _mixture(likelihood, X, f_mean, f_variance, num_points)
 
 
 @functools.singledispatch
-def _mixture(likelihood: Likelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) -> PredictiveLaw:
+def _mixture(
+    likelihood: Likelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor, num_points: int
+) -> PredictiveLaw:
     points = normal_points(NUM_SAMPLES, m.shape[-1], m.dtype.as_numpy_dtype)[:, None, :]
     weights = tf.fill([NUM_SAMPLES], tf.constant(1.0 / NUM_SAMPLES, m.dtype))
     of_y = law(likelihood, X, m + tf.sqrt(v) * points)
@@ -166,8 +170,10 @@ def _mixture(likelihood: Likelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) 
 
 
 @_mixture.register
-def _(likelihood: ScalarLikelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) -> PredictiveLaw:
-    z, s = np.linspace(-6.0, 6.0, NUM_POINTS), tf.sqrt(v)
+def _(
+    likelihood: ScalarLikelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor, num_points: int
+) -> PredictiveLaw:
+    z, s = np.linspace(-6.0, 6.0, num_points), tf.sqrt(v)
     weights = np.exp(-0.5 * np.square(z))
     weights, z = (tf.cast(part, m.dtype) for part in (weights / np.sum(weights), z))
 
@@ -179,7 +185,9 @@ def _(likelihood: ScalarLikelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor) -
 
 
 @_mixture.register
-def _(likelihood: Gaussian, X: TensorType, m: tf.Tensor, v: tf.Tensor) -> PredictiveLaw:
+def _(
+    likelihood: Gaussian, X: TensorType, m: tf.Tensor, v: tf.Tensor, num_points: int
+) -> PredictiveLaw:
     variance = v + likelihood.conditional_variance(X, m)
     of_y = with_moments(likelihood, m[None], variance[None])
     return PredictiveLaw(of_y, tf.ones([1], m.dtype), domain(likelihood))
