@@ -59,7 +59,6 @@ def _add_run(commands: Commands) -> None:
     add("--force", action="store_true", help="run again what is finished")
     add("--dry-run", action="store_true", help="print what would be run, and where")
     add("--data-dir", type=Path, help=_DATA_DIR)
-    add("--data", help="YAML of the part `data` to take instead, as: yacht")
     add("--no-figures", action="store_true", help="draw nothing")
     add("--tensorboard", action="store_true", help="write events for TensorBoard")
     run.set_defaults(handler=_run)
@@ -169,7 +168,7 @@ def _run(options: argparse.Namespace) -> int:
     from .experiments import read
     from .experiments.run_folder import RunFolder, name_of
 
-    experiment = read(options.config, data=options.data)
+    experiment = read(options.config)
     folder = options.folder / name_of(experiment)
     if options.dry_run:
         import yaml

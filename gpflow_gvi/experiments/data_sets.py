@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -12,9 +11,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..learning import Settings
+from ..tables import table_files
 from .curves import DRAWN_WITH_TEN_GAPS, make_curve, thesis_curve
 from .data_files import read_arrays, read_npz
-from .parts.part import ByKind, Count, Fraction, LazyModule, Part, Whole, impossible
+from .parts.part import ByKind, Count, Fraction, Part, Whole, impossible
 
 Array = np.ndarray[Any, Any]
 
@@ -188,14 +188,9 @@ class Table(DataSet):
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""
         path, names = Path(self.path), (*self.inputs, *self.outputs)
-        if path.suffix not in _READERS:
-            raise ValueError(f"data.path is {path}; it must end in one of {', '.join(_READERS)}.")
         if not path.is_file():
             raise FileNotFoundError(f"data.path is {path}; there is no such file.")
-        try:
-            columns = _READERS[path.suffix](path)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        columns = read_npz(path) if path.suffix == ".npz" else table_files.read(path)[0]
         try:
             table = np.column_stack([np.asarray(columns[name], dtype=float) for name in names])
         except KeyError as error:
@@ -261,18 +256,3 @@ def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -
 
 def _take(rows: Rows, indices: Array) -> Rows:
     return Rows(rows.X[indices], rows.Y[indices])
-
-
-def _read_csv(path: Path) -> Any:
-    options = {"dtype": str, "keep_default_na": False, "index_col": False}
-    table = pandas.read_csv(path, skipinitialspace=True, encoding="utf-8-sig", **options)
-    return table.rename(columns=str.strip)
-
-
-pandas = LazyModule("pandas")
-_READERS: dict[str, Callable[[Path], Any]] = {
-    ".csv": _read_csv,
-    ".npz": read_npz,
-    ".parquet": lambda path: pandas.read_parquet(path),
-}
-"""What reads the columns of a file by their names."""
