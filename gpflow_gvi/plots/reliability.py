@@ -36,16 +36,13 @@ class QuantileDisplay(Display):
     ) -> QuantileDisplay:
         """Draw the quantiles that an estimator predicts.
 
-        :param estimator: what `learn` returns, or a fitted regressor.
         :param X: rows that it has not seen: [N, D].
         :param y: the observations there: [N] or [N, J].
-        :param output: which of several outputs.
-        :param ax: Axes to draw on.
         """
         view = View.of(estimator, output)
         if view.classes is not None:
             raise ValueError("estimator predicts classes; use ReliabilityDisplay.")
-        return cls._drawn(view.pit(X, y), ax)
+        return cls._drawn(view.learned.pit(view.rows(X), y)[:, output], ax)
 
     @classmethod
     def from_predictions(cls, y: Any, mean: Any, sd: Any, *, ax: Any = None) -> QuantileDisplay:
@@ -54,7 +51,6 @@ class QuantileDisplay(Display):
         :param y: the observations: [N].
         :param mean: their predicted means: [N].
         :param sd: their predicted standard deviations, with the noise: [N].
-        :param ax: Axes to draw on.
         """
         u = stats.norm.cdf((np.ravel(y) - np.ravel(mean)) / np.ravel(sd))
         return cls._drawn(u, ax)
@@ -92,10 +88,8 @@ class ReliabilityDisplay(Display):
     ) -> ReliabilityDisplay:
         """Draw the reliability of a classifier.
 
-        :param estimator: what `learn` returns, or a fitted classifier.
         :param X: rows that it has not seen: [N, D].
         :param y: the labels there: [N].
-        :param ax: Axes to draw on.
         """
         view = View.of(estimator)
         if view.classes is None:
@@ -112,7 +106,6 @@ class ReliabilityDisplay(Display):
         :param y: the labels 0, 1, ...: [N].
         :param probabilities: the probabilities of the classes, [N, J].
         :param bins: the number of bins of the confidence.
-        :param ax: Axes to draw on.
         """
         return cls.of(y, probabilities, bins=bins).plot(ax)
 

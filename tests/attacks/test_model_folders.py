@@ -46,11 +46,10 @@ QUICK = (
         "nodes: deferred as variable",
         "nodes: exponential chains as transform",
         "json: deep",
-        "json: name twice",
     ),
     *("files: '../values.npz'", "files: a pipe", "values: pickled"),
     "files: the folder is a link to itself",
-    *("keras: units", "keras: registered DistributionLambda", "keras: external", "keras: twice"),
+    *("keras: units", "keras: registered DistributionLambda", "keras: external"),
     *("keras: activation get", "keras: link outside", "keras: compressed", "keras: assets"),
 )
 

@@ -31,6 +31,8 @@ covariance: diagonal
 divergence: {kind: projected_renyi, alpha: 0.7, context: uniform_box}
 """
 
+TABLE = "{kind: table, path: rows.csv, inputs: [a], outputs: [b]}"
+
 
 @pytest.fixture
 def write(tmp_path):
@@ -246,7 +248,7 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ),
         ("data: {kind: curve, number: 1}\nsplit: {kind: given, index: 2}\n", "split.index"),
         ("data: {kind: curve, number: 1}\nsplit: {kind: given, validation: 0.1}", "validation"),
-        ("data: co2\nsplit: given\n", "split"),
+        (f"data: {TABLE}\nsplit: given\n", "split"),
         ("data: mnist\nlikelihood: gaussian\n", "likelihood"),
         ("data: mnist\nlikelihood: bernoulli\n", "likelihood"),
         ("data: yacht\nlikelihood: softmax\n", "likelihood"),
@@ -326,7 +328,7 @@ def test_a_number_of_inducing_points_that_is_given_is_not_exceeded(write):
 
 
 def test_labels_have_the_predictors_of_learn_by_default(write):
-    experiment = read(write("data: banana\nlikelihood: bernoulli\n"))
+    experiment = read(write(f"data: {TABLE}\nlikelihood: bernoulli\n"))
     likelihood = gpflow.likelihoods.Bernoulli()
     assert settings_of(experiment, likelihood).regulariser.predictors is RECIPE
 

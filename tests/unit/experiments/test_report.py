@@ -473,7 +473,7 @@ def test_errors_of_the_command(options, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sweep").mkdir()
     write(tmp_path / "sweep", [record("a", kernel="rbf", seed=1)])
-    assert main(["report", *options]) == 1
+    assert main(["report", *options]) == 2
     assert message in capsys.readouterr().err
 
 
