@@ -190,12 +190,7 @@ def digits(seed: int) -> Task:
 
 
 def run(picture: Path, *, seed: int = 0, say: Callable[[str], None] | None = None) -> str:
-    """Do all tasks, two at a time, write the picture if Matplotlib is there, return the table.
-
-    :param picture: where to.
-    :param seed: the seed of the data and of the fits.
-    :param say: what receives a line in front of each task.
-    """
+    """Do all tasks, two at a time, write the picture if Matplotlib is there, return the table."""
 
     def done(number: int, of: Callable[[int], Task]) -> Task:
         if say is not None:

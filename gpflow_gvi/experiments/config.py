@@ -19,7 +19,6 @@ from .parts.regulariser import Regulariser
 from .parts.training import (
     BatchesTraining,
     Calibration,
-    HeldOutTempering,
     Optimiser,
     Tempering,
     Training,
@@ -60,7 +59,7 @@ class Experiment(Part):
     train_q: Flag | None = None
     """Whether Q is trained; by default if its mean, its covariance, the divergence, the loss, the
     optimiser or the training is given."""
-    tempering: Tempering = HeldOutTempering()
+    tempering: Tempering = "held_out"
     refit: Flag = Settings.refit
     """Whether rows that were held out for validation join the others in the end."""
     calibration: Calibration = Omitted()
@@ -166,11 +165,11 @@ class Experiment(Part):
 
     def _conflicts_of_the_training(self) -> Conflicts:
         held_out = {
-            "training.early_stopping": getattr(self.training, "early_stopping", Omitted()),
+            "training.early_stopping": getattr(self.training, "early_stopping", Omitted()).kind,
             "tempering": self.tempering,
         }
-        for path, part in held_out.items():
-            if self.split.validation == 0.0 and self.train_q and part.kind == "held_out":
+        for path, kind in held_out.items():
+            if self.split.validation == 0.0 and self.train_q and kind == "held_out":
                 yield path, "held_out", "split.validation is 0; raise it, or take none here."
         if self.training.kind == "lbfgs":
             if "optimiser" in self.model_fields_set:

@@ -219,11 +219,6 @@ def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -
 
     Rows for validation are among them where the data name them; else `learn` holds them out of
     those for training.
-
-    :param data: which data.
-    :param split: how they are split.
-    :param seed: the seed of everything drawn at random.
-    :param data_dir: the folder with data sets.
     """
     rows = data.load(data_dir, getattr(split, "index", 0))
     if not isinstance(split, RandomSplit):

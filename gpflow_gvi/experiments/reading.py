@@ -73,7 +73,6 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 class Document:
     """A mapping that was read from YAML, and where each part of it stood.
 
-    :param text: the YAML.
     :param source: what to call it in errors: the path of its file.
     """
 

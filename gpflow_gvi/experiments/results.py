@@ -48,10 +48,7 @@ _RECORD = TypeAdapter(Record)
 
 
 class Results:
-    """The file of results, to read and to add to.
-
-    :param folder: the folder of the sweep.
-    """
+    """The file of results, to read and to add to."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME

@@ -62,15 +62,10 @@ def run_all(
 ) -> Summary:
     """Execute the runs of a sweep that are not done yet, and write their results to the folder.
 
-    :param runs: the runs, as `read_sweep` returns them.
-    :param folder: where the folders of runs and the results go.
     :param connect: returns a context manager with a client of Dask; by default one with a process
         for each core of this machine. It is called when there is something to run.
     :param name: the name of the sweep, the title of its report; by default the folder's.
     :param retry: whether runs that have failed before are executed again.
-    :param limits: when a worker is restarted.
-    :param data_dir: the folder with data sets.
-    :param pictures: whether to draw, for each run.
     """
     limits = limits or Limits()
     require_positive("limits.megabytes (--worker-memory)", limits.megabytes)

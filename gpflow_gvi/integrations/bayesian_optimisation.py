@@ -108,10 +108,7 @@ class ProbabilityOfImprovement(Acquisition):
 
 
 class LowerConfidenceBound(Acquisition):
-    """β s - m, how low f(x) may well be: `upper_confidence_bound`.
-
-    :param beta: β.
-    """
+    """β s - m, how low f(x) may well be: `upper_confidence_bound`."""
 
     def __init__(self, beta: float = 2.0) -> None:
         checks.positive("beta", beta, or_zero=True)
@@ -158,7 +155,6 @@ def maximise(
     :param bounds: (lower, upper) of each column.
     :param near: an input about which a tenth of the candidates lie, closely; the others are a
         Sobol sequence in the whole box.
-    :param seed: the seed of the candidates.
     """
     lower, width = _box(bounds)
     D = len(lower)
@@ -207,7 +203,6 @@ def fit_pgvi(data: RegressionData, *, seed: int = 0, iterations: int = 20) -> GV
     there, and is trained for some iterations of L-BFGS.
 
     :param data: (X, Y) in the unit cube and in standard units.
-    :param seed: the seed of the selection of the regulariser.
     :param iterations: how long to train Q.
     """
     settings = Settings(

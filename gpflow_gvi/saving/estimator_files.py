@@ -55,11 +55,7 @@ def write(estimator: Any) -> tuple[bytes, dict[str, Any]]:
 
 
 def read(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
-    """Return the estimator of a file, made only of trusted types.
-
-    :param content: the content of the file.
-    :param custom_objects: what else the caller trusts, by name.
-    """
+    """Return the estimator of a file, made of trusted types and of those in `custom_objects`."""
     import skops.io
 
     files = archive.members(content)  # stored, not compressed, and no larger than the file

@@ -163,12 +163,7 @@ def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) 
 def target_of(
     table: pd.DataFrame, name: str, task: Task | None
 ) -> tuple[AnyNDArray, AnyNDArray, Task]:
-    """Return a mask of the rows with a target, [N], their targets, and the task.
-
-    :param table: the table.
-    :param name: the column.
-    :param task: what it is; recognised if not given.
-    """
+    """Return a mask of the rows with a target, [N], their targets, and the task."""
     require_known("target", [name], table)
     known = table[name].notna().to_numpy()
     column = table[name][known]

@@ -79,7 +79,6 @@ MAX_INTEGER = 2**31 - 1
 
 Count = Annotated[int, Field(strict=True, ge=1, le=MAX_INTEGER)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=MAX_INTEGER)]
-Number = Annotated[float, Field(strict=True)]
 Positive = Annotated[float, Field(strict=True, gt=0.0)]
 NonNegative = Annotated[float, Field(strict=True, ge=0.0)]
 Fraction = Annotated[float, Field(strict=True, ge=0.0, lt=1.0)]

@@ -101,14 +101,9 @@ class LBFGSTraining(Part):
 Training = Annotated[BatchesTraining | LBFGSTraining, ByKind()]
 
 
-class HeldOutTempering(Part):
-    """The factor of best predictive density of the held-out data; of each row given all the others
-    where Q is not trained and nothing is held out."""
-
-    kind: Literal["held_out"] = "held_out"
-
-
-Tempering = Annotated[Omitted | HeldOutTempering, ByKind()]
+Tempering = Literal["none", "held_out"]
+"""By the factor of best predictive density of the held-out data; of each row given all the others
+where Q is not trained and nothing is held out."""
 
 
 class Conformal(Part):

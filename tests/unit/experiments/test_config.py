@@ -119,7 +119,7 @@ def test_numbers_are_read_as_yaml_1_2_has_them(write):
         ("data: yacht\ndata: energy\n", 2, ["'data' appears twice"]),
         ("data: {kind: curve,\n", 2, ["expected"]),
         ("data: !!python/object:os.system {}\n", 1, ["could not determine a constructor"]),
-        ("data: yacht\ntempering: {kind: none, x: .nan}\n", 2, ["tempering.x is no key"]),
+        ("data: yacht\ncalibration: {kind: none, x: .nan}\n", 2, ["calibration.x is no key"]),
         (
             "data: yacht\noptimiser: {kind: adam, learning_rate: .inf}\n",
             2,
