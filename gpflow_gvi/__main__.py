@@ -223,7 +223,6 @@ def _sweep(options: argparse.Namespace) -> int:
         runs,
         folder,
         _workers(options),
-        name=options.config.stem,
         retry=options.retry,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
         data_dir=options.data_dir,

@@ -100,10 +100,8 @@ class Document:
             text = Path(path).read_text("utf-8")
         except FileNotFoundError as error:
             raise ConfigError(f"{path} does not exist; give the path of a YAML file.") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path} is no text in UTF-8 ({error}).") from error
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} cannot be read ({error}).") from error
+            raise ConfigError(f"{path} cannot be read as text in UTF-8 ({error}).") from error
         document = cls(text, str(path))
         if document.value is None:
             raise ConfigError(f"{path} is empty; it must at least say `data: ...`.")

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 NAME = "results.jsonl"
 
-SWEEP_NAME = "sweep.json"
-"""The file with the name of the sweep."""
-
 Metrics = dict[str, float | None]
 
 

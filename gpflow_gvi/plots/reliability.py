@@ -16,6 +16,9 @@ from .view import View
 LEVELS = np.arange(1, 40) / 40.0
 """The probabilities whose quantiles are compared."""
 
+NUM_BINS = 10
+"""The number of bins of the confidence."""
+
 
 @dataclasses.dataclass
 class QuantileDisplay(Display):
@@ -98,22 +101,19 @@ class ReliabilityDisplay(Display):
         return cls.from_predictions(view.numbers(y), p, ax=ax)
 
     @classmethod
-    def from_predictions(
-        cls, y: Any, probabilities: Any, *, bins: int = 10, ax: Any = None
-    ) -> ReliabilityDisplay:
+    def from_predictions(cls, y: Any, probabilities: Any, *, ax: Any = None) -> ReliabilityDisplay:
         """Draw the reliability of probabilities of any model.
 
         :param y: the labels 0, 1, ...: [N].
         :param probabilities: the probabilities of the classes, [N, J].
-        :param bins: the number of bins of the confidence.
         """
-        return cls.of(y, probabilities, bins=bins).plot(ax)
+        return cls.of(y, probabilities).plot(ax)
 
     @classmethod
-    def of(cls, y: Any, probabilities: Any, *, bins: int = 10) -> ReliabilityDisplay:
+    def of(cls, y: Any, probabilities: Any) -> ReliabilityDisplay:
         """Return the display of probabilities, which is not drawn yet."""
-        of_bins = reliability(y, probabilities, bins=bins)
-        return cls(of_bins, ece(y, probabilities, bins=bins))
+        of_bins = reliability(y, probabilities, bins=NUM_BINS)
+        return cls(of_bins, ece(y, probabilities, bins=NUM_BINS))
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes

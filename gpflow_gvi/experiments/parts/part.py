@@ -128,10 +128,7 @@ class Built(Part):
     """Those that the entry takes."""
 
     def build(self, run: Any = None) -> Any:
-        """Return the object that the part describes.
-
-        :param run: what a run supplies, if it is needed.
-        """
+        """Return the object that the part describes, given what a run supplies, if it is needed."""
         return type(self).entry(run, **{name: getattr(self, name) for name in self.keys})
 
 

@@ -49,7 +49,8 @@ def render(runs: Runs, ranking: Ranking, figures: Mapping[str, bytes]) -> str:
         methods=_methods(ranking, settings),
         settings=settings,
         table=_table(ranking, settings),
-        effects={axis: _effects(found) for axis, found in effects(ranking).items()},
+        effects=effects(ranking),
+        shown=shown,
         failures=_failures(runs.table),
         limits=LIMITS,
         absent=NONE,
@@ -97,12 +98,6 @@ def _methods(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, 
         "names": [", ".join(levels) for levels in names],
         "rows": {data: [found.get((data, *levels)) for levels in names] for data in data_sets},
     }
-
-
-def _effects(found: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the effects of levels, with their means as they are shown."""
-    shifts = list(map(shown, found["mean"], found["error"]))
-    return found.assign(level=found.index, shift=shifts).to_dict("records")
 
 
 def _failures(table: pd.DataFrame) -> list[tuple[str, list[str]]]:

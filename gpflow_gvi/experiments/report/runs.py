@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..results import SWEEP_NAME, Record, Results, done
+from ..results import Record, Results, done
 from ..run_folder import COMPLETE
 
 NONE = "—"
@@ -31,7 +31,7 @@ class Runs(NamedTuple):
     """What was skipped."""
     newest: datetime
     name: str
-    """The name of the sweep, or of the folder."""
+    """The name of the folder."""
 
 
 def read_runs(folder: Path) -> Runs:
@@ -51,7 +51,7 @@ def read_runs(folder: Path) -> Runs:
         )
     levels = [{name: text(v) for name, v in of.get("axes", {}).items()} for of in records]
     table = _table([{**record, "axes": of} for record, of in zip(records, levels, strict=True)])
-    return Runs(table, pd.DataFrame(levels).fillna(NONE), notes, newest, _name(folder))
+    return Runs(table, pd.DataFrame(levels).fillna(NONE), notes, newest, folder.resolve().name)
 
 
 def text(value: Any) -> str:
@@ -70,13 +70,6 @@ def _table(records: list[dict[str, Any]]) -> pd.DataFrame:
     is_failed = table["status"] == "failed"
     table.loc[is_failed, "error"] = table["error"][is_failed].fillna("It left no traceback.")
     return table[sorted(table, key=lambda column: PARTS.index(column.partition(".")[0]))]
-
-
-def _name(folder: Path) -> str:
-    try:
-        return str(json.loads((folder / SWEEP_NAME).read_text("utf-8"))["name"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return folder.resolve().name
 
 
 def _of_folders(folder: Path) -> tuple[list[Record], list[str], datetime]:
