@@ -44,6 +44,8 @@ def test_every_variant_in_a_process_that_is_watched(tmp_path):
 QUICK = (
     *(
         "nodes: deferred as variable",
+        "nodes: inline as transform",
+        "nodes: autoregressive as prior",
         "nodes: exponential chains as transform",
         "json: deep",
     ),
