@@ -35,7 +35,7 @@ class Estimator(BaseEstimator):
     :param predictor: for labels, of classifiers.
     :param network: also the number of units of `recipe.network`. With a model of Keras, here or as
         `mean`, X may be images.
-    :param likelihood: of a classifier, one of as many classes as y has.
+    :param likelihood: for labels, one of as many classes as y has.
     :param random_state: a whole number for the same result in each fit, the `seed` of `learn`.
     """
 

@@ -35,6 +35,7 @@ def test_a_page_is_drawn_with_any_names(file, target, folder):
     assert "&lt;b&gt;&amp;amp;" in page
 
 
+@pytest.mark.slow  # of the model that the test before has written
 def test_labels_are_no_formulas_in_a_spreadsheet(folder, capsys):
     command = ["predict", str(folder / "model of data"), str(folder / "data.csv")]
     assert main(command) == 0
