@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import functools
 import importlib.util
 import json
@@ -13,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,10 @@ from typing import Any
 from . import __version__
 from ._core import progress
 from ._core.quiet import loading
-from .tables.command_line import REPORTED, Commands, Handler, add_learn, add_predict
+from .tables.command_line import Commands, add_learn, add_predict
+
+_REPORTED = (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError)
+"""The errors that are said in a line."""
 
 _DATA_DIR = "data sets; by default what GPFLOW_GVI_DATA says"
 
@@ -39,8 +42,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
     schema.set_defaults(handler=_schema)
     options = parser.parse_args(arguments)
-    status: int = options.handler(options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = _in_lines()
+        return _status(options)
+
+
+def _status(options: argparse.Namespace) -> int:
+    """Run the command; an error is said in a line, without a traceback."""
+    try:
+        status: int = options.handler(options)
+    except KeyboardInterrupt:
+        print("Interrupted; what is finished is kept.", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except ModuleNotFoundError as error:
+        print(
+            f"{error.name} is not installed, which {options.command} needs: "
+            "pip install 'gpflow-gvi[experiments]'",
+            file=sys.stderr,
+        )
+        return 2
+    except _REPORTED as error:
+        print(f"{options.command}: {error}", file=sys.stderr)
+        return 2
     return status
+
+
+def _in_lines() -> Callable[..., None]:
+    """Return a function that prints each warning once, without the place in the code."""
+    said: set[str] = set()
+
+    def say(message: Any, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            print(f"\nwarning: {message}", file=sys.stderr)
+
+    return say
 
 
 def _add_demo(commands: Commands) -> None:
@@ -59,7 +96,6 @@ def _add_run(commands: Commands) -> None:
     add("--force", action="store_true", help="run again what is finished")
     add("--dry-run", action="store_true", help="print what would be run, and where")
     add("--data-dir", type=Path, help=_DATA_DIR)
-    add("--data", help="YAML of the part `data` to take instead, as: yacht")
     add("--no-figures", action="store_true", help="draw nothing")
     add("--tensorboard", action="store_true", help="write events for TensorBoard")
     run.set_defaults(handler=_run)
@@ -119,37 +155,6 @@ def _add_benchmark(commands: Commands) -> None:
     benchmark.set_defaults(handler=_benchmark)
 
 
-def _checked(command: Handler) -> Handler:
-    """Let a command of experiments report errors in a line, without a traceback."""
-
-    @functools.wraps(command)
-    def checked(options: argparse.Namespace) -> int:
-        try:
-            return command(options)
-        except KeyboardInterrupt:
-            print(
-                "Interrupted; finished runs are kept. The same command continues.", file=sys.stderr
-            )
-            return 128 + signal.SIGINT
-        except ModuleNotFoundError as error:
-            print(
-                f"{error.name} is not installed, which {options.command} needs: "
-                "pip install 'gpflow-gvi[experiments]'",
-                file=sys.stderr,
-            )
-            return 2
-        except REPORTED as error:
-            if type(error).__name__ == "ConfigError":  # not imported, as that needs the extra
-                print(error, file=sys.stderr)
-                return 2
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                print("Finished runs are intact; free space and run it again.", file=sys.stderr)
-            return 1
-
-    return checked
-
-
 def _demo(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     with loading():
@@ -164,12 +169,11 @@ def _demo(options: argparse.Namespace) -> int:
     return 0
 
 
-@_checked
 def _run(options: argparse.Namespace) -> int:
     from .experiments import read
     from .experiments.run_folder import RunFolder, name_of
 
-    experiment = read(options.config, data=options.data)
+    experiment = read(options.config)
     folder = options.folder / name_of(experiment)
     if options.dry_run:
         import yaml
@@ -196,7 +200,6 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-@_checked
 def _sweep(options: argparse.Namespace) -> int:
     from .experiments.sweep import read_sweep, sample
 
@@ -220,7 +223,6 @@ def _sweep(options: argparse.Namespace) -> int:
         runs,
         folder,
         _workers(options),
-        name=options.config.stem,
         retry=options.retry,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
         data_dir=options.data_dir,
@@ -258,7 +260,6 @@ def _assignment(text: str) -> tuple[str, Any]:
     return name, value
 
 
-@_checked
 def _report(options: argparse.Namespace) -> int:
     from .experiments.report import report
 
@@ -283,7 +284,6 @@ def _benchmark(options: argparse.Namespace) -> int:
     return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603
 
 
-@_checked
 def _schema(options: argparse.Namespace) -> int:
     from .experiments import Experiment
 

@@ -84,14 +84,11 @@ def curve_with_gap(seed: int) -> Task:
         "exact GP (GPflow)": _moments(_exact_gp(X, Y).predict_y(x)),
         "network": _with_error_out_of_fold(network, X, Y[:, 0], x),
     }
-    scores = {
-        name: {
-            "NLL": _nll(y, of),
-            "NLL in the gap": _nll(y[in_gap], (of[0][in_gap], of[1][in_gap])),
-            "coverage": _coverage(y, of),
-        }
-        for name, of in predicted.items()
-    }
+    scores = {}
+    for name, (mean, sd) in predicted.items():
+        found, gap = _scores(y, (mean, sd)), _scores(y[in_gap], (mean[in_gap], sd[in_gap]))
+        scores[name] = {"NLL": found["NLL"], "NLL in the gap": gap["NLL"]}
+        scores[name]["coverage"] = found["coverage"]
 
     def draw(ax: Any, name: str) -> None:
         _curve(ax, x, predicted[name], (X, Y), (x[in_gap], y[in_gap]))
@@ -113,7 +110,8 @@ def outliers(seed: int) -> Task:
         "learn, robust": _moments(learn((X, Y), loss="robust", seed=seed).predict_y(x)),
         "exact GP (GPflow)": _moments(_exact_gp(X, Y).predict_y(x)),
     }
-    scores = {name: {"RMSE to the truth": _rmse(truth, of)} for name, of in predicted.items()}
+    errors = {name: _scores(truth, of)["RMSE"] for name, of in predicted.items()}
+    scores = {name: {"RMSE to the truth": error} for name, error in errors.items()}
 
     def draw(ax: Any, name: str) -> None:
         _curve(ax, x, predicted[name], (X, Y), (x, truth), is_truth=True)
@@ -134,10 +132,7 @@ def table(seed: int) -> Task:
         "learn": _moments(learned.predict_y(x)),
         "boosted trees": _with_error_out_of_fold(trees, X, Y, x),
     }
-    scores = {
-        name: {"NLL": _nll(y, of), "RMSE": _rmse(y, of), "coverage": _coverage(y, of)}
-        for name, of in predicted.items()
-    }
+    scores = {name: _scores(y, of) for name, of in predicted.items()}
     scores["learn"]["NLL"] = -float(np.mean(learned.predict_log_density((x, y))))
 
     def draw(ax: Any, name: str) -> None:
@@ -190,12 +185,7 @@ def digits(seed: int) -> Task:
 
 
 def run(picture: Path, *, seed: int = 0, say: Callable[[str], None] | None = None) -> str:
-    """Do all tasks, two at a time, write the picture if Matplotlib is there, return the table.
-
-    :param picture: where to.
-    :param seed: the seed of the data and of the fits.
-    :param say: what receives a line in front of each task.
-    """
+    """Do all tasks, two at a time, write the picture if Matplotlib is there, return the table."""
 
     def done(number: int, of: Callable[[int], Task]) -> Task:
         if say is not None:
@@ -263,17 +253,14 @@ def _moments(predicted: Any) -> Gaussian:
     return mean, np.sqrt(variance)
 
 
-def _nll(y: AnyNDArray, of: Gaussian) -> float:
-    return -float(np.mean(stats.norm.logpdf(y, *of)))
-
-
-def _rmse(y: AnyNDArray, of: Gaussian) -> float:
-    return float(np.sqrt(np.mean(np.square(y - of[0]))))
-
-
-def _coverage(y: AnyNDArray, of: Gaussian) -> float:
-    """Return the coverage of 95 % intervals."""
-    return float(np.mean(np.abs(y - of[0]) <= 1.96 * of[1]))
+def _scores(y: AnyNDArray, of: Gaussian) -> dict[str, float]:
+    """Return the scores of predictions; coverage is that of 95 % intervals."""
+    mean, sd = of
+    return {
+        "NLL": -float(np.mean(stats.norm.logpdf(y, mean, sd))),
+        "RMSE": float(np.sqrt(np.mean(np.square(y - mean)))),
+        "coverage": float(np.mean(np.abs(y - mean) <= 1.96 * sd)),
+    }
 
 
 def _with_error_out_of_fold(

@@ -56,9 +56,6 @@ with quiet_start():
 """
 """TensorFlow's messages would be in the midst of the progress bar."""
 
-SECONDS = 10.0
-"""The time after which jobs that have ended, as at their walltime, are replaced."""
-
 
 @contextlib.contextmanager
 def local_client(workers: int | None = None) -> Iterator[Any]:
@@ -104,7 +101,6 @@ def job_queue_client(
     import dask
     import dask_jobqueue
     from distributed import Client
-    from tornado.ioloop import PeriodicCallback
 
     exports = [f"export {name}={value}" for name, value in _environment().items()]
     defaults = {"cores": 1, "processes": 1, "memory": "4GB", "job_script_prologue": exports}
@@ -123,13 +119,8 @@ def job_queue_client(
             raise ConfigError(
                 f"--cluster {system}: {command} is not found; submit from a login node."
             )
-        cluster.scale(jobs=jobs)
-        keep = PeriodicCallback(lambda: cluster.scale(jobs=jobs), 1000.0 * SECONDS)
-        cluster.loop.add_callback(keep.start)
-        try:
-            yield client
-        finally:
-            cluster.loop.add_callback(keep.stop)
+        cluster.adapt(minimum_jobs=jobs, maximum_jobs=jobs)  # unlike `scale`, replaces ended ones
+        yield client
 
 
 def _environment() -> dict[str, str]:

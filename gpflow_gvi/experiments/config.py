@@ -13,13 +13,12 @@ from ..learning import Settings
 from .data_sets import UCI, Data, DataSet, GivenSplit, Split
 from .parts.layer_kinds import require_images
 from .parts.models import Model
-from .parts.objective import Divergence, Likelihood, Loss, is_random
+from .parts.objective import Divergence, Likelihood, Loss
 from .parts.part import Flag, Omitted, Part, Whole, impossible, kinds
 from .parts.regulariser import Regulariser
 from .parts.training import (
     BatchesTraining,
     Calibration,
-    HeldOutTempering,
     Optimiser,
     Tempering,
     Training,
@@ -60,7 +59,7 @@ class Experiment(Part):
     train_q: Flag | None = None
     """Whether Q is trained; by default if its mean, its covariance, the divergence, the loss, the
     optimiser or the training is given."""
-    tempering: Tempering = HeldOutTempering()
+    tempering: Tempering = "held_out"
     refit: Flag = Settings.refit
     """Whether rows that were held out for validation join the others in the end."""
     calibration: Calibration = Omitted()
@@ -137,7 +136,7 @@ class Experiment(Part):
         for name, value in (("predictors", "recipe"), ("noise", "auto"), ("noise", "varying")):
             if without and getattr(P, name) == value:
                 yield f"regulariser.{name}", value, without
-        if P.evidence.kind == "inducing" and P.select.kind == "kmeans":
+        if P.evidence.kind == "inducing" and P.select == "kmeans":
             reason = "its points are no rows, so nothing was observed at them. Take "
             yield "regulariser.select", "kmeans", f"{reason}greedy_variance, or evidence: data."
 
@@ -155,6 +154,9 @@ class Experiment(Part):
             remedy = "take multi_class or softmax" if data.of_classes else "take gaussian"
             what = "labels of ten classes" if data.of_classes else "real numbers"
             yield "likelihood", likelihood, f"{data.kind} has {what}; {remedy}."
+        if data.input_shape and self.regulariser.kernel.kind == "recipe":
+            reason = "it is for tables. Take squared_exponential with ard: false, or nngp."
+            yield "regulariser.kernel", "recipe", reason
         if data.of_classes and likelihood == "bernoulli":
             yield "likelihood", likelihood, "there are ten classes; take multi_class."
         if self.loss.kind in ("beta_loss", "gamma_loss") and likelihood in MULTI_CLASS:
@@ -163,21 +165,20 @@ class Experiment(Part):
 
     def _conflicts_of_the_training(self) -> Conflicts:
         held_out = {
-            "training.early_stopping": getattr(self.training, "early_stopping", Omitted()),
+            "training.early_stopping": getattr(self.training, "early_stopping", Omitted()).kind,
             "tempering": self.tempering,
         }
-        for path, part in held_out.items():
-            if self.split.validation == 0.0 and self.train_q and part.kind == "held_out":
+        for path, kind in held_out.items():
+            if self.split.validation == 0.0 and self.train_q and kind == "held_out":
                 yield path, "held_out", "split.validation is 0; raise it, or take none here."
         if self.training.kind == "lbfgs":
             if "optimiser" in self.model_fields_set:
                 reason = "it is for training: batches, but training is lbfgs. Leave it out."
                 yield "optimiser", self.optimiser.kind, reason
             context = getattr(self.divergence, "context", None)
-            if context is not None and is_random(context):
+            if context is not None and context.kind != "halton_box":
                 reason = "its points change at each evaluation, which training: lbfgs cannot take. "
-                remedy = "Take halton_box, or inputs without num_points."
-                yield "divergence.context", context.kind, reason + remedy
+                yield "divergence.context", context.kind, f"{reason}Take halton_box."
         finite = {
             "regulariser.mode": (self.regulariser.mode, ("prior",)),
             "mean": (self.mean.kind, ("inducing",)),
@@ -190,18 +191,9 @@ class Experiment(Part):
                 yield path, value, f"{must}, or KL is infinite. {others}"
 
 
-def read(path: str | Path, *, data: str | None = None) -> Experiment:
-    """Return the experiment that a YAML file describes.
-
-    :param path: the file.
-    :param data: YAML of the part `data` to take instead, as "yacht" or "{kind: curve, number: 3}".
-    """
+def read(path: str | Path) -> Experiment:
+    """Return the experiment that a YAML file describes."""
     document = Document.read(path)
     if "base" in document.value:
         raise ConfigError(f"{path} is the file of a sweep: gpflow-gvi sweep {path}.")
-    if data is None:
-        return document.validated(Experiment)
-    replaced = Document(data, "--data").value
-    if replaced is None:
-        raise ConfigError(f"data is {data!r}, which is empty; pass YAML of the data, as yacht.")
-    return document.validated(Experiment, {**document.value, "data": replaced})
+    return document.validated(Experiment)

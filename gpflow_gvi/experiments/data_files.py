@@ -34,10 +34,8 @@ def read_arrays(name: str, data_dir: Path | None = None) -> Arrays:
     looked = "no folder with data was named" if folder is None else f"{folder / name} is not there"
     if name.startswith("img_"):
         return _downloaded(name.removeprefix("img_").removesuffix(".npz"), looked)
-    where = f" {_UCI}." if name.startswith("uci_") else ""
     raise FileNotFoundError(
-        f"{name}: {looked}, and no source of it is known. Put it into a folder and "
-        f"name that by --data-dir or {VARIABLE}.{where}"
+        f"{name}: {looked}. Put it into a folder and name that by --data-dir or {VARIABLE}. {_UCI}."
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -12,9 +11,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..learning import Settings
+from ..tables import table_files
 from .curves import DRAWN_WITH_TEN_GAPS, make_curve, thesis_curve
 from .data_files import read_arrays, read_npz
-from .parts.part import ByKind, Count, Fraction, LazyModule, Part, Whole, impossible
+from .parts.part import ByKind, Count, Fraction, Part, Whole, impossible
 
 Array = np.ndarray[Any, Any]
 
@@ -147,21 +147,6 @@ class Images(DataSet):
         return rows
 
 
-class Small(DataSet):
-    """A small data set for pictures: a decade of CO₂, Snelson's curve, the banana's two classes."""
-
-    has_split: ClassVar[bool] = False
-    of_classes: ClassVar[bool | None] = None
-    defaults: ClassVar[dict[str, Any]] = {"split": "random"}
-    kind: Literal["banana", "co2", "snelson1d"]
-
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Return the rows."""
-        names = {"banana": "clf_banana", "co2": "ts_co2_monthly", "snelson1d": "toy_snelson1d"}
-        arrays = read_arrays(f"{names[self.kind]}.npz", data_dir)
-        return {"train": Rows(arrays["x"], arrays["y"])}
-
-
 class Table(DataSet):
     """Columns of your own file: CSV with a header, npz, or Parquet where pyarrow is."""
 
@@ -188,14 +173,9 @@ class Table(DataSet):
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""
         path, names = Path(self.path), (*self.inputs, *self.outputs)
-        if path.suffix not in _READERS:
-            raise ValueError(f"data.path is {path}; it must end in one of {', '.join(_READERS)}.")
         if not path.is_file():
             raise FileNotFoundError(f"data.path is {path}; there is no such file.")
-        try:
-            columns = _READERS[path.suffix](path)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        columns = read_npz(path) if path.suffix == ".npz" else table_files.read(path)[0]
         try:
             table = np.column_stack([np.asarray(columns[name], dtype=float) for name in names])
         except KeyError as error:
@@ -207,7 +187,7 @@ class Table(DataSet):
         return {"train": Rows(*np.split(table, [len(self.inputs)], axis=1))}
 
 
-Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, ByKind()]
+Data = Annotated[Curve | ThesisCurve | UCI | Images | Table, ByKind()]
 
 
 class GivenSplit(Part):
@@ -239,11 +219,6 @@ def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -
 
     Rows for validation are among them where the data name them; else `learn` holds them out of
     those for training.
-
-    :param data: which data.
-    :param split: how they are split.
-    :param seed: the seed of everything drawn at random.
-    :param data_dir: the folder with data sets.
     """
     rows = data.load(data_dir, getattr(split, "index", 0))
     if not isinstance(split, RandomSplit):
@@ -261,18 +236,3 @@ def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -
 
 def _take(rows: Rows, indices: Array) -> Rows:
     return Rows(rows.X[indices], rows.Y[indices])
-
-
-def _read_csv(path: Path) -> Any:
-    options = {"dtype": str, "keep_default_na": False, "index_col": False}
-    table = pandas.read_csv(path, skipinitialspace=True, encoding="utf-8-sig", **options)
-    return table.rename(columns=str.strip)
-
-
-pandas = LazyModule("pandas")
-_READERS: dict[str, Callable[[Path], Any]] = {
-    ".csv": _read_csv,
-    ".npz": read_npz,
-    ".parquet": lambda path: pandas.read_parquet(path),
-}
-"""What reads the columns of a file by their names."""

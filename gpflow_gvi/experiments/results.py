@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 NAME = "results.jsonl"
 
-SWEEP_NAME = "sweep.json"
-"""The file with the name of the sweep."""
-
 Metrics = dict[str, float | None]
 
 
@@ -48,10 +45,7 @@ _RECORD = TypeAdapter(Record)
 
 
 class Results:
-    """The file of results, to read and to add to.
-
-    :param folder: the folder of the sweep.
-    """
+    """The file of results, to read and to add to."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME

@@ -47,10 +47,8 @@ def run(
     A run that was killed goes on where it was: after the fit of the regulariser, or after the last
     epoch. The folder appears when everything is in it.
 
-    :param experiment: the settings.
     :param folder: where the folders of runs are; the name of this one follows from the settings.
     :param force: run it again, from the beginning.
-    :param data_dir: the folder with data sets.
     :param pictures: whether to draw, if matplotlib is there.
     :param tensorboard: whether to write events for TensorBoard.
     :param share: whether fitted regularisers are kept in the folder, for other runs.
@@ -134,7 +132,7 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
         regulariser=experiment.regulariser.build(is_default=not experiment.train_q),
         training=experiment.training.build(experiment.optimiser),
         trains=experiment.train_q,
-        temper=None if experiment.tempering.kind == "none" else gvi.temper,
+        temper=None if experiment.tempering == "none" else gvi.temper,
         refit=experiment.refit,
         validation_fraction=experiment.split.validation,
         calibration_fraction=getattr(

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from .clients import local_client, require_positive
-from .results import SWEEP_NAME, Record, Results, done, failed
-from .run_folder import held, write_json
+from .results import Record, Results, done, failed
+from .run_folder import held
 from .sweep import PlannedRun
 
 logger = logging.getLogger("gpflow_gvi")
@@ -54,7 +54,6 @@ def run_all(
     folder: str | Path,
     connect: Connect = local_client,
     *,
-    name: str | None = None,
     retry: bool = False,
     limits: Limits | None = None,
     data_dir: Path | None = None,
@@ -62,15 +61,9 @@ def run_all(
 ) -> Summary:
     """Execute the runs of a sweep that are not done yet, and write their results to the folder.
 
-    :param runs: the runs, as `read_sweep` returns them.
-    :param folder: where the folders of runs and the results go.
     :param connect: returns a context manager with a client of Dask; by default one with a process
         for each core of this machine. It is called when there is something to run.
-    :param name: the name of the sweep, the title of its report; by default the folder's.
     :param retry: whether runs that have failed before are executed again.
-    :param limits: when a worker is restarted.
-    :param data_dir: the folder with data sets.
-    :param pictures: whether to draw, for each run.
     """
     limits = limits or Limits()
     require_positive("limits.megabytes (--worker-memory)", limits.megabytes)
@@ -78,8 +71,6 @@ def run_all(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with held(folder / "sweep.lock"):
-        if name is not None:
-            write_json(folder / SWEEP_NAME, {"name": name})
         results = Results(folder)
         records, wrong = results.read()
         for line in wrong:

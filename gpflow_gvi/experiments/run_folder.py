@@ -48,10 +48,7 @@ def digest(experiment: Experiment, *, of: set[str] | None = None) -> str:
 
 
 class RunFolder:
-    """Where a run is, or will be.
-
-    :param path: the folder.
-    """
+    """Where a run is, or will be."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()

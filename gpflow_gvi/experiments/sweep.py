@@ -106,10 +106,7 @@ class PlannedRun(NamedTuple):
 
 
 def read_sweep(path: str | Path) -> list[PlannedRun]:
-    """Return the runs that a sweep's file describes, each of them possible.
-
-    :param path: the file.
-    """
+    """Return the runs that a sweep's file describes, each of them possible."""
     document = Document.read(path)
     if "base" not in document.value and "data" in document.value:
         raise ConfigError(f"{path} is the file of one experiment: gpflow-gvi run {path}.")

@@ -1,4 +1,4 @@
-"""Other libraries: scikit-learn, GPflux, Trieste, SavedModel and `tf.distribute`.
+"""Other libraries: scikit-learn, GPflux, SavedModel; and Bayesian optimisation.
 
 Each module needs the library that it is named after, and is imported by itself.
 """

@@ -58,6 +58,9 @@ Array = np.ndarray[Any, Any]
 Function = Callable[[tf.Tensor], tf.Tensor]
 """From inputs [N, D] to a number for each: [N]."""
 
+NUM_CANDIDATES, NUM_STARTS = 1024, 5
+"""The number of inputs at which an acquisition is computed, and how many of them are improved."""
+
 
 class Acquisition(abc.ABC):
     """How much is gained by an evaluation at an input, as a model of the objective knows it.
@@ -105,10 +108,7 @@ class ProbabilityOfImprovement(Acquisition):
 
 
 class LowerConfidenceBound(Acquisition):
-    """β s - m, how low f(x) may well be: `upper_confidence_bound`.
-
-    :param beta: β.
-    """
+    """β s - m, how low f(x) may well be: `upper_confidence_bound`."""
 
     def __init__(self, beta: float = 2.0) -> None:
         checks.positive("beta", beta, or_zero=True)
@@ -124,13 +124,7 @@ class ThompsonSampling:
 
     Thompson (1933); Wilson et al. (2020), "Efficiently sampling functions from Gaussian process
     posteriors".
-
-    :param num_features: as in `sampling.draw_functions`.
     """
-
-    def __init__(self, num_features: int = 1024) -> None:
-        checks.count("num_features", num_features, least=2)
-        self.num_features = num_features
 
     def __call__(self, model: BayesianModel, data: RegressionData, *, seed: int = 0) -> Function:
         """Return the function of inputs, as of an `Acquisition`."""
@@ -141,9 +135,8 @@ class ThompsonSampling:
                 f"model is a {type(model).__name__}; functions are drawn from the `variational` of "
                 "a GVI model. The other acquisitions take any model of GPflow."
             )
-        drawn = draw_functions(
-            process, 1, num_features=self.num_features, seed=seed, input_dim=int(X.shape[-1])
-        )
+        options = {"num_features": 1024, "seed": seed, "input_dim": int(X.shape[-1])}
+        drawn = draw_functions(process, 1, **options)
         return lambda X: -drawn(X)[0, :, 0]
 
 
@@ -152,8 +145,6 @@ def maximise(
     bounds: Sequence[tuple[float, float]],
     *,
     near: Array | None = None,
-    num_candidates: int = 1024,
-    num_starts: int = 5,
     seed: int = 0,
 ) -> Array:
     """Return the input within bounds at which a function is largest: [D].
@@ -164,13 +155,8 @@ def maximise(
     :param bounds: (lower, upper) of each column.
     :param near: an input about which a tenth of the candidates lie, closely; the others are a
         Sobol sequence in the whole box.
-    :param num_candidates: how many.
-    :param num_starts: how many of them to improve.
-    :param seed: the seed of the candidates.
     """
     lower, width = _box(bounds)
-    checks.count("num_candidates", num_candidates)
-    checks.count("num_starts", num_starts)
     D = len(lower)
     evaluate = tf.function(
         functools.partial(tfp.math.value_and_gradient, function, use_gradient_tape=True),
@@ -184,14 +170,14 @@ def maximise(
         return np.asarray(values, float), width * np.asarray(gradients, float)
 
     rng = np.random.default_rng(seed)
-    U = qmc.Sobol(D, seed=rng).random(num_candidates)
+    U = qmc.Sobol(D, seed=rng).random(NUM_CANDIDATES)
     if near is not None:
-        close = (near - lower) / width + 0.03 * rng.standard_normal((num_candidates // 10, D))
+        close = (near - lower) / width + 0.03 * rng.standard_normal((NUM_CANDIDATES // 10, D))
         U = np.concatenate([U, np.clip(close, 0.0, 1.0)])
     values, _ = at(U)
     if not np.any(np.isfinite(values)):
         raise ValueError("function is finite at none of the candidates; check the model's data.")
-    order = np.argsort(np.where(np.isfinite(values), -values, np.inf))[:num_starts]
+    order = np.argsort(np.where(np.isfinite(values), -values, np.inf))[:NUM_STARTS]
     best, best_value = U[order[0]], values[order[0]]
     # L-BFGS-B takes a slope below 1e-5 for none; an acquisition may be far smaller everywhere.
     scale = np.max(np.abs(values[order])) or 1.0
@@ -217,7 +203,6 @@ def fit_pgvi(data: RegressionData, *, seed: int = 0, iterations: int = 20) -> GV
     there, and is trained for some iterations of L-BFGS.
 
     :param data: (X, Y) in the unit cube and in standard units.
-    :param seed: the seed of the selection of the regulariser.
     :param iterations: how long to train Q.
     """
     settings = Settings(

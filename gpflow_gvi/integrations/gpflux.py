@@ -50,7 +50,6 @@ class GVILayer(GPLayer):
     :param num_samples: the number of samples of each input, as in `GPLayer`.
     :param full_cov: whether samples at different inputs are joint.
     :param full_output_cov: whether samples of different outputs are joint.
-    :param name: the name of the layer.
     """
 
     # For GPflow, which collects variables without Keras: Q alone is trained.

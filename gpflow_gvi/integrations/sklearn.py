@@ -50,8 +50,6 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GVIRegressor:
         """Learn from X [N, D] and y, [N] or [N, J].
 
-        :param X: the inputs.
-        :param y: the observations.
         :param sample_weight: w of each row, numbers [N]: its noise has the variance σ²/w, as of
             `learn`; rows of weight zero are left out.
         """
@@ -100,7 +98,6 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         One of the options, which a `Pipeline` passes on, adds what is known of an observation y
         with its noise, not of f alone.
 
-        :param X: the inputs.
         :param return_std: whether to return the standard deviation as well, in the shape of y.
         :param return_cov: whether to return the covariance between rows as well: [N, N], or
             [N, N, J].
@@ -250,8 +247,6 @@ class GVIClassifier(ClassifierMixin, Estimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GVIClassifier:
         """Learn from X [N, D] and labels y [N].
 
-        :param X: the inputs.
-        :param y: the labels.
         :param sample_weight: how often each row counts, whole numbers [N].
         """
         row_numbers.warn(X)

@@ -2,8 +2,10 @@
 
 `Display.from_estimator(estimator, X, y, ax=None)` computes what is drawn, draws it, and returns the
 display; `Display.from_predictions` does so with predictions of any model; `.plot(ax=None)` draws
-it once more. `ax_` is the Axes, or an array of them. An estimator is what `learn` returns, or a
-fitted `GVIRegressor` or `GVIClassifier`. Matplotlib is imported when something is drawn.
+it once more. `ax` is one Axes, or as many as there are panels, or None for those of a new figure;
+`ax_` has those that were drawn on. An estimator is what `learn` returns, or a fitted `GVIRegressor`
+or `GVIClassifier`; `output` says which of several outputs is drawn. Matplotlib is imported when
+something is drawn.
 """
 
 from __future__ import annotations

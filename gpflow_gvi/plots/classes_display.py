@@ -35,11 +35,9 @@ class ClassesDisplay(Display):
     ) -> ClassesDisplay:
         """Draw a classifier: of a table, of images, or around a network.
 
-        :param estimator: what `learn` returns, or a fitted `GVIClassifier`.
         :param X: rows or images that it has not seen: [N, D...].
         :param y: the labels there: [N].
         :param outside: inputs of another kind: [N2, D...].
-        :param ax: one Axes, or as many as there are panels.
         """
         learned = getattr(estimator, "learned_", estimator)
         p = learned.predict_proba(X)
@@ -65,7 +63,6 @@ class ClassesDisplay(Display):
         :param y: the labels 0, 1, ...: [N].
         :param probabilities: the probabilities of the classes, [N, J].
         :param scores: how unlike the data these rows are, [N], and inputs of another kind, [N2].
-        :param ax: one Axes, or as many as there are panels.
         """
         bins = ReliabilityDisplay.of(y, probabilities)
         both = None if scores is None else (np.asarray(scores[0]), np.asarray(scores[1]))

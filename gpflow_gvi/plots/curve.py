@@ -46,14 +46,11 @@ class CurveDisplay(Display):
     ) -> CurveDisplay:
         """Draw what an estimator predicts.
 
-        :param estimator: what `learn` returns, or a fitted regressor.
         :param X: rows [N, 1] whose range is shown; by default that of the inducing points.
         :param y: observations there, which are drawn.
         :param coverage: the coverage of the intervals, conformal for y where the estimator's are.
-        :param output: which of several outputs.
         :param margin: how far to go beyond the rows, as a part of their range.
         :param resolution: the number of points of the curve.
-        :param ax: Axes to draw on.
         """
         view = View.of(estimator, output)
         if len(view.names) != 1 or view.classes is not None:
@@ -99,7 +96,6 @@ class CurveDisplay(Display):
         :param coverage: the coverage of the interval.
         :param data: observations (x, y), which are drawn.
         :param names: the names of the feature and of the output.
-        :param ax: Axes to draw on.
         """
         x, mean, sd = (np.ravel(part) for part in (x, mean, sd))
         order = np.argsort(x)

@@ -43,11 +43,6 @@ class Display(abc.ABC):
         """The number of Axes that are drawn on."""
         return 1
 
-    @property
-    def figure_(self) -> Any:
-        """The figure of the last drawing."""
-        return np.ravel(self.ax_)[0].figure
-
     @abc.abstractmethod
     def _draw(self, axes: AnyNDArray) -> None:
         """Draw on as many Axes as `num_panels` says."""

@@ -19,11 +19,7 @@ class HistoryDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> HistoryDisplay:
-        """Draw how Q was trained.
-
-        :param estimator: what `learn` returns, or a fitted estimator.
-        :param ax: as many Axes as there are curves, or one to put them in.
-        """
+        """Draw how Q was trained."""
         return cls.from_history(View.of(estimator).learned.history, ax=ax)
 
     @classmethod

@@ -49,13 +49,10 @@ class MapDisplay(Display):
     ) -> MapDisplay:
         """Draw what an estimator predicts.
 
-        :param estimator: what `learn` returns, or a fitted estimator, of two features.
         :param X: rows [N, 2] whose range is shown; by default that of the inducing points.
         :param y: observations there, which are drawn.
-        :param output: which of several outputs.
         :param margin: how far to go beyond the rows, as a part of their range.
         :param resolution: the number of points in each direction.
-        :param ax: two Axes, or one to put two in.
         """
         view = View.of(estimator, output)
         if len(view.names) != 2:

@@ -69,16 +69,13 @@ class PartialDependenceDisplay(Display):
     ) -> PartialDependenceDisplay:
         """Draw what an estimator predicts.
 
-        :param estimator: what `learn` returns, or a fitted estimator.
         :param X: the rows x_i, [N, D], such as those of the data; by default the inducing points,
             which are spread more evenly than the data are.
         :param features: names or numbers; by default the most relevant six.
         :param coverage: the coverage of the intervals.
-        :param output: which of several outputs.
         :param max_rows: the number n of rows; of more it is a random choice.
         :param resolution: the number of values of a feature, from its 5 % to its 95 % quantile; one
             that has fewer is shown at these.
-        :param ax: as many Axes as features, or one to put them in.
         """
         view = View.of(estimator, output)
         every, rows = view.rows(X), view.rows(X, max_rows)

@@ -51,12 +51,10 @@ class RelevanceDisplay(Display):
         (E_P (f(x + e_d) - f(x))²)^½, averaged over the inducing points: under a stationary kernel
         with lengthscale ℓ_d, of the size of the deviation over ℓ_d.
 
-        :param estimator: what `learn` returns, or a fitted estimator.
         :param X: rows that it has not seen, [N, D], or None.
         :param y: the observations there, or None.
         :param repeats: how often a column is shuffled.
         :param seed: the seed of the shuffling.
-        :param ax: Axes to draw on.
         """
         view = View.of(estimator)
         if (X is None) != (y is None):

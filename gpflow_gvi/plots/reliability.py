@@ -16,6 +16,9 @@ from .view import View
 LEVELS = np.arange(1, 40) / 40.0
 """The probabilities whose quantiles are compared."""
 
+NUM_BINS = 10
+"""The number of bins of the confidence."""
+
 
 @dataclasses.dataclass
 class QuantileDisplay(Display):
@@ -36,16 +39,13 @@ class QuantileDisplay(Display):
     ) -> QuantileDisplay:
         """Draw the quantiles that an estimator predicts.
 
-        :param estimator: what `learn` returns, or a fitted regressor.
         :param X: rows that it has not seen: [N, D].
         :param y: the observations there: [N] or [N, J].
-        :param output: which of several outputs.
-        :param ax: Axes to draw on.
         """
         view = View.of(estimator, output)
         if view.classes is not None:
             raise ValueError("estimator predicts classes; use ReliabilityDisplay.")
-        return cls._drawn(view.pit(X, y), ax)
+        return cls._drawn(view.learned.pit(view.rows(X), y)[:, output], ax)
 
     @classmethod
     def from_predictions(cls, y: Any, mean: Any, sd: Any, *, ax: Any = None) -> QuantileDisplay:
@@ -54,7 +54,6 @@ class QuantileDisplay(Display):
         :param y: the observations: [N].
         :param mean: their predicted means: [N].
         :param sd: their predicted standard deviations, with the noise: [N].
-        :param ax: Axes to draw on.
         """
         u = stats.norm.cdf((np.ravel(y) - np.ravel(mean)) / np.ravel(sd))
         return cls._drawn(u, ax)
@@ -92,10 +91,8 @@ class ReliabilityDisplay(Display):
     ) -> ReliabilityDisplay:
         """Draw the reliability of a classifier.
 
-        :param estimator: what `learn` returns, or a fitted classifier.
         :param X: rows that it has not seen: [N, D].
         :param y: the labels there: [N].
-        :param ax: Axes to draw on.
         """
         view = View.of(estimator)
         if view.classes is None:
@@ -104,23 +101,19 @@ class ReliabilityDisplay(Display):
         return cls.from_predictions(view.numbers(y), p, ax=ax)
 
     @classmethod
-    def from_predictions(
-        cls, y: Any, probabilities: Any, *, bins: int = 10, ax: Any = None
-    ) -> ReliabilityDisplay:
+    def from_predictions(cls, y: Any, probabilities: Any, *, ax: Any = None) -> ReliabilityDisplay:
         """Draw the reliability of probabilities of any model.
 
         :param y: the labels 0, 1, ...: [N].
         :param probabilities: the probabilities of the classes, [N, J].
-        :param bins: the number of bins of the confidence.
-        :param ax: Axes to draw on.
         """
-        return cls.of(y, probabilities, bins=bins).plot(ax)
+        return cls.of(y, probabilities).plot(ax)
 
     @classmethod
-    def of(cls, y: Any, probabilities: Any, *, bins: int = 10) -> ReliabilityDisplay:
+    def of(cls, y: Any, probabilities: Any) -> ReliabilityDisplay:
         """Return the display of probabilities, which is not drawn yet."""
-        of_bins = reliability(y, probabilities, bins=bins)
-        return cls(of_bins, ece(y, probabilities, bins=bins))
+        of_bins = reliability(y, probabilities, bins=NUM_BINS)
+        return cls(of_bins, ece(y, probabilities, bins=NUM_BINS))
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes

@@ -101,10 +101,6 @@ class View:
         mean, variance = (part[:, self.output] for part in by_blocks(predict, rows))
         return mean, np.sqrt(variance)
 
-    def pit(self, X: Any, y: Any) -> AnyNDArray:
-        """Return the probability integral transforms of observations y at rows X: [N]."""
-        return self.learned.pit(self.rows(X), y)[:, self.output]
-
     def numbers(self, y: Any) -> AnyNDArray:
         """Return the output of observations y: [N]; the number of its class for a label."""
         y = np.asarray(y)

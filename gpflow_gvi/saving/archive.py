@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Iterator
 from typing import Any
@@ -37,22 +36,6 @@ def arrays(content: bytes) -> dict[str, np.ndarray[Any, Any]]:
         if array.dtype.kind not in "biufcmMSU":
             raise ValueError(f"{name:.200} has dtype {array.dtype}; it must be numbers.")
     return found
-
-
-def parsed(content: bytes | str) -> Any:
-    """Return the value of a JSON text, in which no key may occur twice."""
-    return json.loads(content, object_pairs_hook=_once, parse_constant=_no_number)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        raise ValueError("a name is there twice")
-    return result
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is not a number in JSON")
 
 
 def objects(part: Any) -> Iterator[dict[str, Any]]:

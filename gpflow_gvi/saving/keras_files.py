@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from .._core.network_variables import is_keras, keras_of
 from ..training.trainer import Trainer
-from .archive import members, objects, parsed
+from .archive import members, objects
 
 _WEIGHTS = "model.weights.h5"
 
@@ -107,7 +107,7 @@ def write(network: Any) -> tuple[bytes, dict[str, Any]]:
         except (NotImplementedError, TypeError, ValueError) as error:
             raise ValueError(f"Keras says: {error}") from error
         content = file.read_bytes()
-    for part in objects(parsed(members(content, "config.json")["config.json"])):
+    for part in objects(json.loads(members(content, "config.json")["config.json"])):
         _require_no_code(part)
     return content, {"is_layer": is_layer}
 
@@ -117,7 +117,7 @@ def read(content: bytes, custom_objects: Mapping[str, Any], *, is_layer: bool) -
     import keras
 
     found = members(content, "config.json", "metadata.json", _WEIGHTS)
-    config = parsed(found["config.json"])
+    config = json.loads(found["config.json"])
     for part in objects(config):
         part.pop("compile_config", None)  # which Keras would compile
         _require_known(part, custom_objects)

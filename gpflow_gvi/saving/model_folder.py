@@ -136,7 +136,7 @@ def _identity(folder: Path) -> tuple[Path, int, int] | None:
 def _read_once(source: Path, folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Read a folder whose content is at `source`."""
     try:
-        structure: dict[str, Any] = archive.parsed(_content(source / "structure.json"))
+        structure: dict[str, Any] = json.loads(_content(source / "structure.json"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(
             f"folder {folder} holds no saved model: it has no structure.json. Give the folder that "

@@ -13,6 +13,7 @@ by other means is built or called. So a folder can hold no more than the parts o
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -139,10 +140,14 @@ def _parts() -> list[type]:
 
     # First: what they import defines more subclasses.
     upper = [*learning.SAVED, *plugins.registered("saved tables").SAVED]
-    homes = (covariances, divergences, gaussian_process, kernels, losses, mean_functions, models)
-    packages = ("gpflow", *(home.__name__ for home in (*homes, calibration, likelihoods)))
+    homes = (
+        *(calibration, covariances, divergences, gaussian_process, kernels, likelihoods, losses),
+        *(mean_functions, models),
+    )
+    packages = tuple(f"{name}." for name in ("gpflow", *(home.__name__ for home in homes)))
     bases = (Module, GaussianQuadrature, losses.Loss, divergences.wasserstein.CovarianceDistance)
-    parts = [cls for base in bases for cls in _subclasses(base) if _is_within(cls, packages)]
+    classes = itertools.chain(*map(_subclasses, bases))
+    parts = [cls for cls in classes if f"{cls.__module__}.".startswith(packages)]
     results = [calibration.Conformal, calibration.ConformalQuantiles, calibration.ConformalSets]
     return [*parts, *results, *upper]
 
@@ -153,7 +158,3 @@ def _subclasses(base: type) -> Iterator[type]:
     cls: type
     for cls in base.__subclasses__():
         yield from _subclasses(cls)
-
-
-def _is_within(cls: type, packages: tuple[str, ...]) -> bool:
-    return any(f"{cls.__module__}.".startswith(f"{package}.") for package in packages)

@@ -25,10 +25,7 @@ _LIBRARIES: dict[str, tuple[str, Any]] = {
 
 
 class Writer:
-    """Writes a part where it is first met, and refers to it where it is met again.
-
-    :param folder: where to put files.
-    """
+    """Writes a part where it is first met, and refers to it where it is met again."""
 
     def __init__(self, folder: Path) -> None:
         self.values: dict[str, np.ndarray[Any, Any]] = {}

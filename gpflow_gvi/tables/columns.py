@@ -73,7 +73,7 @@ class Columns(NamedTuple):
             why = "lists in cells" if lists else "a single value" if len(values) else "empty"
         elif not is_number:
             dates = Dates.of(column)
-            if dates is None and _differs(values):
+            if dates is None and values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values)):
                 why = "text that differs from row to row"
         if is_kept and (why or is_dropped):
             raise ValueError(f"keep names {name!r}, which is {why or 'named in drop as well'}.")
@@ -198,11 +198,6 @@ def has_lists(values: pd.Series[Any]) -> bool:
     """Return True if a cell is a list or an array, as in nested columns of Parquet."""
     is_list = required("pandas.api.types").is_list_like
     return values.dtype == object and bool(values.map(is_list).any())
-
-
-def _differs(values: pd.Series[Any]) -> bool:
-    """Whether there are too many different values to be categories."""
-    return values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values))
 
 
 def _is_of_numbers(values: pd.Series[Any], numbers: AnyNDArray) -> bool:

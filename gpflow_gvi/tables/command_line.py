@@ -1,4 +1,4 @@
-"""The commands `learn` and `predict` of the command line, and errors in a line.
+"""The commands `learn` and `predict` of the command line.
 
 Mistakes are found before TensorFlow is imported, which takes long.
 """
@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import json
-import signal
 import sys
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,10 +17,6 @@ from .._core.quiet import loading
 from .requirements import require_columns, require_extra, require_file, require_new
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
-Handler: TypeAlias = "Callable[[argparse.Namespace], int]"
-
-REPORTED = (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError)
-"""The errors that are said in a line."""
 
 
 def add_learn(commands: Commands) -> None:
@@ -59,39 +51,6 @@ def add_predict(commands: Commands) -> None:
     predict.set_defaults(handler=_predict)
 
 
-def _of_table(command: Handler) -> Handler:
-    """Let a command on tables say in a line what is wrong with its input, and what to beware of."""
-
-    @functools.wraps(command)
-    def checked(options: argparse.Namespace) -> int:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("always", UserWarning)
-                warnings.showwarning = _in_lines()
-                return command(options)
-        except KeyboardInterrupt:
-            print("Interrupted; nothing was written.", file=sys.stderr)
-            return 128 + signal.SIGINT
-        except REPORTED as error:
-            print(f"{options.command}: {error}", file=sys.stderr)
-            return 2
-
-    return checked
-
-
-def _in_lines() -> Callable[..., None]:
-    """Return a function that prints each warning once, without the place in the code."""
-    said: set[str] = set()
-
-    def say(message: Any, *_: Any, **__: Any) -> None:
-        if str(message) not in said:
-            said.add(str(message))
-            print(f"\nwarning: {message}", file=sys.stderr)
-
-    return say
-
-
-@_of_table
 def _learn(options: argparse.Namespace) -> int:
     """Write the model and a page on it to a folder, and print the summary."""
     from .prepare import prepare
@@ -126,7 +85,6 @@ def _require_free(folder: Path, *, overwrite: bool) -> None:
         raise FileExistsError(f"{folder} is in use; {remedy} another folder by --output.")
 
 
-@_of_table
 def _predict(options: argparse.Namespace) -> int:
     """Write the predictions of a file, and print a line on them."""
     path, output, coverage = options.table, options.output, options.coverage
@@ -160,9 +118,9 @@ def _require_model(folder: Path, path: Path) -> None:
     with contextlib.suppress(ValueError, KeyError, TypeError):  # `load` says what is wrong then
         root = json.loads(file.read_text("utf-8"))["root"]
         kind = root["class"].rpartition(":")[2]
-        columns = root["attributes"]["columns"]["fields"]
-        used = [*columns["numbers"]["items"], *columns["categories"]["items"]]
-        used += [name for name, _ in columns["dates"]["items"]]
+        columns = root["config"]["columns"]["config"]
+        dates = [name for name, _ in columns["dates"]["value"]]
+        used = [*columns["numbers"], *columns["categories"], *dates]
     if kind not in ("TableModel", None):
         raise TypeError(f"{folder} holds a {kind}, which is no model of a table. {remedy}")
     require_columns(used, header(path))

@@ -46,7 +46,6 @@ def learn_table(
 ) -> Outcome:
     """Learn to predict one column of a table from the others.
 
-    :param path: a file of CSV or Parquet.
     :param target: the column; rows without it are left out.
     :param effort: as of `learn`.
     :param seed: the seed of everything held out, and of `learn`.

@@ -70,9 +70,6 @@ class TableModel:
         For numbers these are the mean, standard deviation and ends of the interval of an
         observation; for classes the most probable one and the probability of each. The last column
         names those in which a row lies beyond the rows learned from: its prediction says little.
-
-        :param table: with the columns that were learned from.
-        :param coverage: the coverage of the interval.
         """
         typed, name = self.columns.typed(table), self.target
         X = self.encoded(typed)

@@ -39,12 +39,7 @@ PARTS = {
 
 
 def write_page(outcome: Outcome, source: Path, page: Path) -> None:
-    """Write the page.
-
-    :param outcome: what was learned.
-    :param source: the file that it was learned from.
-    :param page: where to.
-    """
+    """Write the page on what was learned from the file `source`."""
     jinja2 = required("jinja2")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = resources.files(__package__).joinpath("page.html").read_text("utf-8")

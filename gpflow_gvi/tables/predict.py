@@ -36,11 +36,8 @@ def predict_file(
     """Write the rows of a file with their predictions, and return their number.
 
     :param folder: the folder of the model, as `gpflow-gvi learn` wrote it.
-    :param path: a file of CSV or Parquet with the columns that were learned from.
-    :param output: the file to write, of CSV or Parquet.
     :param coverage: the coverage of the intervals of numbers; by default 0.95.
     :param size: how many rows are in memory at once.
-    :param overwrite: whether a file that is there may be replaced.
     """
     if not overwrite:
         require_new(output)
@@ -83,12 +80,7 @@ def predict_file(
 
 
 def _warn_of_rows_outside(beyond: collections.Counter[str], count: int, column: str) -> None:
-    """Say how many rows are unlike those learned from.
-
-    :param beyond: how many there are, by the columns in which they are.
-    :param count: the number of all rows.
-    :param column: the one that tells which they are.
-    """
+    """Say how many rows are unlike those learned from."""
     listed = ", ".join(f"{names} ({n:,})" for names, n in beyond.most_common(3))
     warnings.warn(
         f"{sum(beyond.values()):,} of {count:,} rows lie beyond all that were learned from, in "

@@ -92,8 +92,9 @@ def prepare(
     if held_out is not None and not 0.0 <= held_out < 1.0:
         raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
     progress.now(f"reading {path}")
+    header = table_files.header(path)
     for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):
-        require_known(what, names, table_files.header(path))
+        require_known(what, names, header)
     table, written = table_files.read(path)
     if written:
         progress.found(written=written)
@@ -163,13 +164,7 @@ def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) 
 def target_of(
     table: pd.DataFrame, name: str, task: Task | None
 ) -> tuple[AnyNDArray, AnyNDArray, Task]:
-    """Return a mask of the rows with a target, [N], their targets, and the task.
-
-    :param table: the table.
-    :param name: the column.
-    :param task: what it is; recognised if not given.
-    """
-    require_known("target", [name], table)
+    """Return a mask of the rows with a target, [N], their targets, and the task."""
     known = table[name].notna().to_numpy()
     column = table[name][known]
     if not len(column):

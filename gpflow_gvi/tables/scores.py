@@ -35,13 +35,7 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, model: TableModel, table: pd.DataFrame, y: AnyNDArray, seen: AnyNDArray) -> Scores:
-        """Return the scores of rows.
-
-        :param model: the model.
-        :param table: rows that it has not seen.
-        :param y: their targets: [N].
-        :param seen: the targets that it was learned from.
-        """
+        """Return the scores of rows with targets y, by a model that learned from targets `seen`."""
         X = model.inputs(table)
         found = _of_numbers if model.classes_ is None else _of_classes
         scores, gains, said, calibration, predicted = found(model, X, y, seen)

@@ -44,13 +44,14 @@ def test_every_variant_in_a_process_that_is_watched(tmp_path):
 QUICK = (
     *(
         "nodes: deferred as variable",
+        "nodes: inline as transform",
+        "nodes: autoregressive as prior",
         "nodes: exponential chains as transform",
         "json: deep",
-        "json: name twice",
     ),
     *("files: '../values.npz'", "files: a pipe", "values: pickled"),
     "files: the folder is a link to itself",
-    *("keras: units", "keras: registered DistributionLambda", "keras: external", "keras: twice"),
+    *("keras: units", "keras: registered DistributionLambda", "keras: external"),
     *("keras: activation get", "keras: link outside", "keras: compressed", "keras: assets"),
 )
 

@@ -1,16 +1,8 @@
-"""Mutated files of experiments and sweeps: each is taken, or refused by a `ConfigError`.
-
-`python -m tests.attacks.test_yaml 5000` prints what came of as many files, and the slowest.
-"""
+"""Mutated files of experiments and sweeps: each is taken, or refused by a `ConfigError`."""
 
 from __future__ import annotations
 
-import collections
-import logging
 import re
-import sys
-import tempfile
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +20,7 @@ EXPERIMENTS = (
     (ROOT / "examples" / "experiment.yaml").read_text("utf-8"),
     "data: {kind: table, path: data.csv, inputs: [a, b], outputs: [y]}\n"
     "split: {kind: random, test: 0.1, validation: 0.2}\n"
-    "mean: {kind: sum, parts: [inducing, {kind: network, layers: [{kind: dense, units: 5}]}]}\n"
+    "mean: {kind: network, layers: [{kind: dense, units: 5}]}\n"
     "optimiser: {kind: adam, learning_rate: 0.01}\ntraining: {epochs: 3, batch_size: 20}\n"
     "seed: 4\n",
 )
@@ -42,7 +34,6 @@ SWEEPS = (
     "exclude: [{split.index: [0, 1], method: GWI}]\n",
 )
 
-BOMB = "[" + ", ".join(["x"] * 9) + "]"
 ODD_VALUES = (
     *("null", "[]", "{}", "''", "~", "-", "0", "-1", "1e400", "-1e308", "1e308", ".inf", ".nan"),
     *("1000000000", "99999999999999999999", "0x7fffffffffffffff", "1:2:3", "0o17", "0b1", "1_000"),
@@ -56,9 +47,6 @@ ODD_VALUES = (
     *("[" * 200 + "]" * 200, "|\n  text", "> text", "'open", '"open', "[open", "a: b: c", "%x"),
     *("{kind: curve}", "{kind: nonsense}", "{kind: [a]}", "{kind: {a: 1}}", "{kind: 3}"),
     *("{kind: table, path: /, inputs: [a], outputs: [b]}", "..", "/", "/dev/null", "é", "\u2028"),
-    f"[&a {BOMB}, &b [{', '.join(['*a'] * 9)}], &c [{', '.join(['*b'] * 9)}], "
-    f"&d [{', '.join(['*c'] * 9)}], &e [{', '.join(['*d'] * 9)}], &f [{', '.join(['*e'] * 9)}], "
-    f"&g [{', '.join(['*f'] * 9)}], [{', '.join(['*g'] * 9)}]]",
     "{" + ", ".join(f"k{i}: {i}" for i in range(2000)) + "}",
     "[" + ", ".join(map(str, range(5000))) + "]",
 )
@@ -162,8 +150,6 @@ class Result(NamedTuple):
 
     outcome: str
     detail: str
-    seconds: float
-    size: int
 
     @property
     def wrong(self) -> bool:
@@ -176,7 +162,6 @@ def tried(seed: int, folder: Path) -> Result:
     path = folder / f"{seed}.yaml"
     path.write_bytes(content)
     outcome, detail = "accepted", ""
-    start = time.process_time()
     try:
         if is_sweep:
             read_sweep(path)
@@ -191,9 +176,8 @@ def tried(seed: int, folder: Path) -> Result:
     except BaseException as error:
         outcome = f"an error of another type, {type(error).__name__}"
         detail = f"{error!r:.200} {traceback.extract_tb(error.__traceback__)[-3:]}"
-    seconds = time.process_time() - start
     path.unlink()
-    return Result(outcome, detail, seconds, len(content))
+    return Result(outcome, detail)
 
 
 @pytest.mark.parametrize("first", [0, 40])
@@ -207,25 +191,3 @@ def test_a_few_mutated_files(first: int, tmp_path: Path) -> None:
 def test_mutated_files(first: int, tmp_path: Path) -> None:
     wrong = [(seed, r) for seed in range(first, first + 500) if (r := tried(seed, tmp_path)).wrong]
     assert not wrong
-
-
-def main() -> None:
-    """Print what came of the files with the first seeds."""
-    logging.disable(logging.WARNING)
-    counts: collections.Counter[str] = collections.Counter()
-    slowest: list[tuple[float, int, Result]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(int(sys.argv[1])):
-            result = tried(seed, Path(folder))
-            counts[result.outcome] += 1
-            slowest.append((result.seconds / max(1.0, result.size / 1e5), seed, result))
-            if result.wrong:
-                print(seed, result.outcome, result.detail[:400], flush=True)
-    print(dict(counts))
-    for relative, seed, result in sorted(slowest, reverse=True)[:8]:
-        print(f"{relative:.2f} s of a core for each 100 kB: {result.size} bytes of seed {seed}")
-        print(f"    {result.outcome} {result.detail[:200]}")
-
-
-if __name__ == "__main__":
-    main()

@@ -79,7 +79,7 @@ def test_folder_of_a_run_and_what_becomes_of_it(config, tmp_path, monkeypatch, c
     command = ["run", str(config), "--folder", str(tmp_path / "runs")]
     assert main(command) == 0
     assert str(folder) in capsys.readouterr().out
-    assert main([*command, "--tensorboard"]) == 1
+    assert main([*command, "--tensorboard"]) == 2
     assert "is finished. Pass --force" in capsys.readouterr().err
     assert (folder / "run.json").stat().st_mtime_ns == before
 
@@ -88,10 +88,8 @@ def test_folder_of_a_run_and_what_becomes_of_it(config, tmp_path, monkeypatch, c
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(runs, "_write_config", full)
-    assert main([*command, "--force"]) == 1
-    told = capsys.readouterr().err
-    assert "No space left" in told
-    assert "intact" in told
+    assert main([*command, "--force"]) == 2
+    assert "No space left" in capsys.readouterr().err
     assert (folder / "run.json").stat().st_mtime_ns == before
 
 
@@ -189,18 +187,18 @@ def test_labels_of_a_table_with_conformal_sets(tmp_path, rng, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "message"),
+    ("text", "message"),
     [
-        ("data: {kind: curve}\n", 2, "data.number is missing"),
-        ("data: yacht\n", 1, "no folder with data was named"),
-        ("data: {kind: table, path: no.csv, inputs: [a], outputs: [b]}", 1, "no such file"),
+        ("data: {kind: curve}\n", "data.number is missing"),
+        ("data: yacht\n", "no folder with data was named"),
+        ("data: {kind: table, path: no.csv, inputs: [a], outputs: [b]}", "no such file"),
     ],
 )
-def test_errors_are_one_line_for_the_user(text, status, message, tmp_path, monkeypatch, capsys):
+def test_errors_are_one_line_for_the_user(text, message, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("GPFLOW_GVI_DATA", raising=False)
     path = tmp_path / "experiment.yaml"
     path.write_text(text)
-    assert main(["run", str(path), "--folder", str(tmp_path / "runs")]) == status
+    assert main(["run", str(path), "--folder", str(tmp_path / "runs")]) == 2
     told = capsys.readouterr().err
     assert message in told
     assert "Traceback" not in told

@@ -84,17 +84,6 @@ def _combination(name: str) -> Callable[..., GPflowKernel]:
     return combination
 
 
-def recipe(site: TrainingData) -> list[GPflowKernel]:
-    """The kernels of `gpflow_gvi.learn`, of which the one that predicts held-out data best."""
-    if len(site.input_shape) > 1:
-        raise ValueError(
-            "regulariser.kernel is 'recipe', which is for tables of features and takes very long "
-            f"for images of shape {site.input_shape}. Take squared_exponential with ard: false, "
-            "nngp, or feature_map."
-        )
-    return gvi.recipe.Recipe().kernels(site)
-
-
 def _gpflow(name: str, **keys: Any) -> Constructor:
     return Constructor(f"gpflow.kernels:{name}", {**keys, "variance": (Positive, 1.0)})
 
@@ -114,4 +103,6 @@ KERNELS: dict[str, Entry] = {
     "product": _combination("Product"),
 }
 BaseKernel = Annotated[Any, one_of("Kernel", KERNELS)]
-Kernel = Annotated[Any, one_of("Kernel", {**KERNELS, "recipe": recipe})]
+Kernel = Annotated[
+    Any, one_of("Kernel", {**KERNELS, "recipe": lambda site: gvi.recipe.Recipe().kernels(site)})
+]

@@ -69,10 +69,7 @@ def network(
 ) -> Any:
     """Return a Keras model of the layers, in GPflow's default float.
 
-    :param layers: its hidden layers.
-    :param input_shape: the shape of one input.
     :param readout: the units of a linear layer to end with, if any.
-    :param zeros: whether that starts at zero.
     :param seed: the seed of the weights; each layer has another one.
     """
     dtype = np.dtype(gpflow.config.default_float()).name

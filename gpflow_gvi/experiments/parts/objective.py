@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,7 +20,6 @@ from .part import (
     Flag,
     Fraction,
     NonNegative,
-    Number,
     Positive,
     gpflow,
     one_of,
@@ -114,37 +112,9 @@ def points_of_box(data: TrainingData, num_points: int, margin: float) -> Array:
     return (lower + (upper - lower) * unit).astype(data.X.dtype)
 
 
-Point = Annotated[tuple[Number, ...], Field(min_length=1)]
-
-
-def inputs(
-    data: TrainingData,
-    points: Annotated[tuple[Point, ...], Field(min_length=1)],
-    num_points: Count | None = None,
-) -> gvi.contexts.Context:
-    """Points that are listed.
-
-    :param points: A list of them, each a list of numbers.
-    :param num_points: The number of those drawn for each step; null for all of them.
-    """
-    return gvi.contexts.Inputs(
-        np.array(points, gpflow.config.default_float()), num_points, seed=data.seed
-    )
-
-
-def sum_of_contexts(
-    data: TrainingData, parts: Annotated[tuple[Context, ...], Field(min_length=2)]
-) -> gvi.contexts.Context:
-    """The points of several contexts."""
-    return functools.reduce(operator.add, [part.build(data) for part in parts])
-
-
 CONTEXTS: dict[str, Entry] = {
     "uniform_box": uniform_box,
     "halton_box": halton_box,
-    "inputs": inputs,
-    "sum": sum_of_contexts,
-    "training_inputs": Constructor("gpflow_gvi.divergences.contexts:TrainingInputs", {}),
     "gaussian_noise": Constructor(
         "gpflow_gvi.divergences.contexts:GaussianNoise",
         {
@@ -155,15 +125,6 @@ CONTEXTS: dict[str, Entry] = {
     ),
 }
 Context = Annotated[Any, one_of("Context", CONTEXTS)]
-
-
-def is_random(context: Any) -> bool:
-    """Return True if a context of the configuration has new points at each evaluation."""
-    if context.kind in ("training_inputs", "halton_box"):
-        return False
-    if context.kind == "sum":
-        return any(map(is_random, context.parts))
-    return context.kind != "inputs" or context.num_points is not None
 
 
 # Divergences
@@ -178,26 +139,12 @@ class Weighted(Built):
     `GWI`, one distance beside the sum of the losses."""
 
 
-def blocks(
-    run: None, num_blocks: Count = 10, estimator: Estimator | None = None
-) -> gvi.divergences.wasserstein.CovarianceDistance:
-    """The sum of another estimate over blocks of the batch.
-
-    :param num_blocks: Their number; each has successive rows.
-    :param estimator: exact, newton_schulz or marginal; null for exact.
-    """
-    return gvi.divergences.wasserstein.Blocks(
-        num_blocks, None if estimator is None else estimator.build()
-    )
-
-
 _WASSERSTEIN = "gpflow_gvi.divergences.wasserstein"
 ESTIMATORS: dict[str, Entry] = {
     "exact": Constructor(f"{_WASSERSTEIN}:Exact", {}),
     "newton_schulz": Constructor(
         f"{_WASSERSTEIN}:NewtonSchulz", {"iterations": (Count | None, None)}
     ),
-    "blocks": blocks,
     "low_rank": Constructor(
         f"{_WASSERSTEIN}:LowRank", {"rank": (Count | None, None), "tolerance": (Fraction, 1e-6)}
     ),

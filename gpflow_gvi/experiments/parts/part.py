@@ -79,7 +79,6 @@ MAX_INTEGER = 2**31 - 1
 
 Count = Annotated[int, Field(strict=True, ge=1, le=MAX_INTEGER)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=MAX_INTEGER)]
-Number = Annotated[float, Field(strict=True)]
 Positive = Annotated[float, Field(strict=True, gt=0.0)]
 NonNegative = Annotated[float, Field(strict=True, ge=0.0)]
 Fraction = Annotated[float, Field(strict=True, ge=0.0, lt=1.0)]
@@ -129,10 +128,7 @@ class Built(Part):
     """Those that the entry takes."""
 
     def build(self, run: Any = None) -> Any:
-        """Return the object that the part describes.
-
-        :param run: what a run supplies, if it is needed.
-        """
+        """Return the object that the part describes, given what a run supplies, if it is needed."""
         return type(self).entry(run, **{name: getattr(self, name) for name in self.keys})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,15 +19,13 @@ from ...learning import (
     RegulariserSettings,
 )
 from .kernels import Kernel
-from .part import Count, Entry, Fraction, LazyModule, Part, Positive, gpflow, one_of
+from .part import Count, Entry, LazyModule, Part, Positive, gpflow, one_of
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
-    from gpflow.kernels import Kernel as GPflowKernel
 
     from ...learning import TrainingData
     from ...regulariser.evidence import Evidence as GVIEvidence
-    from ...regulariser.inducing_points import Select as GVISelect
 
 evidence = LazyModule("gpflow_gvi.regulariser.evidence")
 
@@ -39,22 +35,6 @@ class PowerOfN(Part):
 
     factor: Positive = 1.0
     power: Positive
-
-
-# How inducing points are chosen
-
-
-def greedy_variance(run: None, tolerance: Fraction = 1e-8) -> GVISelect:
-    """One row of X after another, each where the others leave most variance."""
-    return functools.partial(gvi.inducing.greedy_variance, tolerance=tolerance)
-
-
-SELECTIONS: dict[str, Entry] = {
-    "kmeans": lambda run: gvi.inducing.kmeans,
-    "uniform": lambda run: gvi.inducing.uniform,
-    "greedy_variance": greedy_variance,
-}
-Selection = Annotated[Any, one_of("Selection", SELECTIONS)]
 
 
 # What is maximised by the hyper-parameters, and on what P is conditioned
@@ -121,14 +101,10 @@ class Regulariser(Part):
     evidence: Evidence = "data"
     inducing: Count | PowerOfN | None = None
     """The maximal number of inducing points; null for what `learn` does by default."""
-    select: Selection = "greedy_variance"
+    select: Literal["kmeans", "uniform", "greedy_variance"] = "greedy_variance"
     max_rounds: Count = RegulariserSettings.max_rounds
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimiser = Minimiser()
-    starts: Count = 1
-    """The number of fits: the first from the kernel's values, the others from random ones near
-    them. With `evidence: inducing` the one is kept whose posterior predicts validation data
-    best, as few observations do not tell noise from function."""
 
     @property
     def is_free(self) -> bool:
@@ -153,7 +129,9 @@ class Regulariser(Part):
         by_recipe = is_default and self.kernel.kind == "recipe"
         wanted = by_recipe if self.predictors is None else self.predictors == "recipe"
         return RegulariserSettings(
-            kernels=None if self.kernel.kind == "recipe" else self._kernels,
+            kernels=None
+            if self.kernel.kind == "recipe"
+            else lambda data: [self.kernel.build(data)],
             mean=None if self.mean is None else self.mean.build,
             predictors=RECIPE if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
@@ -161,26 +139,8 @@ class Regulariser(Part):
             max_inducing=MAX_INDUCING if is_default and self.inducing is None else None,
             max_rows=getattr(self.evidence, "max_rows", None),
             evidence=self.evidence.build(),
-            select=self.select.build(),
+            select=getattr(gvi.inducing, self.select),
             max_rounds=self.max_rounds,
             minimise=LBFGS(self.minimise.max_iterations, self.minimise.tolerance),
             process=operator.attrgetter(self.mode),
         )
-
-    def _kernels(self, data: TrainingData) -> list[GPflowKernel]:
-        random = np.random.default_rng(data.seed)
-        found = []
-        for number in range(self.starts):
-            built = self.kernel.build(dataclasses.replace(data, seed=data.seed + number))
-            kernels = built if isinstance(built, list) else [built]
-            for kernel in kernels if number else ():
-                _move(kernel, random)
-            found += kernels
-        return found
-
-
-def _move(kernel: GPflowKernel, random: np.random.Generator) -> None:
-    """Add standard normal numbers to the hyper-parameters of a kernel, before their transforms."""
-    for parameter in kernel.trainable_parameters:
-        variable = parameter.unconstrained_variable
-        variable.assign_add(random.normal(size=variable.shape))

@@ -57,13 +57,6 @@ class HeldOutStopping(Part):
     and five at least."""
 
 
-class PassesPerEpoch(Part):
-    """Epochs of several passes over the data each, and of more where these take few steps."""
-
-    passes: Count = Passes.passes
-    min_steps: Count = Passes.min_steps
-
-
 class BatchesTraining(Part):
     """Epochs of batches, by an optimiser of Keras."""
 
@@ -72,19 +65,17 @@ class BatchesTraining(Part):
     """null for 20, and for at least 5,000 steps of a network that alone is the mean of Q."""
     batch_size: Count | None = Passes.batch_size
     """null for all rows."""
-    steps_per_epoch: Count | PassesPerEpoch | None = PassesPerEpoch()
-    """null for one pass over the data."""
+    steps_per_epoch: Count | None = None
+    """null for two passes over the data, and 50 at least."""
     early_stopping: Annotated[Omitted | HeldOutStopping, ByKind()] = HeldOutStopping()
 
     def schedule(self, num_rows: int, network_alone: bool = False) -> Schedule:
         """Return the epochs for this number of rows."""
+        passes, least = Passes.passes, Passes.min_steps
+        if self.steps_per_epoch is not None:
+            passes, least = 0, self.steps_per_epoch
         batch_size = min(self.batch_size or num_rows, num_rows)
-        part = self.steps_per_epoch
-        if isinstance(part, PassesPerEpoch):
-            each, least = part.passes, part.min_steps
-        else:
-            each, least = 0, part or -(-num_rows // batch_size)
-        return Passes(self.epochs, batch_size, each, least)(num_rows, network_alone)
+        return Passes(self.epochs, batch_size, passes, least)(num_rows, network_alone)
 
     def build(self, optimiser: Optimiser) -> Train:
         """Return the training by an optimiser."""
@@ -110,14 +101,9 @@ class LBFGSTraining(Part):
 Training = Annotated[BatchesTraining | LBFGSTraining, ByKind()]
 
 
-class HeldOutTempering(Part):
-    """The factor of best predictive density of the held-out data; of each row given all the others
-    where Q is not trained and nothing is held out."""
-
-    kind: Literal["held_out"] = "held_out"
-
-
-Tempering = Annotated[Omitted | HeldOutTempering, ByKind()]
+Tempering = Literal["none", "held_out"]
+"""By the factor of best predictive density of the held-out data; of each row given all the others
+where Q is not trained and nothing is held out."""
 
 
 class Conformal(Part):

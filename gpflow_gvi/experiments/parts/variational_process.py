@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -15,11 +13,10 @@ from ...learning import InducingPlusNetwork, Start, fit_by_squares, inducing_mea
 from .kernels import BaseKernel
 from .layer_kinds import DEFAULT, Layers, network
 from .objective import points_of_box
-from .part import Constructor, Entry, Flag, Positive, one_of
+from .part import Constructor, Entry, Flag, one_of
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
-    from gpflow.kernels import Kernel as GPflowKernel
 
 WHITEN = {
     "whiten": (
@@ -51,13 +48,6 @@ def network_mean(
     return mean
 
 
-def sum_of_means(
-    start: Start, parts: Annotated[tuple[Mean, ...], Field(min_length=2)]
-) -> MeanFunction:
-    """A sum of means."""
-    return functools.reduce(operator.add, [part.build(start) for part in parts])
-
-
 MEANS: dict[str, Entry] = {
     "network": network_mean,
     "inducing": Constructor(
@@ -65,14 +55,8 @@ MEANS: dict[str, Entry] = {
     ),
     "regulariser": variational.mean_of_regulariser,
     "recipe": lambda start: InducingPlusNetwork()(start),  # that of `learn`
-    "sum": sum_of_means,
 }
 Mean = Annotated[Any, one_of("Mean", MEANS)]
-
-
-def tempered(start: Start, base: Covariance = "cholesky", factor: Positive = 1.0) -> GPflowKernel:
-    """A factor, to be learned, times another covariance."""
-    return gvi.covariances.Tempered(base.build(start), factor)
 
 
 BASE_KERNEL = {
@@ -89,7 +73,6 @@ COVARIANCES: dict[str, Entry] = {
         kind: Constructor(path, KEYS.get(kind, BASE_KERNEL), variational.SUPPLIED)
         for kind, path in variational.COVARIANCES.items()
     },
-    "tempered": tempered,
     "regulariser": variational.kernel_of_regulariser,
 }
 Covariance = Annotated[Any, one_of("Covariance", COVARIANCES)]

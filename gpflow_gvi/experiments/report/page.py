@@ -20,9 +20,9 @@ from ... import __version__
 from .ranking import Ranking, effects, shown
 from .runs import NONE, Runs
 
-LIMITS = {"rows": 50, "methods": 12, "levels": 40, "failures": 50}
+LIMITS = {"rows": 50, "methods": 12, "failures": 50}
 """The maximal numbers of rows that are there without JavaScript, of settings that are compared in
-columns, of levels of an axis whose effects are shown, and of tracebacks."""
+columns, and of tracebacks."""
 
 
 def render(runs: Runs, ranking: Ranking, figures: Mapping[str, bytes]) -> str:
@@ -49,7 +49,8 @@ def render(runs: Runs, ranking: Ranking, figures: Mapping[str, bytes]) -> str:
         methods=_methods(ranking, settings),
         settings=settings,
         table=_table(ranking, settings),
-        effects={axis: _effects(found) for axis, found in effects(ranking).items()},
+        effects=effects(ranking),
+        shown=shown,
         failures=_failures(runs.table),
         limits=LIMITS,
         absent=NONE,
@@ -78,16 +79,12 @@ def _summary(runs: Runs, ranking: Ranking) -> dict[str, str]:
         "time of the runs": f"{runs.table['seconds'].sum() / 3600.0:.2f} h",
         "settings": f"{settings:,}",
         "data sets": ", ".join(ranking.levels["data"]),
-        **{f"axis {axis}": _listed(ranking.levels[axis]) for axis in ranking.axes},
+        **{f"axis {axis}": ", ".join(ranking.levels[axis]) for axis in ranking.axes},
         "repetitions over": ", ".join(ranking.repeated) or "none",
         **{f"{axis} (in all runs)": level for axis, level in ranking.constant.items()},
         "newest run": f"{runs.newest:%Y-%m-%d %H:%M} UTC",
         "made by": f"gpflow_gvi {__version__}",
     }
-
-
-def _listed(levels: Sequence[str]) -> str:
-    return ", ".join(levels) if len(levels) <= LIMITS["levels"] else f"{len(levels):,} levels"
 
 
 def _methods(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -101,20 +98,6 @@ def _methods(ranking: Ranking, settings: Sequence[dict[str, Any]]) -> dict[str, 
         "names": [", ".join(levels) for levels in names],
         "rows": {data: [found.get((data, *levels)) for levels in names] for data in data_sets},
     }
-
-
-def _effects(found: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the effects of levels, each with the positions of its plot, 200 wide."""
-    error = found["error"].fillna(0.0)
-    ends = {"left": found["mean"] - error, "mean": found["mean"], "right": found["mean"] + error}
-    places = pd.DataFrame(ends).assign(zero=0.0)
-    low, high = places.min(axis=None), places.max(axis=None)
-    places = (5.0 + 190.0 * (places - low) / (high - low)).round(1)
-    shifts = map(shown, found["mean"], found["error"])
-    rows = found.assign(level=found.index, shift=list(shifts)).to_dict("records")
-    is_finite = np.isfinite(places).all(axis="columns")
-    plots = zip(rows, places.to_dict("records"), is_finite, strict=True)
-    return [{**row, "plot": plot if drawn else {}} for row, plot, drawn in plots]
 
 
 def _failures(table: pd.DataFrame) -> list[tuple[str, list[str]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..results import SWEEP_NAME, Record, Results, done
+from ..results import Record, Results, done
 from ..run_folder import COMPLETE
 
 NONE = "—"
@@ -32,14 +31,11 @@ class Runs(NamedTuple):
     """What was skipped."""
     newest: datetime
     name: str
-    """The name of the sweep, or of the folder."""
+    """The name of the folder."""
 
 
 def read_runs(folder: Path) -> Runs:
-    """Return the runs of a folder; what cannot be read is named in the notes, and skipped.
-
-    :param folder: that of a sweep, with its results, or one with folders of runs.
-    """
+    """Return the runs of a folder; what cannot be read is named in the notes, and skipped."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder; give that of a sweep, or of runs.")
     results = Results(folder)
@@ -55,7 +51,7 @@ def read_runs(folder: Path) -> Runs:
         )
     levels = [{name: text(v) for name, v in of.get("axes", {}).items()} for of in records]
     table = _table([{**record, "axes": of} for record, of in zip(records, levels, strict=True)])
-    return Runs(table, pd.DataFrame(levels).fillna(NONE), notes, newest, _name(folder))
+    return Runs(table, pd.DataFrame(levels).fillna(NONE), notes, newest, folder.resolve().name)
 
 
 def text(value: Any) -> str:
@@ -76,13 +72,6 @@ def _table(records: list[dict[str, Any]]) -> pd.DataFrame:
     return table[sorted(table, key=lambda column: PARTS.index(column.partition(".")[0]))]
 
 
-def _name(folder: Path) -> str:
-    try:
-        return str(json.loads((folder / SWEEP_NAME).read_text("utf-8"))["name"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return folder.resolve().name
-
-
 def _of_folders(folder: Path) -> tuple[list[Record], list[str], datetime]:
     """Return records whose axes are the settings that differ, notes, and the newest run's time."""
     from ..config import read
@@ -98,9 +87,8 @@ def _of_folders(folder: Path) -> tuple[list[Record], list[str], datetime]:
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             notes.append(f"{path.name} cannot be read as a finished run ({error}); it was skipped.")
         else:
-            settings.append(
-                {key: text(of) for key, of in _flat(experiment.model_dump(mode="json"))}
-            )
+            [leaves] = pd.json_normalize(experiment.model_dump(mode="json")).astype(object).iloc
+            settings.append({key: text(of) for key, of in leaves.items()})
             times.append(_time(path / COMPLETE))
     differ = _differing(pd.DataFrame(settings))
     for record, of in zip(records, settings, strict=True):
@@ -117,16 +105,6 @@ def _differing(settings: pd.DataFrame) -> list[str]:
         for key in settings
         if key not in differ and settings[key].isna().any() and not key.startswith(parts)
     ]
-
-
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Return the leaves of a configuration, by their dotted paths."""
-    if isinstance(value, dict | list) and value:
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, inner in items:
-            yield from _flat(inner, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value
 
 
 def _time(path: Path) -> datetime:

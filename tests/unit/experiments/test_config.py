@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import pickle
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
 from gpflow_gvi.experiments.parts.part import Part, kinds
 from gpflow_gvi.experiments.parts.regulariser import PowerOfN, Regulariser
-from gpflow_gvi.experiments.parts.training import BatchesTraining
 from gpflow_gvi.experiments.reading import Document
 from gpflow_gvi.experiments.run import settings_of
 from gpflow_gvi.experiments.run_folder import digest, name_of
@@ -32,6 +30,8 @@ regulariser: {kernel: squared_exponential}
 covariance: diagonal
 divergence: {kind: projected_renyi, alpha: 0.7, context: uniform_box}
 """
+
+TABLE = "{kind: table, path: rows.csv, inputs: [a], outputs: [b]}"
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def test_numbers_are_read_as_yaml_1_2_has_them(write):
         ("data: yacht\nseed: -1\n", 2, ["seed is -1", "greater than or equal to 0"]),
         ("data: yacht\nseed: true\n", 2, ["seed is True", "valid integer"]),
         (
-            "data: yacht\nmean: {kind: sum, parts: [inducing, {beta: 2.0}]}\n",
+            "data: yacht\nregulariser: {kernel: {kind: sum, parts: [linear, {beta: 2.0}]}}\n",
             2,
-            ["mean.parts[1]", "a `kind`", "network"],
+            ["regulariser.kernel.parts[1]", "a `kind`", "matern52"],
         ),
         ("data: yacht\ndivergence: [1]\n", 2, ["divergence is [1]", "projected_kl"]),
         ("data: yacht\nregulariser: {inducing: 0}\n", 2, ["regulariser.inducing is 0"]),
@@ -106,16 +106,20 @@ def test_numbers_are_read_as_yaml_1_2_has_them(write):
             ["regulariser.inducing.powr", "Did you mean 'power'"],
         ),
         (
-            "data: yacht\nmean:\n  kind: sum\n  parts:\n    - inducing\n"
-            "    - kind: network\n      layers: [dense, {kind: dense, units: 0}]\n",
+            "data: yacht\nmean:\n  kind: network\n  layers:\n    - dense\n"
+            "    - kind: dense\n      units: 0\n",
             7,
-            ["mean.parts[1].layers[1].units is 0"],
+            ["mean.layers[1].units is 0"],
         ),
-        ("data: yacht\nmean: {kind: sum, parts: [inducing]}\n", 2, ["mean.parts", "at least 2"]),
+        (
+            "data: yacht\nregulariser: {kernel: {kind: sum, parts: [linear]}}\n",
+            2,
+            ["regulariser.kernel.parts", "at least 2"],
+        ),
         ("data: yacht\ndata: energy\n", 2, ["'data' appears twice"]),
         ("data: {kind: curve,\n", 2, ["expected"]),
         ("data: !!python/object:os.system {}\n", 1, ["could not determine a constructor"]),
-        ("data: yacht\ntempering: {kind: none, x: .nan}\n", 2, ["tempering.x is no key"]),
+        ("data: yacht\ncalibration: {kind: none, x: .nan}\n", 2, ["calibration.x is no key"]),
         (
             "data: yacht\noptimiser: {kind: adam, learning_rate: .inf}\n",
             2,
@@ -145,18 +149,11 @@ def test_what_the_checks_of_a_class_refuse_is_an_error_with_path_line_and_value(
     )
 
 
-BOMB = "data: &a [x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 8)}]\n"
-    for before, name in itertools.pairwise(["a", "mean", "seed", "loss", "split", "model", "kind"])
-)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("data: yacht\n? [1]\n: 2\n", ":2: a key is a sequence"),
         ("data: yacht\n? {a: 1}\n: 2\n", ":2: a key is a mapping"),
-        ("data: yacht\n!!timestamp 2001-01-01: 2\n", ":2: the key '2001-01-01' is a timestamp"),
         ("data: yacht\n1: 2\n", ":2: it has the key 1; a key must be text"),
         ("data: yacht\nloss: {kind: beta_loss, 3: 1}\n", ":2: loss has the key 3"),
         ("data: yacht\n<<: 3\n", ":2: expected a mapping"),
@@ -167,13 +164,8 @@ BOMB = "data: &a [x, x, x, x, x, x, x, x]\n" + "".join(
         ("data: yacht\nseed: !!bool abc\n", ":2: this is no bool"),
         ("data: yacht\nmean: &a [*a]\n", ":2: found unconstructable recursive node"),
         ("data: yacht\nmean: " + "[" * 500 + "]" * 500, "nested too deeply"),
-        (BOMB, "its aliases written out"),
         ("data: yacht\nloss: [" + "x, " * 5000 + "]\n", ":2: loss is ['x', 'x'"),
         ("data: {kind: [1]}\n", ":1: data is of kind '[1]'"),
-        (
-            "data: yacht\ndivergence: {kind: projected_kl, context: {kind: inputs, points: [[]]}}",
-            "divergence.context.points[0] is []",
-        ),
     ],
 )
 def test_whatever_a_file_holds_the_error_is_short_and_has_a_line(write, text, message):
@@ -186,7 +178,7 @@ def test_whatever_a_file_holds_the_error_is_short_and_has_a_line(write, text, me
 KEYS = st.sampled_from(sorted(Experiment.model_fields)) | st.sampled_from(
     ["kind", "parts", "layers", "context", "kernel", "inducing", "estimator", "beta", "points"]
 )
-WORDS = st.sampled_from(["yacht", "network", "sum", "projected_kl", "none", "exact", "tempered"])
+WORDS = st.sampled_from(["yacht", "network", "sum", "projected_kl", "none", "exact"])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | WORDS, inner, max_size=4),
@@ -256,7 +248,7 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ),
         ("data: {kind: curve, number: 1}\nsplit: {kind: given, index: 2}\n", "split.index"),
         ("data: {kind: curve, number: 1}\nsplit: {kind: given, validation: 0.1}", "validation"),
-        ("data: co2\nsplit: given\n", "split"),
+        (f"data: {TABLE}\nsplit: given\n", "split"),
         ("data: mnist\nlikelihood: gaussian\n", "likelihood"),
         ("data: mnist\nlikelihood: bernoulli\n", "likelihood"),
         ("data: yacht\nlikelihood: softmax\n", "likelihood"),
@@ -271,6 +263,7 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ),
         ("data: mnist\nregulariser: {kernel: {kind: nngp, layers: [max_pooling_2d]}}", "layers"),
         ("data: mnist\nregulariser: {noise: constant}", "regulariser.noise"),
+        ("data: mnist\nregulariser: {kernel: recipe}", "regulariser.kernel"),
         ("data: yacht\nregulariser: {evidence: inducing, noise: auto}", "regulariser.noise"),
         (
             "data: yacht\nregulariser: {evidence: inducing, predictors: recipe}",
@@ -282,9 +275,7 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ("data: yacht\nmodel: network\ntempering: none", "tempering"),
         ("data: yacht\ntraining: lbfgs\noptimiser: adam", "optimiser"),
         (
-            "data: yacht\ntraining: lbfgs\n"
-            "divergence: {kind: projected_kl, context: {kind: sum, parts: "
-            "[training_inputs, uniform_box]}}",
+            "data: yacht\ntraining: lbfgs\ndivergence: {kind: projected_kl, context: uniform_box}",
             "divergence.context",
         ),
     ],
@@ -337,7 +328,7 @@ def test_a_number_of_inducing_points_that_is_given_is_not_exceeded(write):
 
 
 def test_labels_have_the_predictors_of_learn_by_default(write):
-    experiment = read(write("data: banana\nlikelihood: bernoulli\n"))
+    experiment = read(write(f"data: {TABLE}\nlikelihood: bernoulli\n"))
     likelihood = gpflow.likelihoods.Bernoulli()
     assert settings_of(experiment, likelihood).regulariser.predictors is RECIPE
 
@@ -353,14 +344,6 @@ def test_other_models_are_written_without_the_parts_that_they_do_not_have(write,
 
 def test_svgp_is_an_experiment(write):
     read(write(f"{KL}regulariser: {{mode: prior}}\nmean: inducing\n"))
-
-
-def test_data_of_the_command_line_replace_those_of_the_file(write):
-    path = write("data: yacht\nloss: gamma_loss\n")
-    experiment = read(path, data="{kind: curve, number: 3}")
-    assert (experiment.data.number, experiment.loss.kind) == (3, "gamma_loss")
-    with pytest.raises(ConfigError, match="data is '', which is empty"):
-        read(path, data="")
 
 
 def test_schema_takes_what_the_reader_takes(write):
@@ -403,18 +386,6 @@ def test_number_of_inducing_points_is_the_root_rounded_down(root, power, rest):
     assert part.num_inducing(N) == root
 
 
-@given(
-    epochs=st.integers(0, 300),
-    N=st.integers(1, 3000),
-    batch_size=st.none() | st.integers(1, 1000),
-)
-def test_passes_over_the_data_are_as_many_as_epochs(epochs, N, batch_size):
-    part = BatchesTraining(epochs=epochs, batch_size=batch_size, steps_per_epoch=None)
-    schedule = part.schedule(N)
-    assert schedule.steps == epochs * -(-N // schedule.batch_size)
-    assert schedule.batch_size <= N
-
-
 def test_a_part_without_a_kind_is_of_the_kind_that_it_has_by_default(write):
     path = write("data: yacht\noptimiser: {learning_rate: 0.5}\nloss: {beta: 2.0}\n")
     with pytest.raises(ConfigError, match="beta is no key of this part; its keys are kind"):
@@ -438,8 +409,7 @@ def test_examples_can_be_run(path, capsys):
 def test_training_by_lbfgs_can_be_read_again(write):
     text = (
         "data: {kind: thesis_curve, number: 3}\ntraining: {kind: lbfgs, iterations: 7}\n"
-        "divergence: {kind: projected_kl, context: {kind: sum, parts: "
-        "[training_inputs, {kind: halton_box, num_points: 9}, {kind: inputs, points: [[0.0]]}]}}\n"
+        "divergence: {kind: projected_kl, context: {kind: halton_box, num_points: 9}}\n"
     )
     experiment = read(write(text))
     assert (experiment.train_q, experiment.training.iterations) == (True, 7)

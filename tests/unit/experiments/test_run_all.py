@@ -216,19 +216,19 @@ def test_an_interrupt_of_the_group_of_processes_ends_all_without_a_traceback(tmp
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "message"),
+    ("options", "message"),
     [
-        (["--workers", "0"], 2, "--workers"),
-        (["--workers", "-1"], 2, "--workers"),
-        (["--run-timeout", "0"], 2, "--run-timeout"),
-        (["--jobs", "3"], 1, "--cluster"),
-        (["--cluster", "slurm", "--job", "cores=0.5", "--job", "quue=a:1"], 2, "quue"),
+        (["--workers", "0"], "--workers"),
+        (["--workers", "-1"], "--workers"),
+        (["--run-timeout", "0"], "--run-timeout"),
+        (["--jobs", "3"], "--cluster"),
+        (["--cluster", "slurm", "--job", "cores=0.5", "--job", "quue=a:1"], "quue"),
     ],
 )
-def test_options_of_the_command_that_are_refused(options, status, message, tmp_path, capsys):
+def test_options_of_the_command_that_are_refused(options, message, tmp_path, capsys):
     (tmp_path / "sweep.yaml").write_text("base: {data: yacht}\naxes:\n  seed: [0, 1]\n")
     command = ["sweep", str(tmp_path / "sweep.yaml"), "--folder", str(tmp_path / "runs")]
-    assert main([*command, *options]) == status
+    assert main([*command, *options]) == 2
     told = capsys.readouterr().err
     assert message in told
     assert "Traceback" not in told

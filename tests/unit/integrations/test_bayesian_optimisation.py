@@ -109,8 +109,8 @@ def test_slope_at_what_was_evaluated_is_finite(rng):
 def test_thompson_sampling_is_minus_a_draw():
     model = models.make()
     X, Y = models.data()
-    function = bo.ThompsonSampling(num_features=64)(model, (X, Y), seed=3)
-    drawn = draw_functions(model.variational, 1, num_features=64, seed=3)
+    function = bo.ThompsonSampling()(model, (X, Y), seed=3)
+    drawn = draw_functions(model.variational, 1, num_features=1024, seed=3)
     assert_close(function(tf.constant(X)), -drawn(X)[0, :, 0])
     with pytest.raises(TypeError, match="model is a GPR"):
         bo.ThompsonSampling()(gpr((X, Y)), (X, Y))
@@ -124,7 +124,7 @@ def test_maximum_is_that_of_a_grid(rng):
     function = bo.ExpectedImprovement()(gpr((X, Y)), (X, Y))
     grid = np.linspace(0.0, 1.0, 20_001)[:, None]
     expected = grid[np.argmax(function(tf.constant(grid)))]
-    found = bo.maximise(function, [(0.0, 1.0)], num_candidates=32)
+    found = bo.maximise(function, [(0.0, 1.0)])
     assert np.abs(found - expected) <= 1.0 / 20_000  # it is next to the best of the grid
 
 
@@ -134,7 +134,6 @@ def test_maximum_is_found_however_small(scale):
     found = bo.maximise(
         lambda X: scale * tf.exp(-tf.reduce_sum(tf.square(X - peak), -1)),
         [(-2.0, 2.0), (-8.0, 8.0)],
-        num_candidates=64,
     )
     assert_close(found, peak, ITERATIVE)
 

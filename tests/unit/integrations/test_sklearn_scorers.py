@@ -85,9 +85,8 @@ def test_the_interval_score_punishes_width_and_what_is_outside(pipeline, data, l
         alpha, expected = 1.0 - coverage, upper - lower
         expected += np.where(y < lower, 2.0 / alpha * (lower - y), 0.0)
         expected += np.where(y > upper, 2.0 / alpha * (y - upper), 0.0)
-        score = scorers.IntervalScore(coverage)
-        assert_close(score(pipeline, data[0], y), -np.mean(expected))
-    assert scorers.interval_score == scorers.IntervalScore(0.9)
+        assert_close(scorers.interval_score(pipeline, data[0], y, coverage), -np.mean(expected))
+    assert_close(scorers.interval_score(pipeline, data[0], y), -np.mean(expected))
 
 
 @pytest.mark.slow
@@ -119,9 +118,9 @@ def test_labels_are_scored_by_minus_the_log_loss():
     assert np.all(found < 0.0)
 
 
-def test_other_estimators_are_refused(data):
+def test_other_estimators_are_refused(pipeline, data):
     line = LinearRegression().fit(*data)
     with pytest.raises(TypeError, match="estimator is a LinearRegression; the score is of"):
         scorers.neg_crps(line, *data)
     with pytest.raises(ValueError, match="coverage is 90"):
-        scorers.IntervalScore(90)
+        scorers.interval_score(pipeline, *data, 90)

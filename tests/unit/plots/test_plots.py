@@ -293,9 +293,10 @@ def test_dollars_in_names_of_columns_are_no_mathematics():
     kinds = (plots.MapDisplay, plots.RelevanceDisplay, plots.PartialDependenceDisplay)
     for kind in kinds:
         drawn = kind.from_estimator(learned, X if kind is plots.MapDisplay else None)
-        drawn.figure_.canvas.draw()  # which raises where mathematics is wrong
+        figure = np.ravel(drawn.ax_)[0].figure
+        figure.canvas.draw()  # which raises where mathematics is wrong
         ax = np.ravel(drawn.ax_)[0]
         texts = [*ax.get_yticklabels(), ax.xaxis.label]
         shown = [text._preprocess_math(text.get_text()) for text in texts]
         assert ("US$ / AU$", False) in shown
-        plt.close(drawn.figure_)
+        plt.close(figure)

@@ -97,43 +97,6 @@ def test_names_that_are_not_let_in(old, new, edited, monkeypatch):
         load(folder)
 
 
-def calls_of(argument):
-    """A bijector and a distribution that would call an argument of theirs."""
-    inside = {"class": "named", "value": argument}
-    python = "tensorflow_probability.python"
-    chain = {
-        "class": f"{python}.bijectors.inline:Inline",
-        "config": {"forward_fn": inside},
-    }
-    autoregressive = {
-        "class": f"{python}.distributions.autoregressive:Autoregressive",
-        "config": {"distribution_fn": inside},
-    }
-    deferred = {
-        "class": f"{python}.util.deferred_tensor:DeferredTensor",
-        "config": {"_transform_fn": inside},
-    }
-    return [chain, autoregressive, deferred]
-
-
-@pytest.mark.parametrize("place", ["transform", "prior", "variable"])
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_parameters_call_nothing_that_the_folder_names(place, number, tmp_path, monkeypatch):
-    """Whatever is built for a parameter is made of numbers, bijectors and distributions."""
-    called = []
-    monkeypatch.setattr("gpflow_gvi.integrations.saved_model.export", called.append)
-    save(gpflow.Parameter(1.0, transform=gpflow.utilities.positive()), tmp_path / "saved")
-    file = tmp_path / "saved" / "structure.json"
-    structure = json.loads(file.read_text())
-    structure["root"]["config"][place] = calls_of("gpflow_gvi.integrations.saved_model:export")[
-        number
-    ]
-    file.write_text(json.dumps(structure))
-    with pytest.raises(ValueError, match="may not be used"):
-        load(tmp_path / "saved")
-    assert not called
-
-
 @pytest.mark.parametrize("old", [MATERN, SOFTPLUS, FUNCTION])
 def test_no_other_module_is_imported(old, edited, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)

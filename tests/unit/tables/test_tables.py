@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 import gpflow_gvi as gvi
+from gpflow_gvi import saving
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.tables import TableModel, learn_table, predict_file
 from gpflow_gvi.tables.columns import Columns
@@ -206,6 +207,15 @@ def test_other_columns_to_predict_are_refused(content, message, written, tmp_pat
     assert main(["predict", str(written), str(file)]) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_missing_columns_are_told_before_the_model_is_loaded(
+    written, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "new.csv").write_text("size,old\n1,1\n")
+    monkeypatch.setattr(saving, "load", None)
+    assert main(["predict", str(written), str(tmp_path / "new.csv")]) == 2
+    assert "lacks the columns ['colour']" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["pandas", "jinja2", "matplotlib"])
