@@ -147,6 +147,21 @@ class Images(DataSet):
         return rows
 
 
+class Small(DataSet):
+    """A small data set for pictures: a decade of CO₂, Snelson's curve, the banana's two classes."""
+
+    has_split: ClassVar[bool] = False
+    of_classes: ClassVar[bool | None] = None
+    defaults: ClassVar[dict[str, Any]] = {"split": "random"}
+    kind: Literal["banana", "co2", "snelson1d"]
+
+    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
+        """Return the rows."""
+        names = {"banana": "clf_banana", "co2": "ts_co2_monthly", "snelson1d": "toy_snelson1d"}
+        arrays = read_arrays(f"{names[self.kind]}.npz", data_dir)
+        return {"train": Rows(arrays["x"], arrays["y"])}
+
+
 class Table(DataSet):
     """Columns of your own file: CSV with a header, npz, or Parquet where pyarrow is."""
 
@@ -187,7 +202,7 @@ class Table(DataSet):
         return {"train": Rows(*np.split(table, [len(self.inputs)], axis=1))}
 
 
-Data = Annotated[Curve | ThesisCurve | UCI | Images | Table, ByKind()]
+Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, ByKind()]
 
 
 class GivenSplit(Part):

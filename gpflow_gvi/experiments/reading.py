@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ Location = tuple[int | str, ...]
 class ConfigError(ValueError):
     """A configuration that cannot be run; the message says where it is wrong, and what is right."""
 
+
+MAX_VALUES = 1_000_000
+"""The maximal number of values in a file, each alias counted as what it stands for."""
 
 MAX_LINES = 20
 """The maximal number of lines of a message."""
@@ -70,6 +74,16 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of values in a node, each alias counted as what it stands for."""
+    if id(node) not in known:
+        known[id(node)] = 1  # while it is counted; it may hold itself
+        children = [] if isinstance(node, yaml.ScalarNode) else node.value
+        flat = itertools.chain(*children) if isinstance(node, yaml.MappingNode) else children
+        known[id(node)] += sum(_size(child, known) for child in flat)
+    return known[id(node)]
+
+
 class Document:
     """A mapping that was read from YAML, and where each part of it stood.
 
@@ -81,6 +95,11 @@ class Document:
         try:
             loader = _Loader(text)
             self.node = loader.get_single_node()
+            if self.node is not None and (size := _size(self.node, {})) > MAX_VALUES:
+                raise ConfigError(
+                    f"{source}:1: it holds {size} values, its aliases written out; the maximal "
+                    f"number is {MAX_VALUES}."
+                )
             self.value: Any = None if self.node is None else loader.construct_document(self.node)
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1

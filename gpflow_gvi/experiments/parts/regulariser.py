@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from .part import Count, Entry, LazyModule, Part, Positive, gpflow, one_of
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
+    from gpflow.kernels import Kernel as GPflowKernel
 
     from ...learning import TrainingData
     from ...regulariser.evidence import Evidence as GVIEvidence
@@ -105,6 +107,10 @@ class Regulariser(Part):
     max_rounds: Count = RegulariserSettings.max_rounds
     """The maximal number of rounds of choosing points and fitting hyper-parameters to them."""
     minimise: Minimiser = Minimiser()
+    starts: Count = 1
+    """The number of fits: the first from the kernel's values, the others from random ones near
+    them. With `evidence: inducing` the one is kept whose posterior predicts validation data
+    best, as few observations do not tell noise from function."""
 
     @property
     def is_free(self) -> bool:
@@ -129,9 +135,7 @@ class Regulariser(Part):
         by_recipe = is_default and self.kernel.kind == "recipe"
         wanted = by_recipe if self.predictors is None else self.predictors == "recipe"
         return RegulariserSettings(
-            kernels=None
-            if self.kernel.kind == "recipe"
-            else lambda data: [self.kernel.build(data)],
+            kernels=None if self.kernel.kind == "recipe" else self._kernels,
             mean=None if self.mean is None else self.mean.build,
             predictors=RECIPE if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
@@ -144,3 +148,14 @@ class Regulariser(Part):
             minimise=LBFGS(self.minimise.max_iterations, self.minimise.tolerance),
             process=operator.attrgetter(self.mode),
         )
+
+    def _kernels(self, data: TrainingData) -> list[GPflowKernel]:
+        random = np.random.default_rng(data.seed)
+        found = []
+        for number in range(self.starts):
+            kernel = self.kernel.build(dataclasses.replace(data, seed=data.seed + number))
+            for parameter in kernel.trainable_parameters if number else ():
+                variable = parameter.unconstrained_variable
+                variable.assign_add(random.normal(size=variable.shape))
+            found.append(kernel)
+        return found

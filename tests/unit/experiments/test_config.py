@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pickle
 import subprocess
 import sys
@@ -149,6 +150,12 @@ def test_what_the_checks_of_a_class_refuse_is_an_error_with_path_line_and_value(
     )
 
 
+BOMB = "data: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 8)}]\n"
+    for before, name in itertools.pairwise(["a", "mean", "seed", "loss", "split", "model", "kind"])
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -163,6 +170,7 @@ def test_what_the_checks_of_a_class_refuse_is_an_error_with_path_line_and_value(
         ("data: yacht\nseed: !!int abc\n", ":2: this is no int"),
         ("data: yacht\nseed: !!bool abc\n", ":2: this is no bool"),
         ("data: yacht\nmean: &a [*a]\n", ":2: found unconstructable recursive node"),
+        (BOMB, "its aliases written out"),
         ("data: yacht\nmean: " + "[" * 500 + "]" * 500, "nested too deeply"),
         ("data: yacht\nloss: [" + "x, " * 5000 + "]\n", ":2: loss is ['x', 'x'"),
         ("data: {kind: [1]}\n", ":1: data is of kind '[1]'"),

@@ -14,6 +14,7 @@ from gpflow_gvi.experiments.data_sets import (
     Images,
     RandomSplit,
     Rows,
+    Small,
     Table,
     ThesisCurve,
     load,
@@ -97,6 +98,7 @@ def folder(tmp_path, rng):
     X, Y = rng.normal(size=(50, 3)), rng.normal(size=(50, 1))
     rows = np.stack([rng.permutation(50) for _ in range(2)])
     np.savez(tmp_path / "uci_yacht.npz", x=X, y=Y, train_idx=rows[:, :45], test_idx=rows[:, 45:])
+    np.savez(tmp_path / "ts_co2_monthly.npz", x=X[:, :1], y=Y)
     images = rng.integers(0, 256, size=(20, 28, 28), dtype=np.uint8)
     digits = np.arange(20, dtype=np.uint8) % 10
     parts = {"x_train": images, "y_train": digits, "x_test": images[:5], "y_test": digits[:5]}
@@ -151,7 +153,7 @@ def test_every_row_has_one_role(test, seed):
 
 def test_too_few_rows_are_named(folder):
     with pytest.raises(ValueError, match="too few to set aside"):
-        load(UCI(kind="yacht"), RandomSplit(test=0.999), seed=0, data_dir=folder)
+        load(Small(kind="co2"), RandomSplit(test=0.999), seed=0, data_dir=folder)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "npz", "parquet"])
