@@ -114,7 +114,7 @@ def _step(values: AnyNDArray) -> float:
     # Values such as 0.1 and 0.3 are multiples up to their rounding.
     error = 1e3 * np.finfo(values.dtype).eps * np.max(np.abs(values)) / step
     are_multiples = np.abs(multiples - np.round(multiples)) <= max(error, 1e-6)
-    # Of many values some are so close that rounding hides everything.
+    # Among many values some are so close that rounding hides everything.
     return step if error < 0.1 and np.all(are_multiples) else np.inf
 
 

@@ -93,7 +93,7 @@ def test_demo_scores_are_those_of_gaussians():
     rng = np.random.default_rng(0)
     mean, sd = rng.normal(size=4000), rng.uniform(0.5, 2.0, 4000)
     y = mean + sd * rng.normal(size=4000)
-    assert_estimates(demo._coverage(y, (mean, sd)), 0.95, np.sqrt(0.95 * 0.05 / 4000))
+    assert_estimates(demo._scores(y, (mean, sd))["coverage"], 0.95, np.sqrt(0.95 * 0.05 / 4000))
     X, x = rng.normal(size=(300, 1)), rng.normal(size=(50, 1))
     noisy = 3.0 * X[:, 0] + 0.5 * rng.normal(size=300)
     predicted, error = demo._with_error_out_of_fold(LinearRegression(), X, noisy, x)

@@ -24,8 +24,8 @@ def test_a_file_has_the_same_epochs(N, is_alone):
     assert BatchesTraining().schedule(N, is_alone) == Passes()(N, is_alone)
     of_steps = BatchesTraining(steps_per_epoch=30, epochs=9).schedule(N, is_alone)
     assert (of_steps.epochs, of_steps.steps_per_epoch) == (9, 30)
-    of_a_pass = BatchesTraining(steps_per_epoch=None, batch_size=None).schedule(N, is_alone)
-    assert (of_a_pass.batch_size, of_a_pass.steps_per_epoch) == (N, 1)
+    whole = BatchesTraining(batch_size=None).schedule(N, is_alone)
+    assert whole.batch_size == N
 
 
 def test_a_network_alone_is_seen_in_one_call(rng):
