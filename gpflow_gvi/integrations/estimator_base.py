@@ -30,13 +30,36 @@ from ..models import GVI
 class Estimator(BaseEstimator):
     """The parameters of both estimators, and how `learn` is called with them.
 
-    They are those of `learn`, which tells what they mean, but for
-
-    :param predictor: for labels, of classifiers.
-    :param network: also the number of units of `recipe.network`. With a model of Keras, here or as
-        `mean`, X may be images.
-    :param likelihood: for labels, one of as many classes as y has.
-    :param random_state: a whole number for the same result in each fit, the `seed` of `learn`.
+    :param kernel: k of the regulariser P, with the hyper-parameters to start from, in standard
+        units of X and y; or several, as of `learn`.
+    :param predictor: what P's mean is made of, as of `learn`; for labels, of classifiers.
+    :param noise: the noise of real-valued y: "constant", "varying" or "auto".
+    :param outputs: "correlated" to learn several columns of real-valued y together.
+    :param missing: "ignore" to leave out values of real-valued y that are NaN, None or masked.
+    :param network: what is added to the mean of Q, as of `learn`, or the number of units of
+        `recipe.network`; or models of Keras to put a process around. X may be images then.
+    :param train_network: False to leave a network as it is; by default it is trained.
+    :param features: the features of a network that the kernel is on, as in `learn`.
+    :param classes: the class of each column of a network, if they are not sorted.
+    :param likelihood: one of GPflow, for y that are counts, amounts, fractions or levels, or have
+        noise of heavy tails; of a classifier, one of as many classes as y has.
+    :param loss: "robust" for real-valued y with outliers; or a loss to train Q with, or its name.
+    :param mean: m_Q, by its name or as a model of Keras, as of `learn`; with that X may be images.
+    :param covariance: r, by its name or as a class, as of `learn`.
+    :param regulariser: "posterior" or "prior", what Q is held to.
+    :param model: `PGVI` or `GWI`; or `GVI`, which needs a divergence. By default `PGVI`.
+    :param divergence: D, or its name; by default that of the model.
+    :param divergence_weight: λ; by default 0.1. "1/N" is one D beside the sum of losses.
+    :param num_inducing: the maximal number M of inducing points; by default that of `learn`.
+    :param calibration_fraction: the part of the rows to set aside for conformal intervals or sets.
+    :param epochs: the most for training Q; by default those of `learn` if any part of it is given,
+        else none.
+    :param batch_size: rows of a batch, of what is trained; by default 200.
+    :param learning_rate: Adam's at the start, of what is trained; by default 0.003.
+    :param effort: "fast", "default" or "best", as of `learn`.
+    :param n_jobs: how many predictors are fitted at once, as joblib has it.
+    :param random_state: a whole number for the same result in each fit.
+    :param verbose: 1 to print what is done now and how long it took; 0 for nothing.
     """
 
     kernel: Kernel | Sequence[Kernel] | None = None
