@@ -149,9 +149,9 @@ def figures(model: str, path: Path, test: tuple[np.ndarray, np.ndarray]) -> dict
     return {**found, "MiB of the process": timing.peak_memory()}
 
 
-def measured(N: int, D: int, models: list[str]) -> list[Row]:
-    """Return the figures of models fitted to N rows."""
-    test = rows(NUM_TEST, D, seed=1)
+def measured(N: int, test: tuple[np.ndarray, np.ndarray], models: list[str]) -> list[Row]:
+    """Return the figures of models fitted to N rows, for others."""
+    D = test[0].shape[1]
     found: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
@@ -183,8 +183,8 @@ def main() -> None:
     sizes = [400] if options.quick else options.rows
     models = trees.installed(options.models)
     D = options.features
-    found = [row for N in sizes for row in measured(N, D, models)]
-    X, y = rows(NUM_TEST, D, seed=1)
+    X, y = rows(500 if options.quick else NUM_TEST, D, seed=1)
+    found = [row for N in sizes for row in measured(N, (X, y), models)]
     mean, sd = law(X)
     nll, crps = of_normal(mean, sd**2, y)
     unknown = ("seconds", "of processor time", "MiB of the process")
