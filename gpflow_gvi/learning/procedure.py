@@ -63,8 +63,7 @@ class Procedure:
         if unused and self.settings.regulariser.kernels is None:
             progress.found(unused_columns=unused)
         progress.found(**split.notes)
-        groups = left_out_together(data.X)
-        if "repeated" in split.notes and len(np.unique(groups)) == len(groups):
+        if "repeated" in split.notes and len(np.unique(left_out_together(data.X))) == len(data.X):
             progress.found(apart=True)
         if self._may_pool(data, validation):
             return self._pooled(data)
