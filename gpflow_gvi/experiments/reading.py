@@ -63,6 +63,10 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
         problem = None
         if not isinstance(key, yaml.ScalarNode):
             problem = f"a key is a {key.id}; write a word"
+        elif key.tag.endswith((":timestamp", ":binary")):
+            problem = (
+                f"the key {short_repr(key.value)} is a {key.tag.rpartition(':')[2]}; write a word"
+            )
         elif key.value in found:
             problem = f"the key {short_repr(key.value)} appears twice; keep one"
         if problem is not None:

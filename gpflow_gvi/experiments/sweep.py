@@ -55,11 +55,12 @@ class SweepFile(Part):
             raise ValueError(f"it describes {count} runs; the maximal number is {MAX_RUNS}")
         for name in self.axes:
             if name in self.variants:
-                raise ValueError(f"{name} is an axis twice; name it once")
+                raise ValueError(f"{short_repr(name)} is an axis twice; name it once")
         for excluded in self.exclude:
             for name in excluded:
                 if name not in levels:
-                    raise ValueError(f"exclude names {name}; the axes are {', '.join(levels)}")
+                    axes = ", ".join(map(short_repr, levels))
+                    raise ValueError(f"exclude names {short_repr(name)}; the axes are {axes}")
         return self
 
     def levels(self) -> dict[str, list[tuple[Level, dict[str, Any]]]]:

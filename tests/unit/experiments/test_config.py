@@ -163,6 +163,7 @@ BOMB = "data: &a [x, x, x, x, x, x, x, x]\n" + "".join(
         ("data: yacht\n? {a: 1}\n: 2\n", ":2: a key is a mapping"),
         ("data: yacht\n1: 2\n", ":2: it has the key 1; a key must be text"),
         ("data: yacht\nloss: {kind: beta_loss, 3: 1}\n", ":2: loss has the key 3"),
+        ("data: yacht\n!!timestamp 2001-01-01: 2\n", ":2: the key '2001-01-01' is a timestamp"),
         ("data: yacht\n<<: 3\n", ":2: expected a mapping"),
         ("data: yacht\nseed: \x00\n", r":2: the character '\x00' is not allowed"),
         ("data: yacht\nseed: " + "9" * 5000, ":2: this is no int"),

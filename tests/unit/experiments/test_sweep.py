@@ -88,8 +88,9 @@ def test_base_may_be_a_file_beside_it(points, tmp_path):
         ({"axes": {"sed": [1]}}, "where sed is 1.*sed is no key.*Did you mean 'seed'"),
         ({"axes": {"seed": [-1]}}, "where seed is -1.*seed is -1"),
         ({"axes": {"seed.x": [1]}, "base": {"data": "yacht", "seed": 1}}, "seed, which is 1"),
-        ({"axes": {"seed": [1]}, "variants": {"seed": {"a": {}}}}, "seed is an axis twice"),
-        ({"axes": {"seed": [1]}, "exclude": [{"sed": 1}]}, "exclude names sed"),
+        ({"axes": {"seed": [1]}, "variants": {"seed": {"a": {}}}}, "'seed' is an axis twice"),
+        ({"axes": {"seed": [1]}, "exclude": [{"sed": 1}]}, "exclude names 'sed'"),
+        ({"axes": {"seed": [1]}, "exclude": [{"\ud800": 1}]}, r"exclude names '\\ud800'"),
         ({"axes": {"seed": [1]}, "exclude": [{"seed": 1}]}, "leaves no run"),
         ({"base": "no.yaml"}, "no.yaml does not exist"),
         (
