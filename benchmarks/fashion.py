@@ -19,8 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,9 +41,11 @@ from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.prediction.class_probabilities import Entropies, class_probabilities, entropies
 
 if __package__:
+    from . import laplace_approximation
     from .data import add_argument, add_quick, load_images
     from .peers import can_import
 else:
+    import laplace_approximation
     from data import add_argument, add_quick, load_images
     from peers import can_import
 
@@ -174,22 +174,19 @@ def laplace(python: str) -> Callable[[Task, list[keras.Model]], Prediction]:
     """
 
     def predict(task: Task, members: list[keras.Model]) -> Prediction:
-        kernel, bias = members[0].layers[-1].get_weights()
-        with tempfile.TemporaryDirectory() as folder:
-            given, returned = Path(folder) / "given.npz", Path(folder) / "returned.npz"
-            np.savez(
-                given,
-                kernel=kernel,
-                bias=bias,
-                X=_features(members[0], task.train.X),
-                Y=task.train.Y,
-                test=_features(members[0], task.test.X),
-                outside=_features(members[0], task.out_of_distribution.X),
-            )
-            script = Path(__file__).with_name("last_layer_laplace.py")
-            subprocess.run([python, script, given, returned], check=True)
-            with np.load(returned) as file:
-                return _of_members(file["test"], file["outside"])
+        train, test, outside = (
+            _features(members[0], part.X)
+            for part in (task.train, task.test, task.out_of_distribution)
+        )
+        of = laplace_approximation.probabilities(
+            python,
+            members[0].layers[-1:],
+            (train, task.train.Y),
+            "full",
+            test=test,
+            outside=outside,
+        )
+        return _of_members(of["test"], of["outside"])
 
     return predict
 

@@ -8,7 +8,10 @@ scores of its logits, or of what its last layer receives, tell test images from 
 the other data set, noise, and test images that were inverted, rotated, multiplied by three, or had
 their pixels shuffled or Gaussian noise added. The first table has the AUROC on the average of all
 networks, and the worst of them; the second the probabilities, beside what scales logits by the same
-held-out images, and `learn` with the logits alone (`predictor=None`).
+held-out images, and `learn` with the logits alone (`predictor=None`). With `--ensemble` there are
+those of five such networks, too, and with `--laplace PYTHON`, an interpreter that has
+laplace-torch, those of Laplace approximations: of the last layer and, with a diagonal, of all
+layers of the networks with a dense one.
 """
 
 from __future__ import annotations
@@ -33,9 +36,13 @@ import gpflow_gvi as gvi
 from gpflow_gvi import metrics
 
 if __package__:
+    from . import laplace_approximation
     from .data import add_argument, add_quick, load_images
+    from .peers import can_import
 else:
+    import laplace_approximation
     from data import add_argument, add_quick, load_images
+    from peers import can_import
 
 NAMES = ("fashion_mnist", "mnist")
 FEATURES: dict[str, Any] = {
@@ -45,6 +52,7 @@ FEATURES: dict[str, Any] = {
 }
 WAYS = ("network", "temperature", "vector", "Dirichlet")
 """What is done to the logits."""
+ENSEMBLE = 5
 NEIGHBOUR = 10
 """The distance to this neighbour among the training images is kNN's score."""
 
@@ -246,6 +254,55 @@ def _fitted(logits: np.ndarray, labels: np.ndarray, kind: str, ridge: float = 0.
     return minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
 
 
+def ensemble(task: Task, kind: str, seed: int, epochs: int, first: keras.Model) -> np.ndarray:
+    """Return the average probabilities of test images by five networks (Lakshminarayanan 2017)."""
+    seeds = [1000 * seed + member for member in range(1, ENSEMBLE)]
+    members = [first, *(trained(task, kind, each, epochs) for each in seeds)]
+    logits = [net.predict(task.test.X, verbose=0).astype(float) for net in members]
+    return softmax(np.stack(logits), axis=2).mean(axis=0)
+
+
+def laplace(task: Task, net: keras.Model, python: str, kind: str) -> dict[str, np.ndarray]:
+    """Return the probabilities of test images by Laplace approximations of a network."""
+
+    def average(net: keras.Model, X: Callable[[np.ndarray], np.ndarray], kind: str) -> np.ndarray:
+        layers = [layer for layer in net.layers if layer.get_weights()]
+        data = (X(task.train.X), task.train.Y)
+        found = laplace_approximation.probabilities(
+            python, layers[-1:] if kind == "full" else layers, data, kind, test=X(task.test.X)
+        )
+        return found["test"].astype(float).mean(axis=0)
+
+    hidden = keras.Model(net.inputs, net.layers[-1].input)
+    of_last = average(net, lambda X: hidden.predict(X, verbose=0), "full")
+    found = {"Laplace, last layer": of_last}
+    if kind == "dense":
+        found["Laplace, diagonal"] = average(net, lambda X: X, "diag")
+    return found
+
+
+def compared(
+    task: Task, net: keras.Model, kind: str, seed: int, options: argparse.Namespace
+) -> tuple[dict[str, Callable[[np.ndarray], np.ndarray]], dict[str, np.ndarray]]:
+    """Return scores of how unlike the data images are, and log probabilities of test images."""
+    ways = scores(task, net)
+    logs = {way: scaled(task, net, way) for way in WAYS}
+    if options.ensemble:
+        logs["ensemble of five"] = np.log(ensemble(task, kind, seed, options.epochs, net))
+    if options.laplace:
+        of = laplace(task, net, options.laplace, kind)
+        logs |= {way: np.log(p) for way, p in of.items()}
+    around = partial(
+        gvi.learn, task.train, network=net, train_network=False, validation_data=task.held_out
+    )
+    logs["learn, logits alone"] = np.log(around(predictor=None).predict_proba(task.test.X))
+    for title, features in FEATURES.items():
+        learned = around(features=features)
+        ways[f"learn, {title}"] = learned.score_ood
+        logs[f"learn, {title}"] = np.log(learned.predict_proba(task.test.X))
+    return ways, logs
+
+
 def main() -> None:
     """Train the networks, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -255,6 +312,8 @@ def main() -> None:
     parser.add_argument("--scored", type=int, default=1000, help="test images of each kind")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--networks", nargs="+", default=["dense", "average"])
+    parser.add_argument("--ensemble", action="store_true", help="train five networks, too")
+    parser.add_argument("--laplace", metavar="PYTHON", help="an interpreter with laplace-torch")
     add_argument(parser)
     add_quick(parser)
     options = parser.parse_args()
@@ -263,6 +322,9 @@ def main() -> None:
         options.rows, options.epochs, options.scored, options.seeds = 120, 1, 40, 1
         options.held_out = None
         names, options.networks = NAMES[:1], ["dense"]
+    if options.laplace and not can_import("laplace", options.laplace):
+        print(f"{options.laplace} cannot import laplace: its rows are left out\n")
+        options.laplace = None
     found: dict[str, list[list[float]]] = {}
     probabilities: dict[str, list[list[float]]] = {}
     for name in names:
@@ -270,21 +332,7 @@ def main() -> None:
             task = load(Path(options.data_dir), name, seed, options)
             for kind in options.networks:
                 net = trained(task, kind, seed, options.epochs)
-                ways = scores(task, net)
-                logs = {way: scaled(task, net, way) for way in WAYS}
-                around = partial(
-                    gvi.learn,
-                    task.train,
-                    network=net,
-                    train_network=False,
-                    validation_data=task.held_out,
-                )
-                alone = around(predictor=None)
-                logs["learn, logits alone"] = np.log(alone.predict_proba(task.test.X))
-                for title, features in FEATURES.items():
-                    learned = around(features=features)
-                    ways[f"learn, {title}"] = learned.score_ood
-                    logs[f"learn, {title}"] = np.log(learned.predict_proba(task.test.X))
+                ways, logs = compared(task, net, kind, seed, options)
                 for way, score in ways.items():
                     known = score(task.test.X)
                     row = [metrics.auroc(known, score(X)) for X in task.others.values()]

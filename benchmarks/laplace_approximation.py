@@ -1,0 +1,38 @@
+"""Laplace approximations of networks of Keras, by laplace-torch in an environment of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+import keras
+import numpy as np
+
+
+def probabilities(
+    python: str,
+    layers: list[keras.Layer],
+    data: tuple[np.ndarray, np.ndarray],
+    structure: str,
+    **at: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Return samples of class probabilities at rows, by their names: [S, N, J] each.
+
+    :param python: an interpreter that has laplace-torch.
+    :param layers: those with weights, the last of which returns logits.
+    :param data: what the first of them receives for the training images, and their labels.
+    :param structure: of the Hessian, "full" or "diag".
+    :param at: what the first layer receives for the rows to predict at.
+    """
+    X, Y = data
+    arrays = {"X": X, "Y": Y, "structure": np.array(structure), **at}
+    for number, layer in enumerate(layers):
+        arrays[f"kernel_{number}"], arrays[f"bias_{number}"] = layer.get_weights()
+    with tempfile.TemporaryDirectory() as folder:
+        given, returned = Path(folder) / "given.npz", Path(folder) / "returned.npz"
+        np.savez(given, **arrays)
+        script = Path(__file__).with_name("laplace_by_torch.py")
+        subprocess.run([python, script, given, returned], check=True)
+        with np.load(returned) as file:
+            return {name: file[name] for name in at}

@@ -1,0 +1,94 @@
+"""Laplace approximations of a network of images or of its last layer, by laplace-torch, elsewhere.
+
+    PYTHON benchmarks/laplace_by_torch.py GIVEN.npz RETURNED.npz
+
+`fashion.py` and `ood.py` call it with an interpreter that has laplace-torch (Daxberger et al.
+2021). GIVEN holds `kernel_0`, `bias_0`, `kernel_1`, ... of the layers, as Keras has them:
+convolutions of stride two, then dense layers, with rectified units between; `X` and labels `Y` that
+it was trained with; the `structure` of the Hessian, "full" or "diag"; and rows to predict at, under
+other names. RETURNED has class probabilities [S, N, J] of these, under S samples of the linearised
+network. The prior's precision has the largest marginal likelihood.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from laplace import Laplace
+
+MAX_DERIVATIVES = 40_000_000
+"""The derivatives of logits in weights that there are at a time."""
+
+
+class FlatPixels(torch.nn.Module):
+    """Images as rows, in the order of Keras: the channels of a pixel are neighbours."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the rows: [N, C, H, W] → [N, H W C]."""
+        return images.permute(0, 2, 3, 1).flatten(1)
+
+
+def network(arrays: Mapping[str, np.ndarray]) -> torch.nn.Sequential:
+    """Return the network of these kernels and biases."""
+    parts: list[torch.nn.Module] = []
+    was_image = False
+    for number in itertools.count():
+        if (kernel := arrays.get(f"kernel_{number}")) is None:
+            return torch.nn.Sequential(*parts[:-1])
+        is_image = kernel.ndim == 4
+        layer: torch.nn.Module
+        if is_image:
+            size, _, inputs, outputs = kernel.shape
+            layer, weight = torch.nn.Conv2d(inputs, outputs, size, 2), kernel.transpose(3, 2, 0, 1)
+        else:
+            layer, weight = torch.nn.Linear(*kernel.shape), kernel.T
+        with torch.no_grad():
+            layer.weight.copy_(torch.as_tensor(weight.copy()))
+            layer.bias.copy_(torch.as_tensor(arrays[f"bias_{number}"]))
+        parts += [*([FlatPixels()] if was_image and not is_image else []), layer, torch.nn.ReLU()]
+        was_image = is_image
+
+
+def main(given: str, returned: str, samples: int = 100) -> None:
+    """Fit the approximation and write the samples of the probabilities."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with np.load(given) as file:
+        arrays = {name: file[name] for name in file.files}
+    X, labels, structure = (arrays.pop(name) for name in ("X", "Y", "structure"))
+    net = network(arrays)
+    count = sum(each.numel() for each in net.parameters())
+    batch = max(1, min(1000, MAX_DERIVATIVES // (count * len(net[-1].bias))))
+    rows = torch.utils.data.TensorDataset(_rows(X), torch.as_tensor(labels).long().reshape(-1))
+    posterior = Laplace(
+        net, "classification", subset_of_weights="all", hessian_structure=str(structure)
+    )
+    posterior.fit(torch.utils.data.DataLoader(rows, batch_size=batch))
+    posterior.optimize_prior_precision(method="marglik")
+    np.savez(
+        returned,
+        **{
+            name: torch.cat(
+                [
+                    posterior.predictive_samples(part, n_samples=samples).detach()
+                    for part in torch.split(_rows(at), batch)
+                ],
+                dim=1,
+            ).numpy()
+            for name, at in arrays.items()
+            if not name.startswith(("kernel_", "bias_"))
+        },
+    )
+
+
+def _rows(X: np.ndarray) -> torch.Tensor:
+    """Return rows, or images with their channels first."""
+    return torch.as_tensor(X if X.ndim == 2 else X.transpose(0, 3, 1, 2).copy())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
