@@ -1,6 +1,12 @@
 """Kernels of infinitely wide networks (neural network Gaussian processes), without JAX."""
 
-from .image_layers import AveragePooling2D, Conv2D, Flatten, GlobalAveragePooling2D
+from .image_layers import (
+    AveragePooling2D,
+    Conv2D,
+    Flatten,
+    GlobalAveragePooling2D,
+    LinearAttention,
+)
 from .kernel import NNGP
 from .layers import Dense, Erf, Layer, ReLU
 
@@ -13,5 +19,6 @@ __all__ = [
     "Flatten",
     "GlobalAveragePooling2D",
     "Layer",
+    "LinearAttention",
     "ReLU",
 ]
