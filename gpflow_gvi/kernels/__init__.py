@@ -2,13 +2,14 @@
 
 Infinitely wide networks (`NNGP`), kernels on a network's features (`FeatureMap`), functions of
 single features that are smooth or quasi-periodic (`AdditiveSpectralMixture`), trends whose slope
-changes (`IntegratedBrownianMotion`), and correlated outputs as one function of the input and the
-number of the output (`OutputAsInput`).
+changes (`IntegratedBrownianMotion`), functions of the logarithms of inputs (`LogInputs`), and
+correlated outputs as one function of the input and the number of the output (`OutputAsInput`).
 """
 
 from . import nngp
 from .feature_map import FeatureMap
 from .integrated_brownian_motion import IntegratedBrownianMotion
+from .log_inputs import LogInputs
 from .nngp import NNGP
 from .output_as_input import OutputAsInput
 from .spectral_mixture import AdditiveSpectralMixture
@@ -18,6 +19,7 @@ __all__ = [
     "AdditiveSpectralMixture",
     "FeatureMap",
     "IntegratedBrownianMotion",
+    "LogInputs",
     "OutputAsInput",
     "nngp",
 ]

@@ -1,7 +1,8 @@
-"""A kernel on the features of a network."""
+"""Kernels of features h(x): those of a network, and others."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,46 @@ from .._core.network_function import as_function
 from .finite_features import Features, features
 
 
-class FeatureMap(Kernel):
+class OnFeatures(Kernel, abc.ABC):
+    """k(x, x') = k_0(h(x), h(x'))."""
+
+    base_kernel: Kernel
+    """k_0."""
+
+    @abc.abstractmethod
+    def features(self, X: TensorType) -> tf.Tensor:
+        """Return h(X): [N, F]."""
+
+    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        """Return k_0(h(X), h(X2)): [N, N2]."""
+        return self.base_kernel(self.features(X), None if X2 is None else self.features(X2))
+
+    def K_diag(self, X: TensorType) -> tf.Tensor:
+        """Return k_0(h(x), h(x)) for each row of X: [N]."""
+        return self.base_kernel(self.features(X), full_cov=False)
+
+    def output_blocks(self, X: TensorType, rows: tf.Tensor) -> tf.Tensor:
+        """Return k among the rows of each block, from the features of all of X: [G, 1, b, b]."""
+        return outputs.blocks(self.base_kernel, self.features(X), rows)
+
+    def __call__(
+        self,
+        X: TensorType,
+        X2: TensorType | None = None,
+        *,
+        full_cov: bool = True,
+        presliced: bool = False,
+    ) -> tf.Tensor:
+        """Return k(X, X2) or its diagonal; the rows of X may be images."""
+        # GPflow's version makes a slice of X, a new tensor, whose features would be computed anew.
+        if full_cov:
+            return self.K(X, X2)
+        if X2 is not None:
+            raise ValueError("X2 was given with full_cov=False; the diagonal needs X alone.")
+        return self.K_diag(X)
+
+
+class FeatureMap(OnFeatures):
     """k(x, x') = k_0(h(x), h(x')), where the network h is trained together with k_0.
 
     Wilson, Hu, Salakhutdinov and Xing (2016), "Deep kernel learning", eq. 5. With a linear k_0 it
@@ -51,36 +91,8 @@ class FeatureMap(Kernel):
         """Return h(X): [N, F]."""
         return self.network(X)
 
-    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        """Return k_0(h(X), h(X2)): [N, N2]."""
-        return self.base_kernel(self.features(X), None if X2 is None else self.features(X2))
 
-    def K_diag(self, X: TensorType) -> tf.Tensor:
-        """Return k_0(h(x), h(x)) for each row of X: [N]."""
-        return self.base_kernel(self.features(X), full_cov=False)
-
-    def output_blocks(self, X: TensorType, rows: tf.Tensor) -> tf.Tensor:
-        """Return k among the rows of each block, from the features of all of X: [G, 1, b, b]."""
-        return outputs.blocks(self.base_kernel, self.features(X), rows)
-
-    def __call__(
-        self,
-        X: TensorType,
-        X2: TensorType | None = None,
-        *,
-        full_cov: bool = True,
-        presliced: bool = False,
-    ) -> tf.Tensor:
-        """Return k(X, X2) or its diagonal; the rows of X may be images."""
-        # GPflow's version makes a slice of X, a new tensor, whose features would be computed anew.
-        if full_cov:
-            return self.K(X, X2)
-        if X2 is not None:
-            raise ValueError("X2 was given with full_cov=False; the diagonal needs X alone.")
-        return self.K_diag(X)
-
-
-@features.register(FeatureMap)
-def _features(kernel: FeatureMap) -> Features | None:
+@features.register(OnFeatures)
+def _features(kernel: OnFeatures) -> Features | None:
     of_base = features(kernel.base_kernel)
     return None if of_base is None else lambda X: of_base(kernel.features(X))

@@ -13,6 +13,7 @@ from gpflow.kernels import Kernel, Product, SeparateIndependent, Sum
 from gpflow.utilities import parameter_dict
 
 from .integrated_brownian_motion import IntegratedBrownianMotion
+from .log_inputs import LogInputs
 from .spectral_mixture import AdditiveSpectralMixture
 
 _ARE_THEIR_PARAMETERS = (
@@ -36,6 +37,10 @@ def structure_of(kernel: Kernel) -> Hashable | None:
     if type(kernel) in (Sum, Product, SeparateIndependent):
         parts = tuple(map(structure_of, kernel.kernels))
         return None if None in parts else (type(kernel), parts)
+    if type(kernel) is LogInputs:
+        base = structure_of(kernel.base_kernel)
+        of_map = _key([kernel.is_log, kernel.zeros, kernel.least, kernel.shift, kernel.scale])
+        return None if base is None else (LogInputs, of_map, base)
     if type(kernel) not in _ARE_THEIR_PARAMETERS:
         return None
     parameters = tuple(

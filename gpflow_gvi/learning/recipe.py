@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gpflow.kernels import Kernel, SeparateIndependent, Sum
 from gpflow.likelihoods import Gaussian
+from scipy.stats import skew
 
 from .._core.graphs import deepcopy
 from ..kernels.active_columns import on_columns
+from ..kernels.log_inputs import LogInputs
 from . import starts
 from .default_predictors import Classifiers, Regressors, of_columns
 from .row_facts import num_groups
@@ -130,7 +132,26 @@ class Recipe:
         X = data.X[:, data.features]
         if data.of_classes:
             return _on_features(self._kernels_of_classes(*X.shape), data)
-        return _on_features(self.kernels_of_numbers(X, data.responses), data)
+        found = self.kernels_of_numbers(X, data.responses)
+        return _on_features(found, data, self._zeros(data))
+
+    def _zeros(self, data: TrainingData) -> Array | None:
+        """Return the zeros of columns that may be taken as logarithms, NaN for others: [D].
+
+        They are positive, and less skewed as logarithms. None where there are no such columns.
+        """
+        inputs, features = data.units[0], data.features
+        if len(features) > self.max_features_of_sums:
+            return None
+        zeros = (-inputs.shift / inputs.scale)[features]
+        x = data.X[:, features] - zeros
+        least, most = x.min(axis=0), x.max(axis=0)
+        ratio = np.divide(most, least, out=np.zeros_like(most), where=least > 1e-9 * most)
+        logs = np.log(np.where(ratio > 0.0, x, 1.0))
+        are_logs = (ratio >= self.log_ratio) & (np.abs(skew(logs)) < np.abs(skew(x)))
+        found: Array = np.full(data.D, np.nan)
+        found[features[are_logs]] = zeros[are_logs]
+        return found if are_logs.any() else None
 
     def kernels_of_numbers(self, X: Array, Y: Array) -> list[Kernel]:
         """Return the kernels of functions of real values.
@@ -224,10 +245,17 @@ class Recipe:
         return found if data.D == D else [of_columns(e, data.features) for e in found]
 
 
-def _on_features(kernels: list[Kernel], data: TrainingData) -> list[Kernel]:
-    """Return kernels of the features as ones of X, and of several latent functions if need be."""
+def _on_features(
+    kernels: list[Kernel], data: TrainingData, zeros: Array | None = None
+) -> list[Kernel]:
+    """Return kernels of the features as ones of X, and of several latent functions if need be.
+
+    :param zeros: if given, each kernel is there once more, of the logarithms of these columns.
+    """
     if len(data.features) < data.D:
         kernels = [on_columns(kernel, data.features.tolist()) for kernel in kernels]
+    if zeros is not None:
+        kernels = [*kernels, *(LogInputs(deepcopy(kernel), data.X, zeros) for kernel in kernels)]
     # Each latent function of one observation has its own.
     if data.of_classes or data.Y.shape[-1] >= data.J:
         return kernels

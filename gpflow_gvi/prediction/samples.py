@@ -33,7 +33,7 @@ from ..covariances.conditional import ConditionalCovariance, WeightCovariance
 from ..covariances.covariance import SparseCovariance
 from ..covariances.svgp import SVGPCovariance
 from ..gaussian_process import GaussianProcess
-from ..kernels.feature_map import FeatureMap
+from ..kernels.feature_map import OnFeatures
 from ..kernels.finite_features import features
 from .frequencies import spectrum
 
@@ -248,7 +248,7 @@ def _residual(prior: Functions, seen: tf.Tensor, L: tf.Tensor, whitened: Functio
 
 
 @deviations.register
-def _of_network(kernel: FeatureMap, draw: Draw) -> Functions:
+def _of_network(kernel: OnFeatures, draw: Draw) -> Functions:
     functions = deviations(
         kernel.base_kernel, dataclasses.replace(draw, example=kernel.features(draw.example))
     )

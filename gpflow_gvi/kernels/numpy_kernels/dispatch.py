@@ -13,6 +13,7 @@ from gpflow.kernels import Kernel
 from typing_extensions import override
 
 from ..integrated_brownian_motion import IntegratedBrownianMotion
+from ..log_inputs import LogInputs
 from ..spectral_mixture import AdditiveSpectralMixture
 from .abstract_kernel import NumpyKernel
 from .kinds import (
@@ -52,6 +53,8 @@ def has_numpy_kernel(kernel: Kernel, shape: Sequence[int]) -> bool:
         return False
     if isinstance(kernel, gpflow.kernels.Combination):
         return all(has_numpy_kernel(part, shape) for part in kernel.kernels)
+    if isinstance(kernel, LogInputs):
+        return has_numpy_kernel(kernel.base_kernel, shape)
     return all(map(is_known, kernel.parameters))
 
 
@@ -115,12 +118,19 @@ def _without_each(G: AnyNDArray, factors: Sequence[AnyNDArray]) -> Iterator[AnyN
         yield functools.reduce(operator.mul, [*factors[:i], *factors[i + 1 :]], G)
 
 
-_KINDS: dict[type[Kernel], type[NumpyKernel]] = {
+def _of_logarithms(kernel: LogInputs, X: AnyNDArray, X2: AnyNDArray, value: Value) -> NumpyKernel:
+    features = kernel.numpy_features(X)
+    others = features if X2 is X else kernel.numpy_features(X2)
+    return numpy_kernel(kernel.base_kernel, features, others, value=value)
+
+
+_KINDS: dict[type[Kernel], Callable[..., NumpyKernel]] = {
     **dict.fromkeys(SHAPES, NumpyStationary),
     AdditiveSpectralMixture: NumpySpectralMixture,
     IntegratedBrownianMotion: NumpyIntegratedBrownianMotion,
     gpflow.kernels.Constant: NumpyConstant,
     gpflow.kernels.Linear: NumpyLinear,
+    LogInputs: _of_logarithms,
     gpflow.kernels.Product: NumpyProduct,
     gpflow.kernels.Sum: NumpySum,
 }

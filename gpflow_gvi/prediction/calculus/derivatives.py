@@ -17,7 +17,7 @@ from ..._core.memo import memoised
 from ...covariances.conditional import WeightCovariance
 from ...covariances.covariance import LowRankUpdate
 from ...gaussian_process import GaussianProcess
-from ...kernels.feature_map import FeatureMap
+from ...kernels.feature_map import OnFeatures
 from .linearity import assembled, of_combinations, require_exactly, total, unknown
 
 
@@ -106,7 +106,7 @@ def _(kernel: kernels.Product, X: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
 
 
 @slope_variance.register
-def _(kernel: FeatureMap, X: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
+def _(kernel: OnFeatures, X: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
     """The chain rule: as x moves along v, h(x) moves along h'(x) v."""
     return slope_variance(kernel.base_kernel, kernel.features(X), _slope(kernel.features, X, V))
 
