@@ -45,6 +45,9 @@ class Recipe:
     min_gain_of_series: float = 0.05
     """A trend that changes is taken if it predicts better by as many nats: otherwise the deviations
     beside it follow the noise of few rows, and the densities hardly differ."""
+    log_inputs: bool = True
+    """Whether each kernel is tried on the logarithms of skewed positive columns, too. Otherwise
+    functions of relative differences need many rows where these are small."""
     max_rows_of_smooth: int = 100
     """Up to this number of rows of a single feature there is a kernel without frequencies, too."""
     min_rows_of_relevance: int = 100
@@ -79,8 +82,8 @@ class Recipe:
     # Units
 
     log_ratio: float = 2.0
-    """Positive y are learned as logarithms, too, where the largest is so many times the smallest:
-    where it is not, logarithms are almost linear."""
+    """Positive y are learned as logarithms, too, and so are functions of positive columns of X,
+    where the largest is so many times the smallest: where not, logarithms are almost linear."""
 
     # Screening
 
@@ -131,9 +134,10 @@ class Recipe:
         """Return kernels to choose among, with the hyper-parameters to start from."""
         X = data.X[:, data.features]
         if data.of_classes:
-            return _on_features(self._kernels_of_classes(*X.shape), data)
-        found = self.kernels_of_numbers(X, data.responses)
-        return _on_features(found, data, self._zeros(data))
+            found = self._kernels_of_classes(*X.shape)
+        else:
+            found = self.kernels_of_numbers(X, data.responses)
+        return _on_features(found, data, self._zeros(data) if self.log_inputs else None)
 
     def _zeros(self, data: TrainingData) -> Array | None:
         """Return the zeros of columns that may be taken as logarithms, NaN for others: [D].

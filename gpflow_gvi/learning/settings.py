@@ -191,7 +191,7 @@ class RegulariserSettings:
 def preset(effort: Effort) -> RegulariserSettings:
     """Return the settings of the fit of P for an effort."""
     if effort == "fast":
-        recipe = _later("learning.recipe:Recipe")(sums=False)
+        recipe = _later("learning.recipe:Recipe")(sums=False, log_inputs=False)
         return RegulariserSettings(recipe, predictors=None, noise="constant", heavy_tails=True)
     if effort == "best":
         return RegulariserSettings(

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_gvi.kernels import AdditiveSpectralMixture, IntegratedBrownianMotion
+from gpflow_gvi.kernels import AdditiveSpectralMixture, IntegratedBrownianMotion, LogInputs
 from gpflow_gvi.kernels.numpy_kernels import (
     NumpyParameter,
     abstract_kernel,
@@ -25,6 +25,7 @@ above.lengthscales = gpflow.Parameter(1.3, transform=gpflow.utilities.positive(l
 
 mixture = AdditiveSpectralMixture([[0.5, 0.2, 1.0]] * 2, [[0.4, 2.0, 1.0]] * 2, [[0.1, 1, 0.0]] * 2)
 trend = IntegratedBrownianMotion(0.3, active_dims=[1])
+rows, zeros = np.array([[1.0, 0.0, 0.5], [3.0, 1.0, 2.0]]), np.array([-6.0, np.nan, -5.0])
 
 KERNELS = {
     "squared exponential": kernels.SquaredExponential(1.7, [0.4, 1.0, 2.3]),
@@ -39,6 +40,7 @@ KERNELS = {
     "active dimensions": kernels.Matern32(active_dims=[2, 0], lengthscales=[0.5, 2.0]),
     "a lower bound": above,
     "constant": kernels.Constant(0.7),
+    "logarithms": LogInputs(kernels.Matern32(1.7, [0.4, 1.0, 2.3]) + mixture, rows, zeros),
     "sum": kernels.SquaredExponential(0.3) + mixture + kernels.Linear() + trend,
     "product": kernels.SquaredExponential(0.3) * (mixture + kernels.Matern32()) * kernels.Linear(),
 }
@@ -78,7 +80,8 @@ of_bounded.variance = bounded
 
 @pytest.mark.parametrize("kernel", [kernels.Cosine(), kernels.Matern12(), Own(), of_bounded])
 def test_others_are_evaluated_by_gpflow(kernel):
-    for part in (kernel, kernel + kernels.Linear(), kernels.Linear() * kernel):
+    of_logs = LogInputs(kernel, rows, zeros)
+    for part in (kernel, kernel + kernels.Linear(), kernels.Linear() * kernel, of_logs):
         assert not has_numpy_kernel(part, [3])
 
 

@@ -6,7 +6,7 @@ import gpflow
 import numpy as np
 import tensorflow_probability as tfp
 
-from gpflow_gvi.kernels import AdditiveSpectralMixture
+from gpflow_gvi.kernels import AdditiveSpectralMixture, LogInputs
 from gpflow_gvi.kernels.structure import structure_of
 
 
@@ -17,6 +17,7 @@ def _kernel(scale, **options):
 
 def test_values_make_no_difference_and_all_else_does():
     assert structure_of(_kernel(0.5)) == structure_of(_kernel(2.0))
+    rows = np.array([[1.0, 2.0], [3.0, 5.0]])
     fixed, narrow = gpflow.kernels.Matern52(), gpflow.kernels.Matern52()
     gpflow.set_trainable(fixed.variance, False)
     narrow.variance = gpflow.Parameter(1.0, transform=gpflow.utilities.positive(lower=0.1))
@@ -30,6 +31,9 @@ def test_values_make_no_difference_and_all_else_does():
         gpflow.kernels.Matern52() + gpflow.kernels.Matern12(),
         fixed,
         narrow,
+        LogInputs(gpflow.kernels.Matern52(), rows, np.array([0.0, np.nan])),
+        LogInputs(gpflow.kernels.Matern52(), rows, np.array([-1.0, np.nan])),
+        LogInputs(gpflow.kernels.Matern12(), rows, np.array([0.0, np.nan])),
     ]
     assert len(set(map(structure_of, kernels))) == len(kernels)
 
@@ -40,6 +44,7 @@ def test_a_kernel_of_a_class_that_is_not_known_has_no_structure():
 
     assert structure_of(Own()) is None
     assert structure_of(gpflow.kernels.Matern52() * Own()) is None
+    assert structure_of(LogInputs(Own(), np.ones([2, 1]) + np.eye(2)[:, :1], np.zeros(1))) is None
 
 
 def test_long_priors_that_differ_in_one_number_differ():

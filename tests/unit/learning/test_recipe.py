@@ -11,12 +11,12 @@ from sklearn.base import is_classifier
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 
-from gpflow_gvi.kernels.spectral_mixture import AdditiveSpectralMixture
+from gpflow_gvi.kernels import AdditiveSpectralMixture, LogInputs
 from gpflow_gvi.learning.default_predictors import MAX_LEAVES, Classifiers, Regressors
 from gpflow_gvi.learning.recipe import Recipe
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
-from tests.tolerances import assert_close
+from tests.tolerances import ITERATIVE, assert_close
 
 
 def _rows_of_noise(N: int, rng: np.random.Generator, D: int = 2) -> TrainingData:
@@ -51,6 +51,26 @@ def test_no_kernel_of_many_features_evaluates_each_of_them_for_all_pairs_of_rows
     terms = [term for kernel in found for term in getattr(kernel, "kernels", [kernel])]
     assert any(isinstance(term, AdditiveSpectralMixture) for term in terms) == (D == 100)
     assert any(isinstance(term, SquaredExponential) for term in terms)
+
+
+def test_skewed_positive_columns_are_tried_as_logarithms(rng):
+    original = np.c_[
+        rng.lognormal(size=300),  # skewed
+        rng.lognormal(size=300) - 1.0,  # of which some are negative
+        5.0 + rng.normal(size=300).clip(-2.0, 2.0),  # not skewed
+        np.exp(rng.lognormal(size=300).clip(0.0, 5.0) * -1.0),  # whose logarithms are more skewed
+        rng.integers(0, 2, size=300),
+    ]
+    units = Scaling.of(original), Scaling.none(original[:, :1])
+    X = np.asarray(units[0].standard(original))
+    data = TrainingData(X, X[:, :1], X[:, :1], 0, (5,), False, units)
+    kernels = Recipe().kernels(data)
+    of_logs = [kernel for kernel in kernels if isinstance(kernel, LogInputs)]
+    assert len(kernels) == 2 * len(of_logs)
+    for kernel in of_logs:
+        assert kernel.is_log.tolist() == [True, False, False, False, False]
+        logs = np.log(original[:, 0])
+        assert_close(kernel.features(X)[:, 0], (logs - logs.mean()) / logs.std(), ITERATIVE)
 
 
 @pytest.mark.parametrize(("N", "D", "count"), [(999, 2, 0), (1_000, 2, 1), (1_000, 1, 0)])

@@ -10,7 +10,7 @@ from gpflow import kernels
 from gpflow.inducing_variables import InducingPoints, Multiscale
 
 import gpflow_gvi as gvi
-from gpflow_gvi.kernels.feature_map import FeatureMap
+from gpflow_gvi.kernels import FeatureMap, LogInputs
 from gpflow_gvi.prediction import samples as sampling
 from gpflow_gvi.prediction.frequencies import spectrum
 from tests import catalogue
@@ -197,6 +197,9 @@ PRIORS = {
     ),
     "FeatureMap": lambda: FeatureMap(
         kernels.SquaredExponential(1.2, [0.7, 0.5, 1.0]), lambda X: tf.tanh(tf.matmul(X, WEIGHTS))
+    ),
+    "LogInputs": lambda: LogInputs(
+        kernels.SquaredExponential(1.2, [0.7, 0.5]), np.eye(2) + 0.5, np.array([-3.5, np.nan])
     ),
     "FeatureMap(Linear)": lambda: FeatureMap(
         kernels.Linear(), lambda X: tf.tanh(tf.matmul(X, WEIGHTS))

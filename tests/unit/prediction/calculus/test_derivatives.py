@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow import kernels
 
 import gpflow_gvi as gvi
-from gpflow_gvi.kernels.feature_map import FeatureMap
+from gpflow_gvi.kernels import FeatureMap, LogInputs
 from gpflow_gvi.prediction import calculus, samples
 from tests import catalogue
 from tests.tolerances import assert_close, assert_estimates
@@ -76,6 +76,9 @@ COMPOSED = {
         [kernels.Matern52(), kernels.Linear(2.0) * kernels.Linear([0.3, 0.9])]
     ),
     "FeatureMap": lambda: FeatureMap(kernels.SquaredExponential(1.2, [0.7, 0.5, 1.0]), network),
+    "LogInputs": lambda: LogInputs(
+        kernels.SquaredExponential(1.2, [0.7, 0.5]), np.eye(2) + 0.5, np.array([-3.5, np.nan])
+    ),
     "Product of FeatureMaps": lambda: (
         FeatureMap(kernels.Linear(), network) * kernels.SquaredExponential()
     ),
