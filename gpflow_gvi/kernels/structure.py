@@ -32,13 +32,18 @@ _ARE_THEIR_PARAMETERS = (
 """Kernels that are known to be their class, their active dimensions and their parameters."""
 
 
-def structure_of(kernel: Kernel) -> Hashable | None:
-    """Return a key that kernels share if one graph can evaluate them; None if unknown."""
+def structure_of(kernel: Kernel, *, logs: bool = True) -> Hashable | None:
+    """Return a key that kernels share if one graph can evaluate them; None if unknown.
+
+    :param logs: whether it matters which inputs are taken as logarithms.
+    """
     if type(kernel) in (Sum, Product, SeparateIndependent):
-        parts = tuple(map(structure_of, kernel.kernels))
+        parts = tuple(structure_of(part, logs=logs) for part in kernel.kernels)
         return None if None in parts else (type(kernel), parts)
     if type(kernel) is LogInputs:
         base = structure_of(kernel.base_kernel)
+        if not logs:
+            return base
         of_map = _key([kernel.is_log, kernel.zeros, kernel.least, kernel.shift, kernel.scale])
         return None if base is None else (LogInputs, of_map, base)
     if type(kernel) not in _ARE_THEIR_PARAMETERS:

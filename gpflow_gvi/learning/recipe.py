@@ -210,10 +210,11 @@ class Recipe:
         return _on_features([starts.rough_kernel()], data)[0]
 
     def floor(self, data: TrainingData) -> list[Kernel]:
-        """Return the kernels of a constant and of a linear function: others have to be better."""
+        """Return the kernels of a constant and of linear functions: others have to be better."""
         constant = starts.constant()
         linear = Sum([deepcopy(constant), starts.linear(len(data.features))])
-        return _on_features([constant, linear], data)
+        zeros = self._zeros(data) if self.log_inputs else None
+        return _on_features([constant], data) + _on_features([linear], data, zeros)
 
     def noise(self, num_rows: int, num_features: int, lower: float) -> Gaussian:
         """Return the noise to start from, a tenth of the variance of Y.

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 from gpflow.kernels import Kernel
 
 from .._core import progress
+from ..kernels.structure import structure_of
 from . import grid
 from .candidate import Candidate, Fitted, best_of, near_best
 from .candidate_fits import Fits, title
@@ -70,14 +71,17 @@ def _near(fits: Fits, found: list[Fitted]) -> list[Fitted]:
 
 
 def _of_kernels(fits: Fits, kernels: Sequence[Kernel]) -> list[Fitted]:
-    """Return the fits of the promising kernels, each from the best of its starts."""
+    """Return the fits of the promising kernels, each from the best of its starts.
+
+    Kernels that differ in the inputs that are taken as logarithms are starts of one.
+    """
     if len(kernels) == 1:
         return [fitted(fits, fits.candidate(kernels[0]), brief=False)]
     of_family: dict[Hashable, list[Fitted]] = collections.defaultdict(list)
     few = fits.on_first(fits.recipe.max_rows_of_starts)
     for kernel in kernels:
-        start = few.candidate(kernel)
-        of_family[start.family].append(fitted(few, start))
+        key = structure_of(kernel, logs=False) or kernel
+        of_family[key].append(fitted(few, few.candidate(kernel)))
     best = [best_of(each) for each in of_family.values()]
     if few is fits and len(best) == len(kernels):
         return best
