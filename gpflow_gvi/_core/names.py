@@ -17,8 +17,8 @@ def kernel_name(kernel: Any) -> str:
     if isinstance(kernel, MultioutputKernel) and not isinstance(kernel, Combination):
         of_latents = _counted([kernel_name(latent) for latent in kernel.latent_kernels])
         return f"{type(kernel).__name__}({of_latents})"
-    if type(kernel).__name__ == "LogInputs":
-        return f"{kernel_name(kernel.base_kernel)}, of log x"
+    if of := getattr(kernel, "inputs_in_words", None):
+        return f"{kernel_name(kernel.base_kernel)}, of {of}"
     if not isinstance(kernel, Sum | Product):
         scales = getattr(kernel, "lengthscales", ())  # their values take long to compute
         is_ard = isinstance(kernel, Stationary) and math.prod(np.shape(scales)) > 1

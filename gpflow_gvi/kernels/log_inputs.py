@@ -26,6 +26,8 @@ class LogInputs(OnFeatures):
     :param zeros: o, [D]; NaN for columns that are not taken as logarithms.
     """
 
+    inputs_in_words = "log x"
+
     def __init__(self, base_kernel: Kernel, X: AnyNDArray, zeros: AnyNDArray) -> None:
         super().__init__()
         self.base_kernel = base_kernel
