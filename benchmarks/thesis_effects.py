@@ -5,7 +5,8 @@
 
 Of each run its negative log density is taken less the median of its curve, on validation data and
 in the gaps. The medians of these over all runs with a level of an axis are that level's effects;
-below zero is better. Half of the runs with the level are between the quartiles.
+below zero is better. Half of the runs with the level are between the quartiles. A second table has
+the best run of each curve by validation, as the thesis chooses, beside the thesis's.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from gpflow_gvi.experiments.report.runs import read_runs
 
 if __package__:
     from .data import add_quick
+    from .thesis import KNOWN
 else:
     from data import add_quick
+    from thesis import KNOWN
 
 RESULTS = Path(__file__).parent / "results" / "thesis_sweep"
 PARTS = {"validation": "validation.nll", "gaps": "test.nll"}
@@ -48,6 +51,25 @@ def effects(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def best(folder: Path) -> pd.DataFrame:
+    """Return a row for each curve, with the run whose validation data have the highest density."""
+    runs = read_runs(folder)
+    done = runs.table["status"] == "done"
+    table, levels = runs.table[done], runs.levels[done]
+    rows = []
+    for number, known in enumerate(KNOWN):
+        of_curve = table[levels["data.number"].astype(str) == str(number)]
+        if len(of_curve):
+            name = of_curve[PARTS["validation"]].astype(float).idxmin()
+            row = {"curve": number, "runs": len(of_curve)}
+            for part, column in PARTS.items():
+                row[part] = f"{of_curve[column].astype(float)[name]:.3f}"
+                row[f"{part}: thesis"] = f"{getattr(known, part):.3f}"
+            axes = levels.loc[name].drop("data.number")
+            rows.append({**row, "setting": ", ".join(map(str, axes))})
+    return pd.DataFrame(rows)
+
+
 def markdown(table: pd.DataFrame) -> str:
     """Return a table as Markdown."""
     lines = [f"| {' | '.join(table)} |", "| --- | --- |" + " --: |" * (len(table.columns) - 2)]
@@ -56,11 +78,14 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of a sweep")
     add_quick(parser)
-    print(markdown(effects(parser.parse_args().results)))
+    folder = parser.parse_args().results
+    print(markdown(effects(folder)))
+    print()
+    print(markdown(best(folder)))
 
 
 if __name__ == "__main__":

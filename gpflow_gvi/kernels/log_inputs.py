@@ -41,7 +41,8 @@ class LogInputs(OnFeatures):
             )
         self.least = values.min(axis=0)
         logs = np.log(values)
-        self.shift, self.scale = logs.mean(axis=0), np.where(self.is_log, logs.std(axis=0), 1.0)
+        self.shift, deviation = logs.mean(axis=0), logs.std(axis=0)
+        self.scale = np.where(deviation > 0.0, deviation, 1.0).astype(X.dtype)
 
     @check_shapes(
         "X: [N, D]",

@@ -147,15 +147,16 @@ class Recipe:
         inputs, features = data.units[0], data.features
         if len(features) > self.max_features_of_sums:
             return None
-        zeros = (-inputs.shift / inputs.scale)[features]
-        x = data.X[:, features] - zeros
+        zeros = -inputs.shift / inputs.scale
+        x = data.X - zeros
         least, most = x.min(axis=0), x.max(axis=0)
-        ratio = np.divide(most, least, out=np.zeros_like(most), where=least > 1e-9 * most)
-        logs = np.log(np.where(ratio > 0.0, x, 1.0))
-        are_logs = (ratio >= self.log_ratio) & (np.abs(skew(logs)) < np.abs(skew(x)))
+        may = (least > 1e-9 * most) & (most >= self.log_ratio * least)  # zeros are rounded
+        columns = features[may[features]]
+        values = x[:, columns]
+        columns = columns[np.abs(skew(np.log(values))) < np.abs(skew(values))]
         found: Array = np.full(data.D, np.nan)
-        found[features[are_logs]] = zeros[are_logs]
-        return found if are_logs.any() else None
+        found[columns] = zeros[columns]
+        return found if columns.size else None
 
     def kernels_of_numbers(self, X: Array, Y: Array) -> list[Kernel]:
         """Return the kernels of functions of real values.

@@ -50,6 +50,14 @@ def test_below_the_least_value_it_is_the_tangent(rng):
     assert_close(h, (tangent - logs.mean()) / logs.std())
 
 
+def test_one_value_and_float32(rng):
+    X = np.column_stack([np.full(5, 3.0), rng.lognormal(size=5)]).astype(np.float32)
+    h = LogInputs(gpflow.kernels.Linear(), X, np.zeros(2)).numpy_features(X)
+    assert h.dtype == np.float32
+    assert_close(h[:, 0], np.zeros(5))
+    assert_close(h[:, 1].std(), 1.0)
+
+
 def test_saved_and_loaded(rng, tmp_path):
     rows = _rows(rng)
     kernel = LogInputs(gpflow.kernels.SquaredExponential(), rows, ZEROS)
