@@ -41,7 +41,7 @@ def structure_of(kernel: Kernel, *, logs: bool = True) -> Hashable | None:
         parts = tuple(structure_of(part, logs=logs) for part in kernel.kernels)
         return None if None in parts else (type(kernel), parts)
     if type(kernel) is LogInputs:
-        base = structure_of(kernel.base_kernel)
+        base = structure_of(kernel.base_kernel, logs=logs)
         if not logs:
             return base
         of_map = _key([kernel.is_log, kernel.zeros, kernel.least, kernel.shift, kernel.scale])

@@ -79,9 +79,10 @@ class LinearAttention(Affine):
 
         σ_b² + σ_w² K_pp' · 1/P² Σ_ij K_ij²,
 
-    where σ_w² stands for the variances of all weights. Hron, Bahri, Sohl-Dickstein and Novak
-    (2020), "Infinite attention", section 3. Attention knows no order of the pixels: give their
-    positions as features. `GlobalAveragePooling2D` has to follow, as every pair of pixels matters.
+    where σ_w² stands for the variances of all weights, and 1/P keeps the scale for any number of
+    pixels. Hron, Bahri, Sohl-Dickstein and Novak (2020), "Infinite attention: NNGP and NTK for deep
+    attention networks". Attention knows no order of the pixels: give their positions as features.
+    `GlobalAveragePooling2D` has to follow, as every pair of pixels matters.
     """
 
     def output_shape(self, shape: Shape) -> Shape:
