@@ -16,7 +16,7 @@ from .._core.graphs import deepcopy
 from ..gaussian_process import GaussianProcess
 from ..regulariser.conditioning import conditioned
 from ..regulariser.evidence import InducingEvidence, titsias_gap
-from ..regulariser.evidence_fit import EvidenceFit, Rows, assign
+from ..regulariser.evidence_fit import EvidenceFit, Rows
 from ..regulariser.exact_evidence import exact_predictions
 from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
@@ -74,6 +74,18 @@ class EvidenceFits(Fits):
         means: AnyNDArray | None = None,
     ) -> Candidate:
         """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
+        found = self._fitted_in_place(start, rows, minimise, means)
+        likelihood = found.likelihood if found.noise else deepcopy(found.likelihood)
+        return found.replace(kernel=deepcopy(found.kernel), likelihood=likelihood)
+
+    def _fitted_in_place(
+        self,
+        start: Candidate,
+        rows: AnyNDArray,
+        minimise: Minimise,
+        means: AnyNDArray | None = None,
+    ) -> Candidate:
+        """Return what `fit` does, with parts that the next fit of the same family changes."""
         fit, noise = self._evidence_fit(start), start.noise
         given, exponent = start.likelihood.variance, 0.0 if self.data.weights is None else 1.0
         if noise is not None:
@@ -88,14 +100,13 @@ class EvidenceFits(Fits):
             means=start.is_around and self.fits_weights,
             pattern=noise is not None,
         )
-        likelihood = deepcopy(self.likelihood)
-        assign(likelihood.variance, fit.variance)
+        likelihood: Likelihood = fit.likelihood
         if noise is not None:
-            values = likelihood.variance.numpy(), fit.exponent.numpy()
+            values = fit.variance.numpy(), fit.exponent.numpy()
             varying = VaryingNoise(noise.pattern, *values, self.bounds_of_noise)
             likelihood = Gaussian(varying, variance_lower_bound=self.bounds_of_noise[0])
         return start.replace(
-            kernel=deepcopy(fit.prior.kernel),
+            kernel=fit.prior.kernel,
             likelihood=likelihood,
             weights=fit.weights.numpy() if start.is_around else None,
             loss=loss,
@@ -203,7 +214,9 @@ class EvidenceFits(Fits):
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
         minimise = self.settings.again(len(self.data.features), len(self.data.X))
-        found = self.fit(candidate, given[: self.settings.max_rows], minimise, means)
+        found = self._fitted_in_place(
+            candidate, given[: self.settings.max_rows], minimise, means
+        )
         every = self._rows(found, np.arange(len(self.data.X)), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]

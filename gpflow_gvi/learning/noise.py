@@ -18,6 +18,7 @@ from gpflow.utilities import positive
 from scipy.optimize import minimize_scalar
 
 from .._core import outputs
+from ..kernels.numpy_kernels import is_known, value_of
 from ..mean_functions.predictor import Predictor
 from ..regulariser.evidence_fit import BOUNDS_OF_EXPONENT
 from .default_predictors import noise_models
@@ -78,7 +79,11 @@ def _bounds(*bounds: float) -> list[tf.Tensor]:
 
 def noise_at(candidate: Candidate, data: TrainingData) -> AnyNDArray:
     """Return the variance of Gaussian noise at rows: [N, J]."""
-    variance = np.asarray(outputs.noise_variance_at(candidate.likelihood, data.X, data.J))
+    noise = candidate.likelihood.variance
+    if isinstance(noise, Parameter) and is_known(noise):  # TensorFlow takes a hundred times as long
+        variance = value_of(noise)
+    else:
+        variance = np.asarray(outputs.noise_variance_at(candidate.likelihood, data.X, data.J))
     return variance * data.relative_noise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from .view import View
 
 MAX_BARS = 25
 """At most this many features are shown, the most relevant ones."""
+
+MAX_ROWS = 10_000
+"""Not more rows than these, whose copies have a column shuffled, are made at once."""
 
 MAX_NATS = 10.0
 """Where the NLL grows by more, its axis is logarithmic above 1: one bar would hide the others."""
@@ -108,19 +112,23 @@ def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: i
     It is the average over `repeats` shuffles of a group of features.
     """
     y = y.reshape(len(y), -1) if view.classes is None else view.numbers(y)[:, None]
-    rng = np.random.default_rng(seed)
+    rng, (N, D) = np.random.default_rng(seed), X.shape
 
-    def nll(rows: AnyNDArray) -> AnyNDArray:
-        """Return that of copies of all rows, an average: [N]."""
-        data = rows, np.tile(y, (len(rows) // len(y), 1))
+    def nll(copies: AnyNDArray) -> AnyNDArray:
+        """Return that of copies of all rows, [..., N, D]: [..., N]."""
+        counts = copies.shape[:-1]
+        data = copies.reshape(-1, D), np.tile(y, (math.prod(counts[:-1]), 1))
         (logs,) = by_blocks(lambda *part: (view.learned.predict_log_density(part),), *data)
-        return -logs.reshape(-1, len(y)).mean(axis=0)
+        return -logs.reshape(counts)
 
-    start, found = nll(X), []
-    for group in view.groups.values():
-        # All shuffles of a group at once, as a call of many trees has its cost.
-        shuffled = np.tile(X, (repeats, 1))
-        orders = np.concatenate([rng.permutation(len(X)) for _ in range(repeats)])
-        shuffled[:, group] = X[orders][:, group]
-        found.append(nll(shuffled) - start)
-    return np.stack(found)
+    def shuffled(group: list[int]) -> AnyNDArray:
+        copies = np.tile(X, (repeats, 1, 1))
+        orders = np.stack([rng.permutation(N) for _ in range(repeats)])
+        copies[..., group] = X[:, group][orders]
+        return copies
+
+    # Several groups at once, as a call has its cost whatever the number of rows.
+    groups, at_once = list(view.groups.values()), max(1, MAX_ROWS // (repeats * N))
+    parts = [groups[i : i + at_once] for i in range(0, len(groups), at_once)]
+    found = [nll(np.stack([shuffled(group) for group in part])).mean(axis=1) for part in parts]
+    return np.concatenate(found) - nll(X[None])

@@ -118,7 +118,7 @@ class EvidenceFit:
         assign(self.variance, variance)
         nothing: AnyNDArray = np.zeros(self.weights.shape, default_float())
         self.weights.assign(nothing if weights is None else weights)
-        self.exponent.assign(exponent)
+        self.exponent.unconstrained_variable.assign(exponent)
 
     def minimise(
         self,
@@ -149,7 +149,10 @@ class EvidenceFit:
         )
         minimise(loss, variables)
         value = float(self.value_and_gradients(Z, rows)[0])
-        return value if pattern else value + float(self.exponent.log_prior_density())
+        if pattern:
+            return value
+        exponent = NumpyParameter(self.exponent)
+        return value + exponent.log_prior(exponent.values()[0])[0]
 
     def value_and_gradients(
         self, Z: TensorType, rows: Rows, *, at: ValuesById = THEIR_OWN
