@@ -31,6 +31,9 @@ from .start import TrainingData
 MAX_ROWS_OF_SCORES = 30_000
 """The screening predicts not more rows than these."""
 
+STANDARD_ERRORS = 3.0
+"""A predictor may be useful if its errors on some folds are larger by less than so many of these."""
+
 MAX_VARIANCE = 4.0
 """The largest variance of noise that varies, in units of the variance of y: beyond the data a
 pattern may be anything, but observations hardly vary more than they do among the data."""
@@ -175,22 +178,23 @@ class EvidenceFits(Fits):
 
         A weighted sum gains by a predictor with r times the error only if errors have a correlation
         below 1/r (Bates and Granger 1969, "The combination of forecasts"), but both have the noise
-        in common.
+        in common. Fits without further folds are for those that may be useful by the ones before.
         """
-        if not self.predictors.num_means:
-            return
-        rows = np.arange(len(plain.mean))
-        if len(rows) > self.recipe.max_rows_of_partitions:  # one fold suffices, and saves most fits
-            fold, values = self.predictors.of_fold(0)
-            is_known = fold < len(rows)
-            rows, values = fold[is_known], values[is_known]
-        else:
-            values = self.means
-        Y = self.data.responses[rows]
-        largest = self.recipe.max_error_ratio * _rms(Y - plain.mean[rows])
-        errors = [_rms(Y - of_one) for of_one in np.moveaxis(values, 1, 0)]
-        kept = [c for c, error in enumerate(errors) if error < largest]
-        self.predictors = self.predictors.only(kept)
+        largest = self.recipe.max_error_ratio
+        excess: AnyNDArray = np.empty([0, self.predictors.num_means])
+        for folds_left in reversed(range(self.predictors.num_folds)):
+            if not self.predictors.num_means:
+                break
+            rows, values = self.predictors.of_fold(folds_left)
+            rows, values = rows[rows < len(plain.mean)], values[rows < len(plain.mean)]
+            Y = self.data.responses[rows]
+            of_plain = np.square(largest * (Y - plain.mean[rows]))  # [B, J]
+            squares = np.square(Y[:, None] - values)  # [B, C, J]
+            excess = np.concatenate([excess, np.mean(squares - of_plain[:, None], axis=-1)])
+            error = np.std(excess, axis=0) / np.sqrt(max(len(excess), 1))
+            tolerated = STANDARD_ERRORS * error if folds_left else 0.0
+            kept = np.flatnonzero(np.mean(excess, axis=0) < tolerated)
+            self.predictors, excess = self.predictors.only(kept), excess[:, kept]
         vars(self).pop("means", None)
         self._fits.clear()  # they have as many weights as there are predictors
 
@@ -251,10 +255,6 @@ def _non_negative(means: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
     columns = zip(np.moveaxis(means, -1, 0), Y.T, strict=True)
     found = np.stack([nnls(F, y)[0] for F, y in columns], 1)
     return found / np.maximum(np.sum(found, axis=0), 1.0)
-
-
-def _rms(errors: AnyNDArray) -> float:
-    return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def _noise_above(settings: Settings, data: TrainingData, lower: float) -> Likelihood:

@@ -68,7 +68,7 @@ class CrossFits:
         self._estimators = estimators
         self._data = data
         self._y = targets[:, 0] if targets.shape[1] == 1 else targets
-        self._num_folds = num_folds
+        self.num_folds = num_folds
         self._n_jobs = n_jobs
         self._wrap = wrap or functools.partial(
             InOriginalUnits, inputs=inputs, outputs=outputs.linear
@@ -86,14 +86,14 @@ class CrossFits:
     def fold(self) -> AnyNDArray:
         """The fold of each row: [N]."""
         groups = left_out_together(self._data.X)
-        return folds_of(groups, self._num_folds, self._data.seed)
+        return folds_of(groups, self.num_folds, self._data.seed)
 
     @functools.cached_property
     def means(self) -> list[Predictor]:
         """Each estimator: the average of its fits, and at rows of the data the one without them."""
         if not self.num_means:
             return []
-        folds = range(self._num_folds)
+        folds = range(self.num_folds)
         self._fit([frozenset([k]) for k in folds])
         X, J = self._data.X, self._data.J
         found: list[Predictor] = []
@@ -120,7 +120,7 @@ class CrossFits:
         They are what cross-fitting the rows without fold k gives: at these rows out of fold, and at
         those of fold k the average. A fit without two folds serves both of them.
         """
-        others = [other for other in range(self._num_folds) if other != k]
+        others = [other for other in range(self.num_folds) if other != k]
         pairs = [frozenset([k, other]) for other in others]
         self._fit(pairs)
         values = np.empty((len(self._data.X), self.num_means, self._data.J), self._data.X.dtype)
