@@ -14,6 +14,7 @@ from scipy.optimize import nnls
 
 from .._core.graphs import deepcopy
 from ..gaussian_process import GaussianProcess
+from ..kernels.numpy_kernels import value_of
 from ..regulariser.conditioning import conditioned
 from ..regulariser.evidence import InducingEvidence, titsias_gap
 from ..regulariser.evidence_fit import EvidenceFit, Rows
@@ -32,7 +33,7 @@ MAX_ROWS_OF_SCORES = 30_000
 """The screening predicts not more rows than these."""
 
 STANDARD_ERRORS = 3.0
-"""A predictor may be useful if its errors on some folds are larger by less than so many of these."""
+"""By so many of these a predictor is worse that is not fitted without further folds."""
 
 MAX_VARIANCE = 4.0
 """The largest variance of noise that varies, in units of the variance of y: beyond the data a
@@ -92,8 +93,8 @@ class EvidenceFits(Fits):
         fit, noise = self._evidence_fit(start), start.noise
         given, exponent = start.likelihood.variance, 0.0 if self.data.weights is None else 1.0
         if noise is not None:
-            given = max(float(noise.variance.numpy()), 1.001 * self.bounds_of_noise[0])
-            exponent = float(noise.exponent.numpy())
+            given = max(float(value_of(noise.variance)), 1.001 * self.bounds_of_noise[0])
+            exponent = float(value_of(noise.exponent))
         fit.start(start.kernel, given, start.weights, exponent)
         at = self._rows(start, rows, means)
         loss = fit.minimise(
@@ -105,7 +106,7 @@ class EvidenceFits(Fits):
         )
         likelihood: Likelihood = fit.likelihood
         if noise is not None:
-            values = fit.variance.numpy(), fit.exponent.numpy()
+            values = value_of(fit.variance), value_of(fit.exponent)
             varying = VaryingNoise(noise.pattern, *values, self.bounds_of_noise)
             likelihood = Gaussian(varying, variance_lower_bound=self.bounds_of_noise[0])
         return start.replace(
@@ -180,21 +181,24 @@ class EvidenceFits(Fits):
         below 1/r (Bates and Granger 1969, "The combination of forecasts"), but both have the noise
         in common. Fits without further folds are for those that may be useful by the ones before.
         """
-        largest = self.recipe.max_error_ratio
-        excess: AnyNDArray = np.empty([0, self.predictors.num_means])
-        for folds_left in reversed(range(self.predictors.num_folds)):
+        known, r = len(plain.mean), self.recipe.max_error_ratio
+        errors: AnyNDArray = np.empty([0, self.predictors.num_means, self.data.J])
+        of_plain: AnyNDArray = np.empty([0, self.data.J])
+        for k in range(self.predictors.num_folds):
             if not self.predictors.num_means:
                 break
-            rows, values = self.predictors.of_fold(folds_left)
-            rows, values = rows[rows < len(plain.mean)], values[rows < len(plain.mean)]
+            rows, values = self.predictors.of_fold(k)
+            rows, values = rows[rows < known], values[rows < known]
             Y = self.data.responses[rows]
-            of_plain = np.square(largest * (Y - plain.mean[rows]))  # [B, J]
-            squares = np.square(Y[:, None] - values)  # [B, C, J]
-            excess = np.concatenate([excess, np.mean(squares - of_plain[:, None], axis=-1)])
-            error = np.std(excess, axis=0) / np.sqrt(max(len(excess), 1))
-            tolerated = STANDARD_ERRORS * error if folds_left else 0.0
-            kept = np.flatnonzero(np.mean(excess, axis=0) < tolerated)
-            self.predictors, excess = self.predictors.only(kept), excess[:, kept]
+            of_plain = np.concatenate([of_plain, r * np.abs(Y - plain.mean[rows])])
+            errors = np.concatenate([errors, np.abs(Y[:, None] - values)])
+            if k == self.predictors.num_folds - 1:
+                kept = np.mean(errors**2, axis=(0, 2)) < np.mean(of_plain**2)
+            else:  # few squares say little, as the largest of them make up most of the mean
+                larger = np.mean(errors - of_plain[:, None], axis=-1)  # [B, C]
+                standard_error = np.std(larger, axis=0) / np.sqrt(max(len(larger), 1))
+                kept = np.mean(larger, axis=0) <= STANDARD_ERRORS * standard_error
+            self.predictors, errors = self.predictors.only(np.flatnonzero(kept)), errors[:, kept]
         vars(self).pop("means", None)
         self._fits.clear()  # they have as many weights as there are predictors
 
@@ -218,9 +222,7 @@ class EvidenceFits(Fits):
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
         minimise = self.settings.again(len(self.data.features), len(self.data.X))
-        found = self._fitted_in_place(
-            candidate, given[: self.settings.max_rows], minimise, means
-        )
+        found = self._fitted_in_place(candidate, given[: self.settings.max_rows], minimise, means)
         every = self._rows(found, np.arange(len(self.data.X)), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]

@@ -121,8 +121,9 @@ def _loss(theta: Array, X: Array, z: Array, prior: Array) -> tuple[float, Array]
     weights = cho_solve(factor, z)
     J = z.shape[1]
     value = 0.5 * np.sum(z * weights) + J * np.sum(np.log(np.diag(factor[0])))
-    by_K = 0.5 * (J * cho_solve(factor, np.eye(len(X))) - weights @ weights.T)
-    W = by_K * (K - CONSTANT)
+    inverse = np.tril(lapack.dpotri(factor[0], lower=1)[0])
+    inverse += np.tril(inverse, -1).T
+    W = 0.5 * (J * inverse - weights @ weights.T) * (K - CONSTANT)
     # Σ_nm W_nm (x_n - x_m)² = 2 Σ_n x_n² (W 1)_n - 2 xᵀ W x, for each column x
     squares = 2.0 * (np.sum(W, axis=1) @ np.square(X) - np.sum(X * (W @ X), axis=0))
     gradient = np.array([np.sum(W), *squares * np.exp(-2.0 * theta[1:])])

@@ -18,7 +18,7 @@ from gpflow.utilities import positive
 from scipy.optimize import minimize_scalar
 
 from .._core import outputs
-from ..kernels.numpy_kernels import is_known, value_of
+from ..kernels.numpy_kernels import value_of
 from ..mean_functions.predictor import Predictor
 from ..regulariser.evidence_fit import BOUNDS_OF_EXPONENT
 from .default_predictors import noise_models
@@ -68,6 +68,11 @@ class VaryingNoise(Function):
         variance = self.variance * tf.pow(ratio, self.exponent)
         return tf.clip_by_value(variance, *_bounds(self.lower, self.upper))
 
+    def predict(self, X: AnyNDArray) -> AnyNDArray:
+        """Return σ²(X) as an array: [N, J]."""
+        variance = value_of(self.variance) * self.ratio(X) ** value_of(self.exponent)
+        return np.clip(variance, self.lower, self.upper)
+
     def ratio(self, X: AnyNDArray) -> AnyNDArray:
         """Return h at rows, within bounds: [N, J]."""
         return np.clip(self.pattern.predict(X), MIN_RATIO, MAX_RATIO)
@@ -80,7 +85,9 @@ def _bounds(*bounds: float) -> list[tf.Tensor]:
 def noise_at(candidate: Candidate, data: TrainingData) -> AnyNDArray:
     """Return the variance of Gaussian noise at rows: [N, J]."""
     noise = candidate.likelihood.variance
-    if isinstance(noise, Parameter) and is_known(noise):  # TensorFlow takes a hundred times as long
+    if isinstance(noise, VaryingNoise):
+        variance = noise.predict(data.X)
+    elif isinstance(noise, Parameter):  # TensorFlow takes a hundred times as long
         variance = value_of(noise)
     else:
         variance = np.asarray(outputs.noise_variance_at(candidate.likelihood, data.X, data.J))
@@ -97,8 +104,8 @@ def varying(fits: Fits, constant: Fitted) -> Candidate | None:
         return None
     noise, half = constant.candidate.likelihood.variance, 0.5
     if isinstance(noise, VaryingNoise):
-        noise, half = noise.variance, float(noise.exponent.numpy())
-    function = VaryingNoise(pattern, noise.numpy(), half, fits.bounds_of_noise)
+        noise, half = noise.variance, value_of(noise.exponent)
+    function = VaryingNoise(pattern, value_of(noise), half, fits.bounds_of_noise)
     likelihood = Gaussian(function, variance_lower_bound=fits.bounds_of_noise[0])
     return constant.candidate.replace(likelihood=likelihood)
 

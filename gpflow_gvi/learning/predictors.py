@@ -6,7 +6,6 @@ each without one part of the rows, give residuals that are those of new rows.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import functools
@@ -20,18 +19,15 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
-from threadpoolctl import threadpool_limits
 
 from .._core import progress
 from .._core.names import predictor_name
+from .._core.threads import one_thread
 from ..mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
 from .row_facts import folds_of, left_out_together
 from .rows.scaling import Scaling, exactly_original
 from .settings import RECIPE
 from .start import TrainingData
-
-MAX_ROWS_OF_ONE_THREAD = 5000
-"""Up to this number of rows trees are grown by one thread: several wait for one another longer."""
 
 
 class CrossFits:
@@ -178,7 +174,7 @@ class CrossFits:
         what = self._what or ", ".join(names)
         progress.now(f"cross-fitting {what}, {len({folds for _, folds in missing})} fits of each")
         X = exactly_original(self._data.units[0], self._data.X)
-        with _threads(len(X)):
+        with one_thread("openmp", len(X)):
             fits = Parallel(n_jobs=self._n_jobs)(
                 delayed(_fitted)(
                     self._estimators[c],
@@ -191,11 +187,6 @@ class CrossFits:
                 for given in [~np.isin(self.fold, list(folds))]
             )
         self._models |= {key: self._wrap(fit) for key, fit in zip(missing, fits, strict=True)}
-
-
-def _threads(num_rows: int) -> contextlib.AbstractContextManager[Any]:
-    few = num_rows <= MAX_ROWS_OF_ONE_THREAD
-    return threadpool_limits(1, user_api="openmp") if few else contextlib.nullcontext()
 
 
 @dataclasses.dataclass(frozen=True)

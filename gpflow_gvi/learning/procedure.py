@@ -17,6 +17,7 @@ from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
 
 from .._core import progress
+from .._core.threads import one_thread
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from ..likelihoods import has_constant_noise, is_gaussian
 from ..regulariser.fit import Regulariser, fit_regulariser
@@ -52,7 +53,8 @@ class Procedure:
 
     def run(self) -> Learned:
         """Return the learned model, with a record of what was done."""
-        return recorded(self._run)
+        with one_thread("blas", len(self.split.train[0])):
+            return recorded(self._run)
 
     def _run(self) -> Learned:
         split = self.split

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.optimize
 import tensorflow as tf
-from threadpoolctl import ThreadpoolController
 
+from .._core.threads import one_thread
 from ..errors import NonFiniteLossError
 
 Array = np.ndarray[Any, Any]
@@ -114,18 +114,11 @@ def lbfgs(
         "ftol": tolerance,
         "maxcor": 20,
     }
-    # SciPy's own vectors are short, and threads that wait for the next of them take processor time.
-    with _threadpools().limit(limits=1, user_api="blas"):
+    with one_thread("blas"):  # SciPy's own vectors are short
         found = scipy.optimize.minimize(
             evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
     assign_by_id(variables, _by_id(variables, found.x))
-
-
-@functools.cache
-def _threadpools() -> ThreadpoolController:
-    """The thread pools of NumPy and SciPy, which take longer to find than a few iterations."""
-    return ThreadpoolController()
 
 
 def by_tape(

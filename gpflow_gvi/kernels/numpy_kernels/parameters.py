@@ -20,21 +20,31 @@ Value = Callable[[Parameter], AnyNDArray]
 
 
 def value_of(parameter: Parameter) -> AnyNDArray:
-    """Return the value of a parameter of which `is_known` is true, without TensorFlow."""
+    """Return the value of a parameter, without TensorFlow where the transform is known."""
+    if not _has_known_transform(parameter):
+        return np.asarray(parameter.numpy())
     return NumpyParameter(parameter).values()[0]
 
 
 def is_known(parameter: Parameter) -> bool:
     """Return True if a `NumpyParameter` supports the transform and the prior."""
     prior, shape = parameter.prior, parameter.shape
-    is_free = isinstance(parameter.transform, tfp.bijectors.Identity | None)
-    if not is_free and _lower(parameter) is None:
+    if not _has_known_transform(parameter):
         return False
     return prior is None or (
         type(prior) in (tfp.distributions.LogNormal, tfp.distributions.Normal)
         and parameter.prior_on is PriorOn.CONSTRAINED
         and tf.broadcast_static_shape(prior.batch_shape, shape) == shape
     )
+
+
+def _has_known_transform(parameter: Parameter) -> bool:
+    is_free = isinstance(parameter.transform, tfp.bijectors.Identity | None)
+    return is_free or _is_exponential(parameter) or _lower(parameter) is not None
+
+
+def _is_exponential(parameter: Parameter) -> bool:
+    return type(parameter.transform) is tfp.bijectors.Exp
 
 
 def _lower(parameter: Parameter) -> float | None:
@@ -55,7 +65,7 @@ def _is_softplus(transform: Any) -> bool:
 
 
 class NumpyParameter:
-    """A parameter θ of its variable u: θ = l + log (1 + exp u), or u itself.
+    """A parameter θ of its variable u: θ = l + log (1 + exp u), exp u, or u itself.
 
     :param parameter: one of which `is_known` is true.
     """
@@ -63,6 +73,7 @@ class NumpyParameter:
     def __init__(self, parameter: Parameter) -> None:
         self.parameter = parameter
         self._lower = _lower(parameter)
+        self._is_exponential = _is_exponential(parameter)
         self._prior: Any = parameter.prior
         if self._prior is not None:
             self._location, self._scale = map(np.asarray, (self._prior.loc, self._prior.scale))
@@ -74,6 +85,8 @@ class NumpyParameter:
         """
         # `numpy` of a variable copies its value first, which takes as long again.
         u = self.parameter.unconstrained_variable.value().numpy() if u is None else u
+        if self._is_exponential:
+            return np.exp(u), np.exp(u)
         if self._lower is None:
             return u, np.ones_like(u)
         return self._lower + np.logaddexp(0.0, u), scipy.special.expit(u)

@@ -19,6 +19,7 @@ from gpflow_gvi.learning.candidate import Fitted, near_best
 from gpflow_gvi.learning.fit_by_evidence import EvidenceFits
 from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
+from gpflow_gvi.mean_functions import Predictor
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
@@ -242,9 +243,10 @@ def test_predictions_of_the_others_temper(rng):
 
 def test_the_noise_is_the_formula():
     ratio = np.array([[0.0], [0.5], [4.0]])
-    noise = VaryingNoise(lambda X: ratio, 0.3, 0.7)
-    expected = 0.3 * np.maximum(ratio, MIN_RATIO) ** 0.7
+    noise = VaryingNoise(Predictor(lambda X: ratio), 0.3, 0.7, bounds=(0.0, 0.5))
+    expected = np.minimum(0.3 * np.maximum(ratio, MIN_RATIO) ** 0.7, 0.5)
     assert_close(noise(np.zeros((3, 1))), expected)
+    assert_close(noise.predict(np.zeros((3, 1))), expected)
 
 
 @pytest.mark.slow  # with all candidates
