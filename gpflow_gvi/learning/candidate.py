@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ class Candidate:
         variance = getattr(self.likelihood, "variance", None)
         return variance if isinstance(variance, VaryingNoise) else None
 
-    @property
+    @functools.cached_property
     def num_parameters(self) -> int:
         """The number of fitted parameters."""
         variables = (

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .log_process import MAX_ROWS_OF_EVIDENCE
+
 if TYPE_CHECKING:
     from .start import TrainingData
 
@@ -159,7 +161,8 @@ class Classifiers:
 def noise_models(X: Any, errors: Any, process: Any) -> list[Any]:
     """Return estimators of the pattern of the noise, to choose among.
 
-    They are fitted to squared errors, which are Gamma distributed under Gaussian noise.
+    They are fitted to squared errors, which are Gamma distributed under Gaussian noise. The process
+    predicts them better than boosted trees where all rows tell its hyper-parameters.
 
     :param X: the inputs, in the units that the estimators will have, [N, D].
     :param errors: squared, [N, J].
@@ -167,7 +170,7 @@ def noise_models(X: Any, errors: Any, process: Any) -> list[Any]:
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    if X.shape[-1] == 1:
+    if X.shape[-1] == 1 or len(X) <= MAX_ROWS_OF_EVIDENCE:
         return [process]
     boosting = HistGradientBoostingRegressor(
         loss="gamma",

@@ -221,8 +221,12 @@ class EvidenceFits(Fits):
         self, candidate: Candidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
-        minimise = self.settings.again(len(self.data.features), len(self.data.X))
-        found = self._fitted_in_place(candidate, given[: self.settings.max_rows], minimise, means)
+        found, N = candidate, len(self.data.X)
+        # A few parameters know of a row no more than their number over N, in nats (Akaike 1974).
+        if candidate.num_parameters > self.recipe.min_gain * N:
+            minimise = self.settings.again(len(self.data.features), N)
+            rows = given[: self.settings.max_rows]
+            found = self._fitted_in_place(candidate, rows, minimise, means)
         every = self._rows(found, np.arange(len(self.data.X)), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]

@@ -128,7 +128,8 @@ class Recipe:
     """A candidate with less weight is left out, as it takes as long to predict as the others."""
     max_parts: int = 3
     min_gain: float = 0.01
-    """A pool is one candidate alone where it gains fewer nats in each row."""
+    """A pool is one candidate alone where it gains fewer nats in each row; and hyper-parameters
+    that know less of a row are not fitted again without it."""
 
     def kernels(self, data: TrainingData) -> list[Kernel]:
         """Return kernels to choose among, with the hyper-parameters to start from."""
