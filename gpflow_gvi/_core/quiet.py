@@ -71,8 +71,16 @@ def quiet_start() -> Iterator[None]:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Say that TensorFlow is imported, which is slow, and keep its own messages back."""
+    """Say that TensorFlow is imported, which is slow, and keep its own messages back.
+
+    GPflow takes nine tenths of its import to write shapes into its docstrings, which a command does
+    not show.
+    """
     with progress.spoken(1, sys.stderr):
         progress.now("loading TensorFlow")
         with quiet_start():
+            if "gpflow" not in sys.modules:
+                import check_shapes
+
+                check_shapes.set_rewrite_docstrings(None)
             yield
