@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from gpflow.base import AnyNDArray
 
-NUMBERS = "numbers"
-"""The name of the part of the encoder that has the numbers."""
-
 MAX_CATEGORIES = 20
 """Beyond this number of values in a column, the rarest are merged into one."""
 
@@ -101,37 +98,6 @@ class Columns(NamedTuple):
             *self.numbers,
             *(made for name, each in self.dates.items() for made in each.names(name)),
         ]
-
-    def encoder(self) -> Any:
-        """Return a transformer of scikit-learn, not fitted yet, from `typed` columns to numbers."""
-        from sklearn.compose import ColumnTransformer
-        from sklearn.impute import SimpleImputer
-        from sklearn.preprocessing import OneHotEncoder
-
-        indicators = OneHotEncoder(
-            max_categories=MAX_CATEGORIES,
-            handle_unknown="infrequent_if_exist",
-            drop="if_binary",
-            sparse_output=False,
-        )
-        imputed = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
-        parts = [(NUMBERS, imputed, self.encoded_numbers)] * bool(self.encoded_numbers)
-        parts += [(f"category {i}", indicators, [name]) for i, name in enumerate(self.categories)]
-        return ColumnTransformer(parts)
-
-    def of_inputs(self, encoder: Any) -> list[str]:
-        """Return the column that each input of a fitted encoder is made of: [D]."""
-        homes = {made: name for name, each in self.dates.items() for made in each.names(name)}
-        found: dict[int, str] = {}
-        for part, transformer, names in encoder.transformers_:
-            places = range(encoder.output_indices_[part].start, encoder.output_indices_[part].stop)
-            if part == NUMBERS:
-                gaps = [names[d] for d in transformer.indicator_.features_]
-                made = [*names, *gaps]
-                found |= {d: homes.get(name, name) for d, name in zip(places, made, strict=True)}
-            else:
-                found |= dict.fromkeys(places, names[0])
-        return [found[d] for d in sorted(found)]
 
     def typed(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the columns that are used, as numbers or as text; what is missing is NaN.

@@ -13,6 +13,7 @@ from .._core import progress
 from ..integrations.sklearn import GVIClassifier, GVIRegressor
 from ..learning import Effort
 from .columns import Seen
+from .encoding import Encoder
 from .model import TableModel
 from .prepare import PREDICTORS, Prepared, Task, prepare
 from .scores import Scores
@@ -67,8 +68,8 @@ def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int 
     kind = GVIRegressor if task == "regression" else GVIClassifier
     estimator: Any = kind(predictor=predictor, effort=effort, random_state=seed)
     typed = columns.typed(table.iloc[fitting])
-    encoder = columns.encoder().fit(typed)
-    estimator.fit(np.asarray(encoder.transform(typed), dtype=float), y[fitting])
+    encoder = Encoder.of(typed, columns)
+    estimator.fit(encoder.transform(typed), y[fitting])
     classes, seen = getattr(estimator, "classes_", None), Seen.of(typed, columns)
     model = TableModel(estimator.learned_, columns, encoder, seen, prepared.target, classes)
     if not len(unseen):

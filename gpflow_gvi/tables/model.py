@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from gpflow.base import AnyNDArray
@@ -16,6 +15,7 @@ from ..learning import Learned
 from ..prediction import by_blocks
 from .columns import Columns, Seen
 from .dates import Dates
+from .encoding import Encoder, Levels
 from .requirements import required
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class TableModel:
 
     learned_: Learned
     columns: Columns
-    encoder: Any
-    """A fitted transformer of scikit-learn, from the columns to inputs [N, D]."""
+    encoder: Encoder
+    """What makes inputs [N, D] of the columns."""
     seen: Seen
     """The rows that were learned from."""
     target: str
@@ -43,15 +43,12 @@ class TableModel:
     @property
     def feature_names_in_(self) -> list[str]:
         """The names of the D inputs."""
-        return [name.partition("__")[2] for name in self.encoder.get_feature_names_out()]
+        return [name for _, name in self.encoder.names()]
 
     @property
     def feature_groups_(self) -> dict[str, list[int]]:
         """The inputs that each column of the table is made into."""
-        groups: dict[str, list[int]] = {}
-        for d, name in enumerate(self.columns.of_inputs(self.encoder)):
-            groups.setdefault(name, []).append(d)
-        return groups
+        return self.encoder.groups(self.columns)
 
     def inputs(self, table: pd.DataFrame) -> AnyNDArray:
         """Return the inputs of a table with the columns that were learned from: [N, D]."""
@@ -59,10 +56,7 @@ class TableModel:
 
     def encoded(self, typed: pd.DataFrame) -> AnyNDArray:
         """Return the inputs of columns that are `Columns.typed`: [N, D]."""
-        with warnings.catch_warnings():
-            # `seen` reports the unknown categories of each row.
-            warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
-            return np.asarray(self.encoder.transform(typed), dtype=float)
+        return self.encoder.transform(typed)
 
     def predict(self, table: pd.DataFrame, coverage: float = 0.95) -> pd.DataFrame:
         """Return a column for each predicted quantity.
@@ -99,5 +93,5 @@ class TableModel:
         saving.save(self, folder, overwrite=overwrite)
 
 
-SAVED: tuple[type, ...] = (Columns, Dates, Seen, TableModel)
+SAVED: tuple[type, ...] = (Columns, Dates, Encoder, Levels, Seen, TableModel)
 """The classes for `save` and `load`."""

@@ -124,9 +124,7 @@ LogNormal, Normal = tfp.distributions.LogNormal, tfp.distributions.Normal
 positive = gpflow.utilities.positive
 
 
-@pytest.mark.parametrize(
-    "transform", [None, positive(), positive(lower=0.3), positive(base="exp")]
-)
+@pytest.mark.parametrize("transform", [None, positive(), positive(lower=0.3), positive(base="exp")])
 @pytest.mark.parametrize("kind", [None, LogNormal, Normal])
 def test_parameters_are_those_of_gpflow(transform, kind):
     prior = kind and kind(np.array([0.5, -0.3]), np.float64(1.4))

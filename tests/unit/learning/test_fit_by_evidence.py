@@ -19,11 +19,10 @@ from gpflow_gvi.learning.candidate import Fitted, near_best
 from gpflow_gvi.learning.fit_by_evidence import EvidenceFits
 from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
-from gpflow_gvi.mean_functions import Predictor
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
-from gpflow_gvi.mean_functions import CrossFitted
+from gpflow_gvi.mean_functions import CrossFitted, Predictor
 from tests.tolerances import ITERATIVE, STANDARD_ERRORS, assert_close, assert_estimates
 
 

@@ -1,0 +1,88 @@
+"""Typed columns as inputs of a model: numbers without gaps, and categories as indicators.
+
+It is scikit-learn's `SimpleImputer` and `OneHotEncoder` as plain data: a file of theirs can only be
+read and written by a library that takes two seconds to import all of scikit-learn.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .columns import MAX_CATEGORIES, Columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from gpflow.base import AnyNDArray
+
+OTHERS = "others"
+"""The name of the categories that are merged."""
+
+
+class Levels(NamedTuple):
+    """The categories of a column."""
+
+    own: list[str]
+    """Those with an indicator of their own, in their order."""
+    are_merged: bool
+    """Whether there is one for all others."""
+
+    @classmethod
+    def of(cls, values: AnyNDArray) -> Levels:
+        """Return the levels of a column; of two, one says which it is."""
+        levels, counts = np.unique(values, return_counts=True)
+        names = [str(level) for level in levels]
+        if len(names) <= MAX_CATEGORIES:
+            return cls(names[1:] if len(names) == 2 else names, False)
+        frequent = np.argsort(counts, kind="stable")[1 - MAX_CATEGORIES :]
+        return cls([names[i] for i in np.sort(frequent)], True)
+
+
+class Encoder(NamedTuple):
+    """What rows are made into inputs by: plain data, which can be saved."""
+
+    medians: dict[str, float]
+    """What stands for a missing number of a column: the median of the others."""
+    gaps: list[str]
+    """The columns in which numbers were missing, which have an indicator of it."""
+    levels: dict[str, Levels]
+
+    @classmethod
+    def of(cls, typed: pd.DataFrame, columns: Columns) -> Encoder:
+        """Return the encoder of columns that are `Columns.typed`."""
+        numbers = {name: typed[name] for name in columns.encoded_numbers}
+        return cls(
+            {n: 0.0 if each.isna().all() else float(each.median()) for n, each in numbers.items()},
+            [name for name, each in numbers.items() if each.isna().any()],
+            {name: Levels.of(typed[name].to_numpy(str)) for name in columns.categories},
+        )
+
+    def transform(self, typed: pd.DataFrame) -> AnyNDArray:
+        """Return the inputs, [N, D]; an unknown category is one of the others, or none."""
+        inputs = [typed[name].fillna(median) for name, median in self.medians.items()]
+        inputs += [typed[name].isna() for name in self.gaps]
+        for name, (own, are_merged) in self.levels.items():
+            values = typed[name].to_numpy(str)
+            inputs += [values == level for level in own]
+            inputs += [~np.isin(values, own)] * are_merged
+        return np.column_stack([np.asarray(each, dtype=float) for each in inputs])
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Yield the column of each input, and a name of the input."""
+        yield from zip(self.medians, self.medians, strict=True)
+        for name in self.gaps:
+            yield name, f"missing_{name}"
+        for name, (own, are_merged) in self.levels.items():
+            for level in [*own, *[OTHERS] * are_merged]:
+                yield name, f"{name}_{level}"
+
+    def groups(self, columns: Columns) -> dict[str, list[int]]:
+        """Return the inputs that each column of the table is made into, those of dates together."""
+        homes = {made: name for name, each in columns.dates.items() for made in each.names(name)}
+        found: dict[str, list[int]] = collections.defaultdict(list)
+        for d, (name, _) in enumerate(self.names()):
+            found[homes.get(name, name)].append(d)
+        return dict(found)

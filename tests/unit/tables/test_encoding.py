@@ -1,0 +1,75 @@
+"""Inputs of typed columns, compared with those of scikit-learn's transformers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+from gpflow_gvi.tables.columns import MAX_CATEGORIES, Columns
+from gpflow_gvi.tables.encoding import Encoder
+from tests.tolerances import assert_close
+
+
+def _rows(seed: int, num_rows: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    towns = [f"town {k}" for k in range(30)]
+    return pd.DataFrame(
+        {
+            "size": np.where(rng.random(num_rows) < 0.2, np.nan, rng.normal(size=num_rows)),
+            "count": rng.integers(0, 9, num_rows),
+            "sex": rng.choice(["m", "f"], num_rows),
+            "kind": rng.choice(["a", "b", "c"], num_rows),
+            "town": rng.choice(towns, num_rows, p=np.arange(1, 31) / 465),
+            "maybe": rng.choice(["yes", None], num_rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def columns():
+    return Columns.of(_rows(0, 300))
+
+
+def _by_scikit_learn(columns: Columns) -> ColumnTransformer:
+    indicators = OneHotEncoder(
+        max_categories=MAX_CATEGORIES,
+        handle_unknown="infrequent_if_exist",
+        drop="if_binary",
+        sparse_output=False,
+    )
+    numbers = SimpleImputer(strategy="median", add_indicator=True)
+    parts = [("numbers", numbers, columns.numbers)]
+    return ColumnTransformer(parts + [(name, indicators, [name]) for name in columns.categories])
+
+
+@pytest.mark.filterwarnings("ignore:Found unknown categories")
+def test_inputs_are_those_of_scikit_learn(columns):
+    assert columns.categories[:3] == ["sex", "kind", "town"]
+    typed, new = (columns.typed(_rows(seed, 300)) for seed in (0, 1))
+    new.loc[:5, ["kind", "town"]] = "never seen"
+    encoder, theirs = Encoder.of(typed, columns), _by_scikit_learn(columns).fit(typed)
+    for rows in (typed, new):
+        assert_close(encoder.transform(rows), theirs.transform(rows))
+    assert encoder.transform(new).shape[1] == len(list(encoder.names()))
+
+
+def test_each_input_belongs_to_its_column(columns):
+    typed = columns.typed(_rows(0, 300))
+    encoder = Encoder.of(typed, columns)
+    groups, before = encoder.groups(columns), encoder.transform(typed)
+    for name, of_column in groups.items():
+        changed = typed.copy()
+        changed[name] = np.roll(typed[name].to_numpy(), 1)
+        differs = np.any(encoder.transform(changed) != before, axis=0)
+        assert set(np.flatnonzero(differs)) <= set(of_column)
+        assert differs.any()
+    assert sorted(np.concatenate(list(groups.values()))) == list(range(before.shape[1]))
+
+
+def test_a_column_that_is_empty_in_these_rows_is_zero(columns):
+    typed = columns.typed(_rows(0, 50)).assign(size=np.nan)
+    X = Encoder.of(typed, columns).transform(typed)
+    assert np.all(np.isfinite(X))
+    assert np.all(X[:, columns.numbers.index("size")] == 0.0)
