@@ -37,7 +37,6 @@ NEVER = 10**9
 WITHOUT: dict[str, dict[str, Any]] = {
     "sums of functions": {"sums": False},
     "logarithms of inputs": {"log_inputs": False},
-    "smooth kernel of one feature": {"max_rows_of_smooth": 0},
     "start by relevance": {"min_rows_of_relevance": NEVER},
     "shared lengthscale": {"max_rows_of_shared": 0, "min_rows_of_lasso": NEVER},
     "varying noise": {"min_rows_of_varying_noise": NEVER},

@@ -7,6 +7,7 @@ units: columns of mean zero and standard deviation one.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,15 +42,13 @@ class Recipe:
     a cosine for each pair of rows and each feature."""
     min_rows_of_seasons: int = 20
     """Fewer rows do not determine frequencies: a function through all of them would be known
-    without doubt."""
+    without doubt, so that there is a smooth one."""
     min_gain_of_series: float = 0.05
     """A trend that changes is taken if it predicts better by as many nats: otherwise the deviations
     beside it follow the noise of few rows, and the densities hardly differ."""
     log_inputs: bool = True
     """Whether each kernel is tried on the logarithms of skewed positive columns, too. Otherwise
     functions of relative differences need many rows where these are small."""
-    max_rows_of_smooth: int = 100
-    """Up to this number of rows of a single feature there is a kernel without frequencies, too."""
     min_rows_of_relevance: int = 100
     """From this number of rows on a fit starts from lengthscales by the relevance in trees, too."""
     max_rows_of_shared: int = 50
@@ -181,11 +180,9 @@ class Recipe:
 
     def _kernels_of_one_feature(self, X: Array, Y: Array) -> list[Kernel]:
         """Return kernels of smooth or quasi-periodic functions and a trend."""
-        N = len(X)
-        found: list[Kernel] = [starts.one_kernel(1)] if self.max_rows_of_smooth > N else []
-        if self.min_rows_of_seasons > N:
-            return [Sum([each, *starts.trend()]) for each in found]
-        return [Sum([each, *starts.trend()]) for each in [*starts.seasons(X, Y), *found]]
+        few = self.min_rows_of_seasons > len(X)
+        functions: Sequence[Kernel] = [starts.one_kernel(1)] if few else starts.seasons(X, Y)
+        return [Sum([each, *starts.trend()]) for each in functions]
 
     def kernels_of_series(self, data: TrainingData) -> list[Kernel]:
         """Return kernels of one feature with a trend whose slope changes, for Gaussian noise.
