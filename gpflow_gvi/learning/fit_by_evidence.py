@@ -79,7 +79,8 @@ class EvidenceFits(Fits):
     ) -> Candidate:
         """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
         found = self._fitted_in_place(start, rows, minimise, means)
-        likelihood = found.likelihood if found.noise else deepcopy(found.likelihood)
+        is_new = found.noise is not None
+        likelihood = found.likelihood if is_new else deepcopy(found.likelihood)
         return found.replace(kernel=deepcopy(found.kernel), likelihood=likelihood)
 
     def _fitted_in_place(
@@ -222,8 +223,7 @@ class EvidenceFits(Fits):
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
         found, N = candidate, len(self.data.X)
-        # A few parameters know of a row no more than their number over N, in nats (Akaike 1974).
-        if candidate.num_parameters > self.recipe.min_gain * N:
+        if candidate.num_parameters > self.recipe.min_optimism * N:
             minimise = self.settings.again(len(self.data.features), N)
             rows = given[: self.settings.max_rows]
             found = self._fitted_in_place(candidate, rows, minimise, means)

@@ -103,6 +103,9 @@ class Recipe:
     max_rows_of_refits: int = 2000
     """Beyond this number of rows, those that hyper-parameters have not seen are predicted in closed
     form."""
+    min_optimism: float = 0.01
+    """p hyper-parameters know p/N nats of a row (Akaike 1974). Where that is less than this, they
+    are not fitted again without it."""
     max_rows_of_nested: int = 1000
     """Up to this number of rows predictors are fitted without each two folds: with more, a single
     row hardly changes the predictions at others."""
@@ -127,8 +130,7 @@ class Recipe:
     """A candidate with less weight is left out, as it takes as long to predict as the others."""
     max_parts: int = 3
     min_gain: float = 0.01
-    """A pool is one candidate alone where it gains fewer nats in each row; and hyper-parameters
-    that know less of a row are not fitted again without it."""
+    """A pool is one candidate alone where it gains fewer nats in each row."""
 
     def kernels(self, data: TrainingData) -> list[Kernel]:
         """Return kernels to choose among, with the hyper-parameters to start from."""
