@@ -199,7 +199,10 @@ class EvidenceFits(Fits):
                 larger = np.mean(errors - of_plain[:, None], axis=-1)  # [B, C]
                 standard_error = np.std(larger, axis=0) / np.sqrt(max(len(larger), 1))
                 kept = np.mean(larger, axis=0) <= STANDARD_ERRORS * standard_error
-            self.predictors, errors = self.predictors.only(np.flatnonzero(kept)), errors[:, kept]
+            self.predictors, errors = (
+                self.predictors.only(np.flatnonzero(kept).tolist()),
+                errors[:, kept],
+            )
         vars(self).pop("means", None)
         self._fits.clear()  # they have as many weights as there are predictors
 
