@@ -13,6 +13,7 @@ from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
+from .._core.graphs import deepcopy
 from .noise import VaryingNoise
 from .score import Predictions
 from .summary import described
@@ -68,6 +69,12 @@ class Candidate:
     def replace(self, **changes: Any) -> Candidate:
         """Return the candidate with other parts."""
         return dataclasses.replace(self, **changes)
+
+    def copied(self) -> Candidate:
+        """Return the candidate with parts of its own; noise that varies is made for each."""
+        likelihood = self.likelihood if self.noise is not None else deepcopy(self.likelihood)
+        parts = {"kernel": deepcopy(self.kernel), "mean": deepcopy(self.mean)}
+        return self.replace(likelihood=likelihood, **parts)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -116,6 +116,8 @@ class Fits(abc.ABC):
     ) -> Candidate:
         """Return a candidate with the hyper-parameters of the greatest evidence of some rows.
 
+        The next fit of its family changes its parts, unless they are `copied`.
+
         :param means: predictions at all rows, if not those of cross-fitting: [N, C, J].
         """
 

@@ -78,19 +78,6 @@ class EvidenceFits(Fits):
         means: AnyNDArray | None = None,
     ) -> Candidate:
         """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
-        found = self._fitted_in_place(start, rows, minimise, means)
-        is_new = found.noise is not None
-        likelihood = found.likelihood if is_new else deepcopy(found.likelihood)
-        return found.replace(kernel=deepcopy(found.kernel), likelihood=likelihood)
-
-    def _fitted_in_place(
-        self,
-        start: Candidate,
-        rows: AnyNDArray,
-        minimise: Minimise,
-        means: AnyNDArray | None = None,
-    ) -> Candidate:
-        """Return what `fit` does, with parts that the next fit of the same family changes."""
         fit, noise = self._evidence_fit(start), start.noise
         given, exponent = start.likelihood.variance, 0.0 if self.data.weights is None else 1.0
         if noise is not None:
@@ -229,7 +216,7 @@ class EvidenceFits(Fits):
         if candidate.num_parameters > self.recipe.min_optimism * N:
             minimise = self.settings.again(len(self.data.features), N)
             rows = given[: self.settings.max_rows]
-            found = self._fitted_in_place(candidate, rows, minimise, means)
+            found = self.fit(candidate, rows, minimise, means)
         every = self._rows(found, np.arange(len(self.data.X)), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]

@@ -96,9 +96,9 @@ class SiteFits(Fits):
         Z = self._points(start, rows)
         loss, _ = fit.fit(minimise, Z, at, means=start.is_around)
         return start.replace(
-            kernel=deepcopy(fit.bound.prior.kernel),
-            likelihood=deepcopy(fit.bound.likelihood),
-            mean=deepcopy(fit.bound.prior.mean_function),
+            kernel=fit.bound.prior.kernel,
+            likelihood=fit.bound.likelihood,
+            mean=fit.bound.prior.mean_function,
             weights=fit.bound.weights.numpy() if start.is_around else None,
             loss=loss,
         )

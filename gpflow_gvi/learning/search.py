@@ -49,7 +49,8 @@ def floor(fits: Fits) -> list[Fitted]:
     """
     few = fits.on_first(fits.recipe.max_rows_of_starts)
     begun = map(few.candidate, fits.recipe.floor(fits.data))
-    return [fits.screened(few.fit(start, few.first, few.minimise_briefly)) for start in begun]
+    found = (few.fit(start, few.first, few.minimise_briefly).copied() for start in begun)
+    return [fits.screened(each) for each in found]
 
 
 def fitted(fits: Fits, start: Candidate, *, brief: bool = True) -> Fitted:
@@ -61,7 +62,7 @@ def fitted(fits: Fits, start: Candidate, *, brief: bool = True) -> Fitted:
         fits.means  # noqa: B018  (cross-fitting is a stage of its own)
     progress.now(f"{title(fits, start)}, fitted to {len(fits.first)} rows")
     minimise = fits.minimise_briefly if brief else fits.minimise
-    found = fits.screened(fits.fit(start, fits.first, minimise))
+    found = fits.screened(fits.fit(start, fits.first, minimise).copied())
     progress.found(nll=found.nll)
     return found
 
