@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -75,8 +76,10 @@ class NumpyParameter:
         self._lower = _lower(parameter)
         self._is_exponential = _is_exponential(parameter)
         self._prior: Any = parameter.prior
-        if self._prior is not None:
-            self._location, self._scale = map(np.asarray, (self._prior.loc, self._prior.scale))
+
+    @functools.cached_property
+    def _location_and_scale(self) -> tuple[AnyNDArray, AnyNDArray]:
+        return np.asarray(self._prior.loc), np.asarray(self._prior.scale)
 
     def values(self, u: AnyNDArray | None = None) -> tuple[AnyNDArray, AnyNDArray]:
         """Return θ and dθ/du.
@@ -97,11 +100,12 @@ class NumpyParameter:
             return 0.0, np.zeros_like(theta)
         is_log = type(self._prior) is tfp.distributions.LogNormal
         argument = np.log(theta) if is_log else theta
-        z = (argument - self._location) / self._scale
-        density = -0.5 * np.square(z) - np.log(self._scale) - 0.5 * math.log(2.0 * math.pi)
+        location, scale = self._location_and_scale
+        z = (argument - location) / scale
+        density = -0.5 * np.square(z) - np.log(scale) - 0.5 * math.log(2.0 * math.pi)
         if is_log:  # the density of a normal law of log θ, over θ
-            return float(np.sum(density - argument)), -(z / self._scale + 1.0) / theta
-        return float(np.sum(density)), -z / self._scale
+            return float(np.sum(density - argument)), -(z / scale + 1.0) / theta
+        return float(np.sum(density)), -z / scale
 
 
 class NumpyParameters:

@@ -15,6 +15,7 @@ from gpflow_gvi.kernels.numpy_kernels import (
     has_numpy_kernel,
     is_known,
     numpy_kernel,
+    value_of,
 )
 from tests.tolerances import ITERATIVE, assert_close
 
@@ -151,5 +152,6 @@ def test_parameters_are_those_of_gpflow(transform, kind):
         gpflow.Parameter(1.0, prior=Normal(np.float64(0), np.float64(1)), prior_on="unconstrained"),
     ],
 )
-def test_other_transforms_and_priors_are_unknown(parameter):
+def test_other_transforms_and_priors_are_unknown_but_not_the_value(parameter):
     assert not is_known(parameter)
+    assert_close(value_of(parameter), parameter)
