@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from gpflow.base import AnyNDArray
 from scipy.stats import qmc
 
 
+@functools.lru_cache(maxsize=16)
 def normal_points(num_points: int, J: int, dtype: Any) -> AnyNDArray:
     """Return quasi-random points, [S, J], with mean zero and, where S ≥ 2 J, covariance I.
 
@@ -25,4 +27,6 @@ def normal_points(num_points: int, J: int, dtype: Any) -> AnyNDArray:
     if len(half) >= J:  # fewer do not span all directions
         factor = np.linalg.cholesky(points.T @ points / len(points))
         points = np.linalg.solve(factor, points.T).T
-    return np.asarray(points, dtype=dtype)
+    points = np.asarray(points, dtype=dtype)
+    points.flags.writeable = False  # the next caller has the same ones
+    return points

@@ -138,29 +138,40 @@ def _marginals(model: GVI, validation_data: RegressionData) -> Marginals:
 def factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
     """Return the factor of the greatest posterior density, the same for all outputs: [J]."""
     # The derivative of a standard deviation of exactly zero would be infinite.
-    variance = tf.maximum(at.f_variance, at.f_variance.dtype.as_numpy_dtype(1e-30))
+    variance = np.maximum(np.asarray(at.f_variance), 1e-30)
+    N = len(at.Y)
 
-    def log_density(log_factor: float) -> float:
-        rows = at.X, at.f_mean, math.exp(log_factor) * variance, at.Y
-        return float(np.sum(log_predictive_densities(likelihood, *rows), dtype=float))
+    def loss(log_factors: AnyNDArray) -> AnyNDArray:
+        """Return minus the log posterior density of each value, few rows for all values at once."""
+        G = len(log_factors)
+        scales = np.exp(log_factors).astype(variance.dtype)[:, None, None]
+        v = (scales * variance).reshape(G * N, -1)
+        X, mean, Y = (tf.tile(rows, [G, 1]) for rows in (at.X, at.f_mean, at.Y))
+        densities = log_predictive_densities(likelihood, X, mean, v, Y).astype(float)
+        prior = 0.5 * np.square(log_factors / PRIOR_DEVIATION)
+        return prior - np.sum(densities.reshape(G, N), axis=1)
 
-    def loss(log_factor: float) -> float:
-        return 0.5 * (log_factor / PRIOR_DEVIATION) ** 2 - log_density(log_factor)
-
-    untempered = log_density(0.0) / len(at.Y)
-    if not math.isfinite(untempered):
-        raise ValueError(
-            f"the mean log predictive density of validation_data is {untempered}; "
-            f"{type(likelihood).__name__} gives no density to some rows of Y. Check their values."
-        )
     # Where confident predictions are wrong, the density is flat around α = 1: try a grid first.
     end = math.log(MAX_SHARED_FACTOR)
     grid = np.linspace(-end, end, 13)
-    best = int(np.argmin([loss(value) for value in grid]))
+    of = slices(len(grid), max(1, MAX_ROWS_AT_ONCE // N))
+    at_grid = np.concatenate([loss(grid[some]) for some in of])
+    untempered = float(at_grid[len(grid) // 2])
+    if not math.isfinite(untempered):
+        raise ValueError(
+            f"the mean log predictive density of validation_data is {-untempered / N}; "
+            f"{type(likelihood).__name__} gives no density to some rows of Y. Check their values."
+        )
+    best = int(np.argmin(at_grid))
     bracket = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-4}).x
-    log_factor = min((found, 0.0), key=loss)
-    return np.full(at.f_mean.shape[-1], math.exp(log_factor), variance.dtype.as_numpy_dtype)
+    found = minimize_scalar(
+        lambda value: loss(np.array([value]))[0],
+        bounds=bracket,
+        method="bounded",
+        options={"xatol": 1e-4},
+    )
+    log_factor = found.x if found.fun < untempered else 0.0
+    return np.full(at.f_mean.shape[-1], math.exp(log_factor), variance.dtype)
 
 
 def factors_of_each(likelihood: Likelihood, at: Marginals) -> AnyNDArray:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from .candidate_fits import Fits
 
 
+MIN_WEIGHT = 1e-3
+"""A predictor of a smaller weight has none: weights end near zero, not at it, where they are squares
+of what is fitted."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Candidate:
     """A P to fit, or a fitted one: its parts have the values to start from, or those found."""
@@ -43,6 +48,12 @@ class Candidate:
     def is_around(self) -> bool:
         """Whether P is around predictors."""
         return self.weights is not None
+
+    @property
+    def used(self) -> AnyNDArray:
+        """The predictors that have a weight, by their numbers."""
+        weights = np.zeros([0, 1]) if self.weights is None else self.weights
+        return np.flatnonzero(np.max(np.abs(weights), axis=1) > MIN_WEIGHT)
 
     @property
     def noise(self) -> VaryingNoise | None:

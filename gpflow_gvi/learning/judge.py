@@ -113,8 +113,7 @@ def _of_partition(
     nothing: AnyNDArray = np.empty((1, len(rows), J), fits.data.X.dtype)
     observed = fits.observed[rows], fits.data.X[rows]
     result = [Predictions(nothing.copy(), nothing.copy(), *observed) for _ in found]
-    with_means = any(each.candidate.is_around for each in found)
-    for given, held, means in _folds(fits, partition, with_means):
+    for given, held, means in _folds(fits, found, partition):
         at = np.flatnonzero(np.isin(rows, held))
         for each, predictions in zip(found, result, strict=True):
             mean, variance = fits.predict_without(each.candidate, given, rows[at], means)
@@ -123,21 +122,29 @@ def _of_partition(
 
 
 def _folds(
-    fits: Fits, partition: int, with_means: bool
+    fits: Fits, found: Sequence[Fitted], partition: int
 ) -> Iterator[tuple[AnyNDArray, AnyNDArray, AnyNDArray]]:
-    """Yield the rows to fit to, those to predict, and means that have not seen either."""
+    """Yield the rows to fit to, those to predict, and means that have not seen either.
+
+    Predictors that have no weight in any of the candidates are not fitted again: their means are 0.
+    """
     data, predictors = fits.data, fits.predictors
     seed = data.seed + partition
     K = min(fits.settings.num_folds, int(np.max(fits.groups)) + 1)
+    with_means = any(each.candidate.is_around for each in found)
     is_nested = not fits.has_given_predictors and len(data.X) <= fits.recipe.max_rows_of_nested
-    if with_means and is_nested and partition:
-        predictors = predictors.of_partition(seed)
+    used = np.unique(np.concatenate([each.candidate.used for each in found]))
+    if with_means and is_nested:
+        predictors = predictors.only(used)
+        if partition:
+            predictors = predictors.of_partition(seed)
     fold = predictors.fold if with_means else folds_of(fits.groups, K, seed)
-    nothing: AnyNDArray = np.zeros([len(data.X), predictors.num_means, data.J])
+    means: AnyNDArray = np.zeros([len(data.X), fits.predictors.num_means, data.J], data.X.dtype)
     for k in range(K):
-        means = nothing
-        if with_means:
-            means = predictors.unseen(k) if is_nested else fits.means
+        if with_means and is_nested:
+            means[:, used] = predictors.unseen(k)
+        elif with_means:
+            means = fits.means
         yield np.flatnonzero(fold != k), np.flatnonzero(fold == k), means
 
 

@@ -34,7 +34,8 @@ def search(fits: Fits, *, decides: bool = True) -> list[Fitted]:
         fits.keep_useful_predictors(best_of(found))
     if fits.predictors.num_means:
         around = [fitted(fits, fits.around(each)) for each in _near(fits, found)]
-        found = around if fits.has_given_predictors else [*found, *around]
+        useful = [each for each in around if len(each.candidate.used)]
+        found = around if fits.has_given_predictors else [*found, *useful]
     noise = fits.settings.noise
     if noise != "constant":
         vary = [each for near in _near(fits, found) for each in _with_varying_noise(fits, near)]

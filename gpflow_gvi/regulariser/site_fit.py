@@ -184,7 +184,10 @@ class SiteFit:
             likelihood, roots = like.bound.likelihood, like.bound.roots
             self._graphs = like._graphs
         self.bound = Bound(prior, likelihood, roots)
-        self._known = [NumpyParameter(each) for each in prior.kernel.parameters if is_known(each)]
+        parameters = prior.kernel.parameters
+        self._known = [NumpyParameter(each) for each in parameters if is_known(each)]
+        self._num_parameters = len(parameters)
+        self._has_numpy: dict[tuple[int, ...], bool] = {}
 
     def start_weights(self, weights: Any) -> None:
         """Let weights start at values, [C, 1], or all at one."""
@@ -240,7 +243,7 @@ class SiteFit:
         """
         inputs, rows = _tensors(Z, rows)
         bound = self.bound
-        if not _is_numpy(bound.prior.kernel, inputs):
+        if not self._is_numpy(inputs):
             return self._run(bound.gradients, inputs, rows, sites)
         read = NumpyParameters(self._known)
         known = _NumpyCovariances(bound.prior.kernel, inputs, read.value)
@@ -266,16 +269,23 @@ class SiteFit:
         """Return rows with what of P the sites need there, for the parameters as they are."""
         inputs, rows = _tensors(Z, rows)
         kernel = self.bound.prior.kernel
-        if _is_numpy(kernel, inputs):
+        if self._is_numpy(inputs):
             at = _NumpyCovariances(kernel, inputs, value_of).values
         else:
             at = self._run(self.bound.covariances, inputs)
         return self._run(self.bound.rows, at, rows)
 
+    def _is_numpy(self, inputs: _Inputs) -> bool:
+        """Return True if NumPy evaluates the covariances."""
+        shape = tuple(inputs.X.shape[1:])
+        if shape not in self._has_numpy:
+            self._has_numpy[shape] = has_numpy_kernel(self.bound.prior.kernel, shape)
+        return inputs.X.dtype == tf.float64 and self._has_numpy[shape]
+
     def _log_prior_density(self) -> float:
         """Return the log density of all parameters under their priors."""
         bound = self.bound
-        if len(self._known) < len(bound.prior.kernel.parameters):
+        if len(self._known) < self._num_parameters:
             return float(bound.log_prior((*bound.of_kernel, *bound.others)))
         of_kernel, _ = NumpyParameters(self._known).with_priors(bound.of_kernel, [])
         return of_kernel + float(self._run(bound.log_prior_of_others))
@@ -302,10 +312,6 @@ class SiteFit:
 
 def _predict(rows: AtRows, sites: Sites, new: AtRows) -> tuple[tf.Tensor, tf.Tensor]:
     return marginals(new, given_sites(rows, sites))
-
-
-def _is_numpy(kernel: Kernel, inputs: _Inputs) -> bool:
-    return inputs.X.dtype == tf.float64 and has_numpy_kernel(kernel, inputs.X.shape[1:])
 
 
 def _with_gradients(function: Callable[..., Any], *specs: Any) -> Any:

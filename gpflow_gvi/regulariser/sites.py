@@ -148,9 +148,10 @@ def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[
 
 def damped(before: Sites, after: Sites, rate: float) -> Sites:
     """Return sites on the way from one to another: natural parameters are interpolated."""
+    before, after = (Sites(*map(np.asarray, sites)) for sites in (before, after))
     precision = (1.0 - rate) / before.variance + rate / after.variance
     of_mean = (1.0 - rate) * before.Y / before.variance + rate * after.Y / after.variance
-    return Sites(of_mean / precision, 1.0 / precision)
+    return Sites(*map(tf.constant, (of_mean / precision, 1.0 / precision)))
 
 
 def first_sites(m: tf.Tensor) -> Sites:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import ClassVar
+
 import gpflow
 import numpy as np
 import pytest
@@ -10,13 +13,16 @@ from scipy import stats
 from scipy.special import expit
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeClassifier
 
 import gpflow_gvi as gvi
 from gpflow_gvi.learning.fit_by_sites import SiteFits
+from gpflow_gvi.learning.judge import members
+from gpflow_gvi.learning.recipe import Recipe
 from gpflow_gvi.learning.rows.scaling import Scaling
-from gpflow_gvi.learning.settings import RegulariserSettings, Settings
+from gpflow_gvi.learning.settings import RECIPE, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
 from gpflow_gvi.regulariser import expectations
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
@@ -270,3 +276,45 @@ def test_labels_by_a_box_in_some_features_are_learned_from_few_rows(rng):
         for predictor in ("auto", None)
     }
     assert losses["auto"] < 0.7 * losses[None]
+
+
+class _Counted(LogisticRegression):
+    """Keeps how often it is fitted; backwards, it predicts the opposite of what it has learned."""
+
+    fits: ClassVar[dict[bool, int]] = {}
+
+    def __init__(self, backwards=False):
+        super().__init__()
+        self.backwards = backwards
+
+    def fit(self, X, y, sample_weight=None):
+        self.fits[self.backwards] = self.fits.get(self.backwards, 0) + 1
+        return super().fit(X, y, sample_weight)
+
+    def predict_proba(self, X):
+        p = super().predict_proba(X)
+        return p[:, ::-1] if self.backwards else p
+
+
+@dataclasses.dataclass(frozen=True)
+class _RecipeOfEstimators(Recipe):
+    estimators: tuple[_Counted, ...] = ()
+
+    def predictors(self, data):
+        return self.estimators
+
+
+@pytest.mark.parametrize("backwards", [[False, True], [True]])
+def test_a_predictor_without_weight_is_cross_fitted_once(backwards, rng):
+    X = rng.normal(size=(80, 2))
+    Y = (rng.random((80, 1)) < expit(3.0 * X[:, :1])).astype(float)
+    recipe = _RecipeOfEstimators(estimators=tuple(map(_Counted, backwards)))
+    data = TrainingData(X, Y, Y, 0, X.shape[1:], True, (Scaling.none(X), Scaling.none(Y)))
+    settings = RegulariserSettings(predictors=RECIPE, recipe=recipe)
+    fits = SiteFits(data, Settings(settings, likelihood=gpflow.likelihoods.Bernoulli()))
+    _Counted.fits.clear()
+    pool = members([fits], is_free=True, mixes=True, judges=True)
+    assert _Counted.fits[True] == fits.settings.num_folds
+    if False in backwards:
+        assert _Counted.fits[False] > fits.settings.num_folds
+    assert sum(member.weight for member in pool) == pytest.approx(1.0)
