@@ -131,9 +131,9 @@ def _folds(
     data, predictors = fits.data, fits.predictors
     seed = data.seed + partition
     K = min(fits.settings.num_folds, int(np.max(fits.groups)) + 1)
-    with_means = any(each.candidate.is_around for each in found)
     is_nested = not fits.has_given_predictors and len(data.X) <= fits.recipe.max_rows_of_nested
     used = np.unique(np.concatenate([each.candidate.used for each in found]))
+    with_means = len(used) > 0 or fits.has_given_predictors
     if with_means and is_nested:
         predictors = predictors.only(used)
         if partition:

@@ -16,7 +16,7 @@ from gpflow_gvi.learning.judge import members, unseen
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.score import Calibration, Predictions
 from gpflow_gvi.learning.search import search
-from gpflow_gvi.learning.settings import RegulariserSettings, Settings
+from gpflow_gvi.learning.settings import RECIPE, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
@@ -54,6 +54,19 @@ def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
         mean, variance = exact.predict_y(X[held])
         assert_close(found.mean[r, held], mean, ITERATIVE, scale=1.0)
         assert_close(found.variance[r, held], variance, ITERATIVE)
+
+
+def test_predictors_without_weight_change_no_prediction(rng):
+    X = rng.uniform(-2.0, 2.0, size=(60, 2))
+    Y = np.sin(X[:, :1]) + 0.3 * rng.normal(size=(60, 1))
+    fits = _fits(X, Y, _given_everything(), predictors=RECIPE)
+    assert fits.predictors.num_means
+    plain = fits.candidate(_given_everything())
+    around = plain.replace(weights=np.zeros((fits.predictors.num_means, 1)))
+    found = unseen(fits, [fits.screened(each) for each in (plain, around)])
+    (_, expected), (_, ours) = found
+    assert_close(ours.mean, expected.mean, ITERATIVE, scale=1.0)
+    assert_close(ours.variance, expected.variance, ITERATIVE)
 
 
 def test_scales_are_compared_in_the_same_way_where_one_of_two_outputs_is_on_a_grid(rng):
