@@ -199,12 +199,12 @@ class Recipe:
 
     def _kernels_of_classes(self, N: int, D: int) -> list[Kernel]:
         """Return kernels of labels: with one lengthscale, with one for each feature, and fast."""
-        found: list[Kernel] = [starts.shared_kernel(D) + starts.linear(D)]
-        if not self.sums:
-            return found
-        of_each = D > 1 and self.min_rows_of_lengthscales * D <= N
-        each = [starts.one_kernel(D) + starts.linear(D)] if of_each else []
-        return [*found, starts.fast_kernel(D), *each]
+        functions = [[starts.shared_kernel(D), starts.linear(D)]]
+        if self.sums:
+            functions.append([starts.fast_kernel(D)])
+            if D > 1 and self.min_rows_of_lengthscales * D <= N:
+                functions.append([starts.one_kernel(D), starts.linear(D)])
+        return [Sum([starts.constant_of_classes(), *each]) for each in functions]
 
     def rough(self, data: TrainingData) -> Kernel:
         """Return the kernel of a function of a single feature with kinks."""
@@ -212,7 +212,7 @@ class Recipe:
 
     def floor(self, data: TrainingData) -> list[Kernel]:
         """Return the kernels of a constant and of linear functions: others have to be better."""
-        constant = starts.constant()
+        constant = starts.constant_of_classes() if data.of_classes else starts.constant()
         linear = Sum([deepcopy(constant), starts.linear(len(data.features))])
         zeros = self._zeros(data) if self.log_inputs else None
         return _on_features([constant], data) + _on_features([linear], data, zeros)

@@ -121,10 +121,18 @@ def fast_kernel(D: int) -> SquaredExponential:
 
 
 def constant() -> Constant:
-    """Return the kernel of a constant."""
+    """Return the kernel of a constant, of real numbers whose mean is zero."""
     kernel = Constant(0.1)
     kernel.variance.prior = around(0.1)
     return kernel
+
+
+def constant_of_classes() -> Constant:
+    """Return the kernel of a constant f, which tells how frequent classes are.
+
+    The evidence alone decides how far they are from being equally frequent.
+    """
+    return Constant(0.5)
 
 
 def relevance(X: Array, Y: Array) -> Array:

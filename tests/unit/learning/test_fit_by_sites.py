@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gpflow.likelihoods import MultiClass, Poisson, Softmax, StudentT
 from scipy import stats
+from scipy.optimize import minimize_scalar
 from scipy.special import expit
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -318,3 +319,29 @@ def test_a_predictor_without_weight_is_cross_fitted_once(backwards, rng):
     if False in backwards:
         assert _Counted.fits[False] > fits.settings.num_folds
     assert sum(member.weight for member in pool) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("count", [1, 5, 10])
+def test_a_constant_is_as_frequent_as_the_evidence_has_it(count):
+    """By quadrature: the variance of f of the greatest evidence, and the posterior mean of Φ(f)."""
+    Y = (np.arange(20)[:, None] < count).astype(float)
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    data = TrainingData(X, Y, Y, 0, (2,), True, (Scaling.none(X), Scaling.none(Y)))
+    settings = RegulariserSettings(predictors=None)
+    fits = SiteFits(data, Settings(settings, likelihood=gpflow.likelihoods.Bernoulli()))
+    start = fits.candidate(settings.recipe.floor(data)[0])
+    rows, means = np.arange(20), np.zeros((20, 0, 1))
+    found = fits.fit(start, rows, fits.minimise)
+    f = np.linspace(-8.0, 8.0, 4001)
+    log_likelihood = stats.binom(20, stats.norm.cdf(f)).logpmf(count)
+
+    def joint(variance):
+        return np.exp(log_likelihood + stats.norm(0.0, np.sqrt(variance)).logpdf(f))
+
+    log_variance = minimize_scalar(
+        lambda v: -np.log(np.sum(joint(np.exp(v)))), bounds=(-7.0, 3.0), method="bounded"
+    ).x
+    weights = joint(np.exp(log_variance))
+    expected = np.sum(weights * stats.norm.cdf(f)) / np.sum(weights)
+    mean, variance = (part.item() for part in fits.predict_without(found, rows, rows[:1], means))
+    assert stats.norm.cdf(mean / np.sqrt(1.0 + variance)) == pytest.approx(expected, abs=0.02)
