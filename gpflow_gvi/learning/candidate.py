@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .candidate_fits import Fits
 
 
-MIN_WEIGHT = 1e-3
+MIN_WEIGHT = 1e-2
 """A predictor of a smaller weight has none: weights end near zero, not at it, where they are squares
 of what is fitted."""
 

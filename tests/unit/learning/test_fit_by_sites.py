@@ -12,6 +12,7 @@ from gpflow.likelihoods import MultiClass, Poisson, Softmax, StudentT
 from scipy import stats
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.linear_model import LogisticRegression
@@ -279,21 +280,23 @@ def test_labels_by_a_box_in_some_features_are_learned_from_few_rows(rng):
     assert losses["auto"] < 0.7 * losses[None]
 
 
-class _Counted(LogisticRegression):
-    """Keeps how often it is fitted; backwards, it predicts the opposite of what it has learned."""
+class _Counted(ClassifierMixin, BaseEstimator):
+    """Keeps how often it is fitted; backwards, it predicts the opposite of what a tree has learned."""
 
     fits: ClassVar[dict[bool, int]] = {}
 
     def __init__(self, backwards=False):
-        super().__init__()
         self.backwards = backwards
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y):
         self.fits[self.backwards] = self.fits.get(self.backwards, 0) + 1
-        return super().fit(X, y, sample_weight)
+        kind = DecisionTreeClassifier(random_state=0) if self.backwards else LogisticRegression()
+        self.model_ = kind.fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
 
     def predict_proba(self, X):
-        p = super().predict_proba(X)
+        p = self.model_.predict_proba(X)
         return p[:, ::-1] if self.backwards else p
 
 
@@ -307,8 +310,8 @@ class _RecipeOfEstimators(Recipe):
 
 @pytest.mark.parametrize("backwards", [[False, True], [True]])
 def test_a_predictor_without_weight_is_cross_fitted_once(backwards, rng):
-    X = rng.normal(size=(80, 2))
-    Y = (rng.random((80, 1)) < expit(3.0 * X[:, :1])).astype(float)
+    X = rng.normal(size=(120, 2))
+    Y = (rng.random((120, 1)) < expit(4.0 * X[:, :1])).astype(float)
     recipe = _RecipeOfEstimators(estimators=tuple(map(_Counted, backwards)))
     data = TrainingData(X, Y, Y, 0, X.shape[1:], True, (Scaling.none(X), Scaling.none(Y)))
     settings = RegulariserSettings(predictors=RECIPE, recipe=recipe)
