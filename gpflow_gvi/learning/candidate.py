@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 
 MIN_WEIGHT = 1e-2
-"""A predictor of a smaller weight has none: weights end near zero, not at it, where they are squares
-of what is fitted."""
+"""A predictor of a smaller weight has none: squares of what is fitted end near zero, not at it."""
 
 
 @dataclasses.dataclass(frozen=True)

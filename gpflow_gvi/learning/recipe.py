@@ -20,7 +20,7 @@ from ..kernels.active_columns import on_columns
 from ..kernels.log_inputs import LogInputs
 from . import starts
 from .default_predictors import Classifiers, Regressors, of_columns
-from .row_facts import num_groups
+from .row_facts import left_out_together, num_groups
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -136,7 +136,8 @@ class Recipe:
         """Return kernels to choose among, with the hyper-parameters to start from."""
         X = data.X[:, data.features]
         if data.of_classes:
-            found = self._kernels_of_classes(*X.shape)
+            num_units = int(np.max(left_out_together(X))) + 1  # copies of a row say no more
+            found = self._kernels_of_classes(num_units, X.shape[1])
         else:
             found = self.kernels_of_numbers(X, data.responses)
         return _on_features(found, data, self._zeros(data) if self.log_inputs else None)

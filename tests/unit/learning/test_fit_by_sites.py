@@ -281,7 +281,7 @@ def test_labels_by_a_box_in_some_features_are_learned_from_few_rows(rng):
 
 
 class _Counted(ClassifierMixin, BaseEstimator):
-    """Keeps how often it is fitted; backwards, it predicts the opposite of what a tree has learned."""
+    """Keeps how often it is fitted; backwards, it predicts the opposite of what a tree says."""
 
     fits: ClassVar[dict[bool, int]] = {}
 

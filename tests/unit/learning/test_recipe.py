@@ -132,3 +132,14 @@ def test_a_class_of_few_rows_is_learned(N, rng):
     boosting = [each for each in found if not hasattr(each, "n_estimators")]
     for classifier in boosting:
         assert classifier.set_params(max_iter=2).fit(data.X, labels).predict_proba(data.X).shape
+
+
+def test_rows_of_labels_that_repeat_allow_for_no_more_lengthscales(rng):
+    X = rng.normal(size=(70, 4))
+    of_each = []
+    for rows in (X, np.repeat(X, 2, axis=0), rng.normal(size=(140, 4))):
+        Y = rng.integers(2, size=(len(rows), 1)).astype(float)
+        data = TrainingData(rows, Y, Y, 0, (4,), True, (Scaling.none(rows), Scaling.none(Y)))
+        parts = [part for kernel in Recipe().kernels(data) for part in kernel.kernels]
+        of_each.append(any(getattr(part, "ard", False) for part in parts))
+    assert of_each == [False, False, True]
