@@ -32,6 +32,7 @@ from ..gaussian_process import GaussianProcess
 from ..kernels.numpy_kernels import (
     NumpyParameter,
     NumpyParameters,
+    assign_value,
     has_numpy_kernel,
     is_known,
     numpy_kernel,
@@ -138,9 +139,10 @@ class EvidenceFit:
         fixed = [] if pattern else [self.exponent.unconstrained_variable]
         fixed += [] if means else [self.weights]
         variables = [v for v in self.variables if not any(v is other for other in fixed)]
+        constants = self._constants(variables)
         loss = LossWithGradients(
             lambda: self.value(*map(tf.convert_to_tensor, (Z, *rows))),
-            lambda at: self.value_and_gradients(Z, rows, at=at),
+            lambda at: self.value_and_gradients(Z, rows, at={**constants, **at}),
             self.variables,
             {
                 id(self.weights): (0.0, 1.0),
@@ -153,6 +155,14 @@ class EvidenceFit:
             return value
         exponent = NumpyParameter(self.exponent)
         return value + exponent.log_prior(exponent.values()[0])[0]
+
+    def _constants(self, variables: Sequence[tf.Variable]) -> ValuesById:
+        """Return the values that NumPy reads, other than of variables: to read one takes long."""
+        if not self._is_exact:
+            return THEIR_OWN
+        read = (self.weights, *(each.parameter.unconstrained_variable for each in self._known))
+        changing = {id(v) for v in variables}
+        return {id(v): v.value().numpy() for v in read if id(v) not in changing}
 
     def value_and_gradients(
         self, Z: TensorType, rows: Rows, *, at: ValuesById = THEIR_OWN
@@ -216,7 +226,7 @@ def assign(parameter: Parameter, value: Any) -> None:
     if isinstance(value, Parameter):
         parameter.unconstrained_variable.assign(value.unconstrained_variable)
     else:
-        parameter.assign(value)
+        assign_value(parameter, value)
 
 
 def assign_all(ours: Module, theirs: Module) -> None:

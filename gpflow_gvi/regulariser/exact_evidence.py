@@ -49,7 +49,7 @@ def exact_evidence(
         S = K if i == len(groups) else K.copy()
         _diagonal(S)[:] += noise[:, outputs[0]]
         # LAPACK's matrices have the other order: its upper triangle is the lower one here.
-        factor, info = lapack.dpotrf(S.T, lower=0, clean=0, overwrite_a=1)
+        factor, info = lapack.dpotrf(S.T, lower=0, clean=1, overwrite_a=1)
         if info:
             raise np.linalg.LinAlgError(f"K + diag σ² is not positive definite in row {info - 1}.")
         r = residual[:, outputs]
@@ -61,7 +61,8 @@ def exact_evidence(
         by_noise[:, outputs] = 0.5 * (np.square(alpha[:, outputs]) - np.diagonal(inverse)[:, None])
         twice = blas.dsyrk(
             1.0, alpha[:, outputs], -len(outputs), inverse, lower=0, overwrite_c=1
-        ).T  # Σ ααᵀ - S⁻¹, which is what each pair below the diagonal has for both of its orders
+        ).T  # Σ ααᵀ - S⁻¹, which is what each pair below the diagonal has for both of its orders;
+        # zeros, as in the factor, are above it
         by_K = twice if i == 1 else np.add(by_K, twice, out=by_K)
     _diagonal(by_K)[:] *= 0.5
     parts = covariances.gradient(by_K, lower=True)

@@ -133,7 +133,7 @@ def by_tape(
 
 
 def _flat(tensors: Sequence[tf.Tensor | Array]) -> Array:
-    dense = (x if isinstance(x, np.ndarray) else tf.convert_to_tensor(x) for x in tensors)
+    dense = (tf.convert_to_tensor(x) if isinstance(x, tf.IndexedSlices) else x for x in tensors)
     return np.concatenate([np.ravel(x).astype(np.float64) for x in dense])
 
 

@@ -7,13 +7,14 @@ kernels of the recipe, with sums and products of them; GPflow evaluates all othe
 
 from .abstract_kernel import NumpyKernel
 from .dispatch import has_numpy_kernel, numpy_kernel
-from .parameters import NumpyParameter, NumpyParameters, Value, is_known, value_of
+from .parameters import NumpyParameter, NumpyParameters, Value, assign_value, is_known, value_of
 
 __all__ = [
     "NumpyKernel",
     "NumpyParameter",
     "NumpyParameters",
     "Value",
+    "assign_value",
     "has_numpy_kernel",
     "is_known",
     "numpy_kernel",

@@ -14,7 +14,7 @@ from gpflow.base import AnyNDArray
 
 from .parameters import Value
 
-BLOCK_SIZE = 65_536
+BLOCK_SIZE = 49_152
 """About the number of entries of a block of a covariance: it fits in a processor's cache."""
 
 
@@ -72,13 +72,9 @@ class NumpyKernel(abc.ABC):
         """Return the derivatives of Σ G ∘ k(X, X2) in the parameters.
 
         :param G: [N, N2].
-        :param lower: whether what is above the diagonal is taken as zero.
+        :param lower: whether what is above the diagonal is zero.
         """
-        parts = []
-        for rows, columns in self._blocks(lower):
-            block = np.ascontiguousarray(G[rows, columns])
-            block = np.tril(block, rows.start) if lower else block
-            parts.append(self.block_gradient(rows, columns, block))
+        parts = [self.block_gradient(*block, G[block]) for block in self._blocks(lower)]
         return [functools.reduce(operator.add, each) for each in zip(*parts, strict=True)]
 
     def _blocks(self, lower: bool) -> Iterator[tuple[slice, slice]]:

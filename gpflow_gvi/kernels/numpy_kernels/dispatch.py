@@ -55,7 +55,7 @@ def has_numpy_kernel(kernel: Kernel, shape: Sequence[int]) -> bool:
         return all(has_numpy_kernel(part, shape) for part in kernel.kernels)
     if isinstance(kernel, LogInputs):
         return has_numpy_kernel(kernel.base_kernel, shape)
-    return all(map(is_known, kernel.parameters))
+    return all(is_known(getattr(kernel, name)) for name in _KINDS[type(kernel)].names)
 
 
 class NumpyCombination(NumpyKernel):
@@ -124,7 +124,7 @@ def _of_logarithms(kernel: LogInputs, X: AnyNDArray, X2: AnyNDArray, value: Valu
     return numpy_kernel(kernel.base_kernel, features, others, value=value)
 
 
-_KINDS: dict[type[Kernel], Callable[..., NumpyKernel]] = {
+_KINDS: dict[type[Kernel], Any] = {
     **dict.fromkeys(SHAPES, NumpyStationary),
     AdditiveSpectralMixture: NumpySpectralMixture,
     IntegratedBrownianMotion: NumpyIntegratedBrownianMotion,
