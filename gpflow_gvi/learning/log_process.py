@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
+from gpflow.kernels import Constant, Kernel, SquaredExponential
 from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
 from scipy.optimize import Bounds, minimize
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, RegressorMixin
+
+from ..kernels.numpy_kernels import numpy_kernel
+from ..regulariser.exact_evidence import exact_evidence
 
 Array = np.ndarray[Any, Any]
 
@@ -114,21 +119,26 @@ def fitted_hyperparameters(X: Array, errors: Array) -> Array:
     return np.asarray(theta)
 
 
+@functools.cache
+def _kernel(D: int) -> Kernel:
+    return Constant() + SquaredExponential(lengthscales=np.ones(D))
+
+
 def _loss(theta: Array, X: Array, z: Array, prior: Array) -> tuple[float, Array]:
     """Return minus the log evidence of z with log priors N(prior, 1) of θ, and its gradient."""
-    K = _covariance(X, X, theta)
-    factor = cho_factor(K + NOISE * np.eye(len(X)), lower=True)
-    weights = cho_solve(factor, z)
-    J = z.shape[1]
-    value = 0.5 * np.sum(z * weights) + J * np.sum(np.log(np.diag(factor[0])))
-    inverse = np.tril(lapack.dpotri(factor[0], lower=1)[0])
-    inverse += np.tril(inverse, -1).T
-    W = 0.5 * (J * inverse - weights @ weights.T) * (K - CONSTANT)
-    # Σ_nm W_nm (x_n - x_m)² = 2 Σ_n x_n² (W 1)_n - 2 xᵀ W x, for each column x
-    squares = 2.0 * (np.sum(W, axis=1) @ np.square(X) - np.sum(X * (W @ X), axis=0))
-    gradient = np.array([np.sum(W), *squares * np.exp(-2.0 * theta[1:])])
+    kernel = _kernel(X.shape[1])
+    mean, function = kernel.kernels
+    values = {
+        id(mean.variance): np.array(CONSTANT),
+        id(function.variance): np.exp(theta[0]),
+        id(function.lengthscales): np.exp(theta[1:]),
+    }
+    covariances = numpy_kernel(kernel, X, value=lambda parameter: values[id(parameter)])
+    found = exact_evidence(covariances, np.full_like(z, NOISE), z)
+    (_, by_variance), (_, by_lengthscales) = found.by_kernel[1:]
+    gradient = np.array([by_variance, *by_lengthscales]) * np.exp(theta)
     away = theta - prior
-    return value + 0.5 * np.sum(np.square(away)), gradient + away
+    return 0.5 * np.sum(np.square(away)) - found.value, away - gradient
 
 
 def _covariance(X: Array, other: Array, theta: Array) -> Array:

@@ -5,6 +5,7 @@ Columns have mean zero and standard deviation one. Variances and lengthscales ha
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -226,7 +227,13 @@ def _squared_exponential(scale: Any, variance: float = 1.0) -> SquaredExponentia
 
 
 def _lengthscales(values: Any) -> Parameter:
-    return Parameter(values, transform=positive(lower=MIN_LENGTHSCALE))
+    return Parameter(values, transform=_above_least(default_float()))
+
+
+@functools.cache
+def _above_least(dtype: type) -> tfp.bijectors.Bijector:
+    """Return the transform of lengthscales, which takes longer to make than a parameter."""
+    return positive(lower=MIN_LENGTHSCALE)
 
 
 def around(value: Any, scale: float = 2.0) -> tfp.distributions.Distribution:

@@ -81,7 +81,7 @@ def test_hyperparameters_have_the_largest_density(simulated):
     prior = THETA + 0.3
     law = scipy.stats.multivariate_normal(np.zeros(30), _kernel()(X) + 2.0 * np.eye(30))
     density = law.logpdf(z.T).sum() + scipy.stats.norm(prior, 1.0).logpdf(THETA).sum()
-    constant = 0.5 * np.log(2.0 * np.pi) * (z.size + len(THETA))
+    constant = 0.5 * np.log(2.0 * np.pi) * len(THETA)
     value, gradient = log_process._loss(THETA, X, z, prior)
     assert_close(value, -density - constant)
     numerical = scipy.optimize.approx_fprime(
