@@ -50,7 +50,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "second fit": {"gap": 0.0},
     "several candidates": {"max_candidates": 1},
     "optimism": {"min_optimism": 0.0},
-    "partitions": {"max_rows_of_partitions": 0},
+    "partitions": {"num_partitions": 1},
     "predictors without two folds": {"max_rows_of_nested": 0},
     "pool": {"max_parts": 1, "min_gain": NEVER},
     "all rows as points": {"max_rows_of_points": 0},

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from .candidate_fits import Fits
 
 
-MIN_WEIGHT = 1e-2
-"""A predictor of a smaller weight has none: squares of what is fitted end near zero, not at it."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Candidate:
     """A P to fit, or a fitted one: its parts have the values to start from, or those found."""
@@ -47,12 +43,6 @@ class Candidate:
     def is_around(self) -> bool:
         """Whether P is around predictors."""
         return self.weights is not None
-
-    @property
-    def used(self) -> AnyNDArray:
-        """The predictors that have a weight, by their numbers."""
-        weights = np.zeros([0, 1]) if self.weights is None else self.weights
-        return np.flatnonzero(np.max(np.abs(weights), axis=1) > MIN_WEIGHT)
 
     @property
     def noise(self) -> VaryingNoise | None:
@@ -102,6 +92,15 @@ class Fitted:
     N rows were fitted by: each row is among these (Akaike 1974)."""
     by: Fits
     """The fits that it is from, to y or to log y."""
+
+    @property
+    def used(self) -> AnyNDArray:
+        """The predictors that have a weight, by their numbers."""
+        weights = self.candidate.weights
+        weights = np.zeros([0, 1]) if weights is None else weights
+        return np.flatnonzero(
+            np.max(np.abs(weights), axis=1) > self.by.recipe.min_weight_of_predictor
+        )
 
     @property
     def mean(self) -> AnyNDArray:

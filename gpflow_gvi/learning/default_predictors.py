@@ -10,34 +10,11 @@ import numpy as np
 from .log_process import MAX_ROWS_OF_EVIDENCE
 
 if TYPE_CHECKING:
+    from .recipe import Recipe
     from .start import TrainingData
-
-MAX_ROWS_OF_FEW_LEAVES = 500
-"""Up to this number of rows there are half as many boosted trees, of half as many leaves."""
-
-MAX_ROWS_OF_SMALL_TREES = 5000
-"""Up to this number of rows the trees are those for small data."""
-
-MAX_LEAVES = 5000
-"""About the maximal number of leaves of a randomised tree: with more rows a leaf has several."""
-
-MAX_ROWS_OF_RANDOMISED = 20_000
-"""Beyond this number of rows trees are boosted only: it takes long to grow randomised ones."""
 
 BATCH_SIZE, MAX_STEPS = 200, 4000
 """The rows in a training step of a network, and the number of steps that ten epochs may exceed."""
-
-MAX_ROWS_OF_SMALL_NETWORKS = 200_000
-"""With more rows a network has twice as many units, and batches of five times as many rows: what
-limits it is no longer how few rows there are, but what it can express and the noise of its steps.
-"""
-
-MIN_ROWS_OF_CLASS = 10
-"""Where a class has fewer rows nothing is stopped early: scikit-learn parts the rows by classes for
-that, and raises where a fold leaves a class a single row."""
-
-MAX_CLASSES_OF_BOOSTING = 5
-"""Boosting fits a tree for each class at a time, so that it is left out for more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +22,7 @@ class Regressors:
     """Estimators of real-valued observations."""
 
     data: TrainingData
+    recipe: Recipe
 
     def trees(self) -> list[Any]:
         """Return gradient boosting with histograms and, for not too many rows, randomised trees.
@@ -54,10 +32,10 @@ class Regressors:
         from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 
         N, seed = len(self.data.X), self.data.seed
-        if many := N > MAX_ROWS_OF_SMALL_TREES:
+        if many := self.recipe.max_rows_of_small_trees < N:
             count, leaves, rate = 1000, 63, 0.1
         else:
-            few = N <= MAX_ROWS_OF_FEW_LEAVES
+            few = self.recipe.max_rows_of_few_leaves >= N
             count, leaves, rate = (150, 8, 0.1) if few else (300, 16, 0.06)
         boosting = HistGradientBoostingRegressor(
             learning_rate=rate,
@@ -71,9 +49,9 @@ class Regressors:
             random_state=seed,
         )
         boosted = of_outputs(boosting, self.data.J)
-        if N > MAX_ROWS_OF_RANDOMISED:
+        if self.recipe.max_rows_of_randomised < N:
             return [boosted]
-        leaf = max(1, N // MAX_LEAVES)
+        leaf = max(1, N // self.recipe.max_leaves)
         return [boosted, ExtraTreesRegressor(100, min_samples_leaf=leaf, random_state=seed)]
 
     def lasso(self) -> list[Any]:
@@ -95,7 +73,7 @@ class Regressors:
         from sklearn.neural_network import MLPRegressor
         from sklearn.preprocessing import StandardScaler
 
-        layers = _perceptron(MLPRegressor, self.data)
+        layers = _perceptron(MLPRegressor, self.data, self.recipe)
         return [TransformedTargetRegressor(layers, transformer=StandardScaler())]
 
 
@@ -104,6 +82,7 @@ class Classifiers:
     """Estimators of labels."""
 
     data: TrainingData
+    recipe: Recipe
 
     def trees(self) -> list[Any]:
         """Return boosted trees of few classes and, for not too many rows, randomised trees.
@@ -114,11 +93,11 @@ class Classifiers:
         from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
         N, seed = len(self.data.X), self.data.seed
-        leaf = max(1, N // MAX_LEAVES)
+        leaf = max(1, N // self.recipe.max_leaves)
         randomised = ExtraTreesClassifier(100, min_samples_leaf=leaf, random_state=seed)
-        if self.data.J > MAX_CLASSES_OF_BOOSTING:
+        if self.recipe.max_classes_of_boosting < self.data.J:
             return [randomised.set_params(n_estimators=200)]
-        many = N > MAX_ROWS_OF_SMALL_TREES
+        many = self.recipe.max_rows_of_small_trees < N
         boosting = HistGradientBoostingClassifier(
             learning_rate=0.1 if many else 0.06,
             max_iter=300 if many else 100,
@@ -130,7 +109,7 @@ class Classifiers:
             n_iter_no_change=20,
             random_state=seed,
         )
-        return [boosting] if N > MAX_ROWS_OF_RANDOMISED else [boosting, randomised]
+        return [boosting] if self.recipe.max_rows_of_randomised < N else [boosting, randomised]
 
     def lasso(self) -> list[Any]:
         """Return a logistic regression on the features that a Lasso of two classes takes."""
@@ -149,13 +128,13 @@ class Classifiers:
         """Return a network, if it can be stopped early."""
         from sklearn.neural_network import MLPClassifier
 
-        return [_perceptron(MLPClassifier, self.data)] if self._stops else []
+        return [_perceptron(MLPClassifier, self.data, self.recipe)] if self._stops else []
 
     @property
     def _stops(self) -> bool:
         """Whether training may stop early: each class has enough rows."""
         _, counts = np.unique(self.data.Y, return_counts=True)
-        return bool(counts.min() >= MIN_ROWS_OF_CLASS)
+        return bool(counts.min() >= self.recipe.min_rows_of_class)
 
 
 def noise_models(X: Any, errors: Any, process: Any) -> list[Any]:
@@ -200,12 +179,12 @@ def of_outputs(estimator: Any, J: int) -> Any:
     return estimator if J == 1 else MultiOutputRegressor(estimator)
 
 
-def _perceptron(kind: type, data: TrainingData) -> Any:
+def _perceptron(kind: type, data: TrainingData, recipe: Recipe) -> Any:
     """Return a network of two hidden layers, by Adam until a tenth of its rows gains no more."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    is_small = len(data.X) <= MAX_ROWS_OF_SMALL_NETWORKS
+    is_small = len(data.X) <= recipe.max_rows_of_small_networks
     layers = kind(
         hidden_layer_sizes=(50, 50) if is_small else (100, 100),
         learning_rate_init=3e-3,

@@ -25,7 +25,6 @@ from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, left_out, sites_of
-from .fit_by_evidence import MAX_ROWS_OF_SCORES
 from .hooks import Hooks
 from .learned import Learned
 from .q_training import TrainingResult
@@ -183,7 +182,8 @@ class Finish:
         """
         if len(data.X) < MIN_VALIDATION_POINTS:
             return None
-        rows, likelihood = data.first(MAX_ROWS_OF_SCORES), regulariser.likelihood
+        recipe = self.settings.regulariser.recipe
+        rows, likelihood = data.first(recipe.max_rows_of_scores), regulariser.likelihood
         sites = self.sites(regulariser, regulariser.inducing_points, rows)
         observed = rows.X, sites.Y
         groups = left_out_together(rows.X)

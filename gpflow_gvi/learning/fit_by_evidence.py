@@ -29,16 +29,6 @@ from .score import MAX_FACTOR, MIN_FACTOR, Predictions
 from .settings import Settings
 from .start import TrainingData
 
-MAX_ROWS_OF_SCORES = 30_000
-"""The screening predicts not more rows than these."""
-
-STANDARD_ERRORS = 3.0
-"""By so many of these a predictor is worse that is not fitted without further folds."""
-
-MAX_VARIANCE = 4.0
-"""The largest variance of noise that varies, in units of the variance of y: beyond the data a
-pattern may be anything, but observations hardly vary more than they do among the data."""
-
 
 class EvidenceFits(Fits):
     """Fits under Gaussian noise."""
@@ -51,13 +41,14 @@ class EvidenceFits(Fits):
         # The variance of what was rounded away, where that of an output is known.
         rounded = float(np.min(np.mean(np.square(self.spacing), axis=0))) / 12.0
         lower = max(MIN_NOISE, rounded if np.isfinite(rounded) else 0.0)
-        self.bounds_of_noise = lower, MAX_VARIANCE * float(np.max(np.var(data.responses, axis=0)))
+        variance = float(np.max(np.var(data.responses, axis=0)))
+        self.bounds_of_noise = lower, self.recipe.max_variance * variance
         self.noise_above = functools.partial(_noise_above, settings, data)
         self.likelihood = self.noise_above(lower)
         self.minimise = self.settings.minimise
         self.minimise_briefly = self.settings.briefly(len(data.features))
         self.takes_series = self.settings.kernels is None
-        rows = np.arange(len(data.X))[:MAX_ROWS_OF_SCORES]
+        rows = np.arange(len(data.X))[: self.recipe.max_rows_of_scores]
         self.rows_of_scores = rows[self.settings.max_rows :] if self.has_closed_form else rows
 
     def on_first(self, num_rows: int) -> Fits:
@@ -130,7 +121,7 @@ class EvidenceFits(Fits):
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
-        data, N = self.data.first(MAX_ROWS_OF_SCORES), len(self.data.X)
+        data, N = self.data.first(self.recipe.max_rows_of_scores), len(self.data.X)
         observed, groups = (data.X, data.responses), self.groups[: len(data.X)]
         P, noise = prior(candidate, self.predictors), noise_at(candidate, data)
         found: Any = None
@@ -185,7 +176,8 @@ class EvidenceFits(Fits):
             else:  # few squares say little, as the largest of them make up most of the mean
                 larger = np.mean(errors - of_plain[:, None], axis=-1)  # [B, C]
                 standard_error = np.std(larger, axis=0) / np.sqrt(max(len(larger), 1))
-                kept = np.mean(larger, axis=0) <= STANDARD_ERRORS * standard_error
+                largest = self.recipe.standard_errors_of_useless * standard_error
+                kept = np.mean(larger, axis=0) <= largest
             self.predictors, errors = (
                 self.predictors.only(np.flatnonzero(kept).tolist()),
                 errors[:, kept],

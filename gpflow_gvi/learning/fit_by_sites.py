@@ -36,19 +36,6 @@ from .score import Predictions
 from .settings import RECIPE, Settings
 from .start import TrainingData
 
-MAX_VALUES = 4_000
-"""Hyper-parameters are fitted to not more rows times latent functions than these."""
-
-MAX_POINTS = 100
-"""Hyper-parameters are fitted at not more inducing points: a bound costs O(J N M²)."""
-
-MAX_ROUNDS_AGAIN = 2
-"""The maximal number of rounds of a refit without some of the rows: an optimum hardly moves."""
-
-SHARE_OF_KERNEL = 0.1
-"""The share of the variance of f at which a fit around classifiers starts. From all of it, f would
-explain the labels before the classifiers do, at an optimum of smaller evidence."""
-
 
 class SiteFits(Fits):
     """Fits under a likelihood that is not Gaussian."""
@@ -78,7 +65,7 @@ class SiteFits(Fits):
         self.observed = np.asarray(Data.of((data.X, data.Y), self.likelihood).Y)
         self.minimise = self.settings.of_a_round()
         self.minimise_briefly = self.settings.minimise_briefly
-        self.first = self.rows_of_scores = self.first[: MAX_VALUES // data.J]
+        self.first = self.rows_of_scores = self.first[: self.recipe.max_values_of_sites // data.J]
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         data = self.data
@@ -128,7 +115,7 @@ class SiteFits(Fits):
 
     def _points(self, candidate: Candidate, rows: AnyNDArray) -> AnyNDArray:
         """Return the inducing points of a fit."""
-        M = min(self.settings.count(len(rows)), MAX_POINTS)
+        M = min(self.settings.count(len(rows)), self.recipe.max_points_of_sites)
         X, kernel = self.data.X[rows], candidate.kernel
         return self.settings.select(X, M, kernel=kernel, seed=self.data.seed)[0]
 
@@ -152,7 +139,8 @@ class SiteFits(Fits):
         """Return P around predictors, whose weights start equal."""
         C, start = self.predictors.num_means, plain.candidate
         weights: AnyNDArray = np.full((C, 1), 1.0 / C, self.data.X.dtype)
-        return start.replace(kernel=scaled(start.kernel, SHARE_OF_KERNEL), weights=weights)
+        kernel = scaled(start.kernel, self.recipe.share_of_kernel)
+        return start.replace(kernel=kernel, weights=weights)
 
     def predict_without(
         self, candidate: Candidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray
@@ -162,6 +150,8 @@ class SiteFits(Fits):
         fit, Z = self._started(candidate), self._points(candidate, given)
         at, new = (self._rows(candidate, rows, means) for rows in (given, held))
         minimise, means_too = self.settings.again_by_sites(), candidate.is_around
-        _, sites = fit.fit(minimise, Z, at, means=means_too, max_rounds=MAX_ROUNDS_AGAIN)
+        _, sites = fit.fit(
+            minimise, Z, at, means=means_too, max_rounds=self.recipe.max_rounds_again
+        )
         mean, variance = fit.predict(Z, at, sites, new)
         return mean.numpy(), np.broadcast_to(variance, mean.shape)

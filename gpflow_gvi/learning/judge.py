@@ -95,7 +95,7 @@ def unseen(fits: Fits, found: Sequence[Fitted]) -> list[tuple[Fitted, Prediction
     N, recipe = len(fits.rows_of_scores), fits.recipe
     progress.now(f"predictions of each fold of {N} rows by fits to the others")
     result = _of_partition(fits, found, 0)
-    if recipe.max_rows_of_partitions >= N:
+    if recipe.few_rows >= N:
         nlls = [_score(*each, MAX_FACTOR).judged.nll_after for each in result]
         near = np.flatnonzero(np.array(nlls) < np.min(nlls) + recipe.gap_of_pool)
         for r in range(1, recipe.num_partitions):
@@ -132,7 +132,7 @@ def _folds(
     seed = data.seed + partition
     K = min(fits.settings.num_folds, int(np.max(fits.groups)) + 1)
     is_nested = not fits.has_given_predictors and len(data.X) <= fits.recipe.max_rows_of_nested
-    used = np.unique(np.concatenate([each.candidate.used for each in found]))
+    used = np.unique(np.concatenate([each.used for each in found]))
     with_means = len(used) > 0 or fits.has_given_predictors
     if with_means and is_nested:
         predictors = predictors.only(used)

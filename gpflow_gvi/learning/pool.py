@@ -15,9 +15,6 @@ from scipy.special import logsumexp
 
 from .recipe import Recipe
 
-STANDARD_ERRORS = 2.0
-"""A candidate may be the better one if it is worse by less than this many standard errors."""
-
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-8
 
@@ -61,7 +58,7 @@ def pooled(log_densities: AnyNDArray, recipe: Recipe) -> AnyNDArray:
     weights /= np.sum(weights)
     differences = log_densities - log_densities[best]
     errors = np.std(differences, axis=1) / np.sqrt(N)
-    may_gain = means - means[best] + STANDARD_ERRORS * errors  # [C]
+    may_gain = means - means[best] + recipe.standard_errors * errors  # [C]
     is_clear = np.all(may_gain[weights > 0.0] < recipe.min_gain)
     if is_clear and log_density(weights, log_densities) < means[best] + recipe.min_gain:
         return np.eye(C)[best]

@@ -58,6 +58,9 @@ class Recipe:
 
     # Noise
 
+    max_variance: float = 4.0
+    """The largest variance of noise that varies, in units of the variance of y: beyond the data a
+    pattern may be anything, but observations hardly vary more than they do among the data."""
     min_rows_of_varying_noise: int = 100
     """From this number of groups of rows on noise may vary with x."""
     max_error_of_grid: float = 0.5
@@ -77,6 +80,30 @@ class Recipe:
 
     max_error_ratio: float = 1.1
     """P is around predictors with errors of up to this many times P's own."""
+    standard_errors_of_useless: float = 3.0
+    """A predictor that is worse by so many standard errors is not fitted without further folds."""
+    min_weight_of_predictor: float = 0.01
+    """A predictor of a smaller weight has none: squares of what is fitted end near zero, not at it.
+    """
+
+    max_rows_of_few_leaves: int = 500
+    """Up to this number of rows there are half as many boosted trees, of half as many leaves."""
+    max_rows_of_small_trees: int = 5000
+    """Up to this number of rows the trees are those for small data."""
+    max_rows_of_randomised: int = 20_000
+    """Beyond this number of rows trees are boosted only: it takes long to grow randomised ones."""
+    max_leaves: int = 5000
+    """About the maximal number of leaves of a randomised tree: with more rows a leaf has several.
+    """
+    max_classes_of_boosting: int = 5
+    """Boosting fits a tree for each class at a time, so that it is left out for more."""
+    min_rows_of_class: int = 10
+    """Where a class has fewer rows nothing is stopped early: scikit-learn parts the rows by classes
+    for that, and raises where a fold leaves a class a single row."""
+    max_rows_of_small_networks: int = 200_000
+    """With more rows a network has twice as many units, and batches of five times as many rows:
+    what limits it is no longer how few rows there are, but what it can express and the noise of its
+    steps."""
 
     # Units
 
@@ -86,8 +113,10 @@ class Recipe:
 
     # Screening
 
-    max_rows_of_starts: int = 300
-    """Kernels are first fitted to not more rows than these, from each of their starts."""
+    few_rows: int = 300
+    """Kernels are first fitted to not more rows than these, from each of their starts. Up to this
+    number, what is decided without some of them is not left to chance: hyper-parameters are fitted
+    again for as long as from a start, and there are several partitions into folds."""
     gap_of_starts: float = 0.5
     """The second best kernel is fitted to all rows, too, if its start is worse by less nats."""
     gap: float = 0.1
@@ -106,19 +135,37 @@ class Recipe:
     min_optimism: float = 0.01
     """p hyper-parameters know p/N nats of a row (Akaike 1974). Where that is less than this, they
     are not fitted again without it."""
+    max_rows_of_scores: int = 30_000
+    """The screening predicts not more rows than these."""
     max_rows_of_nested: int = 1000
     """Up to this number of rows predictors are fitted without each two folds: with more, a single
     row hardly changes the predictions at others."""
-    max_rows_of_partitions: int = 300
-    """Up to this number of rows there are `num_partitions` of them: a single one of few rows
-    decides by chance."""
     num_partitions: int = 3
+    """The number of partitions of few rows."""
+
+    # Fits by sites
+
+    max_values_of_sites: int = 4000
+    """Hyper-parameters are fitted to not more rows times latent functions than these."""
+    max_points_of_sites: int = 100
+    """Hyper-parameters are fitted at not more inducing points: a bound costs O(J N M²)."""
+    max_rounds_again: int = 2
+    """The maximal number of rounds of a refit without some of the rows: an optimum hardly moves."""
+    share_of_kernel: float = 0.1
+    """The share of the variance of f at which a fit around classifiers starts. From all of it, f
+    would explain the labels before the classifiers do, at an optimum of smaller evidence."""
 
     # Inducing points
 
     max_rows_of_points: int = 2000
     """Up to this number all distinct rows are inducing points: what fewer miss of a function counts
     for nothing in a posterior."""
+    max_rows_of_more_points: int = 100_000
+    """Beyond this number of rows there are never more points than usual: to condition on them and
+    to predict takes too long."""
+    max_rows_of_choice: int = 50_000
+    """Inducing points are chosen among the first rows, not more than these: a choice needs a matrix
+    of them."""
     max_missed: float = 0.01
     """As many inducing points as there may be are taken if few miss more nats for each row."""
 
@@ -129,6 +176,8 @@ class Recipe:
     min_weight: float = 0.03
     """A candidate with less weight is left out, as it takes as long to predict as the others."""
     max_parts: int = 3
+    standard_errors: float = 2.0
+    """A candidate may be the better one if it is worse by less than so many standard errors."""
     min_gain: float = 0.01
     """A pool is one candidate alone where it gains fewer nats in each row."""
 
@@ -241,7 +290,7 @@ class Recipe:
         """
         N, D = num_groups(data.X), len(data.features)  # repeated values are known
         kind: Any = Classifiers if data.of_classes else Regressors
-        of_data = kind(data)
+        of_data = kind(data, self)
         per_feature = self.min_rows_of_lengthscales if data.of_classes else self.max_rows_of_shared
         found = of_data.trees() if self.min_rows_of_trees <= N else []
         if D == 1:

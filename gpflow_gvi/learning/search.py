@@ -34,7 +34,7 @@ def search(fits: Fits, *, decides: bool = True) -> list[Fitted]:
         fits.keep_useful_predictors(best_of(found))
     if fits.predictors.num_means:
         around = [fitted(fits, fits.around(each)) for each in _near(fits, found)]
-        useful = [each for each in around if len(each.candidate.used)]
+        useful = [each for each in around if len(each.used)]
         found = around if fits.has_given_predictors else [*found, *useful]
     noise = fits.settings.noise
     if noise != "constant":
@@ -48,7 +48,7 @@ def floor(fits: Fits) -> list[Fitted]:
 
     Few rows suffice for their few hyper-parameters.
     """
-    few = fits.on_first(fits.recipe.max_rows_of_starts)
+    few = fits.on_first(fits.recipe.few_rows)
     begun = map(few.candidate, fits.recipe.floor(fits.data))
     found = (few.fit(start, few.first, few.minimise_briefly).copied() for start in begun)
     return [fits.screened(each) for each in found]
@@ -80,7 +80,7 @@ def _of_kernels(fits: Fits, kernels: Sequence[Kernel]) -> list[Fitted]:
     if len(kernels) == 1:
         return [fitted(fits, fits.candidate(kernels[0]), brief=False)]
     of_family: dict[Hashable, list[Fitted]] = collections.defaultdict(list)
-    few = fits.on_first(fits.recipe.max_rows_of_starts)
+    few = fits.on_first(fits.recipe.few_rows)
     for kernel in kernels:
         key = structure_of(kernel, logs=False) or kernel
         of_family[key].append(fitted(few, few.candidate(kernel)))

@@ -75,18 +75,6 @@ NUM_INDUCING = 200
 MAX_INDUCING = 1000
 """The same where `NUM_INDUCING` points miss much of the function."""
 
-MAX_ROWS_OF_MORE_POINTS = 100_000
-"""Beyond this number of rows there are never more points than `NUM_INDUCING`: to condition on them
-and to predict takes too long."""
-
-MAX_ROWS_OF_POINTS = 50_000
-"""Inducing points are chosen among the first rows, not more than these: a choice needs a matrix of
-them."""
-
-
-MAX_ROWS_OF_BRIEF_REFITS = 300
-"""Up to this number of rows fits without some of them have as many iterations as others."""
-
 MAX_ITERATIONS_OF_ROUND = 8
 """The maximal number of iterations for given sites. More of them come close to an optimum that
 moves with the sites."""
@@ -161,7 +149,7 @@ class RegulariserSettings:
 
         Without a part of many rows an optimum hardly moves.
         """
-        if num_rows <= MAX_ROWS_OF_BRIEF_REFITS:
+        if num_rows <= self.recipe.few_rows:
             return self.briefly(num_features)
         return self.again_by_sites()
 
@@ -180,12 +168,13 @@ class RegulariserSettings:
 
     def most_inducing(self, num_rows: int) -> int:
         """Return the number of inducing points that is never exceeded for this number of rows."""
-        few = num_rows <= MAX_ROWS_OF_MORE_POINTS
+        few = num_rows <= self.recipe.max_rows_of_more_points
         return max(self.count(num_rows), (self.max_inducing or 0) if few else 0)
 
     def points(self, data: TrainingData, num_points: int, kernel: Kernel) -> Selection:
         """Return inducing points among the rows, which are in random order."""
-        return self.select(data.X[:MAX_ROWS_OF_POINTS], num_points, kernel=kernel, seed=data.seed)
+        X = data.X[: self.recipe.max_rows_of_choice]
+        return self.select(X, num_points, kernel=kernel, seed=data.seed)
 
 
 def preset(effort: Effort) -> RegulariserSettings:

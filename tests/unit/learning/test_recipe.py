@@ -12,7 +12,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 
 from gpflow_gvi.kernels import AdditiveSpectralMixture, LogInputs
-from gpflow_gvi.learning.default_predictors import MAX_LEAVES, Classifiers, Regressors
+from gpflow_gvi.learning.default_predictors import Classifiers, Regressors
 from gpflow_gvi.learning.recipe import Recipe
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
@@ -29,19 +29,19 @@ def _rows_of_noise(N: int, rng: np.random.Generator, D: int = 2) -> TrainingData
 def test_randomised_trees_fit_noise_with_a_bounded_number_of_leaves(kind, N, rng):
     """They are kept for each fold, and saved; of few rows each leaf has one label."""
     data = _rows_of_noise(N, rng)
-    found = [each for each in kind(data).trees() if hasattr(each, "n_estimators")]
+    found = [each for each in kind(data, Recipe()).trees() if hasattr(each, "n_estimators")]
     assert found
     for trees in found:
         assert is_classifier(trees) == (kind is Classifiers)
         tree = trees.set_params(n_estimators=1).fit(data.X, data.Y[:, 0]).estimators_[0]
-        assert tree.get_n_leaves() <= 1.5 * MAX_LEAVES
-        if N <= MAX_LEAVES:
+        assert tree.get_n_leaves() <= 1.5 * Recipe().max_leaves
+        if Recipe().max_leaves >= N:
             np.testing.assert_array_equal(tree.predict(data.X), data.Y[:, 0])
 
 
 def test_of_many_rows_trees_are_boosted_alone(rng):
     for kind in (Regressors, Classifiers):
-        (boosting,) = kind(_rows_of_noise(30_000, rng)).trees()
+        (boosting,) = kind(_rows_of_noise(30_000, rng), Recipe()).trees()
         assert not hasattr(boosting, "n_estimators")
 
 
@@ -113,7 +113,7 @@ def test_of_a_single_feature_there_are_boosted_trees_alone(rng):
 def test_a_network_does_not_depend_on_units(rng):
     X, f = rng.normal(size=(1_000, 2)), lambda X: np.sin(2.0 * X[:, 0]) * X[:, 1]
     data = TrainingData(X, *2 * [f(X)[:, None]], 0, (2,), False, ())
-    (network,) = Regressors(data).networks()
+    (network,) = Regressors(data, Recipe()).networks()
     scales = np.array([1e3, 1e-4])
     network.fit(X * scales, 1e5 + 1e2 * f(X))
     rows = rng.normal(size=(500, 2))
@@ -128,7 +128,7 @@ def test_a_class_of_few_rows_is_learned(N, rng):
     labels = np.zeros(N, int)
     labels[0] = 1
     rare = TrainingData(**vars(data) | {"Y": labels[:, None]})
-    found = Classifiers(rare).trees()
+    found = Classifiers(rare, Recipe()).trees()
     boosting = [each for each in found if not hasattr(each, "n_estimators")]
     for classifier in boosting:
         assert classifier.set_params(max_iter=2).fit(data.X, labels).predict_proba(data.X).shape
