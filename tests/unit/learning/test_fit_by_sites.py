@@ -308,7 +308,7 @@ class _RecipeOfEstimators(Recipe):
         return self.estimators
 
 
-@pytest.mark.parametrize("backwards", [[False, True], [True]])
+@pytest.mark.parametrize("backwards", [[False, True], pytest.param([True], marks=pytest.mark.slow)])
 def test_a_predictor_without_weight_is_cross_fitted_once(backwards, rng):
     X = rng.normal(size=(120, 2))
     Y = (rng.random((120, 1)) < expit(4.0 * X[:, :1])).astype(float)
