@@ -1,10 +1,10 @@
-"""How the cost of PGVI grows with the batch B, inducing points M, outputs J and the data N.
+"""How the cost of PGVI grows with B rows of a batch, M, D, J outputs, K classes, and N rows.
 
     python -m benchmarks.growth
 
-For B, M and J it is that of a step, loss and gradient: the processor time, and the maximal memory
-of its tensors. For N it is that of an epoch of `fit`, in batches of 1000 rows in memory. Slopes are
-those of log-log fits over the three largest sizes; 1 is linear growth.
+It is that of a step, loss and gradient: the processor time, and the maximal memory of its tensors.
+For N it is that of an epoch of `fit`, in batches of 1000 rows in memory. Slopes are of log-log fits
+over the three largest sizes; 1 is linear growth. `--only D K` measures some of them alone.
 
     python -m benchmarks.growth --stream 100000 1000000
 
@@ -52,35 +52,50 @@ SIZES: dict[str, Sequence[int]] = {
     "B": (500, 1000, 2000, 4000, 8000, 16000),
     "B, low_rank": (500, 1000, 2000, 4000, 8000, 16000),
     "M": (50, 100, 200, 400),
-    "J": (1, 2, 4, 8, 16),
-    "N": (10_000, 100_000, 300_000, 1_000_000),
+    "D": (1, 8, 50, 100, 250, 500),
+    "J": (1, 2, 5, 10, 25, 50),
+    "K": (2, 5, 10, 25, 50, 100),
+    "N": (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000),
 }
 QUICK: dict[str, Sequence[int]] = {
     "B": (20, 40),
     "B, low_rank": (20, 40),
     "M": (2, 4),
+    "D": (1, 3),
     "J": (1, 2),
+    "K": (2, 3),
     "N": (40, 60),
 }
-LABELS = {"B": "B, rows of a batch", "M": "M, inducing points", "J": "J, outputs", "N": "N, rows"}
+LABELS = {
+    "B": "B, rows of a batch",
+    "M": "M, inducing points",
+    "D": "D, features",
+    "J": "J, outputs",
+    "K": "K, classes",
+    "N": "N, rows",
+}
 
 
-def model(M: int, *, num_data: int, J: int = 1) -> gvi.models.PGVI:
-    """Return PGVI with a Cholesky factor for each of J outputs."""
-    P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel())
-    r = gvi.covariances.CholeskySVGP(P.kernel, inputs(1, M)[2], num_latent_gps=J)
-    Q = gvi.GaussianProcess(network(J), r)
-    return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.1), num_data=num_data)
+def model(M: int, *, num_data: int, D: int = D, J: int = 1, K: int = 1) -> gvi.models.PGVI:
+    """Return PGVI with a Cholesky factor for each of J outputs, or of K classes."""
+    P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel(D))
+    latents = max(J, K)
+    r = gvi.covariances.CholeskySVGP(P.kernel, inputs(1, M, D)[2], num_latent_gps=latents)
+    Q = gvi.GaussianProcess(network(latents, D), r)
+    gaussian = gpflow.likelihoods.Gaussian(0.1)
+    likelihood = gpflow.likelihoods.Softmax(K) if K > 1 else gaussian
+    return gvi.models.PGVI(P, Q, likelihood, num_data=num_data)
 
 
 def one_step(
-    *, B: int = BATCH, M: int = 100, J: int = 1, divergence: Any = None
+    *, B: int = BATCH, M: int = 100, D: int = D, J: int = 1, K: int = 1, divergence: Any = None
 ) -> Callable[[], Any]:
     """Return a step, with PGVI's own divergence unless another one is given."""
-    X, Y, _ = inputs(B, M)
-    trained = model(M, J=J, num_data=10 * max(B, M))
+    X, Y, _ = inputs(B, M, D)
+    trained = model(M, D=D, J=J, K=K, num_data=10 * max(B, M))
     trained.divergence = trained.divergence if divergence is None else divergence
-    return step(trained, X, np.tile(Y, J))
+    labels = np.random.default_rng(1).integers(K, size=(B, 1)).astype(Y.dtype)
+    return step(trained, X, labels if K > 1 else np.tile(Y, J))
 
 
 def case(what: str, size: int) -> Callable[[], Any]:
@@ -239,6 +254,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ROWS",
         help="numbers of rows to stream from disk, for example 100000 1000000",
     )
+    parser.add_argument("--only", nargs="+", choices=list(SIZES), help="what to measure alone")
     parser.add_argument("--only-stream", action="store_true", help="measure rows on disk alone")
     parser.add_argument("--picture", type=Path, help="the file of a picture of the growth")
 
@@ -247,11 +263,13 @@ def run(options: argparse.Namespace) -> dict[str, list[Row]]:
     """Measure, and return the tables."""
     found = {}
     if options.stream:  # first: peaks of memory are those of the process
-        sizes = [2_000] if options.quick else options.stream
-        found["Rows from disk"] = [row for N in sizes for row in stream(N)]
+        numbers = [2_000] if options.quick else options.stream
+        found["Rows from disk"] = [row for N in numbers for row in stream(N)]
     if options.only_stream:
         return found
-    cost = growth(QUICK if options.quick else SIZES, timing.rounds(options))
+    sizes = QUICK if options.quick else SIZES
+    some = {what: sizes[what] for what in options.only or sizes}
+    cost = growth(some, timing.rounds(options))
     if options.picture:
         picture(cost, options.picture)
     return {**found, "Cost": cost, "Slopes": slopes(cost)}

@@ -21,7 +21,7 @@ import numpy as np
 D, UNITS = 8, 10
 
 
-def inputs(B: int, M: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def inputs(B: int, M: int, D: int = D) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return X [B, D], Y [B, 1] and inducing points [M, D]."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(B, D))

@@ -54,12 +54,12 @@ WHOLE = "fit, an epoch a call"
 FIXED = "GPflow SVGP, kernel and Z fixed"
 
 
-def kernel() -> gpflow.kernels.Kernel:
+def kernel(D: int = D) -> gpflow.kernels.Kernel:
     """Return the kernel of all models."""
     return gpflow.kernels.SquaredExponential(lengthscales=np.full(D, D**0.5))
 
 
-def network(outputs: int = 1) -> gvi.mean_functions.Network:
+def network(outputs: int = 1, D: int = D) -> gvi.mean_functions.Network:
     """Return the mean of all models."""
     dense, dtype = keras.layers.Dense, np.dtype(gpflow.config.default_float()).name
     layers = [dense(UNITS, "tanh", dtype=dtype), dense(outputs, dtype=dtype)]
