@@ -136,10 +136,12 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, p: AnyNDArray) 
     return {
         "Confusion matrix of the held-out rows: counts.": _png(confusion)[1],
         "Calibration: how often the held-out rows are named rightly, by how sure the model is; in "
-        "the grey bars it differs from the diagonal by chance.": _png(
-            lambda ax: plots.ReliabilityDisplay.from_predictions(
+        "the grey bars it differs from the diagonal by chance. Beside it the error rate of the "
+        "rows that the model is most sure of.": _png(
+            lambda ax: plots.ClassesDisplay.from_predictions(
                 np.searchsorted(np.asarray(model.classes_), y), p, ax=ax
-            )
+            ),
+            (11.0, 4.0),
         )[1],
     }
 
