@@ -14,7 +14,7 @@ from gpflow.base import AnyNDArray
 
 from .parameters import Value
 
-BLOCK_SIZE = 49_152
+BLOCK_SIZE = 65_536
 """About the number of entries of a block of a covariance: it fits in a processor's cache."""
 
 
