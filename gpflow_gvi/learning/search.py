@@ -95,7 +95,8 @@ def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     """Return fits with noise in the pattern of the errors, if they have one.
 
     Where little noise is found f is known better, and so are the errors, and its kinks: the pattern
-    is learned once more, and of a single feature there is a rough kernel, too.
+    is learned once more, and of a single feature there is a rough kernel, too. The first pattern
+    is a step on the way, for which few iterations suffice.
     """
     first = varying(fits, constant)
     if first is None:
@@ -103,7 +104,7 @@ def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     found = [fitted(fits, first)]
     again = varying(fits, found[0])
     if again is not None:
-        found = [best_of([*found, fitted(fits, again)])]
+        found = [best_of([*found, fitted(fits, again, brief=False)])]
     if len(fits.data.features) == 1 and fits.settings.kernels is None:
         rough = fits.candidate(fits.recipe.rough(fits.data))
         found.append(fitted(fits, rough.replace(likelihood=found[0].candidate.likelihood)))
