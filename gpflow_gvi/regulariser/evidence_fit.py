@@ -218,12 +218,16 @@ class _Parts(Module):
         self.parts = parts
 
 
-def assign(parameter: Parameter, value: Any) -> None:
+def assign(parameter: Parameter | tf.Variable, value: Any) -> None:
     """Give a parameter the value of another one with the same transform, or a number.
 
     A value that has come to its bound has no inverse, so that it is copied as it is stored.
+
+    :param parameter: or a variable, as a kernel's network has them.
     """
-    if isinstance(value, Parameter):
+    if not isinstance(parameter, Parameter):
+        parameter.assign(value)
+    elif isinstance(value, Parameter):
         parameter.unconstrained_variable.assign(value.unconstrained_variable)
     else:
         assign_value(parameter, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gpflow
+import keras
 import numpy as np
 import pytest
 import scipy.stats
@@ -362,6 +363,23 @@ def test_a_fit_has_the_greatest_evidence(rng):
     gpflow.optimizers.Scipy().minimize(exact.training_loss, exact.trainable_variables)
     best = float(exact.log_marginal_likelihood())
     assert best - 0.05 < -found.loss < best + ITERATIVE.float64 * abs(best)
+
+
+def test_the_network_of_a_kernel_is_fitted_with_it(rng):
+    X = rng.uniform(-1.0, 1.0, size=(60, 1))
+    y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.normal(size=60)
+    layers = [keras.Input((1,)), keras.layers.Dense(8, activation="tanh", dtype="float64")]
+    network = keras.Sequential(layers)
+    given = gvi.kernels.FeatureMap(gpflow.kernels.Linear(), network)
+    before = [np.array(weight) for weight in network.get_weights()]
+    learned = gvi.learn((X, y), kernel=given)
+    for weight, was in zip(network.get_weights(), before, strict=True):  # it is the user's own
+        np.testing.assert_array_equal(weight, was)
+    linear = gvi.learn((X, y), kernel=gpflow.kernels.Linear())
+    new = np.linspace(-1.0, 1.0, 50)[:, None]
+    truth = np.sin(6.0 * new)
+    error, of_a_line = (np.std(each.predict_f(new)[0] - truth) for each in (learned, linear))
+    assert error < 0.5 * of_a_line
 
 
 @pytest.mark.parametrize("num_rows", [90, 150])
