@@ -95,8 +95,8 @@ def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     """Return fits with noise in the pattern of the errors, if they have one.
 
     Where little noise is found f is known better, and so are the errors, and its kinks: the pattern
-    is learned once more, and of a single feature there is a rough kernel, too. The first pattern
-    is a step on the way, for which few iterations suffice.
+    is learned once more, and of a single feature there is a rough kernel, too. The second pattern
+    is better mostly, so that few iterations suffice for the first.
     """
     first = varying(fits, constant)
     if first is None:
