@@ -31,7 +31,8 @@ class LossTerms(NamedTuple):
 RESTORED = "The parameters of the last finite loss have been restored."
 OFTEN_HELPS = (
     "A smaller learning rate, a larger noise variance or fewer inducing points often help; "
-    "a Rényi divergence with α > 1 is infinite where Q is too wide."
+    "a Rényi divergence with α > 1 is infinite where Q is too wide, and FixedSparsePosterior is no "
+    "covariance where its r₀ is larger than k, but SparsePosterior is one."
 )
 
 

@@ -99,6 +99,19 @@ def test_step_that_is_not_finite_is_undone_and_named(term: str, compiled: bool) 
         assert float(closure()) == float(last)
 
 
+def test_a_covariance_that_is_none_is_named_with_its_remedy() -> None:
+    """With an r_0 of twice k it is -k at Z, whose log determinant does not exist."""
+    P = prior()
+    twice = gpflow.kernels.SquaredExponential(variance=2.0)
+    r = gvi.covariances.FixedSparsePosterior(P.kernel, X, base_kernel=twice)
+    Q = gvi.GaussianProcess(gvi.mean_functions.Network(networks.dense(keras)), r)
+    divergence = gvi.divergences.RegularisedKL()
+    model = gvi.models.GVI(P, Q, gpflow.likelihoods.Gaussian(), divergence, num_data=N)
+    model.compile("adam")
+    with pytest.raises(NonFiniteLossError, match=r"(?s)RegularisedKL.*but SparsePosterior is one"):
+        model.fit((X, Y), epochs=1, batch_size=N)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_step_in_a_graph_of_the_user_is_undone(compiled: bool) -> None:
