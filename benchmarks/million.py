@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 
 if __package__:
     from . import timing, trees
@@ -146,6 +147,7 @@ def figures(model: str, path: Path, test: tuple[np.ndarray, np.ndarray]) -> dict
     """Return the figures of a model, and the peak of the memory of this process."""
     of_package = model in (LEARN, AROUND)
     found = of_learn(model, path, test) if of_package else of_rival(model, path, test)
+    get_reusable_executor().shutdown()  # or the end of this process waits for them, for minutes
     return {**found, "MiB of the process": timing.peak_memory()}
 
 
