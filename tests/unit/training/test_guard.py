@@ -100,7 +100,7 @@ def test_step_that_is_not_finite_is_undone_and_named(term: str, compiled: bool) 
 
 
 def test_a_covariance_that_is_none_is_named_with_its_remedy() -> None:
-    """With an r_0 of twice k it is -k at Z, whose log determinant does not exist."""
+    """With an r_0 of 2 k it is -2 k at Z, whose log determinant does not exist."""
     P = prior()
     twice = gpflow.kernels.SquaredExponential(variance=2.0)
     r = gvi.covariances.FixedSparsePosterior(P.kernel, X, base_kernel=twice)
