@@ -54,14 +54,15 @@ def floor(fits: Fits) -> list[Fitted]:
     return [fits.screened(each) for each in found]
 
 
-def fitted(fits: Fits, start: Candidate, *, brief: bool = True) -> Fitted:
+def fitted(fits: Fits, start: Candidate, *, brief: bool = True, verb: str = "fitted to") -> Fitted:
     """Return the fit of a candidate, and what the screening says of it.
 
     :param brief: whether few iterations suffice, as hyper-parameters start near an optimum.
+    :param verb: what is done with the rows, in a report.
     """
     if start.is_around:
         fits.means  # noqa: B018  (cross-fitting is a stage of its own)
-    progress.now(f"{title(fits, start)}, fitted to {len(fits.first)} rows")
+    progress.now(f"{title(fits, start)}, {verb} {len(fits.first)} rows")
     minimise = fits.minimise_briefly if brief else fits.minimise
     found = fits.screened(fits.fit(start, fits.first, minimise).copied())
     progress.found(nll=found.nll)
@@ -79,13 +80,15 @@ def _of_kernels(fits: Fits, kernels: Sequence[Kernel]) -> list[Fitted]:
     """
     if len(kernels) == 1:
         return [fitted(fits, fits.candidate(kernels[0]), brief=False)]
-    of_family: dict[Hashable, list[Fitted]] = collections.defaultdict(list)
     few = fits.on_first(fits.recipe.few_rows)
-    for kernel in kernels:
-        key = structure_of(kernel, logs=False) or kernel
-        of_family[key].append(fitted(few, few.candidate(kernel)))
+    families = [structure_of(kernel, logs=False) or kernel for kernel in kernels]
+    are_starts = few is not fits or len(set(families)) < len(families)
+    of_family: dict[Hashable, list[Fitted]] = collections.defaultdict(list)
+    for family, kernel in zip(families, kernels, strict=True):
+        verb = "started with" if are_starts else "fitted to"
+        of_family[family].append(fitted(few, few.candidate(kernel), verb=verb))
     best = [best_of(each) for each in of_family.values()]
-    if few is fits and len(best) == len(kernels):
+    if not are_starts:
         return best
     promising = near_best(best, fits.recipe.gap_of_starts)
     return [fitted(fits, each.candidate, brief=False) for each in promising]
