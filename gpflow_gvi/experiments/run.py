@@ -51,7 +51,8 @@ def run(
     :param force: run it again, from the beginning.
     :param pictures: whether to draw, if matplotlib is there.
     :param tensorboard: whether to write events for TensorBoard.
-    :param share: whether fitted regularisers are kept in the folder, for other runs.
+    :param share: whether fits of P, and of the mean that Q starts with, are kept in the folder,
+        for other runs.
     """
     place = RunFolder(Path(folder) / name_of(experiment))
     if tensorboard and not (experiment.train_q and experiment.training.kind == "batches"):

@@ -1,4 +1,4 @@
-"""What a run adds to the procedure: it keeps the fitted regulariser, and can be resumed."""
+"""What a run adds to the procedure: it keeps fits that others share, and can be resumed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+from gpflow.functions import MeanFunction
 
 import gpflow_gvi as gvi
 
@@ -46,7 +47,7 @@ class RunHooks(Hooks):
     """The folder to work in."""
     timer: Timer
     share: bool
-    """Whether the fitted regulariser is kept beside the folder of the run, for other runs."""
+    """Whether fits are kept beside the folder of the run, for other runs."""
     tensorboard: bool
     """Whether to write events for TensorBoard."""
     stage: str = "training"
@@ -55,19 +56,25 @@ class RunHooks(Hooks):
 
     def regulariser(self, fit: Callable[[], Regulariser]) -> Regulariser:
         """Return the fitted regulariser: that of an earlier attempt, or of another run, if any."""
-        folder = self.work / "regulariser"
-        if self.share:
-            P = self.experiment.regulariser.model_copy(update={"mode": "prior"})  # the same fit
-            key = digest(self.experiment.model_copy(update={"regulariser": P}), of=SETTINGS_OF_FIT)
-            folder = self.work.parent / ".regularisers" / key
-            folder.parent.mkdir(exist_ok=True)
-        with held(folder.with_suffix(".lock"), wait=True):
-            if folder.exists():
-                fitted: Regulariser = gvi.load(folder)
-            else:
-                gvi.save(fitted := fit(), folder)
+        fitted: Regulariser = _kept(self._place("regulariser", SETTINGS_OF_FIT), fit)
         self.timer.record("regulariser")
         return fitted
+
+    def mean(self, build: Callable[[], MeanFunction]) -> MeanFunction:
+        """Return Q's mean at its start: that of another run, if it was fitted for that."""
+        is_fitted = getattr(self.experiment.mean, "fitted_to", "nothing") != "nothing"
+        if not (self.share and is_fitted and self.stage == "training"):
+            return build()
+        fitted: MeanFunction = _kept(self._place("mean", {*SETTINGS_OF_FIT, "mean"}), build)
+        return fitted
+
+    def _place(self, name: str, settings: set[str]) -> Path:
+        """Return where a fit is kept that depends on some of the settings."""
+        if not self.share:
+            return self.work / name
+        P = self.experiment.regulariser.model_copy(update={"mode": "prior"})  # the same fits
+        key = digest(self.experiment.model_copy(update={"regulariser": P}), of=settings)
+        return self.work.parent / f".{name}s" / key
 
     def callbacks(self, epochs: int) -> list[Any]:
         """Return the backup, and TensorBoard if asked for."""
@@ -82,3 +89,13 @@ class RunHooks(Hooks):
         """Keep the model, for the metrics of validation."""
         self.validated = learned
         self.stage = "refit"
+
+
+def _kept(folder: Path, fit: Callable[[], Any]) -> Any:
+    """Return what is kept in a folder, or fit it and keep it there."""
+    folder.parent.mkdir(exist_ok=True)
+    with held(folder.with_suffix(".lock"), wait=True):
+        if folder.exists():
+            return gvi.load(folder)
+        gvi.save(fitted := fit(), folder)
+        return fitted

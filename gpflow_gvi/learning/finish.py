@@ -135,7 +135,8 @@ class Finish:
             noise_variance=sites.variance,
         )
         variational = self.settings.variational
-        Q = GaussianProcess(variational.mean(start), variational.covariance(start))
+        mean = self.hooks.mean(lambda: variational.mean(start))
+        Q = GaussianProcess(mean, variational.covariance(start))
         return self.settings.model.build(P, Q, regulariser.likelihood, data)
 
     def train(

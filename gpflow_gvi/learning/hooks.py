@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpflow.functions import MeanFunction
+
     from ..regulariser.fit import Regulariser
     from .learned import Learned
 
@@ -16,6 +18,10 @@ class Hooks:
     def regulariser(self, fit: Callable[[], Regulariser]) -> Regulariser:
         """Return the fitted regulariser, by calling `fit` or from where it was kept."""
         return fit()
+
+    def mean(self, build: Callable[[], MeanFunction]) -> MeanFunction:
+        """Return the mean that Q starts with, by calling `build` or from where it was kept."""
+        return build()
 
     def callbacks(self, epochs: int) -> list[Any]:
         """Return callbacks of Keras for a training of this number of epochs."""

@@ -50,12 +50,15 @@ def _metrics(folder):
 @pytest.mark.parametrize("mode", ["prior", "posterior"])
 def test_runs_that_share_the_fit_of_their_regulariser_come_out_the_same(mode, tmp_path):
     regulariser = {**BASE["regulariser"], "mode": mode}
+    mean = {**BASE["mean"], "readout": "random", "fitted_to": "posterior"}
+    changes = {"regulariser": regulariser, "mean": mean}
     experiments = [
-        Experiment.model_validate({**BASE, "regulariser": regulariser, "loss": loss})
+        Experiment.model_validate({**BASE, **changes, "loss": loss})
         for loss in ("log_loss", "gamma_loss")
     ]
     shared = [run(each, tmp_path / "a", pictures=False, share=True) for each in experiments]
-    assert len([each for each in (tmp_path / "a" / ".regularisers").iterdir()]) == 1
+    for kept in (".regularisers", ".means"):
+        assert len([each for each in (tmp_path / "a" / kept).iterdir()]) == 1
     alone = run(experiments[1], tmp_path / "b", pictures=False)
     assert_close(_metrics(shared[1]), _metrics(alone), ITERATIVE)
 
