@@ -92,7 +92,7 @@ class RunHooks(Hooks):
 
 
 def _kept(folder: Path, fit: Callable[[], Any]) -> Any:
-    """Return what is kept in a folder, or fit it and keep it there."""
+    """Return the fit that is kept in a folder, or make it and keep it there."""
     folder.parent.mkdir(exist_ok=True)
     with held(folder.with_suffix(".lock"), wait=True):
         if folder.exists():
