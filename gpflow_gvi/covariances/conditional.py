@@ -210,9 +210,9 @@ class ConditionalCovariance(LowRankUpdate):
         """The kernel k before the observations."""
         return (self.observations.kernel,)
 
-    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Return A = L⁻¹ K_ZX, with L the factor of K_ZZ + σ² I, and nothing."""
-        return self.observations.whitened(X), None
+    def factors(self, X: TensorType) -> list[tf.Tensor]:
+        """Return A = L⁻¹ K_ZX, with L the factor of K_ZZ + σ² I."""
+        return [self.observations.whitened(X)]
 
     def prepare(self) -> None:
         """Factorise K_ZZ + σ² I."""

@@ -70,10 +70,6 @@ class Covariance(Kernel):
         return self.K_diag(X, full_output_cov)
 
 
-Factors = tuple[tf.Tensor, tf.Tensor | None]
-"""A and B, None where nothing is added: [J, M, N] each."""
-
-
 class LowRankUpdate(Covariance):
     """Base kernels with a low-rank part subtracted and another one added: r = b - AᵀA + BᵀB.
 
@@ -87,8 +83,8 @@ class LowRankUpdate(Covariance):
         """The kernels whose sum is b."""
 
     @abc.abstractmethod
-    def factors(self, X: TensorType) -> Factors:
-        """Return A and B: [J, M, N] each."""
+    def factors(self, X: TensorType) -> list[tf.Tensor]:
+        """Return A, and B where something is added: [J, M, N] each."""
 
     def prepare(self) -> None:
         """Compute what does not depend on X, for a posterior to keep."""
@@ -101,10 +97,10 @@ class LowRankUpdate(Covariance):
         """Return b(x, x) - Σ_m A_m(x)² + Σ_m B_m(x)²: [N, J]."""
         X = images.as_rows(X, self)
         base = self._base(lambda kernel: outputs.variance(kernel, X))
-        removed, added = self.factors(X)
+        removed, *added = self.factors(X)
         variance = base - outputs.squares(removed)
-        if added is not None:
-            variance += outputs.squares(added)
+        for factor in added:
+            variance += outputs.squares(factor)
         variance = self._floored(variance, base)
         return tf.broadcast_to(variance, [tf.shape(variance)[0], self.num_outputs])
 
@@ -129,18 +125,17 @@ class LowRankUpdate(Covariance):
         """Return the covariances among the rows of each block, from the factors at all of X."""
         X = images.as_rows(X, self)
         base = self._base(lambda kernel: outputs.blocks(kernel, X, rows))  # [G, J, b, b]
-        removed, added = (
-            None if F is None else tf.transpose(tf.gather(F, rows, axis=-1), [2, 0, 1, 3])
-            for F in self.factors(X)
-        )
-        return self._assembled(base, (removed, added))
+        factors = [tf.gather(factor, rows, axis=-1) for factor in self.factors(X)]
+        return self._assembled(base, [tf.transpose(each, [2, 0, 1, 3]) for each in factors])
 
-    def _assembled(self, base: tf.Tensor, left: Factors, other: Factors | None = None) -> tf.Tensor:
+    def _assembled(
+        self, base: tf.Tensor, left: list[tf.Tensor], other: list[tf.Tensor] | None = None
+    ) -> tf.Tensor:
         """Return b - AᵀA' + BᵀB' of factors [..., J, M, N] and other ones, or of the same."""
         right = left if other is None else other
         covariance = base - tf.matmul(left[0], right[0], transpose_a=True)
-        if left[1] is not None:
-            covariance += tf.matmul(left[1], right[1], transpose_a=True)
+        for factor, factor2 in zip(left[1:], right[1:], strict=True):
+            covariance += tf.matmul(factor, factor2, transpose_a=True)
         if other is None:
             diagonal = self._floored(tf.linalg.diag_part(covariance), tf.linalg.diag_part(base))
             covariance = tf.linalg.set_diag(covariance, diagonal)

@@ -55,9 +55,9 @@ class SparsePosterior(_OnOwnKernel):
     :param num_latent_gps: the number J of outputs, where the kernels leave it open.
     """
 
-    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Return L⁻¹ r_0(Z, X), with L the factor of r_0(Z, Z), and nothing."""
-        return gram.whitened(self.base_kernel, self.inducing_variable, X), None
+    def factors(self, X: TensorType) -> list[tf.Tensor]:
+        """Return L⁻¹ r_0(Z, X), with L the factor of r_0(Z, Z)."""
+        return [gram.whitened(self.base_kernel, self.inducing_variable, X)]
 
     def prepare(self) -> None:
         """Factorise r_0(Z, Z)."""
@@ -100,10 +100,10 @@ class FixedSparsePosterior(_OnOwnKernel):
         L = gram.cholesky(kernel, self.inducing_variable)
         self.frozen_cholesky = Parameter(L, trainable=False)  # [J, M, M]
 
-    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Return L⁻¹ r_0(Z, X), with L the frozen factor of k(Z, Z), and nothing."""
+    def factors(self, X: TensorType) -> list[tf.Tensor]:
+        """Return L⁻¹ r_0(Z, X), with L the frozen factor of k(Z, Z)."""
         cross = gram.cross_covariance(self.base_kernel, self.inducing_variable, X)
-        return tf.linalg.triangular_solve(self.frozen_cholesky, cross), None
+        return [tf.linalg.triangular_solve(self.frozen_cholesky, cross)]
 
     def _floored(self, variance: tf.Tensor, base: tf.Tensor) -> tf.Tensor:
         name = type(self).__name__

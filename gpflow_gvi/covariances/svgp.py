@@ -183,10 +183,10 @@ class CholeskySVGP(SVGPCovariance):
         q_sqrt = tf.broadcast_to(q_sqrt, [max(J, q_sqrt.shape[0]), *q_sqrt.shape[1:]])
         return cls(kernel, inducing_variable, q_sqrt=q_sqrt, whiten=whiten)
 
-    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
+    def factors(self, X: TensorType) -> list[tf.Tensor]:
         """Return A = L⁻¹ K_ZX and Tᵀ A."""
         removed = self.removed(X)
-        return removed, tf.matmul(self.whitened_sqrt(), removed, transpose_a=True)
+        return [removed, tf.matmul(self.whitened_sqrt(), removed, transpose_a=True)]
 
     def restored(self, X: TensorType) -> tf.Tensor:
         """Return the squares of Tᵀ A: [N, J]."""
@@ -272,10 +272,10 @@ class DiagonalSVGP(SVGPCovariance):
         v = tf.broadcast_to(v, [v.shape[0], max(J, v.shape[1])])
         return cls(kernel, inducing_variable, v=v)
 
-    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
+    def factors(self, X: TensorType) -> list[tf.Tensor]:
         """Return A = L⁻¹ K_ZX and √v K_ZX."""
         Kzx = gram.cross_covariance(self.kernel, self.inducing_variable, X)
-        return self.removed(X), self._root() * Kzx
+        return [self.removed(X), self._root() * Kzx]
 
     def restored(self, X: TensorType) -> tf.Tensor:
         """Return Σ_m v_m K_mx²: [N, J]."""
@@ -324,9 +324,9 @@ class KernelisedSVGP(OnRegulariser):
         """Both kernels: the Nyström part of k alone is taken away."""
         return (self.kernel, self.base_kernel)
 
-    def factors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Return A = L⁻¹ K_ZX and nothing."""
-        return self.removed(X), None
+    def factors(self, X: TensorType) -> list[tf.Tensor]:
+        """Return A = L⁻¹ K_ZX."""
+        return [self.removed(X)]
 
     def restored(self, X: TensorType) -> tf.Tensor:
         """Return r_0(x, x): [N, J]."""

@@ -113,7 +113,7 @@ def _(kernel: OnFeatures, X: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
 
 @slope_variance.register
 def _(kernel: LowRankUpdate, X: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
-    moved = _slope(lambda X: [F for F in kernel.factors(X) if F is not None], X, V)
+    moved = _slope(kernel.factors, X, V)
     base = total(slope_variance(part, X, V) for part in kernel.base_kernels)
     return assembled(kernel, base, moved)
 

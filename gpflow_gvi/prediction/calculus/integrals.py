@@ -116,7 +116,7 @@ def _(kernel: SparseCovariance, measure: Measure, Z: Any) -> tf.Tensor:
     if isinstance(kernel, SVGPCovariance):
         right.append(tf.matmul(kernel.whitened_sqrt(), right[0], transpose_a=True))
     base = total(embedding(part, measure, Z) for part in kernel.base_kernels)
-    left = None if Z is None else [F for F in kernel.factors(Z) if F is not None]
+    left = None if Z is None else kernel.factors(Z)
     return assembled(kernel, base, right, left)
 
 

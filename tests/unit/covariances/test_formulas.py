@@ -373,7 +373,7 @@ class Cancelling(gvi.covariances.covariance.LowRankUpdate):
     base_kernels = (gpflow.kernels.Constant(1.0),)
 
     def factors(self, X):
-        return tf.fill([1, 1, len(X)], tf.constant(1.0 + 1e-9, tf.float64)), None
+        return [tf.fill([1, 1, len(X)], tf.constant(1.0 + 1e-9, tf.float64))]
 
 
 def test_variances_are_floored_at_the_rounding_of_what_they_were_subtracted_from():
