@@ -37,6 +37,10 @@ class _OnOwnKernel(SparseCovariance):
         self.inducing_variable = gram.as_inducing_variable(inducing_variable)
         wanted = max(num_latent_gps or 1, outputs.num_outputs(kernel))
         self.num_outputs = gram.num_outputs(self.base_kernel, self.inducing_variable, wanted)
+        self._freeze(kernel)
+
+    def _freeze(self, kernel: Kernel) -> None:
+        """Compute what stays as it is of the regulariser's kernel."""
 
     @property
     def base_kernels(self) -> tuple[Kernel, ...]:
@@ -82,17 +86,7 @@ class FixedSparsePosterior(_OnOwnKernel):
     :param num_latent_gps: the number J of outputs, where the kernels leave it open.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        inducing_variable: InducingVariables | TensorType,
-        *,
-        base_kernel: Kernel | None = None,
-        num_latent_gps: int | None = None,
-    ) -> None:
-        super().__init__(
-            kernel, inducing_variable, base_kernel=base_kernel, num_latent_gps=num_latent_gps
-        )
+    def _freeze(self, kernel: Kernel) -> None:
         gram.require_independent_outputs(kernel)
         if self.inducing_variable.trainable_variables:
             self.inducing_variable = copy.deepcopy(self.inducing_variable)
