@@ -22,7 +22,7 @@ from .._core import linalg, outputs
 from .._core.constants import constant
 from .._core.memo import once
 from ..errors import NumericsWarning
-from ..kernels.finite_features import Features, features
+from ..kernels.finite_features import features
 from .covariance import Covariance, LowRankUpdate, one_set
 
 MIN_PIVOT = 25.0
@@ -36,10 +36,16 @@ def observe(
     U: tf.Tensor,
     noise_variance: tf.Tensor,
 ) -> Observations:
-    """Return the observations f(Z) + ε = U, ε ~ N(0, σ²), with the smaller of two systems."""
-    phi = features(kernel)
-    by_weights = phi is not None and _is_smaller(phi, Z) and _is_noisy(noise_variance)
-    system = WeightObservations if by_weights else Observations
+    """Return the observations f(Z) + ε = U, ε ~ N(0, σ²), with the smaller of two systems.
+
+    That of the weights divides by σ², which has to be known to be positive.
+    """
+    phi, noise = features(kernel), tf.get_static_value(noise_variance)
+    system: type[Observations] = Observations
+    if phi is not None and noise is not None and np.all(noise > 0.0):
+        num_features, M = phi(Z).shape[-1], Z.shape[0]
+        if num_features is not None and M is not None and num_features < M:
+            system = WeightObservations
     observations = system(mean_function, kernel, Z, U, noise_variance)
     if tf.executing_eagerly():
         _warn_of_rounding(observations)
@@ -65,18 +71,6 @@ def _warn_of_rounding(observations: Observations) -> None:
             NumericsWarning,
             stacklevel=5,  # the caller of condition, which AutoGraph's wrapper calls
         )
-
-
-def _is_smaller(phi: Features, Z: tf.Tensor) -> bool:
-    """Return True if there are fewer features than observations."""
-    count, M = phi(Z).shape[-1], Z.shape[0]
-    return count is not None and M is not None and count < M
-
-
-def _is_noisy(noise_variance: tf.Tensor) -> bool:
-    """Return True if σ², divided by the weights, is known to be positive."""
-    known = tf.get_static_value(noise_variance)
-    return known is not None and bool(np.all(known > 0.0))
 
 
 class Observations(Module):
@@ -161,10 +155,7 @@ class WeightObservations(Observations):
 
     def phi(self, X: TensorType) -> tf.Tensor:
         """Return φ(X): [N, F]."""
-        phi = features(self.kernel)
-        if phi is None:
-            raise TypeError(f"kernel is a {type(self.kernel).__name__}, which has no features.")
-        return phi(X)
+        return features(self.kernel)(X)  # type: ignore[misc]  # `observe` has found them
 
     @once
     def cholesky(self) -> tf.Tensor:
