@@ -29,6 +29,12 @@ def read(model: Any) -> tuple[list[Layer], tuple[int, ...] | None]:
             if kind not in _READERS:
                 known = ", ".join(sorted(_READERS))
                 raise ValueError(f"it has no counterpart here. These have: {known}.")
+            for attribute, wanted in _REQUIRED.get(kind, {}).items():
+                given = getattr(layer, attribute)
+                if given != wanted:
+                    raise ValueError(
+                        f"{attribute}={given!r} is not taken, only {attribute}={wanted!r}."
+                    )
             parts = _READERS[kind](layer)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
@@ -97,7 +103,6 @@ def _dense(layer: Any) -> list[Layer]:
 
 
 def _conv(layer: Any) -> list[Layer]:
-    _require(layer, data_format="channels_last", groups=1, dilation_rate=(1, 1))
     if layer.padding not in ("same", "valid"):
         raise ValueError(f'padding={layer.padding!r} is not taken; "same" and "valid" are.')
     convolution = Conv2D(
@@ -109,32 +114,6 @@ def _conv(layer: Any) -> list[Layer]:
     return [convolution, *_activation(layer)]
 
 
-def _flatten(layer: Any) -> list[Layer]:
-    _require(layer, data_format="channels_last")
-    return [Flatten()]
-
-
-def _average_pooling(layer: Any) -> list[Layer]:
-    _require(layer, data_format="channels_last", padding="valid")
-    return [AveragePooling2D(layer.pool_size, layer.strides)]
-
-
-def _global_average_pooling(layer: Any) -> list[Layer]:
-    _require(layer, data_format="channels_last", keepdims=False)
-    return [GlobalAveragePooling2D()]
-
-
-def _require(layer: Any, **wanted: Any) -> None:
-    for name, value in wanted.items():
-        given = getattr(layer, name)
-        if given != value:
-            raise ValueError(f"{name}={given!r} is not taken, only {name}={value!r}.")
-
-
-def _nothing(layer: Any) -> list[Layer]:
-    return []
-
-
 _ACTIVATIONS: dict[str, Callable[[], list[Layer]]] = {
     "relu": lambda: [ReLU()],
     "tanh": lambda: [Erf()],
@@ -144,12 +123,20 @@ _ACTIVATIONS: dict[str, Callable[[], list[Layer]]] = {
 
 _READERS: dict[str, Callable[[Any], list[Layer]]] = {
     "Activation": _activation,
-    "AveragePooling2D": _average_pooling,
+    "AveragePooling2D": lambda layer: [AveragePooling2D(layer.pool_size, layer.strides)],
     "Conv2D": _conv,
     "Dense": _dense,
-    "Dropout": _nothing,
-    "Flatten": _flatten,
-    "GlobalAveragePooling2D": _global_average_pooling,
-    "InputLayer": _nothing,
+    "Dropout": lambda layer: [],
+    "Flatten": lambda layer: [Flatten()],
+    "GlobalAveragePooling2D": lambda layer: [GlobalAveragePooling2D()],
+    "InputLayer": lambda layer: [],
     "ReLU": _relu,
 }
+
+_REQUIRED: dict[str, dict[str, Any]] = {
+    "AveragePooling2D": {"data_format": "channels_last", "padding": "valid"},
+    "Conv2D": {"data_format": "channels_last", "groups": 1, "dilation_rate": (1, 1)},
+    "Flatten": {"data_format": "channels_last"},
+    "GlobalAveragePooling2D": {"data_format": "channels_last", "keepdims": False},
+}
+"""What a layer's attributes have to be."""
