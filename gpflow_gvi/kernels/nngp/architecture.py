@@ -31,19 +31,15 @@ class Network:
         """The maximal number of covariances that a pair of inputs needs."""
         return max(pairs.number for pairs in self.pairs)
 
-    @property
-    def activations(self) -> int:
-        """The number of activations."""
-        return sum(isinstance(layer, Activation) for layer in self.layers)
-
     @check_shapes(
         "X: [N, D...]",
         "return[all]: [N, ...]",
     )
     def variances(self, X: tf.Tensor) -> list[tf.Tensor]:
         """Return the variances in front of each activation, [N, H, W] or [N], and k(x, x), [N]."""
+        results = 1 + sum(isinstance(layer, Activation) for layer in self.layers)
         return tiles.by_rows(
-            self._variances, [X], self._parameters(), cost=self.cost, results=self.activations + 1
+            self._variances, [X], self._parameters(), cost=self.cost, results=results
         )
 
     @check_shapes(

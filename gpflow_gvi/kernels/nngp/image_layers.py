@@ -56,9 +56,7 @@ class Conv2D(Affine):
 
     def input_offsets(self, offsets: Offsets) -> Offsets:
         """Return the offsets times the strides."""
-        along = zip(offsets, self.strides, strict=True)
-        rows, columns = (tuple(stride * d for d in axis) for axis, stride in along)
-        return rows, columns
+        return window_offsets(offsets, (1, 1), self.strides)
 
     def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
         """Return σ_b² + σ_w² · average over the patch."""
