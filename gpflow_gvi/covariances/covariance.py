@@ -86,9 +86,6 @@ class LowRankUpdate(Covariance):
     def factors(self, X: TensorType) -> list[tf.Tensor]:
         """Return A, and B where something is added: [J, M, N] each."""
 
-    def prepare(self) -> None:
-        """Compute what does not depend on X, for a posterior to keep."""
-
     @check_shapes(
         "X: [N, D...]",
         "return: [N, J]",

@@ -314,9 +314,8 @@ class KernelisedSVGP(OnRegulariser):
     ) -> None:
         base_kernel = copy.deepcopy(kernel) if base_kernel is None else base_kernel
         gram.require_independent_outputs(base_kernel)
-        if num_latent_gps is None and outputs.num_outputs(base_kernel) > 1:
-            num_latent_gps = outputs.num_outputs(base_kernel)
-        super().__init__(kernel, inducing_variable, num_latent_gps)
+        wanted = max(num_latent_gps or 1, outputs.num_outputs(base_kernel))
+        super().__init__(kernel, inducing_variable, wanted)
         self.base_kernel = base_kernel
 
     @property
