@@ -105,24 +105,18 @@ class GVI(Trainable, SVGP):
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """The variables of Q and of the likelihood; those of P are frozen."""
-        return self._not_of_regulariser(
-            (*self.variational.trainable_variables, *self.likelihood.trainable_variables), id
-        )
+        frozen = {id(variable) for variable in self.regulariser.variables}
+        parts = (*self.variational.trainable_variables, *self.likelihood.trainable_variables)
+        distinct = {id(variable): variable for variable in parts}
+        return tuple(variable for key, variable in distinct.items() if key not in frozen)
 
     @property
     def trainable_parameters(self) -> tuple[Parameter, ...]:
         """The parameters of Q and of the likelihood; those of P are frozen."""
-        return self._not_of_regulariser(
-            (*self.variational.trainable_parameters, *self.likelihood.trainable_parameters),
-            lambda parameter: id(parameter.unconstrained_variable),
-        )
-
-    def _not_of_regulariser(
-        self, parts: tuple[Any, ...], identity: Callable[[Any], int]
-    ) -> tuple[Any, ...]:
-        frozen = {id(variable) for variable in self.regulariser.variables}
-        distinct = {identity(part): part for part in parts}
-        return tuple(part for key, part in distinct.items() if key not in frozen)
+        parts = (*self.variational.trainable_parameters, *self.likelihood.trainable_parameters)
+        distinct = {id(parameter.unconstrained_variable): parameter for parameter in parts}
+        trained = set(map(id, self.trainable_variables))
+        return tuple(parameter for key, parameter in distinct.items() if key in trained)
 
     # The objective.
 

@@ -7,11 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.posteriors import (
-    AbstractPosterior,
-    PrecomputeCacheType,
-    PrecomputedValue,
-)
+from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from .._core import images
 from .._core.data import inputs
