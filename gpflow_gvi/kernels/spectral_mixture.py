@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from check_shapes import check_shapes
+from check_shapes import inherit_check_shapes
 from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.kernels import Kernel
@@ -42,12 +42,7 @@ class AdditiveSpectralMixture(Kernel):
                 "feature."
             )
 
-    @check_shapes(
-        "X: [batch..., N, D]",
-        "X2: [batch2..., N2, D]",
-        "return: [batch..., N, batch2..., N2] if X2 is not None",
-        "return: [batch..., N, N] if X2 is None",
-    )
+    @inherit_check_shapes
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         """Return k(X, X2)."""
         X = tf.convert_to_tensor(X)
@@ -82,10 +77,7 @@ class AdditiveSpectralMixture(Kernel):
         columns = tf.stack(tf.unstack(X, axis=-1))[..., None]  # [D, ..., N, 1]
         return tf.concat([columns] * int(self.variances.shape[0]), axis=0)
 
-    @check_shapes(
-        "X: [batch..., N, D]",
-        "return: [batch..., N]",
-    )
+    @inherit_check_shapes
     def K_diag(self, X: TensorType) -> tf.Tensor:
         """Return Σ v for each row of X."""
         return tf.fill(tf.shape(X)[:-1], tf.reduce_sum(self.variances))
