@@ -5,8 +5,8 @@ k(X, X), and longer to trace them than to fit hyper-parameters to some hundred r
 kernels of the recipe, with sums and products of them; GPflow evaluates all others.
 """
 
-from .abstract_kernel import NumpyKernel
 from .dispatch import has_numpy_kernel, numpy_kernel
+from .kinds import NumpyKernel
 from .parameters import NumpyParameter, NumpyParameters, Value, assign_value, is_known, value_of
 
 __all__ = [

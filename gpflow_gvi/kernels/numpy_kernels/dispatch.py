@@ -15,11 +15,11 @@ from typing_extensions import override
 from ..integrated_brownian_motion import IntegratedBrownianMotion
 from ..log_inputs import LogInputs
 from ..spectral_mixture import AdditiveSpectralMixture
-from .abstract_kernel import NumpyKernel
 from .kinds import (
     SHAPES,
     NumpyConstant,
     NumpyIntegratedBrownianMotion,
+    NumpyKernel,
     NumpyLinear,
     NumpySpectralMixture,
     NumpyStationary,

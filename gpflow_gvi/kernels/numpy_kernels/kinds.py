@@ -1,32 +1,96 @@
-"""Kernels of trends, of smooth functions, and of quasi-periodic ones."""
+"""What kernels on arrays of NumPy are: those of trends, smooth and quasi-periodic functions."""
 
 from __future__ import annotations
 
+import abc
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gpflow.kernels
 import numpy as np
+from gpflow import Parameter
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
 from typing_extensions import override
 
-from .abstract_kernel import NumpyKernel
 from .parameters import Value
+
+BLOCK_SIZE = 65_536
+"""About the number of entries of a block of a covariance: it fits in a processor's cache."""
+
+
+class NumpyKernel(abc.ABC):
+    """The covariances between rows of X and rows of X2, for values of the hyper-parameters.
+
+    :param kernel: the kernel.
+    :param X: [N, D].
+    :param X2: [N2, D].
+    :param value: the values of its parameters.
+    """
+
+    names: tuple[str, ...] = ("variance",)
+    """The attributes that are hyper-parameters, in the order of their derivatives."""
+
+    def __init__(self, kernel: Any, X: AnyNDArray, X2: AnyNDArray, value: Value) -> None:
+        self.parameters: Sequence[Parameter] = [getattr(kernel, name) for name in self.names]
+        self.values = [value(parameter).astype(X.dtype) for parameter in self.parameters]
+        self.X, self.X2 = X[:, kernel.active_dims], X2[:, kernel.active_dims]
+
+    def variance(self) -> AnyNDArray:
+        """Return k(x, x) for the rows of X, [N]: of a stationary kernel, by its first parameter."""
+        return np.full(len(self.X), np.sum(self.values[0]))
+
+    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
+        """Return the derivatives of Σ g k(x, x) in the parameters.
+
+        :param g: [N].
+        """
+        first, *others = self.values
+        return [np.full_like(first, np.sum(g)), *map(np.zeros_like, others)]
+
+    @abc.abstractmethod
+    def block(self, rows: slice, columns: slice) -> AnyNDArray:
+        """Return k(X[rows], X2[columns]), a new array: [B, C]."""
+
+    @abc.abstractmethod
+    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
+        """Return the derivatives of Σ G ∘ k(X[rows], X2[columns]) in the parameters.
+
+        :param G: [B, C].
+        """
+
+    def covariance(self, out: AnyNDArray | None = None, *, lower: bool = False) -> AnyNDArray:
+        """Return k(X, X2): [N, N2].
+
+        :param out: the array to write it into.
+        :param lower: whether the lower triangle suffices; what is above may then be anything.
+        """
+        out = np.empty([len(self.X), len(self.X2)], self.X.dtype) if out is None else out
+        for rows, columns in self._blocks(lower):
+            out[rows, columns] = self.block(rows, columns)
+        return out
+
+    def gradient(self, G: AnyNDArray, *, lower: bool = False) -> list[AnyNDArray]:
+        """Return the derivatives of Σ G ∘ k(X, X2) in the parameters.
+
+        :param G: [N, N2].
+        :param lower: whether what is above the diagonal is zero.
+        """
+        parts = [self.block_gradient(*block, G[block]) for block in self._blocks(lower)]
+        return [functools.reduce(operator.add, each) for each in zip(*parts, strict=True)]
+
+    def _blocks(self, lower: bool) -> Iterator[tuple[slice, slice]]:
+        N, C = len(self.X), len(self.X2)
+        B = max(8, BLOCK_SIZE // max(C, 1))
+        for i in range(0, N, B):
+            end = min(i + B, N)
+            yield slice(i, end), slice(0, end if lower else C)
 
 
 class NumpyConstant(NumpyKernel):
     """A constant v."""
-
-    @override
-    def variance(self) -> AnyNDArray:
-        return np.full(len(self.X), self.values[0])
-
-    @override
-    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
-        return [np.sum(g)]
 
     @override
     def block(self, rows: slice, columns: slice) -> AnyNDArray:
@@ -111,14 +175,6 @@ class NumpyStationary(NumpyKernel):
         self._right = np.concatenate([self.X2.T, self._ones2.T, squares2.T])
 
     @override
-    def variance(self) -> AnyNDArray:
-        return np.full(len(self.X), self.values[0])
-
-    @override
-    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
-        return [np.sum(g), np.zeros_like(self.values[1])]
-
-    @override
     def block(self, rows: slice, columns: slice) -> AnyNDArray:
         found, _ = self._shape(self._left[rows] @ self._right[:, columns])
         return np.multiply(found, self.values[0], out=found)
@@ -196,15 +252,6 @@ class NumpySpectralMixture(NumpyKernel):
         powers = [cos, sin, x2 * cos, x2 * sin, x2 * x2 * cos, x2 * x2 * sin]
         self._powers = np.stack(powers, axis=-1)  # [Q D, N2, 6]
         self._x = x
-
-    @override
-    def variance(self) -> AnyNDArray:
-        return np.full(len(self.X), np.sum(self.values[0]))
-
-    @override
-    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
-        v, scale, f = self.values
-        return [np.full_like(v, np.sum(g)), np.zeros_like(scale), np.zeros_like(f)]
 
     @override
     def block(self, rows: slice, columns: slice) -> AnyNDArray:

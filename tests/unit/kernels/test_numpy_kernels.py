@@ -11,10 +11,10 @@ import tensorflow_probability as tfp
 from gpflow_gvi.kernels import AdditiveSpectralMixture, IntegratedBrownianMotion, LogInputs
 from gpflow_gvi.kernels.numpy_kernels import (
     NumpyParameter,
-    abstract_kernel,
     assign_value,
     has_numpy_kernel,
     is_known,
+    kinds,
     numpy_kernel,
     value_of,
 )
@@ -94,7 +94,7 @@ def test_images_and_wide_tables_are_left_to_graphs():
 
 @pytest.fixture(params=[7, 10**6], ids=["blocks of rows", "one block"])
 def block_size(request, monkeypatch):
-    monkeypatch.setattr(abstract_kernel, "BLOCK_SIZE", request.param)
+    monkeypatch.setattr(kinds, "BLOCK_SIZE", request.param)
 
 
 @pytest.mark.parametrize("name", KERNELS)
