@@ -127,10 +127,7 @@ def _evaluated(
         ]
 
     def call(chosen: Tensors) -> Any:
-        grouped: list[list[tf.Tensor]] = [[] for _ in (*groups, parameters)]
-        for array, g in zip(chosen, owners, strict=True):
-            grouped[-1 if g is None else g].append(array)
-        return function(*grouped)
+        return function(*tf.nest.pack_sequence_as([*groups, parameters], chosen))
 
     @tf.custom_gradient
     def evaluate(*arrays: tf.Tensor) -> tuple[Any, Callable[..., Any]]:
@@ -167,7 +164,7 @@ def _evaluated(
 
         return values, gradient
 
-    return evaluate(*(array for group in (*groups, parameters) for array in group))
+    return evaluate(*tf.nest.flatten([*groups, parameters]))
 
 
 def _length(arrays: Tensors) -> Size:
