@@ -144,14 +144,7 @@ def _(likelihood: SwitchedLikelihood, name: str, Y: AnyNDArray, rows: AnyNDArray
         _require(part, name, Y[own, :-1], rows[own])
 
 
-_LOCATION_SCALE = (
-    tfd.Cauchy,
-    tfd.Gumbel,
-    tfd.Laplace,
-    tfd.Logistic,
-    tfd.Normal,
-    tfd.StudentT,
-)
+_LOCATION_SCALE = (tfd.Cauchy, tfd.Gumbel, tfd.Laplace, tfd.Logistic, tfd.Normal, tfd.StudentT)
 
 
 @functools.singledispatch

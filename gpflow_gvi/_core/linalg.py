@@ -41,10 +41,7 @@ def epsilon(dtype: tf.DType) -> float:
     return float(np.finfo(dtype.as_numpy_dtype).eps)
 
 
-@check_shapes(
-    "K: [batch..., M, M]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("K: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky(K: TensorType, *, jitter: float = 0.0, name: str = "the covariance") -> tf.Tensor:
     """Return the lower Cholesky factor of K, adding to its diagonal no more than is needed.
 
@@ -69,11 +66,7 @@ def cholesky(K: TensorType, *, jitter: float = 0.0, name: str = "the covariance"
     return factor
 
 
-@check_shapes(
-    "K: [batch..., M, M]",
-    "amount: [broadcast batch...]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("K: [batch..., M, M]", "amount: [broadcast batch...]", "return: [batch..., M, M]")
 def add_to_diagonal(K: tf.Tensor, amount: TensorType) -> tf.Tensor:
     """Return K + amount · I."""
     amount = tf.convert_to_tensor(amount, dtype=K.dtype)
@@ -131,11 +124,10 @@ def _ladder(dtype: tf.DType, rank: int | None) -> Any:
             added = tf.where(failed(factor), tf.minimum(step, MAXIMAL_JITTER) * scale, added)
             return 10.0 * step, added, tf.linalg.cholesky(add_to_diagonal(K, added))
 
-        first = epsilon(K.dtype) * tf.cast(tf.shape(K)[-1], K.dtype)
         _, added, factor = tf.while_loop(
             lambda step, _, factor: tf.reduce_any(failed(factor)) & (step < 10.0 * MAXIMAL_JITTER),
             attempt,
-            (first, tf.zeros_like(scale), tf.linalg.cholesky(K)),
+            (rounding(K), tf.zeros_like(scale), tf.linalg.cholesky(K)),
         )
         return factor, added, scale
 
@@ -159,10 +151,7 @@ def _require_factor(factor: tf.Tensor, K: tf.Tensor, name: str) -> None:
     )
 
 
-@check_shapes(
-    "B: [batch..., M, M]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("B: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky_of_inverse(B: tf.Tensor) -> tf.Tensor:
     """Return the lower factor of B⁻¹ without forming B⁻¹.
 
@@ -170,8 +159,7 @@ def cholesky_of_inverse(B: tf.Tensor) -> tf.Tensor:
     B⁻¹ = U⁻ᵀ U⁻¹ where U⁻ᵀ is lower.
     """
     upper = tf.reverse(cholesky(tf.reverse(B, [-2, -1])), [-2, -1])
-    identity = tf.eye(tf.shape(B)[-1], dtype=B.dtype)
-    identity = tf.broadcast_to(identity, tf.shape(B))
+    identity = tf.eye(tf.shape(B)[-1], batch_shape=tf.shape(B)[:-2], dtype=B.dtype)
     return tf.linalg.triangular_solve(upper, identity, lower=False, adjoint=True)
 
 
@@ -183,7 +171,7 @@ def root(K: tf.Tensor) -> tf.Tensor:
     in double precision; in single precision it would be some per cent of W₂², and so A is V √Λ
     there.
     """
-    if has_triangular_roots(K.dtype):
+    if K.dtype == tf.float64:
         padded = add_to_diagonal(K, 10.0 * rounding(K) * _scale(K))
         return cholesky(padded, name="the covariance of P at the batch")
     eigenvalues, vectors = eigh(K)
@@ -193,16 +181,7 @@ def root(K: tf.Tensor) -> tf.Tensor:
     return tf.reverse(scaled, axis=[-1])
 
 
-def has_triangular_roots(dtype: tf.DType) -> bool:
-    """Return True if roots of this precision are triangular."""
-    return dtype == tf.float64
-
-
-@check_shapes(
-    "M: [batch..., M, M]",
-    "return[0]: [batch..., M]",
-    "return[1]: [batch..., M, M]",
-)
+@check_shapes("M: [batch..., M, M]", "return[0]: [batch..., M]", "return[1]: [batch..., M, M]")
 def eigh(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return ascending eigenvalues and eigenvectors of a symmetric M, without their gradients.
 
@@ -217,9 +196,7 @@ def eigh(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 @check_shapes(
-    "A: [broadcast batch..., M, M]",
-    "B: [broadcast batch..., M, M]",
-    "return: [batch..., M, M]",
+    "A: [broadcast batch..., M, M]", "B: [broadcast batch..., M, M]", "return: [batch..., M, M]"
 )
 def product(
     A: tf.Tensor, B: tf.Tensor, *, transpose_a: bool = False, transpose_b: bool = False
@@ -240,10 +217,7 @@ def product(
     return tf.ensure_shape(tf.numpy_function(product_of_arrays, [A, B], A.dtype), shape)
 
 
-@check_shapes(
-    "A: [batch..., M, N]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("A: [batch..., M, N]", "return: [batch..., M, M]")
 def outer_product(A: tf.Tensor) -> tf.Tensor:
     """Return A Aᵀ, of which BLAS computes half where it is not a part of a graph."""
     if tf.is_symbolic_tensor(A) or not _takes_lapack(A):
@@ -283,20 +257,14 @@ def _eigh_of_array(M: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
     return np.where(is_finite[..., 0], eigenvalues, np.nan), np.where(is_finite, vectors, np.nan)
 
 
-@check_shapes(
-    "L: [batch..., M, M]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("L: [batch..., M, M]", "return: [batch..., M, M]")
 def inverse_of_triangular(L: tf.Tensor) -> tf.Tensor:
     """Return L⁻¹: products with it are faster than solves with many columns."""
     identity = tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype)
     return tf.linalg.triangular_solve(L, identity)
 
 
-@check_shapes(
-    "M: [batch..., M, M]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("M: [batch..., M, M]", "return: [batch..., M, M]")
 def positive_part(M: tf.Tensor) -> tf.Tensor:
     """Return a symmetric matrix without the negative eigenvalues that rounding or noise makes.
 
@@ -314,11 +282,7 @@ def positive_part(M: tf.Tensor) -> tf.Tensor:
     return M + tf.cond(is_positive, lambda: tf.zeros_like(constant), negative_part)
 
 
-@check_shapes(
-    "M: [batch..., M, M]",
-    "return[0]: [batch..., M, M]",
-    "return[1]: [batch..., M]",
-)
+@check_shapes("M: [batch..., M, M]", "return[0]: [batch..., M, M]", "return[1]: [batch..., M]")
 def signed_root(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return A and signs s with M = A diag(s) Aᵀ, for any symmetric M: s = 1 if M is positive."""
 
@@ -337,10 +301,7 @@ def rounding(M: tf.Tensor) -> tf.Tensor:
     return epsilon(M.dtype) * tf.cast(tf.shape(M)[-1], M.dtype)
 
 
-@check_shapes(
-    "value: [any...]",
-    "return: [any...]",
-)
+@check_shapes("value: [any...]", "return: [any...]")
 def not_negative(value: tf.Tensor) -> tf.Tensor:
     """Cut off the rounding below zero of a quantity that is not negative.
 
@@ -349,11 +310,7 @@ def not_negative(value: tf.Tensor) -> tf.Tensor:
     return value + tf.stop_gradient(tf.nn.relu(-value))
 
 
-@check_shapes(
-    "variance: [any...]",
-    "reference: [broadcast any...]",
-    "return: [any...]",
-)
+@check_shapes("variance: [any...]", "reference: [broadcast any...]", "return: [any...]")
 def floor(
     variance: tf.Tensor, reference: tf.Tensor, *, relative: float, suspect: str = ""
 ) -> tf.Tensor:

@@ -45,11 +45,8 @@ def _fidelity(
     """
     M = linalg.product(A, linalg.product(R, A), transpose_a=True)
     # Without the padding of a Cholesky factor small eigenvalues have digits below the rounding.
-    lost = (
-        linalg.rounding(A)
-        if linalg.has_triangular_roots(A.dtype)
-        else 0.01 * linalg.epsilon(A.dtype)
-    )
+    is_triangular = A.dtype == tf.float64  # as `root` makes it
+    lost = linalg.rounding(A) if is_triangular else 0.01 * linalg.epsilon(A.dtype)
     roots, inverse_roots, vectors = _root_spectrum(M, lost)
 
     @tf.custom_gradient
