@@ -38,10 +38,19 @@ class Record(NamedTuple):
 
 
 class Listener:
-    """Keeps the stages of a computation without reporting them."""
+    """Keeps the stages of a computation, and writes a line for each if it is given a stream.
 
-    def __init__(self) -> None:
+    A line says what the stage is, what it has found, and how long it took.
+
+    :param stream: where to write; a bar is drawn where it is a terminal.
+    """
+
+    WIDTH = 20
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
         self.stages: list[Stage] = []
+        self._stream = stream
+        self._in_place = stream is not None and stream.isatty()
         self._what: str | None = None
         self._start = 0.0
         self._facts: Facts = {}
@@ -51,58 +60,28 @@ class Listener:
         if self._what is not None:
             stage = Stage(self._what, time.perf_counter() - self._start, self._facts)
             self.stages.append(stage)
-            self.ended(stage)
+            line = f"\r\033[K{stage.what} ... " if self._in_place else ""
+            facts = f"{short_repr(stage.facts)}, " if stage.facts else ""
+            self._write(f"{line}{facts}{stage.seconds:.1f} s\n")
         self._what, self._start, self._facts = what, time.perf_counter(), {}
         if what is not None:
-            self.begun(what)
+            self._write(f"{what} ... ")
 
     def found(self, facts: Facts) -> None:
         """Add to what the current stage has found."""
         self._facts.update(facts)
 
-    def begun(self, what: str) -> None:
-        """Receive the name of a stage that begins."""
-
     def done_of(self, done: int, total: int, facts: Facts) -> None:
-        """Receive how much of the current stage is done."""
-
-    def ended(self, stage: Stage) -> None:
-        """Receive a stage that has ended."""
-
-
-class Printer(Listener):
-    """Writes each stage in a line: what it is, what it has found, and how long it took.
-
-    :param stream: where to; a bar is drawn where it is a terminal.
-    """
-
-    WIDTH = 20
-
-    def __init__(self, stream: IO[str] | None = None) -> None:
-        super().__init__()
-        self._stream = sys.stdout if stream is None else stream
-        self._in_place = self._stream.isatty()
-
-    def begun(self, what: str) -> None:
-        """Write what begins."""
-        self._write(f"{what} ... ")
-
-    def done_of(self, done: int, total: int, facts: Facts) -> None:
-        """Draw a bar in the line of the stage."""
+        """Draw a bar of how much of the current stage is done."""
         if self._in_place:
             full = self.WIDTH * done // max(total, 1)
             bar = "#" * full + "." * (self.WIDTH - full)
             self._write(f"\r\033[K{self._what} [{bar}] {done}/{total} {short_repr(facts)}")
 
-    def ended(self, stage: Stage) -> None:
-        """Write what was found."""
-        line = f"\r\033[K{stage.what} ... " if self._in_place else ""
-        facts = f"{short_repr(stage.facts)}, " if stage.facts else ""
-        self._write(f"{line}{facts}{stage.seconds:.1f} s\n")
-
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        if self._stream is not None:
+            self._stream.write(text)
+            self._stream.flush()
 
 
 _listeners: contextvars.ContextVar[tuple[Listener, ...]] = contextvars.ContextVar(
@@ -127,7 +106,7 @@ def spoken(verbose: int, stream: IO[str] | None = None) -> Iterator[None]:
     if not verbose:
         yield
         return
-    with heard_by(Printer(stream)):
+    with heard_by(Listener(sys.stdout if stream is None else stream)):
         yield
 
 
