@@ -11,6 +11,7 @@ import copy
 import functools
 import inspect
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,7 +24,6 @@ from gpflow.config import default_float
 from ..errors import short_repr
 from .memo import once
 from .mode import is_training
-from .network_variables import all_variables, is_keras, require_keras_3, trainable_weights
 from .state import Stateful
 
 
@@ -278,3 +278,54 @@ def _row_shape(shape: Any) -> tuple[int, ...] | None:
     """Return the shape of one row, if it is known."""
     sizes = tf.TensorShape(shape)[1:]
     return tuple(sizes) if sizes.is_fully_defined() else None
+
+
+def keras_of(network: Any) -> Any:
+    """Return the Keras that a layer or a model is of, keras or tf_keras; None for anything else.
+
+    The module was imported before, as the class derives from its Layer.
+    """
+    bases = type(network).__mro__
+    homes = (base.__module__.split(".")[0] for base in bases if base.__name__ == "Layer")
+    return next((sys.modules[home] for home in homes if home in ("keras", "tf_keras")), None)
+
+
+def is_keras(network: Any) -> bool:
+    """Return True if this is a layer or a model of either Keras."""
+    return keras_of(network) is not None
+
+
+def require_keras_3(network: Any) -> None:
+    """Raise if a layer or a model is of tf_keras, or computes with anything but TensorFlow."""
+    home = keras_of(network)
+    if home is None:
+        return
+    if home.__name__ == "tf_keras":
+        raise TypeError(
+            f"network is {short_repr(network)} of tf_keras; it must be of Keras 3 (import keras). "
+            "Or pass a function, lambda X: network(X), which is evaluated and not trained."
+        )
+    if keras.backend.backend() != "tensorflow":
+        raise TypeError(
+            f"network is a model of Keras with the backend {keras.backend.backend()!r}, and this "
+            "package computes with TensorFlow. Set KERAS_BACKEND=tensorflow before keras is "
+            "imported, and load the model again."
+        )
+
+
+def trainable_weights(network: Any) -> dict[str, tf.Variable]:
+    """Return the trainable weights of a network of Keras by number and name, as `0.kernel`.
+
+    The paths of Keras would not do: it numbers layers through (`dense_7`), puts the names of other
+    models before those of layers that they share, and renames the variables of a copy when that is
+    first called.
+    """
+    found = network.trainable_weights if is_keras(network) else ()
+    return {f"{i}.{str(w.name).rpartition('/')[2]}": w.value for i, w in enumerate(found)}
+
+
+def all_variables(network: Any) -> list[tf.Variable]:
+    """Return all variables of a network, trained or not."""
+    if is_keras(network):
+        return [variable.value for variable in network.variables]
+    return list(network.variables) if isinstance(network, tf.Module) else []

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import keras
 
 from ..errors import short_repr
-from .network_function import own_classes
-from .network_variables import is_keras
+from .network_function import is_keras, own_classes
 
 
 class Part(NamedTuple):

@@ -9,8 +9,7 @@ from typing import Any
 import keras
 
 from ..errors import short_repr
-from .network_function import as_function
-from .network_variables import is_keras, require_keras_3
+from .network_function import as_function, is_keras, require_keras_3
 
 PENULTIMATE = "penultimate"
 LAYERS = "layers"

@@ -23,7 +23,7 @@ from typing import Any
 import h5py
 import tensorflow as tf
 
-from .._core.network_variables import is_keras, keras_of
+from .._core.network_function import is_keras, keras_of
 from ..training.trainer import Trainer
 from .archive import members, objects
 

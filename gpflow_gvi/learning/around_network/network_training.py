@@ -12,8 +12,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 
 from ..._core import network_layers, progress
-from ..._core.network_function import as_function
-from ..._core.network_variables import is_keras, keras_of
+from ..._core.network_function import as_function, is_keras, keras_of
 from ...errors import short_repr
 from ..rows.split import Rows, Split
 from ..schedules import EarlyStopping, Passes, Schedule
