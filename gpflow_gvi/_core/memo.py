@@ -7,7 +7,7 @@ same positional arguments (the same objects, not equal ones). Outside such a blo
 nothing.
 
 A posterior that caches its factors uses the same mechanism: a block that is *given* them. And in a
-fit a `Lender` has what no step changes.
+fit values that no step changes are lent (`lending`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import tensorflow as tf
 
@@ -28,21 +28,15 @@ Key = tuple[Any, ...]
 """A function and the identities of its arguments."""
 
 
-class Lender(Protocol):
-    """What has values of `@once` functions from before a block."""
-
-    def lend(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Return the value of a function, or None to have it computed."""
+Lend = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
+"""Takes an `@once` function and its arguments; returns the value, or None to have it computed."""
 
 
 class Memo:
-    """The values of `@once` functions within one block.
+    """The values of `@once` functions within one block, of which some may be `given`."""
 
-    :param given: values that are known beforehand, as an earlier memo's `by_key` returns them.
-    """
-
-    def __init__(self, given: Mapping[Key, Any] | None = None) -> None:
-        self.given = dict(given or {})
+    def __init__(self, given: Mapping[Key, Any]) -> None:
+        self.given = given
         self._values: dict[tuple[tf.Graph | None, Key], Any] = {}
         # A key holds ids; the objects behind them must live as long as the key.
         self._alive: list[Any] = []
@@ -60,8 +54,8 @@ class Memo:
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         if (graph, key) not in self._values:
             self._alive.append(args)
-            lender = _lender.get()
-            value = None if lender is None else lender.lend(function, args)
+            lend = _lend.get()
+            value = None if lend is None else lend(function, args)
             self._values[graph, key] = function(*args) if value is None else value
         return self._values[graph, key]
 
@@ -69,27 +63,23 @@ class Memo:
 _current: contextvars.ContextVar[Memo | None] = contextvars.ContextVar(
     "gpflow_gvi_memo", default=None
 )
-
-
-_lender: contextvars.ContextVar[Lender | None] = contextvars.ContextVar(
-    "gpflow_gvi_lender", default=None
-)
+_lend: contextvars.ContextVar[Lend | None] = contextvars.ContextVar("gpflow_gvi_lend", default=None)
 
 
 @contextlib.contextmanager
-def lending(lender: Lender) -> Iterator[None]:
-    """Let blocks within this one have values of a lender."""
-    token = _lender.set(lender)
+def lending(lend: Lend) -> Iterator[None]:
+    """Let blocks within this one have values from before them."""
+    token = _lend.set(lend)
     try:
         yield
     finally:
-        _lender.reset(token)
+        _lend.reset(token)
 
 
 def is_lent(function: Callable[..., Any], *args: Any) -> bool:
-    """Return True if this block has the value of a function marked `@once` from a lender."""
-    lender = None if _current.get() is None else _lender.get()
-    return lender is not None and lender.lend(inspect.unwrap(function), args) is not None
+    """Return True if this block has the value of a function marked `@once` by `lending`."""
+    lend = None if _current.get() is None else _lend.get()
+    return lend is not None and lend(inspect.unwrap(function), args) is not None
 
 
 @contextlib.contextmanager
@@ -98,7 +88,7 @@ def memoised(given: Mapping[Key, Any] | None = None) -> Iterator[Memo]:
 
     :param given: values that are known beforehand, as an earlier memo's `by_key` returns them.
     """
-    memo = Memo(given)
+    memo = Memo(given or {})
     token = _current.set(memo)
     try:
         yield memo
@@ -133,6 +123,5 @@ def is_given(method: Callable[[Any], Any], part: Any) -> bool:
 def prepare(module: tf.Module) -> None:
     """Let every part of a module compute what does not depend on the inputs of a prediction."""
     for part in (module, *module.submodules):
-        own = getattr(part, "prepare", None)
-        if own is not None:
-            own()
+        if hasattr(part, "prepare"):
+            part.prepare()

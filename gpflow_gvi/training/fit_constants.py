@@ -86,7 +86,7 @@ class Constants:
         """
         self._X, self._numbers = X, None if self._rows is None else numbers
         try:
-            with lending(self):
+            with lending(self.lend):
                 yield
         finally:
             self._X = self._numbers = None
