@@ -87,7 +87,9 @@ def present(folder: Path) -> Path:
     """Return the place of the content of a folder: beside it, while another takes its place."""
     if folder.exists():
         return folder
-    return max(_found_beside(folder, "replaced"), key=_changed, default=folder)
+    names = ((path, _NAME.fullmatch(path.name)) for path in folder.parent.glob("*.replaced"))
+    replaced = [path for path, name in names if name is not None and name[1] == folder.name]
+    return max(replaced, key=_changed, default=folder)
 
 
 @contextlib.contextmanager
@@ -149,12 +151,6 @@ def _replace(folder: Path, new: Path) -> None:
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}.{uuid.uuid4().hex}.{suffix}")
-
-
-def _found_beside(path: Path, suffix: str) -> list[Path]:
-    """Return the files whose names are from `_beside`."""
-    name = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{32}}\.{suffix}")
-    return [p for p in path.parent.glob(f"*.{suffix}") if name.fullmatch(p.name)]
 
 
 def _clear_abandoned(parent: Path) -> None:
