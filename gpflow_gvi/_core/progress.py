@@ -100,14 +100,11 @@ def heard_by(listener: Listener) -> Iterator[None]:
         listener.now(None)
 
 
-@contextlib.contextmanager
-def spoken(verbose: int, stream: IO[str] | None = None) -> Iterator[None]:
+def spoken(verbose: int, stream: IO[str] | None = None) -> contextlib.AbstractContextManager[None]:
     """Print the stages of a block if `verbose` is not 0."""
     if not verbose:
-        yield
-        return
-    with heard_by(Listener(sys.stdout if stream is None else stream)):
-        yield
+        return contextlib.nullcontext()
+    return heard_by(Listener(sys.stdout if stream is None else stream))
 
 
 def now(what: str) -> None:
