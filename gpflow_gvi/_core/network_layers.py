@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -27,25 +27,15 @@ def output_activation(network: Any) -> str | None:
     return getattr(getattr(network, "activation", None), "__name__", None)
 
 
-def rescales(network: Any) -> bool:
-    """Return True if a Keras model scales its inputs itself."""
-    return any(type(layer).__name__ in ("Normalization", "Rescaling") for layer in _layers(network))
+def has_layer(network: Any, *names: str) -> bool:
+    """Return True if a Keras model, or a model among its layers, has a layer of these classes."""
+    layers = getattr(network, "layers", ()) if is_keras(network) else ()
+    return any(type(each).__name__ in names or has_layer(each, *names) for each in layers)
 
 
 def embeds(network: Any) -> bool:
     """Return True if inputs of a Keras model are word indices, which an embedding looks up."""
-    return any(_is_embedding(layer) for layer in _layers(network))
-
-
-def _is_embedding(layer: Any) -> bool:
-    return type(layer).__name__ == "Embedding"
-
-
-def _layers(network: Any) -> Iterator[Any]:
-    """Return the layers of a Keras model, and those of the models among them."""
-    for layer in getattr(network, "layers", ()) if is_keras(network) else ():
-        yield layer
-        yield from _layers(layer)
+    return has_layer(network, "Embedding")
 
 
 def members(network: Any) -> list[Any]:
@@ -53,14 +43,13 @@ def members(network: Any) -> list[Any]:
 
     Several must be Sequential or functional models.
     """
-    several = isinstance(network, list | tuple)
-    for each in network if several else [network]:
-        require_keras_3(each)
-    if not several:
+    if not isinstance(network, list | tuple):
+        require_keras_3(network)
         return [network]
     if not network:
         raise ValueError("network is an empty list; pass one network or more.")
     for i, each in enumerate(network, start=1):
+        require_keras_3(each)
         if not _has_known_layers(each):
             raise TypeError(
                 f"network is a list, whose network {i} is {short_repr(each)}. Pass Sequential or "
@@ -80,7 +69,7 @@ def ensemble(networks: Sequence[Any], kind: str | None) -> Any:
     first, *others = networks
     if not others:
         return first
-    layers, dtype = keras.layers, _widest(first.outputs[0].dtype)
+    layers, dtype = keras.layers, keras.backend.result_type(first.outputs[0].dtype, "float32")
     # Copies of one model have the same name, which the layers of a model must not have; and what
     # networks share Keras would save in one of them alone.
     copies = [copy.deepcopy(as_function(each)).network for each in others]
@@ -127,7 +116,8 @@ def with_features(
         tensors.append(_penultimate(of) if name in (LAYERS, PENULTIMATE) else _output_of(of, name))
     tensors = [_averaged(tensor) for tensor in tensors]
     outputs = network.outputs[0]
-    joined = keras.layers.Concatenate(dtype=_widest(outputs.dtype))([outputs, *tensors])
+    dtype = keras.backend.result_type(outputs.dtype, "float32")  # no half precision
+    joined = keras.layers.Concatenate(dtype=dtype)([outputs, *tensors])
     sizes = [int(tensor.shape[-1]) for tensor in tensors]
     return keras.Model(network.inputs, joined), sizes, last
 
@@ -163,7 +153,7 @@ def _resolutions(network: Any) -> list[Any]:
         for tensor in received:
             if len(tensor.shape) > 2:
                 found[tuple(tensor.shape[1:-1])] = tensor
-        if _is_embedding(layer):
+        if type(layer).__name__ == "Embedding":
             embedded += _tensors_of(layer, "output")
         has_weights = has_weights or bool(layer.weights)
     last = [tensor for tensor in found.values() if id(tensor) not in averaged]
@@ -174,10 +164,9 @@ def _resolutions(network: Any) -> list[Any]:
 def _tensors_of(layer: Any, name: str) -> list[Any]:
     """Return the tensors that a layer receives or returns, where it is called in one place."""
     try:
-        tensors = getattr(layer, name)
+        return keras.tree.flatten(getattr(layer, name))
     except AttributeError:
         return []
-    return list(tensors) if isinstance(tensors, list | tuple) else [tensors]
 
 
 def _is_of(network: Any, tensor: Any) -> bool:
@@ -209,9 +198,3 @@ def _output_of(network: Any, name: str) -> Any:
             "the features."
         )
     return network.get_layer(name).output
-
-
-def _widest(dtype: Any) -> str:
-    """Return the precision in which outputs and features are joined: no half precision."""
-    name = str(getattr(dtype, "name", dtype))
-    return "float32" if name in ("float16", "bfloat16") else name

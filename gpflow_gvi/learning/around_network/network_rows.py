@@ -47,7 +47,8 @@ class Inputs(NamedTuple):
     def of(cls, network: Any, X: Any, parts: tuple[Part, ...] = ()) -> Inputs:
         """Return the inputs of a network; a shape that it does not fix is that of X, [N, D...]."""
         shape = as_function(network).input_shape or checks.array("X", X).shape[1:]
-        return cls(shape, len(shape) > 1 and not network_layers.rescales(network), parts)
+        rescales = network_layers.has_layer(network, "Normalization", "Rescaling")
+        return cls(shape, len(shape) > 1 and not rescales, parts)
 
     def validated(self, name: str, X: Any) -> AnyNDArray:
         """Return inputs as an array of finite numbers, of the shape that the network takes."""
