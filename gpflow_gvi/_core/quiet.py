@@ -27,12 +27,7 @@ class _QuietTensorFlow(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def quietly(module: Any) -> None:
-                with quiet_start():
-                    load(module)
-
+            quietly = quiet_start()(spec.loader.exec_module)
             spec.loader.exec_module = quietly  # type: ignore[method-assign]
         return spec
 
