@@ -206,16 +206,11 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
             "input_shape. Other networks have to be made in the precision that is wanted."
         )
     name = tf.as_dtype(default_float() if dtype is None else dtype).name
-
-    def changed(config: Any) -> Any:
-        if isinstance(config, dict):
-            return {key: changed(value) for key, value in config.items()}
-        if isinstance(config, list | tuple):
-            return type(config)(changed(value) for value in config)
-        return name if config in ("float16", "bfloat16", "float32", "float64") else config
-
+    names = ("float16", "bfloat16", "float32", "float64")
+    config = network.get_config()
+    config = keras.tree.map_structure(lambda each: name if each in names else each, config)
     with own_classes(network):
-        result = type(network).from_config(changed(network.get_config()))
+        result = type(network).from_config(config)
     if not result.built:
         result.build(shape)
     result.set_weights(network.get_weights())
