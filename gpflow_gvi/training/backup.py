@@ -1,16 +1,20 @@
-"""The backup: everything that the next epoch depends on, in a file that is replaced as a whole."""
+"""Values of variables in a file that is replaced as a whole: weights, and the backup of a training.
+
+The backup is everything that the next epoch depends on.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
-from .arrays import assign_values, below, numbered, read_arrays, write_arrays
+from .._core import files
 
 PROGRESS = (
     *("history", "epoch"),  # History
@@ -20,6 +24,50 @@ PROGRESS = (
     *("_global_train_batch", "_global_test_batch"),  # TensorBoard
 )
 """Attributes in which the callbacks of Keras remember how training went so far."""
+
+
+def write_arrays(path: str | os.PathLike[str], groups: Mapping[str, Iterable[Any]]) -> None:
+    """Write groups of arrays, or of variables, to an HDF5 file: the old or the new one is there."""
+    import h5py
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.new_file(path) as stream, h5py.File(stream, "w") as file:
+        for group, values in groups.items():
+            for i, value in enumerate(values):
+                # Variables may be of TensorFlow or of Keras 3.
+                file[f"{group}/{i:05d}"] = value.numpy() if hasattr(value, "numpy") else value
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
+    """Return the groups of arrays that `write_arrays` wrote, but for empty ones."""
+    import h5py
+
+    with h5py.File(path, "r") as file:  # which has names in their order
+        return {
+            name: [array[()] for array in group.values() if isinstance(array, h5py.Dataset)]
+            for name, group in file.items()
+            if isinstance(group, h5py.Group)  # files of others have other things
+        }
+
+
+def assign_values(variables: Sequence[Any], values: Sequence[Any], *, source: str) -> None:
+    """Assign values to variables: to all of them or, where one does not fit, to none."""
+    if len(values) != len(variables):
+        raise ValueError(
+            f"{source} has the values of {len(values)} variables, but there are {len(variables)}; "
+            "it belongs to another model or optimiser."
+        )
+    pairs = list(zip(variables, values, strict=True))
+    for variable, value in pairs:
+        if tuple(variable.shape) != np.shape(value):
+            raise ValueError(
+                f"{source} has a value of shape {np.shape(value)} for the variable "
+                f"{variable.name}, whose shape is {tuple(variable.shape)}; it belongs to "
+                "another model or optimiser."
+            )
+    for variable, value in pairs:
+        variable.assign(value)
 
 
 class Backup(keras.callbacks.Callback):
@@ -47,13 +95,45 @@ class Backup(keras.callbacks.Callback):
         self.callbacks = callbacks
         self.keep = keep
 
-    def on_train_begin(self, logs: Any = None) -> None:
-        """Go on from what was written."""
-        self.restore()
+    def next_epoch(self, epochs: range) -> int:
+        """Return the first of the epochs that is not done; the last one's successor if none is."""
+        if not self.path.exists():
+            return epochs.start
+        progress = json.loads(*read_arrays(self.path)["progress"])
+        return epochs.stop if progress["stopped"] else int(progress["epochs"])
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Write what the next epoch depends on."""
-        self.save(epochs=epoch + 1, stopped=self.model.stop_training)
+        groups: dict[str, Iterable[Any]] = {"variables": self.variables}
+        callbacks = []
+        for i, callback in enumerate(self.callbacks):
+            known = {name: vars(callback)[name] for name in PROGRESS if name in vars(callback)}
+            groups[f"best_weights_{i}"] = known.pop("best_weights", None) or []
+            callbacks.append([type(callback).__name__, known])
+        stopped = self.model.stop_training
+        progress = {"epochs": epoch + 1, "stopped": stopped, "callbacks": callbacks}
+        groups["progress"] = [json.dumps(progress, default=float)]
+        write_arrays(self.path, groups)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Go on from what was written, if anything was."""
+        if not self.path.exists():
+            return
+        groups = read_arrays(self.path)
+        callbacks = json.loads(*groups["progress"])["callbacks"]
+        written = [name for name, _ in callbacks]
+        given = [type(callback).__name__ for callback in self.callbacks]
+        if written != given:
+            raise ValueError(
+                f"callbacks are {given}, but the backup {self.path} was written with {written}. "
+                "Pass the same ones in the same order, or delete the backup to start anew."
+            )
+        values = groups.get("variables", [])
+        assign_values(self.variables, values, source=f"The backup {self.path}")
+        for i, (callback, (_, known)) in enumerate(zip(self.callbacks, callbacks, strict=True)):
+            vars(callback).update(known)
+            if weights := groups.get(f"best_weights_{i}"):
+                callback.best_weights = weights
 
     def on_train_end(self, logs: Any = None) -> None:
         """Remove the backup, which has done its work, and its folder if that is empty now."""
@@ -63,40 +143,3 @@ class Backup(keras.callbacks.Callback):
             path.unlink()
         if not any(self.path.parent.iterdir()):
             self.path.parent.rmdir()
-
-    def next_epoch(self, epochs: range) -> int:
-        """Return the first of the epochs that is not done; the last one's successor if none is."""
-        if not self.path.exists():
-            return epochs.start
-        progress = json.loads(read_arrays(self.path)["progress"])
-        return epochs.stop if progress["stopped"] else int(progress["epochs"])
-
-    def save(self, **progress: Any) -> None:
-        """Write everything down, with the progress of the epochs."""
-        arrays = numbered("variables", self.variables)
-        callbacks = []
-        for i, callback in enumerate(self.callbacks):
-            known = {name: vars(callback)[name] for name in PROGRESS if name in vars(callback)}
-            arrays |= numbered(f"best_weights/{i}", known.pop("best_weights", None) or [])
-            callbacks.append([type(callback).__name__, known])
-        text = json.dumps({**progress, "callbacks": callbacks}, default=float)
-        write_arrays(self.path, {**arrays, "progress": text})
-
-    def restore(self) -> None:
-        """Read everything back, if there is anything."""
-        if not self.path.exists():
-            return
-        arrays = read_arrays(self.path)
-        callbacks = json.loads(arrays["progress"])["callbacks"]
-        written = [name for name, _ in callbacks]
-        given = [type(callback).__name__ for callback in self.callbacks]
-        if written != given:
-            raise ValueError(
-                f"callbacks are {given}, but the backup {self.path} was written with {written}. "
-                "Pass the same ones in the same order, or delete the backup to start anew."
-            )
-        assign_values(self.variables, below("variables", arrays), source=f"The backup {self.path}")
-        for i, (callback, (_, known)) in enumerate(zip(self.callbacks, callbacks, strict=True)):
-            vars(callback).update(known)
-            if weights := below(f"best_weights/{i}", arrays):
-                callback.best_weights = weights

@@ -20,7 +20,7 @@ from .._core.data import inputs
 from .._core.state import state as state_of
 from ..covariances.covariance import Covariance
 from ..errors import NumericsWarning, short_repr
-from .arrays import assign_values, below, numbered, read_arrays, write_arrays
+from .backup import assign_values, read_arrays, write_arrays
 from .batches import ArrayBatches, as_batches
 from .callbacks import checked
 from .guard import LossTerms
@@ -270,11 +270,11 @@ class Trainable(Module, abc.ABC):
         """Write the values of the weights to an HDF5 file, whole or not at all."""
         if os.path.exists(filepath) and not overwrite:
             raise FileExistsError(f"filepath {filepath} exists; pass overwrite=True to replace it.")
-        write_arrays(filepath, numbered("weights", self.weights))
+        write_arrays(filepath, {"weights": self.weights})
 
     def load_weights(self, filepath: str | os.PathLike[str], **_: Any) -> None:
         """Assign what `save_weights` wrote, from a model that was built in the same way."""
-        weights = below("weights", read_arrays(filepath))
+        weights = read_arrays(filepath).get("weights", [])
         assign_values(self.weights, weights, source=f"filepath {filepath}")
 
 

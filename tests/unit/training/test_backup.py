@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -13,15 +14,13 @@ import tensorflow as tf
 
 from gpflow_gvi._core.network_function import as_function
 from gpflow_gvi.training import Trainable
-from gpflow_gvi.training.arrays import read_arrays, write_arrays
-from gpflow_gvi.training.backup import Backup
+from gpflow_gvi.training.backup import Backup, read_arrays, write_arrays
 from gpflow_gvi.training.guard import LossTerms
 
 ARRAYS = {
-    "a/1": np.array([[1.0, np.inf], [np.nan, -0.0]]),
-    "a/0": np.float32(0.1),
-    "b": np.array([2**63], dtype=np.uint64),
-    "empty": np.zeros((0, 3), dtype=np.int64),
+    "a": [np.array([[1.0, np.inf], [np.nan, -0.0]]), *map(np.float32, range(11))],
+    "b": [np.array([2**63], dtype=np.uint64)],
+    "empty": [np.zeros((0, 3), dtype=np.int64)],
 }
 
 
@@ -30,9 +29,10 @@ def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
     write_arrays(path, ARRAYS)
     back = read_arrays(path)
     assert back.keys() == ARRAYS.keys()
-    for name, array in ARRAYS.items():
-        np.testing.assert_array_equal(back[name], array)
-        assert back[name].dtype == array.dtype
+    for name, arrays in ARRAYS.items():
+        for found, array in zip(back[name], arrays, strict=True):
+            np.testing.assert_array_equal(found, array)
+            assert found.dtype == array.dtype
 
 
 def test_old_file_stays_until_the_new_one_is_complete(
@@ -40,7 +40,7 @@ def test_old_file_stays_until_the_new_one_is_complete(
 ) -> None:
     """The program may end at any of the calls that write."""
     path = tmp_path / "arrays.h5"
-    write_arrays(path, {"a": np.zeros(3)})
+    write_arrays(path, {"a": [np.zeros(3)]})
 
     def end(*_: Any) -> None:
         raise SystemExit
@@ -49,10 +49,10 @@ def test_old_file_stays_until_the_new_one_is_complete(
         with monkeypatch.context() as patch:
             patch.setattr(where, name, end)
             with pytest.raises(SystemExit):
-                write_arrays(path, {"a": np.ones(3)})
-        np.testing.assert_array_equal(read_arrays(path)["a"], 0.0)
-    write_arrays(path, {"a": np.ones(3)})
-    np.testing.assert_array_equal(read_arrays(path)["a"], 1.0)
+                write_arrays(path, {"a": [np.ones(3)]})
+        np.testing.assert_array_equal(read_arrays(path)["a"], [[0.0] * 3])
+    write_arrays(path, {"a": [np.ones(3)]})
+    np.testing.assert_array_equal(read_arrays(path)["a"], [[1.0] * 3])
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -140,11 +140,13 @@ def test_kept_backup_says_that_there_is_nothing_left_to_do(tmp_path: Path) -> No
 
 def test_backup_of_another_training_is_refused(tmp_path: Path) -> None:
     variables = [tf.Variable(np.zeros(2)), tf.Variable(1)]
-    Backup(tmp_path, variables, [keras.callbacks.History()]).save(epochs=1)
+    before = Backup(tmp_path, variables, [keras.callbacks.History()])
+    before.set_model(SimpleNamespace(stop_training=False))
+    before.on_epoch_end(0)
     with pytest.raises(ValueError, match=r"written with \['History'\].*delete the backup"):
-        Backup(tmp_path, variables, []).restore()
+        Backup(tmp_path, variables, []).on_train_begin()
     callbacks = [keras.callbacks.History()]
     with pytest.raises(ValueError, match=r"training.h5 has the values of 2 variables, .* are 1"):
-        Backup(tmp_path, variables[:1], callbacks).restore()
+        Backup(tmp_path, variables[:1], callbacks).on_train_begin()
     with pytest.raises(ValueError, match=r"shape \(2,\) for the variable .*shape is \(3,\)"):
-        Backup(tmp_path, [tf.Variable(np.ones(3)), variables[1]], callbacks).restore()
+        Backup(tmp_path, [tf.Variable(np.ones(3)), variables[1]], callbacks).on_train_begin()
