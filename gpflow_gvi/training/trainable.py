@@ -22,7 +22,6 @@ from ..covariances.covariance import Covariance
 from ..errors import NumericsWarning, short_repr
 from .backup import assign_values, read_arrays, write_arrays
 from .batches import ArrayBatches, as_batches
-from .callbacks import checked
 from .guard import LossTerms
 from .trainer import Trainer
 
@@ -73,9 +72,15 @@ class Trainable(Module, abc.ABC):
             faster without an accelerator.
         """
         checks.count("steps_per_execution", steps_per_execution)
+        if not isinstance(optimizer, str | keras.optimizers.Optimizer):
+            raise TypeError(
+                f"optimizer is {short_repr(optimizer)}; it must be an optimiser of "
+                "keras.optimizers, or the name of one. Others (such as gpflow.optimizers.Scipy, or "
+                "those of tf_keras) take model.training_loss_closure(data)."
+            )
         _require_one_device(self.trainable_variables)
         options = {"steps_per_execution": steps_per_execution, "jit_compile": jit_compile}
-        self._compiled = _Compiled(Trainer(self, _optimizer(optimizer), metrics, **options))
+        self._compiled = _Compiled(Trainer(self, optimizer, metrics, **options))
 
     def fit(
         self,
@@ -123,7 +128,7 @@ class Trainable(Module, abc.ABC):
         :param seed: the seed of the orders; each depends only on it and the number of the pass.
         """
         trainer = self._require_compiled("fit")
-        callbacks = checked(callbacks)
+        callbacks = _checked(callbacks)
         checks.count("epochs", epochs, least=0)
         checks.count("initial_epoch", initial_epoch, least=0)
         checks.count("validation_freq", validation_freq)
@@ -289,18 +294,34 @@ class _Compiled:
         return type(None), ()
 
 
-def _optimizer(optimizer: Any) -> Any:
-    """Return an optimiser of Keras, made from its name if it is one."""
-    if isinstance(optimizer, str):
-        return keras.optimizers.get(optimizer)
-    if not isinstance(optimizer, keras.optimizers.Optimizer):
-        raise TypeError(
-            f"optimizer is {short_repr(optimizer)}; it must be an optimiser of keras.optimizers, "
-            "or the "
-            "name of one. Others (such as gpflow.optimizers.Scipy, or those of tf_keras) take "
-            "model.training_loss_closure(data)."
-        )
-    return optimizer
+def _checked(callbacks: Any) -> list[keras.callbacks.Callback]:
+    """Return the callbacks as a list, or raise if one of them could not do its work."""
+    if callbacks is None:
+        return []
+    callbacks = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+    for callback in callbacks:
+        kind = type(callback).__name__
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise TypeError(
+                f"callbacks has {short_repr(callback)}, which is no callback of keras.callbacks."
+            )
+        if getattr(callback, "save_weights_only", True) is False:
+            raise ValueError(
+                f"callbacks has a {kind} with save_weights_only=False, but Keras has no file "
+                "format for a Gaussian process. Pass save_weights_only=True and a name that ends "
+                "in .weights.h5, which model.load_weights reads."
+            )
+        if getattr(callback, "histogram_freq", 0):
+            raise ValueError(
+                f"callbacks has a {kind} with histogram_freq={callback.histogram_freq}; it must be "
+                "0: a Gaussian process has no layers to draw histograms of."
+            )
+        if isinstance(callback, keras.callbacks.BackupAndRestore) and callback.save_freq != "epoch":
+            raise ValueError(
+                f"callbacks has a {kind} with save_freq={callback.save_freq!r}; it must be "
+                "'epoch': a training is resumed from the end of an epoch."
+            )
+    return callbacks
 
 
 def _require_one_device(variables: Iterable[tf.Variable]) -> None:
