@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
@@ -162,11 +162,6 @@ class GuardedStep:
             if tf.executing_eagerly():
                 self.notice_log.add(message, float(amount))
             elif is_urgent and linalg.may_call_host():
-                self._log_from_graph(message, amount)
+                log = functools.partial(self.notice_log.add, message)
+                tf.numpy_function(log, [tf.cast(amount, tf.float64)], [])
         return total
-
-    def _log_from_graph(self, message: str, amount: tf.Tensor) -> None:
-        def log(amount: np.ndarray[Any, Any]) -> None:
-            self.notice_log.add(message, float(amount))
-
-        tf.numpy_function(log, [tf.cast(amount, tf.float64)], [])

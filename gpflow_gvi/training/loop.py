@@ -34,8 +34,7 @@ class Loop:
     Keras's own loop of `steps_per_execution` steps takes each batch from a `tf.data` iterator,
     which costs as much again as a small step, and goes on after a step that is not finite.
 
-    :param step: from (X, Y, numbers of rows) to an outcome.
-    :param jit_compile: whether XLA compiles the step.
+    :param step: from (X, Y, numbers of rows) to an outcome; XLA compiles it if `jit_compile`.
     :param after_tracing: is called each time that the step was traced.
     """
 

@@ -35,12 +35,8 @@ class Trainer(keras.Model):
     """A model as Keras sees it: `self.model` in a callback, with metrics that Keras updates.
 
     What Keras's own models do not have is answered by the model. Epochs, callbacks and validation
-    are those of Keras's `fit`, which calls a compiled `Loop` in place of Keras's own.
-
-    :param model: the model.
-    :param optimizer: an optimiser of Keras, or its name.
-    :param metrics: Keras's metrics of the predictive mean, or of class probabilities.
-    :param options: `steps_per_execution` and `jit_compile`.
+    are those of Keras's `fit`, which calls a compiled `Loop` in place of Keras's own. The metrics
+    are of the predictive mean, or of class probabilities.
     """
 
     _is_graph_network = False  # TensorBoard would draw it
@@ -118,13 +114,16 @@ class Trainer(keras.Model):
     ) -> Any:
         """Train in these epochs, or from where a backup was made, and return Keras's history."""
         self._prepare()
-        others = [each for each in callbacks if not _is_backup(each)]
+        restore = keras.callbacks.BackupAndRestore
+        backups = [each for each in callbacks if isinstance(each, restore)]
+        others = [each for each in callbacks if not isinstance(each, restore)]
         options = {"epochs": epochs.stop, "verbose": verbose}
         listed = self._callback_list(others, steps=training.steps, **options)
-        followed = [each for each in listed.callbacks if not _is_progress_bar(each)]
+        bar = keras.callbacks.ProgbarLogger
+        followed = [each for each in listed.callbacks if not isinstance(each, bar)]
         state = (*self.weights, *self.optimizer.variables)
         first = epochs.start
-        for each in filter(_is_backup, callbacks):
+        for each in backups:
             backup = Backup(each.backup_dir, state, followed, keep=not each.delete_checkpoint)
             first = backup.next_epoch(epochs)
             backup.set_model(self)
@@ -306,11 +305,6 @@ class Trainer(keras.Model):
         self._epoch.add(done)
         return self.logs()
 
-    @property
-    def steps_done(self) -> int:
-        """The number of steps of this epoch so far."""
-        return self._epoch.steps
-
     def _require_finite(self, finite: AnyNDArray, values: AnyNDArray) -> None:
         if np.all(finite):
             return
@@ -353,18 +347,10 @@ class _Callbacks(keras.callbacks.CallbackList):
     """Callbacks that are told exact numbers of batches: Keras counts executions as full ones."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        super().on_train_batch_end(self.model.steps_done - 1, logs)
+        super().on_train_batch_end(self.model._epoch.steps - 1, logs)
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        super().on_test_batch_end(self.model.steps_done - 1, logs)
-
-
-def _is_backup(callback: Any) -> bool:
-    return isinstance(callback, keras.callbacks.BackupAndRestore)
-
-
-def _is_progress_bar(callback: Any) -> bool:
-    return isinstance(callback, keras.callbacks.ProgbarLogger)
+        super().on_test_batch_end(self.model._epoch.steps - 1, logs)
 
 
 def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
