@@ -67,9 +67,8 @@ class Stream(NamedTuple):
 class ArrayBatches:
     """Batches of arrays. The order of the rows in a pass depends on the seed and the pass alone.
 
-    :param data: the rows.
-    :param batch_size: rows in a batch; None for all of them.
-    :param seed: the seed of the order; None to leave the rows as they are.
+    :param batch_size: None for all rows.
+    :param seed: None to leave the rows as they are.
     :param steps_per_epoch: None for as many as a pass over the data has.
     """
 
@@ -97,15 +96,12 @@ class ArrayBatches:
 
     def next(self, _: Any, count: int, most: int) -> Rows:
         """Return the next batches, followed by others to make up the most there can be."""
-        steps = range(self._next, self._next + most)
-        numbers = [self._rows(*divmod(step, self.in_pass)) for step in steps]
+        numbers = []
+        for step in range(self._next, self._next + most):
+            number, batch = divmod(step, self.in_pass)
+            numbers.append(self._order(0 if self.seed is None else number)[batch])
         self._next += count
         return Rows(self.data.X, self.data.Y, tf.constant(np.stack(numbers)))
-
-    def _rows(self, number: int, batch: int) -> AnyNDArray:
-        """Return the row numbers of a batch in a pass."""
-        rows: AnyNDArray = self._order(0 if self.seed is None else number)[batch]
-        return rows
 
     def _shuffled(self, number: int) -> AnyNDArray:
         """Return the row numbers of the batches of a pass: [passes, B]."""
@@ -120,8 +116,7 @@ class ArrayBatches:
 class DatasetBatches:
     """Batches that are the elements of a `tf.data.Dataset`, pass after pass.
 
-    :param name: what to call it in messages.
-    :param dataset: a dataset of pairs (X, Y), batched.
+    :param name: what to call the dataset in messages.
     :param steps_per_epoch: None for as many as a pass has, which are counted if not known.
     """
 
