@@ -58,7 +58,7 @@ def _drawn_with(monkeypatch, tmp_path, name="demo.png"):
 
     def task(seed):
         scores = {"ours": {"NLL": 0.125}, "a rival": {"NLL": 2.0}}
-        return demo.Task("a task", scores, lambda ax, name: None, ("ours", "a rival"), "NLL")
+        return demo.Task("a task", scores, lambda ax, name: None, "NLL")
 
     for each in ("curve_with_gap", "outliers", "table", "digits"):
         monkeypatch.setattr(demo, each, task)
