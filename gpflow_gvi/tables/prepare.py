@@ -115,11 +115,11 @@ def prepare(
             f"held-out is {held_out}, which is less than {MIN_HELD_OUT} of the {len(y)} rows with "
             "a target. Hold out more, or 0 to score with none."
         )
-    count = count if count >= MIN_HELD_OUT else 0
     if predictor not in PREDICTORS:
         raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
     if task == "classification" and predictor not in ("auto", "none"):
         raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
+    count = count if count >= MIN_HELD_OUT else 0
     return Prepared(table, target, y, task, columns, count, by_time, predictor)
 
 
@@ -147,17 +147,15 @@ def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) 
     if task == "classification":
         names = np.unique(y)
         listed = " ".join(map(str, names[:5])) + " ..." * (len(names) > 5)
-        facts["target"] = f"{len(names)} classes ({listed}; or pass --task regression)"
-        if y.dtype.kind not in "if":
-            facts["target"] = f"{len(names)} classes ({listed})"
+        remedy = "; or pass --task regression" if y.dtype.kind in "if" else ""
+        facts["target"] = f"{len(names)} classes ({listed}{remedy})"
     if not known.all():
         facts["rows without target"] = int(np.sum(~known))
     facts |= {"columns of numbers": len(columns.numbers), "of categories": len(columns.categories)}
     if columns.dates:
         facts["of dates"] = ", ".join(columns.dates)
     if columns.left_out:
-        listed = "; ".join(f"{name} ({why})" for name, why in columns.left_out.items())
-        facts["left out"] = listed
+        facts["left out"] = "; ".join(f"{name} ({why})" for name, why in columns.left_out.items())
     return facts
 
 
