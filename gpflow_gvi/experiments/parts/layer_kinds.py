@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -13,20 +13,14 @@ from .part import Constructor, Count, Fraction, Part, gpflow, impossible, keras,
 Activation = Literal["relu", "tanh", "sigmoid", "elu", "gelu", "silu", "softplus", "linear"]
 
 
-class LayerOptions(NamedTuple):
-    """What a network supplies to its layers."""
-
-    seed: int
-    dtype: str
-
-    @property
-    def kernel_initializer(self) -> Any:
-        """What weights start from."""
-        return keras.initializers.GlorotUniform(seed=self.seed)
+def _options(seed: int, dtype: str) -> dict[str, Any]:
+    """Return what a network supplies to a layer."""
+    weights = keras.initializers.GlorotUniform(seed=seed)
+    return {"seed": seed, "dtype": dtype, "kernel_initializer": weights}
 
 
 def _layer(name: str, *supplied: str, **keys: Any) -> Constructor:
-    others = {each: operator.attrgetter(each) for each in ("dtype", *supplied)}
+    others = {each: operator.itemgetter(each) for each in ("dtype", *supplied)}
     return Constructor(f"keras.layers:{name}", keys, others)
 
 
@@ -73,10 +67,10 @@ def network(
     :param seed: the seed of the weights; each layer has another one.
     """
     dtype = np.dtype(gpflow.config.default_float()).name
-    built = [layer.build(LayerOptions(seed + n, dtype)) for n, layer in enumerate(layers)]
+    built = [layer.build(_options(seed + n, dtype)) for n, layer in enumerate(layers)]
     if readout:
-        options = LayerOptions(seed + len(layers), dtype)
-        weights = keras.initializers.Zeros() if zeros else options.kernel_initializer
+        glorot = keras.initializers.GlorotUniform(seed=seed + len(layers))
+        weights = keras.initializers.Zeros() if zeros else glorot
         built.append(keras.layers.Dense(readout, kernel_initializer=weights, dtype=dtype))
     model = keras.Sequential([keras.Input(input_shape, dtype=dtype)])
     for layer in built:
