@@ -14,7 +14,7 @@ Activation = Literal["relu", "tanh", "sigmoid", "elu", "gelu", "silu", "softplus
 
 
 def _options(seed: int, dtype: str) -> dict[str, Any]:
-    """Return what a network supplies to a layer."""
+    """Return the options that a network supplies to a layer."""
     weights = keras.initializers.GlorotUniform(seed=seed)
     return {"seed": seed, "dtype": dtype, "kernel_initializer": weights}
 
