@@ -36,15 +36,11 @@ from .sites import (
     converged,
     covariances,
     first_sites,
-    given_sites,
-    marginals,
+    predictions,
     rows_of,
     step,
 )
 from .sites import Rows as AtRows
-
-Trace = Callable[..., Any]
-"""From a function and the types of its arguments to a graph of it."""
 
 MAX_ROUNDS = 20
 """The maximal number of rounds."""
@@ -56,7 +52,7 @@ TOLERANCE = 1e-4
 """Rounds end when the bound gains less than this for each row."""
 
 
-SHARED = {"rows", "step", "_predict", "gradients_by_covariances", "log_prior_of_others"}
+SHARED = {"rows", "step", "predictions", "gradients_by_covariances", "log_prior_of_others"}
 """The graphs that take covariances, and serve kernels of any structure."""
 
 
@@ -108,18 +104,14 @@ class Bound:
         """
         return tf.square(self.roots)
 
-    def mean(self, rows: Rows) -> tf.Tensor:
-        """Return m_P at the rows: [N, J]."""
-        added = tf.reduce_sum(self.weights * rows.means, axis=1)
-        return self.prior.mean_function(rows.X) + added
-
     def covariances(self, inputs: _Inputs) -> Covariances:
         """Return the covariances of points and rows."""
         return covariances(self.prior.kernel, *inputs)
 
     def rows(self, at: Covariances, rows: Rows) -> AtRows:
         """Return rows with what of P the sites need there."""
-        return rows_of(at, rows.X, rows.Y, self.mean(rows))
+        added = tf.reduce_sum(self.weights * rows.means, axis=1)
+        return rows_of(at, rows.X, rows.Y, self.prior.mean_function(rows.X) + added)
 
     def step(self, at_rows: AtRows, sites: Sites) -> Step:
         """Return the bound without priors of parameters, and an update of the sites."""
@@ -187,7 +179,7 @@ class SiteFit:
         parameters = prior.kernel.parameters
         self._known = [NumpyParameter(each) for each in parameters if is_known(each)]
         self._num_parameters = len(parameters)
-        self._has_numpy: dict[tuple[int, ...], bool] = {}
+        self._has_numpy = functools.cache(functools.partial(has_numpy_kernel, prior.kernel))
 
     def start_weights(self, weights: Any) -> None:
         """Let weights start at values, [C, 1], or all at one."""
@@ -228,9 +220,8 @@ class SiteFit:
             bound, gradients = self.value_and_gradients(Z, rows, sites)
             return -bound, [-gradient for gradient in gradients]
 
-        def loss() -> tf.Tensor:  # by a graph that a tape of gradients can see
-            value = self._run(self.bound.value, *_tensors(Z, rows), sites, trace=_with_gradients)
-            return -value
+        def loss() -> tf.Tensor:
+            return -self._run(self.bound.value, *_tensors(Z, rows), sites, for_tape=True)
 
         return LossWithGradients(loss, evaluate, variables)
 
@@ -261,7 +252,7 @@ class SiteFit:
         :param sites: the sites to start from; `first_sites` if not given.
         """
         at_rows = self._at(Z, rows)
-        sites = first_sites(self.bound.mean(rows)) if sites is None else sites
+        sites = first_sites(at_rows.m) if sites is None else sites
         found, bound = converged(functools.partial(self._run, self.bound.step, at_rows), sites)
         return found, bound + self._log_prior_density()
 
@@ -277,10 +268,7 @@ class SiteFit:
 
     def _is_numpy(self, inputs: _Inputs) -> bool:
         """Return True if NumPy evaluates the covariances."""
-        shape = tuple(inputs.X.shape[1:])
-        if shape not in self._has_numpy:
-            self._has_numpy[shape] = has_numpy_kernel(self.bound.prior.kernel, shape)
-        return inputs.X.dtype == tf.float64 and self._has_numpy[shape]
+        return inputs.X.dtype == tf.float64 and self._has_numpy(tuple(inputs.X.shape[1:]))
 
     def _log_prior_density(self) -> float:
         """Return the log density of all parameters under their priors."""
@@ -297,25 +285,23 @@ class SiteFit:
 
         :param new: the new rows, of which Y does not matter.
         """
-        return self._run(_predict, self._at(Z, rows), sites, self._at(Z, new))
+        return self._run(predictions, self._at(Z, rows), sites, self._at(Z, new))
 
-    def _run(
-        self, function: Callable[..., Any], *arguments: Any, trace: Trace = without_gradients
-    ) -> Any:
-        """Return the value of a function, by a graph that takes any number of rows."""
+    def _run(self, function: Callable[..., Any], *arguments: Any, for_tape: bool = False) -> Any:
+        """Return the value of a function, by a graph that takes any number of rows.
+
+        :param for_tape: whether a tape of gradients can see the graph.
+        """
         name = function.__name__  # those that have a kernel in them are for this one alone
         key = name if name in SHARED else (name, id(self))
         if key not in self._graphs:
-            self._graphs[key] = trace(function, *map(_specs, arguments))
+            specs = tuple(map(_specs, arguments))
+            if for_tape:
+                graph = tf.function(function, autograph=False, input_signature=specs)
+            else:
+                graph = without_gradients(function, *specs)
+            self._graphs[key] = graph
         return self._graphs[key](*arguments)
-
-
-def _predict(rows: AtRows, sites: Sites, new: AtRows) -> tuple[tf.Tensor, tf.Tensor]:
-    return marginals(new, given_sites(rows, sites))
-
-
-def _with_gradients(function: Callable[..., Any], *specs: Any) -> Any:
-    return tf.function(function, autograph=False, input_signature=specs)
 
 
 def _tensors(Z: AnyNDArray, rows: Rows) -> tuple[_Inputs, Rows]:

@@ -114,9 +114,9 @@ def step(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites) -> Step:
     return Step(tf.add_n(expected) - posterior.divergence(), joined)
 
 
-def given_sites(rows: Rows, sites: Sites) -> Posterior:
-    """Return the Gaussian distribution of f(Z) given sites."""
-    return Posterior.given([_observed(rows, sites)])
+def predictions(rows: Rows, sites: Sites, new: Rows) -> MeanAndVariance:
+    """Return mean and variance of f at new rows, given sites of others: [B, J] each."""
+    return marginals(new, Posterior.given([_observed(rows, sites)]))
 
 
 def _observed(rows: Rows, sites: Sites) -> tuple[tf.Tensor, ...]:
