@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class ParquetRows:
         columns: Sequence[str] | None = None,
     ) -> None:
         try:
-            from pyarrow import parquet
+            from pyarrow import ArrowException, parquet
         except ImportError as error:
             raise ImportError(
                 "ParquetRows needs pyarrow: pip install 'gpflow-gvi[parquet]'."
@@ -40,7 +40,12 @@ class ParquetRows:
             raise FileNotFoundError(
                 f"path is {self.path}, which is neither a file nor a folder of files *.parquet."
             )
-        schemas = {file: _readable(file, parquet.read_schema) for file in self.files}
+        schemas = {}
+        for file in self.files:
+            try:
+                schemas[file] = parquet.read_schema(file)
+            except (ArrowException, OSError) as error:
+                raise ValueError(f"{file} is no readable Parquet file ({error}).") from error
         first = schemas[self.files[0]]
         self.target = [target] if isinstance(target, str) else list(target)
         if columns is None:
@@ -66,15 +71,6 @@ class ParquetRows:
                     values = np.stack([_numbers(batch, name, file, start) for name in names], -1)
                     start += len(values)
                     yield values[:, : len(self.columns)], values[:, len(self.columns) :]
-
-
-def _readable(file: Path, read: Callable[[Path], Any]) -> Any:
-    import pyarrow
-
-    try:
-        return read(file)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{file} is no readable Parquet file ({error}).") from error
 
 
 def _require_numbers(argument: str, names: Sequence[str], file: Path, schema: Any) -> None:
