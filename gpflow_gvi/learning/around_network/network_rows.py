@@ -187,7 +187,10 @@ class NetworkInputs:
         X = tf.cast(X, default_float())
         first, *others = (part(X) for part in self.parts)
         h, features = first[:, : self.num_outputs], first[:, self.num_outputs :]
-        columns = [self._ordered(_logits(h) if self.of_probabilities else h), features, *others]
+        h = _logits(h) if self.of_probabilities else h
+        if self.order:  # a single logit is that of the second class
+            h = -h if h.shape[-1] == 1 else tf.gather(h, self.order, axis=-1)
+        columns = [h, features, *others]
         flat = tf.reshape(X, [-1, math.prod(self.inputs.shape)])
         if self.with_inputs:
             columns.append(flat)
@@ -196,12 +199,6 @@ class NetworkInputs:
                 columns.append(tf.matmul(self.reach.scaled(flat), self.axes))
             columns.append(beyond(self.reach, flat))
         return tf.concat(columns, axis=-1)
-
-    def _ordered(self, h: tf.Tensor) -> tf.Tensor:
-        """Return logits in the order of the classes; a single one is that of the second class."""
-        if not self.order:
-            return h
-        return -h if h.shape[-1] == 1 else tf.gather(h, self.order, axis=-1)
 
 
 class Outputs(NamedTuple):

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, TensorType
 
 from ..._core import network_layers, progress
 from ..._core.network_function import as_function, is_keras, keras_of
@@ -48,8 +47,15 @@ class NetworkTraining:
         """
 
         def batches(rows: Rows, size: int, seed: int | None = None) -> tf.data.Dataset:
-            Y = split.outputs.standard(rows[1]) if loss is None else rows[1].astype(np.int32)
-            return _batches(inputs.floats(rows[0]), Y, size, seed)
+            """Return batches of rows, again and again in random order if there is a seed."""
+            X, Y = tf.constant(inputs.floats(rows[0]), tf.float32), rows[1]
+            Y = split.outputs.standard(Y) if loss is None else tf.constant(Y.astype(np.int32))
+            numbers = tf.data.Dataset.range(len(X))
+            if seed is not None:
+                numbers = numbers.shuffle(len(X), seed=seed).repeat()
+            return (
+                numbers.batch(size).map(lambda at: (tf.gather(X, at), tf.gather(Y, at))).prefetch(2)
+            )
 
         schedule = self.schedule(len(split.train[0]))
         held_out = None if split.validation is None else batches(split.validation, BLOCK)
@@ -124,13 +130,3 @@ def _loss(keras: Any, network: Any, loss: str | None) -> Any:
     if network.output_shape[-1] == 1:
         return keras.losses.BinaryCrossentropy(from_logits=from_logits)
     return keras.losses.SparseCategoricalCrossentropy(from_logits=from_logits)
-
-
-def _batches(X: AnyNDArray, Y: TensorType, size: int, seed: int | None) -> tf.data.Dataset:
-    """Return batches of rows, again and again in random order if there is a seed."""
-    numbers = tf.data.Dataset.range(len(X))
-    if seed is not None:
-        numbers = numbers.shuffle(len(X), seed=seed).repeat()
-    inputs, targets = tf.constant(X, tf.float32), tf.convert_to_tensor(Y)
-    batches = numbers.batch(size)
-    return batches.map(lambda at: (tf.gather(inputs, at), tf.gather(targets, at))).prefetch(2)
