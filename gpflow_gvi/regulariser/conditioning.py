@@ -42,33 +42,21 @@ def conditioned(prior: GaussianProcess, inducing_points: Any, blocks: Blocks) ->
             for rows in row_blocks.slices(len(X)):
                 yield gram.features(kernel, Z, X[rows]), noise[:, rows], residual[:, rows]
 
-    B, b = precision_and_projection(features())
-    q_mu = tf.linalg.cholesky_solve(linalg.cholesky(B), b[..., None])[..., 0]
-    q_sqrt = linalg.cholesky_of_inverse(B)
-    mean = Inducing(
-        kernel, Z, mean_function=prior.mean_function, q_mu=tf.linalg.matrix_transpose(q_mu)
-    )
+    posterior = Posterior.given(features())
+    q_mu = tf.linalg.triangular_solve(posterior.C, posterior.w[..., None], adjoint=True)
+    q_mu = tf.linalg.matrix_transpose(q_mu[..., 0])
+    mean = Inducing(kernel, Z, mean_function=prior.mean_function, q_mu=q_mu)
+    q_sqrt = linalg.cholesky_of_inverse(posterior.B)
     J = max(gram.num_outputs(kernel, Z, mean.num_outputs), q_sqrt.shape[0])
     q_sqrt = tf.broadcast_to(q_sqrt, [J, *q_sqrt.shape[1:]])
     return GaussianProcess(mean, CholeskySVGP(kernel, Z, q_sqrt=q_sqrt))
 
 
-def precision_and_projection(blocks: Blocks) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return B = I + Σ A Aᵀ / σ² and b = Σ A r / σ²: [J, M, M] and [J, M].
-
-    :param blocks: features of rows, A [J, M, N], σ² and residuals r, [J, N] each.
-    """
-    precision: Any = 0.0
-    projection: Any = 0.0
-    for A, noise, residual in blocks:
-        precision += gram.information(A, noise)
-        projection += tf.linalg.matvec(A, residual / noise)
-    return linalg.add_to_diagonal(precision, tf.ones([], precision.dtype)), projection
-
-
 class Posterior(NamedTuple):
     """The distribution of L⁻¹(u - m_P(Z)) given rows: N(C⁻ᵀw, B⁻¹) with B = C Cᵀ, w = C⁻¹b."""
 
+    B: tf.Tensor
+    """[J, M, M]."""
     C: tf.Tensor
     """[J, M, M]."""
     w: tf.Tensor
@@ -76,10 +64,18 @@ class Posterior(NamedTuple):
 
     @classmethod
     def given(cls, blocks: Blocks) -> Posterior:
-        """Return the distribution given rows, as `precision_and_projection` takes them."""
-        B, b = precision_and_projection(blocks)
+        """Return the distribution by B = I + Σ A Aᵀ / σ² and b = Σ A r / σ².
+
+        :param blocks: features of rows, A [J, M, N], σ² and residuals r, [J, N] each.
+        """
+        B: Any = 0.0
+        b: Any = 0.0
+        for A, noise, residual in blocks:
+            B += gram.information(A, noise)
+            b += tf.linalg.matvec(A, residual / noise)
+        B = linalg.add_to_diagonal(B, tf.ones([], B.dtype))
         C = linalg.cholesky(B)
-        return cls(C, tf.linalg.triangular_solve(C, b[..., None])[..., 0])
+        return cls(B, C, tf.linalg.triangular_solve(C, b[..., None])[..., 0])
 
     def linear_part(self, A: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return mean and variance of f - m_P that features A [J, M, N] explain: [J, N] each."""

@@ -199,5 +199,5 @@ def titsias_gap(kernel: Kernel, noise_variance: TensorType, Z: TensorType, X: Te
     :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
     """
     A = gram.features(kernel, gram.as_inducing_variable(Z), X)  # [J, M, N]
-    left = outputs.variance(kernel, X) - tf.transpose(tf.reduce_sum(tf.square(A), axis=-2))
+    left = outputs.variance(kernel, X) - outputs.squares(A)
     return 0.5 * float(tf.reduce_mean(left / noise_variance))

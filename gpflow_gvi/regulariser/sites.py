@@ -31,7 +31,7 @@ from .._core import labels, linalg, outputs, row_blocks
 from ..errors import NonFiniteLossError
 from ..gaussian_process import GaussianProcess
 from .conditioning import Posterior
-from .expectations import expected_log_density
+from .expectations import MAX_ROWS_AT_ONCE, expected_log_density
 
 MIN_PRECISION = 1e-6
 """The minimal precision of a site. Where a likelihood is not log-concave, it may have none."""
@@ -41,9 +41,6 @@ MAX_UPDATES = 50
 
 TOLERANCE = 1e-5
 """Updates end when the bound gains less than this for each row."""
-
-MAX_ROWS_AT_ONCE = 2_000
-"""Arrays of J outputs and M points, or S samples, are made for not more rows at once."""
 
 
 class Sites(NamedTuple):
@@ -96,8 +93,7 @@ def rows_of(at: Covariances, X: TensorType, Y: TensorType, m: TensorType) -> Row
     """Return rows with what of P the sites need there."""
     L = linalg.cholesky(at.Kzz, jitter=default_jitter(), name="K_ZZ")
     A = tf.linalg.triangular_solve(L, at.Kzx)  # [J, M, N]
-    explained = tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(A), axis=-2))  # [N, J]
-    return Rows(X, Y, m, A, tf.nn.relu(at.k - explained))
+    return Rows(X, Y, m, A, tf.nn.relu(at.k - outputs.squares(A)))
 
 
 def step(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites) -> Step:
