@@ -10,7 +10,7 @@ import abc
 import copy
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,6 @@ from .settings import RECIPE, RegulariserSettings, Settings
 from .start import TrainingData
 from .summary import LOG_SCALE
 
-MIN_NOISE = 1e-9
-"""The smallest variance of noise, where y is on no grid."""
-
-
 class Fits(abc.ABC):
     """Fits of candidates to rows.
 
@@ -57,8 +53,10 @@ class Fits(abc.ABC):
     """Observations as the likelihood takes them: [N, P]."""
     bounds_of_noise: tuple[float, float]
     """The smallest and the largest variance of noise that varies."""
-    noise_above: Callable[[float], Likelihood] | None = None
-    """The noise to start from whose variance stays above a bound, if noise is Gaussian."""
+    has_grid = False
+    """Whether y is on a grid, and was rounded to it: y is within δ/2 of its value then, which has
+    errors of δ/√12 even around the true function. Gaussian noise has at least that variance, and
+    densities are compared by the mass of an interval."""
     minimise: Minimise
     """The optimiser of hyper-parameters."""
     minimise_briefly: Minimise
@@ -138,6 +136,10 @@ class Fits(abc.ABC):
         :param means: predictions at all rows by models that have seen neither the row nor those
             held: [N, C, J].
         """
+
+    def forget_grid(self) -> None:
+        """Let noise be less than that of rounding, and compare candidates by densities of y."""
+        self.has_grid, self.spacing = False, np.full_like(self.spacing, np.inf)
 
     def keep_useful_predictors(self, plain: Fitted) -> None:  # noqa: B027  (by default all are)
         """Leave out predictors that do not help a fit which does without them."""

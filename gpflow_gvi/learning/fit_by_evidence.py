@@ -22,12 +22,15 @@ from ..regulariser.exact_evidence import exact_predictions
 from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 from .candidate import Candidate, Fitted
-from .candidate_fits import MIN_NOISE, Fits, prior, scaled
+from .candidate_fits import Fits, prior, scaled
 from .noise import VaryingNoise, noise_at
 from .predictors import CrossFits
 from .score import MAX_FACTOR, MIN_FACTOR, Predictions
 from .settings import Settings
 from .start import TrainingData
+
+MIN_NOISE = 1e-9
+"""The smallest variance of noise, where y is on no grid."""
 
 
 class EvidenceFits(Fits):
@@ -37,14 +40,15 @@ class EvidenceFits(Fits):
         self._fits: dict[Hashable, EvidenceFit] = {}
         super().__init__(data, settings)
         self.mean, self.observed = Zero(data.J), data.responses
+        self.has_grid = bool(np.all(np.isfinite(self.spacing)))
         self.has_closed_form = len(data.X) > self.recipe.max_rows_of_refits
         # The variance of what was rounded away, where that of an output is known.
         rounded = float(np.min(np.mean(np.square(self.spacing), axis=0))) / 12.0
         lower = max(MIN_NOISE, rounded if np.isfinite(rounded) else 0.0)
         variance = float(np.max(np.var(data.responses, axis=0)))
         self.bounds_of_noise = lower, self.recipe.max_variance * variance
-        self.noise_above = functools.partial(_noise_above, settings, data)
-        self.likelihood = self.noise_above(lower)
+        self._start_noise = functools.partial(_noise_above, settings, data)
+        self.likelihood = self._start_noise(lower)
         self.minimise = self.settings.minimise
         self.minimise_briefly = self.settings.briefly(len(data.features))
         self.takes_series = self.settings.kernels is None
@@ -56,6 +60,12 @@ class EvidenceFits(Fits):
         found = super().on_first(num_rows)
         found.minimise_briefly = self.settings.briefly(len(found.data.features))
         return found
+
+    def forget_grid(self) -> None:
+        """Let noise be less than that of rounding, and compare candidates by densities of y."""
+        super().forget_grid()
+        self.bounds_of_noise = MIN_NOISE, self.bounds_of_noise[1]
+        self.likelihood = self._start_noise(MIN_NOISE)
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         targets = np.asarray(self.data.units[1].linear.original(self.data.responses))

@@ -19,7 +19,6 @@ from .._core import progress
 from ..calibration import tempering
 from ..errors import NumericsWarning
 from ..regulariser.fit import Regulariser
-from . import grid
 from .candidate import Fitted, best_of, near_best
 from .candidate_fits import Fits, regulariser, title
 from .pool import log_density, pooled
@@ -47,12 +46,11 @@ def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool)
     :param judges: whether there are fits without some of the rows.
     """
     of_y, *others = scales
-    recipe, had_grid = of_y.recipe, grid.bounds_noise(of_y)
+    recipe, had_grid = of_y.recipe, of_y.has_grid
     found = search(of_y)
-    forgot = had_grid and not grid.bounds_noise(of_y)
     for fits in others:
-        if forgot:  # candidates of all scales are compared in the same way
-            grid.forget(fits)
+        if had_grid and not of_y.has_grid:  # candidates of all scales are compared in the same way
+            fits.forget_grid()
         found += search(fits, decides=False)
     if not judges:
         best = best_of(found)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 from collections.abc import Hashable, Sequence
 
+import numpy as np
 from gpflow.kernels import Kernel
 
 from .._core import progress
 from ..kernels.structure import structure_of
-from . import grid
 from .candidate import Candidate, Fitted, best_of, near_best
 from .candidate_fits import Fits, title
 from .noise import varying
@@ -22,8 +22,8 @@ def search(fits: Fits, *, decides: bool = True) -> list[Fitted]:
     """
     kernels = fits.settings.kernels_for(fits.data)
     found = _of_kernels(fits, kernels)
-    if decides and grid.bounds_noise(fits) and not grid.is_of_rounding(fits, best_of(found)):
-        grid.forget(fits)
+    if decides and fits.has_grid and not _is_of_rounding(fits, best_of(found)):
+        fits.forget_grid()
         found = _of_kernels(fits, kernels)
     series = fits.recipe.kernels_of_series(fits.data) if fits.takes_series else ()
     if series:
@@ -67,6 +67,18 @@ def fitted(fits: Fits, start: Candidate, *, brief: bool = True, verb: str = "fit
     found = fits.screened(fits.fit(start, fits.first, minimise).copied())
     progress.found(nll=found.nll)
     return found
+
+
+def _is_of_rounding(fits: Fits, found: Fitted) -> bool:
+    """Return True unless rows left out are predicted far better than rounding to a grid allows.
+
+    Each of them is nearer to its own value then than to any other, too. Values that were set, as
+    the levels of an experiment, are on a grid as well: they may be predicted far better than one
+    that was rounded, and then all candidates would have the same mass.
+    """
+    away = np.abs(found.left_out.Y - found.mean) / fits.spacing[: len(found.mean)]  # in δ
+    most = fits.recipe.max_error_of_grid / np.sqrt(12.0)
+    return bool(np.any(np.sqrt(np.mean(np.square(away), axis=0)) > most) or np.max(away) > 0.5)
 
 
 def _near(fits: Fits, found: list[Fitted]) -> list[Fitted]:
