@@ -16,7 +16,6 @@ from gpflow.likelihoods import Likelihood
 from .._core.graphs import deepcopy
 from .noise import VaryingNoise
 from .score import Predictions
-from .summary import described
 
 if TYPE_CHECKING:
     from .candidate_fits import Fits
@@ -60,11 +59,6 @@ class Candidate:
         )
         of_weights = 0 if self.weights is None else self.weights.size
         return of_weights + sum(variable.shape.num_elements() for variable in variables)
-
-    @property
-    def name(self) -> str:
-        """The name in reports."""
-        return described(self.kernel, around=self.is_around, varying=self.noise is not None)
 
     def replace(self, **changes: Any) -> Candidate:
         """Return the candidate with other parts."""

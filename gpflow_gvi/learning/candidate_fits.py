@@ -21,6 +21,7 @@ from gpflow.likelihoods import Likelihood
 from gpflow.utilities import parameter_dict
 
 from .._core.graphs import deepcopy
+from .._core.names import kernel_name
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of
@@ -32,7 +33,6 @@ from .row_facts import left_out_together, spacing
 from .rows.log_scale import LogScale
 from .settings import RECIPE, RegulariserSettings, Settings
 from .start import TrainingData
-from .summary import LOG_SCALE
 
 class Fits(abc.ABC):
     """Fits of candidates to rows.
@@ -173,7 +173,13 @@ class Fits(abc.ABC):
 
 def title(fits: Fits, candidate: Candidate) -> str:
     """Return the name of a candidate in reports."""
-    return candidate.name + LOG_SCALE * isinstance(fits.data.units[1], LogScale)
+    parts = (
+        kernel_name(candidate.kernel),
+        " around predictors" * candidate.is_around,
+        ", varying noise" * (candidate.noise is not None),
+        ", of log y" * isinstance(fits.data.units[1], LogScale),
+    )
+    return "P: " + "".join(parts)
 
 
 def prior(candidate: Candidate, predictors: CrossFits) -> GaussianProcess:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gpflow.kernels import Kernel
 
 from .._core.names import kernel_name, mean_name
 from .._core.progress import Stage
@@ -18,19 +17,8 @@ from ..likelihoods import degrees_of_freedom, has_constant_noise, is_gaussian
 if TYPE_CHECKING:
     from .learned import Learned
 
-
 UNSEEN = ", rows not seen"
 """What a stage is called that says how a candidate predicts these."""
-
-
-LOG_SCALE = ", of log y"
-"""What a candidate is called, too, that is fitted to logarithms."""
-
-
-def described(kernel: Kernel, *, around: bool, varying: bool) -> str:
-    """Return the name of a candidate for P in reports."""
-    parts = (kernel_name(kernel), " around predictors" * around, ", varying noise" * varying)
-    return "P: " + "".join(parts)
 
 
 @dataclasses.dataclass(frozen=True)
