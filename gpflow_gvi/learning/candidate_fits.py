@@ -34,6 +34,7 @@ from .rows.log_scale import LogScale
 from .settings import RECIPE, RegulariserSettings, Settings
 from .start import TrainingData
 
+
 class Fits(abc.ABC):
     """Fits of candidates to rows.
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from gpflow.base import RegressionData
-from gpflow.functions import MeanFunction
 
 from .._core import progress
 from .._core.threads import one_thread
@@ -67,7 +66,8 @@ class Procedure:
         progress.found(**split.notes)
         if "repeated" in split.notes and len(np.unique(left_out_together(data.X))) == len(data.X):
             progress.found(apart=True)
-        if self._may_pool(data, validation):
+        may_pool = self.settings.pool and split.calibration is None
+        if may_pool and self._tempers_itself(validation) and self._has_candidates(data):
             return self._pooled(data)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))
         return self.finish.finished(regulariser, data, validation)
@@ -85,13 +85,15 @@ class Procedure:
                 "start from that is a number, Gaussian(variance). Leave them out here."
             )
         first = data.first(settings.max_rows)  # the rows are shuffled
+        likelihood = self.settings.likelihood
+        mean = settings.mean or (lambda rows: targets.prior_mean(likelihood, rows.responses))
         fits = [
             fit_regulariser(
                 (first.X, first.Y),
                 kernel,
                 settings.count(len(data.X)),
-                mean_function=self._mean(first),
-                likelihood=self.settings.likelihood,
+                mean_function=mean(first),
+                likelihood=likelihood,
                 evidence=settings.evidence,
                 select=settings.select,
                 minimise=settings.minimise,
@@ -100,7 +102,13 @@ class Procedure:
             )
             for kernel in settings.kernels_for(first)
         ]
-        best = fits[0] if len(fits) == 1 else _best(fits, validation)
+        if validation is None or len(fits) == 1:
+            best = max(fits, key=lambda fit: fit.log_evidence)
+        else:
+            best = min(
+                fits,
+                key=lambda fit: float(tempered_nll(fit.posterior, fit.likelihood, validation)),
+            )
         if settings.evidence.needs_inducing_outputs:  # it is that of these points
             return best
         return self.finish.condition(best, data)
@@ -111,11 +119,6 @@ class Procedure:
             return EvidenceFits(data, self.settings)
         return SiteFits(data, self.settings)
 
-    def _may_pool(self, data: TrainingData, validation: RegressionData | None) -> bool:
-        """Return True if several candidates are compared by fits without some of the rows."""
-        may = self.settings.pool and self.split.calibration is None
-        return may and self._tempers_itself(validation) and self._has_candidates(data)
-
     def _tempers_itself(self, validation: RegressionData | None) -> bool:
         """Return True if P is tempered by predictions of its own rows."""
         settings = self.settings
@@ -123,8 +126,7 @@ class Procedure:
 
     def _pooled(self, data: TrainingData) -> Learned:
         """Return the candidates that predict best together, or the best one."""
-        of_numbers = is_gaussian(self.settings.likelihood)
-        mixes = of_numbers or self.settings.of_classes
+        mixes = is_gaussian(self.settings.likelihood) or self.settings.of_classes
         scales = [(self.finish, self._fits(data))]
         if (of_logs := self._on_log_scale()) is not None:
             logs = of_logs.training_data(of_logs.split.train, of_logs.split.stream)
@@ -152,13 +154,6 @@ class Procedure:
         split = dataclasses.replace(self.split, outputs=LogScale.of(Y))
         return Finish(split, self.settings, self.hooks)
 
-    def _mean(self, data: TrainingData) -> MeanFunction:
-        """Return m_P to start from."""
-        given = self.settings.regulariser.mean
-        if given is not None:
-            return given(data)
-        return targets.prior_mean(self.settings.likelihood, data.responses)
-
     def _has_candidates(self, data: TrainingData) -> bool:
         """Return True if P is fitted to all rows, with neither noise nor a mean given."""
         if self.settings.regulariser.mean is not None:
@@ -175,9 +170,3 @@ def recorded(compute: Callable[[], Learned]) -> Learned:
     with progress.heard_by(listener):
         learned = compute()
     return dataclasses.replace(learned, record=progress.Record(tuple(listener.stages)))
-
-
-def _best(fits: Sequence[Regulariser], validation: RegressionData | None) -> Regulariser:
-    if validation is None:
-        return max(fits, key=lambda fit: fit.log_evidence)
-    return min(fits, key=lambda fit: float(tempered_nll(fit.posterior, fit.likelihood, validation)))
