@@ -21,8 +21,7 @@ from ..regulariser.evidence_fit import EvidenceFit, Rows
 from ..regulariser.exact_evidence import exact_predictions
 from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
-from .candidate import Candidate, Fitted
-from .candidate_fits import Fits, prior, scaled
+from .candidates import Candidate, Fits, Fitted, prior, scaled
 from .noise import VaryingNoise, noise_at
 from .predictors import CrossFits
 from .score import MAX_FACTOR, MIN_FACTOR, Predictions

@@ -27,8 +27,7 @@ from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.site_fit import Rows, SiteFit
 from ..regulariser.sites import left_out
-from .candidate import Candidate, Fitted
-from .candidate_fits import Fits, prior, scaled
+from .candidates import Candidate, Fits, Fitted, prior, scaled
 from .class_predictors import LogProbabilities
 from .predictors import CrossFits
 from .rows.targets import prior_mean

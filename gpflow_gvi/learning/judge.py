@@ -19,8 +19,7 @@ from .._core import progress
 from ..calibration import tempering
 from ..errors import NumericsWarning
 from ..regulariser.fit import Regulariser
-from .candidate import Fitted, best_of, near_best
-from .candidate_fits import Fits, regulariser, title
+from .candidates import Fits, Fitted, best_of, near_best, regulariser, title
 from .pool import log_density, pooled
 from .row_facts import folds_of
 from .score import MAX_FACTOR, Predictions, Score, constant_nll, score

@@ -26,8 +26,7 @@ from .log_process import LogProcess, fitted_hyperparameters
 from .rows.scaling import Scaling, exactly_original
 
 if TYPE_CHECKING:
-    from .candidate import Candidate, Fitted
-    from .candidate_fits import Fits
+    from .candidates import Candidate, Fits, Fitted
     from .start import TrainingData
 
 MIN_RATIO, MAX_RATIO = 0.01, 100.0

@@ -30,75 +30,67 @@ from .settings import RECIPE
 from .start import TrainingData
 
 
+@dataclasses.dataclass(eq=False)
 class CrossFits:
     """Estimators, each fitted K times, each time without one fold of the rows.
 
     A fit is made when it is needed first. Estimators work in original units. What has no `fit` is
     taken as it is.
-
-    :param estimators: estimators of scikit-learn, or with their `fit` and `predict`; clones are
-        fitted. Or predictors that have not seen the data.
-    :param data: the rows, in the units of the model.
-    :param targets: what to predict there, in original units: [N, J].
-    :param num_folds: K.
-    :param n_jobs: how many fits run at once, as joblib has it.
-    :param wrap: what takes a fitted model to one that predicts in the units of the model:
-        `InOriginalUnits` if not given.
-    :param what: what is fitted, in words; the names of the estimators if not given.
-    :param is_brief: whether training ends before it converges on purpose, so that this is no news.
     """
 
-    def __init__(
-        self,
-        estimators: Sequence[Any],
-        data: TrainingData,
-        targets: AnyNDArray,
-        *,
-        num_folds: int,
-        n_jobs: int | None = None,
-        wrap: Callable[[Any], Any] | None = None,
-        what: str | None = None,
-        is_brief: bool = False,
-    ) -> None:
-        inputs, outputs = data.units
-        self._estimators = estimators
-        self._data = data
-        self._y = targets[:, 0] if targets.shape[1] == 1 else targets
-        self.num_folds = num_folds
-        self._n_jobs = n_jobs
-        self._wrap = wrap or functools.partial(
-            InOriginalUnits, inputs=inputs, outputs=outputs.linear
-        )
-        self._what = what
-        self._is_brief = is_brief
-        self._models: dict[tuple[int, frozenset[int]], Any] = {}
+    estimators: Sequence[Any]
+    """Estimators of scikit-learn, or with their `fit` and `predict`; clones are fitted. Or
+    predictors that have not seen the data."""
+    data: TrainingData
+    """The rows, in the units of the model."""
+    targets: AnyNDArray
+    """What to predict there, in original units: [N, J]."""
+    num_folds: int
+    """K."""
+    n_jobs: int | None = None
+    """How many fits run at once, as joblib has it."""
+    wrap: Callable[[Any], Any] | None = None
+    """What takes a fitted model to one that predicts in the units of the model: `InOriginalUnits`
+    if not given."""
+    what: str | None = None
+    """What is fitted, in words; the names of the estimators if not given."""
+    is_brief: bool = False
+    """Whether training ends before it converges on purpose, so that this is no news."""
+    _models: dict[tuple[int, frozenset[int]], Any] = dataclasses.field(default_factory=dict)
 
     @property
     def num_means(self) -> int:
         """The number of estimators."""
-        return len(self._estimators)
+        return len(self.estimators)
+
+    def _wrapped(self, model: Any) -> Any:
+        if self.wrap is not None:
+            return self.wrap(model)
+        inputs, outputs = self.data.units
+        return InOriginalUnits(model, inputs, outputs.linear)
 
     @functools.cached_property
     def fold(self) -> AnyNDArray:
         """The fold of each row: [N]."""
-        groups = left_out_together(self._data.X)
-        return folds_of(groups, self.num_folds, self._data.seed)
+        groups = left_out_together(self.data.X)
+        return folds_of(groups, self.num_folds, self.data.seed)
 
     @functools.cached_property
     def means(self) -> list[Predictor]:
         """Each estimator: the average of its fits, and at rows of the data the one without them."""
-        if not self.num_means:
-            return []
-        folds = range(self.num_folds)
-        self._fit([frozenset([k]) for k in folds])
-        X, J = self._data.X, self._data.J
+        without = [frozenset([k]) for k in range(self.num_folds)]
+        self._fit(without)
+        X, J = self.data.X, self.data.J
         found: list[Predictor] = []
-        for c, estimator in enumerate(self._estimators):
-            if hasattr(estimator, "fit"):
-                models = [self._models[c, frozenset([k])] for k in folds]
-                found.append(_joined(models, X, self.fold, J))
-            else:
-                found.append(Predictor(self._wrap(estimator), num_outputs=J))
+        for c, estimator in enumerate(self.estimators):
+            if not hasattr(estimator, "fit"):
+                found.append(Predictor(self._wrapped(estimator), num_outputs=J))
+                continue
+            models = [self._models[c, folds] for folds in without]
+            out_of_fold = np.empty((len(X), J))
+            for k, model in enumerate(models):
+                out_of_fold[self.fold == k] = predictions(model, X[self.fold == k], J)
+            found.append(CrossFitted(models, X, out_of_fold))
         return found
 
     def of_fold(self, k: int) -> tuple[AnyNDArray, AnyNDArray]:
@@ -119,7 +111,7 @@ class CrossFits:
         others = [other for other in range(self.num_folds) if other != k]
         pairs = [frozenset([k, other]) for other in others]
         self._fit(pairs)
-        values = np.empty((len(self._data.X), self.num_means, self._data.J), self._data.X.dtype)
+        values = np.empty((len(self.data.X), self.num_means, self.data.J), self.data.X.dtype)
         for other, pair in zip(others, pairs, strict=True):
             rows = np.flatnonzero(self.fold == other)
             values[rows] = self._at(rows, [pair])
@@ -129,12 +121,12 @@ class CrossFits:
 
     def _at(self, rows: AnyNDArray, without: Sequence[frozenset[int]]) -> AnyNDArray:
         """Return the average prediction of the fits without these sets of folds: [B, C, J]."""
-        X, J = self._data.X[rows], self._data.J
+        X, J = self.data.X[rows], self.data.J
         columns = []
-        for c, estimator in enumerate(self._estimators):
+        for c, estimator in enumerate(self.estimators):
             fitted = hasattr(estimator, "fit")
             models = [self._models[c, folds] for folds in without] if fitted else []
-            values = [predictions(m, X, J) for m in models or [self._wrap(estimator)]]
+            values = [predictions(m, X, J) for m in models or [self._wrapped(estimator)]]
             columns.append(np.mean(values, axis=0))
         return np.stack(columns, axis=1)
 
@@ -145,7 +137,7 @@ class CrossFits:
         """
         found, kept = copy.copy(self), list(kept)
         vars(found).pop("means", None)  # those of all estimators, where they are cached
-        found._estimators = [self._estimators[c] for c in kept]
+        found.estimators = [self.estimators[c] for c in kept]
         found._models = {
             (kept.index(c), folds): model for (c, folds), model in self._models.items() if c in kept
         }
@@ -156,7 +148,7 @@ class CrossFits:
         found = copy.copy(self)
         for name in ("means", "fold"):
             vars(found).pop(name, None)
-        found._data = dataclasses.replace(self._data, seed=seed)
+        found.data = dataclasses.replace(self.data, seed=seed)
         found._models = {}
         return found
 
@@ -164,29 +156,30 @@ class CrossFits:
         """Fit the estimators without each of these sets of folds, if they are not fitted yet."""
         missing = [
             (c, folds)
-            for c, estimator in enumerate(self._estimators)
+            for c, estimator in enumerate(self.estimators)
             for folds in without
             if hasattr(estimator, "fit") and (c, folds) not in self._models
         ]
         if not missing:
             return
-        names = dict.fromkeys(predictor_name(self._estimators[c]) for c, _ in missing)
-        what = self._what or ", ".join(names)
+        names = dict.fromkeys(predictor_name(self.estimators[c]) for c, _ in missing)
+        what = self.what or ", ".join(names)
         progress.now(f"cross-fitting {what}, {len({folds for _, folds in missing})} fits of each")
-        X = exactly_original(self._data.units[0], self._data.X)
+        X = exactly_original(self.data.units[0], self.data.X)
+        y = self.targets[:, 0] if self.targets.shape[1] == 1 else self.targets
         with one_thread("openmp", len(X)):
-            fits = Parallel(n_jobs=self._n_jobs)(
+            fits = Parallel(n_jobs=self.n_jobs)(
                 delayed(_fitted)(
-                    self._estimators[c],
+                    self.estimators[c],
                     X[given],
-                    self._y[given],
-                    None if self._data.weights is None else self._data.weights[given],
-                    is_brief=self._is_brief,
+                    y[given],
+                    None if self.data.weights is None else self.data.weights[given],
+                    is_brief=self.is_brief,
                 )
                 for c, folds in missing
                 for given in [~np.isin(self.fold, list(folds))]
             )
-        self._models |= {key: self._wrap(fit) for key, fit in zip(missing, fits, strict=True)}
+        self._models |= {key: self._wrapped(fit) for key, fit in zip(missing, fits, strict=True)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,10 +283,3 @@ def _fitted(
         if is_brief:
             warnings.simplefilter("ignore", ConvergenceWarning)
         return clone(estimator).fit(X, Y, **options)
-
-
-def _joined(models: Sequence[Any], X: AnyNDArray, fold: AnyNDArray, J: int) -> CrossFitted:
-    out_of_fold = np.empty((len(X), J))
-    for k, model in enumerate(models):
-        out_of_fold[fold == k] = predictions(model, X[fold == k], J)
-    return CrossFitted(models, X, out_of_fold)

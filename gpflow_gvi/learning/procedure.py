@@ -20,7 +20,7 @@ from .._core.threads import one_thread
 from ..calibration.tempering import MIN_VALIDATION_POINTS
 from ..likelihoods import has_constant_noise, is_gaussian
 from ..regulariser.fit import Regulariser, fit_regulariser
-from .candidate_fits import Fits
+from .candidates import Fits
 from .early_stopping import tempered_nll
 from .finish import Finish
 from .fit_by_evidence import EvidenceFits

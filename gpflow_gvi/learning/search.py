@@ -10,8 +10,7 @@ from gpflow.kernels import Kernel
 
 from .._core import progress
 from ..kernels.structure import structure_of
-from .candidate import Candidate, Fitted, best_of, near_best
-from .candidate_fits import Fits, title
+from .candidates import Candidate, Fits, Fitted, best_of, near_best, title
 from .noise import varying
 
 

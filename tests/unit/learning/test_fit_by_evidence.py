@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 import gpflow_gvi as gvi
 from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.learning import search, starts
-from gpflow_gvi.learning.candidate import Fitted, near_best
+from gpflow_gvi.learning.candidates import Fitted, near_best
 from gpflow_gvi.learning.fit_by_evidence import EvidenceFits
 from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
