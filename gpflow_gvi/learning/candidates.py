@@ -34,7 +34,7 @@ from .predictors import CrossFits
 from .row_facts import left_out_together, spacing
 from .rows.log_scale import LogScale
 from .score import Predictions
-from .settings import RECIPE, RegulariserSettings, Settings
+from .settings import RECIPE, Settings
 from .start import TrainingData
 
 
@@ -69,12 +69,9 @@ class Candidate:
     @functools.cached_property
     def num_parameters(self) -> int:
         """The number of fitted parameters."""
-        variables = (
-            *self.kernel.trainable_variables,
-            *self.mean.trainable_variables,
-            *self.likelihood.trainable_variables,
-        )
         of_weights = 0 if self.weights is None else self.weights.size
+        parts = self.kernel, self.mean, self.likelihood
+        variables = [variable for part in parts for variable in part.trainable_variables]
         return of_weights + sum(variable.shape.num_elements() for variable in variables)
 
     def replace(self, **changes: Any) -> Candidate:
@@ -107,11 +104,9 @@ class Fitted:
     @property
     def used(self) -> AnyNDArray:
         """The predictors that have a weight, by their numbers."""
-        weights = self.candidate.weights
+        weights, least = self.candidate.weights, self.by.recipe.min_weight_of_predictor
         weights = np.zeros([0, 1]) if weights is None else weights
-        return np.flatnonzero(
-            np.max(np.abs(weights), axis=1) > self.by.recipe.min_weight_of_predictor
-        )
+        return np.flatnonzero(np.max(np.abs(weights), axis=1) > least)
 
     @property
     def mean(self) -> AnyNDArray:
@@ -174,8 +169,11 @@ class Fits(abc.ABC):
         """δ of each observation in the units of the model, ∞ where there is no grid: [N, P]."""
         self.log_derivative = np.asarray(units.log_derivative(data.Y)) + np.zeros(len(data.Y))
         """The term to add to log densities in the units of the model for original ones: [N]."""
-        self.has_given_predictors = self.settings.predictors not in (None, RECIPE)
-        self.predictors = self._cross_fits(_estimators(self.settings, data))
+        predictors = self.settings.predictors
+        self.has_given_predictors = predictors not in (None, RECIPE)
+        if predictors == RECIPE:
+            predictors = self.recipe.predictors
+        self.predictors = self._cross_fits(predictors(data) if predictors else [])
         """What P may be around."""
         is_alone = self.has_given_predictors and self.predictors.num_means == 1
         self.fits_weights = not (is_alone and self.settings.kernels is not None)
@@ -296,12 +294,6 @@ def regulariser(fits: Fits, candidate: Candidate, judged: Judged | None = None) 
     Z, indices = fits.settings.points(data, M, candidate.kernel)
     rounds = (Round(indices, candidate.loss, {}),)
     return Regulariser(P, P, deepcopy(candidate.likelihood), Z, None, rounds, True, judged)
-
-
-def _estimators(settings: RegulariserSettings, data: TrainingData) -> Sequence[Any]:
-    if callable(settings.predictors):
-        return settings.predictors(data)
-    return [] if settings.predictors is None else settings.recipe.predictors(data)
 
 
 def _out_of_fold(predictors: CrossFits, data: TrainingData) -> AnyNDArray:

@@ -185,10 +185,9 @@ class Finish:
             return None
         recipe = self.settings.regulariser.recipe
         rows, likelihood = data.first(recipe.max_rows_of_scores), regulariser.likelihood
-        sites = self.sites(regulariser, regulariser.inducing_points, rows)
+        Z, groups = regulariser.inducing_points, left_out_together(rows.X)
+        sites = self.sites(regulariser, Z, rows)
         observed = rows.X, sites.Y
-        groups = left_out_together(rows.X)
-        Z = regulariser.inducing_points
         mean, variance = leave_one_out(regulariser.prior, sites.variance, Z, observed, groups)
         X, Y = Data.of((rows.X, rows.Y), likelihood)
         if is_gaussian(likelihood):

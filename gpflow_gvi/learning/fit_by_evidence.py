@@ -198,8 +198,10 @@ class EvidenceFits(Fits):
         """Return P around predictors: their weights start at those of least squares."""
         data = self.data
         weights: AnyNDArray = np.ones(self.means.shape[1:], data.X.dtype)
-        if self.fits_weights:
-            weights = _non_negative(self.means, data.responses)
+        if self.fits_weights:  # w ≥ 0 with Σ w ≤ 1
+            columns = zip(np.moveaxis(self.means, -1, 0), data.responses.T, strict=True)
+            weights = np.stack([nnls(F, y)[0] for F, y in columns], axis=1)
+            weights = weights / np.maximum(np.sum(weights, axis=0), 1.0)
         left = data.responses - np.sum(weights * self.means, axis=1)
         error = float(np.mean(np.var(left, axis=0)))
         ratio = error / float(np.mean(np.var(data.responses, axis=0)))
@@ -241,17 +243,6 @@ class EvidenceFits(Fits):
         Z, _ = self.settings.select(X, M, kernel=kernel, seed=self.data.seed)
         posterior = conditioned(GaussianProcess(self.mean, kernel), Z, [(X, residual, noise)])
         return tuple(part.numpy() for part in posterior.predict(new))
-
-
-def _non_negative(means: AnyNDArray, Y: AnyNDArray) -> AnyNDArray:
-    """Return weights of predictors of the least squared errors, w ≥ 0 with Σ w ≤ 1: [C, J].
-
-    :param means: predictions by models that have not seen the row, [N, C, J].
-    :param Y: observations, [N, J].
-    """
-    columns = zip(np.moveaxis(means, -1, 0), Y.T, strict=True)
-    found = np.stack([nnls(F, y)[0] for F, y in columns], 1)
-    return found / np.maximum(np.sum(found, axis=0), 1.0)
 
 
 def _noise_above(settings: Settings, data: TrainingData, lower: float) -> Likelihood:

@@ -193,7 +193,7 @@ class InOriginalUnits:
     def predict(self, X: AnyNDArray) -> AnyNDArray:
         """Return the predictions at X: [N] or [N, J]."""
         rows = exactly_original(self.inputs, X)
-        values = np.asarray(self.model.predict(rows) if _predicts(self.model) else self.model(rows))
+        values = np.asarray(getattr(self.model, "predict", self.model)(rows))
         J = len(self.outputs.shift)
         if values.dtype.kind not in "fiub" or values.shape not in ((len(X),), (len(X), J)):
             return values  # to be refused
@@ -249,12 +249,8 @@ def parse_predictor(
             "uncertainty: give rows that it has not seen as validation_data, or an estimator that "
             "is not fitted (sklearn.base.clone), which is cross-fitted."
         )
-    predictors = [Fitted(e) if _predicts(e) else e for e in estimators]
+    predictors = [Fitted(e) if hasattr(e, "predict") else e for e in estimators]
     return lambda _: predictors, validation_data, None
-
-
-def _predicts(model: Any) -> bool:
-    return hasattr(model, "predict")
 
 
 def _is_fitted(estimator: Any) -> bool:

@@ -211,14 +211,16 @@ class Recipe:
         return found if columns.size else None
 
     def kernels_of_numbers(self, X: Array, Y: Array) -> list[Kernel]:
-        """Return the kernels of functions of real values.
+        """Return the kernels of functions of real values; of one feature, those with a trend.
 
         :param X: standardised inputs, [N, D].
         :param Y: standardised outputs, [N, J].
         """
         N, D = X.shape
         if D == 1 and self.sums:
-            return self._kernels_of_one_feature(X, Y)
+            few = self.min_rows_of_seasons > N
+            functions: Sequence[Kernel] = [starts.one_kernel(1)] if few else starts.seasons(X, Y)
+            return [Sum([each, *starts.trend()]) for each in functions]
         found: list[Kernel] = [starts.one_kernel(D)]
         if D > 1 and self.min_rows_of_relevance <= N:
             found.append(starts.relevant_first(X, Y))
@@ -229,12 +231,6 @@ class Recipe:
         if self.max_rows_of_shared * D > N:
             found.append(starts.shared_kernel(D) + starts.linear(D))
         return found
-
-    def _kernels_of_one_feature(self, X: Array, Y: Array) -> list[Kernel]:
-        """Return kernels of smooth or quasi-periodic functions and a trend."""
-        few = self.min_rows_of_seasons > len(X)
-        functions: Sequence[Kernel] = [starts.one_kernel(1)] if few else starts.seasons(X, Y)
-        return [Sum([each, *starts.trend()]) for each in functions]
 
     def kernels_of_series(self, data: TrainingData) -> list[Kernel]:
         """Return kernels of one feature with a trend whose slope changes, for Gaussian noise.

@@ -6,7 +6,7 @@ Columns have mean zero and standard deviation one. Variances and lengthscales ha
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow_probability as tfp
@@ -14,6 +14,7 @@ from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.kernels import (
     Constant,
+    IsotropicStationary,
     Kernel,
     Linear,
     Matern32,
@@ -29,6 +30,7 @@ from ..kernels.integrated_brownian_motion import IntegratedBrownianMotion
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
 
 Array = np.ndarray[Any, Any]
+Kind = TypeVar("Kind", bound=IsotropicStationary)
 
 MIN_LENGTHSCALE = 1e-3
 """In standard units. A feature that names a group would drive its lengthscale to zero, and the
@@ -47,7 +49,7 @@ def sums(D: int) -> list[Kernel]:
     """Return the sum of a function of each feature and three of all, from two starts."""
     scales, variances = (2.0, 0.7, 0.25), (1.0, 0.5, 0.3)
     functions = [
-        _squared_exponential(np.full(D, scale * np.sqrt(D)), variance)
+        _stationary(SquaredExponential, np.full(D, scale * np.sqrt(D)), variance)
         for scale, variance in zip(scales, variances, strict=True)
     ]
     short = Sum([*functions, _main_effects(np.full((1, D), 0.05), 0.3)])
@@ -88,7 +90,7 @@ def _of_all(lengthscales: Any, D: int) -> SquaredExponential:
     irrelevant features switch off. Functions of several scales in a sum need the other prior, which
     keeps them short.
     """
-    kernel = _squared_exponential(lengthscales)
+    kernel = _stationary(SquaredExponential, lengthscales)
     kernel.lengthscales.prior = (
         around(lengthscales, SCALE_OF_ONE) if D == 1 else with_mode(lengthscales)
     )
@@ -172,11 +174,7 @@ def frequencies(x: Array, y: Array, count: int) -> Array:
 
 def rough_kernel() -> Kernel:
     """Return the kernel of a function of a single feature with kinks, and a trend."""
-    rough = Matern52(variance=1.0)
-    rough.lengthscales = _lengthscales(np.array(0.5))
-    rough.variance.prior = around(1.0)
-    rough.lengthscales.prior = around(0.5)
-    return Sum([rough, *trend()])
+    return Sum([_stationary(Matern52, np.array(0.5)), *trend()])
 
 
 def _main_effects(frequency: Array, variance: float) -> AdditiveSpectralMixture:
@@ -209,17 +207,14 @@ def changing_trend() -> list[Kernel]:
     the data, so that the prior of their variance is narrow: within the data the slope changes by
     about half of what it is. Without deviations that last for a while these would be changes, too.
     """
-    change, deviation = IntegratedBrownianMotion(0.1), Matern32(variance=0.05)
+    change = IntegratedBrownianMotion(0.1)
     change.variance.prior = around(0.1, 0.5)
-    deviation.lengthscales = _lengthscales(np.array(0.1))
-    deviation.variance.prior = around(0.05)
-    deviation.lengthscales.prior = around(0.1)
-    return [Linear(), change, deviation]
+    return [Linear(), change, _stationary(Matern32, np.array(0.1), 0.05)]
 
 
-def _squared_exponential(scale: Any, variance: float = 1.0) -> SquaredExponential:
+def _stationary(kind: type[Kind], scale: Any, variance: float = 1.0) -> Kind:
     """Return a kernel with priors around a scale and a variance, where it starts."""
-    kernel = SquaredExponential(variance=variance)
+    kernel = kind(variance=variance)
     kernel.lengthscales = _lengthscales(scale)
     kernel.variance.prior = around(variance)
     kernel.lengthscales.prior = around(scale)
