@@ -217,10 +217,11 @@ class EvidenceFits(Fits):
         """Return mean and variance of held observations, noise included: [B, J] each."""
         found, N = candidate, len(self.data.X)
         if candidate.num_parameters > self.recipe.min_optimism * N:
-            minimise = self.settings.again(len(self.data.features), N)
-            rows = given[: self.settings.max_rows]
-            found = self.fit(candidate, rows, minimise, means)
-        every = self._rows(found, np.arange(len(self.data.X)), means)
+            minimise = self.settings.again()
+            if self.recipe.few_rows >= N:  # without a part of many rows an optimum hardly moves
+                minimise = self.settings.briefly(len(self.data.features))
+            found = self.fit(candidate, given[: self.settings.max_rows], minimise, means)
+        every = self._rows(found, np.arange(N), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]
         noise = noise_at(found, self.data)

@@ -77,15 +77,14 @@ class SiteFits(Fits):
         self, start: Candidate, rows: AnyNDArray, minimise: Minimise, means: Any = None
     ) -> Candidate:
         """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
-        fit = self._started(start)
-        at = self._rows(start, rows, means)
-        Z = self._points(start, rows)
-        loss, _ = fit.fit(minimise, Z, at, means=start.is_around)
+        fit, Z = self._started(start), self._points(start, rows)
+        loss, _ = fit.fit(minimise, Z, self._rows(start, rows, means), means=start.is_around)
+        bound = fit.bound
         return start.replace(
-            kernel=fit.bound.prior.kernel,
-            likelihood=fit.bound.likelihood,
-            mean=fit.bound.prior.mean_function,
-            weights=fit.bound.weights.numpy() if start.is_around else None,
+            kernel=bound.prior.kernel,
+            likelihood=bound.likelihood,
+            mean=bound.prior.mean_function,
+            weights=bound.weights.numpy() if start.is_around else None,
             loss=loss,
         )
 
@@ -113,7 +112,6 @@ class SiteFits(Fits):
         return Rows(*(part[rows] for part in values))
 
     def _points(self, candidate: Candidate, rows: AnyNDArray) -> AnyNDArray:
-        """Return the inducing points of a fit."""
         M = min(self.settings.count(len(rows)), self.recipe.max_points_of_sites)
         X, kernel = self.data.X[rows], candidate.kernel
         return self.settings.select(X, M, kernel=kernel, seed=self.data.seed)[0]
@@ -148,9 +146,7 @@ class SiteFits(Fits):
         given = given[np.isin(given, self.first)]
         fit, Z = self._started(candidate), self._points(candidate, given)
         at, new = (self._rows(candidate, rows, means) for rows in (given, held))
-        minimise, means_too = self.settings.again_by_sites(), candidate.is_around
-        _, sites = fit.fit(
-            minimise, Z, at, means=means_too, max_rounds=self.recipe.max_rounds_again
-        )
+        again, max_rounds = self.settings.again(), self.recipe.max_rounds_again
+        _, sites = fit.fit(again, Z, at, means=candidate.is_around, max_rounds=max_rounds)
         mean, variance = fit.predict(Z, at, sites, new)
         return mean.numpy(), np.broadcast_to(variance, mean.shape)

@@ -261,7 +261,8 @@ def updated_jointly(learned: Learned, X: Any, Y: Any, num_inducing: int) -> Lear
     stack = _stacked, functools.partial(_of_outputs, J=J)
     rows = Data.of(_rows(units, X, Y))
     model, P = update(learned.model, P, rows, num_inducing, *stack)
-    P = P._replace(likelihood=noise, inducing_points=_without_output(P.inducing_points))
+    inputs = np.unique(P.inducing_points[:, :-1], axis=0)
+    P = P._replace(likelihood=noise, inducing_points=inputs)
     return dataclasses.replace(learned, model=model, regulariser=P, history={}, calibration=None)
 
 
@@ -276,11 +277,6 @@ def _of_outputs(stacked: GaussianProcess, J: int) -> GaussianProcess:
     mean = stacked.mean_function
     mean = Zero(J) if isinstance(mean, Zero) else MeanOfOutputs(mean, J)
     return GaussianProcess(mean, OutputAsInput(stacked.kernel, J))
-
-
-def _without_output(points: AnyNDArray) -> AnyNDArray:
-    """Return the inputs of points [x, j], each once."""
-    return np.unique(points[:, :-1], axis=0)
 
 
 def _with_outputs(learned: Learned, units: tuple[Scaling, Scaling]) -> Learned:
@@ -308,7 +304,7 @@ def _with_outputs(learned: Learned, units: tuple[Scaling, Scaling]) -> Learned:
             prior=_of_outputs(P.prior, J),
             posterior=_of_outputs(P.posterior, J),
             likelihood=noise(P.likelihood),
-            inducing_points=_without_output(P.inducing_points),
+            inducing_points=np.unique(P.inducing_points[:, :-1], axis=0),
             inducing_outputs=None,
         ),
         inputs=units[0],

@@ -117,11 +117,9 @@ class Pooled(Learned):
         """Return the quantiles of the mixture between which y is with the given probability."""
         require_real_outputs(self.model)
         checks.coverage(coverage)
-        law = self.predict_law(X)
-        lower, upper = (
-            tf.convert_to_tensor(law.quantile(level), self.outputs.scale.dtype)
-            for level in (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage)
-        )
+        law, dtype = self.predict_law(X), self.outputs.scale.dtype
+        levels = 0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage
+        lower, upper = (tf.convert_to_tensor(law.quantile(level), dtype) for level in levels)
         return lower, upper
 
     def predict_law(self, X: TensorType) -> Law:

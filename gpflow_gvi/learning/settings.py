@@ -144,17 +144,8 @@ class RegulariserSettings:
         """
         return _with_iterations(self.minimise_briefly, lambda n: max(n, num_features) if n else n)
 
-    def again(self, num_features: int, num_rows: int) -> Minimise:
-        """Return `minimise_briefly` for fits without some of the rows, from those to all.
-
-        Without a part of many rows an optimum hardly moves.
-        """
-        if num_rows <= self.recipe.few_rows:
-            return self.briefly(num_features)
-        return self.again_by_sites()
-
-    def again_by_sites(self) -> Minimise:
-        """Return the same under a likelihood that is not Gaussian."""
+    def again(self) -> Minimise:
+        """Return `minimise_briefly` for fits without some of the rows, from those to all."""
         return _with_iterations(self.minimise_briefly, lambda n: (n + 3) // 4)
 
     def of_a_round(self) -> Minimise:
@@ -303,10 +294,5 @@ class Settings:
     @property
     def held_out(self) -> float:
         """The fraction of the rows to hold out for validation."""
-        if self.validation_fraction is None:
-            return VALIDATION_FRACTION if self.trains_q else 0.0
-        return self.validation_fraction
-
-
-VALIDATION_FRACTION = 0.1
-"""The fraction of the rows that is held out where Q is trained."""
+        default = 0.1 if self.trains_q else 0.0
+        return default if self.validation_fraction is None else self.validation_fraction
