@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import functools
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,9 @@ from .rows.log_scale import LogScale
 from .score import Predictions
 from .settings import RECIPE, Settings
 from .start import TrainingData
+
+MIN_NOISE = 1e-9
+"""The smallest variance of noise, where y is on no grid."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +152,8 @@ class Fits(abc.ABC):
     """Whether y is on a grid, and was rounded to it: y is within δ/2 of its value then, which has
     errors of δ/√12 even around the true function. Gaussian noise has at least that variance, and
     densities are compared by the mass of an interval."""
+    noise_above: Callable[[float], Likelihood]
+    """The noise to start from whose variance stays above a bound, if noise is Gaussian."""
     minimise: Minimise
     """The optimiser of hyper-parameters."""
     minimise_briefly: Minimise
@@ -231,10 +236,6 @@ class Fits(abc.ABC):
         :param means: predictions at all rows by models that have seen neither the row nor those
             held: [N, C, J].
         """
-
-    def forget_grid(self) -> None:
-        """Let noise be less than that of rounding, and compare candidates by densities of y."""
-        self.has_grid, self.spacing = False, np.full_like(self.spacing, np.inf)
 
     def keep_useful_predictors(self, plain: Fitted) -> None:  # noqa: B027  (by default all are)
         """Leave out predictors that do not help a fit which does without them."""

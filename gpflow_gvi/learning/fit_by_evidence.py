@@ -21,15 +21,12 @@ from ..regulariser.evidence_fit import EvidenceFit, Rows
 from ..regulariser.exact_evidence import exact_predictions
 from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
-from .candidates import Candidate, Fits, Fitted, prior, scaled
+from .candidates import MIN_NOISE, Candidate, Fits, Fitted, prior, scaled
 from .noise import VaryingNoise, noise_at
 from .predictors import CrossFits
 from .score import MAX_FACTOR, MIN_FACTOR, Predictions
 from .settings import Settings
 from .start import TrainingData
-
-MIN_NOISE = 1e-9
-"""The smallest variance of noise, where y is on no grid."""
 
 
 class EvidenceFits(Fits):
@@ -46,8 +43,8 @@ class EvidenceFits(Fits):
         lower = max(MIN_NOISE, rounded if np.isfinite(rounded) else 0.0)
         variance = float(np.max(np.var(data.responses, axis=0)))
         self.bounds_of_noise = lower, self.recipe.max_variance * variance
-        self._start_noise = functools.partial(_noise_above, settings, data)
-        self.likelihood = self._start_noise(lower)
+        self.noise_above = functools.partial(_noise_above, settings, data)
+        self.likelihood = self.noise_above(lower)
         self.minimise = self.settings.minimise
         self.minimise_briefly = self.settings.briefly(len(data.features))
         self.takes_series = self.settings.kernels is None
@@ -59,12 +56,6 @@ class EvidenceFits(Fits):
         found = super().on_first(num_rows)
         found.minimise_briefly = self.settings.briefly(len(found.data.features))
         return found
-
-    def forget_grid(self) -> None:
-        """Let noise be less than that of rounding, and compare candidates by densities of y."""
-        super().forget_grid()
-        self.bounds_of_noise = MIN_NOISE, self.bounds_of_noise[1]
-        self.likelihood = self._start_noise(MIN_NOISE)
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         targets = np.asarray(self.data.units[1].linear.original(self.data.responses))

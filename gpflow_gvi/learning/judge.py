@@ -23,7 +23,7 @@ from .candidates import Fits, Fitted, best_of, near_best, regulariser, title
 from .pool import log_density, pooled
 from .row_facts import folds_of
 from .score import MAX_FACTOR, Predictions, Score, constant_nll, score
-from .search import floor, search
+from .search import floor, forget_grid, search
 from .summary import UNSEEN
 
 
@@ -49,7 +49,7 @@ def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool)
     found = search(of_y)
     for fits in others:
         if had_grid and not of_y.has_grid:  # candidates of all scales are compared in the same way
-            fits.forget_grid()
+            forget_grid(fits)
         found += search(fits, decides=False)
     if not judges:
         best = best_of(found)

@@ -10,7 +10,7 @@ from gpflow.kernels import Kernel
 
 from .._core import progress
 from ..kernels.structure import structure_of
-from .candidates import Candidate, Fits, Fitted, best_of, near_best, title
+from .candidates import MIN_NOISE, Candidate, Fits, Fitted, best_of, near_best, title
 from .noise import varying
 
 
@@ -22,7 +22,7 @@ def search(fits: Fits, *, decides: bool = True) -> list[Fitted]:
     kernels = fits.settings.kernels_for(fits.data)
     found = _of_kernels(fits, kernels)
     if decides and fits.has_grid and not _is_of_rounding(fits, best_of(found)):
-        fits.forget_grid()
+        forget_grid(fits)
         found = _of_kernels(fits, kernels)
     series = fits.recipe.kernels_of_series(fits.data) if fits.takes_series else ()
     if series:
@@ -78,6 +78,13 @@ def _is_of_rounding(fits: Fits, found: Fitted) -> bool:
     away = np.abs(found.left_out.Y - found.mean) / fits.spacing[: len(found.mean)]  # in δ
     most = fits.recipe.max_error_of_grid / np.sqrt(12.0)
     return bool(np.any(np.sqrt(np.mean(np.square(away), axis=0)) > most) or np.max(away) > 0.5)
+
+
+def forget_grid(fits: Fits) -> None:
+    """Let noise be less than that of rounding, and compare candidates by densities of y."""
+    fits.has_grid, fits.spacing = False, np.full_like(fits.spacing, np.inf)
+    fits.bounds_of_noise = MIN_NOISE, fits.bounds_of_noise[1]
+    fits.likelihood = fits.noise_above(MIN_NOISE)
 
 
 def _near(fits: Fits, found: list[Fitted]) -> list[Fitted]:
