@@ -31,8 +31,7 @@ _DATA_DIR = "data sets; by default what GPFLOW_GVI_DATA says"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     parser = argparse.ArgumentParser(
-        prog="gpflow-gvi",
-        description="Generalised variational inference for Gaussian processes.",
+        prog="gpflow-gvi", description="Generalised variational inference for Gaussian processes."
     )
     parser.add_argument("--version", action="version", version=f"gpflow-gvi {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)

@@ -74,18 +74,12 @@ class GaussianProcess(Module):
         """Return the process as it is at the rows of X."""
         return GaussianVector(self, X)
 
-    @check_shapes(
-        "X: [N, D...]",
-        "return: [N, J]",
-    )
+    @check_shapes("X: [N, D...]", "return: [N, J]")
     def mean(self, X: TensorType) -> tf.Tensor:
         """Return E f(x): [N, J]."""
         return self.at(X).mean
 
-    @check_shapes(
-        "X: [N, D...]",
-        "return: [N, J]",
-    )
+    @check_shapes("X: [N, D...]", "return: [N, J]")
     def variance(self, X: TensorType) -> tf.Tensor:
         """Return Var f(x): [N, J]."""
         return self.at(X).variance
@@ -141,10 +135,7 @@ class GaussianProcess(Module):
             return at_X.mean, outputs.joint_variance(self.kernel, at_X.X, at_X.num_outputs)
         return at_X.mean, at_X.covariance if full_cov else at_X.variance
 
-    @check_shapes(
-        "X: [N, D...]",
-        "return: [S, N, J]",
-    )
+    @check_shapes("X: [N, D...]", "return: [S, N, J]")
     def sample(self, X: TensorType, num_samples: int, *, seed: int | None = None) -> tf.Tensor:
         """Draw from the joint law of the process at the rows of X, in O(N³): [S, N, J].
 

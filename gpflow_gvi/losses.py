@@ -37,11 +37,7 @@ class Loss(abc.ABC):
     """The loss of each data point, given the marginals of Q there."""
 
     @check_shapes(
-        "X: [N, D...]",
-        "f_mean: [N, J]",
-        "f_variance: [N, J]",
-        "Y: [N, P]",
-        "return: [N]",
+        "X: [N, D...]", "f_mean: [N, J]", "f_variance: [N, J]", "Y: [N, P]", "return: [N]"
     )
     def __call__(
         self,
@@ -128,12 +124,7 @@ class GammaLoss(Loss):
 
 @functools.singledispatch
 def log_expected_power(
-    likelihood: Likelihood,
-    at: Marginals,
-    c: float,
-    *,
-    power: float = 0.0,
-    outer: float = 1.0,
+    likelihood: Likelihood, at: Marginals, c: float, *, power: float = 0.0, outer: float = 1.0
 ) -> tf.Tensor:
     """Return ``log E_Q[ p(y|f)^c · (∫ p(y'|f)^power dy')^outer ]``, over all outputs: [N].
 

@@ -88,10 +88,7 @@ class Conformal:
         """
         return order_statistic(self.scores, coverage)
 
-    @check_shapes(
-        "return[0]: [N, J]",
-        "return[1]: [N, J]",
-    )
+    @check_shapes("return[0]: [N, J]", "return[1]: [N, J]")
     def predict_interval(self, X: InputData, coverage: float = 0.95) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the lower and upper ends of the interval of each output: [N, J] each.
 

@@ -255,10 +255,7 @@ class _TemperedNoise(Function):
         self.likelihood = likelihood
         self.factor = factor
 
-    @check_shapes(
-        "X: [batch..., D]",
-        "return: [batch..., J]",
-    )
+    @check_shapes("X: [batch..., D]", "return: [batch..., J]")
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return α_j σ_j²(x): [N, J]."""
         of_outputs = tf.concat([tf.shape(X)[:-1], tf.shape(self.factor)], axis=0)

@@ -144,11 +144,7 @@ METRICS: dict[str, Metric] = {
 
 
 def evaluate(
-    model: Any,
-    data: RegressionData,
-    *,
-    coverage_level: float = 0.95,
-    Y_scale: Any = 1.0,
+    model: Any, data: RegressionData, *, coverage_level: float = 0.95, Y_scale: Any = 1.0
 ) -> dict[str, float]:
     """Return all `METRICS` of a model's predictions of the data, by name.
 

@@ -51,12 +51,7 @@ class ClassesDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls,
-        y: Any,
-        probabilities: Any,
-        *,
-        scores: tuple[Any, Any] | None = None,
-        ax: Any = None,
+        cls, y: Any, probabilities: Any, *, scores: tuple[Any, Any] | None = None, ax: Any = None
     ) -> ClassesDisplay:
         """Draw probabilities of any model.
 

@@ -21,11 +21,7 @@ from ...kernels.feature_map import OnFeatures
 from .linearity import assembled, of_combinations, require_exactly, total, unknown
 
 
-@check_shapes(
-    "X: [N, D]",
-    "return[0]: [N, D, J]",
-    "return[1]: [N, D, J]",
-)
+@check_shapes("X: [N, D]", "return[0]: [N, D, J]", "return[1]: [N, D, J]")
 def derivative(process: GaussianProcess, X: TensorType) -> MeanAndVariance:
     """Return mean and variance of the slopes ∂f_j/∂x_d at the rows of X: [N, D, J] each.
 

@@ -37,10 +37,7 @@ from .measures import Measure
 Functions = Callable[[tf.Tensor], tf.Tensor]
 
 
-@check_shapes(
-    "return[0]: [J]",
-    "return[1]: [J]",
-)
+@check_shapes("return[0]: [J]", "return[1]: [J]")
 def integrate(process: GaussianProcess, measure: Measure) -> MeanAndVariance:
     """Return mean and variance of ∫ f_j(x) dπ(x) for a measure π of inputs: [J] each.
 
