@@ -1,27 +1,25 @@
 """Metrics of predictions, each a number with its orientation."""
 
-from .class_evaluation import (
-    augrc,
-    aupr,
-    aurc,
-    coverage_at_risk,
-    evaluate_classes,
-    evaluate_probabilities,
-    risk_at_coverage,
-)
 from .classes import (
     CLASS_METRICS,
     Metric,
     accuracy,
     adaptive_ece,
+    augrc,
+    aupr,
+    aurc,
     auroc,
     brier,
     classwise_ece,
+    coverage_at_risk,
     cross_entropy,
     ece,
     ece_interval,
+    evaluate_classes,
+    evaluate_probabilities,
     fpr_at_tpr,
     reliability,
+    risk_at_coverage,
     selective,
 )
 from .regression import (
