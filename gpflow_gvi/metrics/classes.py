@@ -46,10 +46,8 @@ class Reliability(NamedTuple):
 
     confidence: AnyNDArray
     """The mean of the largest probability, [B]."""
-
     accuracy: AnyNDArray
     """The fraction of correct predictions, [B]."""
-
     count: AnyNDArray
     """The number of predictions, [B]."""
 
@@ -144,7 +142,6 @@ class Selective(NamedTuple):
 
     coverage: AnyNDArray
     """The fraction of rows that is kept, ascending, [N]."""
-
     accuracy: AnyNDArray
     """The accuracy on these rows, [N]."""
 

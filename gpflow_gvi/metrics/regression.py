@@ -103,29 +103,14 @@ def _calibration_error(level: AnyNDArray) -> float:
 class Predictions(NamedTuple):
     """Observations and their predictions: the argument of a metric."""
 
-    Y: AnyNDArray
-    """Observations, [N, J]."""
-
-    mean: AnyNDArray
-    """Predictive means, [N, J]."""
-
-    variance: AnyNDArray
-    """Predictive variances, noise included, [N, J]."""
-
-    log_density: AnyNDArray
-    """Log predictive densities of the observations, [N]."""
-
-    lower: AnyNDArray
-    """Lower ends of the prediction intervals, [N, J]."""
-
+    Y: AnyNDArray  # [N, J]
+    mean: AnyNDArray  # [N, J]
+    variance: AnyNDArray  # of y, noise included, [N, J]
+    log_density: AnyNDArray  # of each row, [N]
+    lower: AnyNDArray  # ends of the prediction intervals, [N, J]
     upper: AnyNDArray
-    """Upper ends of the prediction intervals, [N, J]."""
-
-    crps: AnyNDArray
-    """The continuous ranked probability score of each observation, [N, J]."""
-
-    level: AnyNDArray
-    """The coverage of the central interval that ends at the observation, [N, J]."""
+    crps: AnyNDArray  # of each observation, [N, J]
+    level: AnyNDArray  # the coverage of the central interval that ends at y, [N, J]
 
 
 METRICS: dict[str, Metric] = {
@@ -171,7 +156,13 @@ def evaluate(
     mean, variance = by_blocks(model.predict_y, X)
     (log_density,) = by_blocks(lambda *block: (model.predict_log_density(block),), X, Y)
     Y, mean, sd = _gaussians(Y, mean, variance)
-    scale = _scale(Y_scale, Y.shape[1])
+    scale = np.asarray(Y_scale, dtype=np.float64)
+    if scale.shape not in ((), (1,), (Y.shape[1],)):
+        raise ValueError(
+            f"Y_scale has shape {scale.shape}; give one number, or one for each of the "
+            f"{Y.shape[1]} outputs."
+        )
+    scale = np.broadcast_to(scale, (Y.shape[1],))
     scaled = Y * scale, mean * scale, np.square(sd * scale)
     if is_gaussian(likelihood) and hasattr(model, "predict_law"):
         law = model.predict_law(X)
@@ -185,16 +176,6 @@ def evaluate(
     logs = np.asarray(log_density, dtype=float) - np.sum(np.log(scale))
     at = Predictions(*scaled, logs, lower * scale, upper * scale, scores, level)
     return {name: metric.function(at) for name, metric in METRICS.items()}
-
-
-def _scale(Y_scale: Any, J: int) -> AnyNDArray:
-    """Return the scale of each output: [J]."""
-    scale = np.asarray(Y_scale, dtype=np.float64)
-    if scale.shape not in ((), (1,), (J,)):
-        raise ValueError(
-            f"Y_scale has shape {scale.shape}; give one number, or one for each of the {J} outputs."
-        )
-    return np.broadcast_to(scale, (J,))
 
 
 def _gaussians(
