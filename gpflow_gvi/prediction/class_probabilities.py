@@ -186,10 +186,8 @@ def in_order_of(mean: TensorType, variance: TensorType, probabilities: TensorTyp
     ordered = tf.gather(
         tf.sort(probabilities, direction="DESCENDING"), ranks, axis=-1, batch_dims=1
     )
-    spread = tf.reduce_max(variance, axis=-1, keepdims=True) - tf.reduce_min(
-        variance, axis=-1, keepdims=True
-    )
-    return tf.where(spread == 0.0, ordered, probabilities)
+    alike = tf.reduce_all(tf.equal(variance, variance[..., :1]), axis=-1, keepdims=True)
+    return tf.where(alike, ordered, probabilities)
 
 
 def _conditional(likelihood: Likelihood, f: tf.Tensor) -> tf.Tensor:

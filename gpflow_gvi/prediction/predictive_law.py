@@ -8,7 +8,6 @@ see `narrow_laws`), and over several by quasi-random points.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -155,24 +154,16 @@ def predictive_law(
     :param f_variance: the variances of f.
     :param num_points: the points of a latent function that is the only one of an observation.
     """
-    f_mean, f_variance = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
-    return _mixture(likelihood, X, f_mean, f_variance, num_points)
-
-
-@functools.singledispatch
-def _mixture(
-    likelihood: Likelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor, num_points: int
-) -> PredictiveLaw:
-    points = normal_points(NUM_SAMPLES, m.shape[-1], m.dtype.as_numpy_dtype)[:, None, :]
-    weights = tf.fill([NUM_SAMPLES], tf.constant(1.0 / NUM_SAMPLES, m.dtype))
-    of_y = law(likelihood, X, m + tf.sqrt(v) * points)
-    return PredictiveLaw(of_y, weights, domain(likelihood))
-
-
-@_mixture.register
-def _(
-    likelihood: ScalarLikelihood, X: TensorType, m: tf.Tensor, v: tf.Tensor, num_points: int
-) -> PredictiveLaw:
+    m, v = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
+    values = domain(likelihood)
+    if isinstance(likelihood, Gaussian):
+        variance = v + likelihood.conditional_variance(X, m)
+        of_y = with_moments(likelihood, m[None], variance[None])
+        return PredictiveLaw(of_y, tf.ones([1], m.dtype), values)
+    if not isinstance(likelihood, ScalarLikelihood):
+        points = normal_points(NUM_SAMPLES, m.shape[-1], m.dtype.as_numpy_dtype)[:, None, :]
+        weights = tf.fill([NUM_SAMPLES], tf.constant(1.0 / NUM_SAMPLES, m.dtype))
+        return PredictiveLaw(law(likelihood, X, m + tf.sqrt(v) * points), weights, values)
     z, s = np.linspace(-6.0, 6.0, num_points), tf.sqrt(v)
     weights = np.exp(-0.5 * np.square(z))
     weights, z = (tf.cast(part, m.dtype) for part in (weights / np.sum(weights), z))
@@ -180,17 +171,7 @@ def _(
     def given_z(z: tf.Tensor) -> Any:
         return law(likelihood, X, m + s * z)
 
-    of_y = given_z(z[:, None, None])
-    return PredictiveLaw(of_y, weights, domain(likelihood), z, given_z)
-
-
-@_mixture.register
-def _(
-    likelihood: Gaussian, X: TensorType, m: tf.Tensor, v: tf.Tensor, num_points: int
-) -> PredictiveLaw:
-    variance = v + likelihood.conditional_variance(X, m)
-    of_y = with_moments(likelihood, m[None], variance[None])
-    return PredictiveLaw(of_y, tf.ones([1], m.dtype), domain(likelihood))
+    return PredictiveLaw(given_z(z[:, None, None]), weights, values, z, given_z)
 
 
 def pit(model: Any, data: RegressionData, *, name: str = "data") -> AnyNDArray:

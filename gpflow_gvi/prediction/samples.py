@@ -249,9 +249,8 @@ def _residual(prior: Functions, seen: tf.Tensor, L: tf.Tensor, whitened: Functio
 
 @deviations.register
 def _of_network(kernel: OnFeatures, draw: Draw) -> Functions:
-    functions = deviations(
-        kernel.base_kernel, dataclasses.replace(draw, example=kernel.features(draw.example))
-    )
+    example = kernel.features(draw.example)
+    functions = deviations(kernel.base_kernel, dataclasses.replace(draw, example=example))
     return lambda X: functions(kernel.features(X))
 
 

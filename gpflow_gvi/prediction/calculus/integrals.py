@@ -34,8 +34,6 @@ from ...mean_functions.conditional_mean import ConditionalMean
 from .linearity import assembled, of_combinations, require_exactly, total, unknown
 from .measures import Measure
 
-Functions = Callable[[tf.Tensor], tf.Tensor]
-
 
 @check_shapes("return[0]: [J]", "return[1]: [J]")
 def integrate(process: GaussianProcess, measure: Measure) -> MeanAndVariance:
@@ -193,7 +191,9 @@ def _(mean_function: ConditionalMean, measure: Measure) -> tf.Tensor:
     return mean_integral(seen.mean_function, measure) + shift
 
 
-def _quadrature(function: Functions, measure: Measure, part: Any) -> tf.Tensor:
+def _quadrature(
+    function: Callable[[tf.Tensor], tf.Tensor], measure: Measure, part: Any
+) -> tf.Tensor:
     """Return the integral of function(X) [..., N] by a Gauss rule: [...].
 
     With 64 nodes for each column it is accurate if the function is smooth on their scale.
