@@ -165,10 +165,7 @@ def factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
     best = int(np.argmin(at_grid))
     bracket = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found = minimize_scalar(
-        lambda value: loss(np.array([value]))[0],
-        bounds=bracket,
-        method="bounded",
-        options={"xatol": 1e-4},
+        lambda value: loss(np.array([value]))[0], bounds=bracket, options={"xatol": 1e-4}
     )
     log_factor = found.x if found.fun < untempered else 0.0
     return np.full(at.f_mean.shape[-1], math.exp(log_factor), variance.dtype)
