@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -30,37 +31,29 @@ class Minimise(Protocol):
         """Change the variables so that the loss is smaller."""
 
 
+@dataclasses.dataclass(frozen=True)
 class LossWithGradients:
-    """A loss that computes its gradients itself; called, it is one for minimisers with a tape.
+    """A loss that computes its gradients itself; called, it is one for minimisers with a tape."""
 
-    :param loss: the loss, of which a tape has the gradients.
-    :param evaluate: the loss and its gradients.
-    :param variables: what these gradients are in.
-    :param bounds: between which values the elements of variables stay, by their ids.
-    """
-
-    def __init__(
-        self,
-        loss: Loss,
-        evaluate: Callable[[ValuesById], tuple[Any, Sequence[Any]]],
-        variables: Variables,
-        bounds: Mapping[int, tuple[float, float]] = MappingProxyType({}),
-    ) -> None:
-        self.bounds = bounds
-        self._loss = loss
-        self._evaluate = evaluate
-        self._variables = variables
+    loss: Loss
+    """The loss, of which a tape has the gradients."""
+    evaluate: Callable[[ValuesById], tuple[Any, Sequence[Any]]]
+    """The loss and its gradients."""
+    variables: Variables
+    """What these gradients are in."""
+    bounds: Mapping[int, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    """Between which values the elements of variables stay, by their ids."""
 
     def __call__(self) -> tf.Tensor:
         """Return the loss."""
-        return self._loss()
+        return self.loss()
 
     def value_and_gradients(
         self, variables: Variables, at: ValuesById = THEIR_OWN
     ) -> tuple[Any, list[Any]]:
         """Return the loss, and its gradients in some of the variables."""
-        value, gradients = self._evaluate(at)
-        of_variable = {id(v): g for v, g in zip(self._variables, gradients, strict=True)}
+        value, gradients = self.evaluate(at)
+        of_variable = {id(v): g for v, g in zip(self.variables, gradients, strict=True)}
         return value, [of_variable[id(variable)] for variable in variables]
 
 
