@@ -131,15 +131,11 @@ class Split:
     def with_inputs(self, function: Callable[[Array], Array]) -> Split:
         """Return the same split with a function applied to X in each part."""
 
-        def changed(rows: Rows | None) -> Rows | None:
-            return None if rows is None else (function(rows[0]), rows[1])
-
-        return dataclasses.replace(
-            self,
-            train=(function(self.train[0]), self.train[1]),
-            validation=changed(self.validation),
-            calibration=changed(self.calibration),
-        )
+        parts = {name: getattr(self, name) for name in ("train", "validation", "calibration")}
+        changed: dict[str, Any] = {
+            name: (function(rows[0]), rows[1]) for name, rows in parts.items() if rows is not None
+        }
+        return dataclasses.replace(self, **changed)
 
     def calibrated_by_validation(self, settings: Settings) -> Split:
         """Return the same split, with a part of the rows for validation to calibrate with."""
@@ -320,20 +316,17 @@ def _warn_of_lost_columns(X: Array) -> None:
 
 
 def _shuffled(Y: Array, settings: Settings) -> Array:
-    """Return rows in random order, in which classes are spread evenly."""
-    order = np.random.default_rng(settings.seed).permutation(len(Y))
-    return _by_strata(order, Y[:, 0]) if settings.of_classes and Y.shape[1] == 1 else order
-
-
-def _by_strata(order: Array, Y: Array) -> Array:
-    """Return rows in an order in which each class is spread evenly over all places.
+    """Return rows in random order, in which each class is spread evenly over all places.
 
     Any part of successive rows then has the shares of the classes that all rows have. Within its
     class a row's place is random.
     """
+    order = np.random.default_rng(settings.seed).permutation(len(Y))
+    if not settings.of_classes or Y.shape[1] > 1:
+        return order
     place = np.empty(len(order))
     for label in np.unique(Y):
-        members = np.flatnonzero(Y[order] == label)
+        members = np.flatnonzero(Y[order, 0] == label)
         place[members] = (np.arange(len(members)) + 0.5) / len(members)
     return order[np.argsort(place, kind="stable")]
 
