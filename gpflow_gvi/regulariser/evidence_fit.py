@@ -132,7 +132,6 @@ class EvidenceFit:
     ) -> float:
         """Fit the parameters, and return minus the log evidence.
 
-        :param Z: the inducing points, [M, D...].
         :param means: whether the weights are fitted.
         :param pattern: whether the exponent of the pattern is fitted.
         """

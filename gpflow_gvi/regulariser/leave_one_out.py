@@ -63,8 +63,6 @@ def leave_one_out(
 
     :param prior: P before it is conditioned.
     :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
-    :param Z: the inducing points, [M, D].
-    :param data: (X, Y).
     :param groups: the group of each row, which rows of equal inputs share, [N]; by default each row
         is one.
     """

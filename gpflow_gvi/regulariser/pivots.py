@@ -131,10 +131,7 @@ def _chosen(
 ) -> tuple[AnyNDArray, AnyNDArray]:
     """Return pivots of a variance of `least` or more, [B], and their rows of the factor, [J, B, C].
 
-    :param S: the covariances of all rows, [J, C, C].
-    :param variance: the diagonal of S, of which more digits may be known: [J, C].
-    :param rounding: what cannot be told from zero.
-    :param count: the maximal number of pivots.
+    The variances, [J, C], are the diagonal of S, of which more digits may be known.
     """
     left, pivots = variance.copy(), []
     lost = rounding.sum(axis=0).max()
@@ -202,11 +199,7 @@ def greedy_pivots(
 def _chosen_by_loop(
     S: tf.Tensor, variance: tf.Tensor, num_points: int, tolerance: float
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return pivots of a covariance, and which of them were chosen, by operations of TensorFlow.
-
-    :param S: k(X, X), [J, N, N].
-    :param variance: its diagonal, [J, N].
-    """
+    """Return pivots of k(X, X), and which of them were chosen, by operations of TensorFlow."""
     M = tf.minimum(num_points, tf.shape(S)[-1])
     rounding = ROUNDINGS * linalg.epsilon(variance.dtype) * variance
     tolerated = tolerance * tf.reduce_sum(variance)

@@ -197,8 +197,6 @@ class SiteFit:
     ) -> tuple[float, Sites]:
         """Fit the parameters, and return minus the bound, and the sites.
 
-        :param minimise: how the bound for given sites is maximised.
-        :param Z: the inducing points, [M, D].
         :param means: whether the weights of the means are fitted.
         """
         variables = self.bound.variables if means else self.bound.variables[:-1]
@@ -281,10 +279,7 @@ class SiteFit:
     def predict(
         self, Z: AnyNDArray, rows: Rows, sites: Sites, new: Rows
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return mean and variance of f at new rows, given the sites of others: [B, J] each.
-
-        :param new: the new rows, of which Y does not matter.
-        """
+        """Return mean and variance of f at new rows, whatever their Y is, given sites of others."""
         return self._run(predictions, self._at(Z, rows), sites, self._at(Z, new))
 
     def _run(self, function: Callable[..., Any], *arguments: Any, for_tape: bool = False) -> Any:

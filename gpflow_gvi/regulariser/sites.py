@@ -151,21 +151,16 @@ def damped(before: Sites, after: Sites, rate: float) -> Sites:
 
 
 def first_sites(m: tf.Tensor) -> Sites:
-    """Return sites to start from: f is within a standard deviation of one of P's mean.
+    """Return sites to start from: f is within a standard deviation of one of m = m_P(X).
 
     Where P's own variance is large, far from its mean likelihoods are as good as constant, so that
     derivatives vanish.
-
-    :param m: m_P(X), [N, J].
     """
     return Sites(m, tf.ones_like(m))
 
 
 def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, float]:
-    """Return the sites of the greatest bound, and the bound.
-
-    :param take_step: the bound and an update, for given sites.
-    """
+    """Return the sites of the greatest bound, and the bound."""
     best, rate = sites, 1.0
     at_best = take_step(best)
     if not _is_finite(at_best):  # f varies more than the likelihood can be computed for
@@ -196,11 +191,7 @@ def _is_finite(at: Step) -> bool:
 def sites_of(
     likelihood: Likelihood, prior: GaussianProcess, Z: TensorType, data: RegressionData
 ) -> Sites:
-    """Return the sites of observations (X, Y), with Y as a non-Gaussian likelihood takes it.
-
-    :param prior: P before it is conditioned.
-    :param Z: the inducing points, [M, D].
-    """
+    """Return the sites of observations (X, Y), with Y as a non-Gaussian likelihood takes it."""
     X, Y = map(tf.convert_to_tensor, data)
     m = tf.broadcast_to(prior.mean_function(X), [len(X), labels.num_latents(likelihood, Y)])
     blocks = [

@@ -83,7 +83,6 @@ def correction(
     :param train: rows [h(x), ...] and class indices, [N, 1].
     :param unseen: those of rows that the network has not been trained with.
     :param kernels: the kernel of each m_l.
-    :param num_inducing: the number of inducing points of each m_l.
     """
     if not len(unseen[0]):
         return None

@@ -22,7 +22,6 @@ def feature_kernel(rows: AnyNDArray, of: NetworkInputs) -> Kernel:
     help to tell classes apart, by which new inputs are known.
 
     :param rows: in standard units, [N, J + F].
-    :param of: what the columns are.
     """
     kernels = kernels_of_groups(rows, of)[: len(of.num_features)]
     return kernels[0] if len(kernels) == 1 else Sum(kernels)
@@ -38,7 +37,7 @@ def kernels_of_groups(rows: AnyNDArray, of: NetworkInputs) -> list[Kernel]:
         h = h - h.mean(axis=1, keepdims=True)
     variance = float(np.mean(np.square(h))) or 1.0
     start, kernels = of.num_outputs, []
-    for size in (*of.num_features, of.num_components):
+    for size in (*of.num_features, 0 if of.axes is None else of.axes.shape[1]):
         columns = slice(start, start + size)
         start += size
         if size:

@@ -153,10 +153,10 @@ def learn_around(
     elif training is None and columns is None:
         require_order(h, split.train[1], classes)
     units = rows.scaling(split.train[0], of_outputs, standardise=settings.standardise)
+    found = None
     if K and kernel is None and rows.last is not None:
         found = Classes.of(split.train[0][:, rows.columns_of_last], split.train[1][:, 0])
-        rows = dataclasses.replace(rows, classes=found)
-    rows = dataclasses.replace(rows, units=units)
+    rows = dataclasses.replace(rows, units=units, classes=found)
     split = split.with_inputs(lambda part: np.asarray(rows.scaled(part)))
     progress.now(f"P around the network, {len(split.train[0])} rows")
     learned = _learned(split, settings, rows, kernel, corrected_by)

@@ -106,11 +106,6 @@ class NetworkInputs:
     columns behind the features."""
 
     @property
-    def num_components(self) -> int:
-        """Q, the number of principal components of the inputs."""
-        return 0 if self.axes is None else self.axes.shape[1]
-
-    @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one input."""
         return self.inputs.shape
@@ -254,7 +249,6 @@ def network_rows(
     :param features: φ: "penultimate", "layers", the name of a layer, "inputs", a model or function,
         or several of these. Each is a group of columns of its own, "layers" one for each layer.
         Layers are those of the first network.
-    :param outputs: what each returns.
     """
     several = list(features) if isinstance(features, list | tuple) else [features]
     if not several:
