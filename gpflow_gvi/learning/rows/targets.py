@@ -38,9 +38,10 @@ def has_level(likelihood: Likelihood | None) -> bool:
 def level(likelihood: Likelihood, data: Data) -> AnyNDArray:
     """Return the constant f of the greatest density of all observations: [J]."""
     constant = tf.Variable(tf.zeros([labels.num_latents(likelihood, data.Y)], default_float()))
+    zeros = tf.zeros([len(data.Y), 1], default_float())
 
     def loss() -> tf.Tensor:
-        average = -tf.reduce_mean(likelihood.log_prob(data.X, _everywhere(constant, data), data.Y))
+        average = -tf.reduce_mean(likelihood.log_prob(data.X, zeros + constant, data.Y))
         return average + 0.5 * tf.reduce_sum(tf.square(constant / WIDE)) / len(data.Y)
 
     lbfgs(loss, [constant])
@@ -57,17 +58,13 @@ def responses(likelihood: Likelihood | None, data: Data) -> AnyNDArray:
         return np.asarray(labels.responses(likelihood, data.Y))
     likelihood = usable(likelihood)
     constant = level(likelihood, data)
-    F = tf.constant(_everywhere(tf.constant(constant), data))
+    F = tf.constant(np.tile(constant, [len(data.Y), 1]))
     with tf.GradientTape() as tape:
         tape.watch(F)
         total = tf.reduce_sum(likelihood.log_prob(data.X, F, data.Y))
     scores = tape.gradient(total, F).numpy()  # [N, J]
     tiny = np.finfo(scores.dtype).tiny
     return constant + scores / np.maximum(np.mean(np.square(scores), axis=0), tiny)
-
-
-def _everywhere(constant: tf.Tensor, data: Data) -> tf.Tensor:
-    return tf.zeros([len(data.Y), 1], constant.dtype) + constant
 
 
 def prior_mean(likelihood: Likelihood | None, responses: AnyNDArray) -> MeanFunction:
