@@ -138,7 +138,11 @@ class EvidenceFit:
         fixed = [] if pattern else [self.exponent.unconstrained_variable]
         fixed += [] if means else [self.weights]
         variables = [v for v in self.variables if not any(v is other for other in fixed)]
-        constants = self._constants(variables)
+        constants = THEIR_OWN
+        if self._is_exact:  # NumPy would read values of variables, which takes long
+            read = (self.weights, *(each.parameter.unconstrained_variable for each in self._known))
+            changing = {id(v) for v in variables}
+            constants = {id(v): v.value().numpy() for v in read if id(v) not in changing}
         loss = LossWithGradients(
             lambda: self.value(*map(tf.convert_to_tensor, (Z, *rows))),
             lambda at: self.value_and_gradients(Z, rows, at={**constants, **at}),
@@ -154,14 +158,6 @@ class EvidenceFit:
             return value
         exponent = NumpyParameter(self.exponent)
         return value + exponent.log_prior(exponent.values()[0])[0]
-
-    def _constants(self, variables: Sequence[tf.Variable]) -> ValuesById:
-        """Return the values that NumPy reads, other than of variables: to read one takes long."""
-        if not self._is_exact:
-            return THEIR_OWN
-        read = (self.weights, *(each.parameter.unconstrained_variable for each in self._known))
-        changing = {id(v) for v in variables}
-        return {id(v): v.value().numpy() for v in read if id(v) not in changing}
 
     def value_and_gradients(
         self, Z: TensorType, rows: Rows, *, at: ValuesById = THEIR_OWN
