@@ -12,7 +12,6 @@ import math
 
 import numpy as np
 from gpflow.base import AnyNDArray, TensorType
-from gpflow.likelihoods import Likelihood
 from scipy import stats
 from scipy.optimize import minimize, minimize_scalar
 
@@ -26,30 +25,17 @@ MIN_DF = 2.5
 MAX_DF = 100.0
 """With more degrees of freedom the law is practically Gaussian."""
 
-
-def with_tails(model: Model, errors: AnyNDArray) -> Model:
-    """Return the model with predictions of the tails that errors have; itself if all are zero.
-
-    :param model: a tempered model with Gaussian noise; it is not changed.
-    :param errors: (y - m)² / v, squared errors of rows that the model has not seen in units of the
-        variance, [N, J].
-    """
-    df = degrees_of_freedom(errors)
-    return model if df is None else with_df(model, df)
+_BOUNDS = math.log(MIN_DF - 2.0), math.log(MAX_DF - 2.0)
 
 
-def with_tails_of(model: Model, likelihood: Likelihood) -> Model:
-    """Return the model with predictions of the tails that those of another fit have."""
-    df = likelihoods.degrees_of_freedom(likelihood)
-    return model if df is None else with_df(model, df)
-
-
-def with_df(model: Model, df: TensorType) -> Model:
+def with_df(model: Model, df: TensorType | None) -> Model:
     """Return the model with predictions of Student's t.
 
     :param model: a tempered model with Gaussian noise; it is not changed.
-    :param df: ν, [J].
+    :param df: ν, [J]; None for the model as it is.
     """
+    if df is None:
+        return model
     model = deepcopy(model)
     model.likelihood = likelihoods.HeavyTailed(model.likelihood.variance, df)
     return model
@@ -58,7 +44,8 @@ def with_df(model: Model, df: TensorType) -> Model:
 def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
     """Return ν of each output with the greatest posterior density: [J]. None if all are zero.
 
-    :param errors: squared, in units of the variance, [N, J].
+    :param errors: (y - m)² / v, squared errors of rows that the model has not seen in units of the
+        variance, [N, J].
     """
     fits = [_fit(column) for column in np.asarray(errors, dtype=float).T]
     if all(df is None for df in fits):
@@ -82,16 +69,10 @@ def scale_and_degrees_of_freedom(
 
     def loss(parameters: AnyNDArray) -> float:
         log_factor, log_excess = parameters
-        df = 2.0 + math.exp(log_excess)
-        scale = math.exp(0.5 * log_factor) * math.sqrt((df - 2.0) / df)
-        logs = share * np.sum(stats.t.logpdf(z, df, scale=scale))
-        log_prior = stats.gamma.logpdf(df, 2.0, scale=10.0) - 0.5 * (log_factor / 0.5) ** 2
-        return -float(logs + log_prior)
+        logs, log_prior = _log_densities(z, 2.0 + math.exp(log_excess), math.exp(0.5 * log_factor))
+        return -float(share * logs + (log_prior - 0.5 * (log_factor / 0.5) ** 2))
 
-    bounds = [
-        (math.log(bounds_of_factor[0]), math.log(bounds_of_factor[1])),
-        (math.log(MIN_DF - 2.0), math.log(MAX_DF - 2.0)),
-    ]
+    bounds = [tuple(map(math.log, bounds_of_factor)), _BOUNDS]
     found = minimize(loss, [0.0, math.log(8.0)], method="L-BFGS-B", bounds=bounds).x
     return math.exp(found[0]), 2.0 + math.exp(found[1])
 
@@ -109,9 +90,12 @@ def _fit(squares: AnyNDArray) -> float | None:
     z = np.sqrt(squares / mean)
 
     def loss(log_excess: float) -> float:
-        df = 2.0 + math.exp(log_excess)
-        logs = stats.t.logpdf(z, df, scale=math.sqrt((df - 2.0) / df))
-        return -float(np.sum(logs) + stats.gamma.logpdf(df, 2.0, scale=10.0))
+        return -float(sum(_log_densities(z, 2.0 + math.exp(log_excess))))
 
-    bounds = math.log(MIN_DF - 2.0), math.log(MAX_DF - 2.0)
-    return 2.0 + math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
+    return 2.0 + math.exp(minimize_scalar(loss, bounds=_BOUNDS, method="bounded").x)
+
+
+def _log_densities(z: AnyNDArray, df: float, deviation: float = 1.0) -> tuple[float, float]:
+    """Return the log density of errors with this standard deviation, and that of ν."""
+    logs = stats.t.logpdf(z, df, scale=deviation * math.sqrt((df - 2.0) / df))
+    return np.sum(logs), stats.gamma.logpdf(df, 2.0, scale=10.0)

@@ -13,12 +13,12 @@ from .._core import outputs, progress
 from .._core.data import Data
 from .._core.graphs import deepcopy
 from .._core.row_blocks import by_blocks
+from ..calibration import tails
 from ..calibration.conformal_prediction import conformal
-from ..calibration.tails import with_df, with_tails, with_tails_of
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
-from ..likelihoods import is_gaussian
+from ..likelihoods import degrees_of_freedom, is_gaussian
 from ..mean_functions import Network
 from ..models import GVI
 from ..regulariser.conditioning import conditioned
@@ -160,7 +160,8 @@ class Finish:
             tempered = temper(model, validation)
             if self._may_have_tails(tempered):
                 mean, variance = by_blocks(tempered.predict_y, validation[0])
-                tempered = with_tails(tempered, np.square(validation[1] - mean) / variance)
+                df = tails.degrees_of_freedom(np.square(validation[1] - mean) / variance)
+                tempered = tails.with_df(tempered, df)
             of_each = (_log_densities(each, validation) for each in (model, tempered))
             self._tell_scores(*(-float(np.mean(each)) for each in of_each))
             return tempered
@@ -174,7 +175,7 @@ class Finish:
         tempered = tempered_by(model, judged.factor)
         if judged.df is None or not self._may_have_tails(tempered):
             return tempered
-        return with_df(tempered, judged.df)
+        return tails.with_df(tempered, judged.df)
 
     def _left_out(self, regulariser: Regulariser, data: TrainingData) -> Judged | None:
         """Return the factor by which each group of rows, given all others, is predicted best.
@@ -230,7 +231,7 @@ class Finish:
             model, _ = self.train(regulariser, data, None, share)
         if self.settings.temper is not None:
             model = tempered_by(model, learned.model.variational.kernel.factor)
-            model = with_tails_of(model, learned.likelihood)
+            model = tails.with_df(model, degrees_of_freedom(learned.likelihood))
         return self.calibrated(model, regulariser, learned.history)
 
     def calibrated(
