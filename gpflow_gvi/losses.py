@@ -10,7 +10,15 @@ from typing import NamedTuple
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
-from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, ScalarLikelihood, StudentT
+from gpflow.likelihoods import (
+    Bernoulli,
+    Gaussian,
+    Likelihood,
+    MultiClass,
+    ScalarLikelihood,
+    Softmax,
+    StudentT,
+)
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ._core import checks
@@ -57,6 +65,9 @@ class Loss(abc.ABC):
         """
         return self._loss(likelihood, Marginals(X, f_mean, f_variance, Y))
 
+    def check(self, likelihood: Likelihood) -> None:  # noqa: B027  (most are for all)
+        """Raise TypeError if the loss is not known for a likelihood."""
+
     @abc.abstractmethod
     def _loss(self, likelihood: Likelihood, at: Marginals) -> tf.Tensor:
         """Return the loss of each data point: [N]."""
@@ -76,7 +87,18 @@ class PredictiveLogLoss(Loss):
         return -likelihood.predict_log_density(*at)
 
 
-class BetaLoss(Loss):
+class _OfPowers(Loss):
+    """A loss of powers of p(y|f), whose sum or integral over y has to be known."""
+
+    def check(self, likelihood: Likelihood) -> None:
+        """Raise TypeError if the loss is not known for a likelihood."""
+        for of_likelihood in (log_expected_power, log_power_integral):
+            found, unknown = (of_likelihood.dispatch(each) for each in (type(likelihood), object))
+            if found is unknown:
+                unknown(likelihood, *[None] * 3)
+
+
+class BetaLoss(_OfPowers):
     """E_Q of the β-loss ``-(1/(β-1)) p(y|f)^(β-1) + (1/β) ∫ p(y'|f)^β dy'``.
 
     Observations of low density have little influence (Basu et al. 1998; Knoblauch, Jewson and
@@ -100,7 +122,7 @@ class BetaLoss(Loss):
         return -tf.exp(at_y) / c + tf.exp(everywhere) / self.beta
 
 
-class GammaLoss(Loss):
+class GammaLoss(_OfPowers):
     """E_Q of the γ-loss ``-(γ/(γ-1)) p(y|f)^(γ-1) (∫ p(y'|f)^γ dy')^(-(γ-1)/γ)``.
 
     A robust loss like the β-loss, invariant to a factor in p (Fujisawa and Eguchi 2008; Knoblauch,
@@ -129,12 +151,13 @@ def log_expected_power(
     """Return ``log E_Q[ p(y|f)^c · (∫ p(y'|f)^power dy')^outer ]``, over all outputs: [N].
 
     Outputs are independent under Q and under a `ScalarLikelihood`, so the expectation is a product
-    over them. It has a closed form for Gaussian noise, and else is computed by Gauss-Hermite
-    quadrature. `power=0` omits the integral.
+    over them. It has a closed form for Gaussian noise and `MultiClass`, is computed from samples
+    of f for `Softmax`, as its other expectations are, and else by Gauss-Hermite quadrature.
+    `power=0` omits the integral.
     """
     raise TypeError(
-        f"likelihood is {type(likelihood).__name__}; the β- and γ-loss need a likelihood that "
-        "factorises over outputs (gpflow.likelihoods.ScalarLikelihood). Use LogLoss or "
+        f"likelihood is {type(likelihood).__name__}; the β- and γ-loss need one of labels or one "
+        "that factorises over outputs (gpflow.likelihoods.ScalarLikelihood). Use LogLoss or "
         "PredictiveLogLoss."
     )
 
@@ -164,6 +187,33 @@ def _(
     return tf.reduce_sum(logs, axis=-1)
 
 
+@log_expected_power.register
+def _(
+    likelihood: Softmax, at: Marginals, c: float, *, power: float = 0.0, outer: float = 1.0
+) -> tf.Tensor:
+    X, f_mean, f_variance, Y = at
+
+    def log_integrand(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        value = c * likelihood.log_prob(X, F, Y)[:, None]
+        return value + outer * log_power_integral(likelihood, X, F, power) if power else value
+
+    sample = functools.partial(likelihood._mc_quadrature, logspace=True)
+    return tf.squeeze(sample(log_integrand, f_mean, f_variance, X=X, Y=Y), axis=-1)
+
+
+@log_expected_power.register
+def _(
+    likelihood: MultiClass, at: Marginals, c: float, *, power: float = 0.0, outer: float = 1.0
+) -> tf.Tensor:
+    """p(y|f) is one of two values, so that E p^c is between their powers where E p is."""
+    most, least = _two_probabilities(likelihood)
+    share = (tf.exp(likelihood.predict_log_density(*at)) - least) / (most - least)
+    value = tf.math.log(least**c + share * (most**c - least**c))
+    if not power:
+        return value
+    return value + outer * log_power_integral(likelihood, at.X, at.f_mean, power)[:, 0]
+
+
 def _log_expected_gaussian_power(
     residual: tf.Tensor, v: tf.Tensor, s: tf.Tensor, c: float
 ) -> tf.Tensor:
@@ -183,7 +233,10 @@ def _log_expected_gaussian_power(
 def log_power_integral(
     likelihood: Likelihood, X: tf.Tensor, F: tf.Tensor, power: float
 ) -> tf.Tensor:
-    """Return ``log ∫ p(y|f)^power dy`` for each f; `register` adds another likelihood."""
+    """Return ``log ∫ p(y|f)^power dy`` for each f, or each row of those of classes.
+
+    `register` adds another likelihood.
+    """
     known = sorted(kind.__name__ for kind in log_power_integral.registry if kind is not object)
     raise TypeError(
         f"likelihood is {type(likelihood).__name__}; the integral of a power of its density is "
@@ -219,3 +272,21 @@ def _(likelihood: StudentT, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tens
 def _(likelihood: Bernoulli, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tensor:
     p = likelihood.invlink(F)
     return tf.math.log(p**power + (1.0 - p) ** power)
+
+
+@log_power_integral.register
+def _(likelihood: Softmax, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tensor:
+    return tf.reduce_logsumexp(power * tf.nn.log_softmax(F), axis=-1, keepdims=True)
+
+
+@log_power_integral.register
+def _(likelihood: MultiClass, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tensor:
+    most, least = _two_probabilities(likelihood)
+    total = most**power + (likelihood.num_classes - 1) * least**power
+    return tf.fill([tf.shape(F)[0], 1], tf.math.log(total))
+
+
+def _two_probabilities(likelihood: MultiClass) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return those of the class whose f is the largest, and of each other class."""
+    link = likelihood.invlink
+    return tf.convert_to_tensor(1.0 - link.epsilon), tf.convert_to_tensor(link.eps_k1)

@@ -33,8 +33,6 @@ OF_GVI = ("likelihood", "regulariser", *OF_Q, "train_q", "tempering", "refit", "
 """What describes the model of this package, and none of the others."""
 
 
-MULTI_CLASS = ("multi_class", "softmax")
-
 Conflicts: TypeAlias = "Iterator[tuple[str, Any, str]]"
 """Paths of what others do not allow, the values there, and the reasons."""
 
@@ -159,9 +157,6 @@ class Experiment(Part):
             yield "regulariser.kernel", "recipe", reason
         if data.of_classes and likelihood == "bernoulli":
             yield "likelihood", likelihood, "there are ten classes; take multi_class."
-        if self.loss.kind in ("beta_loss", "gamma_loss") and likelihood in MULTI_CLASS:
-            reason = f"it is not known for {likelihood}; take predictive_log_loss."
-            yield "loss", self.loss.kind, reason
 
     def _conflicts_of_the_training(self) -> Conflicts:
         held_out = {

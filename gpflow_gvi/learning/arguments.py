@@ -135,6 +135,8 @@ class Arguments(SimpleNamespace):
         is_fixed = M is not None or asked.is_given or self.effort == "fast"
         may_vary = of_recipe and self.sample_weight is None
         passes, adam = self.schedule
+        if asked.loss is not None and self.likelihood is not None:
+            asked.loss.check(self.likelihood)
         return Settings(
             regulariser=dataclasses.replace(
                 start,

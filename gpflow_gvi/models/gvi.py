@@ -80,6 +80,7 @@ class GVI(Trainable, SVGP):
         checks.number_of_data(num_data)
         checks.positive("divergence_weight", divergence_weight, or_zero=True)
         divergence.check(variational, regulariser)
+        loss.check(likelihood)
         # SVGP's own constructor would make variational parameters that nothing uses.
         GPModel.__init__(
             self,

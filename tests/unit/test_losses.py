@@ -167,6 +167,35 @@ def test_log_losses_are_those_of_gpflow_and_of_samples(rng: np.random.Generator)
         assert_estimates(sampled.mean(axis=0), value, stats.sem(sampled))
 
 
+def softmax(samples: np.ndarray) -> np.ndarray:
+    return special.softmax(samples, axis=-1)
+
+
+def robust_max(samples: np.ndarray) -> np.ndarray:
+    """The largest of three has probability 1 - 1e-3, each other 5e-4."""
+    is_largest = np.arange(3) == np.argmax(samples, axis=-1)[..., None]
+    return np.where(is_largest, 1.0 - 1e-3, 5e-4)
+
+
+@pytest.mark.parametrize("order", [0.8, 1.5, 2.0])
+@pytest.mark.parametrize("kind", [gvi.losses.BetaLoss, gvi.losses.GammaLoss])
+@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Softmax, gpflow.likelihoods.MultiClass])
+def test_robust_loss_of_classes_is_that_of_samples(likelihood, kind, order, rng) -> None:
+    f_mean, f_variance = rng.normal(size=(3, 3)), rng.uniform(0.1, 1.0, size=(3, 3))
+    Y = np.array([[0], [2], [1]])
+    built = likelihood(3)
+    built.num_monte_carlo_points = 20_000  # of Softmax, so that errors of samples are small
+    samples = f_mean + np.sqrt(f_variance) * rng.normal(size=(20_000, 3, 3))
+    p = {"Softmax": softmax, "MultiClass": robust_max}[likelihood.__name__](samples)
+    definition = beta_loss if kind is gvi.losses.BetaLoss else gamma_loss
+    of_y = np.take_along_axis(p, np.broadcast_to(Y, (len(p), 3, 1)), axis=-1)[..., 0]
+    sampled = definition(order, of_y, lambda power: np.sum(p**power, axis=-1))
+    tf.random.set_seed(0)
+    value = kind(order)(built, X, f_mean, f_variance, Y)
+    # Both are samples' means under Softmax, and their errors add.
+    assert_estimates(sampled.mean(axis=0), value, np.sqrt(2.0) * stats.sem(sampled))
+
+
 CONSTANTS = {
     gvi.losses.BetaLoss: lambda beta: 1.0 - 1.0 / (beta - 1.0),
     gvi.losses.GammaLoss: lambda gamma: -gamma / (gamma - 1.0),
@@ -268,11 +297,17 @@ class Logistic(gpflow.likelihoods.ScalarLikelihood):
 
 
 @pytest.mark.parametrize("kind", [gvi.losses.BetaLoss, gvi.losses.GammaLoss])
-def test_likelihood_without_a_known_integral_is_refused(kind) -> None:
-    f = tf.zeros([3, 3], dtype=tf.float64)
+def test_likelihood_without_a_known_integral_is_refused(kind, capsys) -> None:
+    """By `learn` before anything is fitted, and by the loss itself."""
+    f = tf.zeros([3, 2], dtype=tf.float64)
     labels = np.zeros((3, 1))
-    with pytest.raises(TypeError, match=r"likelihood is MultiClass; .*Use LogLoss"):
-        kind()(gpflow.likelihoods.MultiClass(3), X, f, f + 1.0, labels)
+    poisson = gpflow.likelihoods.Poisson()
+    with pytest.raises(TypeError, match="likelihood is Poisson"):
+        gvi.learn((X, labels), likelihood=poisson, loss=kind(), verbose=1)
+    assert capsys.readouterr().out == ""
+    two = gpflow.likelihoods.HeteroskedasticTFPConditional()
+    with pytest.raises(TypeError, match=r"likelihood is Heteroskedastic.*; .*Use LogLoss"):
+        kind()(two, X, f, f + 1.0, labels)
     with pytest.raises(
         TypeError, match=r"likelihood is Poisson; .*'Gaussian'.*log_power_integral.register"
     ):

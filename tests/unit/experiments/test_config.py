@@ -261,7 +261,6 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ("data: mnist\nlikelihood: gaussian\n", "likelihood"),
         ("data: mnist\nlikelihood: bernoulli\n", "likelihood"),
         ("data: yacht\nlikelihood: softmax\n", "likelihood"),
-        ("data: mnist\nloss: beta_loss\n", "loss"),
         ("data: yacht\nregulariser: {evidence: inducing, select: kmeans}\n", "regulariser.select"),
         ("data: yacht\nmean: {kind: network, layers: [conv2d]}\n", "mean.layers[0]"),
         ("data: yacht\nregulariser: {kernel: {kind: nngp, layers: [conv2d]}}", "kernel.layers[0]"),
