@@ -24,6 +24,12 @@ GROSS_RATIO = 12.0
 MAX_GROSS = 0.01
 """Not more than this share of the rows can be gross: more of them are a tail."""
 
+MAX_SLIPS = 0.1
+"""The same share where those that are left have some that are far from the others, in turn."""
+
+MIN_ROWS_OF_SLIPS = 5
+"""The smallest number of rows of which one can be gross: of three, two are often close."""
+
 
 def groups_of(X: AnyNDArray) -> AnyNDArray:
     """Return the group of each row, 0, 1, ..., which rows of equal inputs share: [N]."""
@@ -122,10 +128,21 @@ def gross_rows(Y: AnyNDArray) -> AnyNDArray:
     """Return the rows with a value of y that is far from all others, as a slip of the pen is: [n].
 
     On the scale of one of them all others look equal: it alone would decide on units, noise and
-    kernels.
+    kernels. Without them the others have a scale in common. Where more and more of these would be
+    far from those left, as under exponential growth, or there are few, no row is.
 
     :param Y: observations, [N, J].
     """
+    kept = np.arange(len(Y))
+    least = len(Y) - max(1, int(MAX_SLIPS * len(Y)))
+    while len(Y) >= MIN_ROWS_OF_SLIPS and len(far := _far_from_others(Y[kept])):
+        kept = np.delete(kept, far)
+        if len(kept) < least:
+            return np.array([], int)
+    return np.setdiff1d(np.arange(len(Y)), kept)
+
+
+def _far_from_others(Y: AnyNDArray) -> AnyNDArray:
     deviation = np.abs(Y - np.median(Y, axis=0))
     far = GROSS_RATIO * np.quantile(deviation, 1.0 - MAX_GROSS, axis=0, method="lower")
     return np.flatnonzero(np.any((deviation > far) & (far > 0.0), axis=1))

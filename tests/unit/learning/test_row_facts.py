@@ -125,3 +125,14 @@ def test_a_slip_of_the_pen_is_gross(N, rng):
     Y = rng.normal(size=(N, 2))
     Y[7, 1] = -50.0
     np.testing.assert_array_equal(gross_rows(Y), [7])
+
+
+def test_slips_of_several_sizes_are_all_gross(rng):
+    Y = rng.normal(size=(30, 1))
+    Y[[3, 8], 0] = 60.0, 2e6
+    np.testing.assert_array_equal(gross_rows(Y), [3, 8])
+
+
+@pytest.mark.parametrize("y", [np.exp(3.0 * np.arange(8)), np.array([1.0, 1.01, 2.0])])
+def test_growth_and_few_rows_have_no_gross_value(y):
+    assert not len(gross_rows(y[:, None]))
