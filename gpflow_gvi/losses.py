@@ -92,10 +92,11 @@ class _OfPowers(Loss):
 
     def check(self, likelihood: Likelihood) -> None:
         """Raise TypeError if the loss is not known for a likelihood."""
-        for of_likelihood in (log_expected_power, log_power_integral):
+        functions = {log_expected_power: (None, 0.0), log_power_integral: (None, None, 0.0)}
+        for of_likelihood, others in functions.items():
             found, unknown = (of_likelihood.dispatch(each) for each in (type(likelihood), object))
             if found is unknown:
-                unknown(likelihood, *[None] * 3)
+                unknown(likelihood, *others)
 
 
 class BetaLoss(_OfPowers):

@@ -306,8 +306,9 @@ def test_likelihood_without_a_known_integral_is_refused(kind, capsys) -> None:
         gvi.learn((X, labels), likelihood=poisson, loss=kind(), verbose=1)
     assert capsys.readouterr().out == ""
     two = gpflow.likelihoods.HeteroskedasticTFPConditional()
-    with pytest.raises(TypeError, match=r"likelihood is Heteroskedastic.*; .*Use LogLoss"):
-        kind()(two, X, f, f + 1.0, labels)
+    for refused in (kind().check, lambda each: kind()(each, X, f, f + 1.0, labels)):
+        with pytest.raises(TypeError, match=r"likelihood is Heteroskedastic.*; .*Use LogLoss"):
+            refused(two)
     with pytest.raises(
         TypeError, match=r"likelihood is Poisson; .*'Gaussian'.*log_power_integral.register"
     ):
