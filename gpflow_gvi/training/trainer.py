@@ -203,7 +203,7 @@ class Trainer(keras.Model):
                 "fit: other variables are trainable now than when the optimiser was first used. "
                 "Call compile with a new optimiser."
             )
-        parts = tuple(part for name, part in vars(self.model).items() if not name.startswith("_"))
+        parts = _parts_of(self.model)
         if not _same(parts, self._parts):
             self._parts = parts
             self.state = state_of(self.model)
@@ -354,4 +354,17 @@ class _Callbacks(keras.callbacks.CallbackList):
 
 
 def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    return len(first) == len(second) and all(a is b for a, b in zip(first, second, strict=True))
+    """Return True if all are the same objects, or equal numbers."""
+    return len(first) == len(second) and all(
+        a is b or (isinstance(a, int | float) and a == b)
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def _parts_of(model: Any) -> tuple[Any, ...]:
+    """Return what a graph of the model is traced with: its parts, and the numbers of its loss."""
+    owners = (model, *(getattr(model, name, None) for name in ("loss", "divergence")))
+    named = [item for owner in owners for item in getattr(owner, "__dict__", {}).items()]
+    weight = getattr(model, "divergence_weight", None)
+    parts = [part for name, part in named if not name.startswith("_")]
+    return (*parts, *([] if tf.is_tensor(weight) else [weight]))

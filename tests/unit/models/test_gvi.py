@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import gpflow
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -417,3 +418,22 @@ def test_kernel_of_p_that_was_set_or_is_trained_is_not_warned_of() -> None:
             of_kernel(kernel).training_loss_closure((X, Y[:, :1]))
         bound = of_kernel(gpflow.kernels.SquaredExponential(), gvi.divergences.InducingKL())
         bound.training_loss_closure((X, Y[:, :1]))
+
+
+@pytest.mark.parametrize("kind", [gvi.models.GWI, gvi.models.PGVI])
+def test_numbers_that_change_between_fits_are_those_of_the_next(kind) -> None:
+    model = kind(*parts(), gpflow.likelihoods.Gaussian(NOISE), num_data=N)
+    model.compile(keras.optimizers.SGD(0.0))
+    data = X, Y[:, :1]
+
+    def loss() -> float:
+        return model.fit(*data, epochs=1, batch_size=N, verbose=0).history["loss"][0]
+
+    before = loss()
+    model.divergence_weight = 10.0
+    after = loss()
+    assert_close(after, model.training_loss(data))
+    assert_differ(after, before)
+    if kind is gvi.models.PGVI:
+        model.divergence.alpha = 0.9
+        assert_close(loss(), model.training_loss(data))
