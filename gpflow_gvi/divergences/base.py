@@ -45,6 +45,9 @@ class Divergence(Module, abc.ABC):
             checks.instance(name, process, GaussianProcess)
         return self.compare(q.at(X), p.at(X))
 
+    bounds_evidence = False
+    """Whether the objective with it is the bound of SVGP, by which P may be trained as well."""
+
     def check(self, q: GaussianProcess, p: GaussianProcess) -> None:
         """Raise for a Q and a P that this divergence cannot compare; most can compare any."""
         return

@@ -27,6 +27,8 @@ class InducingKL(Divergence):
     raises. It depends on no inputs, and so takes no context.
     """
 
+    bounds_evidence = True
+
     def __init__(self) -> None:
         super().__init__()
 

@@ -119,6 +119,17 @@ class GVI(Trainable, SVGP):
         trained = set(map(id, self.trainable_variables))
         return tuple(parameter for key, parameter in distinct.items() if key in trained)
 
+    def log_prior_density(self) -> tf.Tensor:
+        """Return the log density of priors, of P's hyper-parameters where they may be trained."""
+        value = super().log_prior_density()
+        if not self.divergence.bounds_evidence:
+            return value
+        own = {id(each.unconstrained_variable) for each in self.trainable_parameters}
+        for parameter in self.regulariser.trainable_parameters:
+            if id(parameter.unconstrained_variable) not in own:
+                value += parameter.log_prior_density()
+        return value
+
     # The objective.
 
     def loss_terms(self, data: RegressionData) -> LossTerms:

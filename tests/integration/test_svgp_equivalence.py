@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.keras import tf_keras
 
 import gpflow_gvi as gvi
@@ -211,6 +212,9 @@ def test_training_takes_the_same_course(of_p: bool) -> None:
         closure = model.training_loss_closure(batch)
         for part in (model.kernel, model.mean_function):
             gpflow.set_trainable(part, of_p or model is models[0])
+        if of_p:
+            prior = tfp.distributions.LogNormal(np.float64(1.0), np.float64(0.1))
+            model.kernel.trainable_parameters[0].prior = prior
         variables = model.trainable_variables
         if of_p and model is models[0]:
             variables += model.regulariser.trainable_variables
