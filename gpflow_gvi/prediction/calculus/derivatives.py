@@ -18,6 +18,7 @@ from ...covariances.conditional import WeightCovariance
 from ...covariances.covariance import LowRankUpdate
 from ...gaussian_process import GaussianProcess
 from ...kernels.feature_map import OnFeatures
+from ...mean_functions.predictor import Predictor
 from .linearity import assembled, of_combinations, require_exactly, total, unknown
 
 
@@ -28,6 +29,7 @@ def derivative(process: GaussianProcess, X: TensorType) -> MeanAndVariance:
     The slopes have mean ∂m/∂x_d and covariance ∂²r(x, x')/∂x_d ∂x'_d (Rasmussen and Williams 2006,
     section 9.4). It needs one forward pass for each column of X, and no [N, N] matrix.
     """
+    _require_slopes(process)
     at_X = process.at(X)
     N, D = tf.shape(at_X.X)[0], at_X.X.shape[-1]
     directions = [tf.broadcast_to(row, [N, D]) for row in tf.unstack(tf.eye(D, dtype=at_X.X.dtype))]
@@ -39,6 +41,16 @@ def derivative(process: GaussianProcess, X: TensorType) -> MeanAndVariance:
         tf.broadcast_to(tf.stack(means, axis=1), shape),
         tf.broadcast_to(tf.transpose(tf.stack(variances), [2, 0, 1]), shape),
     )
+
+
+def _require_slopes(process: GaussianProcess) -> None:
+    """Raise for a mean whose slope is not known, as TensorFlow takes it for a constant."""
+    mean = process.mean_function
+    if any(isinstance(part, Predictor) for part in (mean, *mean.submodules)):
+        raise TypeError(
+            "process has predictors in its mean, which run in Python and have no derivatives. "
+            "Take a process without them, as of learn(data, predictor=None)."
+        )
 
 
 def _slope(function: Callable[[tf.Tensor], Any], X: tf.Tensor, V: tf.Tensor) -> Any:

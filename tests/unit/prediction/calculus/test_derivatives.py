@@ -171,3 +171,11 @@ def test_slopes_in_a_graph_and_in_single_precision():
 def test_kernels_without_slopes(kernel):
     with pytest.raises(TypeError, match=rf"kernel is a {type(kernel).__name__}.*register"):
         calculus.derivative(prior(kernel), np.zeros((1, 1)))
+
+
+def test_predictors_have_no_slopes():
+    """TensorFlow would take what runs in Python for a constant."""
+    line = gvi.mean_functions.Predictor(lambda X: 2.0 * X[:, 0])
+    process = gvi.GaussianProcess(line + gpflow.functions.Zero(), kernels.SquaredExponential())
+    with pytest.raises(TypeError, match="process has predictors in its mean"):
+        calculus.derivative(process, np.zeros((1, 1)))
