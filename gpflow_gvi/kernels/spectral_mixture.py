@@ -74,12 +74,22 @@ class AdditiveSpectralMixture(Kernel):
 
     def _each_component(self, X: tf.Tensor) -> tf.Tensor:
         """Return the feature of each component: [Q D, ..., N, 1]."""
+        self._require_columns(X)
         columns = tf.stack(tf.unstack(X, axis=-1))[..., None]  # [D, ..., N, 1]
         return tf.concat([columns] * int(self.variances.shape[0]), axis=0)
+
+    def _require_columns(self, X: TensorType) -> None:
+        D = self.variances.shape[1]
+        if X.shape[-1] not in (None, D):
+            raise ValueError(
+                f"X has {X.shape[-1]} columns, but the kernel has parameters for {D}: variances, "
+                "lengthscales and frequencies are [Q, D]. Name the columns by active_dims."
+            )
 
     @inherit_check_shapes
     def K_diag(self, X: TensorType) -> tf.Tensor:
         """Return Σ v for each row of X."""
+        self._require_columns(X)
         return tf.fill(tf.shape(X)[:-1], tf.reduce_sum(self.variances))
 
 

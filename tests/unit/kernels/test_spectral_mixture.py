@@ -17,6 +17,13 @@ def parameters(rng):
     return rng.uniform(0.2, 2.0, size=(3, 2, 3))  # three of [Q, D]
 
 
+def test_another_number_of_columns_is_refused():
+    kernel = AdditiveSpectralMixture([[1.0]], [[0.5]], [[0.3]])
+    for compute in (kernel.K_diag, kernel.K):
+        with pytest.raises(ValueError, match="X has 2 columns, but the kernel has"):
+            compute(np.zeros((3, 2)))
+
+
 def _sum_of_gpflows(variances, lengthscales, frequencies):
     return gpflow.kernels.Sum(
         [
