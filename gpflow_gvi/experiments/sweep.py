@@ -57,10 +57,17 @@ class SweepFile(Part):
             if name in self.variants:
                 raise ValueError(f"{short_repr(name)} is an axis twice; name it once")
         for excluded in self.exclude:
-            for name in excluded:
+            for name, of in excluded.items():
                 if name not in levels:
                     axes = ", ".join(map(short_repr, levels))
                     raise ValueError(f"exclude names {short_repr(name)}; the axes are {axes}")
+                known = [level for level, _ in levels[name]]
+                for level in of if isinstance(of, list) else [of]:
+                    if level not in known:
+                        raise ValueError(
+                            f"exclude has {name}: {level}; the levels are "
+                            f"{', '.join(map(str, known))}"
+                        )
         return self
 
     def levels(self) -> dict[str, list[tuple[Level, dict[str, Any]]]]:
