@@ -22,7 +22,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from .. import likelihoods
-from .._core import row_numbers
+from .._core import checks, row_numbers
 from .._core.data import observations
 from ..errors import NumericsWarning, short_repr
 from ..learning import Learned, Scaling
@@ -268,6 +268,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
                 self._class_weights = compute_class_weight(
                     self.class_weight, classes=self.classes_, y=y
                 )
+                checks.positive("class_weight", self._class_weights)
         K = len(self.classes_)
         if K == 1:
             _warn(f"y has examples of class {short_repr(self.classes_[0])} alone")
@@ -280,7 +281,8 @@ class GVIClassifier(ClassifierMixin, Estimator):
         columns = self.classes
         if columns is not None:  # by their numbers, as labels are given to `learn`
             columns = likelihoods.encoded("classes", columns, self.classes_).tolist()
-        self.learned_ = self._learn(X, codes, latents, likelihood=likelihood, classes=columns)
+        learned = self._learn(X, codes, latents, likelihood=likelihood, classes=columns)
+        self.learned_ = dataclasses.replace(learned, classes_=self.classes_)
         return self
 
     def _around(self, K: int) -> Likelihood | None:

@@ -266,6 +266,14 @@ def test_saved_by_joblib_it_predicts_the_same(which, request, tmp_path):
         np.testing.assert_array_equal(getattr(loaded, method)(X), getattr(fitted, method)(X))
 
 
+def test_what_a_classifier_has_learned_keeps_the_names(classifier, tmp_path):
+    classifier.learned_.save(tmp_path / "learned")
+    X = np.linspace(-1.0, 107.0, 7 * classifier.n_features_in_).reshape(7, -1)
+    loaded = gvi.load(tmp_path / "learned")
+    np.testing.assert_array_equal(loaded.classes_, classifier.classes_)
+    np.testing.assert_array_equal(loaded.predict(X), classifier.predict(X))
+
+
 @pytest.mark.slow
 def test_saved_by_joblib_with_a_trained_network(curve, tmp_path):
     fitted = gvi.GVIRegressor(network=5, epochs=2, **QUICK).fit(*curve)
