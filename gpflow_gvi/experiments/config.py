@@ -92,6 +92,12 @@ class Experiment(Part):
                 require_images(getattr(self, name), name)
         return self
 
+    @property
+    def follows(self) -> bool:
+        """Whether Q starts at P's predictions, or stays there, and no row has a bounded loss."""
+        bounds = self.loss.kind in ("beta_loss", "gamma_loss")
+        return not (self.train_q and (self.mean.kind == "network" or bounds))
+
     def settings(self) -> dict[str, Any]:
         """Return all settings, with the defaults, from which the experiment can be made again."""
         others = set() if self.model.kind == "gvi" else set(OF_GVI)

@@ -115,8 +115,9 @@ def learn(
         regressions on its features.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best, and gives predictions the tails of Student's t that errors of rows left out
-        have (`likelihoods.HeavyTailed`). By default it is "auto" if neither a kernel nor anything
-        of Q is chosen, else "constant"; if effort is "fast", it is constant, and there are tails.
+        have (`likelihoods.HeavyTailed`). By default it is "auto" if no kernel is chosen, no network
+        alone is m_Q and the loss is not robust, else "constant"; if effort is "fast", it is
+        constant, and there are tails.
     :param outputs: "correlated" learns the columns of Y together (`joint_outputs`), so that each
         says something of the others; by default each is a function of its own with one kernel for
         all. Both are for real-valued Y and constant noise, which each column has its own of.
@@ -161,7 +162,8 @@ def learn(
         of it is in the units that the model works in (`standardise`).
     :param divergence_weight: λ; by default 0.1. "1/N" is one divergence beside the sum of losses.
     :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200, or of
-        up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000.
+        up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000,
+        unless a network alone is m_Q or the loss is robust.
     :param select: how they are chosen.
     :param sample_weight: w of each row of real-valued Y, positive numbers [N], of which only the
         ratios count: the noise of a row has the variance σ²/w, σ² being that of a row of average

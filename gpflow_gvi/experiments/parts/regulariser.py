@@ -127,20 +127,23 @@ class Regulariser(Part):
         # 64^(1/3) is 3.999... in floating point.
         return max(1, int(self.inducing.factor * N ** (1.0 / self.inducing.power) + 1e-9))
 
-    def build(self, *, is_default: bool = False) -> RegulariserSettings:
+    def build(self, *, is_default: bool = False, is_followed: bool = False) -> RegulariserSettings:
         """Return the settings of the fit.
 
         :param is_default: whether Q is not trained.
+        :param is_followed: whether Q starts at P's predictions, or stays there.
         """
-        by_recipe = is_default and self.kernel.kind == "recipe"
-        wanted = by_recipe if self.predictors is None else self.predictors == "recipe"
+        by_recipe = is_followed and self.kernel.kind == "recipe"
+        wanted = by_recipe and is_default
+        if self.predictors is not None:
+            wanted = self.predictors == "recipe"
         return RegulariserSettings(
             kernels=None if self.kernel.kind == "recipe" else self._kernels,
             mean=None if self.mean is None else self.mean.build,
             predictors=RECIPE if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
             num_inducing=self.num_inducing,
-            max_inducing=MAX_INDUCING if is_default and self.inducing is None else None,
+            max_inducing=MAX_INDUCING if is_followed and self.inducing is None else None,
             max_rows=getattr(self.evidence, "max_rows", None),
             evidence=self.evidence.build(),
             select=getattr(gvi.inducing, self.select),
