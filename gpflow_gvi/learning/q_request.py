@@ -10,13 +10,21 @@ from typing import Any, Literal
 from .._core import checks
 from .._core.graphs import deepcopy
 from ..divergences import Divergence, InducingKL
-from ..losses import Loss
+from ..errors import short_repr
+from ..losses import LogLoss, Loss, PredictiveLogLoss
 from ..models import GVI, PGVI
 from . import refusals
 from .refusals import refuse
 from .settings import ModelSettings, VariationalSettings
 from .start import InducingPlusNetwork, inducing_mean
-from .variational import DIVERGENCES, LOSSES, named, parse_covariance, parse_mean
+from .variational import (
+    DIVERGENCES,
+    LOSSES,
+    is_network,
+    named,
+    parse_covariance,
+    parse_mean,
+)
 
 OF_NETWORKS = "network", "epochs"
 """What may be asked for where the network alone is trained, too."""
@@ -51,6 +59,15 @@ class QRequest:
         checks.one_of("regulariser", self.regulariser, (None, "posterior", "prior"))
         if self.model is GVI and self.divergence is None:
             raise TypeError("model is GVI, which has no divergence of its own: pass divergence=...")
+        if self.model is not None and not (
+            isinstance(self.model, type) and issubclass(self.model, GVI)
+        ):
+            raise TypeError(
+                f"model is {short_repr(self.model)}; it must be a class: gpflow_gvi.models.PGVI, "
+                "GWI or GVI."
+            )
+        if isinstance(self.divergence_weight, str):
+            checks.one_of("divergence_weight", self.divergence_weight, ("1/N",))
         if self.mean is not None:
             refuse(refusals.HAS_MEAN, network=self.network)
         if not self.is_svgp:
@@ -68,6 +85,12 @@ class QRequest:
     def is_given(self) -> bool:
         """Whether anything was asked for, so that Q is trained."""
         return any(value is not None for value in vars(self).values())
+
+    @property
+    def follows(self) -> bool:
+        """Whether Q starts at P's predictions, or stays there, and no row has a bounded loss."""
+        bounds = self.loss is not None and not isinstance(self.loss, LogLoss | PredictiveLogLoss)
+        return not (is_network(self.mean) or bounds)
 
     @property
     def is_svgp(self) -> bool:

@@ -282,6 +282,14 @@ def _warn_of_labels(Y: Array) -> None:
             NumericsWarning,
             stacklevel=5,
         )
+    elif from_one_hot((None, Y))[1] is not Y:
+        warnings.warn(
+            f"Each row of Y is 1 in one of {Y.shape[1]} columns and 0 in the others, and these are "
+            "regressed. If they are a one-hot code pass labels, np.argmax(Y, axis=1), with "
+            f"likelihood=gpflow.likelihoods.Softmax({Y.shape[1]}).",
+            NumericsWarning,
+            stacklevel=5,
+        )
 
 
 CROWDED = 1e-3

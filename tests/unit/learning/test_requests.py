@@ -25,6 +25,7 @@ def net(J=1):
 
 
 ONE = {"kernel": SquaredExponential()}
+NO_CROSS_FITS = {"epochs": 1, "noise": "constant"}
 FIXED = {"network": net(), "train_network": False}
 
 
@@ -32,6 +33,7 @@ FIXED = {"network": net(), "train_network": False}
     ("targets", "options", "refused"),
     [
         (Y, {"batch_size": 200}, "batch_size is 200, .* nothing of Q is trained"),
+        (Y, {"divergence_weight": "1/n"}, "divergence_weight is '1/n'; .*1/N"),
         (Y, {"learning_rate": 3e-3}, r"learning_rate is 0\.003, .* nothing of Q is trained"),
         (NAMES, {"batch_size": 50}, "batch_size is 50, .* nothing of Q is trained"),
         (Y, {"features": "inputs"}, "features is 'inputs', .* without a network"),
@@ -57,7 +59,7 @@ FIXED = {"network": net(), "train_network": False}
         ),
         (Y, ONE | {"n_jobs": 2}, "n_jobs is 2, .* neither predictors nor"),
         (Y, {"effort": "fast", "n_jobs": 2}, "n_jobs is 2, .* neither predictors nor"),
-        (Y, {"epochs": 1, "n_jobs": -1}, "n_jobs is -1, .* neither predictors nor"),
+        (Y, NO_CROSS_FITS | {"n_jobs": -1}, "n_jobs is -1, .* neither predictors nor"),
         (COUNTS, {"likelihood": Poisson(), "n_jobs": 2}, "n_jobs is 2, .* neither predictors nor"),
         (NAMES, {"noise": "varying"}, "noise is 'varying', .* likelihood is Bernoulli"),
         (NAMES, {"noise": "constant"}, "noise is 'constant', .* likelihood is Bernoulli"),
@@ -84,6 +86,11 @@ FIXED = {"network": net(), "train_network": False}
 def test_what_would_have_no_effect_is_refused(targets, options, refused):
     with pytest.raises(ValueError, match=f"^{refused}"):
         gvi.learn((X, targets), **options)
+
+
+def test_the_model_is_a_class():
+    with pytest.raises(TypeError, match=r"^model is 'GWI'; it must be a class: .*GWI"):
+        gvi.learn((X, Y), model="GWI")
 
 
 @pytest.mark.parametrize(
@@ -155,3 +162,8 @@ def test_a_classifier_around_a_network_has_the_likelihood_that_it_is_given():
     )
     found = estimator.fit(X, NAMES).learned_.likelihood
     assert found.num_monte_carlo_points == 7
+
+
+def test_a_one_hot_code_is_told_to_be_regressed():
+    with pytest.warns(gvi.errors.NumericsWarning, match=r"one-hot code .*Softmax\(3\)"):
+        gvi.learn((X, np.eye(3)[RNG.integers(0, 3, size=60)]), effort="fast", **ONE)
