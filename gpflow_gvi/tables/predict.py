@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 20_000
 """The number of rows in memory."""
 
+DIGITS = 12
+"""Those of predictions in CSV: fewer than a number has, as the last are errors of rounding."""
+
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.,]+$)")
 """The beginnings that OWASP names ("CSV injection"), but not that of a number."""
 
@@ -70,7 +73,7 @@ def predict_file(
                 )
             beyond.update(predicted[outside][predicted[outside] != ""])
             if output.suffix not in table_files.PARQUET:
-                predicted = without_formulas(predicted)
+                predicted = without_formulas(rounded(predicted))
             write(table.join(predicted), written)
             count += len(table)
             progress.found(rows=count)
@@ -88,6 +91,14 @@ def _warn_of_rows_outside(beyond: collections.Counter[str], count: int, column: 
         f"{column} says which.",
         UserWarning,
         stacklevel=3,
+    )
+
+
+def rounded(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose numbers have `DIGITS` significant digits."""
+    numbers = table.select_dtypes(include="float")
+    return table.assign(
+        **{name: column.map(lambda x: float(f"{x:.{DIGITS}g}")) for name, column in numbers.items()}
     )
 
 

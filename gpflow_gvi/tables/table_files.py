@@ -144,7 +144,7 @@ def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, TextFormat], None]]:
                     stream.write(codecs.BOM_UTF8)
                 file = stream
                 separator = "\t" if ".tsv" in path.suffixes else form.separator
-                options = {"sep": separator, "decimal": form.decimal, "float_format": "%.7g"}
+                options = {"sep": separator, "decimal": form.decimal}
                 table.to_csv(file, header=is_first, index=False, mode="wb", **options)
                 return
             part = required("pyarrow").Table.from_pandas(table, preserve_index=False)

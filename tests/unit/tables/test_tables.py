@@ -106,7 +106,7 @@ def test_classes_are_recognised(folder, capsys):
     predicted = pd.read_csv(folder / "kinds_predicted.csv")
     assert set(predicted["kind_outside"].dropna()) <= {"size"}  # some of the rows held out
     total = predicted["p(<big>)"] + predicted["p(small)"]
-    assert_close(total, 1.0, precision=np.float32)  # a file has seven digits
+    assert_close(total, 1.0)
     clear = predicted[np.abs(predicted["p(<big>)"] - 0.5) > ROUNDING.float32]
     assert len(clear) > 50
     best = np.where(clear["p(<big>)"] > 0.5, "<big>", "small")
