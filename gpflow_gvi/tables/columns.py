@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import functools
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,18 +41,25 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(
-        cls, table: pd.DataFrame, *, drop: Collection[str] = (), keep: Collection[str] = ()
+        cls,
+        table: pd.DataFrame,
+        *,
+        drop: Collection[str] = (),
+        keep: Collection[str] = (),
+        is_day_first: bool = False,
     ) -> Columns:
         """Return the columns of a table without its target.
 
         :param drop: those to leave out.
         :param keep: those to use although they seem to number the rows.
+        :param is_day_first: how dates are read where they do not tell day from month.
         """
         require_known("drop", drop, table)
         require_known("keep", keep, table)
         found = cls([], [], {}, {}, {}, {})
+        read_dates = functools.partial(Dates.of, is_day_first=is_day_first)
         for name, column in table.items():
-            found._add(str(name), column, is_dropped=name in drop, is_kept=name in keep)
+            found._add(str(name), column, read_dates, is_dropped=name in drop, is_kept=name in keep)
         if not (found.numbers or found.categories or found.dates):
             raise ValueError(
                 f"no column can be learned from: {found.left_out}. Give columns of numbers, or of "
@@ -59,7 +67,15 @@ class Columns(NamedTuple):
             )
         return found
 
-    def _add(self, name: str, column: pd.Series[Any], *, is_dropped: bool, is_kept: bool) -> None:
+    def _add(
+        self,
+        name: str,
+        column: pd.Series[Any],
+        read_dates: Callable[[pd.Series[Any]], Dates | None],
+        *,
+        is_dropped: bool,
+        is_kept: bool,
+    ) -> None:
         values = column.dropna()
         lists = has_lists(values)
         values = values[: 0 if lists else None]
@@ -69,7 +85,7 @@ class Columns(NamedTuple):
         if values.nunique() < 2:
             why = "lists in cells" if lists else "a single value" if len(values) else "empty"
         elif not is_number:
-            dates = Dates.of(column)
+            dates = read_dates(column)
             if dates is None and values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values)):
                 why = "text that differs from row to row"
         if is_kept and (why or is_dropped):

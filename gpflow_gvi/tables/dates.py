@@ -19,7 +19,9 @@ PERIODS = {"year": 365.2425, "week": 7.0, "day": 1.0}
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}(?:[-./]\d{1,4})?(?:[ T]\d.*)?")
 _DAYS = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y/%m/%d")
 FORMATS = ("ISO8601", *(day + time for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S")))
-"""Ways to write a date; the first that fits all cells of a column is taken."""
+"""Ways to write a date; the first that fits all cells of a column is taken, but see `Dates.of`."""
+
+_MONTH_FIRST, _DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
 
 
 class Dates(NamedTuple):
@@ -30,8 +32,14 @@ class Dates(NamedTuple):
     """Those that the rows resolve."""
 
     @classmethod
-    def of(cls, column: pd.Series[Any]) -> Dates | None:
-        """Return the format of the dates in a column, or None if it holds other text."""
+    def of(cls, column: pd.Series[Any], *, is_day_first: bool = False) -> Dates | None:
+        """Return the format of the dates in a column, or None if it holds other text.
+
+        Where day and month may be either, they are what makes the dates go in order with the rows,
+        or in even steps.
+
+        :param is_day_first: what is taken where neither tells.
+        """
         if required("pandas.api.types").is_datetime64_any_dtype(column):
             return cls("", _resolved(_days(column, "")))
         known = column.dropna()
@@ -40,8 +48,24 @@ class Dates(NamedTuple):
         for written in FORMATS:
             days = _days(column, written)
             if np.isnan(days).sum() == column.isna().sum():
+                swapped = _swapped(column, written, days)
+                if swapped is not None and _prefers(swapped[1], days, default=is_day_first):
+                    written, days = swapped
                 return cls(written, _resolved(days))
         return None
+
+    @property
+    def order(self) -> str:
+        """The order of day and month in words, empty where the format leaves no doubt."""
+        orders = {_MONTH_FIRST: "month/day/year", _DAY_FIRST: "day/month/year"}
+        return orders.get(self.format.partition(" ")[0], "")
+
+    def is_guessed(self, column: pd.Series[Any]) -> bool:
+        """Whether nothing in the column that it was found in tells day from month."""
+        if not self.order:
+            return False
+        readings = [Dates.of(column, is_day_first=is_day_first) for is_day_first in (False, True)]
+        return readings[0] != readings[1]
 
     def days(self, column: pd.Series[Any]) -> AnyNDArray:
         """Return the days since 1970, NaN where there is no date: [N]."""
@@ -74,6 +98,43 @@ def _days(column: pd.Series[Any], written: str) -> AnyNDArray:
     times = pandas.to_datetime(column, errors="coerce", utc=True, **options)
     start = pandas.Timestamp("1970-01-01", tz="UTC")
     return np.asarray((times - start) / pandas.Timedelta(days=1), dtype=float)
+
+
+def _swapped(
+    column: pd.Series[Any], written: str, days: AnyNDArray
+) -> tuple[str, AnyNDArray] | None:
+    """Return a format with the day first and its days, if it fits where one of months first does.
+
+    A column without a day after the twelfth, or one that is the same either way, leaves both open.
+    """
+    if not written.startswith(_MONTH_FIRST):
+        return None
+    other = written.replace(_MONTH_FIRST, _DAY_FIRST)
+    found = _days(column, other)
+    return (other, found) if np.array_equal(np.isnan(found), np.isnan(days)) else None
+
+
+def _prefers(days: AnyNDArray, others: AnyNDArray, *, default: bool) -> bool:
+    """Whether days are those of the rows rather than others, which are read another way."""
+    for is_likely in (_is_in_order, _is_even):
+        if is_likely(days) != is_likely(others):
+            return is_likely(days)
+    return default
+
+
+def _is_in_order(days: AnyNDArray) -> bool:
+    steps = np.diff(days[~np.isnan(days)])
+    return bool(np.all(steps >= 0.0) or np.all(steps <= 0.0))
+
+
+def _is_even(days: AnyNDArray) -> bool:
+    """Whether a typical step from one date to the next is at least half of the mean step.
+
+    It is half or more of it even for dates at random, but not for the months of many years that are
+    taken for days of January.
+    """
+    steps = np.diff(np.unique(days[~np.isnan(days)]))
+    return bool(len(steps) == 0 or np.median(steps) >= 0.5 * steps.mean())
 
 
 def _resolved(days: AnyNDArray) -> list[str]:

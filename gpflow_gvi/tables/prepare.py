@@ -95,12 +95,12 @@ def prepare(
     header = table_files.header(path)
     for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):
         require_known(what, names, header)
-    table, written = table_files.read(path)
-    if written:
+    table, form = table_files.read(path)
+    if written := str(form):
         progress.found(written=written)
     known, y, task = target_of(table, target, task)
     table = table[known].drop(columns=target)
-    columns = Columns.of(table, drop=drop, keep=keep)
+    columns = Columns.of(table, drop=drop, keep=keep, is_day_first=form.is_day_first)
     if split == "time" and not columns.dates:
         raise ValueError("split is 'time', but no column is of dates. Leave it out.")
     by_time = next(iter(columns.dates), None) if split != "random" else None
@@ -137,6 +137,12 @@ def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
             f"{short_repr(table[name][rows[0]])} in row {rows[0]}: they are treated as missing. "
             "Correct them if they are not."
         )
+    messages += [
+        f"column {name!r} has dates such as {table[name].dropna().iloc[0]!r}, which are read as "
+        f"{each.order}: nothing in them tells. Write them as 2016-02-01 if they are not."
+        for name, each in columns.dates.items()
+        if each.is_guessed(table[name])
+    ]
     for message in messages:
         warnings.warn(message, UserWarning, stacklevel=4)
 
@@ -153,7 +159,10 @@ def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) 
         facts["rows without target"] = int(np.sum(~known))
     facts |= {"columns of numbers": len(columns.numbers), "of categories": len(columns.categories)}
     if columns.dates:
-        facts["of dates"] = ", ".join(columns.dates)
+        facts["of dates"] = ", ".join(
+            name + f" (read as {each.order})" * bool(each.order)
+            for name, each in columns.dates.items()
+        )
     if columns.left_out:
         facts["left out"] = "; ".join(f"{name} ({why})" for name, why in columns.left_out.items())
     return facts

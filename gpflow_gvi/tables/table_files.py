@@ -61,6 +61,14 @@ class TextFormat(NamedTuple):
         named = (name or f"Unnamed: {i}" for i, name in enumerate(names))  # as pandas names it
         return cls(separator, encoding, tuple(named))
 
+    @property
+    def is_day_first(self) -> bool:
+        """Whether it is that of a place where dates begin with the day, as decimals have a comma.
+
+        Programs separate columns by semicolons where the comma stands in numbers.
+        """
+        return self.decimal == "," or self.separator == ";"
+
     def __str__(self) -> str:
         """Return its unusual features in words."""
         names = {"\t": "tabs", ";": "semicolons", "|": "bars"}
@@ -76,13 +84,13 @@ def header(path: Path) -> list[str]:
     return list(TextFormat.of(path).names)
 
 
-def read(path: Path) -> tuple[pd.DataFrame, str]:
-    """Return the table in a file, which has rows, and the unusual features of its format."""
+def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
+    """Return the table in a file, which has rows, and its format."""
     pandas = required("pandas")
     if path.suffix in PARQUET:
         required("pyarrow")
         with _explained(path):
-            return _with_rows(pandas.read_parquet(path), path), ""
+            return _with_rows(pandas.read_parquet(path), path), TextFormat()
     with _explained(path):
         form = TextFormat.of(path)
         # Numbers as Python writes them are read fast; text only where commas may be in numbers.
@@ -92,7 +100,7 @@ def read(path: Path) -> tuple[pd.DataFrame, str]:
             form = form._replace(decimal=text_cells.decimal_of(table, form.separator))
     table = text_cells.canonical(table, form.decimal)
     columns = {name: text_cells.typed(column) for name, column in table.items()}
-    return pandas.DataFrame(columns, index=table.index), str(form)
+    return pandas.DataFrame(columns, index=table.index), form
 
 
 def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, TextFormat]]:
