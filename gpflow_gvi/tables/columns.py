@@ -15,7 +15,7 @@ from .._core import row_numbers
 from ..errors import short_repr
 from .dates import Dates
 from .requirements import require_columns, require_known, required
-from .text_cells import TRUTH
+from .text_cells import NO_NUMBER, NO_TEXT, TRUTH, without
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,18 +76,20 @@ class Columns(NamedTuple):
         is_dropped: bool,
         is_kept: bool,
     ) -> None:
-        values = column.dropna()
+        values = without(NO_NUMBER, column).dropna()
         lists = has_lists(values)
         values = values[: 0 if lists else None]
         numbers = _numbers_or_nan(values)
         is_number, dates = _is_of_numbers(values, numbers), None
+        if not is_number and values.nunique() > 1:
+            dates = read_dates(column)
+        if not (is_number or dates or lists):
+            values = without(NO_TEXT, column).dropna()
         why = None
         if values.nunique() < 2:
             why = "lists in cells" if lists else "a single value" if len(values) else "empty"
-        elif not is_number:
-            dates = read_dates(column)
-            if dates is None and values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values)):
-                why = "text that differs from row to row"
+        elif not (is_number or dates) and values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values)):
+            why = "text that differs from row to row"
         if is_kept and (why or is_dropped):
             raise ValueError(f"keep names {name!r}, which is {why or 'named in drop as well'}.")
         if is_dropped:
@@ -104,7 +106,7 @@ class Columns(NamedTuple):
             self.numbers.append(name)
             if wrong := sorted(set(map(str, values[np.isnan(numbers)]))):
                 self.no_numbers[name] = wrong
-            elif not is_kept and (why := row_numbers.suspicion(name, column)):
+            elif not is_kept and (why := row_numbers.suspicion(name, _numbers_or_nan(column))):
                 self.suspects[name] = why
 
     @property
@@ -129,7 +131,7 @@ class Columns(NamedTuple):
         for name, dates in self.dates.items():
             found |= dict(zip(dates.names(name), dates.numbers(table[name]), strict=True))
         for name in self.categories:
-            column = table[name].astype(object)
+            column = without(NO_TEXT, table[name]).astype(object)
             found[name] = column.where(column.notna(), "missing").astype(str).to_numpy(object)
         return required("pandas").DataFrame(found, index=table.index)
 
@@ -196,6 +198,7 @@ def _is_of_numbers(values: pd.Series[Any], numbers: AnyNDArray) -> bool:
 
 def _numbers(name: str, column: pd.Series[Any], no_numbers: Collection[str]) -> AnyNDArray:
     """Return a column as numbers, NaN where it has one of the texts that are none: [N]."""
+    column = without(NO_NUMBER, column)
     found = _numbers_or_nan(column)
     wrong = column[np.isnan(found) & column.notna().to_numpy()]
     wrong = wrong[~wrong.astype(str).isin(list(no_numbers))]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .requirements import required
+from .text_cells import NO_NUMBER, without
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,7 @@ class Dates(NamedTuple):
         """
         if required("pandas.api.types").is_datetime64_any_dtype(column):
             return cls("", _resolved(_days(column, "")))
+        column = without(NO_NUMBER, column)
         known = column.dropna()
         if not all(_DATE.fullmatch(str(text)) for text in known.iloc[:100]):
             return None
@@ -69,6 +71,7 @@ class Dates(NamedTuple):
 
     def days(self, column: pd.Series[Any]) -> AnyNDArray:
         """Return the days since 1970, NaN where there is no date: [N]."""
+        column = without(NO_NUMBER, column)
         days = _days(column, self.format)
         wrong = column[np.isnan(days) & column.notna().to_numpy()]
         if len(wrong):

@@ -17,6 +17,7 @@ from ..errors import short_repr
 from . import table_files
 from .columns import Columns, has_lists
 from .requirements import require_known, required
+from .text_cells import NO_NUMBER, NO_TEXT, without
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,15 +173,19 @@ def target_of(
     table: pd.DataFrame, name: str, task: Task | None
 ) -> tuple[AnyNDArray, AnyNDArray, Task]:
     """Return a mask of the rows with a target, [N], their targets, and the task."""
-    known = table[name].notna().to_numpy()
-    column = table[name][known]
-    if not len(column):
-        raise ValueError(f"target {name!r} is empty in every row.")
-    if has_lists(column):
+    if has_lists(cells := table[name].dropna()):
         raise ValueError(
-            f"target {name!r} has lists in cells, such as {short_repr(column.iloc[0])}. Give a "
+            f"target {name!r} has lists in cells, such as {short_repr(cells.iloc[0])}. Give a "
             "number or the name of a class in each row: a column for each number of the lists."
         )
+    has_slips = _distinct_numbers(without(NO_NUMBER, cells)) > MAX_NUMBERED_CLASSES
+    if task is None and has_slips:
+        task = "regression"
+    column = without(NO_NUMBER if task == "regression" else NO_TEXT, table[name])
+    known = column.notna().to_numpy()
+    column = column[known]
+    if not len(column):
+        raise ValueError(f"target {name!r} is empty in every row.")
     types = required("pandas.api.types")
     is_number = types.is_numeric_dtype(column) and not types.is_bool_dtype(column)
     distinct = column.unique()
@@ -189,8 +194,7 @@ def target_of(
     if task is None:
         few = is_number and len(distinct) <= MAX_NUMBERED_CLASSES
         whole = few and np.array_equal(distinct, np.round(distinct.astype(float)))
-        has_slips = not is_number and _distinct_numbers(column) > MAX_NUMBERED_CLASSES
-        task = "regression" if has_slips or not (whole or not is_number) else "classification"
+        task = "regression" if is_number and not whole else "classification"
     if task == "regression":
         return known, _as_numbers(name, column, is_number), task
     if not is_number and len(distinct) > MAX_NAMED_CLASSES:
@@ -204,6 +208,7 @@ def target_of(
 
 def _distinct_numbers(column: pd.Series[Any]) -> int:
     """Return the number of distinct numbers, or 0 if at least half of the cells are none."""
+    column = column.dropna()
     numbers = required("pandas").to_numeric(column, errors="coerce")
     return int(numbers.nunique()) if numbers.notna().mean() > 0.5 else 0
 

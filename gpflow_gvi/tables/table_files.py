@@ -131,6 +131,8 @@ def _options(form: TextFormat) -> dict[str, Any]:
         "encoding": form.encoding,
         "dtype": str,
         "skipinitialspace": True,
+        "keep_default_na": False,
+        "na_values": [""],  # what words such as "NA" mean depends on the column
         "low_memory": False,
     }
 

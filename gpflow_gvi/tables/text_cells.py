@@ -1,9 +1,12 @@
-"""Numbers as people write them: with a decimal comma, thousands, a percent sign or a currency."""
+"""Numbers as people write them: with a decimal comma, thousands, a percent sign or a currency.
+
+Words such as "NA" are missing numbers or dates, and may be categories among others.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .requirements import required
@@ -12,6 +15,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+NO_TEXT = frozenset({"nan", "NaN", "-nan", "-NaN"})
+"""What programs write for text that is missing; no one else does."""
+
+NO_NUMBER = NO_TEXT | {
+    *("#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "n/a", "NA", "NULL", "null", "None"),
+    *("-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN"),
+}
+"""What stands for a missing number, as pandas reads it; in text it may mean something."""
+
 _CURRENCY = "$€£¥"
 _SPACES = " \u00a0\u202f"  # thousands are also set apart by spaces that do not break
 
@@ -56,6 +68,11 @@ def _cells(table: pd.DataFrame, mark: str) -> Iterator[str]:
                 yield cell.strip(f"+−-%{_CURRENCY}{_SPACES}")
 
 
+def without(words: Collection[str], column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column in which cells of text are missing if they are among words."""
+    return column.mask(column.isin(list(words))) if _is_text(column) else column
+
+
 def _is_text(column: pd.Series[Any]) -> bool:
     return bool(required("pandas.api.types").is_string_dtype(column.dropna()))
 
@@ -90,10 +107,12 @@ def _canonical(text: str, decimal: str) -> str:
 
 def typed(column: pd.Series[Any]) -> pd.Series[Any]:
     """Return a column of canonical text as numbers or truth values, if it is of such alone."""
-    known = column.dropna()
+    cells = without(NO_NUMBER, column)
+    known = cells.dropna()
     if not len(known) or not _is_text(column):
         return column
-    if len(known) == len(column) and set(known.unique()) <= TRUTH.keys():
-        return column.map(TRUTH).astype(bool)
-    numbers = required("pandas").to_numeric(column, errors="coerce")
-    return column if numbers[column.notna()].isna().any() else numbers
+    if set(known.unique()) <= TRUTH.keys():
+        found = cells.map(TRUTH)
+        return found.astype(bool) if len(known) == len(column) else found
+    numbers = required("pandas").to_numeric(cells, errors="coerce")
+    return column if numbers[cells.notna()].isna().any() else numbers
