@@ -104,6 +104,7 @@ class Columns(NamedTuple):
             self.categories.append(name)
         else:
             self.numbers.append(name)
+            require_finite(f"column {name!r}", numbers, values)
             if wrong := sorted(set(map(str, values[np.isnan(numbers)]))):
                 self.no_numbers[name] = wrong
             elif not is_kept and (why := row_numbers.suspicion(name, _numbers_or_nan(column))):
@@ -196,6 +197,17 @@ def _is_of_numbers(values: pd.Series[Any], numbers: AnyNDArray) -> bool:
     return len(known) > 0.5 * len(values) and distinct > min(MAX_CATEGORIES, 0.5 * len(values))
 
 
+def require_finite(what: str, numbers: AnyNDArray, cells: pd.Series[Any]) -> None:
+    """Raise if one of the numbers in cells, both [N], is infinite."""
+    infinite = cells[np.isinf(numbers)]
+    if len(infinite):
+        others = f" (and in {len(infinite) - 1} others)" * (len(infinite) > 1)
+        raise ValueError(
+            f"{what} has {infinite.iloc[0]} in row {infinite.index[0]}{others}, which is not "
+            "finite. Make it a finite number, or leave the cell empty where it is not known."
+        )
+
+
 def _numbers(name: str, column: pd.Series[Any], no_numbers: Collection[str]) -> AnyNDArray:
     """Return a column as numbers, NaN where it has one of the texts that are none: [N]."""
     column = without(NO_NUMBER, column)
@@ -207,4 +219,5 @@ def _numbers(name: str, column: pd.Series[Any], no_numbers: Collection[str]) -> 
             f"column {name} is of numbers, but it has {short_repr(wrong.iloc[0])} in row "
             f"{wrong.index[0]}. Make it a number, or leave the cell empty where it is not known."
         )
+    require_finite(f"column {name!r}", found, column)
     return found

@@ -15,7 +15,7 @@ import numpy as np
 from .._core import progress
 from ..errors import short_repr
 from . import table_files
-from .columns import Columns, has_lists
+from .columns import Columns, has_lists, require_finite
 from .requirements import require_known, required
 from .text_cells import NO_NUMBER, NO_TEXT, without
 
@@ -196,12 +196,12 @@ def target_of(
         whole = few and np.array_equal(distinct, np.round(distinct.astype(float)))
         task = "regression" if is_number and not whole else "classification"
     if task == "regression":
-        return known, _as_numbers(name, column, is_number), task
+        return known, _as_numbers(name, column), task
     if not is_number and len(distinct) > MAX_NAMED_CLASSES:
         raise ValueError(
             f"target {name!r} is text of {len(distinct)} different values such as "
-            f"{short_repr(distinct[0])}: neither numbers nor classes. Correct what should be "
-            "numbers, or name another column."
+            f"{short_repr(distinct[0])}: neither numbers nor classes. Write what should be numbers "
+            "as numbers alone, without a unit, or name another column."
         )
     return known, _as_labels(name, column, is_number), task
 
@@ -213,24 +213,29 @@ def _distinct_numbers(column: pd.Series[Any]) -> int:
     return int(numbers.nunique()) if numbers.notna().mean() > 0.5 else 0
 
 
-def _as_numbers(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
-    if not is_number:
-        wrong = column[required("pandas").to_numeric(column, errors="coerce").isna()]
+def _as_numbers(name: str, column: pd.Series[Any]) -> AnyNDArray:
+    numbers = np.asarray(required("pandas").to_numeric(column, errors="coerce"), dtype=float)
+    require_finite(f"target {name!r}", numbers, column)
+    wrong = column[np.isnan(numbers)]
+    if len(wrong):
         raise ValueError(
             f"target {name!r} has {short_repr(wrong.iloc[0])} in row {wrong.index[0]}, which is "
             f"not a number: {len(wrong)} of its {len(column)} cells are not, and regression needs "
-            "numbers. Correct them or leave them empty; or pass --task classification, or name "
-            "another column."
+            "numbers. Write them as numbers alone, without a unit, or leave them empty; or pass "
+            "--task classification, or name another column."
         )
-    return np.asarray(column, dtype=float)
+    return numbers
 
 
 def _as_labels(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
+    if is_number:
+        require_finite(f"target {name!r}", np.asarray(column, dtype=float), column)
     counts = column.value_counts()
     if counts.min() < 2:
+        remedy = "pass --task regression" if is_number else "write them without a unit"
         raise ValueError(
             f"target {name!r} has a class with a single row, {short_repr(counts.index[-1])}. "
-            "Leave it out, or pass --task regression if these are numbers."
+            f"Leave it out, or {remedy} if these are numbers."
         )
     if is_number:
         values = np.asarray(column, dtype=float)

@@ -13,7 +13,7 @@ from gpflow_gvi.tables import table_files
 from gpflow_gvi.tables.columns import Columns
 from gpflow_gvi.tables.dates import Dates
 from gpflow_gvi.tables.learn import _split
-from gpflow_gvi.tables.prepare import prepare
+from gpflow_gvi.tables.prepare import prepare, target_of
 from tests.tolerances import assert_close
 
 SIZES = [1234.5, -0.25, 3.0, 1000000.0]
@@ -98,6 +98,32 @@ def test_a_slip_in_the_target_is_named(tmp_path):
     (tmp_path / "data.csv").write_text(f"size,y\n{rows}3,oops\n")
     with pytest.raises(ValueError, match="target 'y' has 'oops' in row 40, which is not a number"):
         prepare(tmp_path / "data.csv", "y")
+
+
+@pytest.mark.parametrize("task", [None, "regression"])
+@pytest.mark.parametrize("unit", [" kg", "EUR"])
+def test_numbers_with_a_unit_are_to_be_written_without_it(unit, task, tmp_path):
+    rows = "".join(f"{i % 7},{i * 7.25}{unit}\n" for i in range(60))
+    (tmp_path / "data.csv").write_text(f"size,y\n{rows}")
+    with pytest.raises(ValueError, match="without a unit") as caught:
+        prepare(tmp_path / "data.csv", "y", task=task)
+    assert "--task regression" not in str(caught.value)
+
+
+@pytest.mark.parametrize("infinity", ["inf", "-Infinity", "1e999"])
+def test_an_infinite_number_is_named_with_its_place(infinity, tmp_path):
+    table = pd.DataFrame({"size": np.arange(40) % 7, "y": np.arange(40) / 8}).astype(str)
+    for name, what in [("size", "column 'size'"), ("y", "target 'y'")]:
+        wrong = table.copy()
+        wrong.loc[5, name] = infinity
+        wrong.to_csv(tmp_path / "data.csv", index=False)
+        with pytest.raises(ValueError, match=f"{what} has -?inf in row 5,"):
+            prepare(tmp_path / "data.csv", "y")
+    with pytest.raises(ValueError, match="target 'y' has inf in row 1,"):
+        target_of(pd.DataFrame({"y": [1.0, np.inf, 1.0, 2.0, 2.0]}), "y", None)
+    columns = Columns.of(table.astype(float)[["size"]])
+    with pytest.raises(ValueError, match=f"column 'size' has {infinity} in row 5,"):
+        columns.typed(table.assign(size=["1"] * 5 + [infinity] + ["2"] * 34))
 
 
 def test_codes_of_digits_and_letters_are_categories():
