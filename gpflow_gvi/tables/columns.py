@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -118,10 +119,27 @@ class Columns(NamedTuple):
             *(made for name, each in self.dates.items() for made in each.names(name)),
         ]
 
+    def require_numbers(self, table: pd.DataFrame) -> None:
+        """Raise if a column of numbers has other cells alone: it is another than was learned from.
+
+        :param table: the rows of a file, or the first of them.
+        """
+        require_columns(self.numbers, table)
+        for name in self.numbers:
+            column = without(NO_NUMBER, table[name])
+            known = column[column.notna() & ~column.astype(str).isin(self.no_numbers.get(name, ()))]
+            if len(known) and np.all(np.isnan(_numbers_or_nan(known))):
+                raise ValueError(
+                    f"column {name} is of numbers, but it has {short_repr(known.iloc[0])} in row "
+                    f"{known.index[0]} and no number at all. Give the column of that name that the "
+                    "model was learned from, or leave the cells empty."
+                )
+
     def typed(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the columns that are used, as numbers or as text; what is missing is NaN.
 
-        Columns of numbers may be text, as they are in a file of CSV.
+        Columns of numbers may be text, as they are in a file of CSV. What is no number is missing,
+        with a warning where it was not so in the rows that were learned from.
         """
         used = (*self.numbers, *self.dates, *self.categories)
         require_columns(used, table)
@@ -208,16 +226,25 @@ def require_finite(what: str, numbers: AnyNDArray, cells: pd.Series[Any]) -> Non
         )
 
 
+def slips(name: str, cells: pd.Series[Any]) -> str:
+    """Return a message on cells of a column of numbers that are none."""
+    return (
+        f"column {name!r} is of numbers, but {len(cells)} of its cells are not, the first "
+        f"{short_repr(cells.iloc[0])} in row {cells.index[0]}: they are treated as missing. "
+        "Correct them if they are not."
+    )
+
+
 def _numbers(name: str, column: pd.Series[Any], no_numbers: Collection[str]) -> AnyNDArray:
-    """Return a column as numbers, NaN where it has one of the texts that are none: [N]."""
+    """Return a column as numbers, NaN where it has a text that is none: [N].
+
+    :param no_numbers: the texts that were warned of before.
+    """
     column = without(NO_NUMBER, column)
     found = _numbers_or_nan(column)
     wrong = column[np.isnan(found) & column.notna().to_numpy()]
     wrong = wrong[~wrong.astype(str).isin(list(no_numbers))]
     if len(wrong):
-        raise ValueError(
-            f"column {name} is of numbers, but it has {short_repr(wrong.iloc[0])} in row "
-            f"{wrong.index[0]}. Make it a number, or leave the cell empty where it is not known."
-        )
+        warnings.warn(slips(name, wrong), UserWarning, stacklevel=5)
     require_finite(f"column {name!r}", found, column)
     return found

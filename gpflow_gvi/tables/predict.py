@@ -64,6 +64,8 @@ def predict_file(
     beyond: collections.Counter[str] = collections.Counter()
     with table_files.writer(output) as write:
         for table, canonical, written in table_files.chunks(path, size):
+            if count == 0:
+                model.columns.require_numbers(canonical)
             predicted = model.predict(canonical, 0.95 if coverage is None else coverage)
             taken = [name for name in predicted if name in table]
             if taken:

@@ -15,7 +15,7 @@ import numpy as np
 from .._core import progress
 from ..errors import short_repr
 from . import table_files
-from .columns import Columns, has_lists, require_finite
+from .columns import Columns, has_lists, require_finite, slips
 from .requirements import require_known, required
 from .text_cells import NO_NUMBER, NO_TEXT, without
 
@@ -131,13 +131,10 @@ def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
         "it does not carry over to new rows. Drop it, or keep it by name if it is a quantity."
         for name, why in columns.suspects.items()
     ]
-    for name, texts in columns.no_numbers.items():
-        rows = table.index[table[name].isin(texts)]
-        messages.append(
-            f"column {name!r} is of numbers, but {len(rows)} of its cells are not, the first "
-            f"{short_repr(table[name][rows[0]])} in row {rows[0]}: they are treated as missing. "
-            "Correct them if they are not."
-        )
+    messages += [
+        slips(name, table[name][table[name].isin(texts)])
+        for name, texts in columns.no_numbers.items()
+    ]
     messages += [
         f"column {name!r} has dates such as {table[name].dropna().iloc[0]!r}, which are read as "
         f"{each.order}: nothing in them tells. Write them as 2016-02-01 if they are not."
@@ -187,6 +184,11 @@ def target_of(
     if not len(column):
         raise ValueError(f"target {name!r} is empty in every row.")
     types = required("pandas.api.types")
+    if types.is_datetime64_any_dtype(column):
+        raise ValueError(
+            f"target {name!r} is of dates. Give them as numbers, such as the days since the first, "
+            "or name another column."
+        )
     is_number = types.is_numeric_dtype(column) and not types.is_bool_dtype(column)
     distinct = column.unique()
     if len(distinct) < 2:

@@ -89,8 +89,18 @@ def test_one_slip_in_a_column_of_numbers_is_said_and_taken_for_missing(tmp_path)
     assert columns.numbers == ["size"]
     table, _ = table_files.read(tmp_path / "data.csv")
     assert np.isnan(columns.typed(table)["size"]).sum() == 1
+    one = table.assign(size=["3"] * 20 + ["ouch"] * 2 + ["oops"] * (len(table) - 22))
+    with pytest.warns(UserWarning, match="but 2 of its cells .* first 'ouch' in row 20: they are"):
+        assert np.isnan(columns.typed(one)["size"]).sum() == len(table) - 20
+    columns.require_numbers(one)
     with pytest.raises(ValueError, match="column size is of numbers, but it has 'ouch' in row 0"):
-        columns.typed(table.assign(size=["ouch"] * len(table)))
+        columns.require_numbers(table.assign(size=["ouch"] * len(table)))
+
+
+def test_dates_are_no_target():
+    table = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=40)})
+    with pytest.raises(ValueError, match="target 'day' is of dates"):
+        target_of(table, "day", None)
 
 
 def test_a_slip_in_the_target_is_named(tmp_path):

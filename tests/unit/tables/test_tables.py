@@ -209,6 +209,15 @@ def test_other_columns_to_predict_are_refused(content, message, written, tmp_pat
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_new_slip_is_missing_in_a_file_to_predict(written, tmp_path, capsys):
+    file, rows = tmp_path / "new.csv", ["2.0,1,red", "oops,1,red"]
+    file.write_text("\n".join(["size,old,colour", *rows]))
+    assert main(["predict", str(written), str(file)]) == 0
+    assert "but 1 of its cells are not, the first 'oops' in row 1" in capsys.readouterr().err
+    lines = (tmp_path / "new_predicted.csv").read_text().splitlines()
+    assert [line[: len(row)] for line, row in zip(lines[1:], rows, strict=True)] == rows
+
+
 def test_missing_columns_are_told_before_the_model_is_loaded(
     written, tmp_path, monkeypatch, capsys
 ):
