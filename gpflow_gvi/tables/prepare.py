@@ -137,7 +137,7 @@ def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
     ]
     messages += [
         f"column {name!r} has dates such as {table[name].dropna().iloc[0]!r}, which are read as "
-        f"{each.order}: nothing in them tells. Write them as 2016-02-01 if they are not."
+        f"{each.order}: nothing in them tells which it is. Write them as 2016-02-01 if it is not."
         for name, each in columns.dates.items()
         if each.is_guessed(table[name])
     ]

@@ -69,7 +69,7 @@ def test_a_guess_is_warned_of_and_printed(separator, decimal, order, tmp_path, c
     command += ["--predictor", "ridge", "--output", str(tmp_path / "model")]
     assert main(command) == 0
     said = capsys.readouterr().err
-    assert f"such as '01/01/2016', which are read as {order}: nothing in them tells" in said
+    assert f"such as '01/01/2016', which are read as {order}: nothing in them tells which" in said
     assert f"of dates on (read as {order})" in said
 
 
