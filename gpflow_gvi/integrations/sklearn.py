@@ -22,7 +22,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from .. import likelihoods
-from .._core import checks, row_numbers
+from .._core import row_numbers
 from .._core.data import observations
 from ..errors import NumericsWarning, short_repr
 from ..learning import Learned, Scaling
@@ -268,7 +268,8 @@ class GVIClassifier(ClassifierMixin, Estimator):
                 self._class_weights = compute_class_weight(
                     self.class_weight, classes=self.classes_, y=y
                 )
-                checks.positive("class_weight", self._class_weights)
+            if not np.all(self._class_weights > 0.0):
+                raise ValueError(f"class_weight is {self.class_weight}; it must be positive.")
         K = len(self.classes_)
         if K == 1:
             _warn(f"y has examples of class {short_repr(self.classes_[0])} alone")
@@ -282,7 +283,8 @@ class GVIClassifier(ClassifierMixin, Estimator):
         if columns is not None:  # by their numbers, as labels are given to `learn`
             columns = likelihoods.encoded("classes", columns, self.classes_).tolist()
         learned = self._learn(X, codes, latents, likelihood=likelihood, classes=columns)
-        self.learned_ = dataclasses.replace(learned, classes_=self.classes_)
+        names = np.asarray(self.classes_.tolist())  # text of pandas is an array of objects
+        self.learned_ = dataclasses.replace(learned, classes_=names)
         return self
 
     def _around(self, K: int) -> Likelihood | None:

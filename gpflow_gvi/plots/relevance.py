@@ -112,13 +112,14 @@ def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: i
     It is the average over `repeats` shuffles of a group of features.
     """
     y = y.reshape(len(y), -1) if view.classes is None else view.numbers(y)[:, None]
+    learned = dataclasses.replace(view.learned, classes_=None)  # y are numbers of classes
     rng, (N, D) = np.random.default_rng(seed), X.shape
 
     def nll(copies: AnyNDArray) -> AnyNDArray:
         """Return that of copies of all rows, [..., N, D]: [..., N]."""
         counts = copies.shape[:-1]
         data = copies.reshape(-1, D), np.tile(y, (math.prod(counts[:-1]), 1))
-        (logs,) = by_blocks(lambda *part: (view.learned.predict_log_density(part),), *data)
+        (logs,) = by_blocks(lambda *part: (learned.predict_log_density(part),), *data)
         return -logs.reshape(counts)
 
     def shuffled(group: list[int]) -> AnyNDArray:

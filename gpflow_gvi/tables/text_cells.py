@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
-NO_TEXT = frozenset({"nan", "NaN", "-nan", "-NaN"})
-"""What programs write for text that is missing; no one else does."""
+NO_TEXT = frozenset({"nan", "NaN", "-nan", "-NaN", "NA", "<NA>", "#N/A"})
+"""What programs write for text that is missing: NumPy, R, pandas and spreadsheets."""
 
 NO_NUMBER = NO_TEXT | {
-    *("#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "n/a", "NA", "NULL", "null", "None"),
+    *("#N/A N/A", "#NA", "N/A", "n/a", "NULL", "null", "None"),
     *("-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN"),
 }
 """What stands for a missing number, as pandas reads it; in text it may mean something."""

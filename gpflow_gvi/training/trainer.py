@@ -362,7 +362,7 @@ def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
 
 
 def _parts_of(model: Any) -> tuple[Any, ...]:
-    """Return what a graph of the model is traced with: its parts, and the numbers of its loss."""
+    """Return the parts that a graph of the model is traced with, and the numbers of its loss."""
     owners = (model, *(getattr(model, name, None) for name in ("loss", "divergence")))
     named = [item for owner in owners for item in getattr(owner, "__dict__", {}).items()]
     weight = getattr(model, "divergence_weight", None)
