@@ -35,8 +35,8 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, Softmax
 from gpflow.utilities import positive
 
-from ..._core import labels, network_layers, progress
-from ..._core.data import Data
+from ..._core import checks, labels, network_layers, progress
+from ..._core.data import Data, as_floats
 from ..._core.graphs import deepcopy
 from ..._core.network_graph import flat, head, parts_of
 from ..._core.notices import logger
@@ -120,8 +120,10 @@ def learn_around(
     K = max(outputs.columns, 2) if settings.of_classes else 0
     if K == 0:
         outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
-    elif training is None:
-        inputs = scale_that_fits(networks[0], inputs, X, labels.validated("Y", Y, K).reshape(-1, 1))
+    if training is None:
+        of_rows = labels.validated("Y", Y, K) if K else as_floats("Y", checks.array("Y", Y))
+        of_rows = of_rows.reshape(len(of_rows), -1)
+        inputs = scale_that_fits(networks[0], inputs, X, of_rows, outputs.kind)
     if inputs.scales_pixels and X.dtype == np.uint8:
         logger.warning("X has pixels in bytes, 0 to 255; they become numbers from 0 to 1.")
     split = _split((X, Y), settings, inputs, validation_data, trains=training is not None)

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 
 from ..._core.network_function import as_function
 from ...errors import NumericsWarning
-from .network_rows import Inputs
+from .network_rows import MIN_PROBABILITY, Inputs, logits
 from .reach import BLOCK
 
 MIN_GAIN = 0.1
@@ -73,30 +73,49 @@ def _accuracies(h: AnyNDArray, Y: AnyNDArray) -> tuple[float, float, AnyNDArray]
     return np.sum(counts[rows, best]) / len(Y), np.trace(counts) / len(Y), best
 
 
-def scale_that_fits(network: Any, inputs: Inputs, X: AnyNDArray, Y: AnyNDArray) -> Inputs:
-    """Return the inputs of a classifier: pixels in bytes as they are, if these fit far better.
+def scale_that_fits(
+    network: Any, inputs: Inputs, X: AnyNDArray, Y: AnyNDArray, kind: str | None
+) -> Inputs:
+    """Return the inputs of a network: pixels in bytes as they are, if these fit Y far better.
 
     The order of its columns does not matter here.
 
     :param inputs: what it takes, as far as is known.
+    :param Y: class indices, [N, 1], or numbers, [N, J].
+    :param kind: that of `Outputs`.
     """
     if not inputs.scales_pixels or X.dtype != np.uint8:
         return inputs
     function, raw = as_function(network), inputs._replace(scales_pixels=False)
-    accuracy = []
+    N = min(len(X), len(Y), BLOCK)
+    fits = []
     for each in (inputs, raw):
-        h = np.asarray(function(tf.cast(each.floats(X[:BLOCK]), default_float())))
-        accuracy.append(_accuracies(h, Y[:BLOCK])[0])
-    if h.shape[1] == 1 or accuracy[1] < accuracy[0] + MIN_GAIN / 2:
+        h = function(tf.cast(each.floats(X[:N]), default_float()))
+        name, fit = _fit(np.asarray(logits(h) if kind == "probabilities" else h), Y[:N], kind)
+        fits.append(fit)
+    if not fits[1] > fits[0] + MIN_GAIN / 2:
         return inputs
     warnings.warn(
-        f"X has pixels in bytes. Divided by 255, as is usual, the network has an accuracy of "
-        f"{accuracy[0]:.3f}, and as they are one of {accuracy[1]:.3f}: they are taken as they are. "
+        f"X has pixels in bytes. Divided by 255, as is usual, the network has {name} "
+        f"{fits[0]:.3f}, and as they are {fits[1]:.3f}: they are taken as they are. "
         "Give floats of the right scale, or a network that begins with keras.layers.Rescaling.",
         NumericsWarning,
         stacklevel=4,
     )
     return raw
+
+
+def _fit(h: AnyNDArray, Y: AnyNDArray, kind: str | None) -> tuple[str, float]:
+    """Return how well h fits Y, in words and as a number that is larger where it fits better."""
+    if kind is None:
+        spread = np.mean(np.var(Y, axis=0)) or 1.0
+        return "the R²", float(max(1.0 - np.mean(np.square(Y - h)) / spread, 0.0))
+    if h.shape[1] > 1:
+        return "the accuracy", _accuracies(h, Y)[0]
+    signed = h * (2.0 * Y - 1.0)
+    factors = np.geomspace(1e-2, 1e2, 41) / np.sqrt(np.mean(np.square(h)) + MIN_PROBABILITY)
+    scores = [-np.mean(np.logaddexp(0.0, -a * signed)) for a in (*factors, *-factors)]
+    return "at its best temperature the log score", float(max(scores))
 
 
 def warn_of_units(h: AnyNDArray, Y: AnyNDArray) -> None:

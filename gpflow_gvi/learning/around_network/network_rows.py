@@ -182,7 +182,7 @@ class NetworkInputs:
         X = tf.cast(X, default_float())
         first, *others = (part(X) for part in self.parts)
         h, features = first[:, : self.num_outputs], first[:, self.num_outputs :]
-        h = _logits(h) if self.of_probabilities else h
+        h = logits(h) if self.of_probabilities else h
         if self.order:  # a single logit is that of the second class
             h = -h if h.shape[-1] == 1 else tf.gather(h, self.order, axis=-1)
         columns = [h, features, *others]
@@ -284,7 +284,7 @@ def network_rows(
     )
 
 
-def _logits(p: tf.Tensor) -> tf.Tensor:
+def logits(p: tf.Tensor) -> tf.Tensor:
     """Return log p for several classes, and log p/(1 - p) for the second of two: [N, J]."""
     p = tf.maximum(p, MIN_PROBABILITY)
     if p.shape[-1] > 1:
