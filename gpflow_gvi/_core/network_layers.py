@@ -27,6 +27,26 @@ def output_activation(network: Any) -> str | None:
     return getattr(getattr(network, "activation", None), "__name__", None)
 
 
+def without_link(name: str, network: Any) -> Any:
+    """Return a copy of a network without the softmax or sigmoid that it ends with, if any.
+
+    :param name: that of the argument.
+    """
+    network = as_function(network).network
+    if output_activation(network) not in ("softmax", "sigmoid"):
+        return network
+    last = network = copy.deepcopy(as_function(network)).network
+    while layers := getattr(last, "layers", None):
+        last = layers[-1]
+    if not hasattr(last, "activation"):
+        raise ValueError(
+            f"{name} is {short_repr(network)}, which ends with a layer {type(last).__name__}; it "
+            "must return logits. Pass the same model without that layer."
+        )
+    last.activation = keras.activations.linear
+    return network
+
+
 def has_layer(network: Any, *names: str) -> bool:
     """Return True if a Keras model, or a model among its layers, has a layer of these classes."""
     layers = getattr(network, "layers", ()) if is_keras(network) else ()

@@ -70,6 +70,8 @@ MAX_ROWS = 5000
 class NetworkMean:
     """A network alone, which is fitted to the mean of the sparse posterior first.
 
+    For labels it has no softmax or sigmoid at its end, since the likelihood has its own.
+
     :param network: from [N, D...] to [N, J], a model of Keras; each mean function has a copy.
     """
 
@@ -78,9 +80,11 @@ class NetworkMean:
     def __call__(self, start: Start) -> MeanFunction:
         """Return the mean function."""
         from .._core.images import as_rows
+        from .._core.network_layers import without_link
         from .full_batch import fit_by_squares
 
-        mean, target = network_mean("mean", self.network, start), inducing_mean(start)
+        network = without_link("mean", self.network) if start.of_classes else self.network
+        mean, target = network_mean("mean", network, start), inducing_mean(start)
         X = start.X[:MAX_ROWS]  # the rows are shuffled
         values = target(as_rows(X, start.prior.kernel))
         fit_by_squares(mean, as_rows(X, mean), values, MAX_ITERATIONS)

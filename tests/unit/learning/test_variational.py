@@ -275,6 +275,35 @@ def test_a_network_of_several_columns_is_for_labels(of_classes):
     assert learned.predict_proba(new).shape == (5, 3)
 
 
+@pytest.mark.parametrize("end", ["softmax", "sigmoid", "Activation"])
+def test_a_network_of_probabilities_becomes_one_of_logits(end):
+    X = np.random.default_rng(0).normal(size=(120, 1))
+    y, layers = _triple(X), keras.layers
+    last = [layers.Dense(3), layers.Activation("softmax")]
+    if end == "softmax":
+        last = [layers.Dense(3, end)]
+    elif end == "sigmoid":
+        y, last = X[:, 0] > 0.0, [keras.Sequential([layers.Dense(1, end)])]
+    network = keras.Sequential([keras.Input((1,)), layers.Dense(8, "tanh"), *last])
+    before = network.predict(X, verbose=0)
+    kernel = gpflow.kernels.SquaredExponential()
+    learned = gvi.learn(
+        (X, y), mean=network, kernel=kernel, regulariser="prior", num_inducing=8, epochs=1
+    )
+    assert np.max(learned.predict_proba(X)) > 0.8
+    assert np.ptp(learned.predict_f(X)[0]) > 2.0
+    np.testing.assert_array_equal(network.predict(X, verbose=0), before)
+
+
+def test_a_softmax_layer_at_the_end_of_a_mean_is_refused():
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    layers = keras.layers
+    network = keras.Sequential([keras.Input((1,)), layers.Dense(3), layers.Softmax()])
+    options = {"kernel": gpflow.kernels.SquaredExponential(), "num_inducing": 8, "epochs": 1}
+    with pytest.raises(ValueError, match=r"mean is .*ends with a layer Softmax.*without that"):
+        gvi.learn((X, _triple(X)), mean=network, **options)
+
+
 def test_estimators_take_the_parts_of_q():
     X, Y = _rows()
     parts = {

@@ -14,9 +14,10 @@ RNG = np.random.default_rng(20261201)
 BYTES = RNG.integers(256, size=(300, 4, 4, 1)).astype(np.uint8)
 FACTOR = RNG.normal(size=16) / 255.0
 SCORE = BYTES.reshape(len(BYTES), -1) @ FACTOR
+SHIFT = -np.median(SCORE)
 
 
-def of_pixels(unit, activation=None, *, shift=-np.median(SCORE), factor=5.0):
+def of_pixels(unit, activation=None, *, shift=SHIFT, factor=5.0):
     """A network that is right about pixels in this unit."""
     net = keras.Sequential([keras.Input((4, 4, 1)), L.Flatten(), L.Dense(1, activation)])
     weights = factor * unit * FACTOR[:, None]
@@ -39,7 +40,7 @@ def around(net, Y):
 @pytest.mark.parametrize("activation", [None, "sigmoid"])
 @pytest.mark.parametrize("flipped", [False, True])
 def test_pixels_of_a_network_of_one_column_are_what_it_was_fitted_to(activation, flipped):
-    y = (np.median(SCORE) < SCORE) != flipped
+    y = (-SHIFT < SCORE) != flipped
     factor = -5.0 if flipped else 5.0
     with pytest.warns(NumericsWarning, match="log score .* they are taken as they are"):
         learned = around(of_pixels(1.0, activation, factor=factor), y)
@@ -47,7 +48,7 @@ def test_pixels_of_a_network_of_one_column_are_what_it_was_fitted_to(activation,
 
 
 @pytest.mark.filterwarnings("error:X has pixels")
-@pytest.mark.parametrize("shift", [-np.median(SCORE), 0.0])
+@pytest.mark.parametrize("shift", [SHIFT, 0.0])
 def test_pixels_of_a_network_of_one_column_are_divided_where_that_fits(shift):
     y = -shift < SCORE
     learned = around(of_pixels(255.0, "sigmoid", shift=shift), y)
