@@ -43,7 +43,7 @@ def are_labels(likelihood: Likelihood | None) -> bool:
     return num_classes(likelihood) is not None
 
 
-def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
+def classes_of(Y: Any, likelihood: Likelihood | None, names: Any = None) -> AnyNDArray | None:
     """Return the classes that labels are of, sorted, or None for numbers that are not labels.
 
     Strings, booleans and categories are labels under any likelihood; numbers are under one of
@@ -51,11 +51,12 @@ def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
 
     :param Y: observations, [N] or [N, 1].
     :param likelihood: p(y | f), if it is known.
+    :param names: all classes, in any order, if Y may lack some.
     """
     values, J = _column("Y", Y), num_classes(likelihood)
     if values is None or (J is None and (likelihood is not None or not _are_names(Y, values))):
         return None
-    found = np.unique(values)
+    found = with_absent(np.unique(values), names)
     if J is None or np.all(np.isin(found, np.arange(J))):
         return found if J is None else np.arange(J)
     if _are_names(Y, values) or (len(found) == J and np.all(np.isfinite(found))):
@@ -66,6 +67,13 @@ def classes_of(Y: Any, likelihood: Likelihood | None) -> AnyNDArray | None:
             )
         return found
     return None  # numbers that are not of these classes, of which validation says more
+
+
+def with_absent(found: AnyNDArray, names: Any) -> AnyNDArray:
+    """Return all named classes, sorted, if those that are found are among them; else the latter."""
+    if names is None or not np.all(np.isin(found, names)):
+        return found
+    return np.unique(names)
 
 
 def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:

@@ -40,7 +40,7 @@ class Estimator(BaseEstimator):
         `recipe.network`; or models of Keras to put a process around. X may be images then.
     :param train_network: False to leave a network as it is; by default it is trained.
     :param features: the features of a network that the kernel is on, as in `learn`.
-    :param classes: the class of each column of a network, if they are not sorted.
+    :param classes: the class of each column of a network, if they are not sorted, or y lacks some.
     :param likelihood: one of GPflow, for y that are counts, amounts, fractions or levels, or have
         noise of heavy tails; of a classifier, one of as many classes as y has.
     :param loss: "robust" for real-valued y with outliers; or a loss to train Q with, or its name.

@@ -22,11 +22,12 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from .. import likelihoods
-from .._core import row_numbers
+from .._core import labels, row_numbers
 from .._core.data import observations
 from ..errors import NumericsWarning, short_repr
 from ..learning import Learned, Scaling
 from ..learning.around_network.learn_around import is_put_around
+from ..learning.around_network.network_checks import require_as_many
 from ..learning.joint_outputs import observed, with_nan
 from ..learning.variational import softmax_of
 from ..prediction import by_blocks
@@ -277,6 +278,9 @@ class GVIClassifier(ClassifierMixin, Estimator):
             return self
         is_number = isinstance(self.network, int | np.integer)  # of units
         around = not is_number and is_put_around(self.network, self.features, self.train_network, X)
+        if around and self.classes is not None:
+            codes = self._with_absent(codes)
+            K = len(self.classes_)
         likelihood = self._around(K) if around else self._of_classes(K)
         latents = K if around else likelihoods.num_latents(likelihood, codes[:, None])
         columns = self.classes
@@ -287,11 +291,23 @@ class GVIClassifier(ClassifierMixin, Estimator):
         self.learned_ = dataclasses.replace(learned, classes_=names)
         return self
 
+    def _with_absent(self, codes: AnyNDArray) -> AnyNDArray:
+        """Take the classes of all columns of the network; return the labels as their indices."""
+        seen, self.classes_ = self.classes_, labels.with_absent(self.classes_, self.classes)
+        at = np.searchsorted(self.classes_, seen)
+        if self.class_weight is not None:
+            weights = np.ones(len(self.classes_))
+            weights[at] = self._class_weights
+            self._class_weights = weights
+        return np.asarray(at[codes])
+
     def _around(self, K: int) -> Likelihood | None:
         """Return the likelihood around a network: one column says how probable the second is."""
         network = self.network[0] if isinstance(self.network, list | tuple) else self.network
         shape = getattr(network, "output_shape", None)
         is_single = isinstance(shape, tuple) and shape[-1] == 1
+        if isinstance(shape, tuple) and shape[-1]:
+            require_as_many(self.classes_, max(shape[-1], 2))
         if self.likelihood is None and K == 2 and is_single:
             return Bernoulli(invlink=tf.math.sigmoid)
         return self.likelihood

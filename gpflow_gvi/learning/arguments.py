@@ -173,12 +173,18 @@ def observations(data: Any, outputs: str, missing: str) -> tuple[Any, bool]:
 
 
 def labelled(
-    rows: Any, validation_data: Any, likelihood: Likelihood | None, network: Any, mean: Any
+    rows: Any,
+    validation_data: Any,
+    likelihood: Likelihood | None,
+    network: Any,
+    mean: Any,
+    columns: Any = None,
 ) -> tuple[Any, Any, Likelihood | None, Any]:
     """Return data with labels as class indices, their likelihood, and the classes.
 
     :param network: the network that the process is around, if it is around one.
     :param mean: the argument of `learn`; a network of several columns is for labels.
+    :param columns: the class of each column of the network; there may be none of it among the rows.
     """
     of_columns = softmax_of(mean)
     if network is not None:
@@ -189,6 +195,6 @@ def labelled(
         rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
         if network is None and is_of_one_column(rows):
             likelihood = of_columns
-    rows, validation_data, likelihood, names = of_labels(rows, validation_data, likelihood)
+    rows, validation_data, likelihood, names = of_labels(rows, validation_data, likelihood, columns)
     # A network says by itself what it is for.
     return rows, validation_data, likelihood if network is None else given, names

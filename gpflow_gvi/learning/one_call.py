@@ -138,9 +138,9 @@ def learn(
         receives; "layers", the default, this and what is in front of it, averaged over pixels or
         steps of a sequence; the name of a layer; "inputs"; another model; or a list of such.
     :param output: which output of a network with several is learned: its name, key or place.
-    :param classes: the class of each column of a network, if they are not in sorted order. Without
-        it a network that is not trained here, whose columns fit another order far better, is
-        refused.
+    :param classes: the class of each column of a network, if they are not in sorted order, or if
+        there are no examples of some. Without it a network that is not trained here, whose columns
+        fit another order far better, is refused.
     :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
         that Y are labels, and is the default of names (`Bernoulli` of two classes, else `Softmax`);
         or any other of GPflow's likelihoods, for counts, amounts,
@@ -199,7 +199,7 @@ def learn(
     if held is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
     around = given.network_around(data)
-    rows, held, given.likelihood, names = labelled(rows, held, likelihood, around, mean)
+    rows, held, given.likelihood, names = labelled(rows, held, likelihood, around, mean, classes)
     if sample_weight is not None:
         given.sample_weight = relative_weights(sample_weight, data)
         of_all = given.only("network", "epochs") | given.of_noise

@@ -120,6 +120,8 @@ def learn_around(
     K = max(outputs.columns, 2) if settings.of_classes else 0
     if K == 0:
         outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
+    classes = np.arange(K) if settings.classes is None else settings.classes
+    order = order_of(columns, classes if K else None, K)
     if training is None:
         of_rows = labels.validated("Y", Y, K) if K else as_floats("Y", checks.array("Y", Y))
         of_rows = of_rows.reshape(len(of_rows), -1)
@@ -135,8 +137,6 @@ def learn_around(
     elif validation_data is None and (split.holds_out or split.calibration is not None):
         _warn_of_seen_rows()
     progress.now("outputs and features of all rows")
-    classes = np.arange(K) if settings.classes is None else settings.classes
-    order = order_of(columns, classes if K else None)
     features = network_layers.LAYERS if features is None else features
     reach = reach_of(split.train[0], inputs.floats)
     rows = network_rows(networks, features, inputs, outputs, order, reach)

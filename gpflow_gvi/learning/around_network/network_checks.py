@@ -12,6 +12,7 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from scipy.optimize import linear_sum_assignment
 
+from ..._core import labels
 from ..._core.network_function import as_function
 from ...errors import NumericsWarning
 from .network_rows import MIN_PROBABILITY, Inputs, logits
@@ -27,21 +28,38 @@ MIN_RATIO = 2.0
 that was hardly trained has less."""
 
 
-def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None) -> tuple[int, ...]:
+def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None, K: int) -> tuple[int, ...]:
     """Return the column of the network of each sorted class; empty if the order is the same.
 
     :param names: the class of each column, as `learn` is given them.
+    :param K: the number of classes that the network has columns for.
     """
     if names is None:
+        if classes is not None:
+            require_as_many(classes, K)
         return ()
     columns = np.asarray(names)
-    if classes is None or columns.shape != classes.shape or set(columns) != set(classes):
+    if classes is None or columns.shape != (K,) or set(columns) != set(classes):
         found = None if classes is None else classes.tolist()
         raise ValueError(
             f"classes is {columns.tolist()}; it must name the class of each column of the network, "
             f"and Y has the classes {found}."
         )
     return () if np.array_equal(columns, classes) else tuple(np.argsort(columns).tolist())
+
+
+def require_as_many(classes: AnyNDArray, K: int) -> None:
+    """Raise if Y has other than the K classes that a network has columns for."""
+    if len(classes) == K:
+        return
+    labels.require_two_classes(classes)
+    few = "pass classes=[...], the names of all in the order of the columns"
+    raise ValueError(
+        f"network has columns for {K} classes, but Y has {len(classes)}, "
+        f"{classes[:10].tolist()}: "
+        + (few if len(classes) < K else f"give it {len(classes)} outputs")
+        + "."
+    )
 
 
 def require_order(h: AnyNDArray, Y: AnyNDArray, classes: AnyNDArray | None) -> None:

@@ -167,13 +167,15 @@ def relative_weights(sample_weight: Any, data: Any) -> Array:
 
 
 def of_labels(
-    data: Any, validation_data: Any, likelihood: Likelihood | None
+    data: Any, validation_data: Any, likelihood: Likelihood | None, names: Any = None
 ) -> tuple[Any, Any, Likelihood | None, Array | None]:
     """Return data with labels as class indices, their likelihood, and the classes.
 
     Data without labels are returned as they are.
+
+    :param names: all classes, in any order, if the data may lack some.
     """
-    classes = labels.classes_of(data[1], likelihood) if _is_pair(data) else None
+    classes = labels.classes_of(data[1], likelihood, names) if _is_pair(data) else None
     if classes is None:
         return data, validation_data, likelihood, None
     if not labels.are_labels(likelihood):
