@@ -27,6 +27,20 @@ def output_activation(network: Any) -> str | None:
     return getattr(getattr(network, "activation", None), "__name__", None)
 
 
+def end(network: Any) -> str | None:
+    """Return the name of the activation that a Keras model ends with, as one or as a layer."""
+    if not is_keras(network):
+        return None
+    name = type(_last_layer(network)).__name__.lower()
+    return name if name in ("relu", "elu") else output_activation(network)
+
+
+def _last_layer(network: Any) -> Any:
+    while layers := getattr(network, "layers", None):
+        network = layers[-1]
+    return network
+
+
 def without_link(name: str, network: Any) -> Any:
     """Return a copy of a network without the softmax or sigmoid that it ends with, if any.
 
@@ -35,9 +49,8 @@ def without_link(name: str, network: Any) -> Any:
     network = as_function(network).network
     if output_activation(network) not in ("softmax", "sigmoid"):
         return network
-    last = network = copy.deepcopy(as_function(network)).network
-    while layers := getattr(last, "layers", None):
-        last = layers[-1]
+    network = copy.deepcopy(as_function(network)).network
+    last = _last_layer(network)
     if not hasattr(last, "activation"):
         raise ValueError(
             f"{name} is {short_repr(network)}, which ends with a layer {type(last).__name__}; it "

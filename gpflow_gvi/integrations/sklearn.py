@@ -294,7 +294,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
     def _with_absent(self, codes: AnyNDArray) -> AnyNDArray:
         """Take the classes of all columns of the network; return the labels as their indices."""
         seen, self.classes_ = self.classes_, labels.with_absent(self.classes_, self.classes)
-        at = np.searchsorted(self.classes_, seen)
+        at: AnyNDArray = np.searchsorted(self.classes_, np.asarray(seen))
         if self.class_weight is not None:
             weights = np.ones(len(self.classes_))
             weights[at] = self._class_weights

@@ -63,7 +63,7 @@ from .feature_kernel import feature_kernel, kernels_of_groups, widening
 from .network_checks import order_of, require_order, scale_that_fits, warn_of_units
 from .network_data import inputs_of
 from .network_rows import Inputs, NetworkInputs, Outputs, network_rows
-from .network_training import NetworkTraining
+from .network_training import NetworkTraining, units_of_training
 from .reach import Classes, leaning, reach_of
 
 MAX_ROWS_OF_SCALES = 5000
@@ -132,8 +132,11 @@ def learn_around(
     if K:
         labels.require_two_classes(np.unique(split.train[1].astype(int)))
     history: dict[str, list[float]] = {}
+    units_of_h = Scaling.none(split.train[1])
     if training is not None:
-        networks, history = training.of_all(networks, inputs, split, outputs.kind)
+        if K == 0:
+            units_of_h = units_of_training(networks, split.outputs.linear)
+        networks, history = training.of_all(networks, inputs, split, outputs.kind, units_of_h)
     elif validation_data is None and (split.holds_out or split.calibration is not None):
         _warn_of_seen_rows()
     progress.now("outputs and features of all rows")
@@ -149,8 +152,10 @@ def learn_around(
     split = split.with_inputs(lambda part: np.asarray(rows(part)))
     h = split.train[0][:, : outputs.columns]
     of_outputs = Scaling.none(h)
+    if K == 0:
+        (shift, scale), (shift_h, scale_h) = split.outputs.linear, units_of_h
+        of_outputs = Scaling((shift - shift_h) / scale_h, scale / scale_h)
     if training is None and K == 0:
-        of_outputs = split.outputs.linear
         warn_of_units(h, split.train[1])
     elif training is None and columns is None:
         require_order(h, split.train[1], classes)

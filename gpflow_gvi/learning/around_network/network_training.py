@@ -13,10 +13,22 @@ import tensorflow as tf
 from ..._core import network_layers, progress
 from ..._core.network_function import as_function, is_keras, keras_of
 from ...errors import short_repr
+from ..rows.scaling import Scaling
 from ..rows.split import Rows, Split
 from ..schedules import EarlyStopping, Passes, Schedule
 from .network_rows import Inputs
 from .reach import BLOCK
+
+OF_DIFFERENCES = ("meansquarederror", "meanabsoluteerror", "huber", "logcosh")
+"""Losses of differences from Y, for which any shift of Y does."""
+
+RANGES = {
+    **dict.fromkeys(("sigmoid", "hard_sigmoid", "softmax"), (0.0, 1.0)),
+    **dict.fromkeys(("tanh", "hard_tanh", "softsign"), (-1.0, 1.0)),
+    **dict.fromkeys(("relu", "softplus", "exponential"), (0.0, np.inf)),
+    "relu6": (0.0, 6.0),
+}
+"""The values that activations have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,21 +47,20 @@ class NetworkTraining:
     """Those of the user, beside early stopping."""
 
     def of_all(
-        self, networks: list[Any], inputs: Inputs, split: Split, loss: str | None
+        self, networks: list[Any], inputs: Inputs, split: Split, loss: str | None, units: Scaling
     ) -> tuple[list[Any], dict[str, list[float]]]:
         """Return trained copies of networks, and the history of Keras; one after the other.
 
         The batches of each are in another order. The history of the second is "loss of network 2".
-        Numbers are predicted in standard units.
-
         :param loss: "logits" or "probabilities", what the networks return for labels; or None for
             numbers.
+        :param units: those in which numbers are predicted.
         """
 
         def batches(rows: Rows, size: int, seed: int | None = None) -> tf.data.Dataset:
             """Return batches of rows, again and again in random order if there is a seed."""
             X, Y = tf.constant(inputs.floats(rows[0]), tf.float32), rows[1]
-            Y = split.outputs.standard(Y) if loss is None else tf.constant(Y.astype(np.int32))
+            Y = units.standard(Y) if loss is None else tf.constant(Y.astype(np.int32))
             numbers = tf.data.Dataset.range(len(X))
             if seed is not None:
                 numbers = numbers.shuffle(len(X), seed=seed).repeat()
@@ -112,6 +123,39 @@ class NetworkTraining:
                 f"{short_repr(network.loss)}: {error} Labels are whole numbers, not a one-hot code."
             ) from error
         return fitted.history
+
+
+def units_of_training(networks: Any, standard: Scaling) -> Scaling:
+    """Return units of real-valued Y that networks can predict: standard ones, if they do.
+
+    After an activation such as softplus they have no shift. Y is in its own units after one with
+    bounds, and for a network compiled with a loss that is not of differences, as "poisson".
+    """
+    networks = network_layers.members(networks)
+    ends = {network_layers.end(each) for each in networks}
+    mean, has_bounds = standard.shift, False
+    for end in ends & set(RANGES):
+        low, high = RANGES[end or ""]
+        if np.any((mean < low) | (mean > high)):
+            raise ValueError(
+                f"network ends with the activation {end!r}, whose values are from {low:g} to "
+                f"{high:g}, but Y has the mean {mean.round(4).tolist()}. End it with no activation."
+            )
+        has_bounds = has_bounds or bool(np.isfinite(high))
+    if has_bounds or not all(map(_is_of_differences, networks)):
+        return Scaling(np.zeros_like(mean), np.ones_like(mean))
+    if ends - {None, "linear"}:
+        return standard._replace(shift=np.zeros_like(mean))
+    return standard
+
+
+def _is_of_differences(network: Any) -> bool:
+    if not _is_compiled(network):
+        return True
+    losses, loss = keras_of(network).losses, network.loss
+    loss = losses.get(loss) if isinstance(loss, str) else loss
+    name = getattr(loss, "__name__", type(loss).__name__)
+    return name.replace("_", "").lower() in OF_DIFFERENCES
 
 
 def all_compiled(networks: Any) -> bool:
