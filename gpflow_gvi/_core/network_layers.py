@@ -180,35 +180,33 @@ def _resolutions(network: Any) -> list[Any]:
     embedded: list[Any] = []
     has_weights = False
     for layer in network.layers:
-        received = _tensors_of(layer, "input") if has_weights else []
+        received = _tensors_of(network, layer, "input") if has_weights else []
         if type(layer).__name__.startswith("GlobalAveragePooling"):
             averaged += map(id, received)
         for tensor in received:
             if len(tensor.shape) > 2:
                 found[tuple(tensor.shape[1:-1])] = tensor
         if type(layer).__name__ == "Embedding":
-            embedded += _tensors_of(layer, "output")
+            embedded += _tensors_of(network, layer, "output")
         has_weights = has_weights or bool(layer.weights)
     last = [tensor for tensor in found.values() if id(tensor) not in averaged]
     words = [tensor for tensor in embedded if id(tensor) not in map(id, last)]
-    return [tensor for tensor in (*words, *last) if _is_of(network, tensor)]
+    return [*words, *last]
 
 
-def _tensors_of(layer: Any, name: str) -> list[Any]:
-    """Return the tensors that a layer receives or returns, where it is called in one place."""
-    try:
-        return keras.tree.flatten(getattr(layer, name))
-    except AttributeError:
-        return []
+def _tensors_of(network: Any, layer: Any, name: str) -> list[Any]:
+    """Return the tensors that a layer receives or returns in a network, which may be one of several
+    that it is a layer of: where it is called last.
 
-
-def _is_of(network: Any, tensor: Any) -> bool:
-    """Return True if a tensor depends on the inputs of the network: a layer may have others."""
-    try:
-        keras.Model(network.inputs, tensor)
-    except ValueError:
-        return False
-    return True
+    :param name: "input" or "output".
+    """
+    graph = getattr(network, "_functional", None) or network
+    nodes = getattr(graph, "_nodes_by_depth", {})
+    for depth in sorted(nodes):
+        for node in nodes[depth]:
+            if node.operation is layer:
+                return list(getattr(node, f"{name}_tensors"))
+    return []
 
 
 def _penultimate(network: Any) -> Any:
@@ -219,7 +217,7 @@ def _penultimate(network: Any) -> Any:
             f"network {network.name!r} has no last layer with weights of its own, so that it has "
             'no penultimate features; name a layer, features="...", or pass a model of them.'
         )
-    return last.input
+    return (_tensors_of(network, last, "input") or [last.input])[0]
 
 
 def _output_of(network: Any, name: str) -> Any:
@@ -230,4 +228,5 @@ def _output_of(network: Any, name: str) -> Any:
             f'{", ".join(names)}. Or pass "penultimate", "layers", "inputs", or a model of '
             "the features."
         )
-    return network.get_layer(name).output
+    layer = network.get_layer(name)
+    return (_tensors_of(network, layer, "output") or [layer.output])[0]

@@ -112,6 +112,18 @@ def test_what_a_layer_returns_elsewhere_is_left_out():
     assert_close(rows(X)[:, 3:5], averaged)
 
 
+@pytest.mark.parametrize("features", ["layers", "penultimate", "hidden"])
+def test_layers_of_another_network_have_their_place_in_this(features):
+    layers = keras.layers
+    net = keras.Sequential(
+        [keras.Input((3,)), layers.Dense(6, "relu", name="hidden"), layers.Dense(3)]
+    )
+    ours = keras.Sequential([keras.Input((3,)), *net.layers, layers.Softmax()])
+    table = X.reshape(len(X), -1)[:, :3]
+    found, expected = (rows_of(each, features, table)(table) for each in (ours, net))
+    assert_close(found[:, 3:], expected[:, 3:])
+
+
 def test_features_of_a_function_and_of_the_inputs():
     net = network()
     rows = rows_of(net, [lambda images: images[:, 0, 0], "inputs"])
