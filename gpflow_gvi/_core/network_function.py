@@ -173,7 +173,9 @@ class NetworkFunction(Stateful):
         """Copy the network, and find the variables of the copy in it."""
         restore, arguments = self.__reduce__()
         try:
-            with own_classes(self.network):
+            with own_classes(self.network), warnings.catch_warnings():
+                # That of a network which is compiled and was never trained has no variables yet.
+                warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
                 arguments = copy.deepcopy(arguments, memo)
         except (TypeError, ValueError) as error:
             raise TypeError(

@@ -44,6 +44,8 @@ def parts_of(network: Any) -> tuple[Part, ...]:
 def head(network: Any, output: str | int | None) -> Any:
     """Return a model of one of the outputs of a network, or the network if it has one.
 
+    A network that is compiled gives it an optimiser of the same kind, and the loss of that output.
+
     :param network: a functional model, or anything else that returns one tensor.
     :param output: which: its name, its key or its place.
     """
@@ -65,7 +67,17 @@ def head(network: Any, output: str | int | None) -> Any:
             f"output is {output!r}, but network {network.name!r} has the outputs {keys}: pass "
             f"output={keys[0]!r}, or another of them."
         )
-    return keras.Model(network.input, by_key[output])
+    model = keras.Model(network.input, by_key[output])
+    if getattr(network, "compiled", False):
+        place = keys.index(output)
+        loss = network.loss
+        if isinstance(loss, dict):
+            loss = loss.get(output, loss.get(network.output_names[place]))
+        elif isinstance(loss, list | tuple):
+            loss = loss[place]
+        optimizer = network.optimizer
+        model.compile(type(optimizer).from_config(optimizer.get_config()), loss)
+    return model
 
 
 def flat(network: Any, parts: Sequence[Part] = ()) -> Any:

@@ -60,7 +60,7 @@ from ..settings import Settings
 from .correction import correction, principal_axes, unseen_rows
 from .curvature import inverse_curvature
 from .feature_kernel import feature_kernel, kernels_of_groups, widening
-from .network_checks import order_of, require_order, scale_that_fits, warn_of_units
+from .network_checks import columns_of, order_of, require_order, scale_that_fits, warn_of_units
 from .network_data import inputs_of
 from .network_rows import Inputs, NetworkInputs, Outputs, network_rows
 from .network_training import NetworkTraining, units_of_training
@@ -136,7 +136,8 @@ def learn_around(
     if training is not None:
         if K == 0:
             units_of_h = units_of_training(networks, split.outputs.linear)
-        networks, history = training.of_all(networks, inputs, split, outputs.kind, units_of_h)
+        targets = columns_of(order) if K else units_of_h.standard
+        networks, history = training.of_all(networks, inputs, split, outputs.kind, targets)
     elif validation_data is None and (split.holds_out or split.calibration is not None):
         _warn_of_seen_rows()
     progress.now("outputs and features of all rows")
@@ -329,6 +330,7 @@ def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> L
     if likelihood is None and P == 1 < J:
         likelihood = Softmax(J)
     elif likelihood is None and P == J == 1 and (outputs.kind == "probabilities" or are_named):
+        _require_whole(Y)
         likelihood = Bernoulli(invlink=tf.math.sigmoid)
     classes = labels.num_classes(likelihood)
     wanted = P if classes is None else getattr(likelihood, "latent_dim", None) or 1
@@ -356,6 +358,18 @@ def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> L
             "activation, which returns logits."
         )
     return likelihood
+
+
+def _require_whole(Y: Any) -> None:
+    """Raise if Y, for a network that ends with a sigmoid, are fractions and no labels."""
+    values = np.asarray(Y)
+    fractions = values[np.isfinite(values) & (values % 1 != 0)] if values.dtype.kind == "f" else []
+    if len(fractions):
+        raise ValueError(
+            f"network returns probabilities, and Y has values that are no labels (the first is "
+            f"{fractions[0]:.6g}). If they are numbers pass "
+            "likelihood=gpflow.likelihoods.Gaussian(); if classes, labels 0 and 1."
+        )
 
 
 def _warn_of_seen_rows() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,13 @@ def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None, K: int) ->
             f"and Y has the classes {found}."
         )
     return () if np.array_equal(columns, classes) else tuple(np.argsort(columns).tolist())
+
+
+def columns_of(order: tuple[int, ...]) -> Callable[[AnyNDArray], tf.Tensor]:
+    """Return what makes the columns of a network of class indices, by `order_of`."""
+    return lambda Y: tf.constant(
+        (np.asarray(order)[Y.astype(int)] if order else Y).astype(np.int32)
+    )
 
 
 def require_as_many(classes: AnyNDArray, K: int) -> None:

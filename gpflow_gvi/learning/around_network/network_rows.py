@@ -54,10 +54,15 @@ class Inputs(NamedTuple):
         """Return inputs as an array of finite numbers, of the shape that the network takes."""
         array = side_by_side(name, X, self.parts) if self.parts else checks.array(name, X)
         as_floats(name, array[:1])
-        if array.ndim < 2 or not len(array) or math.prod(array.shape[1:]) != math.prod(self.shape):
+        if array.ndim > 1 and not len(array):
+            raise ValueError(f"{name} has shape {array.shape}: no rows. Pass one row or more.")
+        if array.ndim < 2 or math.prod(array.shape[1:]) != math.prod(self.shape):
+            remedy = "Pass the same columns, and pad sequences, to that number."
+            if len(self.shape) > 1:
+                remedy = "Resize images, and pad sequences, to that shape."
             raise ValueError(
                 f"{name} has shape {array.shape}, but the network takes inputs of shape "
-                f"{('N', *self.shape)}. Resize images, and pad sequences, to that shape."
+                f"{('N', *self.shape)}. {remedy}"
             )
         if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
             bad = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 
 from ..._core import network_layers, progress
 from ..._core.network_function import as_function, is_keras, keras_of
@@ -19,8 +20,13 @@ from ..schedules import EarlyStopping, Passes, Schedule
 from .network_rows import Inputs
 from .reach import BLOCK
 
+Targets = Callable[[AnyNDArray], tf.Tensor]
+
 OF_DIFFERENCES = ("meansquarederror", "meanabsoluteerror", "huber", "logcosh")
 """Losses of differences from Y, for which any shift of Y does."""
+
+OF_CODES = ("categorical", "binary", "kldivergence", *OF_DIFFERENCES)
+"""What losses of several columns begin with that take labels as a one-hot code."""
 
 RANGES = {
     **dict.fromkeys(("sigmoid", "hard_sigmoid", "softmax"), (0.0, 1.0)),
@@ -47,20 +53,23 @@ class NetworkTraining:
     """Those of the user, beside early stopping."""
 
     def of_all(
-        self, networks: list[Any], inputs: Inputs, split: Split, loss: str | None, units: Scaling
+        self, networks: list[Any], inputs: Inputs, split: Split, loss: str | None, targets: Targets
     ) -> tuple[list[Any], dict[str, list[float]]]:
         """Return trained copies of networks, and the history of Keras; one after the other.
 
         The batches of each are in another order. The history of the second is "loss of network 2".
         :param loss: "logits" or "probabilities", what the networks return for labels; or None for
             numbers.
-        :param units: those in which numbers are predicted.
+        :param targets: what makes of Y the numbers that are predicted, or the columns of labels.
         """
 
-        def batches(rows: Rows, size: int, seed: int | None = None) -> tf.data.Dataset:
+        def batches(
+            rows: Rows, size: int, network: Any, seed: int | None = None
+        ) -> tf.data.Dataset:
             """Return batches of rows, again and again in random order if there is a seed."""
-            X, Y = tf.constant(inputs.floats(rows[0]), tf.float32), rows[1]
-            Y = units.standard(Y) if loss is None else tf.constant(Y.astype(np.int32))
+            X, Y = tf.constant(inputs.floats(rows[0]), tf.float32), targets(rows[1])
+            if loss is not None and _takes_codes(network):
+                Y = tf.one_hot(Y[:, 0], network.output_shape[-1])
             numbers = tf.data.Dataset.range(len(X))
             if seed is not None:
                 numbers = numbers.shuffle(len(X), seed=seed).repeat()
@@ -69,7 +78,6 @@ class NetworkTraining:
             )
 
         schedule = self.schedule(len(split.train[0]))
-        held_out = None if split.validation is None else batches(split.validation, BLOCK)
         trained, history = [], dict[str, list[float]]()
         for i, network in enumerate(networks):
             which, named = "", ""
@@ -85,7 +93,10 @@ class NetworkTraining:
             network = copy.deepcopy(as_function(network)).network
             trained.append(network)
             if schedule.epochs:
-                train = batches(split.train, schedule.batch_size, self.seed + i)
+                train = batches(split.train, schedule.batch_size, network, self.seed + i)
+                held_out = None
+                if split.validation is not None:
+                    held_out = batches(split.validation, BLOCK, network)
                 found = self._fit(network, schedule, train, held_out, loss)
                 history.update({f"{key}{named}": values for key, values in found.items()})
         return trained, history
@@ -120,7 +131,8 @@ class NetworkTraining:
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"network {network.name!r} cannot be trained as it is compiled, with the loss "
-                f"{short_repr(network.loss)}: {error} Labels are whole numbers, not a one-hot code."
+                f"{short_repr(network.loss)}: {error} Labels are whole numbers, or a one-hot "
+                'code for "categorical_crossentropy".'
             ) from error
         return fitted.history
 
@@ -152,10 +164,20 @@ def units_of_training(networks: Any, standard: Scaling) -> Scaling:
 def _is_of_differences(network: Any) -> bool:
     if not _is_compiled(network):
         return True
-    losses, loss = keras_of(network).losses, network.loss
-    loss = losses.get(loss) if isinstance(loss, str) else loss
-    name = getattr(loss, "__name__", type(loss).__name__)
-    return name.replace("_", "").lower() in OF_DIFFERENCES
+    return _name_of_loss(network) in OF_DIFFERENCES
+
+
+def _takes_codes(network: Any) -> bool:
+    """Return True if the loss that a network is compiled with takes labels as a one-hot code."""
+    name = _name_of_loss(network) if _is_compiled(network) else ""
+    return network.output_shape[-1] > 1 and name.startswith(OF_CODES)
+
+
+def _name_of_loss(network: Any) -> str:
+    """Return the name of the loss of a compiled network, as `OF_DIFFERENCES` has it."""
+    loss = network.loss
+    loss = keras_of(network).losses.get(loss) if isinstance(loss, str) else loss
+    return getattr(loss, "__name__", type(loss).__name__).replace("_", "").lower()
 
 
 def all_compiled(networks: Any) -> bool:
