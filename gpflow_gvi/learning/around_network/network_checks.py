@@ -49,7 +49,7 @@ def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None, K: int) ->
 
 
 def columns_of(order: tuple[int, ...]) -> Callable[[AnyNDArray], tf.Tensor]:
-    """Return what makes the columns of a network of class indices, by `order_of`."""
+    """Return the map from class indices to the columns of a network, by `order_of`."""
     return lambda Y: tf.constant(
         (np.asarray(order)[Y.astype(int)] if order else Y).astype(np.int32)
     )
@@ -131,7 +131,7 @@ def scale_that_fits(
 
 
 def _fit(h: AnyNDArray, Y: AnyNDArray, kind: str | None) -> tuple[str, float]:
-    """Return how well h fits Y, in words and as a number that is larger where it fits better."""
+    """Return the name and the value of a score of h for Y, larger where h fits better."""
     if kind is None:
         spread = np.mean(np.var(Y, axis=0)) or 1.0
         return "the R²", float(max(1.0 - np.mean(np.square(Y - h)) / spread, 0.0))
