@@ -160,9 +160,10 @@ def network_mean(name: str, network: Any, start: Start) -> Network:
     :param name: that of the argument.
     """
     from .._core.images import as_rows
+    from .._core.network_function import as_function
     from ..mean_functions import Network
 
-    mean = Network(copy.deepcopy(network))
+    mean = Network(copy.deepcopy(as_function(network)))
     columns = mean(as_rows(start.X[:1], mean)).shape[-1]
     if columns != start.J:
         raise ValueError(
