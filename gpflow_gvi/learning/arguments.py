@@ -11,11 +11,11 @@ import numpy as np
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from .._core import checks, row_numbers
+from .._core import checks, feature_names, row_numbers
 from .._core.data import Data
 from . import refusals
 from .around_network.learn_around import is_put_around
-from .around_network.network_data import in_memory
+from .around_network.network_data import in_memory, inputs_of
 from .around_network.network_training import NetworkTraining, all_compiled
 from .joint_outputs import observed
 from .q_request import QRequest
@@ -46,6 +46,8 @@ class Arguments(SimpleNamespace):
         checks.one_of("missing", self.missing, ("refuse", "ignore"))
         if self.sample_weight is not None:
             refuse(refusals.NOT_WEIGHTED, validation_data=self.validation_data)
+        inputs = inputs_of(self.validation_data)
+        feature_names.require("validation_data[0]", inputs, feature_names.of(inputs_of(data)))
 
     def only(self, *names: str) -> dict[str, Any]:
         """Return some of the arguments, by their names."""

@@ -12,7 +12,7 @@ from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from .._core import progress
+from .._core import feature_names, progress
 from ..divergences import Divergence
 from ..likelihoods import is_gaussian
 from ..losses import Loss
@@ -21,13 +21,16 @@ from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers, refusals
 from .arguments import Arguments, labelled, observations
 from .around_network.learn_around import learn_around
+from .around_network.network_data import inputs_of
 from .joint_outputs import learn_jointly
 from .learned import Learned
+from .pooled import Pooled
 from .predictors import parse_predictor
 from .procedure import Procedure, recorded
 from .q_request import QRequest
 from .refusals import refuse
 from .rows.parquet import ParquetRows
+from .rows.scaling import Scaling
 from .rows.split import Split, relative_weights
 from .settings import Effort, Noise, Settings
 
@@ -98,7 +101,8 @@ def learn(
     anew from all of them. Rows held out of a sample do not join the others in the end.
 
     :param data: (X, Y), [N, D] and [N, J] or [N], in any units; or data in blocks. Y may be labels:
-        strings, booleans and categories are, numbers are with a likelihood of classes.
+        strings, booleans and categories are, numbers are with a likelihood of classes. If X is a
+        table with names, new tables must have these columns, in this order.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
         that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
         features that stays as it is; by default `feature_kernel`.
@@ -207,11 +211,20 @@ def learn(
     settings = given.settings(asked, predictors, names)
     with progress.spoken(verbose):
         if jointly:
-            asked.refuse(refusals.NOT_JOINT, **given.beyond_q, **given.of_noise)
-            return learn_jointly(rows, given.kernels, settings, held)
-        if around is not None:
-            return _around_network(given, asked, rows, held, settings)
-        return _by_procedure(given, rows, held, settings)
+            learned = _jointly(given, asked, rows, held, settings)
+        elif around is not None:
+            learned = _around_network(given, asked, rows, held, settings)
+        else:
+            learned = _by_procedure(given, rows, held, settings)
+    return _of_columns(learned, feature_names.of(inputs_of(given.data)))
+
+
+def _jointly(
+    given: Arguments, asked: QRequest, rows: Any, held: Any, settings: Settings
+) -> Learned:
+    """Learn several outputs together."""
+    asked.refuse(refusals.NOT_JOINT, **given.beyond_q, **given.of_noise)
+    return learn_jointly(rows, given.kernels, settings, held)
 
 
 def _around_network(
@@ -256,3 +269,16 @@ def _by_procedure(given: Arguments, rows: Any, held: Any, settings: Settings) ->
         rows = tuple(np.delete(np.asarray(part), left_out.rows, axis=0) for part in rows)
     learned = Procedure(Split.of(rows, settings, held), settings).run()
     return dataclasses.replace(learned, outliers=left_out)
+
+
+def _of_columns(learned: Learned, names: tuple[str, ...] | None) -> Learned:
+    """Let what was learned take no table whose columns have other names."""
+    inputs = learned.inputs
+    if isinstance(inputs, Scaling):
+        inputs = inputs._replace(names=names)
+    else:
+        inputs = dataclasses.replace(inputs, inputs=inputs.inputs._replace(names=names))
+    if isinstance(learned, Pooled):
+        parts = tuple(_of_columns(part, names) for part in learned.parts)
+        return dataclasses.replace(learned, inputs=inputs, parts=parts)
+    return dataclasses.replace(learned, inputs=inputs)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 
-from ..._core import checks, network_layers
+from ..._core import checks, feature_names, network_layers
 from ..._core.data import as_floats, warn_of_unscaled_images
 from ..._core.network_function import NetworkFunction, as_function
 from ..._core.network_graph import Part, flat
@@ -42,6 +42,8 @@ class Inputs(NamedTuple):
     """Whether pixels in bytes are divided by 255, as the network does not scale them itself."""
     parts: tuple[Part, ...] = ()
     """Several inputs, which are side by side in one row."""
+    names: tuple[str, ...] | None = None
+    """The names that the columns had, if any: a table of other ones is refused."""
 
     @classmethod
     def of(cls, network: Any, X: Any, parts: tuple[Part, ...] = ()) -> Inputs:
@@ -52,6 +54,7 @@ class Inputs(NamedTuple):
 
     def validated(self, name: str, X: Any) -> AnyNDArray:
         """Return inputs as an array of finite numbers, of the shape that the network takes."""
+        feature_names.require(name, X, self.names)
         array = side_by_side(name, X, self.parts) if self.parts else checks.array(name, X)
         as_floats(name, array[:1])
         if array.ndim > 1 and not len(array):
@@ -175,9 +178,9 @@ class NetworkInputs:
                 "the weights of the network, or name another layer, features=...."
             )
         units = Scaling.none(rows)
-        units.shift[:J], units.scale[:J] = of_outputs
+        units.shift[:J], units.scale[:J] = of_outputs.shift, of_outputs.scale
         if standardise:
-            units.shift[J:end], units.scale[J:end] = Scaling.of(rows[:, J:end])
+            units.shift[J:end], units.scale[J:end] = Scaling.of(rows[:, J:end])[:2]
         if standardise and self.with_inputs:  # some pixels hardly vary: they are not to count most
             pixels = slice(end - self.num_features[-1], end)
             units.scale[pixels] = np.sqrt(np.mean(np.var(rows[:, pixels], axis=0))) or 1.0

@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
 
+from ..._core import feature_names
 from ..._core.data import as_tensor, finite_rows
 
 Array = np.ndarray[Any, Any]
@@ -22,6 +23,8 @@ class Scaling(NamedTuple):
     """The value that becomes zero: [D...]."""
     scale: Array
     """The difference that becomes one: [D...]."""
+    names: tuple[str, ...] | None = None
+    """The names that the columns had, if any: a table of other ones is refused."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -63,6 +66,7 @@ class Scaling(NamedTuple):
         """
         if not isinstance(values, np.ndarray) and tf.is_symbolic_tensor(values):
             return tf.convert_to_tensor(values, dtype=default_float())
+        feature_names.require("X", values, self.names)
         values = finite_rows("X", values)
         given, shape = tuple(values.shape), self.shift.shape
         if len(given) > 2 and len(shape) == 1 and math.prod(given[1:]) == shape[0]:

@@ -107,7 +107,7 @@ class Split:
         whole = None if seen is None or seen.stream.num_rows == len(X) else seen
         inputs, outputs = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
         if are_pixels:  # some hardly vary: all have the same map
-            inputs = Scaling(*(np.full(X.shape[1:], each) for each in Scaling.of(X.reshape(-1))))
+            inputs = _units_of_pixels(X)
         return cls(
             (X[order], Y[order]),
             validation,
@@ -240,6 +240,12 @@ def sifted(X: Array, Y: Array, *, replicates: bool) -> tuple[Array, dict[str, in
         notes["gross"] = len(gross)
         kept = np.delete(kept, gross)
     return kept, notes
+
+
+def _units_of_pixels(X: Array) -> Scaling:
+    """Return the map that takes all pixels together to standard units, the same for each."""
+    units, shape = Scaling.of(X.reshape(-1)), X.shape[1:]
+    return Scaling(np.full(shape, units.shift), np.full(shape, units.scale))
 
 
 def _as_rows(X: Array, settings: Settings) -> Array:

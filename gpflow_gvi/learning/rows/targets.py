@@ -102,7 +102,8 @@ def units_of_predictions(likelihood: Likelihood | None, outputs: Units) -> Units
 
 @units_of_predictions.register
 def _(likelihood: SwitchedLikelihood, outputs: Scaling) -> Scaling:
-    return Scaling(*(np.tile(part[:-1], len(likelihood.likelihoods)) for part in outputs))
+    times = len(likelihood.likelihoods)
+    return Scaling(np.tile(outputs.shift[:-1], times), np.tile(outputs.scale[:-1], times))
 
 
 @functools.singledispatch

@@ -1,0 +1,39 @@
+"""Names of columns: what was learned from some takes no table of others, nor in another order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import short_repr
+
+
+def of(X: Any) -> tuple[str, ...] | None:
+    """Return the names of the columns of a table, or None if X has none or some are no text."""
+    found = getattr(X, "columns", None)
+    if found is None or callable(found):
+        return None
+    names = tuple(found)
+    return tuple(map(str, names)) if names and all(isinstance(n, str) for n in names) else None
+
+
+def require(name: str, X: Any, names: tuple[str, ...] | None) -> None:
+    """Raise if X is a table whose columns have other names, or are in another order.
+
+    :param name: what to call X in the message.
+    :param names: those of the columns that were learned from; None if they had none.
+    """
+    given = None if names is None else of(X)
+    if names is None or given is None or given == names:
+        return
+    found = f"{name} has the columns {short_repr(list(given))}, but what was learned from has "
+    wanted = short_repr(list(names))
+    lacking = [each for each in names if each not in given]
+    if lacking:
+        raise ValueError(
+            f"{found}{wanted}. Pass the columns that are missing, {short_repr(lacking)}, or an "
+            "array without names."
+        )
+    raise ValueError(
+        f"{found}{wanted}, in this order. Pass these alone, in this order, or an array without "
+        "names."
+    )

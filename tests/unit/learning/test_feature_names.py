@@ -1,0 +1,86 @@
+"""A table of other columns than those that were learned from is refused, as of scikit-learn."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpflow_gvi as gvi
+from tests.tolerances import assert_close
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 2))
+Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
+TABLE = pd.DataFrame(X, columns=["a", "b"])
+QUICK = {"effort": "fast", "num_inducing": 10}
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return gvi.learn((TABLE, Y), **QUICK)
+
+
+@pytest.fixture(scope="module", params=["here", "loaded", "updated"])
+def model(request, learned, tmp_path_factory):
+    if request.param == "updated":
+        return learned.update(TABLE[:3], Y[:3])
+    if request.param == "here":
+        return learned
+    folder = tmp_path_factory.mktemp("named") / "model"
+    learned.save(folder)
+    return gvi.load(folder)
+
+
+REFUSED = r"X has the columns \['b', 'a'\], but what was learned from has \['a', 'b'\], in this"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model, X: model.predict(X),
+        lambda model, X: model.predict_f(X, full_cov=True),
+        lambda model, X: model.predict_interval(X),
+        lambda model, X: model.predict_law(X),
+        lambda model, X: model.predict_log_density((X, Y)),
+        lambda model, X: model.predict_f_samples(X, 2),
+        lambda model, X: model.predict_y_samples(X, 2),
+        lambda model, X: model.score_ood(X),
+        lambda model, X: model.update(X, Y),
+    ],
+)
+def test_another_order_is_refused(model, ask):
+    with pytest.raises(ValueError, match=REFUSED):
+        ask(model, TABLE[["b", "a"]])
+    ask(model, TABLE)
+
+
+def test_other_names_are_refused_and_arrays_are_not(model):
+    with pytest.raises(ValueError, match=r"columns \['a', 'c'\].*missing, \['b'\]"):
+        model.predict(TABLE.rename(columns={"b": "c"}))
+    with pytest.raises(ValueError, match=r"columns \['a', 'b', 'c'\].*\['a', 'b'\], in this order"):
+        model.predict(TABLE.assign(c=1.0))
+    assert_close(model.predict(X), model.predict(TABLE))
+    assert_close(model.predict(pd.DataFrame(X)), model.predict(TABLE))  # 0 and 1 are no names
+
+
+def test_names_that_are_no_text_are_not_kept():
+    learned = gvi.learn((pd.DataFrame(X, columns=[1, 0]), Y), **QUICK)
+    assert_close(learned.predict(TABLE), learned.predict(X))
+
+
+def test_held_out_tables_have_the_same_columns():
+    with pytest.raises(ValueError, match=r"validation_data\[0\] has the columns \['b', 'a'\]"):
+        gvi.learn((TABLE, Y), validation_data=(TABLE[["b", "a"]], Y), epochs=1)
+
+
+@pytest.mark.slow
+def test_parts_of_a_mixture_and_networks_check_as_well():
+    net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+    for options in ({}, {"network": net, "train_network": False}, {"outputs": "correlated"}):
+        learned = gvi.learn((TABLE, Y), **options)
+        for ask in (learned.predict, learned.score_ood, lambda X, m=learned: m.predict_law(X)):
+            with pytest.raises(ValueError, match=REFUSED):
+                ask(TABLE[["b", "a"]])
+            ask(TABLE)
