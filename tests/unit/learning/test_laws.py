@@ -41,6 +41,27 @@ def test_the_score_is_its_integral(name):
 
 
 @pytest.mark.parametrize("name", LAWS)
+def test_a_vector_is_a_column(name):
+    law = LAWS[name]
+    assert_close(law.cdf(Y[:, 0]), law.cdf(Y))
+    assert_close(law.crps(Y[:, 0]), law.crps(Y))
+    assert_close(law.cdf(np.stack([Y, Y + 1.0]))[1], law.cdf(Y + 1.0))
+    assert_close(law.cdf(2.5)[0], law.cdf(Y)[0])
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (1, 2), (2, 2), (3, 1, 1)])
+def test_values_of_another_shape_are_refused(shape):
+    for ask in (LAWS["normal"].cdf, LAWS["mixture"].crps):
+        with pytest.raises(ValueError, match=r"Y has shape \(.*2 rows and 1 outputs. .*\(2, 1\)"):
+            ask(np.ones(shape))
+    with pytest.raises(ValueError, match=r"Y has shape \(4, 2, 1\)"):
+        LAWS["t"].crps(np.ones((4, 2, 1)))
+    two = Law([(stats.norm(np.zeros((2, 2)), 1.0), LINEAR)])
+    with pytest.raises(ValueError, match=r"Y has shape \(2,\).* 2 outputs. .*\(2, 2\)"):
+        two.cdf(np.ones(2))
+
+
+@pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("level", [0.001, 0.3, 0.975])
 def test_quantiles_invert_the_distribution_function(name, level):
     law = LAWS[name]
