@@ -140,7 +140,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         It is averaged over columns, with `missing="ignore"` over those that have values.
         """
         with naming("X or y"):
-            Y = with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
+            Y = self.observed(y)
             check_consistent_length(X, Y)
             mean, known = np.reshape(self.predict(X), Y.shape), ~np.isnan(Y)
             weights = np.broadcast_to(1.0 if sample_weight is None else sample_weight, len(Y))
@@ -148,6 +148,10 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
             return float(
                 np.mean([r2_score(Y[c], mean[c], sample_weight=weights[c[0]]) for c in columns])
             )
+
+    def observed(self, y: Any) -> AnyNDArray:
+        """Return y as numbers [N, J], which are NaN where a value is missing that may be."""
+        return with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[AnyNDArray, AnyNDArray]:
         """Return the ends of an interval that holds y with the given probability, in y's shape.

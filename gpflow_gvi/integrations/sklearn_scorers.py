@@ -5,6 +5,9 @@ As scikit-learn has it, larger is better, so that losses have the other sign. An
 one::
 
     cross_val_score(gvi.GVIRegressor(), X, y, scoring=gvi.scorers.neg_crps)
+
+With `missing="ignore"` values of y that are missing are left out, as by `score`; the log density is
+of all columns of a row together, and of rows where none is missing.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from scipy import special
+from sklearn.utils import _safe_indexing
 
 from .sklearn import GVIClassifier, GVIRegressor
 
@@ -24,7 +28,15 @@ def neg_log_predictive_density(estimator: Any, X: Any, y: Any) -> float:
     """Return minus the mean negative log density of y, or minus the log loss of labels y."""
     last, X = _last(estimator, X, GVIRegressor, GVIClassifier)
     if isinstance(last, GVIRegressor):
-        return float(np.mean(last.predict_log_density(X, y)))
+        Y = last.observed(y)
+        whole = ~np.isnan(Y).any(axis=1)
+        if not whole.any():
+            raise ValueError(
+                f"y has shape {Y.shape} and in no row a value in each column: there is nothing to "
+                "score. Pass rows without missing values."
+            )
+        X = X if whole.all() else _safe_indexing(X, whole)
+        return float(np.mean(last.predict_log_density(X, Y[whole])))
     is_class = np.reshape(y, (-1, 1)) == last.classes_  # [N, K]
     with np.errstate(divide="ignore"):  # the probability of a class that was never seen is zero
         return float(np.mean(np.log(np.sum(is_class * last.predict_proba(X), axis=1))))
@@ -41,9 +53,9 @@ def neg_crps(estimator: Any, X: Any, y: Any) -> float:
     nodes, weights = special.roots_legendre(NUM_NODES)
     levels = 0.5 + 0.5 * nodes
     quantiles = last.predict_quantiles(X, levels)
-    error = np.asarray(y, dtype=float).reshape(quantiles.shape[:-1])[..., None] - quantiles
+    error = last.observed(y).reshape(quantiles.shape[:-1])[..., None] - quantiles
     pinball = np.maximum(levels * error, (levels - 1.0) * error)
-    return -float(np.mean(pinball @ weights))
+    return -float(np.nanmean(pinball @ weights))
 
 
 def interval_score(estimator: Any, X: Any, y: Any, coverage: float = 0.9) -> float:
@@ -54,9 +66,9 @@ def interval_score(estimator: Any, X: Any, y: Any, coverage: float = 0.9) -> flo
     """
     last, X = _last(estimator, X, GVIRegressor)
     lower, upper = last.predict_interval(X, coverage)
-    y = np.asarray(y, dtype=float).reshape(lower.shape)
+    y = last.observed(y).reshape(lower.shape)
     outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
-    return -float(np.mean(upper - lower + 2.0 / (1.0 - coverage) * outside))
+    return -float(np.nanmean(upper - lower + 2.0 / (1.0 - coverage) * outside))
 
 
 def _last(estimator: Any, X: Any, *kinds: type) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 from sklearn.linear_model import LinearRegression
@@ -124,3 +125,33 @@ def test_other_estimators_are_refused(pipeline, data):
         scorers.neg_crps(line, *data)
     with pytest.raises(ValueError, match="coverage is 90"):
         scorers.interval_score(pipeline, *data, 90)
+
+
+@pytest.mark.parametrize("score", [scorers.neg_crps, scorers.interval_score])
+def test_missing_values_are_left_out(score):
+    X, y = _curve()
+    Y = np.c_[y, -y]
+    Y[[3, 8], 1] = np.nan
+    model = gvi.GVIRegressor(**QUICK, missing="ignore").fit(X, y)
+    holes = np.where(np.arange(60) < 5, np.nan, y)
+    assert_close(score(model, X, holes), score(model, X[5:], y[5:]))
+    assert_close(score(model, X, np.where(np.isnan(holes), None, y)), score(model, X[5:], y[5:]))
+    several = gvi.GVIRegressor(**QUICK, missing="ignore").fit(X, Y)
+    by_row = [score(several, X[n : n + 1], Y[n : n + 1]) for n in range(60)]
+    assert_close(score(several, X, Y), np.average(by_row, weights=np.sum(~np.isnan(Y), axis=1)))
+    refusing = gvi.GVIRegressor(**QUICK).fit(X, y)
+    with pytest.raises(ValueError, match="y has NaN"):
+        score(refusing, X, holes)
+
+
+def test_the_density_is_of_rows_without_gaps():
+    X, y = _curve()
+    score = scorers.neg_log_predictive_density
+    model = gvi.GVIRegressor(**QUICK, missing="ignore").fit(X, y)
+    holes = np.where(np.arange(60) < 5, np.nan, y)
+    expected = np.mean(model.predict_log_density(X[5:], y[5:]))
+    assert_close(score(model, X, holes), expected)
+    assert_close(score(model, pd.DataFrame(X), pd.Series(holes)), expected)
+    assert np.isfinite(cross_val_score(model, X, holes, scoring=score, cv=3)).all()
+    with pytest.raises(ValueError, match="in no row a value in each column"):
+        score(model, X, np.full(60, np.nan))
