@@ -100,12 +100,10 @@ class Estimator(BaseEstimator):
         parameters = {name: getattr(self, name) for name in names if name != "random_state"}
         return learn((X, Y), **parameters | {"network": network, "seed": seed} | options)
 
-    def _weighted(self, X: AnyNDArray, Y: AnyNDArray, weights: Any) -> tuple[AnyNDArray, ...]:
-        """Return X, Y and the weights without rows of weight zero."""
+    def _weights(self, X: AnyNDArray, weights: Any) -> AnyNDArray:
+        """Return the weights of the rows of X as numbers, none of which is negative: [N]."""
         with naming("sample_weight"):
-            weights = _check_sample_weight(weights, X, ensure_non_negative=True)
-        used = weights > 0.0
-        return X[used], Y[used], weights[used]
+            return np.asarray(_check_sample_weight(weights, X, ensure_non_negative=True))
 
     def _rows(self, X: Any) -> AnyNDArray:
         """Return X as an array, if the estimator is fitted and X is of its kind."""

@@ -56,17 +56,18 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         """
         row_numbers.warn(X)
         X, Y = self._pair(X, y)
-        options = {}
-        if sample_weight is not None:
-            X, Y, options["sample_weight"] = self._weighted(X, Y, sample_weight)
+        weights = None if sample_weight is None else self._weights(X, sample_weight)
         if isinstance(self.likelihood, SwitchedLikelihood):
             raise TypeError(
                 "likelihood is SwitchedLikelihood, with a column of y that is no output. Take "
                 "gpflow_gvi.learn, which predicts under each likelihood."
             )
         self._target_shape = np.asarray(y).shape[1:]
-        self._level = np.nanmin(Y, axis=0)
-        self._varies = np.nanstd(Scaling.of(Y).scaled(Y), axis=0) > 0.5
+        used = slice(None) if weights is None else weights > 0.0
+        options = {} if weights is None else {"sample_weight": weights}
+        _, values, _ = observed((X[used], Y[used]))
+        self._level = np.nanmin(values, axis=0)
+        self._varies = np.nanstd(Scaling.of(values).scaled(values), axis=0) > 0.5
         J = int(np.sum(self._varies))
         if Y.shape[1] > J:
             _warn(f"y is constant in {Y.shape[1] - J} of {Y.shape[1]} columns")
@@ -83,7 +84,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         if self.missing == "ignore":
             Y = with_nan("y", y)
             X, _ = self._validated(X, np.where(np.isnan(Y), 0.0, Y), **options)
-            return observed((X, Y))
+            return X, Y
         X, y = self._validated(X, y, **options)
         return X, np.asarray(observations("y", y))  # objects may be NaN now
 
@@ -257,7 +258,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
         row_numbers.warn(X)
         X, y = self._validated(X, y)
         if sample_weight is not None:
-            X, y, counts = self._weighted(X, y, sample_weight)
+            counts = self._weights(X, sample_weight)
             if not np.array_equal(counts, np.round(counts)):
                 raise ValueError(
                     f"sample_weight is {short_repr(sample_weight)}; for labels it must be whole "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from gpflow.kernels import Kernel
@@ -21,7 +21,7 @@ from .joint_outputs import observed
 from .q_request import QRequest
 from .q_training import BatchTraining
 from .refusals import refuse
-from .rows.split import from_one_hot, is_of_one_column, of_labels
+from .rows.split import from_one_hot, is_of_one_column, of_labels, weights_of_rows
 from .schedules import CosineAdam, EarlyStopping, Passes
 from .settings import MAX_INDUCING, Effort, Noise, Settings, preset
 from .variational import softmax_of
@@ -159,19 +159,42 @@ class Arguments(SimpleNamespace):
             classes=classes,
             pool=of_recipe and noise is None and isinstance(self.predictor, str | None),
             **self.only("validation_fraction", "calibration_fraction", "likelihood"),
-            **self.only("standardise", "sample_weight", "seed"),
+            **self.only("standardise", "sample_weight", "row_numbers", "seed"),
         )
 
 
-def observations(data: Any, outputs: str, missing: str) -> tuple[Any, bool]:
-    """Return the data, and whether outputs are learned together."""
-    if missing == "ignore":
-        pair = observed(data)
-        return pair, outputs == "correlated" or bool(np.isnan(pair[1]).any())
-    if outputs != "correlated":
-        return data, False
-    X, Y = Data.of(data)  # nothing may be missing
-    return (np.asarray(X), np.asarray(Y)), True
+class Observations(NamedTuple):
+    """The rows to learn from: those with an observation, and of a weight that is not zero."""
+
+    data: Any
+    jointly: bool
+    """Whether outputs are learned together."""
+    numbers: Any
+    """Where the rows stand among those that were given, [N], if some are left out; else None."""
+    weights: Any
+    """Their weights, as multiples of the average, [N], if they were given."""
+
+    @classmethod
+    def of(cls, data: Any, outputs: str, missing: str, sample_weight: Any) -> Observations:
+        """Return the rows of what is given as these arguments of `learn`."""
+        numbers, weights = None, None
+        if sample_weight is not None:
+            weights = weights_of_rows(sample_weight, data)
+            if not np.all(weights):
+                numbers = np.flatnonzero(weights)
+                data = tuple(np.asanyarray(part)[numbers] for part in data)
+                weights = weights[numbers]
+        jointly = outputs == "correlated"
+        if missing == "ignore":
+            X, Y, rows = observed(data)
+            if len(rows) < len(data[0]):
+                numbers = rows if numbers is None else numbers[rows]
+            weights = None if weights is None else weights[rows]
+            data, jointly = (X, Y), jointly or bool(np.isnan(Y).any())
+        elif jointly:
+            X, Y = Data.of(data)  # nothing may be missing
+            data = np.asarray(X), np.asarray(Y)
+        return cls(data, jointly, numbers, None if weights is None else weights / np.mean(weights))
 
 
 def labelled(

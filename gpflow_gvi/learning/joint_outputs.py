@@ -74,8 +74,10 @@ class NoiseOfOutput(Function):
         return tf.gather(self.variance, tf.cast(X[:, -1], tf.int32))[:, None]
 
 
-def observed(data: Any) -> RegressionData:
-    """Return X and Y [N, J], of which every row and every column has a value that is not NaN.
+def observed(data: Any) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
+    """Return X and Y [N, J] of the rows that have a value which is not NaN, and their numbers.
+
+    Each column has such a value as well.
 
     :param data: (X, Y), with NaN, None or a mask in Y where there is no observation.
     """
@@ -92,8 +94,8 @@ def observed(data: Any) -> RegressionData:
             f"Y has no value in column {np.flatnonzero(empty)[0]}: all are missing. Leave such "
             "columns out."
         )
-    seen = ~missing.all(axis=1)
-    return np.asarray(X)[seen], Y[seen]
+    rows = np.flatnonzero(~missing.all(axis=1))
+    return np.asarray(X)[rows], Y[rows], rows
 
 
 def with_nan(name: str, Y: Any) -> AnyNDArray:
@@ -128,6 +130,7 @@ def learn_jointly(
     groups = left_out_together(X)
     _, held_out = hold_out("calibration_fraction", settings, order, groups)
     calibration = X[held_out], Y[held_out]
+    rows = np.delete(settings.numbers_of(X), held_out)
     X, Y = np.delete(X, held_out, axis=0), np.delete(Y, held_out, axis=0)
     units = Scaling.none(X), Scaling.none(Y)
     if settings.standardise:
@@ -147,8 +150,9 @@ def learn_jointly(
         likelihood=_noise_of_outputs(settings.likelihood, J),
         standardise=False,
         calibration_fraction=0.0,
+        row_numbers=np.repeat(rows, J)[~np.isnan(Y).reshape(-1)],
     )
-    unseen = None if validation_data is None else _rows(units, *observed(validation_data))
+    unseen = None if validation_data is None else _rows(units, *observed(validation_data)[:2])
     learned = Procedure(Split.of(_rows(units, X, Y), joint, unseen), joint).run()
     learned = _with_outputs(learned, units)
     if not len(held_out):

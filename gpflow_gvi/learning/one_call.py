@@ -19,7 +19,7 @@ from ..losses import Loss
 from ..models import GVI
 from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers, refusals
-from .arguments import Arguments, labelled, observations
+from .arguments import Arguments, Observations, labelled
 from .around_network.learn_around import learn_around
 from .around_network.network_data import inputs_of
 from .joint_outputs import learn_jointly
@@ -31,7 +31,7 @@ from .q_request import QRequest
 from .refusals import refuse
 from .rows.parquet import ParquetRows
 from .rows.scaling import Scaling
-from .rows.split import Split, relative_weights
+from .rows.split import Split
 from .settings import Effort, Noise, Settings
 
 
@@ -169,9 +169,10 @@ def learn(
         up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000,
         unless a network alone is m_Q or the loss is robust.
     :param select: how they are chosen.
-    :param sample_weight: w of each row of real-valued Y, positive numbers [N], of which only the
-        ratios count: the noise of a row has the variance σ²/w, σ² being that of a row of average
-        weight. Noise is constant then; predictors take the weights if their `fit` does.
+    :param sample_weight: w of each row of real-valued Y that is given, numbers [N], of which only
+        the ratios count: the noise of a row has the variance σ²/w, σ² being that of a row of
+        average weight; rows of weight zero are left out. Noise is constant then; predictors take
+        the weights if their `fit` does.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part, without `validation_data`; by default a tenth
         where Q is trained, or none.
@@ -197,15 +198,15 @@ def learn(
     given = Arguments(**locals())
     given.check()
     asked = given.of_q()
-    data, jointly = observations(data, outputs, missing)
+    data, jointly, numbers, weights = Observations.of(data, outputs, missing, sample_weight)
     by_recipe = kernel is None and not asked.is_given and effort != "fast"
     predictors, rows, held = parse_predictor(predictor, by_recipe, data, validation_data)
     if held is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
+    given.sample_weight, given.row_numbers = weights, numbers if rows is data else None
     around = given.network_around(data)
     rows, held, given.likelihood, names = labelled(rows, held, likelihood, around, mean, classes)
     if sample_weight is not None:
-        given.sample_weight = relative_weights(sample_weight, data)
         of_all = given.only("network", "epochs") | given.of_noise
         asked.refuse(refusals.NOT_WEIGHTED, **of_all, outputs=jointly or None)
     settings = given.settings(asked, predictors, names)
@@ -265,8 +266,11 @@ def _by_procedure(given: Arguments, rows: Any, held: Any, settings: Settings) ->
                 f"{type(settings.likelihood).__name__}. Leave out one of them; StudentT() is a "
                 "likelihood of heavy tails."
             )
-        left_out = outliers.find(rows, settings.regulariser, settings.seed)
-        rows = tuple(np.delete(np.asarray(part), left_out.rows, axis=0) for part in rows)
+        found = outliers.find(rows, settings.regulariser, settings.seed)
+        numbers = settings.numbers_of(rows[0])
+        left_out = found._replace(rows=numbers[found.rows])
+        rows = tuple(np.delete(np.asarray(part), found.rows, axis=0) for part in rows)
+        settings = dataclasses.replace(settings, row_numbers=np.delete(numbers, found.rows))
     learned = Procedure(Split.of(rows, settings, held), settings).run()
     return dataclasses.replace(learned, outliers=left_out)
 

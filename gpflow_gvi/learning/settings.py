@@ -11,6 +11,8 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from .q_training import BatchTraining, Train
 from .schedules import CosineAdam, EarlyStopping, Passes
 from .start import Start, TrainingData, inducing_covariance, inducing_mean
@@ -271,6 +273,13 @@ class Settings:
     """Whether rows of equal X and Y are independent observations, and not copies of one."""
     sample_weight: Any = None
     """w of each row of real-valued Y, an array [N]: its noise has the variance σ²/w."""
+    row_numbers: Any = None
+    """Where each row stands among those that were given, for messages, if some are left out: [N].
+    """
+
+    def numbers_of(self, X: Any) -> Any:
+        """Return where the rows X stand among those that were given: [N]."""
+        return np.arange(len(X)) if self.row_numbers is None else self.row_numbers
 
     @property
     def of_classes(self) -> bool:

@@ -83,7 +83,7 @@ class Split:
         X = _as_rows(X, settings)
         notes: dict[str, int] = {}
         if seen is None and is_gaussian(likelihood):
-            kept, notes = sifted(X, Y, replicates=settings.replicates)
+            kept, notes = sifted(X, Y, settings.numbers_of(X), replicates=settings.replicates)
             X, Y = X[kept], Y[kept]
             weights = None if weights is None else weights[kept]
         if settings.standardise and not are_pixels:
@@ -154,16 +154,17 @@ class Split:
         return self.inputs.standard(rows[0]).numpy(), self.outputs.standard(rows[1]).numpy()
 
 
-def relative_weights(sample_weight: Any, data: Any) -> Array:
-    """Return the weights of the rows of data, as multiples of their average: [N]."""
+def weights_of_rows(sample_weight: Any, data: Any) -> Array:
+    """Return the weights of the rows of data, some of them positive and none negative: [N]."""
     weights = checks.array("sample_weight", sample_weight)
-    num_rows = len(data[0]) if isinstance(data, tuple | list) else None
-    if weights.shape != (num_rows,) or not np.all((weights > 0.0) & np.isfinite(weights)):
+    num_rows = len(data[0]) if _is_pair(data) else None
+    is_one_each = weights.shape == (num_rows,) and weights.dtype.kind in "biuf"
+    if not (is_one_each and np.all((weights >= 0.0) & np.isfinite(weights)) and np.any(weights)):
         raise ValueError(
-            f"sample_weight is {short_repr(sample_weight)}; it must be a positive number for each "
-            f"of the {num_rows} rows of arrays (X, Y). Leave out rows of weight zero."
+            f"sample_weight is {short_repr(sample_weight)}; it must be a number for each of the "
+            f"{num_rows} rows of arrays (X, Y): a positive one, or zero to leave the row out."
         )
-    return np.asarray(weights / np.mean(weights), default_float())
+    return np.asarray(weights, default_float())
 
 
 def of_labels(
@@ -216,10 +217,12 @@ def _arrays(
     return np.asarray(X), np.asarray(Y, dtype=default_float())
 
 
-def sifted(X: Array, Y: Array, *, replicates: bool) -> tuple[Array, dict[str, int]]:
+def sifted(X: Array, Y: Array, numbers: Array, *, replicates: bool) -> tuple[Array, dict[str, int]]:
     """Return the rows of real-valued Y to learn from, and what was found.
 
     Copies of a row, but for replicates, count once; gross values not at all, with a warning.
+
+    :param numbers: what to call the rows in it: [N].
     """
     found = repeats(X, Y)
     kept = np.arange(len(X)) if replicates else found.kept
@@ -232,8 +235,8 @@ def sifted(X: Array, Y: Array, *, replicates: bool) -> tuple[Array, dict[str, in
         warnings.warn(
             f"Y has {len(gross)} value{'s' * (len(gross) > 1)} more than {GROSS_RATIO:g} times as "
             f"far from the median as 99 of 100 others, first {values[0].max():.6g} in row "
-            f"{rows[0]}. Such rows are left out: check them. loss='robust' finds less extreme "
-            "outliers, too.",
+            f"{numbers[rows[0]]}. Such rows are left out: check them. loss='robust' finds less "
+            "extreme outliers, too.",
             NumericsWarning,
             stacklevel=5,
         )

@@ -104,5 +104,21 @@ def test_refused_weights(estimator, weights, message):
 
 def test_learn_refuses_weights_that_are_none(data):
     X, y, _ = data
-    with pytest.raises(ValueError, match="it must be a positive number for each of the 60 rows"):
-        gvi.learn((X, y), sample_weight=np.zeros(60))
+    for weights in (np.zeros(60), -np.ones(60), np.full(60, np.nan), np.ones(59), ["a"] * 60):
+        with pytest.raises(ValueError, match=r"must be a number for each of the 60 rows.*zero"):
+            gvi.learn((X, y), sample_weight=weights)
+
+
+def test_weights_are_those_of_all_rows_though_y_is_missing_in_some(data):
+    X, y, weights = data
+    holes = np.where(np.arange(60) % 12 == 3, np.nan, y)
+    weights = np.where(np.arange(60) == 20, 0.0, weights)
+    used = ~np.isnan(holes) & (weights > 0.0)
+    expected = gvi.learn((X[used], y[used]), sample_weight=weights[used], effort="fast")
+    options = {"missing": "ignore", "sample_weight": weights, "effort": "fast"}
+    for given in (holes, np.ma.masked_invalid(holes), list(holes)):
+        assert_close(gvi.learn((X, given), **options).predict(X), expected.predict(X), ITERATIVE)
+    estimators = [gvi.GVIRegressor(missing=missing, **QUICK) for missing in ("refuse", "ignore")]
+    estimators[0].fit(X[used], y[used], sample_weight=weights[used])
+    estimators[1].fit(X, holes, sample_weight=weights)
+    assert_close(estimators[1].predict(X), estimators[0].predict(X), ITERATIVE)

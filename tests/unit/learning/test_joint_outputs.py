@@ -190,8 +190,9 @@ def test_of_one_output_rows_without_it_are_left_out(rng):
 def test_rows_and_masks_of_what_is_observed():
     X = np.arange(3.0)[:, None]
     Y = np.ma.masked_array(np.arange(6).reshape(3, 2), [[1, 1], [0, 1], [0, 0]])
-    rows, values = observed((X, Y))
+    rows, values, numbers = observed((X, Y))
     np.testing.assert_array_equal(rows, X[1:])
+    np.testing.assert_array_equal(numbers, [1, 2])
     np.testing.assert_array_equal(values, [[2.0, np.nan], [4.0, 5.0]])
 
 

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import gpflow_gvi as gvi
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.learning import outliers
 from gpflow_gvi.learning.settings import RegulariserSettings
 from tests.tolerances import ITERATIVE, assert_close
@@ -70,6 +71,35 @@ def test_without_outliers_nothing_changes(tmp_path):
     assert_close(robust.predict_y(X), plain.predict_y(X), ITERATIVE)
     robust.save(tmp_path / "model")
     assert gvi.load(tmp_path / "model").outliers.fraction == robust.outliers.fraction
+
+
+def test_rows_have_the_numbers_that_they_were_given_with():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    y[[30, 50, 70]] += 20.0
+    y[:10] = np.nan
+    learned = gvi.learn((X, y), loss="robust", missing="ignore", effort="fast")
+    np.testing.assert_array_equal(learned.outliers.rows, [30, 50, 70])
+
+
+@pytest.mark.filterwarnings("error::gpflow_gvi.errors.NumericsWarning")
+def test_a_gross_value_is_named_by_the_row_that_it_was_given_in():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=2000)
+    y[50], y[:10] = 1e5, np.nan
+    Y = np.c_[y, np.where(np.arange(2000) % 7 == 2, np.nan, np.cos(X[:, 0]))]
+    weights = np.where(np.isin(np.arange(2000), [20, 22]), 0.0, 1.0)
+    options = {"missing": "ignore", "effort": "fast"}
+    for learn in (
+        lambda: gvi.learn((X, y), **options),
+        lambda: gvi.learn((X, y), sample_weight=weights, **options),
+        lambda: gvi.GVIRegressor(**options).fit(X, y, sample_weight=weights),
+        lambda: gvi.learn((X, Y), **options),
+    ):
+        with pytest.raises(NumericsWarning, match=r"first .* in row 50\."):
+            learn()
 
 
 def test_what_is_wrong_is_said():
