@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 import warnings
 from collections.abc import Collection
@@ -9,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow import likelihoods
 from gpflow.base import AnyNDArray
 from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables
+from gpflow.likelihoods import Likelihood
 from scipy.sparse import issparse
 
 from ..errors import NumericsWarning, short_repr
@@ -80,6 +83,21 @@ def instance(name: str, value: Any, kind: type) -> None:
         )
 
 
+def likelihood(value: Any) -> None:
+    """Raise unless an argument is None or a likelihood of GPflow."""
+    if value is None or isinstance(value, Likelihood):
+        return
+    named = value if isinstance(value, type) else getattr(likelihoods, str(value).title(), None)
+    is_known = isinstance(named, type) and issubclass(named, Likelihood)
+    kind: Any = named if is_known else likelihoods.Poisson
+    given = inspect.signature(kind).parameters.values()
+    has_to_be_told = any(each.default is each.empty and each.kind < 2 for each in given)
+    raise TypeError(
+        f"likelihood is {short_repr(value)}; it must be an object of a class of likelihoods of "
+        f"GPflow. Pass gpflow.likelihoods.{kind.__name__}({'...' * has_to_be_told})."
+    )
+
+
 def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
     """Raise unless every entry of a value known now is finite and positive."""
     known = tf.get_static_value(tf.convert_to_tensor(value))
@@ -102,14 +120,20 @@ def count(name: str, value: Any, *, least: int = 1) -> None:
 
 def fraction(name: str, value: float) -> None:
     """Raise unless a number is at least 0 and less than 1."""
-    if not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} is {value}; it must be at least 0 and less than 1.")
+    if not (_is_number(value) and 0.0 <= value < 1.0):
+        shown = short_repr(value)
+        raise ValueError(f"{name} is {shown}; it must be a number of at least 0 and less than 1.")
 
 
 def coverage(value: float, name: str = "coverage") -> None:
-    """Raise unless a nominal coverage lies between 0 and 1."""
-    if not 0.0 < value < 1.0:
-        raise ValueError(f"{name} is {value}; it must lie between 0 and 1, as 0.95 does.")
+    """Raise unless a nominal coverage is a number between 0 and 1."""
+    if not (_is_number(value) and 0.0 < value < 1.0):
+        shown = short_repr(value)
+        raise ValueError(f"{name} is {shown}; it must lie between 0 and 1, as the number 0.95.")
+
+
+def _is_number(value: Any) -> bool:
+    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf"
 
 
 def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:

@@ -100,6 +100,9 @@ class Estimator(BaseEstimator):
         parameters = {name: getattr(self, name) for name in names if name != "random_state"}
         return learn((X, Y), **parameters | {"network": network, "seed": seed} | options)
 
+    def _require_likelihood(self) -> None:
+        checks.likelihood(self.likelihood)
+
     def _weights(self, X: AnyNDArray, weights: Any) -> AnyNDArray:
         """Return the weights of the rows of X as numbers, none of which is negative: [N]."""
         with naming("sample_weight"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, get_args
@@ -17,6 +18,7 @@ from . import refusals
 from .around_network.learn_around import is_put_around
 from .around_network.network_data import in_memory, inputs_of
 from .around_network.network_training import NetworkTraining, all_compiled
+from .given_kernels import given_kernels, require_kernels
 from .joint_outputs import observed
 from .q_request import QRequest
 from .q_training import BatchTraining
@@ -40,6 +42,9 @@ class Arguments(SimpleNamespace):
         for name in ("batch_size", "num_inducing"):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name))
+        checks.count("seed", self.seed, least=0)
+        checks.likelihood(self.likelihood)
+        require_kernels(self.kernel)
         checks.one_of("noise", self.noise, (None, *get_args(Noise)))
         checks.one_of("effort", self.effort, get_args(Effort))
         checks.one_of("outputs", self.outputs, ("independent", "correlated"))
@@ -143,7 +148,7 @@ class Arguments(SimpleNamespace):
         return Settings(
             regulariser=dataclasses.replace(
                 start,
-                kernels=None if kernels is None else lambda _: kernels,
+                kernels=None if kernels is None else functools.partial(given_kernels, kernels),
                 num_inducing=start.num_inducing if M is None else M,
                 max_inducing=None if is_fixed else MAX_INDUCING,
                 predictors=predictors,

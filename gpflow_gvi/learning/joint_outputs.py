@@ -42,6 +42,7 @@ from ..kernels.output_as_input import at_output
 from ..mean_functions import MeanOfOutputs
 from ..models import PGVI
 from . import starts
+from .given_kernels import require_columns
 from .learned import Learned
 from .procedure import Procedure
 from .recipe import Recipe
@@ -181,6 +182,7 @@ def joint_kernels(
     """
     X, D = rows[:, :-1], rows.shape[1] - 1
     terms = [] if given is None else given
+    require_columns(terms, D)
     if given is None:
         given = [starts.one_kernel(D)]
         if D > 1 and len(X) >= recipe.min_rows_of_relevance:

@@ -148,6 +148,7 @@ class Learned(Presented):
 
     def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
         """Return joint samples of f at X: [num_samples, N, J]."""
+        checks.count("num_samples", num_samples)
         samples = self.model.predict_f_samples(self.inputs.standard(X), num_samples)
         return units_of_f(self.likelihood, self.outputs).original(samples)
 
@@ -161,6 +162,7 @@ class Learned(Presented):
 
         :param seed: a whole number for the same samples in each call.
         """
+        checks.count("num_samples", num_samples)
         rows = self.inputs.standard(X)
         with inference():
             F = self.model.variational.sample(rows, num_samples, seed=seed)

@@ -153,6 +153,7 @@ def _drawn(
     pool: Pooled, num_samples: int, seed: int | None, draw: Callable[[Learned, int], Any]
 ) -> tuple[list[Any], Array]:
     """Return samples of the parts, from each as many as its weight says, and a random order."""
+    checks.count("num_samples", num_samples)
     random = np.random.default_rng(seed)
     counts, order = random.multinomial(num_samples, pool.weights), random.permutation(num_samples)
     parts = zip(pool.parts, counts, strict=True)

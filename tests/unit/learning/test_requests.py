@@ -6,8 +6,9 @@ import gpflow
 import keras
 import numpy as np
 import pytest
-from gpflow.kernels import SquaredExponential
+from gpflow.kernels import Linear, Matern52, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
+from sklearn.gaussian_process.kernels import RBF
 
 import gpflow_gvi as gvi
 from tests.tolerances import assert_close
@@ -117,6 +118,76 @@ def test_a_network_that_is_trained_by_its_own_optimiser_has_no_other_rate():
     compiled.compile("sgd", "mse")
     with pytest.raises(ValueError, match=r"^learning_rate is 0\.1, .* network is compiled"):
         gvi.learn((X, Y), network=compiled, features="inputs", learning_rate=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"likelihood": "poisson"},
+            TypeError,
+            r"likelihood is 'poisson'; .*\.Poisson\(\)",
+        ),
+        (
+            {"likelihood": Bernoulli},
+            TypeError,
+            r"likelihood is .*; .*\.Bernoulli\(\)",
+        ),
+        ({"likelihood": 3}, TypeError, r"likelihood is 3; .* Pass gpflow\.likelihoods"),
+        ({"kernel": RBF()}, TypeError, r"kernel is RBF.* is no kernel of GPflow\. Pass"),
+        ({"kernel": Matern52}, TypeError, r"kernel is .*Matern52.* such as Matern52\(\)"),
+        ({"kernel": "rbf"}, TypeError, "kernel is 'rbf', but 'rbf' is no kernel"),
+        ({"kernel": [Matern52(), 1]}, TypeError, "kernel is .* but 1 is no kernel"),
+        ({"kernel": []}, ValueError, r"kernel is \[\], without any kernel"),
+        ({"kernel": Matern52(lengthscales=[1.0] * 3)}, ValueError, r"Matern52 .* \(3,\), .* 2 col"),
+        ({"kernel": Linear([1.0] * 3)}, ValueError, r"Linear with variance .* \(3,\), .* 2 col"),
+        (
+            {"kernel": Linear() + Matern52(active_dims=[0, 2])},
+            ValueError,
+            r"Matern52 with active_dims .* X has 2 columns, numbered from 0 to 1",
+        ),
+        (
+            {"kernel": Matern52(active_dims=slice(1, 4)), "outputs": "correlated"},
+            ValueError,
+            r"Matern52 with active_dims .* X has 2 columns",
+        ),
+        ({"seed": None}, ValueError, "seed is None; it must be a whole number of at least 0"),
+        ({"seed": -1}, ValueError, "seed is -1; it must be a whole number of at least 0"),
+        ({"seed": 1.5}, ValueError, r"seed is 1\.5; it must be a whole number of at least 0"),
+        ({"calibration_fraction": "0.2"}, ValueError, r"calibration_fraction is '0\.2'; it must"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_by_its_name(options, error, message):
+    with pytest.raises(error, match=f"^(?:kernel has a )?{message}"):
+        gvi.learn((X, Y), **options)
+
+
+@pytest.mark.parametrize("likelihood", ["softmax", Softmax])
+def test_estimators_refuse_what_is_no_likelihood(likelihood):
+    for kind, targets in ((gvi.GVIClassifier, NAMES), (gvi.GVIRegressor, Y)):
+        with pytest.raises(TypeError, match=r"^likelihood is .*\.Softmax\(\.\.\.\)"):
+            kind(likelihood=likelihood).fit(X, targets)
+
+
+def test_kernels_for_the_columns_are_taken():
+    for kernel in (
+        Matern52(lengthscales=[1.0, 2.0]),
+        Matern52(active_dims=[1]) * Linear([1.0], active_dims=slice(0, 1)),
+        [Matern52(), Linear([1.0, 2.0])],
+    ):
+        gvi.learn((X, Y), kernel=kernel, num_inducing=9)
+
+
+def test_predictions_check_what_they_are_asked_for():
+    for options in ({"effort": "fast"}, ONE):
+        learned = gvi.learn((X, Y), num_inducing=9, **options)
+        for count in (-1, 0, 2.5, "3", True):
+            for sample in (learned.predict_y_samples, learned.predict_f_samples):
+                with pytest.raises(ValueError, match=f"num_samples is {count!r}; .* whole number"):
+                    sample(X[:3], count)
+        for coverage in ("0.9", 1.0, None, [0.5, 0.9], np.nan):
+            with pytest.raises(ValueError, match=r"coverage is .*; it must lie between 0 and 1"):
+                learned.predict_interval(X[:3], coverage=coverage)
 
 
 def test_requests_that_are_carried_out_are_not_refused():
