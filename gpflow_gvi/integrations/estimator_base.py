@@ -139,6 +139,18 @@ class Estimator(BaseEstimator):
 Estimator.__init__.__doc__ = Estimator.__doc__
 
 
+_OF_NO_NUMBERS = re.compile(
+    r"(?i)(could not|cannot|unable to) convert|promoted|float\(\) arg|real number|numeric values|"
+    r"array element with a sequence|complex data"
+)
+"""What errors say of values that are no numbers."""
+
+_ENCODE = (
+    " They must be numbers: encode columns of text, categories or dates, for example by "
+    "scikit-learn's OneHotEncoder in a pipeline; names of classes are for GVIClassifier."
+)
+
+
 @contextlib.contextmanager
 def naming(names: str) -> Iterator[None]:
     """Let errors of scikit-learn, NumPy and pandas say which arguments they are about."""
@@ -148,8 +160,6 @@ def naming(names: str) -> Iterator[None]:
         if type(error) in (TypeError, ValueError) and re.search(r"(?<!')\b[Xy]\b", str(error)):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(
-            f"{names} cannot be taken: {error}. They must be numbers: encode columns of text, "
-            "categories or dates, for example by scikit-learn's OneHotEncoder in a pipeline; "
-            "names of classes are for GVIClassifier."
-        ) from error
+        reason = str(error).rstrip(" .!\n")
+        remedy = _ENCODE if _OF_NO_NUMBERS.search(reason) else ""
+        raise kind(f"{names} cannot be taken: {reason}.{remedy}") from error

@@ -8,6 +8,7 @@ from unittest import mock
 import gpflow
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 from sklearn.base import clone
@@ -475,6 +476,29 @@ def test_inputs_that_scikit_learn_takes_for_numbers_are_refused(regressor):
             regressor.fit(np.full((12, 1), text), X[:, 0])
     with pytest.raises(ValueError, match="y is masked"):
         regressor.score(X, np.ma.MaskedArray(X, mask=X == 3.0))
+
+
+def test_how_to_encode_is_said_of_values_that_are_no_numbers_alone(rng):
+    X, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+    table, twice = pd.DataFrame(X, columns=["a", "b"]), pd.DataFrame(X, columns=["a", "a"])
+    model = gvi.GVIRegressor(predictor=None, effort="fast").fit(table, y)
+    for words, ask in {
+        "X or y.* inconsistent": lambda: model.fit(X, y[:9]),
+        "X or y.* 1D array": lambda: model.fit(X[:, 0], y),
+        "X or y.* 0 sample": lambda: model.fit(X[:0], y[:0]),
+        "X or y.* unique column": lambda: model.fit(twice, y),
+        "weight.* Negative": lambda: model.fit(X, y, sample_weight=-np.ones(20)),
+        "weight.* NaN": lambda: model.fit(X, y, sample_weight=np.full(20, np.nan)),
+        "weight.* expected": lambda: model.fit(X, y, sample_weight=np.ones(3)),
+        "y .*continuous": lambda: gvi.GVIClassifier().fit(X, y),
+        "X .*same order": lambda: model.fit(table, y).predict(table[["b", "a"]]),
+    }.items():
+        with pytest.raises(ValueError, match=f"(?s){words}") as raised:
+            ask()
+        assert "must be numbers" not in str(raised.value)
+    for column in ("red", pd.Categorical(["red"] * 20), pd.Timestamp("2020-01-01"), 1j):
+        with pytest.raises((TypeError, ValueError), match=r"(?s)X or y .*numbers: encode columns"):
+            model.fit(table.assign(c=column), y)
 
 
 @pytest.mark.slow
