@@ -141,7 +141,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         It is averaged over columns, with `missing="ignore"` over those that have values.
         """
         with naming("X or y"):
-            Y = self.observed(y)
+            Y = self._observed(y)
             check_consistent_length(X, Y)
             mean, known = np.reshape(self.predict(X), Y.shape), ~np.isnan(Y)
             weights = np.broadcast_to(1.0 if sample_weight is None else sample_weight, len(Y))
@@ -150,7 +150,7 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
                 np.mean([r2_score(Y[c], mean[c], sample_weight=weights[c[0]]) for c in columns])
             )
 
-    def observed(self, y: Any) -> AnyNDArray:
+    def _observed(self, y: Any) -> AnyNDArray:
         """Return y as numbers [N, J], which are NaN where a value is missing that may be."""
         return with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
 

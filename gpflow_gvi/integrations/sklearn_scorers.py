@@ -28,7 +28,7 @@ def neg_log_predictive_density(estimator: Any, X: Any, y: Any) -> float:
     """Return minus the mean negative log density of y, or minus the log loss of labels y."""
     last, X = _last(estimator, X, GVIRegressor, GVIClassifier)
     if isinstance(last, GVIRegressor):
-        Y = last.observed(y)
+        Y = last._observed(y)
         whole = ~np.isnan(Y).any(axis=1)
         if not whole.any():
             raise ValueError(
@@ -53,7 +53,7 @@ def neg_crps(estimator: Any, X: Any, y: Any) -> float:
     nodes, weights = special.roots_legendre(NUM_NODES)
     levels = 0.5 + 0.5 * nodes
     quantiles = last.predict_quantiles(X, levels)
-    error = last.observed(y).reshape(quantiles.shape[:-1])[..., None] - quantiles
+    error = last._observed(y).reshape(quantiles.shape[:-1])[..., None] - quantiles
     pinball = np.maximum(levels * error, (levels - 1.0) * error)
     return -float(np.nanmean(pinball @ weights))
 
@@ -66,7 +66,7 @@ def interval_score(estimator: Any, X: Any, y: Any, coverage: float = 0.9) -> flo
     """
     last, X = _last(estimator, X, GVIRegressor)
     lower, upper = last.predict_interval(X, coverage)
-    y = last.observed(y).reshape(lower.shape)
+    y = last._observed(y).reshape(lower.shape)
     outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
     return -float(np.nanmean(upper - lower + 2.0 / (1.0 - coverage) * outside))
 

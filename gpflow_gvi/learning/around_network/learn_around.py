@@ -154,8 +154,9 @@ def learn_around(
     h = split.train[0][:, : outputs.columns]
     of_outputs = Scaling.none(h)
     if K == 0:
-        (shift, scale), (shift_h, scale_h) = split.outputs.linear, units_of_h
-        of_outputs = Scaling((shift - shift_h) / scale_h, scale / scale_h)
+        to = split.outputs.linear
+        shift, scale = to.shift - units_of_h.shift, units_of_h.scale
+        of_outputs = Scaling(shift / scale, to.scale / scale)
     if training is None and K == 0:
         warn_of_units(h, split.train[1])
     elif training is None and columns is None:
