@@ -85,6 +85,11 @@ def instance(name: str, value: Any, kind: type) -> None:
 
 def likelihood(value: Any) -> None:
     """Raise unless an argument is None or a likelihood of GPflow."""
+    if isinstance(value, likelihoods.StudentT) and float(value.df) <= 2.0:
+        raise ValueError(
+            f"likelihood is StudentT with df={float(value.df):g}, under which y has no variance. "
+            "Take df above 2."
+        )
     if value is None or isinstance(value, Likelihood):
         return
     named = value if isinstance(value, type) else getattr(likelihoods, str(value).title(), None)

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._core import progress
 from .._core.names import predictor_name
+from .._core.network_function import is_keras
 from .._core.threads import one_thread
 from ..mean_functions.predictor import CrossFitted, Predictor, predictions, require_predictor
 from .row_facts import folds_of, left_out_together
@@ -234,6 +235,11 @@ def parse_predictor(
     estimators = list(predictor) if isinstance(predictor, list | tuple) else [predictor]
     for estimator in estimators:
         require_predictor(estimator)
+        if is_keras(estimator):
+            raise TypeError(
+                f"predictor is the Keras model {estimator.name!r}, which is no estimator. Pass it "
+                "as network=, or its predictions as a function, predictor=model.predict."
+            )
     fitted = [_is_fitted(estimator) for estimator in estimators if hasattr(estimator, "fit")]
     if not any(fitted):
         return lambda _: estimators, data, validation_data
@@ -262,7 +268,7 @@ def _is_fitted(estimator: Any) -> bool:
         return _is_fitted(estimator[-1])
     try:
         check_is_fitted(estimator)
-    except (NotFittedError, TypeError):
+    except (NotFittedError, TypeError, AttributeError):  # the last of what is no BaseEstimator
         return False
     # A Gaussian process predicts before it is fitted, too, and passes the check.
     return hasattr(estimator, "__sklearn_is_fitted__") or any(
@@ -278,4 +284,6 @@ def _fitted(
     with warnings.catch_warnings():
         if is_brief:
             warnings.simplefilter("ignore", ConvergenceWarning)
-        return clone(estimator).fit(X, Y, **options)
+        copy = clone(estimator, safe=False)  # of any object with `fit` and `predict`
+        copy.fit(X, Y, **options)
+        return copy

@@ -238,3 +238,26 @@ def test_a_classifier_around_a_network_has_the_likelihood_that_it_is_given():
 def test_a_one_hot_code_is_told_to_be_regressed():
     with pytest.warns(gvi.errors.NumericsWarning, match=r"one-hot code .*Softmax\(3\)"):
         gvi.learn((X, np.eye(3)[RNG.integers(0, 3, size=60)]), effort="fast", **ONE)
+
+
+class LeastSquares:
+    """An object with `fit`, which returns nothing, and `predict`, and nothing else."""
+
+    def fit(self, X, y):
+        self.coefficients = np.linalg.lstsq(X, y, rcond=None)[0]
+
+    def predict(self, X):
+        return X @ self.coefficients
+
+
+def test_any_object_with_fit_and_predict_is_a_predictor():
+    line = X @ [1.0, -2.0] + 0.01 * RNG.normal(size=60)
+    learned = gvi.learn((X, line), predictor=LeastSquares(), effort="fast")
+    assert np.max(np.abs(learned.predict(X)[:, 0] - line)) < 0.1
+
+
+def test_a_network_is_no_predictor_and_student_has_a_variance():
+    with pytest.raises(TypeError, match=r"predictor is the Keras model .* Pass it as network="):
+        gvi.learn((X, Y), predictor=net())
+    with pytest.raises(ValueError, match=r"likelihood is StudentT with df=2, .* df above 2"):
+        gvi.learn((X, Y), likelihood=gpflow.likelihoods.StudentT(df=2.0))
