@@ -127,31 +127,53 @@ def test_other_estimators_are_refused(pipeline, data):
         scorers.interval_score(pipeline, *data, 90)
 
 
-@pytest.mark.parametrize("score", [scorers.neg_crps, scorers.interval_score])
-def test_missing_values_are_left_out(score):
+HOLES = np.where(np.arange(60) < 5, np.nan, _curve()[1])
+
+
+@pytest.fixture(scope="module")
+def with_gaps():
+    return gvi.GVIRegressor(**QUICK, missing="ignore").fit(*_curve())
+
+
+@pytest.fixture(scope="module")
+def several():
     X, y = _curve()
     Y = np.c_[y, -y]
     Y[[3, 8], 1] = np.nan
-    model = gvi.GVIRegressor(**QUICK, missing="ignore").fit(X, y)
-    holes = np.where(np.arange(60) < 5, np.nan, y)
-    assert_close(score(model, X, holes), score(model, X[5:], y[5:]))
-    assert_close(score(model, X, np.where(np.isnan(holes), None, y)), score(model, X[5:], y[5:]))
-    several = gvi.GVIRegressor(**QUICK, missing="ignore").fit(X, Y)
-    by_row = [score(several, X[n : n + 1], Y[n : n + 1]) for n in range(60)]
-    assert_close(score(several, X, Y), np.average(by_row, weights=np.sum(~np.isnan(Y), axis=1)))
-    refusing = gvi.GVIRegressor(**QUICK).fit(X, y)
-    with pytest.raises(ValueError, match="y has NaN"):
-        score(refusing, X, holes)
+    return gvi.GVIRegressor(**QUICK, missing="ignore").fit(X, Y), X, Y
 
 
-def test_the_density_is_of_rows_without_gaps():
+@pytest.mark.parametrize("score", [scorers.neg_crps, scorers.interval_score])
+def test_missing_values_are_left_out(score, with_gaps, several):
+    X, y = _curve()
+    expected = score(with_gaps, X[5:], y[5:])
+    assert_close(score(with_gaps, X, HOLES), expected)
+    assert_close(score(with_gaps, X, np.where(np.isnan(HOLES), None, y)), expected)
+    model, X, Y = several
+    whole = ~np.isnan(Y[:, 1])
+    parts = [score(model, X[rows], Y[rows]) for rows in (whole, ~whole)]
+    assert_close(score(model, X, Y), np.average(parts, weights=[2 * 58, 2]))
+
+
+def test_the_density_is_of_rows_without_gaps(with_gaps):
     X, y = _curve()
     score = scorers.neg_log_predictive_density
-    model = gvi.GVIRegressor(**QUICK, missing="ignore").fit(X, y)
-    holes = np.where(np.arange(60) < 5, np.nan, y)
-    expected = np.mean(model.predict_log_density(X[5:], y[5:]))
-    assert_close(score(model, X, holes), expected)
-    assert_close(score(model, pd.DataFrame(X), pd.Series(holes)), expected)
-    assert np.isfinite(cross_val_score(model, X, holes, scoring=score, cv=3)).all()
+    expected = np.mean(with_gaps.predict_log_density(X[5:], y[5:]))
+    assert_close(score(with_gaps, X, HOLES), expected)
+    assert_close(score(with_gaps, pd.DataFrame(X), pd.Series(HOLES)), expected)
     with pytest.raises(ValueError, match="in no row a value in each column"):
-        score(model, X, np.full(60, np.nan))
+        score(with_gaps, X, np.full(60, np.nan))
+
+
+@pytest.mark.slow
+def test_gaps_in_y_leave_a_search_its_scores(with_gaps):
+    for name in ("neg_log_predictive_density", "neg_crps", "interval_score"):
+        scores = cross_val_score(
+            with_gaps, _curve()[0], HOLES, cv=3, scoring=getattr(scorers, name)
+        )
+        assert np.isfinite(scores).all()
+
+
+def test_missing_values_are_refused_where_they_are_not_ignored(pipeline):
+    with pytest.raises(ValueError, match="y has NaN"):
+        scorers.neg_crps(pipeline, _curve()[0], HOLES)
