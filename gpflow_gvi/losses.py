@@ -65,6 +65,9 @@ class Loss(abc.ABC):
         """
         return self._loss(likelihood, Marginals(X, f_mean, f_variance, Y))
 
+    is_bounded = False
+    """Whether no observation costs more than some amount, so that outliers are left to it."""
+
     def check(self, likelihood: Likelihood) -> None:  # noqa: B027  (most are for all)
         """Raise TypeError if the loss is not known for a likelihood."""
 
@@ -89,6 +92,8 @@ class PredictiveLogLoss(Loss):
 
 class _OfPowers(Loss):
     """A loss of powers of p(y|f), whose sum or integral over y has to be known."""
+
+    is_bounded = True
 
     def check(self, likelihood: Likelihood) -> None:
         """Raise TypeError if the loss is not known for a likelihood."""

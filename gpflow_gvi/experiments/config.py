@@ -95,8 +95,7 @@ class Experiment(Part):
     @property
     def follows(self) -> bool:
         """Whether Q starts at P's predictions, or stays there, and no row has a bounded loss."""
-        bounds = self.loss.kind in ("beta_loss", "gamma_loss")
-        return not (self.train_q and (self.mean.kind == "network" or bounds))
+        return not self.train_q or not (self.mean.kind == "network" or self.loss.build().is_bounded)
 
     def settings(self) -> dict[str, Any]:
         """Return all settings, with the defaults, from which the experiment can be made again."""

@@ -11,7 +11,7 @@ from .._core import checks
 from .._core.graphs import deepcopy
 from ..divergences import Divergence, InducingKL
 from ..errors import short_repr
-from ..losses import LogLoss, Loss, PredictiveLogLoss
+from ..losses import Loss
 from ..models import GVI, PGVI
 from . import refusals
 from .refusals import refuse
@@ -89,8 +89,7 @@ class QRequest:
     @property
     def follows(self) -> bool:
         """Whether Q starts at P's predictions, or stays there, and no row has a bounded loss."""
-        bounds = self.loss is not None and not isinstance(self.loss, LogLoss | PredictiveLogLoss)
-        return not (is_network(self.mean) or bounds)
+        return not (is_network(self.mean) or (self.loss is not None and self.loss.is_bounded))
 
     @property
     def is_svgp(self) -> bool:

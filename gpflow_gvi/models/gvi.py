@@ -122,12 +122,8 @@ class GVI(Trainable, SVGP):
     def log_prior_density(self) -> tf.Tensor:
         """Return the log density of priors, of P's hyper-parameters where they may be trained."""
         value = super().log_prior_density()
-        if not self.divergence.bounds_evidence:
-            return value
-        own = {id(each.unconstrained_variable) for each in self.trainable_parameters}
-        for parameter in self.regulariser.trainable_parameters:
-            if id(parameter.unconstrained_variable) not in own:
-                value += parameter.log_prior_density()
+        if self.divergence.bounds_evidence:  # none of P's parameters is among the model's own
+            value += sum(each.log_prior_density() for each in self.regulariser.trainable_parameters)
         return value
 
     # The objective.
