@@ -54,27 +54,49 @@ def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
 
 
 def scale_and_degrees_of_freedom(
-    squares: AnyNDArray, bounds_of_factor: tuple[float, float]
+    squares: AnyNDArray, bounds_of_factor: tuple[float, float], freedom: float = math.inf
 ) -> tuple[float, float]:
     """Return α and ν of the greatest posterior density of errors e ~ √α t_ν of variance α.
 
-    ν has the prior of `degrees_of_freedom`, log α ~ N(0, s²) with s = ½: few errors hardly tell
+    ν has the prior of `degrees_of_freedom`, log α ~ N(log c, s²) with s = ½: few errors hardly tell
     how large they are. Where an error counts for less, as of several partitions of the same rows,
-    its log density does.
+    its log density does. If the variance itself is an estimate of ν₀ degrees of freedom, ν is no
+    larger, and c is the `expected_factor`.
 
     :param squares: in units of the variance; of R predictions of N rows, [R, N].
-    :param bounds_of_factor: the smallest and the largest α.
+    :param bounds_of_factor: the smallest and the largest α, in units of c.
+    :param freedom: ν₀.
     """
     z, share = np.sqrt(np.ravel(squares)), 1.0 / len(squares)
+    least, most = bounds_of_factor
+    center = math.log(expected_factor(freedom, squares.shape[-1]))
+    most_df = min(max(freedom, MIN_DF), MAX_DF)
 
     def loss(parameters: AnyNDArray) -> float:
         log_factor, log_excess = parameters
         logs, log_prior = _log_densities(z, 2.0 + math.exp(log_excess), math.exp(0.5 * log_factor))
-        return -float(share * logs + (log_prior - 0.5 * (log_factor / 0.5) ** 2))
+        return -float(share * logs + (log_prior - 0.5 * ((log_factor - center) / 0.5) ** 2))
 
-    bounds = [tuple(map(math.log, bounds_of_factor)), _BOUNDS]
-    found = minimize(loss, [0.0, math.log(8.0)], method="L-BFGS-B", bounds=bounds).x
+    bounds = [
+        (center + math.log(least), center + math.log(most)),
+        (_BOUNDS[0], math.log(most_df - 2.0)),
+    ]
+    start = [center, min(math.log(8.0), bounds[1][1])]
+    found = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x
     return math.exp(found[0]), 2.0 + math.exp(found[1])
+
+
+def expected_factor(freedom: float, num_rows: int) -> float:
+    """Return c: the variance of t_ν₀ of scale one, times (N + 1)/(N - 1); 1 for many rows.
+
+    The second is that of errors where the mean and the variance of the same rows are the units.
+    For fewer than `MIN_DF` the widest law that there is has the 90 % interval of t_ν₀ instead.
+    """
+    if freedom >= MAX_DF:
+        return 1.0
+    df = max(freedom, MIN_DF)
+    ratio = stats.t.ppf(0.95, max(freedom, 1.0)) / stats.t.ppf(0.95, df)
+    return float(ratio**2 * df / (df - 2.0) * (num_rows + 1) / max(num_rows - 1, 1))
 
 
 def _fit(squares: AnyNDArray) -> float | None:

@@ -223,6 +223,10 @@ class Fits(abc.ABC):
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
 
+    def freedom(self, found: Fitted) -> AnyNDArray | None:
+        """Return the degrees of freedom of the variance of observations, [J]; None for many."""
+        return None
+
     @abc.abstractmethod
     def predict_without(
         self, candidate: Candidate, given: AnyNDArray, held: AnyNDArray, means: AnyNDArray

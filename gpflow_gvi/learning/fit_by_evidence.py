@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.functions import Zero
+from gpflow.kernels import Constant, Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from scipy.optimize import nnls
 
@@ -24,7 +25,7 @@ from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 from .candidates import MIN_NOISE, Candidate, Fits, Fitted, prior, scaled
 from .noise import VaryingNoise, noise_at
 from .predictors import CrossFits
-from .score import MAX_FACTOR, MIN_FACTOR, Predictions
+from .score import MAX_FACTOR, MIN_FACTOR, Predictions, degrees_of_freedom
 from .settings import Settings
 from .start import TrainingData
 
@@ -36,6 +37,7 @@ class EvidenceFits(Fits):
         self._fits: dict[Hashable, EvidenceFit] = {}
         super().__init__(data, settings)
         self.mean, self.observed = Zero(data.J), data.responses
+        self._is_centred = settings.standardise
         self.has_grid = bool(np.all(np.isfinite(self.spacing)))
         self.has_closed_form = len(data.X) > self.recipe.max_rows_of_refits
         # The variance of what was rounded away, where that of an output is known.
@@ -50,6 +52,16 @@ class EvidenceFits(Fits):
         self.takes_series = self.settings.kernels is None
         rows = np.arange(len(data.X))[: self.recipe.max_rows_of_scores]
         self.rows_of_scores = rows[self.settings.max_rows :] if self.has_closed_form else rows
+
+    def candidate(self, kernel: Kernel) -> Candidate:
+        """Return P with a kernel, at the start: all that a constant leaves of Y is noise."""
+        found = super().candidate(kernel)
+        if not all(isinstance(each, Constant) for each in getattr(kernel, "kernels", [kernel])):
+            return found
+        noise = deepcopy(self.likelihood)
+        for parameter in noise.parameters:
+            parameter.prior = None
+        return found.replace(likelihood=noise)
 
     def on_first(self, num_rows: int) -> Fits:
         """Return fits to the first rows, among which more features may be constant."""
@@ -67,15 +79,19 @@ class EvidenceFits(Fits):
         rows: AnyNDArray,
         minimise: Minimise,
         means: AnyNDArray | None = None,
+        centre: AnyNDArray | float = 0.0,
     ) -> Candidate:
-        """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
+        """Return a candidate with the hyper-parameters of the greatest evidence of some rows.
+
+        :param centre: what is taken from Y first.
+        """
         fit, noise = self._evidence_fit(start), start.noise
         given, exponent = start.likelihood.variance, 0.0 if self.data.weights is None else 1.0
         if noise is not None:
             given = max(float(value_of(noise.variance)), 1.001 * self.bounds_of_noise[0])
             exponent = float(value_of(noise.exponent))
         fit.start(start.kernel, given, start.weights, exponent)
-        at = self._rows(start, rows, means)
+        at = self._rows(start, rows, means, centre)
         loss = fit.minimise(
             minimise,
             at.X,
@@ -101,7 +117,7 @@ class EvidenceFits(Fits):
         if key not in self._fits:
             self._fits[key] = EvidenceFit(
                 GaussianProcess(Zero(self.data.J), deepcopy(start.kernel)),
-                deepcopy(self.likelihood),
+                deepcopy(self.likelihood if start.noise is not None else start.likelihood),
                 InducingEvidence(),  # with a point at each row
                 features=[self.data.D],
                 num_outputs=self.data.J,
@@ -109,15 +125,21 @@ class EvidenceFits(Fits):
             )
         return self._fits[key]
 
-    def _rows(self, candidate: Candidate, rows: AnyNDArray, means: AnyNDArray | None) -> Rows:
-        """Return the rows that the evidence is computed from."""
+    def _rows(
+        self,
+        candidate: Candidate,
+        rows: AnyNDArray,
+        means: AnyNDArray | None,
+        centre: AnyNDArray | float,
+    ) -> Rows:
+        """Return the rows that the evidence is computed from, Y less a centre."""
         data, noise, X = self.data, candidate.noise, self.data.X[rows]
         if not candidate.is_around:
             means = np.zeros([len(X), self.predictors.num_means, data.J])
         else:
-            means = (self.means if means is None else means)[rows]
+            means = (self.means if means is None else means)[rows] - centre
         ratio = data.relative_noise[rows] if noise is None else noise.ratio(X)
-        return Rows(X, data.responses[rows], means.astype(X.dtype), ratio)
+        return Rows(X, data.responses[rows] - centre, means.astype(X.dtype), ratio)
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
@@ -132,12 +154,39 @@ class EvidenceFits(Fits):
             Z, _ = self.settings.points(data, M, P.kernel)
             found = leave_one_out(P, noise, Z, observed, groups)
         mean, variance = (np.asarray(part) for part in found)
+        if self._is_centred and self.recipe.few_rows >= N:
+            mean = mean + self._by_own_centre(candidate, noise)
         predictions = Predictions(mean[None], variance[None], data.responses)
         factor = np.clip(np.mean(predictions.squares[0], axis=0), MIN_FACTOR, MAX_FACTOR)
         logs = np.log(2.0 * np.pi * factor * variance) + predictions.squares[0] / factor
         nll = 0.5 * float(np.sum(np.mean(logs, axis=0)))
         nll += candidate.num_parameters / len(self.first) - float(np.mean(self.log_derivative))
         return Fitted(candidate, predictions, nll, self)
+
+    def _by_own_centre(self, candidate: Candidate, noise: AnyNDArray) -> AnyNDArray:
+        """Return what is to be added to means of groups left out, so that they do not know Y's.
+
+        Y less its mean sums to zero, by which the other rows tell a group's own sum. Less the mean
+        -c of the others it is y + c there, and predictions are linear in it: [N, J].
+        """
+        Y, groups = self.data.responses, self.groups
+        of_group = np.zeros([int(np.max(groups)) + 1, 1 + Y.shape[1]])
+        np.add.at(of_group, groups, np.column_stack([np.ones(len(Y)), Y]))
+        size, total = of_group[groups, :1], of_group[groups, 1:]
+        c = total / np.maximum(len(Y) - size, 1.0)
+        P = GaussianProcess(Zero(self.data.J), candidate.kernel)
+        ones = np.ones_like(Y)
+        found = leave_one_out_of_all(P, noise, (self.data.X, ones), groups)
+        if found is None:
+            found = leave_one_out(P, noise, self.data.X, (self.data.X, ones), groups)
+        weights = 0.0 if candidate.weights is None else np.sum(candidate.weights, axis=0)
+        return c * (1.0 - weights) * (np.asarray(found[0]) - 1.0)
+
+    def freedom(self, found: Fitted) -> AnyNDArray:
+        """Return the degrees of freedom of the variance of observations: [J]."""
+        variance = found.left_out.variance[0]
+        noise = noise_at(found.candidate, self.data.first(len(variance)))
+        return degrees_of_freedom(noise, variance)
 
     def num_points(self, candidate: Candidate) -> int:
         """Return the number of inducing points that P is conditioned on: as many as it takes."""
@@ -207,18 +256,21 @@ class EvidenceFits(Fits):
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
         found, N = candidate, len(self.data.X)
+        # The mean of all rows tells of those held out: in more dimensions than rows, all.
+        centre = self._is_centred * np.mean(self.data.responses[given], axis=0)
         if candidate.num_parameters > self.recipe.min_optimism * N:
             minimise = self.settings.again()
             if self.recipe.few_rows >= N:  # without a part of many rows an optimum hardly moves
                 minimise = self.settings.briefly(len(self.data.features))
-            found = self.fit(candidate, given[: self.settings.max_rows], minimise, means)
-        every = self._rows(found, np.arange(N), means)
+            rows = given[: self.settings.max_rows]
+            found = self.fit(candidate, rows, minimise, means, centre)
+        every = self._rows(found, np.arange(N), means, centre)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]
         noise = noise_at(found, self.data)
         observed = every.X[given], noise[given], every.Y[given] - of_means[given]
         mean, variance = self._predicted(found, observed, every.X[held])
-        return mean + of_means[held], variance + noise[held]
+        return centre + mean + of_means[held], variance + noise[held]
 
     def _predicted(
         self, candidate: Candidate, observed: tuple[AnyNDArray, ...], new: AnyNDArray

@@ -68,7 +68,7 @@ def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool)
         weights = pooled(log_densities, recipe)
     _tell(scales[0], candidates, weights, log_densities, warns=not is_free)
     order = np.argsort(-weights)
-    _warn_of_factor(scores[order[0]])
+    _warn_of_factor(scores[order[0]], predictions[order[0]][1])
     return [
         Member(float(weights[c]), regulariser(by, candidates[c].candidate, scores[c].judged), by)
         for c in order
@@ -109,7 +109,9 @@ def _of_partition(
     rows, J = fits.rows_of_scores, fits.data.J
     nothing: AnyNDArray = np.empty((1, len(rows), J), fits.data.X.dtype)
     observed = fits.observed[rows], fits.data.X[rows]
-    result = [Predictions(nothing.copy(), nothing.copy(), *observed) for _ in found]
+    result = [
+        Predictions(nothing.copy(), nothing.copy(), *observed, fits.freedom(each)) for each in found
+    ]
     for given, held, means in _folds(fits, found, partition):
         at = np.flatnonzero(np.isin(rows, held))
         for each, predictions in zip(found, result, strict=True):
@@ -190,9 +192,9 @@ def _tell(
         )
 
 
-def _warn_of_factor(best: Score) -> None:
+def _warn_of_factor(best: Score, unseen: Predictions) -> None:
     """Warn if what predicts was much too certain."""
-    factor = float(np.max(best.judged.factor))
+    factor = float(np.max(best.judged.factor / unseen.expected_factor))
     if best.is_of_errors and factor > 0.99 * MAX_FACTOR:
         warnings.warn(
             f"squared errors of rows that were left out are {factor:.3g} times their variance or "

@@ -17,7 +17,6 @@ from gpflow.base import RegressionData
 
 from .._core import progress
 from .._core.threads import one_thread
-from ..calibration.tempering import MIN_VALIDATION_POINTS
 from ..likelihoods import has_constant_noise, is_gaussian
 from ..regulariser.fit import Regulariser, fit_regulariser
 from .candidates import Fits
@@ -76,7 +75,7 @@ class Procedure:
         """Return the regulariser that predicts best, conditioned on all rows."""
         settings = self.settings.regulariser
         if self._has_candidates(data):
-            judges = self._tempers_itself(validation) and len(data.X) >= MIN_VALIDATION_POINTS
+            judges = self._tempers_itself(validation) and len(data.X) > 1
             (only,) = members([self._fits(data)], is_free=False, mixes=False, judges=judges)
             return self.finish.condition(only.regulariser, data)
         if settings.predictors not in (None, RECIPE) or settings.noise == "varying":
@@ -149,7 +148,10 @@ class Procedure:
             return None
         if settings.regulariser.predictors not in (None, RECIPE) or np.min(Y) <= 0.0:
             return None
-        if np.min(np.max(Y, axis=0) / np.min(Y, axis=0)) < settings.regulariser.recipe.log_ratio:
+        recipe = settings.regulariser.recipe
+        if len(Y) < recipe.min_rows_of_logs:
+            return None
+        if np.min(np.max(Y, axis=0) / np.min(Y, axis=0)) < recipe.log_ratio:
             return None
         split = dataclasses.replace(self.split, outputs=LogScale.of(Y))
         return Finish(split, self.settings, self.hooks)

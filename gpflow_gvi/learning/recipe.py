@@ -40,6 +40,10 @@ class Recipe:
     max_features_of_sums: int = 100
     """Up to this number of features there are sums of functions of each: they are slow to fit, with
     a cosine for each pair of rows and each feature."""
+    min_rows_of_functions: int = 5
+    """Fewer rows tell no function from noise: beside its mean and slope a line would leave errors
+    of less than three degrees of freedom, whose variance is not to be had. P is a constant there.
+    """
     min_rows_of_seasons: int = 20
     """Fewer rows do not determine frequencies: a function through all of them would be known
     without doubt, so that there is a smooth one."""
@@ -110,6 +114,8 @@ class Recipe:
     log_ratio: float = 2.0
     """Positive y are learned as logarithms, too, and so are functions of positive columns of X,
     where the largest is so many times the smallest: where not, logarithms are almost linear."""
+    min_rows_of_logs: int = 20
+    """Fewer positive y do not show that there are no others."""
 
     # Screening
 
@@ -185,11 +191,15 @@ class Recipe:
         """Return kernels to choose among, with the hyper-parameters to start from."""
         X = data.X[:, data.features]
         if data.of_classes:
-            num_units = int(np.max(left_out_together(X))) + 1  # copies of a row say no more
-            found = self._kernels_of_classes(num_units, X.shape[1])
+            found = self._kernels_of_classes(_num_units(X), X.shape[1])
+        elif self._are_too_few(data):
+            found = [starts.constant()]
         else:
             found = self.kernels_of_numbers(X, data.responses)
         return _on_features(found, data, self._zeros(data) if self.log_inputs else None)
+
+    def _are_too_few(self, data: TrainingData) -> bool:
+        return not data.of_classes and _num_units(data.X) < self.min_rows_of_functions
 
     def _zeros(self, data: TrainingData) -> Array | None:
         """Return the zeros of columns that may be taken as logarithms, NaN for others: [D].
@@ -257,7 +267,12 @@ class Recipe:
         return _on_features([starts.rough_kernel()], data)[0]
 
     def floor(self, data: TrainingData) -> list[Kernel]:
-        """Return the kernels of a constant and of linear functions: others have to be better."""
+        """Return the kernels of a constant and of linear functions: others have to be better.
+
+        There are none where P is a constant anyway.
+        """
+        if self._are_too_few(data):
+            return []
         constant = starts.constant_of_classes() if data.of_classes else starts.constant()
         linear = Sum([deepcopy(constant), starts.linear(len(data.features))])
         zeros = self._zeros(data) if self.log_inputs else None
@@ -295,6 +310,11 @@ class Recipe:
             found += of_data.lasso() if self.min_rows_of_lasso <= N < per_feature * D else []
             found += of_data.networks() if self.min_rows_of_networks <= N else []
         return found if data.D == D else [of_columns(e, data.features) for e in found]
+
+
+def _num_units(X: Array) -> int:
+    """Return the number of rows that say something of their own: copies of one do not."""
+    return int(np.max(left_out_together(X))) + 1
 
 
 def _on_features(

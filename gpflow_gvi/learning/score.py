@@ -12,7 +12,7 @@ from gpflow.base import AnyNDArray
 from gpflow.likelihoods import Gaussian, Likelihood
 from scipy import stats
 
-from ..calibration.tails import scale_and_degrees_of_freedom
+from ..calibration.tails import expected_factor, scale_and_degrees_of_freedom
 from ..calibration.tempering import factors
 from ..likelihoods import are_labels, is_gaussian
 from ..losses import Marginals
@@ -43,15 +43,24 @@ class Predictions(NamedTuple):
     """The observations: [N, P]."""
     X: Any = None
     """The rows, [N, D], where the likelihood needs them."""
+    freedom: AnyNDArray | None = None
+    """The degrees of freedom of the variance, [J], as of an estimate by few rows; None for many."""
 
     @property
     def squares(self) -> AnyNDArray:
         """The squared errors in units of the variance: [R, N, J]."""
         return np.square(self.Y - self.mean) / self.variance
 
+    @property
+    def expected_factor(self) -> AnyNDArray | float:
+        """The factor of the variance that few rows explain, [J]; 1 for many."""
+        if self.freedom is None:
+            return 1.0
+        return np.array([expected_factor(each, len(self.Y)) for each in self.freedom])
+
     def beyond(self, count: int | None) -> Predictions:
         """Return those of all but the first rows."""
-        mean, variance, Y, X = self
+        mean, variance, Y, X, _ = self
         X = None if X is None else X[count:]
         return Predictions(mean[:, count:], variance[:, count:], Y[count:], X)
 
@@ -90,7 +99,12 @@ class Calibration:
         if not tails:
             factor = np.mean(columns, axis=(1, 2))
             return cls(np.clip(factor, *bounds), None)
-        found = [scale_and_degrees_of_freedom(column, bounds) for column in columns]
+        freedom = predictions.freedom
+        known = np.full(len(columns), np.inf) if freedom is None else freedom
+        found = [
+            scale_and_degrees_of_freedom(column, bounds, most)
+            for column, most in zip(columns, known, strict=True)
+        ]
         factor, df = np.array(found, predictions.Y.dtype).T
         return cls(factor, df)
 
@@ -122,6 +136,27 @@ class Calibration:
         if self.df is None:
             return stats.norm()
         return stats.t(self.df[j], scale=np.sqrt((self.df[j] - 2.0) / self.df[j]))
+
+
+def degrees_of_freedom(noise: AnyNDArray, variance: AnyNDArray) -> AnyNDArray:
+    """Return ν of an estimate of the variance v = v_f + σ² of a new observation: [J].
+
+        1/ν = average of (v_f/v)²/γ + (σ²/v)²/(N - γ),    γ = Σ_n v_f/v
+
+    (Satterthwaite 1946, "An approximate distribution of estimates of variance components"). N rows,
+    less the one that the mean of Y takes, determine γ parameters of f, and leave N - γ for the
+    noise (MacKay 1992, "Bayesian interpolation").
+
+    :param noise: σ² at each row, [N, J].
+    :param variance: v of each row, given all others, [N, J].
+    """
+    of_noise = np.clip(noise / variance, 0.0, 1.0)
+    rows = 1.0 - 1.0 / len(noise)
+    left, used = rows * np.sum(of_noise, axis=0), rows * np.sum(1.0 - of_noise, axis=0)
+    parts = zip((of_noise, 1.0 - of_noise), (left, used), strict=True)
+    with np.errstate(invalid="ignore"):
+        each = [np.mean(np.square(of), axis=0) / count for of, count in parts]
+    return 1.0 / np.sum(np.nan_to_num(each), axis=0)
 
 
 @functools.singledispatch

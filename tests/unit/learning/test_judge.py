@@ -21,11 +21,11 @@ from gpflow_gvi.learning.start import TrainingData
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 
-def _fits(X, Y, kernel, **options):
+def _fits(X, Y, kernel, *, standardise=False, **options):
     units = Scaling.none(X), Scaling.none(Y)
     data = TrainingData(X, Y, Y, 0, X.shape[1:], False, units)
     regulariser = RegulariserSettings(kernels=lambda _: [kernel], noise="constant", **options)
-    return EvidenceFits(data, Settings(regulariser, standardise=False))
+    return EvidenceFits(data, Settings(regulariser, standardise=standardise))
 
 
 def _given_everything():
@@ -221,3 +221,58 @@ def test_a_warning_tells_that_a_kernel_is_worse_than_nothing(rng):
         gpflow.set_trainable(part, False)
     with pytest.warns(gvi.errors.NumericsWarning, match="predicted worse than without any inputs"):
         gvi.learn((X, rng.normal(size=(60, 1))), kernel=kernel, likelihood=noise)
+
+
+def test_rows_held_out_are_not_told_by_the_sum_of_all(rng):
+    """Y less its mean sums to zero: of more features than rows a line would know what is missing."""
+    X = rng.normal(size=(6, 8))
+    Y = rng.normal(size=(6, 1))
+    kernel = gpflow.kernels.Linear(0.5)
+    gpflow.set_trainable(kernel, False)
+    held = np.array([3])
+    given = np.array([0, 1, 2, 4, 5])
+
+    def of(Y):
+        mean = Y.mean()
+        fits = _fits(X, Y - mean, kernel, predictors=None, standardise=True)
+        fits.likelihood = gpflow.likelihoods.Gaussian(0.01)
+        gpflow.set_trainable(fits.likelihood, False)
+        candidate = fits.candidate(kernel)
+        by_refit, _ = fits.predict_without(candidate, given, held, np.zeros((6, 0, 1)))
+        return mean + by_refit[0], mean + fits.screened(candidate).mean[held][0]
+
+    centre = Y[given].mean()
+    exact = gpflow.models.GPR((X[given], Y[given] - centre), kernel, noise_variance=0.01)
+    expected = centre + exact.predict_f(X[held])[0][0]
+    other = Y.copy()
+    other[held] += 5.0
+    for found in (*of(Y), *of(other)):
+        assert_close(found, expected, ITERATIVE, scale=1.0)
+
+
+@pytest.mark.parametrize("N", [3, 4, 20])
+def test_the_interval_of_few_rows_of_noise_is_that_of_students_t(N, rng):
+    """y ~ ȳ + s √(1 + 1/N) t of N - 1 degrees of freedom, of a Gaussian whose σ is not known.
+
+    The factor is found by as few squared errors, with a prior: it may be off by a fifth.
+    """
+    X = rng.normal(size=(N, 1))
+    Y = rng.normal(size=(N, 1))
+    learned = gvi.learn((X, Y), kernel=None if N < 5 else gpflow.kernels.Constant())
+    lower, upper = learned.predict_interval(X[:1], coverage=0.9)
+    law = scipy.stats.t(N - 1, scale=np.std(Y, ddof=1) * np.sqrt(1.0 + 1.0 / N))
+    assert 0.8 < (upper - lower) / (2.0 * law.ppf(0.95)) < 1.25
+
+
+@pytest.mark.slow
+def test_coverage_of_few_rows_of_noise():
+    """However few they are, and with as many features: 40 draws of 500 observations."""
+    covered = []
+    for draw in range(40):
+        rng = np.random.default_rng(draw)
+        N, D = ((3, 2), (5, 5), (8, 2), (12, 5))[draw % 4]
+        learned = gvi.learn((rng.normal(size=(N, D)), rng.normal(size=(N, 1))), effort="fast")
+        lower, upper = learned.predict_interval(rng.normal(size=(500, D)), coverage=0.9)
+        new = rng.normal(size=(500, 1))
+        covered.append(np.mean((lower <= new) & (new <= upper)))
+    assert 0.8 < np.mean(covered) < 0.97
