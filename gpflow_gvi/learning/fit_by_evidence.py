@@ -256,7 +256,7 @@ class EvidenceFits(Fits):
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
         found, N = candidate, len(self.data.X)
-        # The mean of all rows tells of those held out: in more dimensions than rows, all.
+        # Less the mean of all rows, Y would tell of those held out: it sums to zero.
         centre = self._is_centred * np.mean(self.data.responses[given], axis=0)
         if candidate.num_parameters > self.recipe.min_optimism * N:
             minimise = self.settings.again()

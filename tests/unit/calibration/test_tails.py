@@ -169,3 +169,16 @@ def test_noise_that_is_chosen_is_gaussian():
     _, x, y = learned()
     model = gvi.learn((x, y), noise="constant", effort="fast")
     assert type(model.likelihood) is Gaussian
+
+
+@pytest.mark.parametrize("freedom", [0.2, 1.0, 2.0, 3.0, 12.0])
+def test_few_errors_are_expected_in_the_interval_of_students_t(freedom):
+    """Also where ν₀ is below the least degrees of freedom that a law may have: as for ν₀ = 1."""
+    law = stats.t(max(freedom, 1.0), scale=np.sqrt(11.0 / 9.0))
+    df = max(freedom, tails.MIN_DF)
+    deviation = np.sqrt(tails.expected_factor(freedom, 10))
+    ours = stats.t(df, scale=deviation * np.sqrt((df - 2.0) / df))
+    assert_close(ours.interval(0.9), law.interval(0.9))
+    factor, found = tails.scale_and_degrees_of_freedom(np.ones((1, 10)), (1e-3, 5.0), freedom)
+    assert 1.0 < factor < 5.0 * deviation**2
+    assert found < df + 1e-9

@@ -14,7 +14,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi.learning.fit_by_evidence import EvidenceFits
 from gpflow_gvi.learning.judge import members, unseen
 from gpflow_gvi.learning.rows.scaling import Scaling
-from gpflow_gvi.learning.score import Calibration, Predictions
+from gpflow_gvi.learning.score import Calibration, Predictions, degrees_of_freedom
 from gpflow_gvi.learning.search import search
 from gpflow_gvi.learning.settings import RECIPE, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
@@ -224,7 +224,7 @@ def test_a_warning_tells_that_a_kernel_is_worse_than_nothing(rng):
 
 
 def test_rows_held_out_are_not_told_by_the_sum_of_all(rng):
-    """Y less its mean sums to zero: of more features than rows a line would know what is missing."""
+    """Y less its mean sums to zero: with more features than rows a line knows what is missing."""
     X = rng.normal(size=(6, 8))
     Y = rng.normal(size=(6, 1))
     kernel = gpflow.kernels.Linear(0.5)
@@ -276,3 +276,16 @@ def test_coverage_of_few_rows_of_noise():
         new = rng.normal(size=(500, 1))
         covered.append(np.mean((lower <= new) & (new <= upper)))
     assert 0.8 < np.mean(covered) < 0.97
+
+
+def test_degrees_of_freedom_are_those_of_a_sum_of_two_estimates(rng):
+    """v̂ = v_f χ²_γ/γ + σ² χ²_m/m varies as much as v χ²_ν/ν: its variance is 2 v²/ν."""
+    share = np.array([[0.5], [0.1], [0.9], [0.3]])  # σ²/v
+    m, gamma = 0.75 * np.sum(share), 0.75 * np.sum(1.0 - share)
+    chi2 = [rng.chisquare(of, size=200_000) / of for of in (gamma, m)]
+    estimates = (1.0 - share) * chi2[0] + share * chi2[1]  # [4, S]
+    squares = np.mean(np.square(estimates - 1.0), axis=0) / 2.0
+    error = np.std(squares) / np.sqrt(len(squares))
+    assert_estimates(
+        1.0 / degrees_of_freedom(3.0 * share, np.full((4, 1), 3.0))[0], squares.mean(), error
+    )
