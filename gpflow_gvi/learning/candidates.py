@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from gpflow import kernels
 from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.functions import Constant, MeanFunction
 from gpflow.kernels import Kernel
@@ -190,8 +191,12 @@ class Fits(abc.ABC):
     def candidate(self, kernel: Kernel) -> Candidate:
         """Return P with a kernel, at the start."""
         gram.require_independent_outputs(kernel)
-        family = structure_of(kernel) or kernel
-        return Candidate(kernel, self.likelihood, self.mean, family=family)
+        family, likelihood = structure_of(kernel) or kernel, self.likelihood
+        if all(isinstance(part, kernels.Constant) for part in getattr(kernel, "kernels", [kernel])):
+            likelihood = deepcopy(likelihood)  # all that a constant leaves of Y is noise
+            for parameter in likelihood.parameters:
+                parameter.prior = None
+        return Candidate(kernel, likelihood, self.mean, family=family)
 
     def on_first(self, num_rows: int) -> Fits:
         """Return fits to the first rows, not more than this number of them."""
@@ -222,10 +227,6 @@ class Fits(abc.ABC):
     @abc.abstractmethod
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
-
-    def freedom(self, found: Fitted) -> AnyNDArray | None:
-        """Return the degrees of freedom of the variance of observations, [J]; None for many."""
-        return None
 
     @abc.abstractmethod
     def predict_without(

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.functions import Zero
-from gpflow.kernels import Constant, Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from scipy.optimize import nnls
 
@@ -52,16 +51,6 @@ class EvidenceFits(Fits):
         self.takes_series = self.settings.kernels is None
         rows = np.arange(len(data.X))[: self.recipe.max_rows_of_scores]
         self.rows_of_scores = rows[self.settings.max_rows :] if self.has_closed_form else rows
-
-    def candidate(self, kernel: Kernel) -> Candidate:
-        """Return P with a kernel, at the start: all that a constant leaves of Y is noise."""
-        found = super().candidate(kernel)
-        if not all(isinstance(each, Constant) for each in getattr(kernel, "kernels", [kernel])):
-            return found
-        noise = deepcopy(self.likelihood)
-        for parameter in noise.parameters:
-            parameter.prior = None
-        return found.replace(likelihood=noise)
 
     def on_first(self, num_rows: int) -> Fits:
         """Return fits to the first rows, among which more features may be constant."""
@@ -155,38 +144,14 @@ class EvidenceFits(Fits):
             found = leave_one_out(P, noise, Z, observed, groups)
         mean, variance = (np.asarray(part) for part in found)
         if self._is_centred and self.recipe.few_rows >= N:
-            mean = mean + self._by_own_centre(candidate, noise)
-        predictions = Predictions(mean[None], variance[None], data.responses)
+            mean = mean + _by_own_centre(self, candidate, noise)
+        freedom = degrees_of_freedom(noise, variance)
+        predictions = Predictions(mean[None], variance[None], data.responses, freedom=freedom)
         factor = np.clip(np.mean(predictions.squares[0], axis=0), MIN_FACTOR, MAX_FACTOR)
         logs = np.log(2.0 * np.pi * factor * variance) + predictions.squares[0] / factor
         nll = 0.5 * float(np.sum(np.mean(logs, axis=0)))
         nll += candidate.num_parameters / len(self.first) - float(np.mean(self.log_derivative))
         return Fitted(candidate, predictions, nll, self)
-
-    def _by_own_centre(self, candidate: Candidate, noise: AnyNDArray) -> AnyNDArray:
-        """Return what is to be added to means of groups left out, so that they do not know Y's.
-
-        Y less its mean sums to zero, by which the other rows tell a group's own sum. Less the mean
-        -c of the others it is y + c there, and predictions are linear in it: [N, J].
-        """
-        Y, groups = self.data.responses, self.groups
-        of_group = np.zeros([int(np.max(groups)) + 1, 1 + Y.shape[1]])
-        np.add.at(of_group, groups, np.column_stack([np.ones(len(Y)), Y]))
-        size, total = of_group[groups, :1], of_group[groups, 1:]
-        c = total / np.maximum(len(Y) - size, 1.0)
-        P = GaussianProcess(Zero(self.data.J), candidate.kernel)
-        ones = np.ones_like(Y)
-        found = leave_one_out_of_all(P, noise, (self.data.X, ones), groups)
-        if found is None:
-            found = leave_one_out(P, noise, self.data.X, (self.data.X, ones), groups)
-        weights = 0.0 if candidate.weights is None else np.sum(candidate.weights, axis=0)
-        return c * (1.0 - weights) * (np.asarray(found[0]) - 1.0)
-
-    def freedom(self, found: Fitted) -> AnyNDArray:
-        """Return the degrees of freedom of the variance of observations: [J]."""
-        variance = found.left_out.variance[0]
-        noise = noise_at(found.candidate, self.data.first(len(variance)))
-        return degrees_of_freedom(noise, variance)
 
     def num_points(self, candidate: Candidate) -> int:
         """Return the number of inducing points that P is conditioned on: as many as it takes."""
@@ -287,6 +252,24 @@ class EvidenceFits(Fits):
         Z, _ = self.settings.select(X, M, kernel=kernel, seed=self.data.seed)
         posterior = conditioned(GaussianProcess(self.mean, kernel), Z, [(X, residual, noise)])
         return tuple(part.numpy() for part in posterior.predict(new))
+
+
+def _by_own_centre(fits: EvidenceFits, candidate: Candidate, noise: AnyNDArray) -> AnyNDArray:
+    """Return the difference in means of groups left out that do not know the mean of Y: [N, J].
+
+    Y less its mean sums to zero, by which the other rows tell a group's own sum. Less the mean -c
+    of the others it is y + c there, and predictions are linear in it.
+    """
+    X, Y, groups = fits.data.X, fits.data.responses, fits.groups
+    of_group = np.zeros([int(np.max(groups)) + 1, 1 + Y.shape[1]])
+    np.add.at(of_group, groups, np.column_stack([np.ones(len(Y)), Y]))
+    size, total = of_group[groups, :1], of_group[groups, 1:]
+    c = total / np.maximum(len(Y) - size, 1.0)
+    P, ones = GaussianProcess(Zero(fits.data.J), candidate.kernel), (X, np.ones_like(Y))
+    found = leave_one_out_of_all(P, noise, ones, groups)
+    found = leave_one_out(P, noise, X, ones, groups) if found is None else found
+    weights = 0.0 if candidate.weights is None else np.sum(candidate.weights, axis=0)
+    return c * (1.0 - weights) * (np.asarray(found[0]) - 1.0)
 
 
 def _noise_above(settings: Settings, data: TrainingData, lower: float) -> Likelihood:

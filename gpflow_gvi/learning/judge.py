@@ -110,7 +110,8 @@ def _of_partition(
     nothing: AnyNDArray = np.empty((1, len(rows), J), fits.data.X.dtype)
     observed = fits.observed[rows], fits.data.X[rows]
     result = [
-        Predictions(nothing.copy(), nothing.copy(), *observed, fits.freedom(each)) for each in found
+        Predictions(nothing.copy(), nothing.copy(), *observed, each.left_out.freedom)
+        for each in found
     ]
     for given, held, means in _folds(fits, found, partition):
         at = np.flatnonzero(np.isin(rows, held))
