@@ -216,7 +216,20 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
     if not result.built:
         result.build(shape)
     result.set_weights(network.get_weights())
+    finalize(result)
     return result
+
+
+def finalize(owner: Any) -> None:
+    """Let each `Normalization` within a network or a module use the values of its variables."""
+    for layer in normalizations(owner):
+        layer.finalize_state()
+
+
+def normalizations(owner: Any) -> list[keras.layers.Normalization]:
+    """Return the layers within a network or a module that keep tensors made of their variables."""
+    parts = tf.train.TrackableView(owner).descendants()
+    return [part for part in parts if isinstance(part, keras.layers.Normalization)]
 
 
 def restored(

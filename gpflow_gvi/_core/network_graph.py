@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import keras
 
 from ..errors import short_repr
-from .network_function import is_keras, own_classes
+from .network_function import finalize, is_keras, own_classes
 
 
 class Part(NamedTuple):
@@ -152,8 +152,7 @@ class _Copies:
         """Give the copies the weights of the layers."""
         for layer, copy in self.copies.values():
             copy.set_weights(layer.get_weights())
-            if hasattr(copy, "finalize_state"):  # of a Normalization
-                copy.finalize_state()
+            finalize(copy)
 
 
 def _unpacked(network: Any, parts: Sequence[Part], rows: Any) -> Any:

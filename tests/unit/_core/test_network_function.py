@@ -63,6 +63,13 @@ def test_in_precision_is_the_same_network_to_the_last_digit_of_the_new_one():
     np.testing.assert_array_equal(single.get_weights()[0], W[0].astype("float32"))
 
 
+def test_in_precision_keeps_what_a_normalization_has_adapted_to():
+    normal = keras.layers.Normalization()
+    outer = keras.Sequential([keras.Input((2,)), keras.Sequential([normal])])
+    normal.adapt(3.0 + X)
+    assert_close(in_precision(outer)(X), (X - 3.0 - X.mean(0)) / X.std(0), precision=np.float32)
+
+
 def test_in_precision_refuses_what_it_cannot_make_anew():
     with pytest.raises(
         TypeError, match=r"(?s)Perceptron.*a Keras model that knows its input_shape"
