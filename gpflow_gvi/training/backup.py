@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from .._core import files
+from .._core.network_function import finalize
 
 PROGRESS = (
     *("history", "epoch"),  # History
@@ -130,6 +131,7 @@ class Backup(keras.callbacks.Callback):
             )
         values = groups.get("variables", [])
         assign_values(self.variables, values, source=f"The backup {self.path}")
+        finalize(self.model.model)
         for i, (callback, (_, known)) in enumerate(zip(self.callbacks, callbacks, strict=True)):
             vars(callback).update(known)
             if weights := groups.get(f"best_weights_{i}"):

@@ -17,6 +17,7 @@ from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
 from .._core.data import inputs
+from .._core.network_function import finalize
 from .._core.state import state as state_of
 from ..covariances.covariance import Covariance
 from ..errors import NumericsWarning, short_repr
@@ -268,6 +269,7 @@ class Trainable(Module, abc.ABC):
     def set_weights(self, weights: Iterable[Any]) -> None:
         """Assign values to the weights, in the order of `get_weights`."""
         assign_values(self.weights, list(weights), source="weights")
+        finalize(self)
 
     def save_weights(
         self, filepath: str | os.PathLike[str], overwrite: bool = True, **_: Any
@@ -281,6 +283,7 @@ class Trainable(Module, abc.ABC):
         """Assign what `save_weights` wrote, from a model that was built in the same way."""
         weights = read_arrays(filepath).get("weights", [])
         assign_values(self.weights, weights, source=f"filepath {filepath}")
+        finalize(self)
 
 
 class _Compiled:

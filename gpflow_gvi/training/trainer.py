@@ -16,6 +16,7 @@ from .._core import images
 from .._core.graphs import forget_tensors
 from .._core.memo import memoised
 from .._core.mode import training as training_mode
+from .._core.network_function import normalizations
 from .._core.notices import collected
 from .._core.state import state as state_of
 from ..errors import NonFiniteLossError, NumericsWarning
@@ -367,4 +368,5 @@ def _parts_of(model: Any) -> tuple[Any, ...]:
     named = [item for owner in owners for item in getattr(owner, "__dict__", {}).items()]
     weight = getattr(model, "divergence_weight", None)
     parts = [part for name, part in named if not name.startswith("_")]
-    return (*parts, *([] if tf.is_tensor(weight) else [weight]))
+    kept = (layer.mean for layer in normalizations(model))  # graphs have it as a constant
+    return (*parts, *([] if tf.is_tensor(weight) else [weight]), *kept)

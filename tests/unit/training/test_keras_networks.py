@@ -1,0 +1,70 @@
+"""A network in a model is trained, saved and frozen as Keras does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_gvi._core.network_function import as_function
+from gpflow_gvi.training import Trainable
+from gpflow_gvi.training.guard import LossTerms
+from tests.tolerances import assert_close, assert_differ
+
+N = 30
+_RNG = np.random.default_rng(5)
+X = _RNG.normal(size=(N, 2))
+Y = np.sin(X[:, :1]) + 0.1 * _RNG.normal(size=(N, 1))
+
+
+def network(*first: Any, **options: Any) -> keras.Sequential:
+    """Return the same network each time, which begins with other layers."""
+    keras.utils.set_random_seed(0)
+    dense = keras.layers.Dense
+    return keras.Sequential([keras.Input((2,)), *first, dense(4, "tanh", **options), dense(1)])
+
+
+class Squares(Trainable):
+    """Least squares."""
+
+    num_data = N
+    _term_names = ("Squares", "Nothing")
+
+    def __init__(self, net: keras.Model) -> None:
+        super().__init__()
+        self.network = as_function(net)
+        self.compile(keras.optimizers.SGD(0.01))
+
+    def _objective(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms]:
+        loss = tf.reduce_mean((self.network(X) - Y) ** 2)
+        return loss, LossTerms(loss, tf.zeros([], loss.dtype))
+
+    def _predictive_mean(self, X: tf.Tensor) -> tf.Tensor:
+        return self.network(X)
+
+
+# Values that layers keep beside their variables.
+
+
+@pytest.mark.parametrize("how", ["load_weights", "set_weights", "backup"])
+def test_assigned_values_reach_a_normalization(how: str, tmp_path: Any) -> None:
+    normal = keras.layers.Normalization()
+    net = network(normal)
+    normal.adapt(3.0 + 2.0 * X)
+    adapted, plain = Squares(net), Squares(network(keras.layers.Normalization()))
+    before = plain.evaluate(X, Y, verbose=0)  # its graph is made
+    if how == "set_weights":
+        plain.set_weights(adapted.get_weights())
+    elif how == "load_weights":
+        adapted.save_weights(tmp_path / "a.weights.h5")
+        plain.load_weights(tmp_path / "a.weights.h5")
+    else:
+        for model in (adapted, plain):
+            backup = keras.callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
+            model.fit(X, Y, verbose=0, callbacks=[backup])
+    assert_close(plain.predict(X, verbose=0), adapted.predict(X, verbose=0))
+    assert_close(plain.evaluate(X, Y, verbose=0), adapted.evaluate(X, Y, verbose=0))
+    assert_differ(plain.evaluate(X, Y, verbose=0), before)
