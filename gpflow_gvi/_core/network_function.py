@@ -40,6 +40,9 @@ class NetworkFunction(Stateful):
     Dropout and batch normalisation behave as in Keras: with `training=True` while a training loss
     is evaluated, and with `training=False` otherwise and where all weights are frozen.
 
+    Regularisers of weights enter the objective of a model (`penalties`). Losses of what layers
+    return (`activity_regularizer`, `add_loss`) are refused in training.
+
     Layers that are to keep their weights are frozen (`layer.trainable = False`) beforehand; with
     `gpflow.set_trainable` all weights can be frozen at any time.
 
@@ -72,6 +75,8 @@ class NetworkFunction(Stateful):
                 f"network {self._title} returns a {type(value).__name__}; it must return one "
                 "tensor."
             )
+        if is_training(self) and self.trainable_variables:
+            _require_no_losses_of_calls(self.network, self._title)
         value = tf.cast(value, X.dtype)
         if value.shape.rank not in (2, None):
             raise ValueError(
@@ -230,6 +235,32 @@ def normalizations(owner: Any) -> list[keras.layers.Normalization]:
     """Return the layers within a network or a module that keep tensors made of their variables."""
     parts = tf.train.TrackableView(owner).descendants()
     return [part for part in parts if isinstance(part, keras.layers.Normalization)]
+
+
+def penalties(module: tf.Module) -> tf.Tensor:
+    """Return the sum of the penalties of Keras's regularisers on its trainable weights: []."""
+    parts = (part for part in module.submodules if isinstance(part, NetworkFunction))
+    networks: list[Any] = [part.network for part in parts if is_keras(part.network)]
+    weights = {id(w.value): w for network in networks for w in network.trainable_weights}
+    found = (weights[key] for key in map(id, module.trainable_variables) if key in weights)
+    terms = [weight.regularizer(weight.value) for weight in found if weight.regularizer]
+    return sum((tf.cast(term, default_float()) for term in terms), tf.zeros([], default_float()))
+
+
+def _require_no_losses_of_calls(network: Any, title: str) -> None:
+    """Raise if layers add losses of what they return, not only of their weights."""
+    layers = (network, *getattr(network, "layers", ())) if is_keras(network) else ()
+    found = [
+        layer.name
+        for layer in layers
+        if len(layer.losses) > sum(w.regularizer is not None for w in layer.trainable_weights)
+    ]
+    if found:
+        raise ValueError(
+            f"network {title} has an activity_regularizer or add_loss in layer {found[-1]!r}, "
+            "which the training here leaves out. Remove it, as P regularises what Q returns, or "
+            "freeze the network (network.trainable = False) before it is passed."
+        )
 
 
 def restored(

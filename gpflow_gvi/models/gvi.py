@@ -17,6 +17,7 @@ from .._core.constants import in_dtype
 from .._core.data import Data, inputs
 from .._core.memo import memoised
 from .._core.mode import frozen, inference
+from .._core.network_function import penalties
 from .._core.state import state
 from ..covariances import CholeskySVGP, SparseCovariance
 from ..divergences import Divergence, InducingKL
@@ -46,9 +47,9 @@ class GVI(Trainable, SVGP):
     Knoblauch, Jewson and Damoulas (2022); on function spaces, Wild et al. (2022). The log loss, the
     divergence `InducingKL` and λ = 1 give GPflow's SVGP.
 
-    P is frozen: `trainable_variables` are those of Q, and of the likelihood as far as its
-    parameters are trainable (`gpflow.set_trainable(likelihood, False)` takes them out). As
-    everywhere in GPflow, priors on trainable parameters enter the objective.
+    P is frozen: `trainable_variables` are those of Q, and of the likelihood unless that is frozen,
+    too (`gpflow.set_trainable(likelihood, False)`). As everywhere in GPflow, priors on trainable
+    parameters enter the objective; N times the regularisers of the weights of networks, as well.
 
     :param regulariser: P = GP(m_P, k); the model's `mean_function` and `kernel`.
     :param variational: Q = GP(m_Q, r).
@@ -122,6 +123,7 @@ class GVI(Trainable, SVGP):
     def log_prior_density(self) -> tf.Tensor:
         """Return the log density of priors, of P's hyper-parameters where they may be trained."""
         value = super().log_prior_density()
+        value -= in_dtype(self.num_data, value.dtype) * penalties(self)
         if self.divergence.bounds_evidence:  # none of P's parameters is among the model's own
             value += sum(each.log_prior_density() for each in self.regulariser.trainable_parameters)
         return value

@@ -98,3 +98,43 @@ def test_a_checkpoint_restores_a_part_of_a_model(tmp_path):
         predictions(restored)
         tf.train.Checkpoint(model=restored).read(str(tmp_path / "checkpoint")).assert_consumed()
         np.testing.assert_array_equal(predictions(restored), predictions(model))
+
+
+def dense(**options):
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, **options)])
+
+
+def on_network(network):
+    k = gpflow.kernels.SquaredExponential(lengthscales=[1.1, 2.0])
+    Q = gvi.GaussianProcess(
+        gvi.mean_functions.Network(network), gvi.covariances.CholeskySVGP(k, X[:4])
+    )
+    P = gvi.GaussianProcess(gpflow.functions.Zero(), k)
+    return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.1), num_data=len(X))
+
+
+def test_regularisers_of_weights_are_in_the_objective_as_in_the_mean_loss_of_keras():
+    l2 = keras.regularizers.L2(0.3)
+    plain, heavy = (on_network(dense(**each)) for each in ({}, {"kernel_regularizer": l2}))
+    weights = plain.variational.mean_function.network.weights["0.kernel"].numpy()
+    penalty = len(X) * 0.3 * np.sum(weights**2)
+    of_plain = float(plain.training_loss((X, Y)))
+    assert_close(heavy.training_loss((X, Y)), of_plain + penalty, precision=np.float32)
+    assert_close(
+        heavy.training_loss((X[:5], Y[:5])) - plain.training_loss((X[:5], Y[:5])),
+        penalty,
+        precision=np.float32,
+    )
+    gpflow.set_trainable(heavy.variational.mean_function, False)
+    assert_close(heavy.training_loss((X, Y)), of_plain)
+
+
+def test_losses_of_what_layers_return_are_refused_in_training_alone():
+    network = dense(activity_regularizer="l1", name="tall")
+    model = on_network(network)
+    model.predict_f(X)
+    with pytest.raises(ValueError, match=r"activity_regularizer or add_loss in layer 'tall'"):
+        model.training_loss_closure((X, Y), compile=False)()
+    network.trainable = False
+    on_network(network).training_loss_closure((X, Y), compile=False)()
