@@ -362,6 +362,8 @@ def trainable_weights(network: Any) -> dict[str, tf.Variable]:
     first called.
     """
     found = network.trainable_weights if is_keras(network) else ()
+    for weight in found:
+        weight.value._constraint = weight.constraint  # the optimisers of Keras ask for it
     return {f"{i}.{str(w.name).rpartition('/')[2]}": w.value for i, w in enumerate(found)}
 
 

@@ -68,3 +68,16 @@ def test_assigned_values_reach_a_normalization(how: str, tmp_path: Any) -> None:
     assert_close(plain.predict(X, verbose=0), adapted.predict(X, verbose=0))
     assert_close(plain.evaluate(X, Y, verbose=0), adapted.evaluate(X, Y, verbose=0))
     assert_differ(plain.evaluate(X, Y, verbose=0), before)
+
+
+# What Keras has layers say of their weights.
+
+
+def test_constraints_hold_after_each_step() -> None:
+    net = network(kernel_constraint="non_neg", bias_constraint=keras.constraints.MaxNorm(0.01))
+    model = Squares(net)
+    model.compile(keras.optimizers.SGD(1.0))
+    model.fit(X, Y, epochs=2, batch_size=10, verbose=0)
+    kernel, bias, *_ = net.get_weights()
+    assert kernel.min() == 0.0
+    assert_close(np.linalg.norm(bias), 0.01, precision=np.float32)
