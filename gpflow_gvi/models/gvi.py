@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,6 @@ from .._core.data import Data, inputs
 from .._core.memo import memoised
 from .._core.mode import frozen, inference
 from .._core.network_function import penalties
-from .._core.state import state
 from ..covariances import CholeskySVGP, SparseCovariance
 from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
@@ -55,7 +55,8 @@ class GVI(Trainable, SVGP):
     :param variational: Q = GP(m_Q, r).
     :param likelihood: p(y | f(x)).
     :param divergence: D.
-    :param num_data: N, the number of training points (of all of them, not of a batch).
+    :param num_data: N, the number of training points (of all of them, not of a batch). A callback
+        may set it, and the weight.
     :param loss: ℓ, and in which way it meets Q; `LogLoss()` if not given.
     :param divergence_weight: λ. D is an average over inputs: λ = 1 is the sum of a projected one
         over the data, as in Wu (2023), and 1/N, as `GWI` has it, the W₂² of Wild et al. (2022).
@@ -189,17 +190,13 @@ class GVI(Trainable, SVGP):
                 next(data) if isinstance(data, tf.data.Iterator) else data
             )
         warn_of_default_kernel(None if isinstance(self.divergence, InducingKL) else self.kernel)
-        variables = (*self.trainable_variables, *state(self))
-        step = GuardedStep(self._objective, self._term_names, variables)
+        step = GuardedStep(self)
         if isinstance(data, tf.data.Iterator):
-            run = step.run
-            if compile:
-                run = tf.function(run, input_signature=data.element_spec, autograph=False)
-            return lambda: step.conclude(*run(*next(data)))
+            batch, spec = functools.partial(next, data), data.element_spec
+            return step.closure(batch, compile=compile, signature=spec)
         rows = Data.of(data, self.likelihood)
         rows.warn_of_missing_classes()
-        run = tf.function(step.run, autograph=False) if compile else step.run
-        return lambda: step.conclude(*run(*rows))
+        return step.closure(lambda: rows, compile=compile)
 
     # The evidence lower bound, where the objective is one.
 

@@ -6,7 +6,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import TensorType
@@ -15,7 +15,9 @@ from .._core import linalg
 from .._core.memo import memoised
 from .._core.mode import training
 from .._core.notices import collected, logger
+from .._core.state import state
 from ..errors import NonFiniteLossError
+from .numbers import Numbers
 
 
 class LossTerms(NamedTuple):
@@ -115,21 +117,14 @@ class GuardedStep:
     `gpflow.optimizers.Scipy` and a user's own `tf.function` do) the guard becomes part of that
     graph and TensorFlow raises `InvalidArgumentError` with the same words when the graph runs.
 
-    :param evaluate: from a batch to the total loss and its terms.
-    :param names: what to call the two terms.
-    :param variables: what an optimiser may change, and what a forward pass may (the statistics of
-        a batch normalisation).
+    :param model: a `Trainable`. What an optimiser may change in it is restored, and what a forward
+        pass may (the statistics of a batch normalisation).
     """
 
-    def __init__(
-        self,
-        evaluate: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, LossTerms]],
-        names: tuple[str, str],
-        variables: Sequence[tf.Variable],
-    ) -> None:
-        self.evaluate = evaluate
-        self.names = names
-        self.variables = tuple(variables)
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.numbers = Numbers(model)
+        self.variables = (*model.trainable_variables, *state(model))
         with tf.init_scope():
             self.copies = tuple(
                 tf.Variable(variable, trainable=False) for variable in self.variables
@@ -137,10 +132,29 @@ class GuardedStep:
         self.notice_log = NoticeLog()
         self._notices: list[tuple[str, bool]] = []
 
+    def closure(
+        self, batch: Callable[[], Any], *, compile: bool, signature: Any = None
+    ) -> Callable[[], tf.Tensor]:
+        """Return a function of nothing that does a step.
+
+        :param batch: returns the next (X, Y).
+        :param compile: whether the step is a graph, which is traced once.
+        :param signature: the specification of all batches, if it is known.
+        """
+        run = self.run
+        if compile:
+            run = tf.function(run, input_signature=signature, autograph=False)
+
+        def step() -> tf.Tensor:
+            self.numbers.refresh()
+            return self.conclude(*run(*batch()))
+
+        return step
+
     def run(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, LossTerms, list[tf.Tensor]]:
         """Return the loss, its terms, and the amounts of the notices."""
-        with memoised(), training(), collected() as notices:
-            total, terms = self.evaluate(X, Y)
+        with memoised(), training(), collected() as notices, self.numbers.lent():
+            total, terms = self.model._objective(X, Y)
         done = tf.cond(tf.math.is_finite(total), self._keep, self._restore)
         with tf.control_dependencies([done]):
             total = tf.identity(total)
@@ -157,7 +171,7 @@ class GuardedStep:
 
     def conclude(self, total: tf.Tensor, terms: LossTerms, amounts: list[tf.Tensor]) -> tf.Tensor:
         """Return the loss of a step that was run, or raise if it is not finite; log its notices."""
-        total = require_finite(total, terms, self.names, consequence=RESTORED)
+        total = require_finite(total, terms, self.model._term_names, consequence=RESTORED)
         for (message, is_urgent), amount in zip(self._notices, amounts, strict=True):
             if tf.executing_eagerly():
                 self.notice_log.add(message, float(amount))

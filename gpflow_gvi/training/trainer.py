@@ -25,6 +25,8 @@ from .batches import ArrayBatches, Batches
 from .fit_constants import Constants
 from .guard import OFTEN_HELPS, LossTerms, NoticeLog, put, require_finite
 from .loop import Loop, Outcome
+from .numbers import NAMES as NUMBERS
+from .numbers import Numbers, numbers_of
 
 NAMES = ("loss", "expected_loss", "divergence")
 """In a history: the training loss, the average of E_Q[ℓ(f(x), y)] and D[Q, P], not weighted."""
@@ -61,6 +63,12 @@ class Trainer(keras.Model):
         if name == "model" or name.startswith("_"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name}.")
         return getattr(self.model, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in NUMBERS:  # a callback that anneals λ means the model's own
+            setattr(self.model, name, value)
+        else:
+            super().__setattr__(name, value)
 
     # What Keras's trainer and callbacks ask of a model.
 
@@ -207,6 +215,7 @@ class Trainer(keras.Model):
         parts = _parts_of(self.model)
         if not _same(parts, self._parts):
             self._parts = parts
+            self.numbers = Numbers(self.model)
             self.state = state_of(self.model)
             self.messages: dict[str, list[str]] = {}
             changing = (*variables, *self.state)
@@ -227,7 +236,8 @@ class Trainer(keras.Model):
         variables = self._variables or ()
         X = images.as_rows(X, self.model)
         constants = self.constants["train"].at(X, numbers)
-        with memoised(), training_mode(), collected() as notices, constants:
+        lent = self.numbers.lent()
+        with memoised(), training_mode(), collected() as notices, constants, lent:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(variables)
                 total, terms = self.model._objective(X, Y)
@@ -257,7 +267,8 @@ class Trainer(keras.Model):
         self._update_metrics(X, Y)
         X = images.as_rows(X, self.model)
         constants = self.constants["test"].at(X, numbers)
-        with memoised(), training_mode(False), collected() as notices, constants:
+        lent = self.numbers.lent()
+        with memoised(), training_mode(False), collected() as notices, constants, lent:
             total, terms = self.model._objective(X, Y)
             outcome = self._outcome("test", X, total, terms, notices)
         put(self.state, before)
@@ -297,6 +308,7 @@ class Trainer(keras.Model):
         count = min(most, batches.steps - self._epoch.steps)
         constants = self.constants[mode]
         constants.refresh()
+        self.numbers.refresh()
         done = self.loops[mode].run(batches.next(iterator, count, most), count)
         constants.watch()
         for message, amounts in zip(self.messages[mode], done.amounts.T, strict=True):
@@ -363,10 +375,10 @@ def _same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
 
 
 def _parts_of(model: Any) -> tuple[Any, ...]:
-    """Return the parts that a graph of the model is traced with, and the numbers of its loss."""
+    """Return the parts that a graph of the model is traced with."""
     owners = (model, *(getattr(model, name, None) for name in ("loss", "divergence")))
     named = [item for owner in owners for item in getattr(owner, "__dict__", {}).items()]
-    weight = getattr(model, "divergence_weight", None)
-    parts = [part for name, part in named if not name.startswith("_")]
+    numbers = numbers_of(model)
+    parts = [part for name, part in named if not name.startswith("_") and name not in numbers]
     kept = (layer.mean for layer in normalizations(model))  # graphs have it as a constant
-    return (*parts, *([] if tf.is_tensor(weight) else [weight]), *kept)
+    return (*parts, *numbers, *kept)
