@@ -43,8 +43,8 @@ class NetworkFunction(Stateful):
     Regularisers of weights enter the objective of a model (`penalties`). Losses of what layers
     return (`activity_regularizer`, `add_loss`) are refused in training.
 
-    Layers that are to keep their weights are frozen (`layer.trainable = False`) beforehand; with
-    `gpflow.set_trainable` all weights can be frozen at any time.
+    Layers that are to keep their weights are frozen (`layer.trainable = False`) beforehand, or
+    before `compile` of a model; with `gpflow.set_trainable` all weights can be frozen at any time.
 
     :param network: what to call. A network that does not know the shape of its inputs makes its
         weights when it is first called, which must not be in training.
@@ -61,7 +61,7 @@ class NetworkFunction(Stateful):
             )
         require_keras_3(network)
         self.network = network
-        self._take(trainable_weights(network))
+        self.take_flags()
         self._known = False
 
     @once
@@ -144,6 +144,10 @@ class NetworkFunction(Stateful):
         _warn_of_hidden_weights(self.network, self._title, tape.watched_variables())
         self._known = True
         return value
+
+    def take_flags(self) -> None:
+        """Train those weights whose layers are not frozen now, as `compile` of Keras does."""
+        self._take(trainable_weights(self.network))
 
     def _take(self, weights: dict[str, tf.Variable]) -> None:
         """Train these weights, and note the other variables of the network."""

@@ -17,7 +17,7 @@ from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
 from .._core.data import inputs
-from .._core.network_function import finalize
+from .._core.network_function import NetworkFunction, finalize
 from .._core.state import state as state_of
 from ..covariances.covariance import Covariance
 from ..errors import NumericsWarning, short_repr
@@ -62,7 +62,7 @@ class Trainable(Module, abc.ABC):
         steps_per_execution: int = 100,
         jit_compile: bool = False,
     ) -> None:
-        """Choose how `fit` trains.
+        """Choose how `fit` trains; layers of networks that are frozen by now are left as they are.
 
         :param optimizer: an optimiser of Keras, or its name.
         :param metrics: metrics of Keras, or their names, of Y and of what `predict` returns. In
@@ -79,6 +79,9 @@ class Trainable(Module, abc.ABC):
                 "keras.optimizers, or the name of one. Others (such as gpflow.optimizers.Scipy, or "
                 "those of tf_keras) take model.training_loss_closure(data)."
             )
+        for part in self.submodules:
+            if isinstance(part, NetworkFunction):
+                part.take_flags()
         _require_one_device(self.trainable_variables)
         options = {"steps_per_execution": steps_per_execution, "jit_compile": jit_compile}
         self._compiled = _Compiled(Trainer(self, optimizer, metrics, **options))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gpflow
 import keras
 import numpy as np
 import pytest
@@ -81,3 +82,22 @@ def test_constraints_hold_after_each_step() -> None:
     kernel, bias, *_ = net.get_weights()
     assert kernel.min() == 0.0
     assert_close(np.linalg.norm(bias), 0.01, precision=np.float32)
+
+
+def test_compile_takes_the_flags_of_layers() -> None:
+    net = network()
+    model = Squares(net)
+
+    def moved() -> list[bool]:
+        before = net.get_weights()
+        model.compile(keras.optimizers.SGD(0.1))
+        model.fit(X, Y, batch_size=None, verbose=0)
+        return [bool(np.any(a != b)) for a, b in zip(before, net.get_weights(), strict=True)]
+
+    net.layers[0].trainable = False
+    assert moved() == [False, False, True, True]
+    net.layers[0].trainable = True
+    assert moved() == [True] * 4
+    gpflow.set_trainable(model.network, False)
+    model.network.take_flags()
+    assert not model.trainable_variables
