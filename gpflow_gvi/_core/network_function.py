@@ -217,7 +217,8 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
             "input_shape. Other networks have to be made in the precision that is wanted."
         )
     name = tf.as_dtype(default_float() if dtype is None else dtype).name
-    names = ("float16", "bfloat16", "float32", "float64")
+    halves = ("float16", "bfloat16")
+    names = (*halves, *(f"mixed_{half}" for half in halves), "float32", "float64")
     config = network.get_config()
     config = keras.tree.map_structure(lambda each: name if each in names else each, config)
     with own_classes(network):

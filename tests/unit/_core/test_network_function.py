@@ -70,6 +70,15 @@ def test_in_precision_keeps_what_a_normalization_has_adapted_to():
     assert_close(in_precision(outer)(X), (X - 3.0 - X.mean(0)) / X.std(0), precision=np.float32)
 
 
+def test_in_precision_computes_in_it_whatever_the_policy_was():
+    dense = keras.layers.Dense(1, dtype="mixed_float16")
+    network = keras.Sequential([keras.Input((2,)), dense])
+    double = in_precision(network)
+    assert {layer.compute_dtype for layer in double.layers} == {"float64"}
+    kernel, bias = network.get_weights()
+    assert_close(NetworkFunction(double)(X), X @ kernel.astype(float) + bias)
+
+
 def test_in_precision_refuses_what_it_cannot_make_anew():
     with pytest.raises(
         TypeError, match=r"(?s)Perceptron.*a Keras model that knows its input_shape"
