@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter
@@ -21,6 +22,26 @@ from .forks import require_threads
 
 MIN_IMAGE_COLUMNS = 36
 """Rows of fewer whole numbers are hardly images."""
+
+
+def as_dataset(data: Any) -> Any:
+    """Return the batches of a PyDataset of Keras as a Dataset of TensorFlow; other data unchanged.
+
+    They are made anew in each pass.
+    """
+    if not isinstance(data, keras.utils.PyDataset):
+        return data
+
+    def batches() -> Iterator[Any]:
+        yield from (data[i] for i in range(len(data)))
+        data.on_epoch_end()
+
+    arrays = tf.nest.map_structure(np.asarray, data[0])
+    specs = tf.nest.map_structure(
+        lambda each: tf.TensorSpec([None, *each.shape[1:]], each.dtype), arrays
+    )
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=specs)
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(data)))
 
 
 @dataclass(frozen=True)

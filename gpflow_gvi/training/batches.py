@@ -12,7 +12,7 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
 from .._core import checks, labels
-from .._core.data import Data
+from .._core.data import Data, as_dataset
 
 ALL = "all"
 """In place of the numbers of the rows of a batch, if it is all rows in their order."""
@@ -157,7 +157,7 @@ def as_batches(
     steps_per_epoch: int | None = None,
     likelihood: Likelihood | None = None,
 ) -> Batches:
-    """Return arrays or a Dataset as batches, validated and in the precision of the model.
+    """Return arrays or a Dataset of either kind as batches, validated and in the model's precision.
 
     The likelihood says whether Y are labels, for which other rules hold than for numbers.
     """
@@ -165,6 +165,7 @@ def as_batches(
         checks.count("batch_size", batch_size)
     if steps_per_epoch is not None:
         checks.count("steps_per_epoch", steps_per_epoch)
+    data = as_dataset(data)
     if isinstance(data, tf.data.Dataset):
         data = _converted(name, data, likelihood)
         return DatasetBatches(name, data, steps_per_epoch=steps_per_epoch)

@@ -16,7 +16,7 @@ from gpflow.base import AnyNDArray, Module, TensorType
 from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
-from .._core.data import inputs
+from .._core.data import as_dataset, inputs
 from .._core.network_function import NetworkFunction, finalize
 from .._core.state import state as state_of
 from ..covariances.covariance import Covariance
@@ -114,9 +114,9 @@ class Trainable(Module, abc.ABC):
         it would have ended undisturbed. For that a Dataset has to give the same batches again, and
         random operations have to keep their state in variables, as the dropout of Keras 3 does.
 
-        :param data: arrays (X, Y), or X alone, or a `tf.data.Dataset` of batches (X, Y). Numbers
-            of any type are cast to GPflow's default float; a vector Y is one column. A Dataset of
-            unknown length is counted, by one pass over it.
+        :param data: arrays (X, Y), or X alone, or a `tf.data.Dataset` or `PyDataset` of batches
+            (X, Y). Numbers of any type are cast to GPflow's default float; a vector Y is one
+            column. A Dataset of unknown length is counted, by one pass over it.
         :param y: Y, if `data` is X alone.
         :param epochs: the number of the epoch before which to stop.
         :param batch_size: rows in a batch of arrays; None for all of them.
@@ -189,12 +189,14 @@ class Trainable(Module, abc.ABC):
     ) -> AnyNDArray:
         """Return the mean of y at X, of class likelihoods the probabilities of classes: [N, P].
 
-        :param X: the inputs, [N, D...], or a `tf.data.Dataset` of batches X or (X, Y).
+        :param X: the inputs, [N, D...], or a `tf.data.Dataset` or `PyDataset` of batches X or
+            (X, Y).
         :param batch_size: rows in a batch of arrays; 1000 if not given.
         :param verbose: 0 for silence, otherwise a progress bar.
         """
         if batch_size is not None:
             checks.count("batch_size", batch_size)
+        X = as_dataset(X)
         if isinstance(X, tf.data.Dataset):
             batches = (inputs("X", row[0] if isinstance(row, tuple) else row) for row in X)
             target = None

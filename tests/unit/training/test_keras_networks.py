@@ -71,6 +71,31 @@ def test_assigned_values_reach_a_normalization(how: str, tmp_path: Any) -> None:
     assert_differ(plain.evaluate(X, Y, verbose=0), before)
 
 
+class Batches(keras.utils.PyDataset):
+    """Batches of eight rows."""
+
+    passes = 0
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        return X[8 * i : 8 * i + 8], Y[8 * i : 8 * i + 8, 0]
+
+    def on_epoch_end(self) -> None:
+        self.passes += 1
+
+
+def test_a_pydataset_is_taken_as_by_keras() -> None:
+    one, other, batches = Squares(network()), Squares(network()), Batches()
+    losses = one.fit(batches, epochs=2, verbose=0).history["loss"]
+    assert batches.passes >= 1
+    expected = other.fit(X, Y, batch_size=8, shuffle=False, epochs=2, verbose=0).history["loss"]
+    assert_close(losses, expected, precision=np.float32)
+    predicted = one.predict(Batches(), verbose=0)
+    assert_close(predicted, other.predict(X, verbose=0), precision=np.float32)
+
+
 # What Keras has layers say of their weights.
 
 
