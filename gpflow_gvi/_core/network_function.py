@@ -60,6 +60,12 @@ class NetworkFunction(Stateful):
                 f"network is {short_repr(network)}; it must be a model of Keras 3, or a function."
             )
         require_keras_3(network)
+        inputs = getattr(network, "inputs", None) or () if is_keras(network) else ()
+        if len(inputs) > 1:
+            raise ValueError(
+                f"network is {short_repr(network)}, which has {len(inputs)} inputs; it "
+                "must have one. Pass it to learn(data, network=...), which takes dictionaries."
+            )
         self.network = network
         self.take_flags()
         self._known = False

@@ -409,6 +409,13 @@ def test_a_model_that_keras_cannot_copy_is_named():
 # Bad input.
 
 
+def test_a_network_of_several_inputs_is_refused_when_it_is_wrapped():
+    inputs = [keras.Input((1,)), keras.Input((1,))]
+    network = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Concatenate()(inputs)))
+    with pytest.raises(ValueError, match=r"has 2 inputs; it must have one\. Pass it to learn"):
+        NetworkFunction(network)
+
+
 def test_models_of_tf_keras_are_refused_and_can_be_functions():
     network = tf_keras.Sequential([tf_keras.Input((2,)), tf_keras.layers.Dense(1)])
     with pytest.raises(TypeError, match=r"of tf_keras; it must be of Keras 3.*lambda X"):
