@@ -101,6 +101,7 @@ class Trainable(Module, abc.ABC):
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
         seed: int = 0,
+        **others: Any,
     ) -> Any:
         """Train, and return Keras's `History` of the training loss, its two terms and the metrics.
 
@@ -130,8 +131,10 @@ class Trainable(Module, abc.ABC):
         :param steps_per_epoch: batches in an epoch, if not those of one pass over the data. One
             pass follows the other then.
         :param seed: the seed of the orders; each depends only on it and the number of the pass.
+        :param others: arguments of Keras that are refused, each with what to do instead.
         """
         trainer = self._require_compiled("fit")
+        _refuse(others)
         callbacks = _checked(callbacks)
         checks.count("epochs", epochs, least=0)
         checks.count("initial_epoch", initial_epoch, least=0)
@@ -300,6 +303,18 @@ class _Compiled:
     def __reduce__(self) -> tuple[Any, ...]:
         """Let copies and pickles of the model hold None in this place."""
         return type(None), ()
+
+
+def _refuse(others: dict[str, Any]) -> None:
+    """Raise if there are arguments that Keras's `fit` has, or none has."""
+    instead = {
+        "validation_split": "Split the rows, and pass validation_data=(X, Y).",
+        "validation_batch_size": "Validation data have the batch_size of data.",
+        "sample_weight": "Pass it to learn(data, sample_weight=...), for real-valued Y.",
+    }
+    for name, value in others.items():
+        remedy = instead.get(name, "Leave it out; help(model.fit) lists what fit takes.")
+        raise TypeError(f"{name} is {short_repr(value)}, but fit takes no such argument. {remedy}")
 
 
 def _checked(callbacks: Any) -> list[keras.callbacks.Callback]:

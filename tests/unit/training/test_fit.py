@@ -465,6 +465,19 @@ def test_bad_input_of_fit(name: str) -> None:
         compiled().fit(**{"data": (X, Y), "verbose": 0, **options})
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("validation_split", r"pass validation_data=\(X, Y\)"),
+        ("sample_weight", r"learn\(data, sample_weight"),
+        ("epoch", r"help\(model.fit\)"),
+    ],
+)
+def test_arguments_that_fit_lacks_are_refused_with_what_to_do(name: str, words: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} is 0.1, but fit takes no .*{words}"):
+        compiled().fit(X, Y, **{name: 0.1})
+
+
 def test_bad_input_of_compile() -> None:
     with pytest.raises(RuntimeError, match=r"this Line has no optimiser yet. Call compile"):
         Line().fit((X, Y))
