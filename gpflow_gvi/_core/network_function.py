@@ -24,7 +24,7 @@ from gpflow.config import default_float
 from ..errors import short_repr
 from .memo import once
 from .mode import is_training
-from .state import Stateful
+from .state import Stateful, state
 
 
 class NetworkFunction(Stateful):
@@ -256,6 +256,15 @@ def penalties(module: tf.Module) -> tf.Tensor:
     found = (weights[key] for key in map(id, module.trainable_variables) if key in weights)
     terms = [weight.regularizer(weight.value) for weight in found if weight.regularizer]
     return sum((tf.cast(term, default_float()) for term in terms), tf.zeros([], default_float()))
+
+
+def weights_of(module: tf.Module) -> tuple[tf.Variable, ...]:
+    """Return all variables of a module, with those of frozen layers, in an order without flags."""
+    functions = (part for part in module.submodules if isinstance(part, NetworkFunction))
+    of_networks = {id(v): v for each in functions for v in all_variables(each.network)}
+    all_others = {id(v): v for v in (*module.variables, *state(module))}
+    others = (v for key, v in all_others.items() if key not in of_networks)
+    return (*others, *of_networks.values())
 
 
 def _require_no_losses_of_calls(network: Any, title: str) -> None:

@@ -17,8 +17,7 @@ from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
 from .._core.data import as_dataset, inputs
-from .._core.network_function import NetworkFunction, finalize
-from .._core.state import state as state_of
+from .._core.network_function import NetworkFunction, finalize, weights_of
 from ..covariances.covariance import Covariance
 from ..errors import NumericsWarning, short_repr
 from .backup import assign_values, read_arrays, write_arrays
@@ -268,7 +267,7 @@ class Trainable(Module, abc.ABC):
     @property
     def weights(self) -> tuple[tf.Variable, ...]:
         """All variables: those that are trained, those that are not, and the state of the rest."""
-        return tuple({id(v): v for v in (*self.variables, *state_of(self))}.values())
+        return weights_of(self)
 
     def get_weights(self) -> list[np.ndarray[Any, Any]]:
         """Return the values of the weights."""

@@ -71,6 +71,17 @@ def test_assigned_values_reach_a_normalization(how: str, tmp_path: Any) -> None:
     assert_differ(plain.evaluate(X, Y, verbose=0), before)
 
 
+@pytest.mark.parametrize("frozen", [(0,), (0, 1)])
+def test_weights_of_frozen_layers_are_saved_whatever_is_frozen(frozen: tuple[int, ...]) -> None:
+    one, other = network(), network()
+    other.set_weights([weight + 1.0 for weight in one.get_weights()])
+    one.layers[frozen[0]].trainable = False
+    other.layers[frozen[-1]].trainable = False
+    Squares(other).set_weights(Squares(one).get_weights())
+    for found, expected in zip(other.get_weights(), one.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 class Batches(keras.utils.PyDataset):
     """Batches of eight rows."""
 
