@@ -271,6 +271,7 @@ def _(likelihood: StudentT, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tens
     exponent = 0.5 * (df + 1.0) * power
     width = 0.5 * tf.math.log(math.pi * df)
     tails = tf.math.lgamma(exponent - 0.5) - tf.math.lgamma(exponent)
+    tails = tf.where(exponent > 0.5, tails, tf.cast(math.inf, tails.dtype))  # else it diverges
     return power * peak + (1.0 - power) * tf.math.log(scale) + width + tails
 
 

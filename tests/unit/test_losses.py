@@ -287,6 +287,16 @@ def test_expectation_that_diverges_is_infinite_and_not_nan(kind) -> None:
     assert np.isfinite(value[2])
 
 
+@pytest.mark.parametrize("kind", [gvi.losses.BetaLoss, gvi.losses.GammaLoss])
+@pytest.mark.parametrize(("order", "is_finite"), [(0.2, False), (0.25, False), (0.3, True)])
+def test_powers_of_students_t_have_integrals_above_an_order(kind, order, is_finite) -> None:
+    """p(y|f)^β falls as |y|^(-β(ν+1)), whose integral is finite for β(ν+1) > 1 alone."""
+    likelihood = gpflow.likelihoods.StudentT(df=3.0)
+    value = kind(order)(likelihood, X, np.zeros((3, 1)), np.ones((3, 1)), np.zeros((3, 1)))
+    np.testing.assert_array_equal(np.isfinite(value), is_finite)
+    np.testing.assert_array_equal(np.isposinf(value), not is_finite)
+
+
 class Logistic(gpflow.likelihoods.ScalarLikelihood):
     """A likelihood of a user's own: p(y|f) = s (1 - s) with s the logistic function of y - f."""
 
