@@ -279,7 +279,7 @@ class GVI(Trainable, SVGP):
         if not full_cov or full_output_cov or (Xnew.shape.rank or 0) > 2:  # that is a batch
             return super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
         with memoised(), inference():
-            samples = self.variational.sample(Xnew, num_samples or 1)
+            samples = self.variational.sample(Xnew, 1 if num_samples is None else num_samples)
         return samples[0] if num_samples is None else samples
 
     def _observed(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:

@@ -109,6 +109,7 @@ def test_samples_of_a_model(name, rng):
     variance = process.variance(X).numpy()
     assert_estimates(apart.var(axis=0), variance, np.sqrt(2.0 / S) * variance)
     assert model.predict_f_samples(X).shape == (N, J)
+    assert model.predict_f_samples(X, 0).shape == (0, N, J)
 
 
 # Functions.
