@@ -41,6 +41,7 @@ class Law:
 
     def quantile(self, level: float) -> AnyNDArray:
         """Return the quantiles of a level between 0 and 1: [N, J]."""
+        checks.coverage(level, "level")
         ends = self._quantiles(level)  # that of a mixture is between them
         below, above = ends.min(axis=0), ends.max(axis=0)
         for _ in range(NUM_HALVINGS if len(ends) > 1 else 0):

@@ -68,6 +68,12 @@ def test_quantiles_invert_the_distribution_function(name, level):
     assert_close(law.cdf(law.quantile(level)), level, ITERATIVE)
 
 
+@pytest.mark.parametrize("level", [95, 0.0, 1.0, np.nan, "0.5", None, [0.1, 0.9]])
+def test_a_level_is_one_number_between_0_and_1(level):
+    with pytest.raises(ValueError, match=r"level is .*; it must lie between 0 and 1"):
+        LAWS["normal"].quantile(level)
+
+
 @pytest.mark.slow
 def test_metrics_are_those_of_the_law(rng):
     X = rng.uniform(-2.0, 2.0, size=(200, 1))
