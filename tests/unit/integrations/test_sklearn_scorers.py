@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -14,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import gpflow_gvi as gvi
 from gpflow_gvi import scorers
+from gpflow_gvi.calibration.conformal_prediction import Conformal
 from tests.tolerances import assert_close
 
 QUICK = {"num_inducing": 10, "effort": "fast", "predictor": None, "random_state": 0}
@@ -75,7 +80,7 @@ def test_the_crps_is_that_of_the_law(pipeline, data, law):
     u = (data[1] - law.mean()) / law.std()
     norm = scipy.stats.norm
     exact = law.std() * (u * (2.0 * norm.cdf(u) - 1.0) + 2.0 * norm.pdf(u) - np.pi**-0.5)
-    assert scorers.neg_crps(pipeline, *data) == pytest.approx(-np.mean(exact), rel=5e-3)
+    assert scorers.neg_crps(pipeline, *data) == pytest.approx(-np.mean(exact), rel=1e-3)
 
 
 def test_the_interval_score_punishes_width_and_what_is_outside(pipeline, data, law):
@@ -123,8 +128,37 @@ def test_other_estimators_are_refused(pipeline, data):
     line = LinearRegression().fit(*data)
     with pytest.raises(TypeError, match="estimator is a LinearRegression; the score is of"):
         scorers.neg_crps(line, *data)
+    of_log = TransformedTargetRegressor(pipeline, transformer=StandardScaler())
+    with pytest.raises(TypeError, match=r"Transformed.*; the score is .* in the units of its y"):
+        scorers.neg_crps(of_log, *data)
     with pytest.raises(ValueError, match="coverage is 90"):
         scorers.interval_score(pipeline, *data, 90)
+
+
+SCORES = [scorers.neg_log_predictive_density, scorers.neg_crps, scorers.interval_score]
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_search_is_scored_as_what_it_has_found(score, pipeline, data):
+    search = GridSearchCV(pipeline, {})
+    search.best_estimator_ = pipeline  # as `fit` leaves it
+    assert_close(score(search, *data), score(pipeline, *data))
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_rows_and_observations_are_the_same_in_number(score, pipeline, data):
+    with pytest.raises(ValueError, match=r"X or y cannot be taken: .*\[40, 1\]"):
+        score(pipeline, data[0], data[1][:1])
+
+
+def test_the_crps_of_conformal_intervals_is_that_of_their_ends(pipeline, data):
+    """With residuals of a Gaussian they are those of the law, whose score is exact."""
+    ranks = np.arange(1, 10_001)[:, None] / 10_001
+    residuals = Conformal(None, scipy.stats.norm.ppf(0.5 + 0.5 * ranks))
+    model = copy.copy(pipeline[-1])
+    model.learned_ = dataclasses.replace(model.learned_, calibration=residuals)
+    found = scorers.neg_crps(model, pipeline[:-1].transform(data[0]), data[1])
+    assert found == pytest.approx(scorers.neg_crps(pipeline, *data), rel=5e-3)
 
 
 HOLES = np.where(np.arange(60) < 5, np.nan, _curve()[1])
