@@ -16,6 +16,12 @@ def of(X: Any) -> tuple[str, ...] | None:
     return tuple(map(str, names)) if names and all(isinstance(n, str) for n in names) else None
 
 
+def require_of(model: Any, X: Any) -> None:
+    """Raise if X is a table of other columns than those that a model has learned from."""
+    names = getattr(model, "feature_names_in_", None)
+    require("X", X, None if names is None else tuple(names))
+
+
 def require(name: str, X: Any, names: tuple[str, ...] | None) -> None:
     """Raise if X is a table whose columns have other names, or are in another order.
 

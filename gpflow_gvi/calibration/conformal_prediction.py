@@ -18,7 +18,7 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, RegressionData
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Softmax
 
-from .._core import images
+from .._core import feature_names, images
 from .._core.data import Data, inputs
 from .._core.row_blocks import by_blocks
 from ..errors import short_repr
@@ -42,7 +42,10 @@ def conformal(
         not Gaussian, `ConformalQuantiles`; else `Conformal`.
     :param calibration_data: (X, Y) that were not used to fit or temper the model.
     """
-    return _kind(getattr(model, "likelihood", None)).of(model, calibration_data)
+    kind = _kind(getattr(model, "likelihood", None))
+    found: Conformal | ConformalQuantiles | ConformalSets = kind.of(model, calibration_data)
+    feature_names.require_of(model, next(iter(calibration_data)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class Conformal:
         :param X: the inputs, [N, D].
         :param coverage: the probability that y lies in its interval.
         """
+        feature_names.require_of(self.model, X)
         X = inputs("X", X)
         mean, variance = self.model.predict_y(X)
         if len(mean.shape) != 2:

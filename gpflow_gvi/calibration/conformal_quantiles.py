@@ -12,7 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, RegressionData
 from gpflow.likelihoods import SwitchedLikelihood
 
-from .._core import checks
+from .._core import checks, feature_names
 from ..prediction.predictive_law import central_interval, pit
 
 
@@ -57,6 +57,7 @@ class ConformalQuantiles:
         :param X: the inputs.
         :param coverage: the probability that y lies in its interval.
         """
+        feature_names.require_of(self.model, X)
         level = np.minimum(order_statistic(self.scores, coverage), 1.0)  # [P]
         return central_interval(self.model, X, level)
 

@@ -15,6 +15,7 @@ import numpy as np
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, RegressionData
 
+from .._core import feature_names
 from .._core.data import Data, inputs
 from .._core.row_blocks import by_blocks
 from ..prediction.class_probabilities import class_probabilities
@@ -90,6 +91,7 @@ def _ordered_probabilities(model: Any, X: InputData) -> AnyNDArray:
     Under `RobustMax` all classes that are nearly certain have one probability. What is added is
     increasing in f_j - max_{i≠j} f_i and smaller than `TIE`.
     """
+    feature_names.require_of(model, X)
     X = inputs("X", X)
     p = class_probabilities(model, X)
     (f,) = by_blocks(lambda rows: (model.predict_f(rows)[0],), X)

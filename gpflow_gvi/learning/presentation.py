@@ -33,6 +33,15 @@ class Presented:
             raise TypeError(f"folder {folder} holds a {type(loaded).__name__}, not a Learned.")
         return loaded
 
+    @property
+    def feature_names_in_(self) -> tuple[str, ...]:
+        """The names of the columns that were learned from, as of scikit-learn: only if any had."""
+        inputs = cast(Any, self).inputs
+        names: tuple[str, ...] | None = getattr(inputs, "inputs", inputs).names
+        if names is None:
+            raise AttributeError("feature_names_in_: what was learned from had no names.")
+        return names
+
     def __repr__(self) -> str:
         """Return one line about it."""
         return f"<Learned {Summary.of(cast(Any, self)).line}>"

@@ -14,7 +14,7 @@ import numpy as np
 from gpflow.base import AnyNDArray, RegressionData, TensorType
 from scipy import stats
 
-from .._core import checks
+from .._core import checks, feature_names
 from .._core.data import Data
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import require_real_outputs
@@ -153,6 +153,7 @@ def evaluate(
         return {name: metric.function(of_classes) for name, metric in CLASS_METRICS.items()}
     require_real_outputs(model)
     X, Y = Data.of(data)
+    feature_names.require_of(model, next(iter(data)))
     mean, variance = by_blocks(model.predict_y, X)
     (log_density,) = by_blocks(lambda *block: (model.predict_log_density(block),), X, Y)
     Y, mean, sd = _gaussians(Y, mean, variance)

@@ -70,7 +70,7 @@ class CurveDisplay(Display):
             (mean - half, mean + half) if view.shows_f else None,
             (lower, upper),
             coverage,
-            None if y is None else (rows[:, 0], view.numbers(y)),
+            None if y is None else (rows[:, 0], view.numbers(y, rows)),
             None if view.is_of_network else view.rows(None)[:, 0],
             (plain(view.names[0]), plain(view.target)),
         ).plot(ax)

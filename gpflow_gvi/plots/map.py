@@ -65,7 +65,7 @@ class MapDisplay(Display):
         else:
             mean = view.learned.predict_proba(at)
             sd = entr(mean).sum(axis=-1)
-        observed = None if y is None else view.numbers(y)
+        observed = None if y is None else view.numbers(y, rows)
         return cls(
             (x0, x1),
             mean.reshape(resolution, resolution, *mean.shape[1:]),

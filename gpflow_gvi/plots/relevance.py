@@ -67,7 +67,8 @@ class RelevanceDisplay(Display):
             moved = f"change of {plain(view.target) if view.classes is None else 'f'} under P"
             label = f"{moved} by one sd of the feature"
             return cls(changes(view), None, view.names, label).plot(ax)
-        found = _importances(view, view.rows(X), np.asarray(y), repeats, seed)
+        rows = view.rows(X)
+        found = _importances(view, rows, view.observed(y, rows), repeats, seed)
         label = "growth of the NLL when shuffled"
         errors = found.std(axis=1) / np.sqrt(found.shape[1])
         return cls(found.mean(axis=1), errors, list(view.groups), label).plot(ax)
@@ -111,7 +112,6 @@ def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: i
 
     It is the average over `repeats` shuffles of a group of features.
     """
-    y = y.reshape(len(y), -1) if view.classes is None else view.numbers(y)[:, None]
     learned = dataclasses.replace(view.learned, classes_=None)  # y are numbers of classes
     rng, (N, D) = np.random.default_rng(seed), X.shape
 

@@ -97,8 +97,9 @@ class ReliabilityDisplay(Display):
         view = View.of(estimator)
         if view.classes is None:
             raise ValueError("estimator predicts numbers; use QuantileDisplay.")
-        p = view.learned.predict_proba(view.rows(X))
-        return cls.from_predictions(view.numbers(y), p, ax=ax)
+        rows = view.rows(X)
+        p = view.learned.predict_proba(rows)
+        return cls.from_predictions(view.numbers(y, rows), p, ax=ax)
 
     @classmethod
     def from_predictions(cls, y: Any, probabilities: Any, *, ax: Any = None) -> ReliabilityDisplay:

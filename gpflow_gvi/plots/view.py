@@ -12,7 +12,7 @@ from scipy import stats
 from .. import likelihoods
 from .._core import checks
 from ..learning import Learned, Scaling
-from ..prediction import by_blocks
+from ..prediction import by_blocks, finite_rows, require_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +30,8 @@ class View:
     """The labels, if they are classes."""
     groups: dict[str, list[int]]
     """The features that belong together, as the indicators of a category do, by a name."""
+    feature_names_in_: tuple[str, ...] | None = None
+    """The names that the columns had, if any: a table of other ones is refused."""
 
     @classmethod
     def of(cls, estimator: Any, output: int = 0) -> View:
@@ -49,7 +51,8 @@ class View:
             raise ValueError("the inputs are images; there are pictures of rows [N, D] only.")
         D, J = shape[0], learned.outputs.input_shape[0]
         default = ["x"] if D == 1 else [f"x{d}" for d in range(D)]
-        names = [str(name) for name in getattr(estimator, "feature_names_in_", default)]
+        given = getattr(estimator, "feature_names_in_", None)
+        names = [str(name) for name in (default if given is None else given)]
         classes = None
         if (count := likelihoods.num_classes(learned.likelihood)) is not None:
             classes = np.asarray(getattr(estimator, "classes_", range(count)))
@@ -63,6 +66,7 @@ class View:
             getattr(estimator, "target", target),
             classes,
             getattr(estimator, "feature_groups_", {name: [d] for d, name in enumerate(names)}),
+            None if given is None else tuple(names),
         )
 
     @property
@@ -85,7 +89,8 @@ class View:
             if not isinstance(units, Scaling):
                 raise ValueError("P is around a network, so that X is needed: give rows [N, D].")
             X = units.original(self.learned.regulariser.inducing_points)
-        X = np.asarray(X, dtype=float)
+        require_of(self, X)
+        X = np.asarray(finite_rows("X", X), dtype=float)
         if X.ndim != 2 or X.shape[1] != len(self.names):
             raise ValueError(
                 f"X has shape {X.shape}; it must be [N, {len(self.names)}], as the rows learned "
@@ -101,12 +106,17 @@ class View:
         mean, variance = (part[:, self.output] for part in by_blocks(predict, rows))
         return mean, np.sqrt(variance)
 
-    def numbers(self, y: Any) -> AnyNDArray:
-        """Return the output of observations y: [N]; the number of its class for a label."""
-        y = np.asarray(y)
-        if self.classes is not None:
-            return np.searchsorted(self.classes, y.reshape(-1))
-        return np.asarray(y.reshape(len(y), -1)[:, self.output], dtype=float)
+    def observed(self, y: Any, rows: AnyNDArray) -> AnyNDArray:
+        """Return observations at rows, [N, J]; the numbers of their classes, [N, 1], for labels."""
+        of_classes = self.classes is not None
+        y = likelihoods.encoded("y", y, self.classes) if of_classes else np.asarray(y, dtype=float)
+        if len(y) != len(rows):
+            raise ValueError(f"X has {len(rows)} rows and y has {len(y)}; they must be equal.")
+        return y.reshape(len(y), -1)
+
+    def numbers(self, y: Any, rows: AnyNDArray) -> AnyNDArray:
+        """Return the output of observations y at rows: [N]; the number of its class for a label."""
+        return self.observed(y, rows)[:, 0 if self.classes is not None else self.output]
 
 
 def grid(rows: AnyNDArray, margin: float, resolution: int) -> AnyNDArray:

@@ -48,12 +48,49 @@ REFUSED = r"X has the columns \['b', 'a'\], but what was learned from has \['a',
         lambda model, X: model.predict_y_samples(X, 2),
         lambda model, X: model.score_ood(X),
         lambda model, X: model.update(X, Y),
+        lambda model, X: gvi.metrics.evaluate(model, (X, Y)),
+        lambda model, X: gvi.conformal(model, (X, Y)),
+        lambda model, X: gvi.conformal(model, (TABLE, Y)).predict_interval(X),
     ],
 )
 def test_another_order_is_refused(model, ask):
     with pytest.raises(ValueError, match=REFUSED):
         ask(model, TABLE[["b", "a"]])
     ask(model, TABLE)
+
+
+@pytest.mark.parametrize("plot", ["plot", "plot_calibration", "plot_relevance"])
+def test_pictures_are_of_the_same_columns(learned, plot):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    with pytest.raises(ValueError, match=REFUSED):
+        getattr(learned, plot)(TABLE[["b", "a"]], Y)
+    getattr(learned, plot)(TABLE, Y)
+    pyplot.close("all")
+
+
+def test_names_are_those_of_scikit_learn(learned):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    assert learned.feature_names_in_ == ("a", "b")
+    ticks = learned.plot_relevance().get_yticklabels()
+    assert {tick.get_text() for tick in ticks} == {"a", "b"}
+    pyplot.close("all")
+
+
+def test_labels_are_scored_and_named_by_the_same_columns():
+    labels = np.where(Y > 0.0, "c", "a")
+    learned = gvi.learn((TABLE, labels), **QUICK)
+    permuted, numbers = TABLE[["b", "a"]], (Y > 0.0).astype(int)
+    for ask in (
+        lambda: gvi.metrics.evaluate(learned, (permuted, labels)),
+        lambda: gvi.metrics.evaluate_classes(learned, (permuted, labels)),
+        lambda: gvi.conformal(learned, (permuted, numbers)),
+        lambda: gvi.conformal(learned, (TABLE, numbers)).predict_set(permuted),
+    ):
+        with pytest.raises(ValueError, match=REFUSED):
+            ask()
+    for plot in (learned.plot, learned.plot_calibration, learned.plot_relevance):
+        with pytest.raises(ValueError, match=r"y has labels that are none of .* is 'b'"):
+            plot(TABLE, np.where(Y > 0.0, "b", "a"))
 
 
 def test_other_names_are_refused_and_arrays_are_not(model):
@@ -67,6 +104,7 @@ def test_other_names_are_refused_and_arrays_are_not(model):
 
 def test_names_that_are_no_text_are_not_kept():
     learned = gvi.learn((pd.DataFrame(X, columns=[1, 0]), Y), **QUICK)
+    assert not hasattr(learned, "feature_names_in_")
     assert_close(learned.predict(TABLE), learned.predict(X))
 
 

@@ -202,7 +202,7 @@ def test_classes_have_maps_and_reliability(classifier):
     display = plots.ReliabilityDisplay.from_estimator(fitted, X, y)
     p, labels = fitted.predict_proba(X), np.searchsorted(fitted.classes_, y)
     assert_close(display.ece, gvi.metrics.ece(labels, p, bins=10))
-    assert fitted.learned_.plot_calibration(X, labels).get_ylabel() == "accuracy"
+    assert fitted.learned_.plot_calibration(X, y).get_ylabel() == "accuracy"
     display = plots.PartialDependenceDisplay.from_estimator(fitted, X, features=[0])
     assert_close(display.means[0].sum(axis=1), 1.0)
 
@@ -251,6 +251,11 @@ def test_features_have_the_names_of_a_table(models):
         (lambda m: plots.draw(m[1], np.zeros((3, 2))), r"X has shape \(3, 2\)"),
         (lambda m: plots.draw(m[4], features=["z"]), "features has 'z'"),
         (lambda m: plots.draw(m[1], coverage=1.5), "coverage is 1.5"),
+        (lambda m: m[1].plot(_data(1)[0], np.zeros(3)), "X has 50 rows and y has 3;"),
+        (lambda m: m[2].plot(_data(2)[0], np.zeros(3)), "X has 50 rows and y has 3;"),
+        (lambda m: m[2].plot(np.full((9, 2), np.nan)), "X has NaN .* 9 of 9 rows"),
+        (lambda m: m[4].plot_relevance(_data(4)[0], np.zeros(3)), "X has 50 rows and y has 3;"),
+        (lambda m: m[4].plot_calibration(_data(4)[0], np.zeros(3)), "X has 50 rows and Y has 3;"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(models, draw, message):
