@@ -24,7 +24,7 @@ from .._core.data import Data, inputs
 from .._core.domains import Domain
 from .._core.normal_points import normal_points
 from .._core.row_blocks import by_blocks
-from ..likelihoods import domain, law, with_moments
+from ..likelihoods import are_labels, domain, law, with_moments
 from .narrow_laws import sharpened
 
 NUM_POINTS = 121
@@ -181,11 +181,17 @@ def pit(model: Any, data: RegressionData, *, name: str = "data") -> AnyNDArray:
     :param data: (X, Y) that it has not seen, in its units.
     :param name: what the data are called in messages.
     """
-    X, Y = Data.of(data, model.likelihood, name=name)
+    likelihood = model.likelihood
+    if are_labels(likelihood) and likelihood.latent_dim is not None:
+        raise TypeError(
+            f"the model's likelihood is {type(likelihood).__name__}, whose classes have no order, "
+            "so that there is no probability of not more than y. Take their probabilities."
+        )
+    X, Y = Data.of(data, likelihood, name=name)
     uniform = np.random.default_rng(0).uniform(size=Y.shape).astype(Y.dtype.as_numpy_dtype)
 
     def of_rows(X: Any, Y: Any, uniform: Any) -> tuple[tf.Tensor]:
-        return (predictive_law(model.likelihood, X, *model.predict_f(X)).pit(Y, uniform),)
+        return (predictive_law(likelihood, X, *model.predict_f(X)).pit(Y, uniform),)
 
     (values,) = by_blocks(of_rows, X, Y, tf.constant(uniform))
     return values

@@ -10,7 +10,8 @@ from gpflow import likelihoods
 from scipy import integrate, stats
 
 from gpflow_gvi.likelihoods import Ordinal
-from gpflow_gvi.prediction.predictive_law import central_interval, predictive_law
+from gpflow_gvi.prediction.predictive_law import central_interval, pit, predictive_law
+from tests.models import make
 from tests.tolerances import ITERATIVE, P_VALUE, STANDARD_ERRORS, assert_close, assert_estimates
 
 X = np.zeros((3, 1))
@@ -101,6 +102,13 @@ def test_several_latent_functions_of_one_observation(rng):
         found = law.quantile([[level]]).numpy()
         error = np.sqrt(level * (1.0 - level) / len(draws))
         assert_estimates(np.mean(draws <= found, axis=0), level, error)
+
+
+@pytest.mark.parametrize("kind", [likelihoods.Softmax, likelihoods.MultiClass])
+def test_classes_without_an_order_have_no_distribution_function(kind):
+    model = make(3, kind(3))
+    with pytest.raises(TypeError, match=rf"likelihood is {kind.__name__}, whose classes have no"):
+        pit(model, (X, [0, 1, 2]))
 
 
 def test_the_ends_of_all_that_can_be():
