@@ -50,10 +50,10 @@ def as_rows(X: TensorType, *parts: tf.Module) -> TensorType:
     return tf.reshape(X, [*tf.unstack(tf.shape(X)[: rank - own]), math.prod(shape)])
 
 
-def process_rows(X: tf.Tensor, process: tf.Module) -> tf.Tensor:
+def process_rows(X: tf.Tensor, *parts: tf.Module) -> tf.Tensor:
     """Return the inputs of a process as rows, of as many columns as its parts declare."""
-    X = as_rows(X, process)
-    shape = input_shape(process) if X.shape.rank == 2 else None
+    X = as_rows(X, *parts)
+    shape = input_shape(*parts) if X.shape.rank == 2 else None
     if shape is not None and X.shape[-1] not in (None, math.prod(shape)):
         raise ValueError(
             f"X has shape {tuple(X.shape)}, but one input has {math.prod(shape)} columns; pass the "

@@ -28,6 +28,7 @@ from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.utilities import set_trainable
 
 from .._core import checks, linalg, outputs
+from .._core.data import as_floats
 from .._core.memo import is_lent, once
 from ..errors import short_repr
 from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
@@ -49,6 +50,13 @@ def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
     return inducing_variable
 
 
+def as_start(name: str, value: Any) -> Any:
+    """Return the start of a parameter; an array or lists as an array of the default float."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return as_floats(name, checks.array(name, value))
+    return value
+
+
 def require_independent_outputs(kernel: Kernel) -> None:
     """Raise for kernels whose outputs are mixtures: Q's outputs are independent here."""
     if outputs.correlated(kernel):
@@ -64,6 +72,8 @@ def num_outputs(
     kernel: Kernel, inducing_variable: InducingVariables, wanted: int | None = None
 ) -> int:
     """Return the number J of outputs of a kernel on an inducing variable."""
+    if wanted is not None:
+        checks.count("num_latent_gps", wanted)
     separate = isinstance(inducing_variable, FallbackSeparateIndependentInducingVariables)
     sets = len(inducing_variable.inducing_variables) if separate else 1
     return outputs.agreed(

@@ -24,6 +24,7 @@ from gpflow.kernels import Kernel
 from gpflow.utilities import positive, triangular
 
 from .._core import checks, images, linalg, outputs
+from .._core.data import inputs
 from .._core.memo import is_given, once
 from . import gram
 from .covariance import SparseCovariance
@@ -148,6 +149,7 @@ class CholeskySVGP(SVGPCovariance):
         whiten: bool = True,
         num_latent_gps: int | None = None,
     ) -> None:
+        q_sqrt = gram.as_start("q_sqrt", q_sqrt)
         if q_sqrt is not None and num_latent_gps is None:
             num_latent_gps = int(q_sqrt.shape[0])
         super().__init__(kernel, inducing_variable, num_latent_gps)
@@ -174,7 +176,7 @@ class CholeskySVGP(SVGPCovariance):
     ) -> CholeskySVGP:
         """Start at the optimum for Gaussian noise, Σ = (K_ZZ + σ⁻² K_ZX K_XZ)⁻¹ (Titsias 2009)."""
         inducing_variable = gram.as_inducing_variable(inducing_variable)
-        X = images.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
+        X = images.process_rows(inputs("X", X), kernel, inducing_variable)
         inner = gram.optimal_precision(gram.features(kernel, inducing_variable, X), noise_variance)
         q_sqrt = linalg.cholesky_of_inverse(inner)  # of (Lᵀ Σ L), L⁻¹u's covariance
         if not whiten:
@@ -225,6 +227,7 @@ class DiagonalSVGP(SVGPCovariance):
         v: Any = None,
         num_latent_gps: int | None = None,
     ) -> None:
+        v = gram.as_start("v", v)
         if v is not None and num_latent_gps is None:
             num_latent_gps = int(v.shape[-1])
         super().__init__(kernel, inducing_variable, num_latent_gps)
@@ -261,7 +264,7 @@ class DiagonalSVGP(SVGPCovariance):
         """
         checks.positive("noise_variance", noise_variance)
         inducing_variable = gram.as_inducing_variable(inducing_variable)
-        X = images.as_rows(tf.convert_to_tensor(X), kernel, inducing_variable)
+        X = images.process_rows(inputs("X", X), kernel, inducing_variable)
         L = gram.cholesky(kernel, inducing_variable)
         Kzx = gram.cross_covariance(kernel, inducing_variable, X)
         noise = outputs.noise_of_rows(noise_variance)[:, None, :]  # [J, 1, N]

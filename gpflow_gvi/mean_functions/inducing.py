@@ -15,6 +15,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from .._core import images, linalg, outputs
+from .._core.data import Data
 from .._core.memo import is_given, once, prepare
 from ..covariances import gram
 
@@ -57,6 +58,7 @@ class Inducing(MeanFunction):
         self.inducing_variable = gram.as_inducing_variable(inducing_variable)
         self.mean_function = Zero() if mean_function is None else mean_function
         self.whiten = whiten
+        q_mu = gram.as_start("q_mu", q_mu)
         if q_mu is not None and num_latent_gps is None:
             num_latent_gps = int(q_mu.shape[-1])
         self.num_outputs = gram.num_outputs(kernel, self.inducing_variable, num_latent_gps)
@@ -82,9 +84,9 @@ class Inducing(MeanFunction):
 
         Here Ψ = K_ZZ + σ⁻² K_ZX K_XZ (Titsias 2009). `CholeskySVGP.from_data` is its covariance.
         """
-        X, Y = (tf.convert_to_tensor(part) for part in data)
+        X, Y = Data.of(data)
         inducing_variable = gram.as_inducing_variable(inducing_variable)
-        X = images.as_rows(X, kernel, inducing_variable)
+        X = images.process_rows(X, kernel, inducing_variable)
         residual = Y if mean_function is None else Y - mean_function(X)  # [N, J]
         A = gram.features(kernel, inducing_variable, X)  # [J, M, N]
         inner = gram.optimal_precision(A, noise_variance)  # [J, M, M]

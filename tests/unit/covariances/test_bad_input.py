@@ -69,6 +69,18 @@ WRONG = {
         lambda: Tempered(THREE, np.ones(2)),
     ),
     "factor a matrix": (r"factor has shape \(1, 1\)", lambda: Tempered(SE, np.ones((1, 1)))),
+    "rows a vector": (
+        r"X has shape \(3,\), .*rank 2",
+        lambda: CholeskySVGP.from_data(SE, Z, Z[:, 0], 0.1),
+    ),
+    "rows of other columns": (
+        r"X has shape \(3, 2\), but one input has 1 columns",
+        lambda: CholeskySVGP.from_data(SE, Z, np.tile(Z, 2), 0.1),
+    ),
+    "no output": (
+        "num_latent_gps is 0; .* at least 1",
+        lambda: DiagonalSVGP(SE, Z, num_latent_gps=0),
+    ),
     "noise zero": (
         "noise_variance is 0.0; it must be positive",
         lambda: CholeskySVGP.from_data(SE, Z, Z, 0.0),
@@ -105,6 +117,20 @@ def test_wrong_values_and_shapes_are_named(case):
     message, construct = WRONG[case]
     with pytest.raises(ValueError, match=message):
         construct()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda of: CholeskySVGP(SE, Z, q_sqrt=of(np.eye(M)[None])),
+        lambda of: DiagonalSVGP(SE, Z, v=of(np.ones((M, 1)))),
+        lambda of: DiagonalSVGP.from_data(SE, Z, of(Z), 0.1),
+        lambda of: CholeskySVGP.from_data(SE, Z, of(Z), 0.1),
+    ],
+)
+@pytest.mark.parametrize("of", [np.ndarray.tolist, lambda array: array.astype("f4")])
+def test_lists_and_other_floats_are_taken(make, of):
+    assert_close(make(of)(Z), make(lambda array: array)(Z))
 
 
 @pytest.mark.parametrize("name", catalogue.COVARIANCES)

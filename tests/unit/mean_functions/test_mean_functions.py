@@ -113,6 +113,15 @@ def test_starts_at_the_prior_mean_and_trains_q_mu_and_moving_points_only(rng):
     assert sorted(tuple(v.shape) for v in moving.trainable_variables) == [(M, 1), (M, 2)]
 
 
+def test_lists_are_taken(rng):
+    kernel, Z = catalogue.kernels(1)["single"], np.round(rng.normal(size=(M, 2)), 2)
+    mean = gvi.mean_functions.Inducing(kernel, Z, q_mu=[[1]] * M)
+    assert_close(mean(Z), gvi.mean_functions.Inducing(kernel, Z, q_mu=np.ones((M, 1)))(Z))
+    from_data = gvi.mean_functions.Inducing.from_data
+    found = from_data(kernel, Z, (Z.tolist(), Z[:, 0].tolist()), 0.1)
+    assert_close(found(Z), from_data(kernel, Z, (Z, Z[:, :1]), 0.1)(Z))
+
+
 def test_bad_arguments_are_named(rng):
     Z, single = rng.normal(size=(M, 2)), catalogue.kernels(1)["single"]
     with pytest.raises(ValueError, match=rf"q_mu has shape \(3, 1\).*\({M}, 1\)"):
