@@ -36,6 +36,7 @@ from gpflow.likelihoods import (
 from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
 from gpflow.utilities import positive, to_default_int
 
+from ._core import checks
 from ._core.constants import in_dtype
 from ._core.domains import domain as domain
 from ._core.domains import has_scale as has_scale
@@ -173,6 +174,16 @@ def usable(likelihood: Likelihood) -> Likelihood:
     ordinal = Ordinal(likelihood.bin_edges)
     ordinal.sigma = deepcopy(likelihood.sigma)
     return ordinal
+
+
+def require_usable(likelihood: Likelihood) -> None:
+    """Raise unless an argument is a likelihood that can be fitted as it is."""
+    checks.instance("likelihood", likelihood, Likelihood)
+    if type(likelihood) is gpflow.likelihoods.Ordinal:
+        raise TypeError(
+            "likelihood is GPflow's Ordinal, which is NaN in the first and the last level. Pass "
+            "gpflow_gvi.likelihoods.Ordinal(bin_edges), which is not."
+        )
 
 
 @functools.singledispatch

@@ -116,7 +116,7 @@ class BetaLoss(_OfPowers):
     """
 
     def __init__(self, beta: float = 1.5) -> None:
-        checks.positive("beta", beta)
+        checks.positive_number("beta", beta)
         self.beta = float(beta)
 
     def _loss(self, likelihood: Likelihood, at: Marginals) -> tf.Tensor:
@@ -139,7 +139,7 @@ class GammaLoss(_OfPowers):
     """
 
     def __init__(self, gamma: float = 1.5) -> None:
-        checks.positive("gamma", gamma)
+        checks.positive_number("gamma", gamma)
         self.gamma = float(gamma)
 
     def _loss(self, likelihood: Likelihood, at: Marginals) -> tf.Tensor:

@@ -115,6 +115,13 @@ def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
         raise ValueError(f"{name} is {value}; it must be {wanted} and finite.")
 
 
+def positive_number(name: str, value: Any, *, or_zero: bool = False) -> None:
+    """Raise unless a value is one real number, of Python or a tensor, and `positive`."""
+    if not (isinstance(value, numbers.Real) or getattr(value, "shape", None) == ()):
+        raise ValueError(f"{name} is {short_repr(value)}; it must be one real number.")
+    positive(name, value, or_zero=or_zero)
+
+
 def count(name: str, value: Any, *, least: int = 1) -> None:
     """Raise unless a value is a whole number of at least one, or another least."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
@@ -154,7 +161,10 @@ def number_of_data(num_data: Any) -> None:
             "num_data is None. The objective is N times an average, so it needs the number of "
             "training points: pass num_data=len(X) of the whole data set, not of a minibatch."
         )
-    positive("num_data", num_data)
+    positive_number("num_data", num_data)
+    known = tf.get_static_value(tf.convert_to_tensor(num_data))
+    if known is not None and known % 1:
+        raise ValueError(f"num_data is {num_data}; it must be a whole number, as len(X) is.")
 
 
 def distinct_points(inducing_variable: InducingVariables) -> None:

@@ -96,7 +96,7 @@ class RegularisedKL(Divergence):
 
     def __init__(self, gamma: float = 1e-2, *, context: Context | None = None) -> None:
         super().__init__(context=context)
-        checks.positive("gamma", gamma)
+        checks.positive_number("gamma", gamma)
         self.gamma = float(gamma)
 
     def _divergence(self, q: GaussianVector, p: GaussianVector, num_data: tf.Tensor) -> tf.Tensor:

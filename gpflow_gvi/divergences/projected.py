@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 from check_shapes import check_shapes
+from gpflow import Parameter
 from gpflow.config import default_float
 
 from .._core import checks, linalg
@@ -61,7 +62,7 @@ class ProjectedRenyi(ProjectedDivergence):
 
     def __init__(self, alpha: float = 0.5, *, context: Context | None = None) -> None:
         super().__init__(context=context)
-        checks.positive("alpha", alpha)
+        checks.positive_number("alpha", alpha)
         self.alpha = float(alpha)
 
     def _between(self, delta: tf.Tensor, q: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
@@ -130,6 +131,6 @@ class ProjectedSquaredDifference(ProjectedDivergence):
 
 
 def _as_floats(value: Any) -> tf.Tensor:
-    if isinstance(value, float | int):
-        return tf.constant(value, dtype=default_float())
-    return tf.convert_to_tensor(value)
+    if isinstance(value, tf.Tensor | tf.Variable | Parameter):
+        return tf.convert_to_tensor(value)
+    return tf.cast(value, default_float())

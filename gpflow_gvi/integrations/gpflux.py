@@ -78,7 +78,7 @@ class GVILayer(GPLayer):
         checks.instance("variational", variational, GaussianProcess)
         checks.instance("divergence", divergence, Divergence)
         checks.number_of_data(num_data)
-        checks.positive("divergence_weight", divergence_weight, or_zero=True)
+        checks.positive_number("divergence_weight", divergence_weight, or_zero=True)
         if num_samples is not None:
             checks.count("num_samples", num_samples)
         if full_cov and full_output_cov:

@@ -24,7 +24,7 @@ from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
 from ..errors import NoEvidenceBoundError
 from ..gaussian_process import GaussianProcess, common_outputs
-from ..likelihoods import are_labels, observed_columns
+from ..likelihoods import are_labels, observed_columns, require_usable
 from ..losses import LogLoss, Loss
 from ..mean_functions import Inducing
 from ..training import Trainable
@@ -76,11 +76,11 @@ class GVI(Trainable, SVGP):
         loss = LogLoss() if loss is None else loss
         checks.instance("regulariser", regulariser, GaussianProcess)
         checks.instance("variational", variational, GaussianProcess)
-        checks.instance("likelihood", likelihood, Likelihood)
+        require_usable(likelihood)
         checks.instance("divergence", divergence, Divergence)
         checks.instance("loss", loss, Loss)
         checks.number_of_data(num_data)
-        checks.positive("divergence_weight", divergence_weight, or_zero=True)
+        checks.positive_number("divergence_weight", divergence_weight, or_zero=True)
         divergence.check(variational, regulariser)
         loss.check(likelihood)
         # SVGP's own constructor would make variational parameters that nothing uses.

@@ -58,6 +58,22 @@ def gradients(divergence: divergences.ProjectedDivergence, *moments: Array) -> l
     return [gradient.numpy() for gradient in tape.gradient(value, tensors)]
 
 
+@pytest.mark.parametrize(
+    "make", [divergences.ProjectedRenyi, divergences.RegularisedKL, gvi.losses.BetaLoss]
+)
+@pytest.mark.parametrize("order", [np.array([0.5, 0.6]), "a", None])
+def test_an_order_is_one_number(make, order):
+    with pytest.raises(ValueError, match=r"is .*; it must be one real number"):
+        make(order)
+
+
+def test_whole_numbers_and_arrays_of_other_floats_are_taken():
+    kl = divergences.ProjectedKL()
+    expected = [0.5 * (0.5 - 1.0 + np.log(2.0)), 0.5 * (0.5 + 0.5 - 1.0 + np.log(2.0))]
+    assert_close(kl.between([0, 1], [1, 1], np.array([0, 0]), [2, 2]), expected)
+    assert_close(kl.between(np.float32([0, 1]), [1.0, 1.0], [0.0, 0.0], 2), expected)
+
+
 # --- values -------------------------------------------------------------------------------------
 
 

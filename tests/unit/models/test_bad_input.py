@@ -113,6 +113,13 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "num_data=0": ({"num_data": 0}, ValueError, "num_data is 0; it must be positive"),
     "num_data<0": ({"num_data": -3}, ValueError, "num_data is -3; it must be positive"),
     "num_data=NaN": ({"num_data": np.nan}, ValueError, "num_data is nan; it must be positive"),
+    "num_data=8.5": ({"num_data": 8.5}, ValueError, r"num_data is 8.5; .* whole number"),
+    "num_data=list": ({"num_data": [8]}, ValueError, r"num_data is \[8\]; .* one real number"),
+    "several weights": (
+        {"divergence_weight": np.ones(2)},
+        ValueError,
+        r"divergence_weight is array.*; it must be one real number",
+    ),
     "divergence_weight<0": (
         {"divergence_weight": -0.5},
         ValueError,
@@ -152,6 +159,11 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"likelihood": 0.1},
         TypeError,
         "likelihood is 0.1; it must be a Likelihood",
+    ),
+    "Ordinal of GPflow": (
+        {"likelihood": gpflow.likelihoods.Ordinal(np.array([0.0, 1.0]))},
+        TypeError,
+        r"likelihood is GPflow's Ordinal, which is NaN .*gpflow_gvi.likelihoods.Ordinal",
     ),
     "class instead of divergence": (
         {"divergence": gvi.divergences.ProjectedKL},
