@@ -31,6 +31,7 @@ from scipy.stats import qmc
 
 from .._core import checks
 from .._core.data import Data
+from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
 from ..learning import (
     LBFGS,
@@ -266,6 +267,11 @@ def minimise(
     checks.count("num_initial", num_initial, least=2)
     checks.count("num_steps", num_steps, least=0)
     acquisition = ExpectedImprovement() if acquisition is None else acquisition
+    if isinstance(acquisition, type) or not callable(acquisition):
+        raise TypeError(
+            f"acquisition is {short_repr(acquisition)}; it must be an object, such as "
+            "ExpectedImprovement()."
+        )
     U: Array = qmc.LatinHypercube(D, seed=seed).random(num_initial)
     Y: Array = np.array([[_value(objective, lower + width * u)] for u in U])
     model: BayesianModel | None = None

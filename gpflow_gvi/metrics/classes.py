@@ -350,6 +350,11 @@ def probabilities_of(model: Any, X: Any) -> AnyNDArray:
     """
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
+    if not hasattr(model, "likelihood"):
+        raise TypeError(
+            f"model is a {type(model).__name__} without predict_proba, and without a likelihood of "
+            "classes. Pass its probabilities to evaluate_probabilities."
+        )
     return class_probabilities(model, X)
 
 

@@ -20,7 +20,7 @@ from gpflow.config import default_float, default_jitter
 import gpflow_gvi
 
 from .._core import files
-from ..errors import NumericsWarning
+from ..errors import NumericsWarning, short_repr
 from . import archive
 from .serialisation import Reader, Writer
 
@@ -47,6 +47,13 @@ def save(thing: Any, folder: str | os.PathLike[str], *, overwrite: bool = False)
     :param folder: where to: a new or an empty folder.
     :param overwrite: replace what was saved there before.
     """
+    if not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"folder is {short_repr(folder)}; it must be the path of a folder.")
+    if hasattr(thing, "learned_") and hasattr(thing, "get_params"):
+        raise TypeError(
+            f"thing is a {type(thing).__name__}, an estimator of scikit-learn. Save its learned_, "
+            "or write it with joblib.dump."
+        )
     if Path(folder).suffix in (".keras", ".h5"):
         raise ValueError(
             f"folder is {os.fspath(folder)!r}, as a file of Keras, which has no place for a "

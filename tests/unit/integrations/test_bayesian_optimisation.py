@@ -257,6 +257,12 @@ def test_what_cannot_be_minimised(options, match):
         bo.minimise(**arguments)
 
 
+@pytest.mark.parametrize("acquisition", [bo.ExpectedImprovement, "ei"])
+def test_an_acquisition_is_an_object(acquisition):
+    with pytest.raises(TypeError, match=r"acquisition is .*; it must be an object, such as Exp"):
+        bo.minimise(bowl, BOUNDS, num_steps=1, acquisition=acquisition)
+
+
 def test_a_function_that_is_nowhere_finite():
     with pytest.raises(ValueError, match="finite at none"):
         bo.maximise(lambda X: X[:, 0] * np.nan, [(0.0, 1.0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gpflow
+import keras
 import numpy as np
 import pytest
 from scipy import stats
@@ -201,6 +202,11 @@ def test_one_call_has_all_measures(rng):
     model = make(3, gpflow.likelihoods.MultiClass(3))
     figures = metrics.evaluate_classes(model, (rng.normal(size=(30, 1)), kinds[:30]))
     assert set(figures) == {name for name in found if not name.startswith("ood")}
+
+
+def test_what_predicts_no_probabilities_is_refused():
+    with pytest.raises(TypeError, match=r"model is a Sequential without .*evaluate_probabilities"):
+        metrics.evaluate_classes(keras.Sequential(), (np.zeros((3, 1)), [0, 1, 1]))
 
 
 def test_evaluate_knows_classifiers(rng):

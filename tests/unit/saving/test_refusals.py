@@ -99,6 +99,19 @@ def test_what_cannot_be_saved_is_named_and_leaves_nothing(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_estimators_are_kept_by_what_they_learned_or_by_joblib(tmp_path):
+    model = gvi.GVIRegressor()
+    model.learned_ = None  # as `fit` leaves it where y is constant
+    with pytest.raises(TypeError, match=r"thing is a GVIRegressor, .*learned_, .*joblib.dump"):
+        save(model, tmp_path / "saved")
+
+
+@pytest.mark.parametrize("folder", [3, None, ["saved"]])
+def test_a_folder_is_a_path(folder):
+    with pytest.raises(TypeError, match=r"folder is .*; it must be the path of a folder"):
+        save(gpflow.kernels.Matern12(), folder)
+
+
 def test_inside_a_graph(tmp_path):
     with pytest.raises(TypeError, match="belongs to a graph"):
         tf.function(lambda x: save([x], tmp_path / "saved"), autograph=False)(tf.constant(1.0))
