@@ -27,16 +27,19 @@ class Numbers:
     """
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self._model, self._given = model, numbers_of(model)
         with tf.init_scope():
             self._variables = {
                 name: tf.Variable(value, trainable=False, dtype=default_float())
-                for name, value in numbers_of(model).items()
+                for name, value in self._given.items()
             }
 
     def refresh(self) -> None:
         """Give the variables the numbers that the model has now."""
         given = numbers_of(self._model)
+        if given == self._given:
+            return
+        self._given = given
         with tf.init_scope():
             for name in given.keys() & self._variables.keys():
                 self._variables[name].assign(given[name])
