@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import gpflow
 import numpy as np
 import scipy.integrate
 import scipy.linalg
@@ -112,3 +113,9 @@ PROJECTED: dict[str, Callable[[Normal, Normal], float]] = {
     "SquaredDifference": moment_distance,
 }
 """The definitions of the projected divergences, under the names of `catalogue.PROJECTED`."""
+
+
+def padded(K: Array) -> Array:
+    """K with GPflow's jitter on its diagonal, no more than that part of its mean."""
+    K = np.asarray(K)
+    return K + gpflow.config.default_jitter() * min(np.mean(np.diag(K)), 1.0) * np.eye(len(K))

@@ -66,6 +66,15 @@ def cholesky(K: TensorType, *, jitter: float = 0.0, name: str = "the covariance"
     return factor
 
 
+def usual_jitter(K: TensorType) -> tf.Tensor:
+    """Return GPflow's jitter, as a part of the mean diagonal of K where that is below one: [J].
+
+    The log of a rate of large counts has a variance that is less than the jitter.
+    """
+    K = tf.convert_to_tensor(K)
+    return tf.constant(default_jitter(), K.dtype) * tf.minimum(_scale(K), 1.0)
+
+
 @check_shapes("K: [batch..., M, M]", "amount: [broadcast batch...]", "return: [batch..., M, M]")
 def add_to_diagonal(K: tf.Tensor, amount: TensorType) -> tf.Tensor:
     """Return K + amount · I."""

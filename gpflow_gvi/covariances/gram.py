@@ -16,7 +16,7 @@ import scipy.linalg
 import tensorflow as tf
 from gpflow import covariances as gpflow_covariances
 from gpflow.base import AnyNDArray, TensorType
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.inducing_variables import (
     FallbackSeparateIndependentInducingVariables,
     FallbackSharedIndependentInducingVariables,
@@ -89,11 +89,11 @@ def cholesky(kernel: Kernel, inducing_variable: InducingVariables) -> tf.Tensor:
     if _unknown_to_gpflow(kernel):
         points = points_of_outputs(inducing_variable, _of_several_outputs(kernel))
         Kzz = each_output([outputs.covariance(kernel, Z) for Z in points])
-        Kzz = linalg.add_to_diagonal(Kzz, default_jitter())
     else:
         pair = _dispatchable(kernel, inducing_variable)
-        Kzz = gpflow_covariances.Kuu(pair[1], pair[0], jitter=default_jitter())
-    return linalg.cholesky(_outputs_first(Kzz), name="K_ZZ")
+        Kzz = _outputs_first(gpflow_covariances.Kuu(pair[1], pair[0]))
+    Kzz = linalg.add_to_diagonal(Kzz, linalg.usual_jitter(Kzz))
+    return linalg.cholesky(Kzz, name="K_ZZ")
 
 
 @once
@@ -151,7 +151,7 @@ def features(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
         if has_numpy_kernel(kernel, Z.shape[1:]):
             Kzz = numpy_kernel(kernel, Z).covariance()
             Kzx = numpy_kernel(kernel, Z, np.asarray(X, Z.dtype)).covariance()
-            np.einsum("mm->m", Kzz)[:] += default_jitter()
+            np.einsum("mm->m", Kzz)[:] += linalg.usual_jitter(Kzz).numpy()
             with contextlib.suppress(np.linalg.LinAlgError):  # TensorFlow's way adds more jitter
                 L = scipy.linalg.cholesky(Kzz, lower=True, check_finite=False)
                 A = scipy.linalg.solve_triangular(L, Kzx, lower=True, check_finite=False)

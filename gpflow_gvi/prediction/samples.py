@@ -20,10 +20,10 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow import kernels
 from gpflow.base import TensorType
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.kernels import Kernel
 
-from .._core import checks
+from .._core import checks, linalg
 from .._core.data import inputs
 from .._core.graphs import deepcopy
 from .._core.memo import memoised, prepare
@@ -215,12 +215,13 @@ def _sparse(kernel: SparseCovariance, draw: Draw) -> Functions:
     allowed = "functions are drawn given their values at InducingPoints."
     points = gram.points_of_outputs(inducing_variable, allowed)
     at_Z = gram.each_output([prior(Z) for Z in points])  # [J, M, S]
-    M = int(inducing_variable.num_inducing)
+    M, L = int(inducing_variable.num_inducing), gram.cholesky(replaced, inducing_variable)
+    # K_ZZ is factorised with this jitter on its diagonal, as if u had this noise.
+    jitter = linalg.usual_jitter(tf.matmul(L, L, transpose_b=True))[:, None, None]
     remainder = _residual(
         prior,
-        # K_ZZ is factorised with this jitter on its diagonal, as if u had this noise.
-        at_Z + default_jitter() ** 0.5 * draw.normal(M),
-        gram.cholesky(replaced, inducing_variable),
+        at_Z + jitter**0.5 * draw.normal(M),
+        L,
         functools.partial(gram.whitened, replaced, inducing_variable),
     )
     parts = [remainder, *(deviations(other, draw) for other in others)]

@@ -28,11 +28,11 @@ from gpflow_gvi.covariances import (
     SparsePosterior,
     Tempered,
 )
+from tests import references
 from tests.designs import each_value
 from tests.tolerances import ITERATIVE, ROUNDING, assert_close
 
 M, D = 4, 2
-JITTER = gpflow.config.default_jitter()
 
 
 class Setting(NamedTuple):
@@ -97,7 +97,7 @@ def own_kernel(kernel: Kernel) -> tuple[Kernel, Callable[[int], Kernel]]:
 
 
 def padded(kernel: Kernel, Z: np.ndarray) -> np.ndarray:
-    return kernel(Z).numpy() + JITTER * np.eye(len(Z))
+    return references.padded(kernel(Z))
 
 
 def with_sigma(s: Setting, sigma: Callable[[int], np.ndarray]) -> Callable[..., np.ndarray]:

@@ -15,13 +15,12 @@ from gpflow.inducing_variables import (
 import gpflow_gvi as gvi
 from gpflow_gvi._core import outputs
 from gpflow_gvi.covariances import gram
-from tests import catalogue
+from tests import catalogue, references
 from tests.designs import each_value
 from tests.features import CircleArcCosine, Heaviside
 from tests.tolerances import ITERATIVE, assert_close
 
 J, M = 3, 4
-JITTER = gpflow.config.default_jitter()
 
 
 def test_images_as_inducing_points_are_rows_of_pixels(rng):
@@ -81,7 +80,7 @@ def test_projections_of_each_output(kind, inducing, rng):
         parts = getattr(kernel, "latent_kernels", (kernel,))
         single = parts[j % len(parts)]
         j0 = j if len(L) == J else 0  # one system where all outputs have the same
-        Kzz = single(Z[j]) + JITTER * np.eye(M)
+        Kzz = references.padded(single(Z[j]))
         Kzx = single(Z[j], X).numpy()
         assert_close(L[j0], np.linalg.cholesky(Kzz))
         assert_close(cross[j0], Kzx)
@@ -115,7 +114,7 @@ def test_projections_of_kernels_composed_of_independent_outputs(kind, inducing, 
     assert L.shape == (J, M, M)
     assert cross.shape == (J, M, 5)
     for j in range(J):
-        Kzz = outputs.covariance(kernel, Z[j])[j].numpy() + JITTER * np.eye(M)
+        Kzz = references.padded(outputs.covariance(kernel, Z[j])[j])
         assert_close(L[j], np.linalg.cholesky(Kzz))
         assert_close(cross[j], outputs.covariance(kernel, Z[j], X)[j])
 
@@ -135,7 +134,7 @@ def test_optimal_precision_inverts_the_titsias_optimum(rng):
         A = gram.features(kernel, InducingPoints(Z), X)
         found = gram.optimal_precision(A, noise)
         for j, single in enumerate(kernel.kernels):
-            Kzz = single(Z).numpy() + JITTER * np.eye(M)
+            Kzz = references.padded(single(Z))
             Kzx = single(Z, X).numpy()
             Sigma = np.linalg.inv(Kzz + Kzx @ Kzx.T / np.broadcast_to(noise, J)[j])
             L = np.linalg.cholesky(Kzz)
@@ -150,3 +149,14 @@ def test_arrays_become_fixed_points_and_inducing_variables_stay(rng):
     moving = InducingPoints(Z)
     assert gram.as_inducing_variable(moving) is moving
     assert len(moving.trainable_variables) == 1
+
+
+@pytest.mark.parametrize("variance", [1e-8, 1e-4, 10.0])
+def test_jitter_is_no_more_than_a_millionth_of_the_variance(variance):
+    """Else it was the variance of the log of rates of many counts."""
+    points, X = InducingPoints(np.zeros((1, 1))), np.zeros((1, 1))
+    kernel = gpflow.kernels.SquaredExponential(variance)
+    remaining = gram.remaining_variance(kernel, points, X)
+    jitter = gpflow.config.default_jitter() * min(variance, 1.0)
+    assert_close(remaining, [[variance * jitter / (variance + jitter)]], ITERATIVE)
+    assert_close(gram.features(kernel, points, X), gram.whitened(kernel, points, X))

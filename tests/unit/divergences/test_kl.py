@@ -32,10 +32,11 @@ def inducing_covariances(kernel: gpflow.kernels.Kernel, Z: Array, J: int) -> Arr
         kernel = kernel.kernel
     parts = kernel.kernels if hasattr(kernel, "kernels") else [kernel] * J
     distances = np.sum((Z[:, None] - Z) ** 2, axis=-1)
-    jitter = gpflow.config.default_jitter() * np.eye(len(Z))
     return np.stack(
         [
-            k.variance.numpy() * np.exp(-0.5 * distances / k.lengthscales.numpy() ** 2) + jitter
+            references.padded(
+                k.variance.numpy() * np.exp(-0.5 * distances / k.lengthscales.numpy() ** 2)
+            )
             for k in parts
         ]
     )
