@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .._core import checks
 from .._core.data import as_floats
 from ..divergences import Divergence
-from ..learning import Effort, Learned, Noise, Settings, learn, recipe
+from ..learning import Effort, Learned, Noise, Settings, learn, recipe, with_names
 from ..learning.variational import is_network
 from ..losses import Loss
 from ..models import GVI
@@ -98,7 +98,9 @@ class Estimator(BaseEstimator):
             network = recipe.network(X.shape[-1], J, units=int(network), seed=seed)
         names = [field.name for field in dataclasses.fields(Estimator)]
         parameters = {name: getattr(self, name) for name in names if name != "random_state"}
-        return learn((X, Y), **parameters | {"network": network, "seed": seed} | options)
+        learned = learn((X, Y), **parameters | {"network": network, "seed": seed} | options)
+        columns = getattr(self, "feature_names_in_", None)
+        return with_names(learned, None if columns is None else tuple(columns))
 
     def _require_likelihood(self) -> None:
         checks.likelihood(self.likelihood)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .hooks import Hooks as Hooks
     from .learned import Learned as Learned
     from .one_call import learn as learn
+    from .one_call import with_names as with_names
     from .predictions import Predictions as Predictions
     from .predictions import moments_of_mixture as moments_of_mixture
     from .procedure import Procedure as Procedure
@@ -48,7 +49,7 @@ _MODULES = {
     "full_batch": "FullBatchTraining fit_by_squares",
     "hooks": "Hooks",
     "learned": "Learned",
-    "one_call": "learn",
+    "one_call": "learn with_names",
     "predictions": "Predictions moments_of_mixture",
     "procedure": "Procedure",
     "q_training": "BatchTraining Train",

@@ -217,7 +217,7 @@ def learn(
             learned = _around_network(given, asked, rows, held, settings)
         else:
             learned = _by_procedure(given, rows, held, settings)
-    return _of_columns(learned, feature_names.of(inputs_of(given.data)))
+    return with_names(learned, feature_names.of(inputs_of(given.data)))
 
 
 def _jointly(
@@ -275,14 +275,14 @@ def _by_procedure(given: Arguments, rows: Any, held: Any, settings: Settings) ->
     return dataclasses.replace(learned, outliers=left_out)
 
 
-def _of_columns(learned: Learned, names: tuple[str, ...] | None) -> Learned:
-    """Let what was learned take no table whose columns have other names."""
+def with_names(learned: Learned, names: tuple[str, ...] | None) -> Learned:
+    """Return the same model, which takes no table whose columns have other names."""
     inputs = learned.inputs
     if isinstance(inputs, Scaling):
         inputs = inputs._replace(names=names)
     else:
         inputs = dataclasses.replace(inputs, inputs=inputs.inputs._replace(names=names))
     if isinstance(learned, Pooled):
-        parts = tuple(_of_columns(part, names) for part in learned.parts)
+        parts = tuple(with_names(part, names) for part in learned.parts)
         return dataclasses.replace(learned, inputs=inputs, parts=parts)
     return dataclasses.replace(learned, inputs=inputs)

@@ -67,8 +67,11 @@ class Scaling(NamedTuple):
         if not isinstance(values, np.ndarray) and tf.is_symbolic_tensor(values):
             return tf.convert_to_tensor(values, dtype=default_float())
         feature_names.require("X", values, self.names)
+        shape = self.shift.shape
+        if np.shape(values) == shape:
+            raise ValueError(f"X (or Y) has shape {shape}, that of one row. Pass X[None].")
         values = finite_rows("X", values)
-        given, shape = tuple(values.shape), self.shift.shape
+        given = tuple(values.shape)
         if len(given) > 2 and len(shape) == 1 and math.prod(given[1:]) == shape[0]:
             return tf.reshape(values, [-1, *shape])  # images as rows
         if given[-len(shape) :] != shape:

@@ -113,6 +113,17 @@ def test_held_out_tables_have_the_same_columns():
         gvi.learn((TABLE, Y), validation_data=(TABLE[["b", "a"]], Y), epochs=1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "y"), [(gvi.GVIRegressor, Y), (gvi.GVIClassifier, np.where(Y > 0.0, "p", "n"))]
+)
+def test_what_an_estimator_learned_knows_its_columns(kind, y):
+    learned = kind(effort="fast", num_inducing=10).fit(TABLE, y).learned_
+    with pytest.raises(ValueError, match=REFUSED):
+        learned.predict_y(TABLE[["b", "a"]])
+    with pytest.raises(ValueError, match=r"X \(or Y\) has shape \(2,\).* one row\. Pass X\[None\]"):
+        learned.predict_y(X[0])
+
+
 @pytest.mark.slow
 def test_parts_of_a_mixture_and_networks_check_as_well():
     net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(4), keras.layers.Dense(1)])
