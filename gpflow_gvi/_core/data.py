@@ -210,7 +210,8 @@ def _not_finite(
         place += f", column {column if columns is None else repr(columns[column])}"
     where = f"{len(rows)} of {len(bad)} rows (the first is {place})"
     if not np.all(np.isfinite(numbers)):
-        ignore = " learn(..., missing='ignore') leaves out missing values." if name == "Y" else ""
+        has_missing = name == "Y" and bool(np.any(np.isnan(numbers)))
+        ignore = " learn(..., missing='ignore') leaves out missing values." * has_missing
         return ValueError(
             f"{name} has NaN or infinite values in {where}. Drop those rows or fill them in before "
             f"fitting.{ignore}"

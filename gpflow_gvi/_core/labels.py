@@ -8,7 +8,9 @@ numbers, are encoded as their places among the sorted classes.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax, SwitchedLikelihood
 
-from ..errors import short_repr
+from ..errors import NumericsWarning, short_repr
 from . import checks
 
 
@@ -56,7 +58,10 @@ def classes_of(Y: Any, likelihood: Likelihood | None, names: Any = None) -> AnyN
     values, J = _column("Y", Y), num_classes(likelihood)
     if values is None or (J is None and (likelihood is not None or not _are_names(Y, values))):
         return None
+    if _are_names(Y, values):
+        _require_all("Y", values)
     found = with_absent(np.unique(values), names)
+    _warn_of_numbers(found, len(values))
     if J is None or np.all(np.isin(found, np.arange(J))):
         return found if J is None else np.arange(J)
     if _are_names(Y, values) or (len(found) == J and np.all(np.isfinite(found))):
@@ -67,6 +72,22 @@ def classes_of(Y: Any, likelihood: Likelihood | None, names: Any = None) -> AnyN
             )
         return found
     return None  # numbers that are not of these classes, of which validation says more
+
+
+def labelled_rows(Y: Any) -> AnyNDArray | None:
+    """Return the rows whose label is not missing, or None if Y are numbers.
+
+    :param Y: observations, [N] or [N, P].
+    """
+    if isinstance(Y, np.ma.MaskedArray):
+        Y = np.where(Y.mask, np.nan, Y.data.astype(object))
+    values: AnyNDArray = np.asarray(Y)
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.ndim != 1:
+        return None
+    rows = np.flatnonzero(~_are_missing(values))
+    column = _column("Y", values[rows])
+    return None if column is None or not _are_names(Y, column) else rows
 
 
 def with_absent(found: AnyNDArray, names: Any) -> AnyNDArray:
@@ -86,6 +107,7 @@ def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
     values = _column(name, Y)
     if values is None:
         raise TypeError(f"{name} is not a column of labels, as {classes[:3].tolist()} are.")
+    _require_all(name, values)
     unknown = ~np.isin(values, classes)
     if np.any(unknown):
         raise ValueError(
@@ -221,12 +243,49 @@ def _column(name: str, Y: Any) -> AnyNDArray | None:
     if values.ndim != 1 or not len(values):
         return None
     if values.dtype.kind == "O":
-        types = {type(value) for value in values.tolist()}
+        types = {type(value) for value in values[~_are_missing(values)].tolist()}
         kind = next((kind for kind in (str, bool) if types == {kind}), None)
-        return None if kind is None else values.astype(kind)
+        if kind is None:
+            return None
+        _require_all(name, values)
+        return values.astype(kind)
     return values if values.dtype.kind in "USbiuf" else None
 
 
 def _are_names(Y: Any, values: AnyNDArray) -> bool:
     """Return True if labels are strings, booleans or pandas categories."""
-    return values.dtype.kind in "USb" or str(getattr(Y, "dtype", "")) == "category"
+    kind = getattr(Y, "dtypes", getattr(Y, "dtype", ""))
+    kind = kind.iloc[0] if hasattr(kind, "iloc") else kind  # of the column of a table
+    return values.dtype.kind in "USb" or str(kind) == "category"
+
+
+def _are_missing(values: AnyNDArray) -> AnyNDArray:
+    """Return which values are None, NaN, or what pandas has in their place: [N]."""
+    if values.dtype.kind != "O":
+        return values != values
+    return np.array([v is None or str(v == v) != "True" for v in values.tolist()], bool)
+
+
+def _require_all(name: str, values: AnyNDArray) -> None:
+    """Raise if some labels are missing."""
+    missing = np.flatnonzero(_are_missing(values))
+    if len(missing):
+        raise ValueError(
+            f"{name} is missing in {len(missing)} of {len(values)} rows (the first is row "
+            f"{missing[0]}). Leave these rows out"
+            + (", as learn(..., missing='ignore') does." if name == "Y" else ".")
+        )
+
+
+def _warn_of_numbers(classes: AnyNDArray, num_rows: int) -> None:
+    """Warn of numbers as text, of which most rows have their own."""
+    if classes.dtype.kind not in "US" or len(classes) <= max(2, num_rows // 2):
+        return
+    with contextlib.suppress(ValueError):
+        classes.astype(float)
+        warnings.warn(
+            f"Y are numbers as text, as {classes[0]!r}, which are {len(classes)} classes in "
+            f"{num_rows} rows. If they are no labels pass numbers, for example Y.astype(float).",
+            NumericsWarning,
+            stacklevel=6,
+        )

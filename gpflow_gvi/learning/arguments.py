@@ -195,7 +195,8 @@ class Observations(NamedTuple):
             if len(rows) < len(data[0]):
                 numbers = rows if numbers is None else numbers[rows]
             weights = None if weights is None else weights[rows]
-            data, jointly = (X, Y), jointly or bool(np.isnan(Y).any())
+            values = np.asarray(Y)  # may be labels
+            data, jointly = (X, Y), jointly or bool(np.any(values != values))
         elif jointly:
             X, Y = Data.of(data)  # nothing may be missing
             data = np.asarray(X), np.asarray(Y)

@@ -31,7 +31,7 @@ from gpflow.kernels import Coregion, Kernel, Sum
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive, set_trainable
 
-from .._core import images, outputs
+from .._core import images, labels, outputs
 from .._core.data import Data, as_floats
 from .._core.graphs import deepcopy
 from ..calibration.conformal_prediction import conformal
@@ -78,7 +78,7 @@ class NoiseOfOutput(Function):
 def observed(data: Any) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
     """Return X and Y [N, J] of the rows that have a value which is not NaN, and their numbers.
 
-    Each column has such a value as well.
+    Each column has such a value as well. Labels stay as they are.
 
     :param data: (X, Y), with NaN, None or a mask in Y where there is no observation.
     """
@@ -87,6 +87,11 @@ def observed(data: Any) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
             f"data is a {type(data).__name__}; with missing='ignore' it must be a pair of arrays "
             "(X, Y)."
         )
+    rows = labels.labelled_rows(data[1])
+    if rows is not None:
+        X, _ = Data.of((data[0], np.zeros(len(data[1]))))
+        Y = np.asarray(data[1]) if isinstance(data[1], list | tuple) else data[1]
+        return np.asarray(X)[rows], getattr(Y, "iloc", Y)[rows], rows
     Y = with_nan("Y", data[1])
     missing = np.isnan(Y)
     X, _ = Data.of((data[0], np.where(missing, 0.0, Y)))  # what is not missing must be finite

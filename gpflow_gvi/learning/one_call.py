@@ -126,7 +126,8 @@ def learn(
         says something of the others; by default each is a function of its own with one kernel for
         all. Both are for real-valued Y and constant noise, which each column has its own of.
     :param missing: "ignore" leaves out the values of Y that are NaN, None or masked, and keeps what
-        else is in their rows; columns are then learned as "correlated" ones are.
+        else is in their rows; columns are then learned as "correlated" ones are. Rows without a
+        label are left out.
     :param network: for rows of numbers: what is added to the mean of Q, a function from [N, D] to
         [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
         For images [N, H, W, C] and other inputs that are no such rows, also several of them in a

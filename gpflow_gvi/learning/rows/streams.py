@@ -245,6 +245,11 @@ def _validated(dataset: tf.data.Dataset) -> tf.data.Dataset:
             f"data is a Dataset with the elements {spec}; each must be a row or a batch (X, Y), as "
             "dataset.map(lambda element: (element['x'], element['y'])) makes them."
         )
+    if spec[1].dtype == tf.string:
+        raise TypeError(
+            "Y of data, a Dataset, is text. Give numbers of classes, from 0 on, as "
+            "keras.layers.StringLookup makes them, with a likelihood of classes."
+        )
     ranks = tuple(part.shape.rank for part in spec)
     if ranks not in ((1, 0), (1, 1), (2, 1), (2, 2)):
         raise ValueError(

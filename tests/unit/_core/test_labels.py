@@ -13,6 +13,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, MultiClass, Softmax
 from gpflow_gvi._core import labels
 from gpflow_gvi._core.data import Data
 from gpflow_gvi.errors import NumericsWarning
+from gpflow_gvi.learning.arguments import Observations
 
 X = np.zeros((4, 1))
 Y = np.array([0, 2, 1, 2])
@@ -93,6 +94,8 @@ NAMES = np.array(["b", "c", "a", "c"])
         (NAMES.astype(object), Softmax(3), ["a", "b", "c"], [1, 2, 0, 2]),
         (pd.Series(NAMES, dtype="category"), None, ["a", "b", "c"], [1, 2, 0, 2]),
         (pd.Series([3, 1, 3], dtype="category"), None, [1, 3], [1, 0, 1]),
+        (pd.DataFrame({"k": pd.Categorical([3, 1, 3])}), None, [1, 3], [1, 0, 1]),
+        (pd.DataFrame({"category": pd.Categorical(NAMES)}), None, ["a", "b", "c"], [1, 2, 0, 2]),
         ([True, False, True], None, [False, True], [1, 0, 1]),
         (NAMES[:, None].tolist(), MultiClass(3), ["a", "b", "c"], [1, 2, 0, 2]),
         ([-1, 1, 1], Bernoulli(), [-1, 1], [0, 1, 1]),
@@ -149,8 +152,42 @@ def test_labels_that_are_masked_or_make_no_array_are_refused(given, error, messa
 def test_what_is_missing_is_no_class(missing):
     given = [2.0, 1.0, missing]
     assert labels.classes_of(given, Softmax(3)) is None  # so that validation refuses it
-    with pytest.raises(ValueError, match=r"in 1 of 3 rows \(the first is .*(nan|inf)"):
+    with pytest.raises(ValueError, match=r"in 1 of 3 rows \(the first is .*(row 2|inf)"):
         labels.encoded("Y", given, np.arange(3.0))
+
+
+@pytest.mark.parametrize(
+    ("given", "rest"),
+    [
+        (np.array(["a", None, "b"], dtype=object), ["a", "b"]),
+        (pd.Series(["a", np.nan, "b"], dtype="category"), ["a", "b"]),
+        (pd.Series(["a", pd.NA, "b"], dtype="string"), ["a", "b"]),
+        (pd.Series([1, np.nan, 2], dtype="category"), [1, 2]),
+        (pd.DataFrame({"k": [True, None, False]}), [False, True]),
+    ],
+)
+def test_missing_labels_are_told_by_their_rows(given, rest):
+    with pytest.raises(ValueError, match=r"Y is missing in 1 of 3 rows \(the first is row 1\)\. L"):
+        labels.classes_of(given, None)
+    left = Observations.of((X[:3], given), "independent", "ignore", None)
+    assert labels.classes_of(left.data[1], None).tolist() == rest
+    assert left.numbers.tolist() == [0, 2]
+    assert not left.jointly
+
+
+def test_masked_labels_are_left_out_on_request():
+    masked = np.ma.MaskedArray(["a", "b", "c"], mask=[0, 1, 0])
+    left = Observations.of((X[:3], masked), "independent", "ignore", None)
+    assert labels.classes_of(left.data[1], None).tolist() == ["a", "c"]
+
+
+def test_numbers_as_text_are_hardly_labels(recwarn):
+    labels.classes_of(["1", "0", "1", "1", "3", "0"], None)
+    labels.classes_of(["a1", "b2", "c3"], None)
+    labels.classes_of(["0", "1"], None)
+    assert not recwarn
+    with pytest.warns(NumericsWarning, match=r"text, as .*'0.5'.*4 classes in 5 rows.*astype"):
+        labels.classes_of(["0.5", "1.5", "1.5", "2", "1e3"], None)
 
 
 def test_the_likelihood_of_two_classes_has_one_latent_function():

@@ -296,6 +296,7 @@ X0, Y0 = _rows(3)
 @pytest.mark.parametrize(
     ("data", "kind", "message"),
     [
+        (PAIRS.map(lambda X, Y: (X, tf.as_string(Y))), TypeError, "Y of data, .* is text.*Lookup"),
         (PAIRS.repeat(), ValueError, r"without an end\. Leave out \.repeat"),
         (PAIRS.take(0), ValueError, "data has no rows"),
         (PAIRS.map(lambda X, Y: X), TypeError, r"with the elements .*a row or a batch \(X, Y\)"),
