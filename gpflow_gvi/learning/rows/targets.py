@@ -52,7 +52,8 @@ def responses(likelihood: Likelihood | None, data: Data) -> AnyNDArray:
     """Return values that latent functions could have at the observations: [N, J].
 
     With s_n = ∂/∂f log p(y_n | f) at the constant c of the greatest density they are
-    c + s_n / mean(s²), a step of Fisher's scoring for each row.
+    c + (s_n - mean(s)) / mean(s²), a step of Fisher's scoring for each row. But for the prior of
+    the constant mean(s) is zero; where all observations are equal there is nothing else in s.
     """
     if likelihood is None or not has_level(likelihood):
         return np.asarray(labels.responses(likelihood, data.Y))
@@ -64,13 +65,14 @@ def responses(likelihood: Likelihood | None, data: Data) -> AnyNDArray:
         total = tf.reduce_sum(likelihood.log_prob(data.X, F, data.Y))
     scores = tape.gradient(total, F).numpy()  # [N, J]
     tiny = np.finfo(scores.dtype).tiny
-    return constant + scores / np.maximum(np.mean(np.square(scores), axis=0), tiny)
+    steps = scores - np.mean(scores, axis=0)
+    return constant + steps / np.maximum(np.mean(np.square(scores), axis=0), tiny)
 
 
 def prior_mean(likelihood: Likelihood | None, responses: AnyNDArray) -> MeanFunction:
     """Return m_P to start from: zero, or the constant that fits best.
 
-    :param responses: those of `responses`, whose average this constant is but for its prior.
+    :param responses: those of `responses`, whose average this constant is.
     """
     J = responses.shape[-1]
     return Constant(np.mean(responses, axis=0)) if has_level(likelihood) else Zero(J)

@@ -193,3 +193,12 @@ def test_several_latents_of_one_observation_have_a_kernel_each():
     assert sd[1, 0] > 3.0 * sd[0, 0]  # e² times, in truth
     assert_close(learned.predict_y(at)[0], learned.predict_f(at)[0][:, :1])
     assert tf.reduce_all(learned.predict_interval(at)[0] < learned.predict_y(at)[0])
+
+
+@pytest.mark.parametrize("count", [0, 3, 1000])
+def test_counts_that_are_all_equal_have_that_rate(count, rng):
+    X = rng.normal(size=(30, 2))
+    options = {"likelihood": likelihoods.Poisson(), "effort": "fast", "num_inducing": 10}
+    mean, _ = gvi.learn((X, np.full(30, count)), **options).predict_y(X[:2])
+    error = np.sqrt(max(count, 1.0) / 30)  # of a mean
+    assert_estimates(mean, count, error)
