@@ -108,7 +108,8 @@ def positive(name: str, value: Any, *, or_zero: bool = False) -> None:
     known = tf.get_static_value(tf.convert_to_tensor(value))
     if known is None:  # a value of a graph
         return
-    array = np.asarray(known, dtype=float)
+    array = np.asarray(known)
+    array = array.astype(float) if array.dtype.kind in "biuf" else np.array(np.nan)
     low_enough = array < 0.0 if or_zero else array <= 0.0
     if np.any(low_enough) or not np.all(np.isfinite(array)):
         wanted = "zero or positive" if or_zero else "positive"
@@ -122,11 +123,14 @@ def positive_number(name: str, value: Any, *, or_zero: bool = False) -> None:
     positive(name, value, or_zero=or_zero)
 
 
-def count(name: str, value: Any, *, least: int = 1) -> None:
+def count(name: str, value: Any, *, least: int = 1, most: float = np.inf) -> None:
     """Raise unless a value is a whole number of at least one, or another least."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (is_whole and least <= value <= most):
+        at_most = f" and at most {most}" if most < np.inf else ""
         raise ValueError(
-            f"{name} is {short_repr(value)}; it must be a whole number of at least {least}."
+            f"{name} is {short_repr(value)}; it must be a whole number of at least {least}"
+            f"{at_most}."
         )
 
 

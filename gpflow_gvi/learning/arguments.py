@@ -12,8 +12,9 @@ import numpy as np
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from .._core import checks, feature_names, row_numbers
+from .._core import checks, feature_names, labels, row_numbers
 from .._core.data import Data
+from ..errors import short_repr
 from . import refusals
 from .around_network.learn_around import is_put_around
 from .around_network.network_data import in_memory, inputs_of
@@ -42,12 +43,24 @@ class Arguments(SimpleNamespace):
         for name in ("batch_size", "num_inducing"):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name))
-        checks.count("seed", self.seed, least=0)
+        checks.count("seed", self.seed, least=0, most=2**32 - 1)
+        if self.learning_rate is not None:
+            checks.positive("learning_rate", self.learning_rate)
+        if self.n_jobs is not None and not (isinstance(self.n_jobs, int) and self.n_jobs):
+            raise ValueError(
+                f"n_jobs is {short_repr(self.n_jobs)}; it must be a whole number other than 0."
+            )
+        if not callable(self.select):
+            raise TypeError(
+                f"select is {short_repr(self.select)}; it must be a function: "
+                "greedy_variance, uniform or kmeans of gpflow_gvi.inducing, or one of your own."
+            )
         checks.likelihood(self.likelihood)
         require_kernels(self.kernel)
         checks.one_of("noise", self.noise, (None, *get_args(Noise)))
         checks.one_of("effort", self.effort, get_args(Effort))
         checks.one_of("outputs", self.outputs, ("independent", "correlated"))
+        checks.one_of("standardise", self.standardise, (True, False))
         checks.one_of("missing", self.missing, ("refuse", "ignore"))
         if self.sample_weight is not None:
             refuse(refusals.NOT_WEIGHTED, validation_data=self.validation_data)
@@ -185,6 +198,8 @@ class Observations(NamedTuple):
         numbers, weights = None, None
         if sample_weight is not None:
             weights = weights_of_rows(sample_weight, data)
+            if labels.labelled_rows(data[1]) is not None:
+                refuse(refusals.NOT_OF_LABELS, sample_weight=sample_weight)
             if not np.all(weights):
                 numbers = np.flatnonzero(weights)
                 data = tuple(np.asanyarray(part)[numbers] for part in data)

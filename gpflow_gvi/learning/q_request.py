@@ -50,7 +50,11 @@ class QRequest:
         if isinstance(loss, str):
             checks.one_of("loss", loss, ("robust", *LOSSES))
             loss = None if loss == "robust" else named("loss", loss, LOSSES)
-        return cls(divergence=named("divergence", divergence, DIVERGENCES), loss=loss, **others)
+        divergence = named("divergence", divergence, DIVERGENCES)
+        for name, value, kind in (("loss", loss, Loss), ("divergence", divergence, Divergence)):
+            if value is not None:
+                checks.instance(name, value, kind)
+        return cls(divergence=divergence, loss=loss, **others)
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""

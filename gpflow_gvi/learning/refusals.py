@@ -53,6 +53,10 @@ NOT_WEIGHTED = (
     "is not for rows of different weights, which are of real-valued Y under constant Gaussian "
     "noise, and say how P is fitted: leave it out, or sample_weight"
 )
+NOT_OF_LABELS = (
+    "is for rows of real-valued Y, but Y are labels: leave it out, or pass whole numbers to fit of "
+    "GVIClassifier"
+)
 NO_NOISE = (
     "is for real-valued Y under Gaussian noise that starts from a number; likelihood is {}. Leave "
     "one of them out"

@@ -12,6 +12,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..errors import short_repr
 from .start import InducingPlusNetwork, Start, inducing_mean, network_mean
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ def parse_mean(mean: Any) -> Callable[[Start], MeanFunction]:
 
 def parse_covariance(covariance: Any) -> Callable[[Start], Kernel]:
     """Return the constructor of Q's initial covariance, from `learn`'s argument `covariance`."""
+    from gpflow.kernels import Kernel
+
     from .._core import checks
 
     constructor = covariance
@@ -151,9 +154,11 @@ def parse_covariance(covariance: Any) -> Callable[[Start], Kernel]:
         if covariance == "regulariser":
             return kernel_of_regulariser
         constructor = pkgutil.resolve_name(COVARIANCES[covariance])
-    elif not callable(covariance):
+    elif not (
+        issubclass(covariance, Kernel) if inspect.isclass(covariance) else callable(covariance)
+    ):
         raise TypeError(
-            f"covariance is a {type(covariance).__name__}; it must be one of "
+            f"covariance is {short_repr(covariance)}; it must be one of "
             f"{', '.join(COVARIANCES)}, or a class of gpflow_gvi.covariances."
         )
     known = inspect.signature(constructor).parameters

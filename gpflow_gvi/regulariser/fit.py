@@ -125,7 +125,7 @@ def fit_regulariser(
     """
     gram.require_independent_outputs(kernel)
     evidence = InducingEvidence() if evidence is None else evidence
-    _require_one_noise_variance(likelihood, evidence)
+    _require_evidence(likelihood, evidence)
     X, Y = _rows(data, likelihood, kernel, mean_function)
     checks.count("num_inducing", num_inducing)
     checks.count("max_rounds", max_rounds)
@@ -244,8 +244,12 @@ def _rows(
     return images.data_rows(X, *(part for part in shaped if part is not None)), Y
 
 
-def _require_one_noise_variance(likelihood: Likelihood | None, evidence: Evidence) -> None:
-    """Raise where P is conditioned at inducing points, and the noise is a function of x."""
+def _require_evidence(likelihood: Likelihood | None, evidence: Evidence) -> None:
+    """Raise if it is no evidence, or is of inducing points and the noise is a function of x."""
+    if not isinstance(evidence, Evidence):
+        raise TypeError(
+            f"evidence is {short_repr(evidence)}; it must be InducingEvidence() or DataEvidence()."
+        )
     if not isinstance(likelihood, Gaussian):
         return
     noise = likelihood.scale if likelihood.variance is None else likelihood.variance

@@ -91,8 +91,7 @@ class Split:
         if likelihood is None:
             _warn_of_labels(Y)
         scaled = settings.standardise and domains.has_scale(likelihood)
-        if scaled and len(Y) > 1:
-            require_variation(Y)
+        require_variation(Y, scaled=scaled)
         order = _shuffled(Y, settings)
         holds_out = settings.calibration_fraction or settings.held_out
         groups = left_out_together(X) if holds_out and len(shape) == 1 else None  # slow for images
@@ -256,8 +255,15 @@ def _as_rows(X: Array, settings: Settings) -> Array:
     return X.reshape(len(X), -1) if settings.input_shape is None else X
 
 
-def require_variation(Y: Array) -> None:
-    """Raise if a column of Y, in which values may be missing, has no scale for errors."""
+def require_variation(Y: Array, *, scaled: bool = True) -> None:
+    """Raise if Y has one row, or a column, in which values may be missing, no scale for errors.
+
+    :param scaled: whether Y are to have one.
+    """
+    if len(Y) == 1:
+        raise ValueError("Y has one row, of which nothing can be learned: give at least two.")
+    if not scaled:
+        return
     units = Scaling.of(Y)
     constant = np.flatnonzero(np.nanstd(units.scaled(Y), axis=0) < 0.5)
     if len(constant):

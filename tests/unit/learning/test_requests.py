@@ -154,12 +154,31 @@ def test_a_network_that_is_trained_by_its_own_optimiser_has_no_other_rate():
         ({"seed": None}, ValueError, "seed is None; it must be a whole number of at least 0"),
         ({"seed": -1}, ValueError, "seed is -1; it must be a whole number of at least 0"),
         ({"seed": 1.5}, ValueError, r"seed is 1\.5; it must be a whole number of at least 0"),
+        ({"seed": 2**40}, ValueError, "seed is .*; .* at least 0 and at most 4294967295"),
+        ({"learning_rate": -1.0, "epochs": 3}, ValueError, "learning_rate is -1.0; it must be pos"),
+        ({"learning_rate": "a", "epochs": 3}, ValueError, "learning_rate is a; it must be positiv"),
+        ({"loss": 3}, TypeError, "loss is 3; it must be a Loss of gpflow_gvi"),
+        ({"divergence": 3}, TypeError, "divergence is 3; it must be a Divergence of gpflow_gvi"),
+        ({"n_jobs": "a"}, ValueError, "n_jobs is 'a'; it must be a whole number other than 0"),
+        ({"n_jobs": 0}, ValueError, "n_jobs is 0; it must be a whole number other than 0"),
+        ({"standardise": "no"}, ValueError, r"standardise is 'no'; .* \[True, False\]"),
+        ({"select": "kmeans"}, TypeError, r"select is 'kmeans'; .* kmeans of gpflow_gvi\.inducing"),
+        ({"covariance": object}, TypeError, "covariance is .*object.*; it must be one of choles"),
+        ({"sample_weight": 3}, ValueError, "sample_weight is 3; it must be a number for each"),
         ({"calibration_fraction": "0.2"}, ValueError, r"calibration_fraction is '0\.2'; it must"),
     ],
 )
 def test_what_is_of_another_kind_is_refused_by_its_name(options, error, message):
     with pytest.raises(error, match=f"^(?:kernel has a )?{message}"):
         gvi.learn((X, Y), **options)
+
+
+def test_weights_of_labels_and_sets_of_one_row_are_refused():
+    with pytest.raises(ValueError, match=r"^sample_weight is .*, but Y are labels: leave it out"):
+        gvi.learn((X, NAMES), sample_weight=np.ones(len(X)))
+    for likelihood in (None, gpflow.likelihoods.Poisson()):
+        with pytest.raises(ValueError, match=r"^Y has one row, .*: give at least two"):
+            gvi.learn((X[:1], np.ones(1)), likelihood=likelihood)
 
 
 @pytest.mark.parametrize("likelihood", ["softmax", Softmax])

@@ -136,7 +136,7 @@ def test_q_is_held_to_the_prior_or_to_the_posterior(name):
     [
         ({"mean": "mode"}, ValueError, "mean"),
         ({"covariance": "full"}, ValueError, "covariance"),
-        ({"covariance": 3}, TypeError, "covariance is a int"),
+        ({"covariance": 3}, TypeError, "covariance is 3; it must be one of cholesky"),
         ({"divergence": "kl"}, ValueError, "divergence is 'kl'; .*'projected_kl'"),
         ({"loss": "squares"}, ValueError, "loss is 'squares'; .*'robust', 'log_loss'"),
         ({"regulariser": "both"}, ValueError, "regulariser"),

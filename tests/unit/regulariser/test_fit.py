@@ -270,6 +270,8 @@ def test_what_p_cannot_be_fitted_with_is_refused_before_any_work(data):
     noise = gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear())
     with pytest.raises(TypeError, match=r"function of x, Linear, .* one noise variance"):
         fit_regulariser(data, _kernel(), 5, likelihood=noise, minimise=minimise)
+    with pytest.raises(TypeError, match=r"evidence is 'data'; .* InducingEvidence\(\) or Data"):
+        fit_regulariser(data, _kernel(), 5, evidence="data", minimise=minimise)
 
 
 def test_noise_that_is_a_function_of_x_is_that_of_each_row(data):
