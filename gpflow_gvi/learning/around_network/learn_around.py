@@ -63,7 +63,7 @@ from .feature_kernel import feature_kernel, kernels_of_groups, widening
 from .network_checks import columns_of, order_of, require_order, scale_that_fits, warn_of_units
 from .network_data import inputs_of
 from .network_rows import Inputs, NetworkInputs, Outputs, network_rows
-from .network_training import NetworkTraining, units_of_training
+from .network_training import NetworkTraining, is_of_two_classes, units_of_training
 from .reach import Classes, leaning, reach_of
 
 MAX_ROWS_OF_SCALES = 5000
@@ -327,10 +327,11 @@ def _likelihood(settings: Settings, network: Any, outputs: Outputs, Y: Any) -> L
     """Return the likelihood that the outputs of the network and Y are for."""
     J, shape = outputs.columns, np.shape(Y)
     P = shape[1] if len(shape) > 1 else 1
-    likelihood, are_named = settings.likelihood, settings.classes is not None and outputs.kind
+    likelihood, of_two = settings.likelihood, settings.classes is not None
+    of_two = bool(outputs.kind) and (of_two or is_of_two_classes(network))
     if likelihood is None and P == 1 < J:
         likelihood = Softmax(J)
-    elif likelihood is None and P == J == 1 and (outputs.kind == "probabilities" or are_named):
+    elif likelihood is None and P == J == 1 and (outputs.kind == "probabilities" or of_two):
         _require_whole(Y)
         likelihood = Bernoulli(invlink=tf.math.sigmoid)
     classes = labels.num_classes(likelihood)

@@ -180,6 +180,11 @@ def _name_of_loss(network: Any) -> str:
     return getattr(loss, "__name__", type(loss).__name__).replace("_", "").lower()
 
 
+def is_of_two_classes(network: Any) -> bool:
+    """Return True if a network is compiled with a cross entropy of two classes."""
+    return _is_compiled(network) and _name_of_loss(network).startswith("binary")
+
+
 def all_compiled(networks: Any) -> bool:
     """Return True if a network, or each of several, is trained as it was compiled."""
     return all(map(_is_compiled, network_layers.members(networks)))

@@ -92,6 +92,14 @@ def test_a_head_is_trained_as_the_network_is_compiled(kind):
     np.testing.assert_array_equal(found.predict(X), logits.argmax(axis=1))
 
 
+def test_a_loss_of_two_classes_says_that_numbers_are_labels():
+    network = net(1)
+    network.compile("sgd", BINARY)
+    found = learned(network, (X[:, 0] > 0.0).astype(int), epochs=0, predictor=None)
+    logits = network.predict(X, verbose=0)[:, 0]
+    np.testing.assert_array_equal(found.predict(X), (logits > 0.0).astype(int))
+
+
 def test_fractions_are_no_labels():
     with pytest.raises(ValueError, match=r"the first is 0\.\d+.* likelihood=gpflow.likelihoods.Ga"):
         learned(net(1, "sigmoid"), POSITIVE / (1.0 + POSITIVE))
