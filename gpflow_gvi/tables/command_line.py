@@ -59,6 +59,8 @@ def _learn(options: argparse.Namespace) -> int:
     require_extra("pandas", "jinja2", "matplotlib")
     _require_free(output, overwrite=options.overwrite)
     require_file(path)
+    if not 0 <= options.seed < 2**32:
+        raise ValueError(f"seed is {options.seed}; it must be at least 0 and below 2^32.")
     names = ("predictor", "task", "held_out", "split", "drop", "keep")
     with progress.spoken(1, sys.stderr):
         prepared = prepare(path, options.target, **{each: vars(options)[each] for each in names})
@@ -90,8 +92,10 @@ def _predict(options: argparse.Namespace) -> int:
     path, output, coverage = options.table, options.output, options.coverage
     require_extra("pandas")
     require_file(path)
-    _require_model(options.model, path)
     output = path.with_name(f"{path.stem}_predicted{path.suffix}") if output is None else output
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"{output.parent} is no folder. Make it, or give another --output.")
+    _require_model(options.model, path)
     if not options.overwrite:
         require_new(output)
     if coverage is not None and not 0.0 < coverage < 1.0:

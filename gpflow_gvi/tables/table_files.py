@@ -81,7 +81,8 @@ def header(path: Path) -> list[str]:
     """Return the names of the columns of a file."""
     if path.suffix in PARQUET:
         return list(required("pyarrow.parquet").read_schema(path).names)
-    return list(TextFormat.of(path).names)
+    with _explained(path):
+        return list(TextFormat.of(path).names)
 
 
 def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:

@@ -79,6 +79,8 @@ MISTAKES = {
     "held out": (["learn", "data.csv", "--target", "price", "--held-out", "2"], "held-out is"),
     "folder": (["learn", "data.csv", "--target", "price", "--output", "used"], "used is in use"),
     "header": (["learn", "empty.csv", "--target", "price"], "empty.csv is empty"),
+    "seed": (["learn", "data.csv", "--target", "price", "--seed", "-1"], "seed is -1; it must be"),
+    "no folder": (["predict", "m", "data.csv", "--output", "no/x.csv"], "no is no folder. Make it"),
     "no file to predict": (["predict", "used", "none.csv"], "none.csv does not exist"),
 }
 

@@ -209,6 +209,12 @@ def test_other_columns_to_predict_are_refused(content, message, written, tmp_pat
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_binary_file_to_predict_is_named(written, tmp_path, capsys):
+    (tmp_path / "new.csv").write_bytes(bytes(range(128, 160)) * 9)
+    assert main(["predict", str(written), str(tmp_path / "new.csv")]) == 2
+    assert "new.csv cannot be read as a table" in capsys.readouterr().err
+
+
 def test_a_new_slip_is_missing_in_a_file_to_predict(written, tmp_path, capsys):
     file, rows = tmp_path / "new.csv", ["2.0,1,red", "oops,1,red"]
     file.write_text("\n".join(["size,old,colour", *rows]))
