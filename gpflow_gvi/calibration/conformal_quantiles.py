@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from gpflow.base import AnyNDArray, InputData, RegressionData
 from gpflow.likelihoods import SwitchedLikelihood
 
 from .._core import checks, feature_names
+from ..errors import NumericsWarning
 from ..prediction.predictive_law import central_interval, pit
 
 
@@ -68,4 +70,13 @@ def order_statistic(scores: AnyNDArray, coverage: float) -> AnyNDArray:
     n, J = scores.shape
     # In floating point 100 * 0.55 is more than 55, and the rank would be one too high.
     rank = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
-    return scores[rank - 1] if rank <= n else np.full(J, np.inf, scores.dtype)
+    if rank <= n:
+        return scores[rank - 1]
+    warnings.warn(
+        f"coverage is {coverage}, for which {n} calibration rows are too few: intervals are "
+        "infinite, and sets have all classes. Give at least "
+        f"{math.ceil(coverage / (1.0 - coverage) * (1.0 - 1e-12))}, or take a lower coverage.",
+        NumericsWarning,
+        stacklevel=4,
+    )
+    return np.full(J, np.inf, scores.dtype)

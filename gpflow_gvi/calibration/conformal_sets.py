@@ -15,7 +15,7 @@ import numpy as np
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, RegressionData
 
-from .._core import feature_names
+from .._core import feature_names, labels
 from .._core.data import Data, inputs
 from .._core.row_blocks import by_blocks
 from ..prediction.class_probabilities import class_probabilities
@@ -41,6 +41,10 @@ class ConformalSets:
     @classmethod
     def of(cls, model: Any, calibration_data: RegressionData) -> ConformalSets:
         """Return the model with the scores of the right classes of calibration data."""
+        names = getattr(model, "classes_", None)
+        if names is not None and isinstance(calibration_data, tuple | list):
+            X, Y = calibration_data
+            calibration_data = X, labels.encoded("Y of calibration_data", Y, names)
         X, Y = Data.of(calibration_data, model.likelihood, name="calibration_data")
         classes = np.asarray(Y, dtype=int)
         if classes.shape[1] != 1:

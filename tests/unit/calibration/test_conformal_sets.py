@@ -156,3 +156,14 @@ def test_ties_of_probabilities_are_broken_by_the_margins_of_f() -> None:
     named = sets.predict_set(X, 0.9)
     assert_estimates(np.mean(named[np.arange(2000), Y]), 0.9, deviation(0.9, 400, 2000))
     assert 1.0 < np.mean(named.sum(axis=1)) < 3.9
+
+
+def test_labels_are_what_the_model_calls_them() -> None:
+    model, (X, Y) = make(3, gpflow.likelihoods.Softmax(3)), classified(3, 40)
+    expected = conformal(model, (X, Y)).scores
+    model.classes_ = np.array(["a", "b", "c"])
+    np.testing.assert_array_equal(conformal(model, (X, model.classes_[Y])).scores, expected)
+    with pytest.raises(
+        ValueError, match=r"Y of calibration_data has labels that are none of the 3"
+    ):
+        conformal(model, (X, np.full(40, "d")))
