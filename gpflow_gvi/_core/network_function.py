@@ -152,13 +152,12 @@ class NetworkFunction(Stateful):
         return value
 
     def take_flags(self) -> None:
-        """Train those weights whose layers are not frozen now, as `compile` of Keras does."""
-        self._take(trainable_weights(self.network))
+        """Train the weights of layers that are not frozen now, as `compile` of Keras does.
 
-    def _take(self, weights: dict[str, tf.Variable]) -> None:
-        """Train these weights, and note the other variables of the network."""
-        self.weights = weights
-        trained = {id(variable) for variable in weights.values()}
+        The other variables of the network are noted.
+        """
+        self.weights = trainable_weights(self.network)
+        trained = {id(variable) for variable in self.weights.values()}
         variables = all_variables(self.network)
         # Listed for checkpoints, which do not find the random generators of Keras. The weights of
         # layers that the user froze are trainable variables, but of no use here.
@@ -176,7 +175,7 @@ class NetworkFunction(Stateful):
                 "had its list of variables. Give it the shape of its inputs (keras.Input as its "
                 "first layer, or network.build((None, D))), or predict once before training."
             )
-        self._take(weights)
+        self.take_flags()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the network, and find the variables of the new one in it."""
