@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,19 +68,15 @@ class EvidenceFits(Fits):
         rows: AnyNDArray,
         minimise: Minimise,
         means: AnyNDArray | None = None,
-        centre: AnyNDArray | float = 0.0,
     ) -> Candidate:
-        """Return a candidate with the hyper-parameters of the greatest evidence of some rows.
-
-        :param centre: what is taken from Y first.
-        """
+        """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
         fit, noise = self._evidence_fit(start), start.noise
         given, exponent = start.likelihood.variance, 0.0 if self.data.weights is None else 1.0
         if noise is not None:
             given = max(float(value_of(noise.variance)), 1.001 * self.bounds_of_noise[0])
             exponent = float(value_of(noise.exponent))
         fit.start(start.kernel, given, start.weights, exponent)
-        at = self._rows(start, rows, means, centre)
+        at = self._rows(start, rows, means)
         loss = fit.minimise(
             minimise,
             at.X,
@@ -114,21 +110,15 @@ class EvidenceFits(Fits):
             )
         return self._fits[key]
 
-    def _rows(
-        self,
-        candidate: Candidate,
-        rows: AnyNDArray,
-        means: AnyNDArray | None,
-        centre: AnyNDArray | float,
-    ) -> Rows:
-        """Return the rows that the evidence is computed from, Y less a centre."""
+    def _rows(self, candidate: Candidate, rows: AnyNDArray, means: AnyNDArray | None) -> Rows:
+        """Return the rows that the evidence is computed from."""
         data, noise, X = self.data, candidate.noise, self.data.X[rows]
         if not candidate.is_around:
             means = np.zeros([len(X), self.predictors.num_means, data.J])
         else:
-            means = (self.means if means is None else means)[rows] - centre
+            means = (self.means if means is None else means)[rows]
         ratio = data.relative_noise[rows] if noise is None else noise.ratio(X)
-        return Rows(X, data.responses[rows] - centre, means.astype(X.dtype), ratio)
+        return Rows(X, data.responses[rows], means.astype(X.dtype), ratio)
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
@@ -143,8 +133,6 @@ class EvidenceFits(Fits):
             Z, _ = self.settings.points(data, M, P.kernel)
             found = leave_one_out(P, noise, Z, observed, groups)
         mean, variance = (np.asarray(part) for part in found)
-        if self._is_centred and self.recipe.few_rows >= N:
-            mean = mean + _by_own_centre(self, candidate, noise)
         freedom = degrees_of_freedom(noise, variance)
         predictions = Predictions(mean[None], variance[None], data.responses, freedom=freedom)
         factor = np.clip(np.mean(predictions.squares[0], axis=0), MIN_FACTOR, MAX_FACTOR)
@@ -221,21 +209,21 @@ class EvidenceFits(Fits):
     ) -> MeanAndVariance:
         """Return mean and variance of held observations, noise included: [B, J] each."""
         found, N = candidate, len(self.data.X)
-        # Less the mean of all rows, Y would tell of those held out: it sums to zero.
-        centre = self._is_centred * np.mean(self.data.responses[given], axis=0)
         if candidate.num_parameters > self.recipe.min_optimism * N:
             minimise = self.settings.again()
             if self.recipe.few_rows >= N:  # without a part of many rows an optimum hardly moves
                 minimise = self.settings.briefly(len(self.data.features))
-            rows = given[: self.settings.max_rows]
-            found = self.fit(candidate, rows, minimise, means, centre)
-        every = self._rows(found, np.arange(N), means, centre)
+            found = self.fit(candidate, given[: self.settings.max_rows], minimise, means)
+        every = self._rows(found, np.arange(N), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]
         noise = noise_at(found, self.data)
         observed = every.X[given], noise[given], every.Y[given] - of_means[given]
-        mean, variance = self._predicted(found, observed, every.X[held])
-        return centre + mean + of_means[held], variance + noise[held]
+        predict = functools.partial(self._predicted, found)
+        if self._is_centred and not found.is_around and self.recipe.few_rows >= N:
+            predict = functools.partial(_around_own_mean, predict)
+        mean, variance = predict(observed, every.X[held])
+        return mean + of_means[held], variance + noise[held]
 
     def _predicted(
         self, candidate: Candidate, observed: tuple[AnyNDArray, ...], new: AnyNDArray
@@ -254,22 +242,24 @@ class EvidenceFits(Fits):
         return tuple(part.numpy() for part in posterior.predict(new))
 
 
-def _by_own_centre(fits: EvidenceFits, candidate: Candidate, noise: AnyNDArray) -> AnyNDArray:
-    """Return the difference in means of groups left out that do not know the mean of Y: [N, J].
+def _around_own_mean(
+    predict: Callable[..., MeanAndVariance], observed: tuple[AnyNDArray, ...], new: AnyNDArray
+) -> MeanAndVariance:
+    """Return mean and variance at new rows, where those observed alone tell the mean b of Y.
 
-    Y less its mean sums to zero, by which the other rows tell a group's own sum. Less the mean -c
-    of the others it is y + c there, and predictions are linear in it.
+    Less the mean of all rows Y sums to zero, so that the others tell those held out: with more
+    features than rows a line would know them. With b by generalised least squares it does not,
+
+        b = 1ᵀS⁻¹y / 1ᵀS⁻¹1,    b + k S⁻¹(y - b),    S⁻¹y = (y - K S⁻¹y) / σ²
+
+    :param predict: the mean is linear in Y.
     """
-    X, Y, groups = fits.data.X, fits.data.responses, fits.groups
-    of_group = np.zeros([int(np.max(groups)) + 1, 1 + Y.shape[1]])
-    np.add.at(of_group, groups, np.column_stack([np.ones(len(Y)), Y]))
-    size, total = of_group[groups, :1], of_group[groups, 1:]
-    c = total / np.maximum(len(Y) - size, 1.0)
-    P, ones = GaussianProcess(Zero(fits.data.J), candidate.kernel), (X, np.ones_like(Y))
-    found = leave_one_out_of_all(P, noise, ones, groups)
-    found = leave_one_out(P, noise, X, ones, groups) if found is None else found
-    weights = 0.0 if candidate.weights is None else np.sum(candidate.weights, axis=0)
-    return c * (1.0 - weights) * (np.asarray(found[0]) - 1.0)
+    X, noise, Y = observed
+    every, B = np.concatenate([new, X]), len(new)
+    mean, variance = predict(observed, every)
+    of_ones, _ = predict((X, noise, np.ones_like(Y)), every)
+    b = np.sum((Y - mean[B:]) / noise, axis=0) / np.sum((1.0 - of_ones[B:]) / noise, axis=0)
+    return mean[:B] + b * (1.0 - of_ones[:B]), variance[:B]
 
 
 def _noise_above(settings: Settings, data: TrainingData, lower: float) -> Likelihood:

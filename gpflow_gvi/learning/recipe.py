@@ -114,7 +114,7 @@ class Recipe:
     log_ratio: float = 2.0
     """Positive y are learned as logarithms, too, and so are functions of positive columns of X,
     where the largest is so many times the smallest: where not, logarithms are almost linear."""
-    min_rows_of_logs: int = 20
+    min_rows_of_logs: int = 10
     """Fewer positive y do not show that there are no others."""
 
     # Screening
