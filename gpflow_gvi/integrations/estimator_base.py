@@ -100,7 +100,7 @@ class Estimator(BaseEstimator):
         parameters = {name: getattr(self, name) for name in names if name != "random_state"}
         learned = learn((X, Y), **parameters | {"network": network, "seed": seed} | options)
         columns = getattr(self, "feature_names_in_", None)
-        return with_names(learned, None if columns is None else tuple(columns))
+        return learned if columns is None else with_names(learned, tuple(columns))
 
     def _require_likelihood(self) -> None:
         checks.likelihood(self.likelihood)

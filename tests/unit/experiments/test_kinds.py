@@ -32,7 +32,7 @@ from gpflow_gvi.learning.rows.split import Split
 from gpflow_gvi.learning.settings import Settings
 from gpflow_gvi.learning.start import Start, TrainingData
 from gpflow_gvi.mean_functions.network import NetworkOutputs
-from tests.tolerances import assert_close
+from tests.tolerances import ITERATIVE, assert_close
 
 
 def part(union, value):
@@ -498,7 +498,8 @@ def test_posterior_of_the_data_is_that_of_all_rows(site):
         fitted.inducing_points,
         noise_variance=fitted.likelihood.variance.numpy(),
     )
-    assert_close(fitted.posterior.mean(site.X), sgpr.predict_f(site.X)[0])
+    # Its jitter is not smaller where the variance of the kernel is.
+    assert_close(fitted.posterior.mean(site.X), sgpr.predict_f(site.X)[0], ITERATIVE)
     assert config.build().process(fitted) is fitted.posterior
     prior = regulariser.Regulariser.model_validate({**value, "mode": "prior"})
     assert prior.build().process(fitted) is fitted.prior

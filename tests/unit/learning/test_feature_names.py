@@ -79,12 +79,12 @@ def test_names_are_those_of_scikit_learn(learned):
 def test_labels_are_scored_and_named_by_the_same_columns():
     labels = np.where(Y > 0.0, "c", "a")
     learned = gvi.learn((TABLE, labels), **QUICK)
-    permuted, numbers = TABLE[["b", "a"]], (Y > 0.0).astype(int)
+    permuted = TABLE[["b", "a"]]
     for ask in (
         lambda: gvi.metrics.evaluate(learned, (permuted, labels)),
         lambda: gvi.metrics.evaluate_classes(learned, (permuted, labels)),
-        lambda: gvi.conformal(learned, (permuted, numbers)),
-        lambda: gvi.conformal(learned, (TABLE, numbers)).predict_set(permuted),
+        lambda: gvi.conformal(learned, (permuted, labels)),
+        lambda: gvi.conformal(learned, (TABLE, labels)).predict_set(permuted),
     ):
         with pytest.raises(ValueError, match=REFUSED):
             ask()

@@ -279,9 +279,12 @@ def test_the_default_recipe_takes_several_features(rng):
 
 
 @pytest.mark.filterwarnings("ignore::gpflow_gvi.errors.NumericsWarning")
-@pytest.mark.parametrize("N", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("N", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_hardly_any_data(N):
+    """But not of one row, which tells no scale."""
     X, Y = _curve(N)
+    with pytest.raises(ValueError, match="Y has one row"):
+        gvi.learn((X[:1], Y[:1]), kernel=_kernel(), **QUICK)
     mean, variance = gvi.learn((X, Y), kernel=_kernel(), **QUICK).predict_y(X)
     assert np.all(np.isfinite(mean))
     assert np.all(variance > 0.0)
