@@ -141,6 +141,11 @@ class Document:
             return kind.model_validate(self.value)
         except ValidationError as error:
             raise ConfigError(self._text(kind, error)) from error
+        except UnicodeEncodeError as error:  # as of "\\ud800"
+            raise ConfigError(
+                f"{self.source}:1: {short_repr(error.object)} has half of a pair of characters, "
+                "which is no text. Write the character itself."
+            ) from error
 
     def _text(self, kind: type[Part], error: ValidationError) -> str:
         messages: dict[tuple[int, str], list[str]] = {}

@@ -68,7 +68,7 @@ class Scaling(NamedTuple):
             return tf.convert_to_tensor(values, dtype=default_float())
         feature_names.require("X", values, self.names)
         shape = self.shift.shape
-        if np.shape(values) == shape:
+        if getattr(values, "shape", None) == shape:
             raise ValueError(f"X (or Y) has shape {shape}, that of one row. Pass X[None].")
         values = finite_rows("X", values)
         given = tuple(values.shape)
