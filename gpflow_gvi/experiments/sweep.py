@@ -65,8 +65,8 @@ class SweepFile(Part):
                 for level in of if isinstance(of, list) else [of]:
                     if level not in known:
                         raise ValueError(
-                            f"exclude has {name}: {level}; the levels are "
-                            f"{', '.join(map(str, known))}"
+                            f"exclude has {name}: {short_repr(level)}; the levels are "
+                            f"{short_repr(known)}"
                         )
         return self
 
