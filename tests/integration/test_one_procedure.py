@@ -102,7 +102,7 @@ QUICK = {
     "optimiser": {"kind": "adam", "learning_rate": 0.01},
     "training": {"epochs": 2, "batch_size": 30},
     "divergence": {"kind": "projected_renyi", "weight": 0.3},
-    "calibration": {"kind": "conformal", "fraction": 0.2},
+    "calibration": {"kind": "conformal", "fraction": 0.2, "coverage": 0.8},
     "seed": SEED,
 }
 
