@@ -30,11 +30,14 @@ MAX_SLIPS = 0.1
 MIN_ROWS_OF_SLIPS = 5
 """The smallest number of rows of which one can be gross: of three, two are often close."""
 
+MIN_ROWS_OF_LEVELS = 5
+"""From as many rows on for each combination of levels a new row hardly has another combination."""
+
 
 def groups_of(X: AnyNDArray) -> AnyNDArray:
     """Return the group of each row, 0, 1, ..., which rows of equal inputs share: [N]."""
     rows = X.reshape(len(X), -1)
-    largest = np.max(np.abs(rows), axis=0)
+    largest = np.max(np.abs(rows), axis=0, where=np.isfinite(rows), initial=0.0)
     with np.errstate(divide="ignore"):
         exponent = np.where(largest > 0.0, np.floor(np.log10(largest)), 0.0)
     unit = 10.0 ** (exponent - min(SIGNIFICANT_DIGITS, np.finfo(rows.dtype).precision - 2))
@@ -50,11 +53,16 @@ def num_groups(X: AnyNDArray) -> int:
 def left_out_together(X: AnyNDArray) -> AnyNDArray:
     """Return the group of each row that is left out as a whole: [N].
 
-    Where inputs repeat more often than there are of them, as categories do, each row is one of its
-    own: new rows have known inputs then, and these hardly are copies.
+    Where inputs repeat as categories do, more often than there are of them or often and at levels
+    in each column, each row is one of its own: new rows have known inputs then, and these hardly
+    are copies.
     """
     N, groups = len(X), groups_of(X)
-    return groups if (int(np.max(groups)) + 1) ** 2 >= N else np.arange(N)
+    G = int(np.max(groups)) + 1
+    of_levels = N >= MIN_ROWS_OF_LEVELS * G and all(
+        len(values) < 2 or np.isfinite(_step(values)) for values in map(np.unique, X.reshape(N, -1).T)
+    )
+    return np.arange(N) if of_levels or G**2 < N else groups
 
 
 def folds_of(groups: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
@@ -82,10 +90,10 @@ def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
     """Return the number of rows that repeat, and the rows without copies.
 
     A copy has the inputs and the observations of an earlier row. It is no further observation
-    where values of y coincide by no other cause: they are no multiples of anything, or they never
-    differ between rows of equal inputs, so that noise, if there is any, is repeated with them.
-    Where rows of equal inputs differ in y, rows that agree are replicates like these, and all
-    count.
+    where nothing else makes these agree: if rows of equal inputs never differ in y, noise, if there
+    is any, is repeated with them; else values of y agree by chance where they are multiples of
+    something, and one that rows of other inputs have, too, as zero or a limit, may do so. Of rows
+    that agree by chance one in m counts if all others are there m times, as in a table that is.
     """
     groups = groups_of(X)
     num_repeated = len(groups) - (int(np.max(groups)) + 1)
@@ -93,10 +101,18 @@ def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
     if not num_repeated:
         return Repeats(0, every)
     pairs = groups_of(np.column_stack([groups, Y]))
-    first = np.sort(np.unique(pairs, return_index=True)[1])
-    never_differ = len(first) == int(np.max(groups)) + 1
-    may_agree = all(np.isfinite(_step(np.unique(y[np.isfinite(y)]))) for y in Y.T)
-    return Repeats(num_repeated, first if never_differ or not may_agree else every)
+    _, first, count = np.unique(pairs, return_index=True, return_counts=True)
+    if len(first) == int(np.max(groups)) + 1:
+        return Repeats(num_repeated, np.sort(first))
+    if all(np.isfinite(_step(np.unique(y[np.isfinite(y)]))) for y in Y.T):
+        return Repeats(num_repeated, every)
+    values = groups_of(Y)[first]
+    is_alone = np.bincount(values)[values] == 1
+    m = np.gcd.reduce(count[is_alone]) or 1
+    counts = np.where(is_alone, 1, -(-count // m))
+    order = np.argsort(pairs, kind="stable")
+    place = every - np.repeat(np.cumsum(count) - count, count)
+    return Repeats(num_repeated, np.sort(order[place < np.repeat(counts, count)]))
 
 
 def spacing(y: AnyNDArray) -> float:

@@ -65,6 +65,32 @@ def test_whole_numbers_of_many_values_agree_by_chance_where_inputs_are_few(rng):
     assert len(repeats(x, age).kept) == 60
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_values_that_several_inputs_have_in_common_are_no_copies(times, rng):
+    """As zeros, limits and logarithms of counts are; a whole table that repeats counts once."""
+    x = rng.integers(0, 3, size=(200, 2)).astype(float)
+    y = np.where(rng.uniform(size=(200, 1)) < 0.5, 0.0, rng.normal(size=(200, 1)))
+    found = repeats(np.tile(x, (times, 1)), np.tile(y, (times, 1)))
+    rows = np.column_stack([x, y])
+    kept = np.tile(rows, (times, 1))[found.kept]
+    for each, count in zip(*np.unique(rows, axis=0, return_counts=True), strict=True):
+        assert np.sum(np.all(kept == each, axis=1)) == count
+
+
+def test_beside_a_value_in_common_others_are_copies(rng):
+    X, Y = np.repeat([[0.0], [1.0]], 4, axis=0), rng.normal(size=(8, 1))
+    Y[[0, 1, 4]] = 0.0
+    Y[3] = Y[2]
+    np.testing.assert_array_equal(repeats(X, Y).kept, [0, 1, 2, 4, 5, 6, 7])
+
+
+def test_missing_observations_hide_no_copies_among_the_others(rng):
+    X, Y = np.repeat(rng.normal(size=(5, 1)), 2, axis=0), rng.normal(size=(10, 1))
+    Y[1], Y[3], Y[6] = Y[0], Y[2], np.nan
+    kept = repeats(X, Y).kept
+    np.testing.assert_array_equal(kept[kept < 6], [0, 2, 4, 5])
+
+
 def test_among_many_real_values_copies_are_found(rng):
     """Some are so close that all others look like multiples of their distance."""
     x, y = np.zeros((200_000, 1)), rng.normal(size=(200_000, 1))
@@ -81,6 +107,15 @@ def test_rows_of_known_inputs_are_left_out_alone(rng):
         np.testing.assert_array_equal(groups == groups[:, None], X[:, 0] == X[:, :1])
     of_categories = rng.integers(0, 2, size=(N, 2)).astype(float)
     assert len(np.unique(left_out_together(of_categories))) == N
+
+
+@pytest.mark.parametrize("num_copies", [2, 6])
+def test_levels_are_known_where_each_has_several_rows(num_copies):
+    dummies = np.repeat(np.eye(15), num_copies, axis=0)
+    groups = left_out_together(dummies)
+    assert len(np.unique(groups)) == (len(dummies) if num_copies > 5 else 15)
+    measured = np.random.default_rng(0).normal(size=(15, 1))
+    assert len(np.unique(left_out_together(np.repeat(measured, 6, axis=0)))) == 15
 
 
 def test_of_real_values_that_agree_to_the_last_digit_one_is_a_copy(rng):
