@@ -274,9 +274,11 @@ class Recipe:
         if self._are_too_few(data):
             return []
         constant = starts.constant_of_classes() if data.of_classes else starts.constant()
-        linear = Sum([deepcopy(constant), starts.linear(len(data.features))])
+        few, D = data.first(self.few_rows), len(data.features)
+        slopes = None, starts.variance_of_slopes(few.X[:, data.features], few.responses)
+        linear = [Sum([deepcopy(constant), starts.linear(D, each)]) for each in slopes]
         zeros = self._zeros(data) if self.log_inputs else None
-        return _on_features([constant], data) + _on_features([linear], data, zeros)
+        return _on_features([constant], data) + _on_features(linear, data, zeros)
 
     def noise(self, num_rows: int, num_features: int, lower: float) -> Gaussian:
         """Return the noise to start from, a tenth of the variance of Y.

@@ -59,10 +59,13 @@ def left_out_together(X: AnyNDArray) -> AnyNDArray:
     """
     N, groups = len(X), groups_of(X)
     G = int(np.max(groups)) + 1
-    of_levels = N >= MIN_ROWS_OF_LEVELS * G and all(
-        len(values) < 2 or np.isfinite(_step(values)) for values in map(np.unique, X.reshape(N, -1).T)
-    )
-    return np.arange(N) if of_levels or G**2 < N else groups
+    are_known = G**2 < N or (N >= MIN_ROWS_OF_LEVELS * G and _are_levels(X))
+    return np.arange(N) if are_known else groups
+
+
+def _are_levels(X: AnyNDArray) -> bool:
+    columns = [np.unique(x) for x in X.reshape(len(X), -1).T]
+    return all(len(values) == 1 or np.isfinite(_step(values)) for values in columns)
 
 
 def folds_of(groups: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:

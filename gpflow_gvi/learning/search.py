@@ -48,9 +48,12 @@ def floor(fits: Fits) -> list[Fitted]:
     Few rows suffice for their few hyper-parameters.
     """
     few = fits.on_first(fits.recipe.few_rows)
-    begun = map(few.candidate, fits.recipe.floor(fits.data))
-    found = (few.fit(start, few.first, few.minimise_briefly).copied() for start in begun)
-    return [fits.screened(each) for each in found]
+    found: dict[Hashable, Candidate] = {}
+    for start in map(few.candidate, fits.recipe.floor(fits.data)):
+        fit = few.fit(start, few.first, few.minimise_briefly).copied()
+        if not found.get(start.family, fit).loss < fit.loss:
+            found[start.family] = fit
+    return [fits.screened(each) for each in found.values()]
 
 
 def fitted(fits: Fits, start: Candidate, *, brief: bool = True, verb: str = "fitted to") -> Fitted:

@@ -76,11 +76,23 @@ def shared_kernel(D: int) -> SquaredExponential:
     return _of_all(np.sqrt(D), D)
 
 
-def linear(D: int) -> Linear:
-    """Return the kernel of a linear function of all features."""
-    kernel = Linear(variance=1.0 / D)
+def linear(D: int, variance: float | None = None) -> Linear:
+    """Return the kernel of a linear function of all features.
+
+    :param variance: of the slopes, to start from, if not the usual one, which the prior is around.
+    """
+    kernel = Linear(variance=variance or 1.0 / D)
     kernel.variance.prior = around(1.0 / D)
     return kernel
+
+
+def variance_of_slopes(X: Array, Y: Array) -> float:
+    """Return the mean square of the slopes by least squares.
+
+    Where columns almost agree and Y depends on their small difference it is large, which the
+    evidence does not find from usual slopes: to these the difference is nothing.
+    """
+    return float(np.mean(np.square(np.linalg.lstsq(X, Y, rcond=None)[0])))
 
 
 def _of_all(lengthscales: Any, D: int) -> SquaredExponential:

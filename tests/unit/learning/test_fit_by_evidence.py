@@ -582,6 +582,20 @@ def test_a_linear_function_of_many_features_is_known_as_a_linear_model_knows_it(
     assert of_learned < of_linear_model + 0.05
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("difference", [0.03, 0.001])
+def test_a_small_difference_of_two_columns_is_known_as_least_squares_know_it(difference, rng):
+    columns = rng.normal(size=(300, 2)) @ [[1.0, 1.0], [0.0, difference]]
+    Y = (columns @ [[-1.0], [1.0]]) / difference + 0.3 * rng.normal(size=(300, 1))
+    learned = gvi.learn((columns[:80], Y[:80]))
+    of_linear_model = LinearRegression().fit(columns[:80], Y[:80]).predict(columns[80:])
+    errors = [
+        np.mean((each - Y[80:]) ** 2)
+        for each in (learned.predict_y(columns[80:])[0], of_linear_model)
+    ]
+    assert errors[0] < 1.1 * errors[1]
+
+
 @pytest.mark.parametrize("standardise", [True, False])
 def test_the_prior_of_the_noise_is_for_standard_units(standardise, rng):
     """In others a tenth may be far from any noise."""
