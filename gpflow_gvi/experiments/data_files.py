@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 import zlib
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ..errors import short_repr
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
@@ -48,6 +51,42 @@ def read_npz(path: Path) -> Arrays:
         raise
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is no readable npz file ({error}). Copy it anew.") from error
+
+
+def numbers_of(path: Path, name: str, cells: Array) -> Array:
+    """Return a column, or an array of several, [N] or [N, D], as finite numbers: [N, D].
+
+    :param path: the file, for messages.
+    :param name: the name of the column there.
+    """
+    if cells.ndim not in (1, 2):
+        raise ValueError(
+            f"{path}: {name!r} has shape {cells.shape}; it must be [N], a column, or [N, D]."
+        )
+    if cells.dtype.kind in "mMc":  # NumPy makes numbers of dates and of complex numbers
+        cells = cells.astype(str)
+    if cells.dtype.kind in "biuf":
+        numbers = cells.astype(float)
+    else:
+        numbers = np.reshape([_number(cell) for cell in cells.flat], cells.shape)
+    wrong = np.argwhere(~np.isfinite(numbers))
+    if len(wrong):
+        import pandas as pd
+
+        cell, place = cells[tuple(wrong[0])], ", column ".join(map(str, wrong[0]))
+        raise ValueError(
+            f"{path}: {name!r} has {'nothing' if pd.isna(cell) else short_repr(cell)} in row "
+            f"{place}, counted from 0, where a finite number belongs: {len(wrong)} of its "
+            f"{cells.size} cells have none. Write numbers there, or leave such rows out."
+        )
+    return numbers
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (OverflowError, TypeError, ValueError):
+        return math.nan
 
 
 def _downloaded(name: str, looked: str) -> Arrays:

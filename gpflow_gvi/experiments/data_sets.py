@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from ..learning import Settings
 from ..tables import table_files
 from .curves import DRAWN_WITH_TEN_GAPS, make_curve, thesis_curve
-from .data_files import read_arrays, read_npz
+from .data_files import numbers_of, read_arrays, read_npz
 from .parts.part import ByKind, Count, Fraction, Part, Whole, impossible
 
 Array = np.ndarray[Any, Any]
@@ -190,16 +190,16 @@ class Table(DataSet):
         path, names = Path(self.path), (*self.inputs, *self.outputs)
         if not path.is_file():
             raise FileNotFoundError(f"data.path is {path}; there is no such file.")
-        columns = read_npz(path) if path.suffix == ".npz" else table_files.read(path)[0]
-        try:
-            table = np.column_stack([np.asarray(columns[name], dtype=float) for name in names])
-        except KeyError as error:
-            has = ", ".join(columns)
-            raise ValueError(f"{path} has no column {error}; it has {has}.") from error
-        except ValueError as error:
-            message = f"{path}: {error}. All values of the columns must be numbers."
-            raise ValueError(message) from error
-        return {"train": Rows(*np.split(table, [len(self.inputs)], axis=1))}
+        table = read_npz(path) if path.suffix == ".npz" else table_files.read(path)[0]
+        for name in names:
+            if name not in table:
+                raise ValueError(f"{path} has no column {name!r}; it has {', '.join(table)}.")
+        columns = {name: numbers_of(path, name, np.asarray(table[name])) for name in names}
+        rows = {name: len(column) for name, column in columns.items()}
+        if len(set(rows.values())) > 1:
+            raise ValueError(f"{path} has columns of several lengths, {rows}; all must have one.")
+        parts = ([columns[name] for name in part] for part in (self.inputs, self.outputs))
+        return {"train": Rows(*map(np.column_stack, parts))}
 
 
 Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, ByKind()]
