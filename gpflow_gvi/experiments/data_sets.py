@@ -174,6 +174,16 @@ class Table(DataSet):
     inputs: Annotated[tuple[str, ...], Field(min_length=1)]
     outputs: Annotated[tuple[str, ...], Field(min_length=1)]
 
+    @model_validator(mode="after")
+    def _names_once(self) -> Table:
+        names = (*self.inputs, *self.outputs)
+        for name in names:
+            if names.count(name) > 1:
+                part = "outputs" if name in self.outputs else "inputs"
+                reason = f"the column {name!r} is named twice; name it once."
+                raise impossible(part, list(getattr(self, part)), reason)
+        return self
+
     @property
     def label(self) -> str:
         """The name of the file."""

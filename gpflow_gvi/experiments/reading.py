@@ -156,7 +156,7 @@ class Document:
             location = _location(item)
             line, path = self._place(location)
             if item["type"] == "impossible":  # it may be a default
-                path = list(location)
+                path = [*self._place(item["loc"])[1], *_steps(item)]
             elif item["type"] == "missing":
                 path = [*path, location[-1]]
             elif item["type"] == "invalid_key":
@@ -199,10 +199,13 @@ def _follows_from_another(item: dict[str, Any], items: list[dict[str, Any]]) -> 
 def _location(item: dict[str, Any]) -> Location:
     """Return the location of the value that an error of pydantic is about."""
     location: Location = item["loc"]
-    if item["type"] == "impossible":
-        steps = item["ctx"]["path"].split(".")
-        return tuple(int(step) if step.isdigit() else step for step in steps)
-    return location
+    return (*location, *_steps(item)) if item["type"] == "impossible" else location
+
+
+def _steps(item: dict[str, Any]) -> Location:
+    """Return the path that `impossible` was given, from the part that refused it."""
+    steps = item["ctx"]["path"].split(".")
+    return tuple(int(step) if step.isdigit() else step for step in steps)
 
 
 def _written(path: Iterable[int | str]) -> str:

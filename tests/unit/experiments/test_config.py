@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pickle
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -256,20 +257,32 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
             "tempering",
         ),
         ("data: {kind: curve, number: 1}\nsplit: {kind: given, index: 2}\n", "split.index"),
-        ("data: {kind: curve, number: 1}\nsplit: {kind: given, validation: 0.1}", "validation"),
+        (
+            "data: {kind: curve, number: 1}\nsplit: {kind: given, validation: 0.1}",
+            "split.validation",
+        ),
         (f"data: {TABLE}\nsplit: given\n", "split"),
+        (f"data: {TABLE.replace('[b]', '[b, a]')}", "data.outputs"),
+        (f"data: {TABLE.replace('[a]', '[a, c, a]')}", "data.inputs"),
+        ("data: {kind: thesis_curve, number: 3, gaps: 10}", "data.gaps"),
         ("data: mnist\nlikelihood: gaussian\n", "likelihood"),
         ("data: mnist\nlikelihood: bernoulli\n", "likelihood"),
         ("data: yacht\nlikelihood: softmax\n", "likelihood"),
         ("data: yacht\nregulariser: {evidence: inducing, select: kmeans}\n", "regulariser.select"),
         ("data: yacht\nmean: {kind: network, layers: [conv2d]}\n", "mean.layers[0]"),
-        ("data: yacht\nregulariser: {kernel: {kind: nngp, layers: [conv2d]}}", "kernel.layers[0]"),
+        (
+            "data: yacht\nregulariser: {kernel: {kind: nngp, layers: [conv2d]}}",
+            "regulariser.kernel.layers[0]",
+        ),
         (
             "data: yacht\n"
             "regulariser: {kernel: {kind: nngp, layers: [{kind: dense, activation: elu}]}}",
             "regulariser.kernel.layers",
         ),
-        ("data: mnist\nregulariser: {kernel: {kind: nngp, layers: [max_pooling_2d]}}", "layers"),
+        (
+            "data: mnist\nregulariser: {kernel: {kind: nngp, layers: [max_pooling_2d]}}",
+            "regulariser.kernel.layers",
+        ),
         ("data: mnist\nregulariser: {noise: constant}", "regulariser.noise"),
         ("data: mnist\nregulariser: {kernel: recipe}", "regulariser.kernel"),
         ("data: yacht\nregulariser: {evidence: inducing, noise: auto}", "regulariser.noise"),
@@ -291,7 +304,7 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
 def test_what_does_not_go_together_is_refused_where_it_stands(write, text, path):
     with pytest.raises(ConfigError) as caught:
         read(write(text))
-    assert f"{path} is " in str(caught.value)
+    assert re.search(rf"yaml:\d+: {re.escape(path)} is ", str(caught.value))
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,12 @@ def test_ten_gaps_are_there_where_the_thesis_has_them():
         ThesisCurve(number=3, gaps=10)
 
 
+def test_a_column_that_is_named_twice_is_named():
+    for inputs, outputs in ((("a", "b", "b"), ("c",)), (("b",), ("c", "b")), (("a",), ("b", "b"))):
+        with pytest.raises(ValidationError, match="the column 'b' is named twice"):
+            Table(path="", inputs=inputs, outputs=outputs)
+
+
 @pytest.fixture
 def folder(tmp_path, rng):
     X, Y = rng.normal(size=(50, 3)), rng.normal(size=(50, 1))
