@@ -131,6 +131,9 @@ class Experiment(Part):
                 P.noise,
                 f"likelihood is {likelihood}, which has none; leave it out.",
             )
+        if P.starts > 1 and P.kernel.kind == "recipe":
+            reason = "the recipe has starts of its own. Give another kernel, or leave it out."
+            yield "regulariser.starts", P.starts, reason
         without = None
         if P.evidence.kind == "inducing":
             without = "with evidence: inducing there is none; take evidence: data."

@@ -109,8 +109,9 @@ class Regulariser(Part):
     minimise: Minimiser = Minimiser()
     starts: Count = 1
     """The number of fits: the first from the kernel's values, the others from random ones near
-    them. With `evidence: inducing` the one is kept whose posterior predicts validation data
-    best, as few observations do not tell noise from function."""
+    them; not with `kernel: recipe`, which has its own. With `evidence: inducing` the one is kept
+    whose posterior predicts validation data best, as few observations do not tell noise from
+    function."""
 
     @property
     def is_free(self) -> bool:

@@ -285,6 +285,7 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ),
         ("data: mnist\nregulariser: {noise: constant}", "regulariser.noise"),
         ("data: mnist\nregulariser: {kernel: recipe}", "regulariser.kernel"),
+        ("data: yacht\nregulariser: {starts: 2}", "regulariser.starts"),
         ("data: yacht\nregulariser: {evidence: inducing, noise: auto}", "regulariser.noise"),
         (
             "data: yacht\nregulariser: {evidence: inducing, predictors: recipe}",
