@@ -84,6 +84,7 @@ class Experiment(Part):
             self._conflicts_of_the_regulariser,
             self._conflicts_with_the_data,
             self._conflicts_of_the_training,
+            self._conflicts_of_the_loss,
         )
         for path, value, reason in itertools.chain(*(found() for found in conflicts)):
             raise impossible(path, value, reason)
@@ -165,6 +166,17 @@ class Experiment(Part):
             yield "regulariser.kernel", "recipe", reason
         if data.of_classes and likelihood == "bernoulli":
             yield "likelihood", likelihood, "there are ten classes; take multi_class."
+
+    def _conflicts_of_the_loss(self) -> Conflicts:
+        for name in ("beta", "gamma"):
+            power = getattr(self.loss, name, 1.0)
+            if power < 1.0 and self.likelihood.kind == "gaussian":
+                yield (
+                    f"loss.{name}",
+                    power,
+                    "with Gaussian noise it is infinite where the variance of Q is "
+                    f"{1.0 / (1.0 - power):.3g} times that of the noise. Take at least 1.",
+                )
 
     def _conflicts_of_the_training(self) -> Conflicts:
         held_out = {

@@ -21,6 +21,7 @@ from gpflow.likelihoods import Likelihood
 
 import gpflow_gvi as gvi
 
+from ..errors import NonFiniteLossError
 from ..learning import Learned, ModelSettings, Procedure, Settings, Split, VariationalSettings
 from ..likelihoods import are_labels
 from . import figures
@@ -75,7 +76,11 @@ def run(
         fitted: Learned | Fitted
         if experiment.model.kind == "gvi":
             hooks = RunHooks(experiment, work, timer, share, tensorboard)
-            fitted = Procedure(split, settings, hooks).run()
+            try:
+                fitted = Procedure(split, settings, hooks).run()
+            except NonFiniteLossError as error:
+                parts = experiment.model_dump_json(include={"loss", "divergence"})
+                raise NonFiniteLossError(f"{error} The experiment has {parts}.") from error
             validated: Learned | Fitted = hooks.validated or fitted
             fitted.save(work / "model", overwrite=True)
             history = pd.DataFrame(fitted.history)

@@ -110,6 +110,14 @@ def test_events_that_nothing_can_write_are_refused_before_anything_is_fitted(tmp
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_loss_that_is_not_finite_is_told_with_the_settings_of_its_terms(config, tmp_path, capsys):
+    config.write_text(yaml.safe_dump({**SMALL, "loss": {"kind": "beta_loss", "beta": 1e6}}))
+    assert main(["run", str(config), "--folder", str(tmp_path / "runs")]) == 2
+    told = capsys.readouterr().err
+    assert "the loss (BetaLoss) is nan" in told
+    assert '"loss":{"kind":"beta_loss","beta":1000000.0}' in told
+
+
 class Killed(BaseException):
     """Stands for kill -9."""
 

@@ -20,7 +20,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
+import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -79,8 +81,16 @@ MAX_INTEGER = 2**31 - 1
 
 Count = Annotated[int, Field(strict=True, ge=1, le=MAX_INTEGER)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=MAX_INTEGER)]
-Positive = Annotated[float, Field(strict=True, gt=0.0)]
-NonNegative = Annotated[float, Field(strict=True, ge=0.0)]
+
+
+def _in_single_precision(value: float) -> float:
+    if value and not np.finfo(np.float32).tiny <= value <= np.finfo(np.float32).max:
+        raise ValueError("single precision has numbers from 1.2e-38 to 3.4e38; take one of these")
+    return value
+
+
+Positive = Annotated[float, Field(strict=True, gt=0.0), AfterValidator(_in_single_precision)]
+NonNegative = Annotated[float, Field(strict=True, ge=0.0), AfterValidator(_in_single_precision)]
 Fraction = Annotated[float, Field(strict=True, ge=0.0, lt=1.0)]
 Flag = Annotated[bool, Field(strict=True)]
 

@@ -216,6 +216,23 @@ def test_directories_are_refused(tmp_path):
         read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "loss: {kind: beta_loss, beta: 1}",
+        "loss: {kind: gamma_loss, gamma: 1.0}",
+        "divergence: {kind: projected_renyi, alpha: 3e38, weight: 0}",
+        "divergence: {kind: regularised_kl, gamma: 1.2e-38}",
+    ],
+)
+def test_numbers_at_the_edge_are_taken(write, said):
+    read(write(f"data: yacht\n{said}\n"))
+
+
+def test_labels_may_have_losses_of_smaller_powers(write):
+    read(write("data: mnist\nloss: {kind: beta_loss, beta: 0.5}\n"))
+
+
 def test_all_errors_are_reported_at_once(write):
     with pytest.raises(ConfigError) as caught:
         read(write("data: yaht\nseed: -1\ntraining: {epochs: many}\n"))
@@ -292,6 +309,15 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
             "regulariser.predictors",
         ),
         ("data: yacht\ntrain_q: false\ncovariance: diagonal", "train_q"),
+        ("data: yacht\nloss: {kind: beta_loss, beta: 0.9}", "loss.beta"),
+        ("data: yacht\nloss: {kind: gamma_loss, gamma: 0.5}", "loss.gamma"),
+        ("data: yacht\ndivergence: {kind: projected_renyi, alpha: 1e100}", "divergence.alpha"),
+        ("data: yacht\ndivergence: {kind: regularised_kl, gamma: 1e-300}", "divergence.gamma"),
+        ("data: yacht\ndivergence: {kind: projected_kl, weight: 1e300}", "divergence.weight"),
+        (
+            "data: yacht\nregulariser: {kernel: {kind: linear, variance: 1e99}}",
+            "regulariser.kernel.variance",
+        ),
         ("data: yacht\nmodel: svgp\nloss: log_loss", "loss"),
         ("data: yacht\nmodel: exact_gp\nregulariser: {inducing: 9}", "regulariser"),
         ("data: yacht\nmodel: network\ntempering: none", "tempering"),
