@@ -129,7 +129,22 @@ def read_sweep(path: str | Path) -> list[PlannedRun]:
     runs = list(_planned(file, base, str(path)))
     if not runs:
         raise ConfigError(f"{path}: exclude leaves no run.")
+    _require_different(runs, str(path))
     return runs
+
+
+def _require_different(runs: Sequence[PlannedRun], source: str) -> None:
+    """Raise if two runs have the same settings, and so one folder and one result."""
+    found: dict[Experiment, dict[str, Level]] = {}
+    for axes, experiment in runs:
+        other = found.setdefault(experiment, axes)
+        if other is not axes:
+            differ = [name for name in axes if other[name] != axes[name]] or list(axes)
+            where = (", ".join(f"{name} is {of[name]}" for name in differ) for of in (other, axes))
+            raise ConfigError(
+                f"{source}: where {' and where '.join(where)} all settings are the same. Leave out "
+                "one of the levels, or exclude one of the combinations."
+            )
 
 
 def sample(runs: Sequence[PlannedRun], count: int, seed: int = 0) -> list[PlannedRun]:

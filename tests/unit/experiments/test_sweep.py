@@ -93,6 +93,19 @@ def test_base_may_be_a_file_beside_it(points, tmp_path):
         ({"axes": {"seed": [1]}, "exclude": [{"\ud800": 1}]}, r"exclude names '\\ud800'"),
         ({"axes": {"seed": [1]}, "exclude": [{"seed": 2}]}, r"exclude has seed: 2; .* are \[1\]"),
         ({"axes": {"seed": [1]}, "exclude": [{"seed": 1}]}, "leaves no run"),
+        ({"axes": {"seed": [1, 2, 1]}}, "where seed is 1 and where seed is 1 all settings"),
+        (
+            {"axes": {"seed": [1, 2], "covariance": {"a": "diagonal", "b": {"kind": "diagonal"}}}},
+            "where covariance is a and where covariance is b all settings are the same",
+        ),
+        (
+            {"axes": {"loss": ["log_loss", "gamma_loss"]}, "variants": {"m": {"x": {}, "y": {}}}},
+            "where m is x and where m is y all settings are the same",
+        ),
+        (
+            {"axes": {"seed": [1, 2]}, "variants": {"m": {"a": {}, "b": {"seed": 1}}}},
+            "where m is a and where m is b all settings are the same",
+        ),
         ({"base": "no.yaml"}, "no.yaml does not exist"),
         (
             {"axes": {"mean.layers.5.units": [1]}, "base": {"data": "yacht", "mean": "network"}},
