@@ -66,14 +66,15 @@ class Results:
                     wrong.append(f"{at} is no result of a run; it was skipped.")
         return found, wrong
 
-    def add(self, record: Record) -> None:
-        """Write one more line, to the disk."""
+    def add(self, *records: Record) -> None:
+        """Write more lines, to the disk."""
         with self.path.open("ab+") as file:
             if size := file.seek(0, os.SEEK_END):
                 file.seek(size - 1)
                 if file.read(1) != b"\n":  # after a line that was torn
                     file.write(b"\n")
-            file.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            for record in records:
+                file.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,6 +76,7 @@ def run_all(
         for line in wrong:
             logger.warning("%s", line)
         named = {run.name: run for run in runs}
+        _relabel(results, records, named)
         missing = [
             run
             for name, run in named.items()
@@ -95,6 +96,24 @@ def run_all(
                 bar.update()
         failures = sum(records[name]["status"] == "failed" for name in named)
         return Summary(len(named) - failures, failures)
+
+
+def _relabel(results: Results, records: dict[str, Record], named: Mapping[str, PlannedRun]) -> None:
+    """Give results the labels that their runs have now, and tell of those of other runs."""
+    renamed = {
+        name: Record(**records[name] | {"axes": run.axes})
+        for name, run in named.items()
+        if name in records and records[name].get("axes") != run.axes
+    }
+    if renamed:
+        results.add(*renamed.values())
+    records.update(renamed)
+    if others := records.keys() - named.keys():
+        logger.warning(
+            "%s has %d results of other runs than these, which a report shows, too; choose another "
+            "--folder to keep them apart.",
+            *(results.path, len(others)),
+        )
 
 
 def _records(

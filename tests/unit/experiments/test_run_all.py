@@ -259,7 +259,8 @@ def here(monkeypatch):
                 status = left.pop(0)
                 if status == "interrupt":
                     raise KeyboardInterrupt
-                yield {"name": run.name, "status": status, "error": "one\ntwo"}
+                record = {"name": run.name, "axes": run.axes, "status": status}
+                yield {**record, "error": "one\ntwo"}
 
         monkeypatch.setattr("gpflow_gvi.experiments.run_all._records", records)
 
@@ -285,6 +286,32 @@ def test_a_sweep_goes_on_where_it_was(points, tmp_path, caplog, here):
     for line in (tmp_path / "runs" / "results.jsonl").read_text().splitlines():
         if "torn" not in line:
             json.loads(line)
+
+
+def test_results_have_the_labels_that_their_runs_have_now(tmp_path, here, caplog):
+    path, folder = tmp_path / "sweep.yaml", tmp_path / "runs"
+
+    def records_of(*levels):
+        path.write_text("base: {data: yacht}\naxes:\n  seed: {" + ", ".join(levels) + "}\n")
+        assert run_all(read_sweep(path), folder) == (2, 0)
+        records, wrong = Results(folder).read()
+        assert not wrong
+        return [(each["axes"], each["status"]) for each in records.values()]
+
+    here("done", "done")
+    assert records_of("one: 1", "two: 2") == [({"seed": "one"}, "done"), ({"seed": "two"}, "done")]
+    here()
+    assert records_of("two: 1", "zwei: 2") == [
+        ({"seed": "two"}, "done"),
+        ({"seed": "zwei"}, "done"),
+    ]
+    before = (folder / "results.jsonl").read_text()
+    assert records_of("two: 1", "zwei: 2")
+    assert (folder / "results.jsonl").read_text() == before
+    assert not caplog.text
+    here("done")
+    assert ({"seed": "drei"}, "done") in records_of("two: 1", "drei: 3")
+    assert "results.jsonl has 1 results of other runs than these" in caplog.text
 
 
 def test_a_second_sweep_in_the_same_folder_is_refused(points, tmp_path):
