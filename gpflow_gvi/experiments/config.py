@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from pydantic import model_validator
 
-from ..learning import Settings
+from ..learning import RegulariserSettings, Settings
 from .data_sets import UCI, Data, DataSet, GivenSplit, Split
 from .parts.layer_kinds import require_images
 from .parts.models import Model
@@ -93,10 +93,10 @@ class Experiment(Part):
                 require_images(getattr(self, name), name)
         return self
 
-    @property
-    def follows(self) -> bool:
-        """Whether Q starts at P's predictions, or stays there, and no row has a bounded loss."""
-        return not self.train_q or not (self.mean.kind == "network" or self.loss.build().is_bounded)
+    def build_regulariser(self) -> RegulariserSettings:
+        """Return the settings of the fit of P, which depend on how far Q follows it."""
+        is_apart = self.train_q and (self.mean.kind == "network" or self.loss.build().is_bounded)
+        return self.regulariser.build(is_default=not self.train_q, is_followed=not is_apart)
 
     def settings(self) -> dict[str, Any]:
         """Return all settings, with the defaults, from which the experiment can be made again."""

@@ -156,7 +156,8 @@ class Document:
             location = _location(item)
             line, path = self._place(location)
             if item["type"] == "impossible":  # it may be a default
-                path = [*self._place(item["loc"])[1], *_steps(item)]
+                steps = _steps(item)
+                path = [*self._place(location[: -len(steps)])[1], *steps]
             elif item["type"] == "missing":
                 path = [*path, location[-1]]
             elif item["type"] == "invalid_key":

@@ -135,9 +135,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Prepared:
 def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settings:
     """Return the settings of the procedure; the likelihood is that of labels, or None."""
     settings = Settings(
-        regulariser=experiment.regulariser.build(
-            is_default=not experiment.train_q, is_followed=experiment.follows
-        ),
+        regulariser=experiment.build_regulariser(),
         training=experiment.training.build(experiment.optimiser),
         trains=experiment.train_q,
         temper=None if experiment.tempering == "none" else gvi.temper,

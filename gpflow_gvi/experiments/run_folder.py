@@ -41,10 +41,11 @@ def name_of(experiment: Experiment) -> str:
     return "-".join((experiment.data.label, *kinds, f"seed{experiment.seed}", digest(experiment)))
 
 
-def digest(experiment: Experiment, *, of: set[str] | None = None) -> str:
-    """Return a short text that other settings, or data, do not have; `of` are parts of them."""
+def digest(experiment: Experiment, *others: Any, of: set[str] | None = None) -> str:
+    """Return a short text that other settings, data, or `others`, do not have; `of` are parts."""
     settings = json.dumps(experiment.model_dump(mode="json", include=of), sort_keys=True)
-    return hashlib.sha256(f"{settings}{experiment.data.fingerprint}".encode()).hexdigest()[:10]
+    text = f"{settings}{experiment.data.fingerprint}{others or ''}"
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 class RunFolder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,23 @@ SETTINGS_OF_FIT = {
     *("train_q", "calibration", "seed"),
 }
 """The parts of an experiment that the fit of its regulariser depends on."""
+
+
+def key_of_fit(experiment: Experiment, of: Collection[str] = ()) -> str:
+    """Return a text that experiments share if their regulariser is fitted in the same way.
+
+    :param of: further parts that what is kept depends on.
+    """
+    built = experiment.build_regulariser()
+    chosen = {
+        "mode": "prior",  # P is one or the other process of the same fit
+        "noise": built.noise,  # by default these depend on Q
+        "predictors": built.predictors or "none",
+    }
+    P = experiment.regulariser.model_copy(update=chosen)
+    judged = experiment.tempering if not experiment.train_q else None
+    experiment = experiment.model_copy(update={"regulariser": P})
+    return digest(experiment, built.max_inducing, judged, of=SETTINGS_OF_FIT.union(of))
 
 
 @dataclasses.dataclass
@@ -56,7 +73,7 @@ class RunHooks(Hooks):
 
     def regulariser(self, fit: Callable[[], Regulariser]) -> Regulariser:
         """Return the fitted regulariser: that of an earlier attempt, or of another run, if any."""
-        fitted: Regulariser = _kept(self._place("regulariser", SETTINGS_OF_FIT), fit)
+        fitted: Regulariser = _kept(self._place("regulariser"), fit)
         self.timer.record("regulariser")
         return fitted
 
@@ -65,16 +82,14 @@ class RunHooks(Hooks):
         is_fitted = getattr(self.experiment.mean, "fitted_to", "nothing") != "nothing"
         if not (self.share and is_fitted and self.stage == "training"):
             return build()
-        fitted: MeanFunction = _kept(self._place("mean", {*SETTINGS_OF_FIT, "mean"}), build)
+        fitted: MeanFunction = _kept(self._place("mean", "mean"), build)
         return fitted
 
-    def _place(self, name: str, settings: set[str]) -> Path:
-        """Return where a fit is kept that depends on some of the settings."""
+    def _place(self, name: str, *of: str) -> Path:
+        """Return where a fit is kept; `of` are parts that it depends on beside those of P's fit."""
         if not self.share:
             return self.work / name
-        P = self.experiment.regulariser.model_copy(update={"mode": "prior"})  # the same fits
-        key = digest(self.experiment.model_copy(update={"regulariser": P}), of=settings)
-        return self.work.parent / f".{name}s" / key
+        return self.work.parent / f".{name}s" / key_of_fit(self.experiment, of)
 
     def callbacks(self, epochs: int) -> list[Any]:
         """Return the backup, and TensorBoard if asked for."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import dask_jobqueue
 import distributed
+import numpy as np
 import pytest
 import yaml
 
@@ -21,7 +22,7 @@ from gpflow_gvi.experiments.clients import local_client
 from gpflow_gvi.experiments.config import Experiment
 from gpflow_gvi.experiments.results import Results
 from gpflow_gvi.experiments.run import run
-from gpflow_gvi.experiments.run_all import run_all
+from gpflow_gvi.experiments.run_all import execute, run_all
 from gpflow_gvi.experiments.sweep import read_sweep
 from tests.tolerances import ITERATIVE, assert_close
 
@@ -61,6 +62,33 @@ def test_runs_that_share_the_fit_of_their_regulariser_come_out_the_same(mode, tm
         assert len([each for each in (tmp_path / "a" / kept).iterdir()]) == 1
     alone = run(experiments[1], tmp_path / "b", pictures=False)
     assert_close(_metrics(shared[1]), _metrics(alone), ITERATIVE)
+
+
+SHARED = {
+    # Where Q follows P there may be more inducing points than the 200 by default.
+    "how far Q follows P": [
+        {"training": BASE["training"], **level}
+        for level in ({"mean": BASE["mean"]}, {"mean": "recipe"}, {"loss": "gamma_loss"})
+    ],
+    "how P is tempered": [{"train_q": False, "tempering": kind} for kind in ("none", "held_out")],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("levels", SHARED.values(), ids=SHARED)
+def test_each_run_of_a_sweep_has_the_numbers_of_that_run_alone(levels, tmp_path, rng):
+    x = rng.uniform(-2.0, 2.0, size=270)
+    np.savez(tmp_path / "own.npz", x=x, y=np.sin(20.0 * x) + 0.1 * rng.normal(size=270))
+    data = {"kind": "table", "path": str(tmp_path / "own.npz"), "inputs": ["x"], "outputs": ["y"]}
+    kernel = {"kind": "matern52", "lengthscale": 0.1}
+    base = {"data": data, "refit": False, "regulariser": {"kernel": kernel}}
+    variants = {"level": {str(i): level for i, level in enumerate(levels)}}
+    path = tmp_path / "sweep.yaml"
+    path.write_text(yaml.safe_dump({"base": base, "variants": variants}))
+    for planned in read_sweep(path):
+        record = execute(planned, folder=tmp_path / "sweep", pictures=False)
+        alone = run(planned.experiment, tmp_path / "alone", pictures=False)
+        assert record["test"] == json.loads((alone / "metrics.json").read_text())["test"]
 
 
 SWEEP = {
