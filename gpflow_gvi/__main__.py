@@ -180,7 +180,8 @@ def _run(options: argparse.Namespace) -> int:
         print(f"# {folder}")
         print(yaml.safe_dump(experiment.settings(), sort_keys=False, allow_unicode=True), end="")
         return 0
-    if options.force or not RunFolder(folder).is_complete:  # else there is no need of TensorFlow
+    data = experiment.data.digest(options.data_dir)
+    if options.force or not RunFolder(folder).is_of(data):  # else there is no need of TensorFlow
         with loading():
             from .experiments.run import run
         with progress.spoken(1, sys.stderr):

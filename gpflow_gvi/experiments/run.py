@@ -56,18 +56,11 @@ def run(
         for other runs.
     """
     place = RunFolder(Path(folder) / name_of(experiment))
-    if tensorboard and not (experiment.train_q and experiment.training.kind == "batches"):
-        raise ValueError(
-            "tensorboard is True, which has no effect, as the experiment trains nothing by epochs. "
-            "Leave it out, or say how Q is trained: train_q: true, or a divergence, a mean, ..., "
-            "and training: batches."
-        )
-    if tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise ImportError(
-            "--tensorboard needs TensorBoard to write its events: pip install tensorboard."
-        )
+    if tensorboard:
+        _require_events(experiment)
     with place.locked():
-        if place.is_complete and not force:
+        data = experiment.data.digest(data_dir)
+        if not force and place.is_of(data):
             return place.path
         work = place.begin(anew=force)
         _write_config(experiment, work / "config.yaml")
@@ -75,7 +68,7 @@ def run(
         settings, split, rows = prepare(experiment, data_dir)
         fitted: Learned | Fitted
         if experiment.model.kind == "gvi":
-            hooks = RunHooks(experiment, work, timer, share, tensorboard)
+            hooks = RunHooks(experiment, data, work, timer, share, tensorboard)
             try:
                 fitted = Procedure(split, settings, hooks).run()
             except NonFiniteLossError as error:
@@ -100,11 +93,25 @@ def run(
         }
         timer.record("evaluation")
         shutil.rmtree(work / "backup", ignore_errors=True)
-        shutil.rmtree(work / "regulariser", ignore_errors=True)  # the model has it
         write_json(work / "metrics.json", metrics)
-        write_json(work / COMPLETE, _facts(experiment, rows, timer.seconds))
+        facts = _facts(experiment, rows)
+        write_json(work / COMPLETE, {**facts, "data": data, "seconds": timer.seconds})
         place.publish()
     return place.path
+
+
+def _require_events(experiment: Experiment) -> None:
+    """Raise if there are no epochs to write events of, or nothing that writes them."""
+    if not (experiment.train_q and experiment.training.kind == "batches"):
+        raise ValueError(
+            "tensorboard is True, which has no effect, as the experiment trains nothing by epochs. "
+            "Leave it out, or say how Q is trained: train_q: true, or a divergence, a mean, ..., "
+            "and training: batches."
+        )
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ImportError(
+            "--tensorboard needs TensorBoard to write its events: pip install tensorboard."
+        )
 
 
 class Prepared(NamedTuple):
@@ -187,10 +194,8 @@ def _calibrated(learned: Learned, X: Any, Y: Any, coverage: float) -> dict[str, 
     }
 
 
-def _facts(
-    experiment: Experiment, rows_by_role: RowsByRole, seconds: dict[str, float]
-) -> dict[str, Any]:
-    """Return the facts that a run depended on beyond its settings, and the time it took."""
+def _facts(experiment: Experiment, rows_by_role: RowsByRole) -> dict[str, Any]:
+    """Return the facts that a run depended on beyond its settings."""
     packages = (gvi, gpflow, keras, np, tf, tfp)
     versions = {package.__name__: package.__version__ for package in packages}
     return {
@@ -198,7 +203,6 @@ def _facts(
         "seed": experiment.seed,
         "float": np.dtype(gpflow.default_float()).name,
         "rows": {name: len(rows.X) for name, rows in rows_by_role.items()},
-        "seconds": seconds,
     }
 
 

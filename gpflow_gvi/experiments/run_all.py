@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from .clients import local_client, require_positive
 from .results import Record, Results, done, failed
-from .run_folder import held
+from .run_folder import RunFolder, held
 from .sweep import PlannedRun
 
 logger = logging.getLogger("gpflow_gvi")
@@ -76,6 +76,7 @@ def run_all(
         for line in wrong:
             logger.warning("%s", line)
         named = {run.name: run for run in runs}
+        _require_same_data(folder, [named[name] for name in named.keys() & records], data_dir)
         _relabel(results, records, named)
         missing = [
             run
@@ -96,6 +97,16 @@ def run_all(
                 bar.update()
         failures = sum(records[name]["status"] == "failed" for name in named)
         return Summary(len(named) - failures, failures)
+
+
+def _require_same_data(folder: Path, runs: Iterable[PlannedRun], data_dir: Path | None) -> None:
+    """Raise if a finished run is of other data than those that are there now."""
+    digests: dict[Any, str] = {}
+    for run in runs:
+        data = run.experiment.data
+        if data not in digests:
+            digests[data] = data.digest(data_dir)
+        RunFolder(folder / run.name).is_of(digests[data])
 
 
 def _relabel(results: Results, records: dict[str, Record], named: Mapping[str, PlannedRun]) -> None:

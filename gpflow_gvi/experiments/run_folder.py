@@ -60,6 +60,22 @@ class RunFolder:
         """Whether the run is finished."""
         return (self.path / COMPLETE).is_file()
 
+    def is_of(self, data: str) -> bool:
+        """Whether the run is finished, and of data with this digest, if that is known.
+
+        :raises ValueError: if it is finished, but of other data.
+        """
+        if not self.is_complete:
+            return False
+        known = json.loads((self.path / COMPLETE).read_text("utf-8")).get("data", data)
+        if data not in ("", known):
+            raise ValueError(
+                f"{self.path} is a finished run of the same settings with other data: their file "
+                "has changed, or is another one. Choose another --folder, or run it again by "
+                "gpflow-gvi run --force."
+            )
+        return True
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run, having cleared up what a process that was killed had left."""

@@ -25,9 +25,10 @@ SETTINGS_OF_FIT = {
 """The parts of an experiment that the fit of its regulariser depends on."""
 
 
-def key_of_fit(experiment: Experiment, of: Collection[str] = ()) -> str:
+def key_of_fit(experiment: Experiment, data: str = "", of: Collection[str] = ()) -> str:
     """Return a text that experiments share if their regulariser is fitted in the same way.
 
+    :param data: the digest of the file of data.
     :param of: further parts that what is kept depends on.
     """
     built = experiment.build_regulariser()
@@ -39,7 +40,7 @@ def key_of_fit(experiment: Experiment, of: Collection[str] = ()) -> str:
     P = experiment.regulariser.model_copy(update=chosen)
     judged = experiment.tempering if not experiment.train_q else None
     experiment = experiment.model_copy(update={"regulariser": P})
-    return digest(experiment, built.max_inducing, judged, of=SETTINGS_OF_FIT.union(of))
+    return digest(experiment, data, built.max_inducing, judged, of=SETTINGS_OF_FIT.union(of))
 
 
 @dataclasses.dataclass
@@ -60,6 +61,8 @@ class RunHooks(Hooks):
     """The hooks of a run."""
 
     experiment: Experiment
+    data: str
+    """The digest of the file of data: fits to another one are not taken."""
     work: Path
     """The folder to work in."""
     timer: Timer
@@ -88,12 +91,17 @@ class RunHooks(Hooks):
     def _place(self, name: str, *of: str) -> Path:
         """Return where a fit is kept; `of` are parts that it depends on beside those of P's fit."""
         if not self.share:
-            return self.work / name
-        return self.work.parent / f".{name}s" / key_of_fit(self.experiment, of)
+            return self._backup / name
+        key = key_of_fit(self.experiment, self.data, of)
+        return self.work.parent / f".{name}s" / key
+
+    @property
+    def _backup(self) -> Path:
+        return self.work / "backup" / self.data[:10]
 
     def callbacks(self, epochs: int) -> list[Any]:
         """Return the backup, and TensorBoard if asked for."""
-        folder = self.work / "backup" / self.stage
+        folder = self._backup / self.stage
         backup = keras.callbacks.BackupAndRestore(str(folder), delete_checkpoint=False)
         if not self.tensorboard:
             return [backup]
@@ -108,7 +116,7 @@ class RunHooks(Hooks):
 
 def _kept(folder: Path, fit: Callable[[], Any]) -> Any:
     """Return the fit that is kept in a folder, or make it and keep it there."""
-    folder.parent.mkdir(exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with held(folder.with_suffix(".lock"), wait=True):
         if folder.exists():
             return gvi.load(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import json
 import os
 import signal
@@ -91,6 +92,38 @@ def test_folder_of_a_run_and_what_becomes_of_it(config, tmp_path, monkeypatch, c
     assert main([*command, "--force"]) == 2
     assert "No space left" in capsys.readouterr().err
     assert (folder / "run.json").stat().st_mtime_ns == before
+
+
+def test_other_data_under_the_same_name_are_not_taken_for_those_of_a_finished_run(
+    tmp_path, rng, capsys
+):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        X, Y = rng.normal(size=(2, 40, 1))
+        np.savez(tmp_path / name / "toy_snelson1d.npz", x=X, y=Y)
+    config, runs_ = tmp_path / "experiment.yaml", str(tmp_path / "runs")
+    model = {"kind": "exact_gp", "iterations": 1}
+    config.write_text(yaml.safe_dump({"data": "snelson1d", "model": model}))
+
+    def told(name, *options):
+        status = main(
+            ["run", str(config), "--folder", runs_, "--data-dir", str(tmp_path / name), *options]
+        )
+        return status, "".join(capsys.readouterr())
+
+    assert told("a")[0] == 0
+    [folder] = (tmp_path / "runs").iterdir()
+    facts = (folder / "run.json").read_bytes()
+    content = (tmp_path / "a" / "toy_snelson1d.npz").read_bytes()
+    assert json.loads(facts)["data"] == hashlib.sha256(content).hexdigest()
+    status, text = told("b")
+    assert status == 2
+    assert "with other data" in text
+    for name in ("a", "nowhere"):
+        assert told(name)[0] == 0
+        assert (folder / "run.json").read_bytes() == facts
+    assert told("b", "--force")[0] == told("b")[0] == 0
+    assert told("a")[0] == 2
 
 
 def test_events_of_a_training_that_does_not_take_place_are_refused(tmp_path):

@@ -314,6 +314,19 @@ def test_results_have_the_labels_that_their_runs_have_now(tmp_path, here, caplog
     assert "results.jsonl has 1 results of other runs than these" in caplog.text
 
 
+def test_a_sweep_whose_data_have_changed_is_refused(points, tmp_path, here):
+    (tmp_path / "uci_yacht.npz").write_bytes(b"new")
+    folder = tmp_path / "runs"
+    here(*["done"] * 4)
+    run_all(points, folder, data_dir=tmp_path)
+    before = (folder / "results.jsonl").read_text()
+    (folder / points[2].name).mkdir()
+    (folder / points[2].name / "run.json").write_text('{"data": "that of the old file"}')
+    with pytest.raises(ValueError, match=rf"{points[2].name} is a finished run .* other data"):
+        run_all(points, folder, data_dir=tmp_path)
+    assert (folder / "results.jsonl").read_text() == before
+
+
 def test_a_second_sweep_in_the_same_folder_is_refused(points, tmp_path):
     with held(tmp_path / "sweep.lock"), pytest.raises(FolderInUseError, match="another process"):
         run_all(points, tmp_path)

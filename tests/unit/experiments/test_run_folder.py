@@ -62,6 +62,18 @@ def test_a_folder_that_is_no_run_is_named_and_left_alone(tmp_path):
     assert (folder.path / "thesis.tex").exists()
 
 
+def test_a_finished_run_of_other_data_is_not_taken_for_this_one(tmp_path):
+    folder = RunFolder(tmp_path / "one")
+    assert not folder.is_of("a")
+    with folder.locked():
+        (folder.begin(anew=True) / COMPLETE).write_text('{"data": "a"}')
+        folder.publish()
+    assert folder.is_of("a")
+    assert folder.is_of("")  # the file is not here
+    with pytest.raises(ValueError, match=r"one is a finished run .* with other data: .* --force"):
+        folder.is_of("b")
+
+
 def hold(path, ready, done):
     with RunFolder(path).locked():
         ready.set()
