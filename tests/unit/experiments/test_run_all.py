@@ -327,6 +327,22 @@ def test_a_sweep_whose_data_have_changed_is_refused(points, tmp_path, here):
     assert (folder / "results.jsonl").read_text() == before
 
 
+def test_a_table_that_changes_in_the_meantime_leaves_runs_undone(tmp_path, here):
+    table, path = tmp_path / "own.csv", tmp_path / "sweep.yaml"
+    table.write_text("a,b\n1,2\n")
+    data = f"{{kind: table, path: {table}, inputs: [a], outputs: [b]}}"
+    path.write_text(f"base: {{data: {data}}}\naxes:\n  seed: [0, 1]\n")
+
+    def runs():  # each is named, as it is planned, before the file changes
+        yield from read_sweep(path)
+        table.write_text("a,b\n1,3\n")
+
+    here("done", "done")
+    assert run_all(runs(), tmp_path / "runs") == (0, 2)
+    here("done", "done")
+    assert run_all(read_sweep(path), tmp_path / "runs") == (2, 0)
+
+
 def test_a_second_sweep_in_the_same_folder_is_refused(points, tmp_path):
     with held(tmp_path / "sweep.lock"), pytest.raises(FolderInUseError, match="another process"):
         run_all(points, tmp_path)
