@@ -51,15 +51,17 @@ class TextFormat(NamedTuple):
         if not lines:
             raise ValueError(f"{path} is empty. Give a table with a header and rows.")
         separator = "\t" if ".tsv" in path.suffixes else _separator(lines)
-        names = _rows(lines, separator)[0]
+        names, *rows = _rows(lines, separator)
+        is_shifted = all(len(row) == len(names) + 1 for row in rows) and any(r[-1] for r in rows)
+        if is_shifted and len(names) > 1:  # by R's names of rows, and not by one decimal comma
+            names = ["", *names]
         twice = [name for name, n in collections.Counter(names).items() if n > 1 and name]
         if twice:
             places = [i + 1 for i, name in enumerate(names) if name == twice[0]]
             raise ValueError(
                 f"{path} has two columns with one name, {twice[0]!r}, at {places}. Rename one."
             )
-        named = (name or f"Unnamed: {i}" for i, name in enumerate(names))  # as pandas names it
-        return cls(separator, encoding, tuple(named))
+        return cls(separator, encoding, tuple(_named(names)))
 
     @property
     def is_day_first(self) -> bool:
@@ -94,6 +96,7 @@ def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
             return _with_rows(pandas.read_parquet(path), path), TextFormat()
     with _explained(path):
         form = TextFormat.of(path)
+        _require_names(path, form)
         # Numbers as Python writes them are read fast; text only where commas may be in numbers.
         table = _with_rows(pandas.read_csv(path, **_options(form) | {"dtype": None}), path)
         if text_cells.has_commas(table, form.separator):
@@ -118,6 +121,7 @@ def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, 
                     yield part, part, TextFormat()
             return
         form = TextFormat.of(path)
+        _require_names(path, form)
         with pandas.read_csv(path, chunksize=size, **_options(form)) as parts:
             for i, part in enumerate(parts):
                 if i == 0:
@@ -130,6 +134,10 @@ def _options(form: TextFormat) -> dict[str, Any]:
     return {
         "sep": form.separator,
         "encoding": form.encoding,
+        "header": 0,
+        "names": form.names,
+        "usecols": range(len(form.names)),  # or else pandas takes what is beyond for an index
+        "index_col": False,
         "dtype": str,
         "skipinitialspace": True,
         "keep_default_na": False,
@@ -181,7 +189,7 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except errors.EmptyDataError as error:
         raise ValueError(f"{path} is empty. Give a table with a header and rows.") from error
-    except (errors.ParserError, UnicodeDecodeError) as error:
+    except (errors.ParserError, UnicodeDecodeError, csv.Error) as error:
         reason = str(error).replace("\n", " ")
         raise ValueError(f"{path} cannot be read as a table ({reason}).") from error
 
@@ -213,8 +221,39 @@ def _separator(lines: list[str]) -> str:
     return best if agreement(best) else ","
 
 
+def _named(names: list[str]) -> Iterator[str]:
+    """Yield the names of columns, where one has none that of pandas, which no other one has."""
+    for i, name in enumerate(names):
+        made = name or f"Unnamed: {i}"
+        while made in names and not name:
+            made += ".1"
+        yield made
+
+
+def _require_names(path: Path, form: TextFormat) -> None:
+    """Raise if a row has cells beyond the names in the header, which pandas cuts in places."""
+    opened = _OPENERS.get(path.suffix, open)
+    with opened(path, "rt", encoding=form.encoding, newline="") as stream, _long_cells():
+        rows = csv.reader(stream, delimiter=form.separator, skipinitialspace=True)
+        for row in rows:
+            if any(row[len(form.names) :]):
+                raise ValueError(
+                    f"{path} cannot be read as a table: line {rows.line_num} has {len(row)} cells, "
+                    f"but the header has {len(form.names)} names. Name every column, or put cells "
+                    "that contain the separator in quotation marks."
+                )
+
+
 def _rows(lines: list[str], separator: str) -> list[list[str]]:
+    with _long_cells():
+        return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
+
+
+@contextlib.contextmanager
+def _long_cells() -> Iterator[None]:
+    """Let cells of CSV be as long as they are."""
+    limit = csv.field_size_limit(2**31 - 1)
     try:
-        return list(csv.reader(lines, delimiter=separator, skipinitialspace=True)) or [[]]
-    except csv.Error:  # a quotation that does not end, say, which pandas tells better
-        return [[]]
+        yield
+    finally:
+        csv.field_size_limit(limit)

@@ -147,6 +147,44 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
         table_files.read(tmp_path / "data.csv")
 
 
+@pytest.mark.parametrize("rows", ["1,2,a,\n3,4,b,\n", "1,2,a,,\n3,4,b\n", "1,2,a\n3,4,b,\n"])
+def test_separators_at_ends_of_rows_shift_no_column(rows, tmp_path):
+    (tmp_path / "data.csv").write_text("x,y,kind\n" + rows)
+    expected = pd.DataFrame({"x": [1, 3], "y": [2, 4], "kind": ["a", "b"]})
+    found, _ = table_files.read(tmp_path / "data.csv")
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    parts = [part for part, _, _ in table_files.chunks(tmp_path / "data.csv", 1)]
+    pd.testing.assert_frame_equal(pd.concat(parts), expected.astype(str), check_dtype=False)
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+@pytest.mark.parametrize("row", ["1,2,a,4", "1,2,a,,5"])
+def test_a_row_with_a_cell_too_many_is_told_by_its_line(row, before, tmp_path):
+    (tmp_path / "data.csv").write_text("x,y,kind\n" + "1,2,b\n" * before + row + "\n1,2,b\n")
+    message = f"line {before + 2} has {row.count(',') + 1} cells, but the header has 3 names"
+    with pytest.raises(ValueError, match=message):
+        table_files.read(tmp_path / "data.csv")
+    with pytest.raises(ValueError, match=message):
+        list(table_files.chunks(tmp_path / "data.csv", 2))
+
+
+def test_names_of_rows_as_r_and_pandas_write_them_have_no_name(tmp_path):
+    (tmp_path / "r.txt").write_text('"x" "y"\n"one" 1 2\n"two" 3 4\n'.replace(" ", "\t"))
+    (tmp_path / "pandas.csv").write_text(",Unnamed: 0,x,y\n0,one,1,2\n1,two,3,4\n")
+    for file, names in [("r.txt", 1), ("pandas.csv", 2)]:
+        found, _ = table_files.read(tmp_path / file)
+        assert list(found)[names:] == ["x", "y"]
+        assert found["x"].tolist() == [1, 3]
+        assert table_files.header(tmp_path / file) == list(found)
+        assert list(Columns.of(found).left_out) == list(found)[:names]
+
+
+def test_a_cell_may_be_as_long_as_it_likes(tmp_path):
+    text = "a" * 200_000
+    (tmp_path / "data.csv").write_text(f"x,y\n1,{text}\n")
+    assert table_files.read(tmp_path / "data.csv")[0]["y"][0] == text
+
+
 def test_a_compressed_file_is_read(tmp_path):
     (tmp_path / "data.csv.gz").write_bytes(gzip.compress(b"a;b\n1,5;2\n"))
     assert table_files.read(tmp_path / "data.csv.gz")[0]["a"][0] == 1.5
