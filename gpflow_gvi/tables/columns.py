@@ -112,6 +112,11 @@ class Columns(NamedTuple):
                 self.suspects[name] = why
 
     @property
+    def used(self) -> list[str]:
+        """The names of the columns that are used."""
+        return [*self.numbers, *self.dates, *self.categories]
+
+    @property
     def encoded_numbers(self) -> list[str]:
         """The numbers that `typed` has, with those that are made of dates."""
         return [
@@ -141,8 +146,7 @@ class Columns(NamedTuple):
         Columns of numbers may be text, as they are in a file of CSV. What is no number is missing,
         with a warning where it was not so in the rows that were learned from.
         """
-        used = (*self.numbers, *self.dates, *self.categories)
-        require_columns(used, table)
+        require_columns(self.used, table)
         found = {
             name: _numbers(name, table[name], self.no_numbers.get(name, ()))
             for name in self.numbers

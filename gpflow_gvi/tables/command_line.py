@@ -112,19 +112,18 @@ def _predict(options: argparse.Namespace) -> int:
 
 def _require_model(folder: Path, path: Path) -> None:
     """Raise unless a folder holds a model of a table, and a file the columns that it needs."""
-    from .table_files import header
+    from .table_files import TextFormat, header
 
     file, remedy = folder / "structure.json", "Give a folder that gpflow-gvi learn wrote."
     if not file.exists():
         what = "holds no model" if folder.exists() else "does not exist"
         raise FileNotFoundError(f"{folder} {what}. {remedy}")
-    kind, used = None, []
+    kind, like = None, None
     with contextlib.suppress(ValueError, KeyError, TypeError):  # `load` says what is wrong then
         root = json.loads(file.read_text("utf-8"))["root"]
         kind = root["class"].rpartition(":")[2]
-        columns = root["config"]["columns"]["config"]
-        dates = [name for name, _ in columns["dates"]["value"]]
-        used = [*columns["numbers"], *columns["categories"], *dates]
+        written = root["config"]["written"]["config"]
+        like = TextFormat(**written | {"names": tuple(written["names"]["value"])})
     if kind not in ("TableModel", None):
         raise TypeError(f"{folder} holds a {kind}, which is no model of a table. {remedy}")
-    require_columns(used, header(path))
+    require_columns(like.names if like else (), header(path, like))

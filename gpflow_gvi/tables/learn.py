@@ -71,7 +71,8 @@ def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int 
     encoder = Encoder.of(typed, columns)
     estimator.fit(encoder.transform(typed), y[fitting])
     classes, seen = getattr(estimator, "classes_", None), Seen.of(typed, columns)
-    model = TableModel(estimator.learned_, columns, encoder, seen, prepared.target, classes)
+    of_table = (columns, prepared.written, encoder, seen, prepared.target)
+    model = TableModel(estimator.learned_, *of_table, classes)
     if not len(unseen):
         return Outcome(model, task, table.iloc[fitting], None, None)
     rows, observed = table.iloc[unseen], y[unseen]

@@ -17,6 +17,7 @@ from .columns import Columns, Seen
 from .dates import Dates
 from .encoding import Encoder, Levels
 from .requirements import required
+from .table_files import TextFormat
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +32,8 @@ class TableModel:
 
     learned_: Learned
     columns: Columns
+    written: TextFormat
+    """How the file is written that was learned from, with the names of the columns."""
     encoder: Encoder
     """What makes inputs [N, D] of the columns."""
     seen: Seen
@@ -93,5 +96,5 @@ class TableModel:
         saving.save(self, folder, overwrite=overwrite)
 
 
-SAVED: tuple[type, ...] = (Columns, Dates, Encoder, Levels, Seen, TableModel)
+SAVED: tuple[type, ...] = (Columns, Dates, Encoder, Levels, Seen, TableModel, TextFormat)
 """The classes for `save` and `load`."""

@@ -63,7 +63,7 @@ def predict_file(
     count, outside = 0, f"{model.target}_outside"
     beyond: collections.Counter[str] = collections.Counter()
     with table_files.writer(output) as write:
-        for table, canonical, written in table_files.chunks(path, size):
+        for table, canonical, written in table_files.chunks(path, size, model.written):
             if count == 0:
                 model.columns.require_numbers(canonical)
             predicted = model.predict(canonical, 0.95 if coverage is None else coverage)

@@ -17,6 +17,7 @@ from ..errors import short_repr
 from . import table_files
 from .columns import Columns, has_lists, require_finite, slips
 from .requirements import require_known, required
+from .table_files import TextFormat
 from .text_cells import NO_NUMBER, NO_TEXT, without
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Prepared:
     """The target: [N]."""
     task: Task
     columns: Columns
+    written: TextFormat
+    """How the file is written, with the names of the columns that are used."""
     num_held_out: int
     by_time: str | None
     """The column of dates whose last rows are held out; at random without one."""
@@ -97,8 +100,8 @@ def prepare(
     for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):
         require_known(what, names, header)
     table, form = table_files.read(path)
-    if written := str(form):
-        progress.found(written=written)
+    if str(form):
+        progress.found(written=str(form))
     known, y, task = target_of(table, target, task)
     table = table[known].drop(columns=target)
     columns = Columns.of(table, drop=drop, keep=keep, is_day_first=form.is_day_first)
@@ -121,7 +124,8 @@ def prepare(
     if task == "classification" and predictor not in ("auto", "none"):
         raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
     count = count if count >= MIN_HELD_OUT else 0
-    return Prepared(table, target, y, task, columns, count, by_time, predictor)
+    written = form._replace(names=tuple(columns.used))
+    return Prepared(table, target, y, task, columns, written, count, by_time, predictor)
 
 
 def _warn_of(columns: Columns, table: pd.DataFrame) -> None:

@@ -7,6 +7,7 @@ import codecs
 import collections
 import contextlib
 import csv
+import functools
 import gzip
 import itertools
 import lzma
@@ -34,7 +35,7 @@ _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open
 
 
 class TextFormat(NamedTuple):
-    """How a file of CSV is written, and files made from it are, with the names in its header."""
+    """How a file of CSV is written, and files made from it are, with names in its header."""
 
     separator: str = ","
     encoding: str = "utf-8"
@@ -42,15 +43,18 @@ class TextFormat(NamedTuple):
     decimal: str = "."
 
     @classmethod
-    def of(cls, path: Path) -> TextFormat:
-        """Return the format of a file, or raise if its header has a name twice."""
+    def of(cls, path: Path, like: TextFormat | None = None) -> TextFormat:
+        """Return the format of a file, or raise if its header has a name twice.
+
+        :param like: that of a file with the same columns, whose separator is taken if it fits.
+        """
         with _OPENERS.get(path.suffix, open)(path, "rb") as stream:
             encoding = _encoding(stream)
         with _OPENERS.get(path.suffix, open)(path, "rt", encoding=encoding, newline="") as stream:
             lines = list(itertools.islice((line for line in stream if line.strip()), NUM_LINES))
         if not lines:
             raise ValueError(f"{path} is empty. Give a table with a header and rows.")
-        separator = "\t" if ".tsv" in path.suffixes else _separator(lines)
+        separator = "\t" if ".tsv" in path.suffixes else _separator(lines, like)
         names, *rows = _rows(lines, separator)
         is_shifted = all(len(row) == len(names) + 1 for row in rows) and any(r[-1] for r in rows)
         if is_shifted and len(names) > 1:  # by R's names of rows, and not by one decimal comma
@@ -79,12 +83,12 @@ class TextFormat(NamedTuple):
         return ", ".join(parts + ["with decimal commas"] * (self.decimal == ","))
 
 
-def header(path: Path) -> list[str]:
-    """Return the names of the columns of a file."""
+def header(path: Path, like: TextFormat | None = None) -> list[str]:
+    """Return the names of the columns of a file, which is written as `like` if that fits."""
     if path.suffix in PARQUET:
         return list(required("pyarrow.parquet").read_schema(path).names)
     with _explained(path):
-        return list(TextFormat.of(path).names)
+        return list(TextFormat.of(path, like).names)
 
 
 def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
@@ -101,16 +105,20 @@ def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
         table = _with_rows(pandas.read_csv(path, **_options(form) | {"dtype": None}), path)
         if text_cells.has_commas(table, form.separator):
             table = pandas.read_csv(path, **_options(form))
-            form = form._replace(decimal=text_cells.decimal_of(table, form.separator))
+            form = form._replace(decimal=text_cells.decimal_of([table], form.separator))
     table = text_cells.canonical(table, form.decimal)
     columns = {name: text_cells.typed(column) for name, column in table.items()}
     return pandas.DataFrame(columns, index=table.index), form
 
 
-def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, TextFormat]]:
+def chunks(
+    path: Path, size: int, like: TextFormat | None = None
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, TextFormat]]:
     """Yield a table a part at a time: as it is in the file, with canonical numbers, and the format.
 
     What is read of CSV is text.
+
+    :param like: the format of a file with the same columns, for what this one leaves open.
     """
     pandas = required("pandas")
     with _explained(path):
@@ -120,14 +128,15 @@ def chunks(path: Path, size: int) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, 
                     part = _with_rows(batch.to_pandas(), path)
                     yield part, part, TextFormat()
             return
-        form = TextFormat.of(path)
+        form = TextFormat.of(path, like)
         _require_names(path, form)
-        with pandas.read_csv(path, chunksize=size, **_options(form)) as parts:
-            for i, part in enumerate(parts):
-                if i == 0:
-                    form = form._replace(decimal=text_cells.decimal_of(part, form.separator))
-                canonical = text_cells.canonical(part, form.decimal)
-                yield _with_rows(part, path), canonical, form
+        usual = like.decimal if like and like.separator == form.separator else None
+        in_parts = functools.partial(pandas.read_csv, path, chunksize=size, **_options(form))
+        with in_parts() as parts:
+            form = form._replace(decimal=text_cells.decimal_of(parts, form.separator, usual))
+        with in_parts() as parts:
+            for part in parts:
+                yield _with_rows(part, path), text_cells.canonical(part, form.decimal), form
 
 
 def _options(form: TextFormat) -> dict[str, Any]:
@@ -210,8 +219,10 @@ def _encoding(stream: IO[bytes]) -> str:
     return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
 
 
-def _separator(lines: list[str]) -> str:
-    """Return the separator that gives most lines as many columns as the header has."""
+def _separator(lines: list[str], like: TextFormat | None) -> str:
+    """Return that of `like` if it gives its names, or the one by which lines agree in columns."""
+    if like and set(like.names) <= set(_rows(lines[:1], like.separator)[0]):
+        return like.separator
 
     def agreement(separator: str) -> float:
         header, *rows = (len(row) for row in _rows(lines, separator))

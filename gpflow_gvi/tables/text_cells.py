@@ -6,7 +6,7 @@ Words such as "NA" are missing numbers or dates, and may be categories among oth
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .requirements import required
@@ -42,14 +42,20 @@ _COMMA_OR_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+")
 _POINT = re.compile(r"(?![1-9]\d{0,2}(?:\.\d{3})+(?!\d))[\d,]*\.\d+")
 
 
-def decimal_of(table: pd.DataFrame, separator: str) -> str:
-    """Return the decimal separator, "." or ",", of a table of text.
+def decimal_of(parts: Iterable[pd.DataFrame], separator: str, usual: str | None = None) -> str:
+    """Return the decimal separator, "." or ",", of a table of text in parts.
 
-    A comma is, where numbers such as 3,5 occur, and none such as 3.5; 1,234 says nothing, unless
-    columns are set apart by semicolons, as they are where the comma is taken.
+    A comma is, where numbers such as 3,5 occur, and none such as 3.5. If there are only numbers
+    such as 1,234 it is the usual one; where none is known, a comma if columns are set apart by
+    semicolons, as they are where the comma is taken.
     """
-    has_points = any(map(_POINT.fullmatch, _cells(table, ".")))
-    return "," if has_commas(table, separator) and not has_points else "."
+    found = usual or "."
+    for part in parts:
+        if any(map(_POINT.fullmatch, _cells(part, "."))):
+            return "."
+        if has_commas(part, "" if usual else separator):
+            found = ","
+    return found
 
 
 def has_commas(table: pd.DataFrame, separator: str) -> bool:

@@ -48,6 +48,18 @@ def test_digits_that_are_errors_of_rounding_are_left_out():
     assert np.finfo(float).precision >= DIGITS
 
 
+def test_a_column_of_decimal_commas_is_predicted_as_it_was_learned(tmp_path):
+    x = np.random.default_rng(0).uniform(1.0, 5.0, N).round(3)
+    table = pd.DataFrame({"x": x, "y": (10.0 * x).round(3)})
+    table.to_csv(tmp_path / "data.csv", index=False, sep=";", decimal=",")
+    command = ["learn", str(tmp_path / "data.csv"), "--target", "y", "--effort", "fast"]
+    assert main([*command, "--predictor", "none", "--output", str(tmp_path / "model")]) == 0
+    (tmp_path / "new.csv").write_text("x\n2\n1,500\n4,250\n")
+    assert main(["predict", str(tmp_path / "model"), str(tmp_path / "new.csv")]) == 0
+    found = pd.read_csv(tmp_path / "new_predicted.csv", sep=";", decimal=",")
+    assert np.all(np.abs(found["y_mean"] - [20.0, 15.0, 42.5]) < 1.0)
+
+
 WORDS = ["None", "N/A", "n/a", "null", "ok", "NA"]
 
 

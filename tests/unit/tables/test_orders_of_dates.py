@@ -83,5 +83,5 @@ def test_months_that_begin_on_their_first_day_are_learned_and_predicted(tmp_path
     assert "of dates on (read as day/month/year)" in capsys.readouterr().err
     (tmp_path / "new.csv").write_text("on\n01/04/2019\n")
     assert main(["predict", str(tmp_path / "model"), str(tmp_path / "new.csv")]) == 0
-    found = pd.read_csv(tmp_path / "new_predicted.csv")
+    found = pd.read_csv(tmp_path / "new_predicted.csv", sep=";", decimal=",")
     assert abs(found["y_mean"][0] - y[39]) < abs(found["y_mean"][0] - y[36])

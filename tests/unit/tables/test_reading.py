@@ -60,6 +60,32 @@ def test_the_file_decides_what_a_comma_and_a_point_are(text, expected, tmp_path)
     assert_close(table_files.read(tmp_path / "data.csv")[0]["x"], expected)
 
 
+def test_the_whole_file_decides_not_its_first_part(tmp_path):
+    (tmp_path / "data.csv").write_text("x;y\n1;a\n2;b\n1,234;a\n3;b\n2,5;a\n")
+    parts = [part["x"] for _, part, _ in table_files.chunks(tmp_path / "data.csv", 2)]
+    assert list(pd.concat(parts)) == ["1", "2", "1.234", "3", "2.5"]
+
+
+@pytest.mark.parametrize(
+    ("learned", "new", "expected"),
+    [
+        ("x;y\n1.234;1,5\n5;2,5\n", "x;z\n1.234;1\n7;2\n", ["1234", "7"]),
+        ("x;y\n1,234;1.5\n5;2.5\n", "x;z\n1,234;1\n7;2\n", ["1234", "7"]),
+        ("x;y\n2,5;1,5\n5;2,5\n", "x\n1,5\n7\n", ["1.5", "7"]),
+        ("x;y\n2,5;1,5\n5;2,5\n", "x,z\n1.5,3\n7,3\n", ["1.5", "7"]),
+        ('x,y\n"1,234",1.5\n5,2.5\n', "x;z\n1,234;1\n0,5;2\n", ["1.234", "0.5"]),
+        ('x,y\n"2,5",1\n5,2\n', 'x,z\n"1,234",1\n7,2\n', ["1.234", "7"]),
+    ],
+)
+def test_what_a_file_leaves_open_is_as_in_the_one_learned_from(learned, new, expected, tmp_path):
+    (tmp_path / "data.csv").write_text(learned)
+    (tmp_path / "new.csv").write_text(new)
+    like = prepare(tmp_path / "data.csv", "y", task="regression").written
+    assert table_files.header(tmp_path / "new.csv", like)[0] == "x"
+    ((_, part, _),) = table_files.chunks(tmp_path / "new.csv", 10, like)
+    assert list(part["x"]) == expected
+
+
 @pytest.mark.parametrize(("separator", "decimal"), [*itertools.product(";\t|", ".,"), (",", ".")])
 @pytest.mark.parametrize("digits", [2, 3, 10])
 def test_what_pandas_writes_is_read(separator, decimal, digits, tmp_path):

@@ -16,6 +16,7 @@ from gpflow_gvi.__main__ import main
 from gpflow_gvi.tables import TableModel, learn_table, predict_file
 from gpflow_gvi.tables.columns import Columns
 from gpflow_gvi.tables.prepare import target_of
+from gpflow_gvi.tables.table_files import TextFormat
 from tests.tolerances import ROUNDING, assert_close, assert_estimates
 
 N = 60
@@ -54,6 +55,7 @@ def test_the_model_knows_its_columns(written):
     assert model.columns.numbers == ["size", "old"]
     assert model.columns.categories == ["colour"]
     assert list(model.columns.left_out) == ["id"]
+    assert model.written == TextFormat(",", "utf-8", ("size", "old", "colour"), ".")
     new = pd.DataFrame({"size": [2.0, 2.0, 2.0], "colour": ["red", "grey", None], "old": [1, 0, 1]})
     predicted = model.predict(new)
     assert list(predicted) == ["y_mean", "y_sd", "y_lower", "y_upper", "y_outside"]
