@@ -11,7 +11,9 @@ import numpy as np
 MIN_ROWS = 7
 """Fewer numbers may well ascend or descend by chance; that of seven do is 2 / 7! < 0.0005."""
 
-_UNNAMED = re.compile(r"\s*|Unnamed: \d+.*|\.\.\.\d+|row[._ ]?names?", re.IGNORECASE)
+_UNNAMED = re.compile(
+    r"\s*|Unnamed: \d+.*|__index_level_\d+__|\.\.\.\d+|row[._ ]?names?", re.IGNORECASE
+)
 _IDENTIFIER = re.compile(
     r"(?i:(?:.*[_.\- ])?id|idx|index|row|row[_ ]?(?:id|nr|num|number)|[ug]uid)|.*[a-z0-9]I[dD]"
 )

@@ -59,12 +59,7 @@ class TextFormat(NamedTuple):
         is_shifted = all(len(row) == len(names) + 1 for row in rows) and any(r[-1] for r in rows)
         if is_shifted and len(names) > 1:  # by R's names of rows, and not by one decimal comma
             names = ["", *names]
-        twice = [name for name, n in collections.Counter(names).items() if n > 1 and name]
-        if twice:
-            places = [i + 1 for i, name in enumerate(names) if name == twice[0]]
-            raise ValueError(
-                f"{path} has two columns with one name, {twice[0]!r}, at {places}. Rename one."
-            )
+        _require_distinct(path, names)
         return cls(separator, encoding, tuple(_named(names)))
 
     @property
@@ -85,27 +80,29 @@ class TextFormat(NamedTuple):
 
 def header(path: Path, like: TextFormat | None = None) -> list[str]:
     """Return the names of the columns of a file, which is written as `like` if that fits."""
-    if path.suffix in PARQUET:
-        return list(required("pyarrow.parquet").read_schema(path).names)
     with _explained(path):
+        if path.suffix in PARQUET:
+            with _parquet(path) as file:
+                return list(file.schema_arrow.names)
         return list(TextFormat.of(path, like).names)
 
 
 def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
     """Return the table in a file, which has rows, and its format."""
     pandas = required("pandas")
-    if path.suffix in PARQUET:
-        required("pyarrow")
-        with _explained(path):
-            return _with_rows(pandas.read_parquet(path), path), TextFormat()
     with _explained(path):
-        form = TextFormat.of(path)
-        _require_names(path, form)
-        # Numbers as Python writes them are read fast; text only where commas may be in numbers.
-        table = _with_rows(pandas.read_csv(path, **_options(form) | {"dtype": None}), path)
-        if text_cells.has_commas(table, form.separator):
-            table = pandas.read_csv(path, **_options(form))
-            form = form._replace(decimal=text_cells.decimal_of([table], form.separator))
+        if path.suffix in PARQUET:
+            with _parquet(path) as file:
+                table, form = file.read().to_pandas(ignore_metadata=True), TextFormat()
+        else:
+            form = TextFormat.of(path)
+            _require_names(path, form)
+            # Numbers as Python writes them are read fast; text only where commas may be in them.
+            table = pandas.read_csv(path, **_options(form) | {"dtype": None})
+            if text_cells.has_commas(table, form.separator):
+                table = pandas.read_csv(path, **_options(form))
+                form = form._replace(decimal=text_cells.decimal_of([table], form.separator))
+            _require_rows(path, len(table))
     table = text_cells.canonical(table, form.decimal)
     columns = {name: text_cells.typed(column) for name, column in table.items()}
     return pandas.DataFrame(columns, index=table.index), form
@@ -123,10 +120,13 @@ def chunks(
     pandas = required("pandas")
     with _explained(path):
         if path.suffix in PARQUET:
-            with required("pyarrow.parquet").ParquetFile(path) as file:
+            count, form = 0, TextFormat()
+            with _parquet(path) as file:
                 for batch in file.iter_batches(size):
-                    part = _with_rows(batch.to_pandas(), path)
-                    yield part, part, TextFormat()
+                    part = batch.to_pandas(ignore_metadata=True)
+                    part.index += count
+                    count += len(part)
+                    yield part, text_cells.canonical(part, form.decimal), form
             return
         form = TextFormat.of(path, like)
         _require_names(path, form)
@@ -136,7 +136,20 @@ def chunks(
             form = form._replace(decimal=text_cells.decimal_of(parts, form.separator, usual))
         with in_parts() as parts:
             for part in parts:
-                yield _with_rows(part, path), text_cells.canonical(part, form.decimal), form
+                _require_rows(path, len(part))
+                yield part, text_cells.canonical(part, form.decimal), form
+
+
+@contextlib.contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    """Yield a file of Parquet, to be read without what pandas writes there on an index of its own.
+
+    What is an index to pandas is a column as any other.
+    """
+    with required("pyarrow.parquet").ParquetFile(path) as file:
+        _require_distinct(path, file.schema_arrow.names)
+        _require_rows(path, file.metadata.num_rows)
+        yield file
 
 
 def _options(form: TextFormat) -> dict[str, Any]:
@@ -184,21 +197,20 @@ def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, TextFormat], None]]:
         yield write
 
 
-def _with_rows(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    if not len(table):
+def _require_rows(path: Path, count: int) -> None:
+    if not count:
         raise ValueError(f"{path} has no rows. Give a table with a header and rows below it.")
-    return table
 
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Raise errors that name the file."""
-    errors = required("pandas").errors
+    kinds: tuple[Any, ...] = (required("pandas").errors.ParserError, UnicodeDecodeError, csv.Error)
+    if path.suffix in PARQUET:
+        kinds = (required("pyarrow").ArrowException, OSError)
     try:
         yield
-    except errors.EmptyDataError as error:
-        raise ValueError(f"{path} is empty. Give a table with a header and rows.") from error
-    except (errors.ParserError, UnicodeDecodeError, csv.Error) as error:
+    except kinds as error:
         reason = str(error).replace("\n", " ")
         raise ValueError(f"{path} cannot be read as a table ({reason}).") from error
 
@@ -230,6 +242,15 @@ def _separator(lines: list[str], like: TextFormat | None) -> str:
 
     best = max(SEPARATORS, key=agreement)
     return best if agreement(best) else ","
+
+
+def _require_distinct(path: Path, names: list[str]) -> None:
+    twice = [name for name, n in collections.Counter(names).items() if n > 1 and name]
+    if twice:
+        places = [i + 1 for i, name in enumerate(names) if name == twice[0]]
+        raise ValueError(
+            f"{path} has two columns with one name, {twice[0]!r}, at {places}. Rename one."
+        )
 
 
 def _named(names: list[str]) -> Iterator[str]:

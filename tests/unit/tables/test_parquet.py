@@ -1,0 +1,75 @@
+"""Tables in files of Parquet, with an index of pandas, names twice, or types that CSV lacks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpflow_gvi.tables import table_files
+from gpflow_gvi.tables.prepare import prepare
+
+pa = pytest.importorskip("pyarrow")
+pyarrow_parquet = pytest.importorskip("pyarrow.parquet")
+N = 40
+SIZE, COST = np.arange(N) * 7 % 41 + 0.25, np.arange(N) * 11 % 43 + 0.5
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "data.parquet"
+
+
+def _predicted(file, prepared):
+    """The columns that are used as `predict` has them, from parts of the file."""
+    parts = [canonical for _, canonical, _ in table_files.chunks(file, 15, prepared.written)]
+    return pd.concat([prepared.columns.typed(part) for part in parts])
+
+
+@pytest.mark.parametrize("index", ["size", "cost", ["size", "cost"]])
+def test_what_pandas_takes_for_an_index_is_a_column(index, file):
+    pd.DataFrame({"size": SIZE, "cost": COST, "kind": ["a", "b"] * 20}).set_index(index).to_parquet(
+        file
+    )
+    assert set(table_files.header(file)) == {"size", "cost", "kind"}
+    prepared = prepare(file, "cost")
+    np.testing.assert_array_equal(prepared.y, COST)
+    assert prepared.columns.numbers == ["size"]
+    found = _predicted(file, prepared)
+    np.testing.assert_array_equal(found["size"], SIZE)
+    np.testing.assert_array_equal(found.index, np.arange(N))
+
+
+def test_an_index_without_a_name_and_numbers_for_names_say_nothing(file):
+    table = pd.DataFrame({3: SIZE, 4: COST}, index=np.arange(N)[::-1])
+    table.to_parquet(file)
+    prepared = prepare(file, "4")
+    assert prepared.columns.numbers == ["3"]
+    assert "without a header" in prepared.columns.left_out["__index_level_0__"]
+    np.testing.assert_array_equal(_predicted(file, prepared)["3"], SIZE)
+
+
+def test_two_columns_of_one_name_are_refused(file):
+    table = pa.Table.from_arrays([pa.array(SIZE), pa.array(COST)] * 2, ["a", "b", "c", "a"])
+    pyarrow_parquet.write_table(table, file)
+    for read in (table_files.header, table_files.read, lambda path: prepare(path, "b")):
+        with pytest.raises(ValueError, match=r"two columns with one name, 'a', at \[1, 4\]"):
+            read(file)
+    with pytest.raises(ValueError, match="two columns with one name"):
+        next(table_files.chunks(file, 10))
+
+
+def test_damaged_and_empty_files_are_named(file):
+    pd.DataFrame({"size": SIZE}).to_parquet(file)
+    content = file.read_bytes()
+    for damaged in (b"size,cost\n1,2\n", content[:-9], content[:9] + bytes(40) + content[49:]):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"data.parquet cannot be read as a table \("):
+            list(table_files.chunks(file, 10))
+        with pytest.raises(ValueError, match=r"data.parquet cannot be read as a table \("):
+            table_files.read(file)
+    pd.DataFrame({"size": SIZE[:0]}).to_parquet(file)
+    with pytest.raises(ValueError, match=r"data\.parquet has no rows"):
+        list(table_files.chunks(file, 10))
+    with pytest.raises(ValueError, match=r"data\.parquet has no rows"):
+        table_files.read(file)
