@@ -89,10 +89,14 @@ def _require_free(folder: Path, *, overwrite: bool) -> None:
 
 def _predict(options: argparse.Namespace) -> int:
     """Write the predictions of a file, and print a line on them."""
+    from .table_files import endings
+
     path, output, coverage = options.table, options.output, options.coverage
     require_extra("pandas")
     require_file(path)
-    output = path.with_name(f"{path.stem}_predicted{path.suffix}") if output is None else output
+    end = len(path.name) - len("".join(endings(output or path)))
+    if output is None:
+        output = path.with_name(f"{path.name[:end]}_predicted{path.name[end:]}")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"{output.parent} is no folder. Make it, or give another --output.")
     _require_model(options.model, path)

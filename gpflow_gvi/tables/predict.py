@@ -74,7 +74,7 @@ def predict_file(
                     "predictions. Rename them."
                 )
             beyond.update(predicted[outside][predicted[outside] != ""])
-            if output.suffix not in table_files.PARQUET:
+            if not table_files.is_parquet(output):
                 predicted = without_formulas(rounded(predicted))
             write(table.join(predicted), written)
             count += len(table)

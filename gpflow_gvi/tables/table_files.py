@@ -11,6 +11,7 @@ import functools
 import gzip
 import itertools
 import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -22,8 +23,8 @@ from .requirements import required
 if TYPE_CHECKING:
     import pandas as pd
 
+TEXT = (".csv", ".tsv", ".tab", ".txt", ".dat", ".data", "")
 PARQUET = (".parquet", ".pq")
-
 
 SEPARATORS = ("\t", ";", "|", ",")
 """If two fit, the first is taken: a comma stands in numbers and in headers, too."""
@@ -31,7 +32,33 @@ SEPARATORS = ("\t", ";", "|", ",")
 NUM_LINES = 100
 """The number of lines that have to agree."""
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_OPENERS: dict[str, Any] = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+def endings(path: Path) -> tuple[str, str]:
+    """Return the ends of a name that say kind and compression, or raise if it is of no table."""
+    last = path.suffix.lower()
+    kind, packed = (Path(path.stem).suffix.lower(), last) if last in _OPENERS else (last, "")
+    if kind not in TEXT + PARQUET * (not packed):
+        raise ValueError(
+            f"{path} is no table by its name. Tables are CSV ({', '.join(TEXT[:-1])}, also with "
+            f".gz, .bz2 or .xz behind) or Parquet ({', '.join(PARQUET)}). Give a file of one of "
+            "these kinds, or rename it if it is one."
+        )
+    return kind, packed
+
+
+def is_parquet(path: Path) -> bool:
+    """Return True for Parquet and False for CSV, by the name of a file."""
+    return endings(path)[0] in PARQUET
+
+
+def _opened(path: Path, *mode: str, **options: Any) -> Any:
+    return _OPENERS[endings(path)[1]](path, *mode, **options)
+
+
+def _has_tabs(path: Path) -> bool:
+    return endings(path)[0] in (".tsv", ".tab")
 
 
 class TextFormat(NamedTuple):
@@ -48,13 +75,13 @@ class TextFormat(NamedTuple):
 
         :param like: that of a file with the same columns, whose separator is taken if it fits.
         """
-        with _OPENERS.get(path.suffix, open)(path, "rb") as stream:
+        with _opened(path, "rb") as stream:
             encoding = _encoding(stream)
-        with _OPENERS.get(path.suffix, open)(path, "rt", encoding=encoding, newline="") as stream:
+        with _opened(path, "rt", encoding=encoding, newline="") as stream:
             lines = list(itertools.islice((line for line in stream if line.strip()), NUM_LINES))
         if not lines:
             raise ValueError(f"{path} is empty. Give a table with a header and rows.")
-        separator = "\t" if ".tsv" in path.suffixes else _separator(lines, like)
+        separator = "\t" if _has_tabs(path) else _separator(lines, like)
         names, *rows = _rows(lines, separator)
         is_shifted = all(len(row) == len(names) + 1 for row in rows) and any(r[-1] for r in rows)
         if is_shifted and len(names) > 1:  # by R's names of rows, and not by one decimal comma
@@ -81,7 +108,7 @@ class TextFormat(NamedTuple):
 def header(path: Path, like: TextFormat | None = None) -> list[str]:
     """Return the names of the columns of a file, which is written as `like` if that fits."""
     with _explained(path):
-        if path.suffix in PARQUET:
+        if is_parquet(path):
             with _parquet(path) as file:
                 return list(file.schema_arrow.names)
         return list(TextFormat.of(path, like).names)
@@ -91,7 +118,7 @@ def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
     """Return the table in a file, which has rows, and its format."""
     pandas = required("pandas")
     with _explained(path):
-        if path.suffix in PARQUET:
+        if is_parquet(path):
             with _parquet(path) as file:
                 table, form = file.read().to_pandas(ignore_metadata=True), TextFormat()
         else:
@@ -119,7 +146,7 @@ def chunks(
     """
     pandas = required("pandas")
     with _explained(path):
-        if path.suffix in PARQUET:
+        if is_parquet(path):
             count, form = 0, TextFormat()
             with _parquet(path) as file:
                 for batch in file.iter_batches(size):
@@ -174,17 +201,19 @@ def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, TextFormat], None]]:
 
     It writes CSV as another file is written.
     """
-    with new_file(path) as stream, contextlib.ExitStack() as stack:
+    opener = _OPENERS[endings(path)[1]]
+    with new_file(path) as new, contextlib.ExitStack() as stack:
+        stream = new if opener is open else stack.enter_context(opener(new, "wb"))
         file: Any = None
 
         def write(table: pd.DataFrame, form: TextFormat) -> None:
             nonlocal file
             is_first = file is None
-            if path.suffix not in PARQUET:
+            if not is_parquet(path):
                 if is_first and form.encoding == "utf-8-sig":
                     stream.write(codecs.BOM_UTF8)
                 file = stream
-                separator = "\t" if ".tsv" in path.suffixes else form.separator
+                separator = "\t" if _has_tabs(path) else form.separator
                 options = {"sep": separator, "decimal": form.decimal}
                 table.to_csv(file, header=is_first, index=False, mode="wb", **options)
                 return
@@ -204,13 +233,16 @@ def _require_rows(path: Path, count: int) -> None:
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Raise errors that name the file."""
+    """Raise errors that name the file, as those of the system do."""
     kinds: tuple[Any, ...] = (required("pandas").errors.ParserError, UnicodeDecodeError, csv.Error)
-    if path.suffix in PARQUET:
-        kinds = (required("pyarrow").ArrowException, OSError)
+    kinds += (OSError, EOFError, zlib.error, lzma.LZMAError)
+    if is_parquet(path):
+        kinds += (required("pyarrow").ArrowException,)
     try:
         yield
     except kinds as error:
+        if getattr(error, "errno", None) is not None:
+            raise
         reason = str(error).replace("\n", " ")
         raise ValueError(f"{path} cannot be read as a table ({reason}).") from error
 
@@ -264,8 +296,7 @@ def _named(names: list[str]) -> Iterator[str]:
 
 def _require_names(path: Path, form: TextFormat) -> None:
     """Raise if a row has cells beyond the names in the header, which pandas cuts in places."""
-    opened = _OPENERS.get(path.suffix, open)
-    with opened(path, "rt", encoding=form.encoding, newline="") as stream, _long_cells():
+    with _opened(path, "rt", encoding=form.encoding, newline="") as stream, _long_cells():
         rows = csv.reader(stream, delimiter=form.separator, skipinitialspace=True)
         for row in rows:
             if any(row[len(form.names) :]):

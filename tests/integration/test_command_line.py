@@ -80,6 +80,9 @@ MISTAKES = {
     "folder": (["learn", "data.csv", "--target", "price", "--output", "used"], "used is in use"),
     "header": (["learn", "empty.csv", "--target", "price"], "empty.csv is empty"),
     "seed": (["learn", "data.csv", "--target", "price", "--seed", "-1"], "seed is -1; it must be"),
+    "kind": (["learn", "data.npz", "--target", "price"], "data.npz is no table by its name"),
+    "kind to predict": (["predict", "m", "data.npz"], "data.npz is no table by its name"),
+    "kind to write": (["predict", "m", "data.csv", "--output", "a.xlsx"], "xlsx is no table by"),
     "no folder": (["predict", "m", "data.csv", "--output", "no/x.csv"], "no is no folder. Make it"),
     "no file to predict": (["predict", "used", "none.csv"], "none.csv does not exist"),
 }
@@ -90,6 +93,7 @@ def test_mistakes_with_tables_are_told_before_tensorflow_is_imported(case, tmp_p
     monkeypatch.chdir(tmp_path)
     Path("data.csv").write_text("size,price\n" + "".join(f"{i % 7},{i % 5}.5\n" for i in range(9)))
     Path("empty.csv").touch()
+    np.savez("data.npz", price=np.arange(9))
     Path("used").mkdir()
     Path("used", "notes").touch()
     arguments, message = MISTAKES[case]

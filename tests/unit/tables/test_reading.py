@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import itertools
+import lzma
 
 import numpy as np
 import pandas as pd
@@ -211,9 +213,40 @@ def test_a_cell_may_be_as_long_as_it_likes(tmp_path):
     assert table_files.read(tmp_path / "data.csv")[0]["y"][0] == text
 
 
-def test_a_compressed_file_is_read(tmp_path):
-    (tmp_path / "data.csv.gz").write_bytes(gzip.compress(b"a;b\n1,5;2\n"))
-    assert table_files.read(tmp_path / "data.csv.gz")[0]["a"][0] == 1.5
+PACKED = {".gz": gzip, ".bz2": bz2, ".xz": lzma}
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_compressed_file_is_read_and_written(ending, tmp_path):
+    file, new = tmp_path / f"data.csv{ending}", tmp_path / f"NEW.CSV{ending.upper()}"
+    file.write_bytes(PACKED[ending].compress(b"a;b\n1,5;2\n2,5;3\n"))
+    assert table_files.read(file)[0]["a"][0] == 1.5
+    with table_files.writer(new) as write:
+        for part, _, written in table_files.chunks(file, 1):
+            write(part, written)
+    assert PACKED[ending].decompress(new.read_bytes()) == b"a;b\n1,5;2\n2,5;3\n"
+    assert table_files.read(new)[0]["a"].tolist() == [1.5, 2.5]
+    for damaged in (b"a;b\n1,5;2\n", file.read_bytes()[:-12]):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match="cannot be read as a table"):
+            table_files.read(file)
+
+
+NO_TABLES = ("data.json", "data.npz", "data.xlsx", "data.csv.zip", "data.parquet.gz", "data.v2")
+
+
+@pytest.mark.parametrize("name", NO_TABLES)
+def test_names_of_other_kinds_of_files_are_refused(name, tmp_path):
+    (tmp_path / name).write_text("a,b\n1,2\n")
+    message = rf"{name} is no table by its name. Tables are CSV \(.csv, .*\) or Parquet \(.parquet,"
+    for use in (table_files.header, table_files.read):
+        with pytest.raises(ValueError, match=message):
+            use(tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        next(table_files.chunks(tmp_path / name, 1))
+    with pytest.raises(ValueError, match=message), table_files.writer(tmp_path / name):
+        pass
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 DAYS = pd.date_range("2019-01-01", periods=800, freq="D")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import sys
 
@@ -209,6 +210,13 @@ def test_other_columns_to_predict_are_refused(content, message, written, tmp_pat
     assert main(["predict", str(written), str(file)]) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_predictions_beside_a_compressed_file_are_compressed(written, tmp_path):
+    (tmp_path / "NEW.2.csv.gz").write_bytes(gzip.compress(b"size,old,colour\n2,1,red\n"))
+    assert main(["predict", str(written), str(tmp_path / "NEW.2.csv.gz")]) == 0
+    text = gzip.decompress((tmp_path / "NEW.2_predicted.csv.gz").read_bytes())
+    assert text.startswith(b"size,old,colour,y_mean,")
 
 
 def test_a_binary_file_to_predict_is_named(written, tmp_path, capsys):
