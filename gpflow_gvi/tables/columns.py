@@ -196,9 +196,15 @@ class Seen(NamedTuple):
 
 def _numbers_or_nan(column: pd.Series[Any]) -> AnyNDArray:
     """Return a column as numbers, NaN where a cell is none: [N]."""
+    column = in_seconds(column)
     if not required("pandas.api.types").is_numeric_dtype(column):
         column = column.astype(object).map(lambda value: TRUTH.get(str(value), value))
     return np.asarray(required("pandas").to_numeric(column, errors="coerce"), dtype=float)
+
+
+def in_seconds(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of durations as numbers, and any other as it is."""
+    return column.dt.total_seconds() if column.dtype.kind == "m" else column
 
 
 def has_lists(values: pd.Series[Any]) -> bool:
@@ -209,7 +215,7 @@ def has_lists(values: pd.Series[Any]) -> bool:
 
 def _is_of_numbers(values: pd.Series[Any], numbers: AnyNDArray) -> bool:
     """Whether a column is of numbers: most cells are, and they repeat less than codes do."""
-    types = required("pandas.api.types")
+    types, values = required("pandas.api.types"), in_seconds(values)
     if types.is_numeric_dtype(values) or types.is_datetime64_any_dtype(values):
         return bool(types.is_numeric_dtype(values))
     known = numbers[~np.isnan(numbers)]

@@ -41,7 +41,9 @@ class Dates(NamedTuple):
 
         :param is_day_first: what is taken where neither tells.
         """
-        if required("pandas.api.types").is_datetime64_any_dtype(column):
+        pandas = required("pandas")
+        is_of_times = pandas.api.types.is_datetime64_any_dtype(column)
+        if is_of_times or isinstance(column.dtype, pandas.PeriodDtype):
             return cls("", _resolved(_days(column, "")))
         column = without(NO_NUMBER, column)
         known = column.dropna()
@@ -97,6 +99,8 @@ class Dates(NamedTuple):
 
 def _days(column: pd.Series[Any], written: str) -> AnyNDArray:
     pandas = required("pandas")
+    if isinstance(column.dtype, pandas.PeriodDtype):
+        column = column.dt.to_timestamp()
     options = {"format": written} if written else {}
     times = pandas.to_datetime(column, errors="coerce", utc=True, **options)
     start = pandas.Timestamp("1970-01-01", tz="UTC")

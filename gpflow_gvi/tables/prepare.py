@@ -15,7 +15,8 @@ import numpy as np
 from .._core import progress
 from ..errors import short_repr
 from . import table_files
-from .columns import Columns, has_lists, require_finite, slips
+from .columns import Columns, has_lists, in_seconds, require_finite, slips
+from .dates import Dates
 from .requirements import require_known, required
 from .table_files import TextFormat
 from .text_cells import NO_NUMBER, NO_TEXT, without
@@ -174,7 +175,8 @@ def target_of(
     table: pd.DataFrame, name: str, task: Task | None
 ) -> tuple[AnyNDArray, AnyNDArray, Task]:
     """Return a mask of the rows with a target, [N], their targets, and the task."""
-    if has_lists(cells := table[name].dropna()):
+    column = in_seconds(table[name])
+    if has_lists(cells := column.dropna()):
         raise ValueError(
             f"target {name!r} has lists in cells, such as {short_repr(cells.iloc[0])}. Give a "
             "number or the name of a class in each row: a column for each number of the lists."
@@ -182,13 +184,14 @@ def target_of(
     has_slips = _distinct_numbers(without(NO_NUMBER, cells)) > MAX_NUMBERED_CLASSES
     if task is None and has_slips:
         task = "regression"
-    column = without(NO_NUMBER if task == "regression" else NO_TEXT, table[name])
+    column = without(NO_NUMBER if task == "regression" else NO_TEXT, column)
     known = column.notna().to_numpy()
     column = column[known]
     if not len(column):
         raise ValueError(f"target {name!r} is empty in every row.")
     types = required("pandas.api.types")
-    if types.is_datetime64_any_dtype(column):
+    is_text = task != "classification" and not types.is_numeric_dtype(column)
+    if types.is_datetime64_any_dtype(column) or (is_text and Dates.of(column)):
         raise ValueError(
             f"target {name!r} is of dates. Give them as numbers, such as the days since the first, "
             "or name another column."

@@ -8,6 +8,7 @@ import pytest
 
 from gpflow_gvi.tables import table_files
 from gpflow_gvi.tables.prepare import prepare
+from tests.tolerances import assert_close
 
 pa = pytest.importorskip("pyarrow")
 pyarrow_parquet = pytest.importorskip("pyarrow.parquet")
@@ -57,6 +58,28 @@ def test_two_columns_of_one_name_are_refused(file):
             read(file)
     with pytest.raises(ValueError, match="two columns with one name"):
         next(table_files.chunks(file, 10))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_are_seconds_in_any_unit(unit, file):
+    seconds = pd.Series(SIZE).where(np.arange(N) != 5)
+    durations = pd.to_timedelta(seconds.round(), unit="s").astype(f"timedelta64[{unit}]")
+    table = pd.DataFrame({"lasts": durations, "took": durations + durations})
+    table.to_parquet(file)
+    prepared = prepare(file, "took")
+    assert (prepared.task, prepared.columns.numbers) == ("regression", ["lasts"])
+    np.testing.assert_array_equal(prepared.y, 2.0 * seconds.round().dropna())
+    for found in (_predicted(file, prepared), prepared.columns.typed(table)):
+        np.testing.assert_array_equal(found["lasts"], seconds.round())
+
+
+def test_months_are_dates(file):
+    months = np.datetime64("2019-03") + np.arange(N)
+    table = pd.DataFrame({"month": pd.PeriodIndex(months, freq="M"), "cost": COST})
+    table.to_parquet(file)
+    days = months.astype("datetime64[D]").astype(float)
+    found = _predicted(file, prepare(file, "cost"))["month (trend)"]
+    assert_close(found, 1970.0 + days / 365.2425)
 
 
 def test_damaged_and_empty_files_are_named(file):

@@ -125,10 +125,16 @@ def test_one_slip_in_a_column_of_numbers_is_said_and_taken_for_missing(tmp_path)
         columns.require_numbers(table.assign(size=["ouch"] * len(table)))
 
 
-def test_dates_are_no_target():
-    table = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=40)})
+@pytest.mark.parametrize("task", [None, "regression"])
+@pytest.mark.parametrize("written", [None, "%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y %H:%M"])
+def test_dates_are_no_target(written, task):
+    days = pd.Series(pd.date_range("2020-01-01", periods=20).repeat(2))
+    table = pd.DataFrame({"day": days.dt.strftime(written) if written else days})
+    table.loc[2:3, "day"] = None
     with pytest.raises(ValueError, match="target 'day' is of dates"):
-        target_of(table, "day", None)
+        target_of(table, "day", task)
+    if written:
+        assert target_of(table, "day", "classification")[2] == "classification"
 
 
 def test_a_slip_in_the_target_is_named(tmp_path):
