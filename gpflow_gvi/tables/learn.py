@@ -97,7 +97,7 @@ def _split(prepared: Prepared, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
             f"target {prepared.target!r} is {y[fitting][0]} in every row but those held out. Hold "
             "out others: by another seed, or at random if they are the last in time."
         )
-    return fitting, unseen[np.isin(y[unseen], y[fitting]) | is_regression]
+    return fitting, unseen
 
 
 def _last(prepared: Prepared, name: str, count: int) -> tuple[AnyNDArray, AnyNDArray]:

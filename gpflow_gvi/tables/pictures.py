@@ -49,18 +49,20 @@ def pictures(outcome: Outcome) -> dict[str, str]:
         X = model.inputs(table)
         of_kind = _of_numbers if model.classes_ is None else _of_classes
         drawn = of_kind(model, X, y, *outcome.scores.predicted)
-        few = X[:MAX_ROWS], y[:MAX_ROWS]
-        display, picture = _png(
-            lambda ax: plots.RelevanceDisplay.from_estimator(model, *few, ax=ax)
-        )
-        order = np.argsort(-display.relevance)
-        names = [names[i] for i in order]
-        caption = (
-            "Relevance: how much worse held-out rows are predicted when one column is shuffled. "
-            f"Whiskers are standard errors over {min(len(y), MAX_ROWS):,} rows; a bar shorter than "
-            "two of them may be chance."
-        )
-        drawn[caption] = picture
+        is_known = slice(None) if model.classes_ is None else np.isin(y, model.classes_)
+        few = X[is_known][:MAX_ROWS], y[is_known][:MAX_ROWS]
+        if len(few[1]):
+            display, picture = _png(
+                lambda ax: plots.RelevanceDisplay.from_estimator(model, *few, ax=ax)
+            )
+            order = np.argsort(-display.relevance)
+            names = [names[i] for i in order]
+            caption = (
+                "Relevance: how much worse held-out rows are predicted when one column is "
+                f"shuffled. Whiskers are standard errors over {len(few[1]):,} rows; a bar shorter "
+                "than two of them may be chance."
+            )
+            drawn[caption] = picture
     _, drawn["Partial dependence: the prediction by one column, averaged over the others."] = _png(
         lambda ax: dependence(model, table, names[:MAX_PANELS]).plot(ax), (11.0, 5.5)
     )
@@ -127,8 +129,10 @@ def _of_numbers(
 
 
 def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, p: AnyNDArray) -> dict[str, str]:
+    classes = np.union1d(model.classes_, y)
+
     def confusion(ax: Any) -> None:
-        labels = np.asarray(model.classes_)[p.argmax(axis=1)]
+        labels = classes[p.argmax(axis=1)]
         names = [plain(label) for label in np.unique([*y, *labels])]
         options = {"display_labels": names, "cmap": "Blues", "colorbar": False}
         ConfusionMatrixDisplay.from_predictions(y, labels, ax=ax, **options)
@@ -138,9 +142,7 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, p: AnyNDArray) 
         "Calibration: how often the held-out rows are named rightly, by how sure the model is; in "
         "the grey bars it differs from the diagonal by chance. Beside it the error rate of the "
         "rows that the model is most sure of.": _png(
-            lambda ax: plots.ClassesDisplay.from_predictions(
-                np.searchsorted(np.asarray(model.classes_), y), p, ax=ax
-            ),
+            lambda ax: plots.ClassesDisplay.from_predictions(np.searchsorted(classes, y), p, ax=ax),
             (11.0, 4.0),
         )[1],
     }

@@ -89,10 +89,14 @@ def _of_numbers(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArra
 
 
 def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArray) -> _Found:
-    """Return scores, gains of log probability over no inputs, [N], sentences, predictions."""
-    labels, N = np.searchsorted(np.asarray(model.classes_), y), len(y)
-    shares = np.unique(seen, return_counts=True)[1] / len(seen)
-    p = model.learned_.predict_proba(X)
+    """Return scores, gains of log probability over no inputs, [N], sentences, predictions.
+
+    Classes that were not learned have probability zero.
+    """
+    classes, N = np.union1d(model.classes_, y), len(y)
+    labels, learned = np.searchsorted(classes, y), np.isin(classes, model.classes_)
+    shares, p = np.mean(seen[:, None] == classes, axis=0), np.zeros((N, len(classes)))
+    p[:, learned] = model.learned_.predict_proba(X)
     own, base = (labels, p), (labels, np.broadcast_to(shares, p.shape))
     scores = {name: metrics.CLASS_METRICS[name] for name in ("accuracy", "nll", "brier", "ece")}
     table = {name: (each.function(own), each.function(base)) for name, each in scores.items()}
@@ -101,6 +105,9 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArra
         f"It predicts {model.target} rightly in {100 * right:.0f} % of {N:,} rows that it had not "
         f"seen; the most frequent class is right in {100 * always:.0f} %."
     )
+    if not np.all(learned):
+        absent = ", ".join(map(str, classes[~learned]))
+        said += f" No row that it learned from is {absent}, as {np.sum(~learned[labels])} are."
     best = p.max(axis=1)
     off, chance = right - best.mean(), 1.96 * np.sqrt(np.sum(best * (1.0 - best))) / N
     fits = f"calibrated as far as {N:,} rows tell"
@@ -111,5 +118,5 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArra
     )
     rows = np.arange(N)
     tiny = np.finfo(float).tiny
-    gains = np.log(np.maximum(p[rows, labels], tiny)) - np.log(shares[labels])
-    return table, gains, said, calibration, (p,)
+    mine, theirs = (np.log(np.maximum(each[rows, labels], tiny)) for each in (p, base[1]))
+    return table, mine - theirs, said, calibration, (p,)

@@ -90,6 +90,30 @@ def test_classes_are_judged_beside_the_most_frequent_one(table, tmp_path):
     assert outcome.scores.table["accuracy"][0] == right
 
 
+@pytest.mark.parametrize("count", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (23, 24))])
+def test_held_out_rows_of_a_class_that_was_not_learned_count(count, tmp_path):
+    """They are wrong, whatever is predicted: the last rows in time have a class of their own."""
+    x = np.random.default_rng(0).normal(size=N)
+    kinds = np.where(x > 0.0, "many", "few").astype(object)
+    kinds[-count:] = "rare"
+    outcome = _outcome(tmp_path, pd.DataFrame({"day": DAYS, "x": x, "y": kinds}))
+    rows, y = outcome.held_out
+    predicted = outcome.model.predict(rows)
+    right = np.mean(predicted["y_label"] == kinds[-24:])
+    assert len(y) == 24
+    assert outcome.scores.table["accuracy"][0] == right
+    misses = [
+        sum((predicted[f"p({kind})"][i] - (kinds[i] == kind)) ** 2 for kind in ("few", "many"))
+        + (kinds[i] == "rare")
+        for i in range(N - 24, N)
+    ]
+    assert_close(outcome.scores.table["brier"][0], np.mean(misses))
+    said = f"rightly in {100 * right:.0f} % of 24 rows"
+    assert said in outcome.scores.verdict
+    assert f"No row that it learned from is rare, as {count} are." in outcome.scores.verdict
+    assert said in _page(outcome, tmp_path)
+
+
 def test_a_category_and_a_date_are_one_column_each(learned):
     model = learned.model
     assert set(model.feature_groups_) == {"day", "size", "kind"}
