@@ -1,12 +1,6 @@
 """Kernels of infinitely wide networks (neural network Gaussian processes), without JAX."""
 
-from .image_layers import (
-    AveragePooling2D,
-    Conv2D,
-    Flatten,
-    GlobalAveragePooling2D,
-    LinearAttention,
-)
+from .image_layers import AveragePooling2D, Conv2D, Flatten, GlobalAveragePooling2D
 from .kernel import NNGP
 from .layers import Dense, Erf, Layer, ReLU
 
@@ -19,6 +13,5 @@ __all__ = [
     "Flatten",
     "GlobalAveragePooling2D",
     "Layer",
-    "LinearAttention",
     "ReLU",
 ]

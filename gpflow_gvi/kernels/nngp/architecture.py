@@ -8,7 +8,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 
 from . import tiles
-from .image_layers import Flatten, LinearAttention
+from .image_layers import Flatten
 from .layers import Activation, Affine, Covariances, Dense, Layer
 from .pairs import AllPixelPairs, Offsets, Pairs, PixelPairs, Shape, VectorPairs
 from .tiles import Tensors
@@ -112,7 +112,7 @@ def output_shapes(
     if names is None:
         names = [f"layers[{i}] ({type(layer).__name__})" for i, layer in enumerate(layers)]
     shapes = [shape]
-    gaussian = attends = False
+    gaussian = False
     for layer, name in zip(layers, names, strict=True):
         try:
             shapes.append(layer.output_shape(shapes[-1]))
@@ -123,12 +123,6 @@ def output_shapes(
                 f"{name}: its inputs must be Gaussian, with the same covariance for all units. Put "
                 "a Dense or a Conv2D before it, with nothing but pooling between."
             )
-        if isinstance(layer, Flatten) and attends:
-            raise ValueError(
-                f"{name}: a LinearAttention before it needs every pair of pixels, and it keeps a "
-                "part. Use GlobalAveragePooling2D() in its place."
-            )
-        attends |= isinstance(layer, LinearAttention)
         keeps = not isinstance(layer, Activation | Flatten)
         gaussian = isinstance(layer, Affine) or (gaussian and keeps)
     if shapes[-1] is not None:

@@ -1,4 +1,4 @@
-"""The layers of an infinitely wide network for images: convolution, attention and pooling.
+"""The layers of an infinitely wide network for images: convolution and pooling.
 
 Their covariances are those of the `PixelPairs` or `AllPixelPairs` of pairs.py. Novak et al. (2019),
 "Bayesian deep convolutional networks with many channels are Gaussian processes"; pooling in its
@@ -66,35 +66,6 @@ class Conv2D(Affine):
             padding = [_same_padding(*size) for size in sizes]
         K = pairs.over_patches(given.K, self.kernel_size, self.strides, padding)
         return pairs.inside(affine(K, *values))
-
-
-class LinearAttention(Affine):
-    """Infinitely many heads whose attention is the dot product itself, without a softmax.
-
-    A head returns 1/P Σ_i (q_p·k_i / √d) v_i at pixel p, of P, with queries q, keys k and values v
-    of width d that are linear in the inputs. The scores of p and i, and of p' and j, then have the
-    covariance K_pp' K_ij, so that the outputs have
-
-        σ_b² + σ_w² K_pp' · 1/P² Σ_ij K_ij²,
-
-    where σ_w² stands for the variances of all weights, and 1/P keeps the scale for any number of
-    pixels. Hron, Bahri, Sohl-Dickstein and Novak (2020), "Infinite attention: NNGP and NTK for deep
-    attention networks". Attention knows no order of the pixels: give their positions as features.
-    `GlobalAveragePooling2D` has to follow, as every pair of pixels matters.
-    """
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """Return the shape of the inputs, which are images."""
-        return _image(shape)
-
-    def input_offsets(self, offsets: Offsets) -> None:
-        """Return that every pair of pixels matters."""
-        return None
-
-    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
-        """Return σ_b² + σ_w² K times the average of K² over all pairs of pixels."""
-        squares = tf.reduce_mean(tf.square(given.K), axis=[1, 2, 3, 4], keepdims=True)
-        return affine(given.K * squares, *values)
 
 
 class _ToVectors(Layer):

@@ -15,7 +15,6 @@ from gpflow_gvi.kernels.nngp import (
     Flatten,
     GlobalAveragePooling2D,
     Layer,
-    LinearAttention,
     ReLU,
     tiles,
 )
@@ -78,14 +77,6 @@ IMAGES: dict[str, Callable[[], list[Layer]]] = {
         Dense(1.2),
         ReLU(),
         Dense(),
-    ],
-    "attention": lambda: [
-        Conv2D(1, bias_variance=0.1),
-        ReLU(),
-        LinearAttention(1.3, 0.2),
-        ReLU(),
-        GlobalAveragePooling2D(),
-        Dense(1.2),
     ],
     "pooling and global": lambda: [
         AveragePooling2D((2, 1)),

@@ -18,7 +18,6 @@ from gpflow_gvi.kernels.nngp import (
     Flatten,
     GlobalAveragePooling2D,
     Layer,
-    LinearAttention,
     ReLU,
 )
 from tests.tolerances import assert_close, assert_estimates
@@ -30,7 +29,7 @@ Array = np.ndarray
 # --- The definition, written out with loops over pixels -------------------------------------------
 
 
-def variances(layer: Dense | Conv2D | LinearAttention) -> tuple[float, float]:
+def variances(layer: Dense | Conv2D) -> tuple[float, float]:
     bias = 0.0 if layer.bias_variance is None else float(layer.bias_variance.numpy())
     return float(layer.weight_variance.numpy()), bias
 
@@ -90,9 +89,6 @@ def definition(layers: list[Layer], x: Array, y: Array) -> float:
         elif isinstance(layer, Conv2D):
             w, b = variances(layer)
             Ks = [b + w * averaged(layer, K) for K in Ks]
-        elif isinstance(layer, LinearAttention):
-            w, b = variances(layer)
-            Ks = [b + w * K * np.mean(K**2) for K in Ks]
         elif isinstance(layer, AveragePooling2D):
             Ks = [averaged(layer, K) for K in Ks]
         elif isinstance(layer, GlobalAveragePooling2D):
@@ -173,8 +169,6 @@ def wide_network(layers: list[Layer], X: Array, width: int, rng: np.random.Gener
             else:
                 units = units @ weights
             units = units + rng.normal(scale=np.sqrt(b), size=width)
-        elif isinstance(layer, LinearAttention):
-            units = attended(layer, units, width, rng)
         elif isinstance(layer, AveragePooling2D):
             units = tf.nn.avg_pool2d(units, layer.pool_size, layer.strides, "VALID").numpy()
         elif isinstance(layer, GlobalAveragePooling2D):
@@ -186,21 +180,7 @@ def wide_network(layers: list[Layer], X: Array, width: int, rng: np.random.Gener
     return units
 
 
-def attended(layer: LinearAttention, units: Array, heads: int, rng: np.random.Generator) -> Array:
-    """The outputs of attention whose heads have queries, keys and values of width one."""
-    w, b = variances(layer)
-    scale = 1.0 / np.sqrt(units.shape[-1])
-    query, key, value = (
-        units @ rng.normal(scale=scale, size=(units.shape[-1], heads)) for _ in "qkv"
-    )
-    of_heads = query * (key * value).mean(axis=(1, 2), keepdims=True)
-    outputs = of_heads @ rng.normal(scale=np.sqrt(w / heads), size=(heads, heads))
-    return outputs + rng.normal(scale=np.sqrt(b), size=heads)
-
-
-@pytest.mark.parametrize(
-    "name", [*DENSE, "same", "strides", "pooling", "overlapping pooling", "attention"]
-)
+@pytest.mark.parametrize("name", [*DENSE, "same", "strides", "pooling", "overlapping pooling"])
 def test_wide_random_networks_have_this_covariance(name, rng):
     """The products of hidden units, averaged over units and networks, with their standard error."""
     X, layers = inputs(name, 3, rng), NETWORKS[name]()

@@ -21,7 +21,6 @@ from gpflow_gvi.kernels.nngp import (
     Erf,
     Flatten,
     GlobalAveragePooling2D,
-    LinearAttention,
     ReLU,
 )
 from tests.tolerances import ITERATIVE, ROUNDING, assert_close, assert_estimates
@@ -305,10 +304,6 @@ def test_shared_parameter():
             r"layers\[2\] \(Conv2D\): it takes images, but gets vectors",
         ),
         (lambda: NNGP([Dense(), Flatten()]), r"layers\[1\] \(Flatten\): it takes images"),
-        (
-            lambda: NNGP([Conv2D(1), LinearAttention(), Flatten()], input_shape=IMAGE),
-            r"layers\[2\] \(Flatten\): a LinearAttention before it needs every pair",
-        ),
         (
             lambda: NNGP([Dense(), GlobalAveragePooling2D()]),
             r"layers\[1\] \(GlobalAveragePooling2D\): it takes images",
