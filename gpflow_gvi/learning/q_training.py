@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core import progress
 
@@ -29,26 +29,8 @@ class TrainingResult(NamedTuple):
     """For each epoch: the training loss, its terms, and `val_nll`."""
 
 
-class Train(Protocol):
-    """Anything that trains a model, in place."""
-
-    def __call__(
-        self,
-        model: GVI,
-        data: TrainingData,
-        validation: RegressionData | None,
-        *,
-        share: float,
-        hooks: Hooks,
-    ) -> TrainingResult:
-        """Train a model, and leave it as it was when validation data were predicted best.
-
-        :param model: the model, at its start.
-        :param data: the rows to train with.
-        :param validation: (X, Y) to stop by, if any.
-        :param share: stop after this fraction of the epochs.
-        :param hooks: what the caller adds.
-        """
+Train = Callable[..., TrainingResult]
+"""Anything that trains a model in place, called as `BatchTraining` is."""
 
 
 def _scorer(model: GVI, data: RegressionData) -> Callable[[], float]:
@@ -88,7 +70,12 @@ class BatchTraining:
         share: float,
         hooks: Hooks,
     ) -> TrainingResult:
-        """Train a model, and leave it as it was when validation data were predicted best."""
+        """Train a model, and leave it as it was when validation data were predicted best.
+
+        :param validation: (X, Y) to stop by, if any.
+        :param share: stop after this fraction of the epochs.
+        :param hooks: what the caller adds.
+        """
         from ..mean_functions import Network
         from .early_stopping import KeepBest
 
