@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,41 +23,32 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class FullBatchLoss:
-    """A loss of all rows and its gradient, as one graph of the values of variables.
+def minimised(
+    minimise: Minimise, evaluate: Callable[[], Any], variables: Sequence[Any]
+) -> list[float]:
+    """Minimise a loss of all rows, and return its finite values in their order.
 
-    A tape around a compiled loss takes several times as long for models of the size of curves.
+    It is one graph with its gradient: a tape around a compiled loss takes several times as long for
+    models of the size of curves.
     """
+    import tensorflow as tf
 
-    def __init__(self, evaluate: Callable[[], Any], variables: Iterable[Any]) -> None:
-        import tensorflow as tf
+    from .._core.graphs import without_gradients
+    from ..regulariser.lbfgs import LossWithGradients, assign_by_id, by_tape
 
-        from .._core.graphs import without_gradients
-        from ..regulariser.lbfgs import LossWithGradients, by_tape
+    graph, values = without_gradients(lambda: by_tape(evaluate, variables)), list[float]()
 
-        self.values: list[float] = []
-        """The finite ones that were found, in their order."""
-        self.variables = list(variables)
-        self.loss = LossWithGradients(evaluate, self._evaluate, self.variables)
-        """For a minimiser."""
-
-        def value_and_gradients(*values: Any) -> Any:
-            at = dict(zip(map(id, self.variables), values, strict=True))
-            return by_tape(evaluate, self.variables, at)
-
-        specs = [tf.TensorSpec(variable.shape, variable.dtype) for variable in self.variables]
-        self._graph = without_gradients(value_and_gradients, *specs)
-
-    def _evaluate(self, at: ValuesById) -> tuple[float, list[Array]]:
-        import tensorflow as tf
-
-        values = [tf.convert_to_tensor(at.get(id(each), each)) for each in self.variables]
+    def value_and_gradients(at: ValuesById) -> tuple[float, list[Array]]:
+        assign_by_id(variables, at)
         try:
-            loss, gradients = self._graph(*values)
+            loss, gradients = graph()
         except tf.errors.InvalidArgumentError:  # the loss is not finite, or a matrix has no root
-            return np.nan, [np.zeros(each.shape) for each in self.variables]
-        self.values.append(float(loss))
-        return self.values[-1], gradients
+            return np.nan, [np.zeros(each.shape) for each in variables]
+        values.append(float(loss))
+        return values[-1], gradients
+
+    minimise(LossWithGradients(evaluate, value_and_gradients, variables), variables)
+    return values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +71,9 @@ class FullBatchTraining:
 
         progress.now(f"training Q on {len(data.X)} rows at once")
         rows = tuple(map(tf.convert_to_tensor, (data.X, data.Y)))
-        full = FullBatchLoss(lambda: model.training_loss(rows), model.trainable_variables)
-        self.minimise(full.loss, full.variables)
-        return TrainingResult(1.0, {"loss": full.values})
+        variables = model.trainable_variables
+        losses = minimised(self.minimise, lambda: model.training_loss(rows), variables)
+        return TrainingResult(1.0, {"loss": losses})
 
 
 def fit_by_squares(function: Any, X: Array, Y: Any, max_iterations: int = 1000) -> None:
@@ -91,7 +83,6 @@ def fit_by_squares(function: Any, X: Array, Y: Any, max_iterations: int = 1000) 
     from ..regulariser.lbfgs import lbfgs
 
     X, Y = map(tf.convert_to_tensor, (X, Y))
-    full = FullBatchLoss(
-        lambda: tf.reduce_mean(tf.square(function(X) - Y)), function.trainable_variables
-    )
-    lbfgs(full.loss, full.variables, max_iterations=max_iterations)
+    minimise = functools.partial(lbfgs, max_iterations=max_iterations)
+    variables = function.trainable_variables
+    minimised(minimise, lambda: tf.reduce_mean(tf.square(function(X) - Y)), variables)

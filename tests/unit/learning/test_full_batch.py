@@ -16,7 +16,7 @@ from gpflow_gvi.experiments.curves import thesis_curve
 from gpflow_gvi.experiments.parts.objective import halton_box
 from gpflow_gvi.experiments.parts.training import LBFGSTraining
 from gpflow_gvi.experiments.run import run
-from gpflow_gvi.learning.full_batch import FullBatchLoss
+from gpflow_gvi.learning.full_batch import minimised
 from gpflow_gvi.learning.procedure import Hooks
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import Start, TrainingData
@@ -43,8 +43,15 @@ def bayesian() -> gvi.models.GVI:
     return gvi.models.GVI(P, Q, likelihood, gvi.divergences.InducingKL(), num_data=N)
 
 
-def loss_of(model: gvi.models.GVI) -> FullBatchLoss:
-    return FullBatchLoss(lambda: model.training_loss((X, Y)), model.trainable_variables)
+def given_to_the_minimiser(model: gvi.models.GVI):
+    """The loss and the variables that a minimiser is called with."""
+    given = []
+    minimised(
+        lambda *arguments: given.extend(arguments),
+        lambda: model.training_loss((X, Y)),
+        model.trainable_variables,
+    )
+    return given
 
 
 def rows() -> TrainingData:
@@ -63,23 +70,23 @@ def test_it_ends_at_the_bound_of_titsias():
 
 def test_loss_and_gradient_are_those_of_a_tape():
     model = bayesian()
-    full = loss_of(model)
-    value, gradients = full.loss.value_and_gradients(full.variables)
+    loss, variables = given_to_the_minimiser(model)
+    value, gradients = loss.value_and_gradients(variables)
     with tf.GradientTape() as tape:
         expected = model.training_loss((X, Y))
     assert_close(value, expected)
-    for ours, theirs in zip(gradients, tape.gradient(expected, full.variables), strict=True):
+    for ours, theirs in zip(gradients, tape.gradient(expected, variables), strict=True):
         assert_close(ours, theirs)
 
 
 def test_a_step_to_where_the_loss_is_not_finite_is_shortened():
     model = bayesian()
-    full = loss_of(model)
-    start = {id(variable): variable.numpy() for variable in full.variables}
-    far = {id(variable): np.full(variable.shape, 1e200) for variable in full.variables}
-    assert np.isnan(full.loss.value_and_gradients(full.variables, far)[0])
-    before, _ = full.loss.value_and_gradients(full.variables, start)  # which assigns them
-    lbfgs(full.loss, full.variables, max_iterations=200)
+    loss, variables = given_to_the_minimiser(model)
+    start = {id(variable): variable.numpy() for variable in variables}
+    far = {id(variable): np.full(variable.shape, 1e200) for variable in variables}
+    assert np.isnan(loss.value_and_gradients(variables, far)[0])
+    before, _ = loss.value_and_gradients(variables, start)  # which assigns them
+    lbfgs(loss, variables, max_iterations=200)
     assert float(model.training_loss((X, Y))) < before
 
 
