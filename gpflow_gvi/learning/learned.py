@@ -31,7 +31,7 @@ from ..regulariser.fit import Regulariser
 from .around_network.network_rows import NetworkInputs
 from .laws import Law
 from .outliers import Outliers
-from .predictions import Predictions
+from .predictions import Predictions, moments_of_mixture
 from .presentation import Presented
 from .rows.log_scale import LogScale
 from .rows.scaling import Scaling
@@ -107,16 +107,21 @@ class Learned(Presented):
         """
         rows = self.inputs.validated(X)
         if full_cov:
-            units = units_of_f(self.likelihood, self.outputs)
-            moments = self.model.predict_f(self.inputs.scaled(rows), full_cov=True)
-            return in_units(units, *moments)
-        mean, variance = self._predictions.f(rows)
-        return mean, variance
+            moments = [part._joint_f(rows) for part in self.parts]
+        else:
+            moments = [part._predictions.f(rows) for part in self.parts]
+        return moments_of_mixture(self.shares, moments, joint=full_cov)
+
+    def _joint_f(self, rows: tf.Tensor) -> MeanAndVariance:
+        """Return mean and covariance of f at rows that `inputs.validated` returns."""
+        units = units_of_f(self.likelihood, self.outputs)
+        moments = self.model.predict_f(self.inputs.scaled(rows), full_cov=True)
+        return in_units(units, *moments)
 
     def predict_y(self, X: TensorType) -> MeanAndVariance:
         """Return mean and variance of y at X: [N, J] each."""
-        mean, variance = self._predictions.y(self.inputs.validated(X))
-        return mean, variance
+        rows = self.inputs.validated(X)
+        return moments_of_mixture(self.shares, [part._predictions.y(rows) for part in self.parts])
 
     @functools.cached_property
     def _predictions(self) -> Any:
@@ -138,7 +143,9 @@ class Learned(Presented):
 
     def pit(self, X: TensorType, Y: TensorType) -> Array:
         """Return the (randomised) probability integral transform of each observation: [N, J]."""
-        return pit(self.model, (self.inputs.standard(X), self.standard_y(Y)))
+        X = self.inputs.standard(X)
+        parts = [pit(part.model, (X, part.standard_y(Y))) for part in self.parts]
+        return np.einsum("c,cnj->nj", self.weights, parts)
 
     def standard_y(self, Y: TensorType) -> tf.Tensor:
         """Return observations in standard units, [N, P], and labels as class indices."""
@@ -175,8 +182,9 @@ class Learned(Presented):
     def predict_proba(self, X: TensorType) -> Array:
         """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
         require_classes(self.model)
-        (probabilities,) = self._predictions.probabilities(self.inputs.validated(X))
-        return np.asarray(probabilities)
+        rows = self.inputs.validated(X)
+        parts = [part._predictions.probabilities(rows)[0] for part in self.parts]
+        return np.einsum("c,cnj->nj", self.weights, parts)
 
     def entropies(self, X: TensorType) -> Entropies:
         """Return the total, aleatoric and epistemic entropy of the class at X: [N] each."""
@@ -256,13 +264,17 @@ class Learned(Presented):
                 f"predict_law is for real-valued y under Gaussian noise, but the likelihood is "
                 f"{type(self.likelihood).__name__}. predict_interval has its quantiles."
             )
-        mean, variance = by_blocks(self._predictions.standard_y, self.inputs.validated(X))
+        rows = self.inputs.validated(X)
+        return Law([(part._standard_law(rows), part.outputs) for part in self.parts], self.shares)
+
+    def _standard_law(self, rows: tf.Tensor) -> Any:
+        """Return the law of y in standard units, as SciPy has it."""
+        mean, variance = by_blocks(self._predictions.standard_y, rows)
         df = degrees_of_freedom(self.likelihood)
-        law: Any = stats.norm(mean, np.sqrt(variance))
-        if df is not None:
-            df = df.numpy()
-            law = stats.t(df, mean, np.sqrt(variance * (df - 2.0) / df))
-        return Law([(law, self.outputs)])
+        if df is None:
+            return stats.norm(mean, np.sqrt(variance))
+        df = df.numpy()
+        return stats.t(df, mean, np.sqrt(variance * (df - 2.0) / df))
 
     def acquire(self, candidates: TensorType, kind: Kind, **options: Any) -> Array:
         """Return the value of an observation at each candidate: [N]. The largest is the best.

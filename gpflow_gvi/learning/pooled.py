@@ -6,21 +6,19 @@ p(y | x) = Σ_c w_c p_c(y | x)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, RegressionData, TensorType
+from gpflow.base import RegressionData, TensorType
 from scipy.special import xlogy
 
 from .._core import checks
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import require_real_outputs
 from ..prediction.class_probabilities import Entropies
-from .laws import Law
 from .learned import Array, Learned
-from .predictions import moments_of_mixture
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -35,27 +33,6 @@ class Pooled(Learned):
     """The models, that of the largest weight first."""
     shares: tuple[float, ...] = ()
     """Their weights, which add up to one."""
-
-    def predict_f(self, X: TensorType, full_cov: bool = False) -> MeanAndVariance:
-        """Return mean and variance of f at X, [N, J] each (covariance [J, N, N])."""
-        if not full_cov:
-            rows = self.inputs.validated(X)
-            return moments_of_mixture(
-                self.shares, [part._predictions.f(rows) for part in self.parts]
-            )
-        means, covariances = zip(
-            *(part.predict_f(X, full_cov=True) for part in self.parts), strict=True
-        )
-        mean = _average(self.shares, means)
-        away = [tf.linalg.matrix_transpose(each - mean)[..., None] for each in means]  # [J, N, 1]
-        outer = [d * tf.linalg.matrix_transpose(d) for d in away]
-        joint = [C + o for C, o in zip(covariances, outer, strict=True)]
-        return mean, _average(self.shares, joint)
-
-    def predict_y(self, X: TensorType) -> MeanAndVariance:
-        """Return mean and variance of y at X: [N, J] each."""
-        rows = self.inputs.validated(X)
-        return moments_of_mixture(self.shares, [part._predictions.y(rows) for part in self.parts])
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
         """Return the log density of each observed y: [N]."""
@@ -81,11 +58,6 @@ class Pooled(Learned):
         )
         return np.concatenate(samples)[order]
 
-    def predict_proba(self, X: TensorType) -> Array:
-        """Return the probabilities of the classes at X, where Y are labels: [N, J]."""
-        parts = [part.predict_proba(X) for part in self.parts]
-        return np.einsum("c,cnj->nj", self.weights, parts)
-
     def entropies(self, X: TensorType) -> Entropies:
         """Return the total, aleatoric and epistemic entropy of the class at X: [N] each.
 
@@ -106,9 +78,8 @@ class Pooled(Learned):
             return self.entropies(X).epistemic
         means = np.array([by_blocks(part.predict_f, X)[0] for part in self.parts])  # [C, N, J]
         within = np.array([part.score_ood(X) for part in self.parts])
-        between = np.mean(
-            np.square(means - _average(self.shares, means)) / self.outputs.scale**2, axis=-1
-        )
+        mean = np.average(means, axis=0, weights=self.weights)
+        between = np.mean(np.square(means - mean) / self.outputs.scale**2, axis=-1)
         return np.asarray(self.weights @ (within + between))
 
     def predict_interval(
@@ -122,16 +93,6 @@ class Pooled(Learned):
         lower, upper = (tf.convert_to_tensor(law.quantile(level), dtype) for level in levels)
         return lower, upper
 
-    def predict_law(self, X: TensorType) -> Law:
-        """Return the law of y at X, a mixture of those of the parts: [N, J]."""
-        laws = [part.predict_law(X) for part in self.parts]
-        return Law([part for law in laws for part in law.parts], self.shares)
-
-    def pit(self, X: TensorType, Y: TensorType) -> Array:
-        """Return the (randomised) probability integral transform of each observation: [N, J]."""
-        parts = [part.pit(X, Y) for part in self.parts]
-        return np.einsum("c,cnj->nj", self.weights, parts)
-
     def update(self, X: TensorType, Y: TensorType, *, num_inducing: int = 20) -> Pooled:
         """Return the mixture of the parts, each conditioned on new rows as well."""
         parts = tuple(part.update(X, Y, num_inducing=num_inducing) for part in self.parts)
@@ -142,11 +103,6 @@ def mixture(parts: tuple[Learned, ...], shares: tuple[float, ...]) -> Pooled:
     """Return the mixture of parts, the first one with the largest share."""
     fields = {each.name: getattr(parts[0], each.name) for each in dataclasses.fields(Learned)}
     return Pooled(**fields, parts=parts, shares=shares)
-
-
-def _average(weights: Sequence[float], values: Any) -> tf.Tensor:
-    """Return Σ_c w_c v_c."""
-    return tf.add_n([weight * value for weight, value in zip(weights, values, strict=True)])
 
 
 def _drawn(

@@ -26,13 +26,18 @@ from .rows.targets import Units, units_of_f, units_of_predictions
 
 
 def moments_of_mixture(
-    weights: Sequence[float], moments: Sequence[MeanAndVariance]
+    weights: Sequence[float], moments: Sequence[MeanAndVariance], *, joint: bool = False
 ) -> MeanAndVariance:
-    """Return Σ w m and Σ w (v + (m - Σ w m)²), mean and variance of a mixture: [N, J] each."""
+    """Return Σ w m and Σ w (v + (m - Σ w m)²), mean and variance of a mixture: [N, J] each.
+
+    :param joint: whether variances are covariances between rows, [J, N, N].
+    """
     if len(moments) == 1:
         return moments[0]
-    mean = tf.add_n([w * m for w, (m, _) in zip(weights, moments, strict=True)])
-    spread = [w * (v + tf.square(m - mean)) for w, (m, v) in zip(weights, moments, strict=True)]
+    parts = list(zip(weights, *zip(*moments, strict=True), strict=True))
+    mean = tf.add_n([w * m for w, m, _ in parts])
+    squares = "nj,mj->jnm" if joint else "nj,nj->nj"
+    spread = [w * (v + tf.einsum(squares, m - mean, m - mean)) for w, m, v in parts]
     return mean, tf.add_n(spread)
 
 
