@@ -77,8 +77,8 @@ class SiteFits(Fits):
         self, start: Candidate, rows: AnyNDArray, minimise: Minimise, means: Any = None
     ) -> Candidate:
         """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
-        fit, Z = self._started(start), self._points(start, rows)
-        loss, _ = fit.fit(minimise, Z, self._rows(start, rows, means), means=start.is_around)
+        fit, at = self._started(start), self._rows(start, rows, means)
+        loss, _ = fit.fit(minimise, at, means=start.is_around)
         bound = fit.bound
         return start.replace(
             kernel=bound.prior.kernel,
@@ -103,27 +103,33 @@ class SiteFits(Fits):
         fit.start_weights(0.0 if start.weights is None else start.weights)
         return fit
 
-    def _rows(self, candidate: Candidate, rows: AnyNDArray, means: AnyNDArray | None) -> Rows:
+    def _rows(
+        self,
+        candidate: Candidate,
+        rows: AnyNDArray,
+        means: AnyNDArray | None = None,
+        Z: AnyNDArray | None = None,
+    ) -> Rows:
+        """Return rows with these inducing points, by default some of the rows."""
         if not candidate.is_around:
             means = np.zeros([len(self.data.X), self.predictors.num_means, self.data.J])
         elif means is None:
             means = self.means
         values = self.data.X, self.observed, means.astype(self.data.X.dtype)
-        return Rows(*(part[rows] for part in values))
-
-    def _points(self, candidate: Candidate, rows: AnyNDArray) -> AnyNDArray:
-        M = min(self.settings.count(len(rows)), self.recipe.max_points_of_sites)
-        X, kernel = self.data.X[rows], candidate.kernel
-        return self.settings.select(X, M, kernel=kernel, seed=self.data.seed)[0]
+        if Z is None:
+            M = min(self.settings.count(len(rows)), self.recipe.max_points_of_sites)
+            kernel, seed = candidate.kernel, self.data.seed
+            Z, _ = self.settings.select(self.data.X[rows], M, kernel=kernel, seed=seed)
+        return Rows(*(part[rows] for part in values), Z)
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
         fit, rows = self._started(candidate), self.first
-        at, Z = self._rows(candidate, rows, None), self._points(candidate, rows)
-        sites, _ = fit.converged(Z, at)
+        at = self._rows(candidate, rows)
+        sites, _ = fit.converged(at)
         P = prior(candidate, self.predictors)
         groups = np.unique(self.groups[rows], return_inverse=True)[1]
-        of_y = leave_one_out(P, sites.variance, Z, (at.X, sites.Y), groups)
+        of_y = leave_one_out(P, sites.variance, at.Z, (at.X, sites.Y), groups)
         mean, variance = (np.asarray(part) for part in left_out(of_y, sites))
         variance = np.maximum(variance, 0.0)
         f = tf.constant(mean), tf.constant(variance)
@@ -144,9 +150,8 @@ class SiteFits(Fits):
     ) -> MeanAndVariance:
         """Return mean and variance of f at held rows: [B, J] each."""
         given = given[np.isin(given, self.first)]
-        fit, Z = self._started(candidate), self._points(candidate, given)
-        at, new = (self._rows(candidate, rows, means) for rows in (given, held))
+        fit, at = self._started(candidate), self._rows(candidate, given, means)
         again, max_rounds = self.settings.again(), self.recipe.max_rounds_again
-        _, sites = fit.fit(again, Z, at, means=candidate.is_around, max_rounds=max_rounds)
-        mean, variance = fit.predict(Z, at, sites, new)
+        _, sites = fit.fit(again, at, means=candidate.is_around, max_rounds=max_rounds)
+        mean, variance = fit.predict(at, sites, self._rows(candidate, held, means, at.Z))
         return mean.numpy(), np.broadcast_to(variance, mean.shape)

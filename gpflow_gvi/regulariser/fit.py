@@ -223,8 +223,8 @@ class _BySites:
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
         """Fit the hyper-parameters, and return minus the bound of the log evidence."""
         X, Y = (Z, U) if self._evidence.needs_inducing_outputs else self._data
-        rows = site_fit.Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype))
-        loss, sites = self._fit.fit(minimise, Z, rows, means=False)
+        rows = site_fit.Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype), Z)
+        loss, sites = self._fit.fit(minimise, rows, means=False)
         self._found = X, sites
         return loss
 

@@ -65,13 +65,8 @@ class Rows(NamedTuple):
     """Observations, as the likelihood takes them: [N, P]."""
     means: TensorType
     """F, what is added to m_P, with weights, at the rows: [N, C, J]."""
-
-
-class _Inputs(NamedTuple):
-    """What covariances are of: inducing points, [M, D], and rows, [N, D]."""
-
     Z: TensorType
-    X: TensorType
+    """Inducing points: [M, D]."""
 
 
 class Bound:
@@ -104,9 +99,9 @@ class Bound:
         """
         return tf.square(self.roots)
 
-    def covariances(self, inputs: _Inputs) -> Covariances:
+    def covariances(self, rows: Rows) -> Covariances:
         """Return the covariances of points and rows."""
-        return covariances(self.prior.kernel, *inputs)
+        return covariances(self.prior.kernel, rows.Z, rows.X)
 
     def rows(self, at: Covariances, rows: Rows) -> AtRows:
         """Return rows with what of P the sites need there."""
@@ -126,16 +121,14 @@ class Bound:
         """Return that of all parameters but the kernel's."""
         return self.log_prior(self.others)
 
-    def value(self, inputs: _Inputs, rows: Rows, sites: Sites) -> tf.Tensor:
+    def value(self, rows: Rows, sites: Sites) -> tf.Tensor:
         """Return the bound, with the log prior density of parameters and of the weights."""
-        step = self.step(self.rows(self.covariances(inputs), rows), sites)
+        step = self.step(self.rows(self.covariances(rows), rows), sites)
         return step.bound + self.log_prior((*self.of_kernel, *self.others))
 
-    def gradients(
-        self, inputs: _Inputs, rows: Rows, sites: Sites
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def gradients(self, rows: Rows, sites: Sites) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the bound, and its gradients in all variables."""
-        return by_tape(lambda: self.value(inputs, rows, sites), self.variables)
+        return by_tape(lambda: self.value(rows, sites), self.variables)
 
     def gradients_by_covariances(
         self, at: Covariances, rows: Rows, sites: Sites
@@ -187,86 +180,74 @@ class SiteFit:
         self.bound.roots.assign(tf.broadcast_to(roots, self.bound.roots.shape))
 
     def fit(
-        self,
-        minimise: Minimise,
-        Z: AnyNDArray,
-        rows: Rows,
-        *,
-        means: bool,
-        max_rounds: int = MAX_ROUNDS,
+        self, minimise: Minimise, rows: Rows, *, means: bool, max_rounds: int = MAX_ROUNDS
     ) -> tuple[float, Sites]:
         """Fit the parameters, and return minus the bound, and the sites.
 
         :param means: whether the weights of the means are fitted.
         """
         variables = self.bound.variables if means else self.bound.variables[:-1]
-        sites, bound = self.converged(Z, rows)
+        sites, bound = self.converged(rows)
         for _ in range(max_rounds):
-            minimise(self._loss(Z, rows, sites), variables)
-            sites, after = self.converged(Z, rows, sites)
+            minimise(self._loss(rows, sites), variables)
+            sites, after = self.converged(rows, sites)
             gain, bound = after - bound, after
             if gain < TOLERANCE * len(rows.X):
                 break
         return -bound, sites
 
-    def _loss(self, Z: AnyNDArray, rows: Rows, sites: Sites) -> LossWithGradients:
+    def _loss(self, rows: Rows, sites: Sites) -> LossWithGradients:
         """Return minus the bound for given sites."""
         variables = self.bound.variables
 
         def evaluate(at: ValuesById) -> tuple[Any, list[Any]]:
             assign_by_id(variables, at)
-            bound, gradients = self.value_and_gradients(Z, rows, sites)
+            bound, gradients = self.value_and_gradients(rows, sites)
             return -bound, [-gradient for gradient in gradients]
 
         def loss() -> tf.Tensor:
-            return -self._run(self.bound.value, *_tensors(Z, rows), sites, for_tape=True)
+            return -self._run(self.bound.value, _tensors(rows), sites, for_tape=True)
 
         return LossWithGradients(loss, evaluate, variables)
 
-    def value_and_gradients(
-        self, Z: AnyNDArray, rows: Rows, sites: Sites
-    ) -> tuple[Any, Sequence[Any]]:
+    def value_and_gradients(self, rows: Rows, sites: Sites) -> tuple[Any, Sequence[Any]]:
         """Return the bound for given sites, and its gradients in all variables.
 
         The bound includes the log density of the parameters under their own priors.
         """
-        inputs, rows = _tensors(Z, rows)
-        bound = self.bound
-        if not self._is_numpy(inputs):
-            return self._run(bound.gradients, inputs, rows, sites)
+        rows, bound = _tensors(rows), self.bound
+        if not self._is_numpy(rows):
+            return self._run(bound.gradients, rows, sites)
         read = NumpyParameters(self._known)
-        known = _NumpyCovariances(bound.prior.kernel, inputs, read.value)
+        known = _NumpyCovariances(bound.prior.kernel, rows, read.value)
         value, by_at, by_others = self._run(
             bound.gradients_by_covariances, known.values, rows, sites
         )
         log_prior, by_kernel = read.with_priors(bound.of_kernel, known.gradient(by_at))
         return float(value) + log_prior, [*by_kernel, *by_others]
 
-    def converged(
-        self, Z: AnyNDArray, rows: Rows, sites: Sites | None = None
-    ) -> tuple[Sites, float]:
+    def converged(self, rows: Rows, sites: Sites | None = None) -> tuple[Sites, float]:
         """Return the sites for the parameters as they are, and the bound.
 
         :param sites: the sites to start from; `first_sites` if not given.
         """
-        at_rows = self._at(Z, rows)
+        at_rows = self._at(rows)
         sites = first_sites(at_rows.m) if sites is None else sites
         found, bound = converged(functools.partial(self._run, self.bound.step, at_rows), sites)
         return found, bound + self._log_prior_density()
 
-    def _at(self, Z: AnyNDArray, rows: Rows) -> AtRows:
+    def _at(self, rows: Rows) -> AtRows:
         """Return rows with what of P the sites need there, for the parameters as they are."""
-        inputs, rows = _tensors(Z, rows)
-        kernel = self.bound.prior.kernel
-        if self._is_numpy(inputs):
-            at = _NumpyCovariances(kernel, inputs, value_of).values
+        rows = _tensors(rows)
+        if self._is_numpy(rows):
+            at = _NumpyCovariances(self.bound.prior.kernel, rows, value_of).values
         else:
-            at = self._run(self.bound.covariances, inputs)
+            at = self._run(self.bound.covariances, rows)
         return self._run(self.bound.rows, at, rows)
 
-    def _is_numpy(self, inputs: _Inputs) -> bool:
+    def _is_numpy(self, rows: Rows) -> bool:
         """Return True if NumPy evaluates the covariances."""
-        return inputs.X.dtype == tf.float64 and self._has_numpy(tuple(inputs.X.shape[1:]))
+        return rows.X.dtype == tf.float64 and self._has_numpy(tuple(rows.X.shape[1:]))
 
     def _log_prior_density(self) -> float:
         """Return the log density of all parameters under their priors."""
@@ -276,11 +257,9 @@ class SiteFit:
         of_kernel, _ = NumpyParameters(self._known).with_priors(bound.of_kernel, [])
         return of_kernel + float(self._run(bound.log_prior_of_others))
 
-    def predict(
-        self, Z: AnyNDArray, rows: Rows, sites: Sites, new: Rows
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def predict(self, rows: Rows, sites: Sites, new: Rows) -> tuple[tf.Tensor, tf.Tensor]:
         """Return mean and variance of f at new rows, whatever their Y is, given sites of others."""
-        return self._run(predictions, self._at(Z, rows), sites, self._at(Z, new))
+        return self._run(predictions, self._at(rows), sites, self._at(new))
 
     def _run(self, function: Callable[..., Any], *arguments: Any, for_tape: bool = False) -> Any:
         """Return the value of a function, by a graph that takes any number of rows.
@@ -299,16 +278,15 @@ class SiteFit:
         return self._graphs[key](*arguments)
 
 
-def _tensors(Z: AnyNDArray, rows: Rows) -> tuple[_Inputs, Rows]:
-    rows = Rows(*map(tf.convert_to_tensor, rows))
-    return _Inputs(tf.convert_to_tensor(Z), rows.X), rows
+def _tensors(rows: Rows) -> Rows:
+    return Rows(*map(tf.convert_to_tensor, rows))
 
 
 class _NumpyCovariances:
     """The covariances of one output, or of one that all share, and derivatives in the kernel."""
 
-    def __init__(self, kernel: Kernel, inputs: _Inputs, value: Value) -> None:
-        Z, X = (rows.numpy() for rows in inputs)
+    def __init__(self, kernel: Kernel, rows: Rows, value: Value) -> None:
+        Z, X = (part.numpy() for part in (rows.Z, rows.X))
         pairs = (Z, None), (Z, X), (X, None)
         self._of: list[Any] = [numpy_kernel(kernel, *pair, value=value) for pair in pairs]
         of_points, of_pairs, at_rows = self._of

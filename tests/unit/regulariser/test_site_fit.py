@@ -19,7 +19,7 @@ from tests.tolerances import ITERATIVE, assert_close
 @pytest.fixture(name="rows")
 def _rows(rng) -> Rows:
     X = np.linspace(-2.0, 2.0, 15)[:, None]
-    return Rows(X, np.sin(2.0 * X) + 0.3 * rng.normal(size=X.shape), np.zeros((15, 0, 1)))
+    return Rows(X, np.sin(2.0 * X) + 0.3 * rng.normal(size=X.shape), np.zeros((15, 0, 1)), X)
 
 
 def a_fit() -> SiteFit:
@@ -28,7 +28,7 @@ def a_fit() -> SiteFit:
 
 
 def test_sites_of_gaussian_observations_are_the_observations(rows):
-    sites, _ = a_fit().converged(rows.X[::3], rows)
+    sites, _ = a_fit().converged(rows._replace(Z=rows.X[::3]))
     assert_close(sites.Y, rows.Y)
     assert_close(sites.variance, np.full(rows.Y.shape, 0.2))
 
@@ -50,7 +50,7 @@ def test_rounds_go_on_while_the_bound_gains(rows):
 
     evidences = list(map(evidence, lengthscales))
     assert np.all(np.diff([evidence(0.1), *evidences]) > TOLERANCE * 15)
-    minus_bound, _ = fit.fit(minimise, rows.X, rows, means=False)
+    minus_bound, _ = fit.fit(minimise, rows, means=False)
     assert len(calls) == 4  # three that gain, and the one that does not
     assert_close(calls, [-each for each in (*evidences, evidences[-1])], ITERATIVE)
     assert_close(minus_bound, -evidences[-1], ITERATIVE)
@@ -64,7 +64,7 @@ def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negativ
     X = np.linspace(-2.0, 2.0, 40)[:, None]
     F, G = np.sin(3.0 * X), np.cos(5.0 * X)
     Y = 0.6 * F - 0.4 * G + 0.1 * rng.normal(size=X.shape)
-    rows = Rows(X, Y, np.stack([F, G], axis=1))
+    rows = Rows(X, Y, np.stack([F, G], axis=1), X)
     kernel = gpflow.kernels.SquaredExponential(0.01)
     likelihood = gpflow.likelihoods.Gaussian(0.01)
     for part in (kernel, likelihood):
@@ -77,7 +77,7 @@ def test_weights_of_means_are_those_of_the_greatest_evidence_and_none_is_negativ
 
     fit = SiteFit(gvi.GaussianProcess(Zero(), kernel), likelihood, 2)
     fit.start_weights(0.5)
-    fit.fit(minimise, X, rows, means=True)
+    fit.fit(minimise, rows, means=True)
 
     def minus_evidence(weight: float) -> float:
         gpr = gpflow.models.GPR((X, Y - weight * F), kernel, likelihood=likelihood)
@@ -97,7 +97,7 @@ def test_where_means_tell_all_labels_apart_their_weight_is_that_of_the_greatest_
     fit = SiteFit(gvi.GaussianProcess(Zero(), kernel), likelihood, 1)
     fit.start_weights(1.0)
     X = np.linspace(-1.0, 1.0, 30)[:, None]
-    fit.fit(lbfgs, X, Rows(X, y, F[:, None]), means=True)
+    fit.fit(lbfgs, Rows(X, y, F[:, None], X), means=True)
 
     def minus_log_posterior(weight: float) -> float:
         return 30.0 * np.log1p(np.exp(-3.0 * weight)) + 0.125 * weight**2
@@ -118,11 +118,11 @@ def test_derivatives_by_numpy_are_those_by_a_tape(likelihood, rng):
     prior = gvi.GaussianProcess(gpflow.functions.Constant(np.linspace(-1.0, 1.0, J)), kernel)
     fit = SiteFit(prior, likelihood, 1)
     fit.start_weights(0.4)
-    rows = Rows(X, Y, rng.normal(size=(20, 1, J)))
+    rows = Rows(X, Y, rng.normal(size=(20, 1, J)), X[::3])
     compared = []
     minimise = comparing_with_a_tape(compared)
-    minus_bound, sites = fit.fit(minimise, X[::3], rows, means=True)
+    minus_bound, sites = fit.fit(minimise, rows, means=True)
     assert compared
     # At the sites of these parameters the bound is what `fit` returns.
-    bound, _ = fit.value_and_gradients(X[::3], rows, sites)
+    bound, _ = fit.value_and_gradients(rows, sites)
     assert_close(minus_bound, -bound)
