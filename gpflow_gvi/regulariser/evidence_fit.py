@@ -93,7 +93,8 @@ class EvidenceFit:
         half: AnyNDArray = np.asarray(0.5, dtype)
         self.exponent = Parameter(0.0, prior=tfp.distributions.Normal(half, half))
         self._evidence = evidence
-        parts = _Parts(prior, likelihood, self.exponent)
+        parts = Module()
+        parts.parts = prior, likelihood, self.exponent  # what they share counts once
         self._trainable = parts.trainable_parameters
         self.variables: list[tf.Variable] = [*parts.trainable_variables, self.weights]
         self._is_exact = (
@@ -203,14 +204,6 @@ class EvidenceFit:
         at_points = Z, residual if self._evidence.needs_inducing_outputs else None
         value = -self._evidence.log_density(self.prior, noise, at_points, (X, residual))
         return value - tf.add_n([each.log_prior_density() for each in self._trainable])
-
-
-class _Parts(Module):
-    """The parts that have parameters, each of which counts once."""
-
-    def __init__(self, *parts: Module) -> None:
-        super().__init__()
-        self.parts = parts
 
 
 def assign(parameter: Parameter | tf.Variable, value: Any) -> None:
