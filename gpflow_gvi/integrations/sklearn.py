@@ -26,8 +26,7 @@ from .._core import labels, row_numbers
 from .._core.data import observations
 from ..errors import NumericsWarning, short_repr
 from ..learning import Learned, Scaling
-from ..learning.around_network.learn_around import is_put_around
-from ..learning.around_network.network_checks import require_as_many
+from ..learning.around_network.network_checks import is_put_around, require_as_many
 from ..learning.joint_outputs import observed, with_nan
 from ..learning.variational import softmax_of
 from ..prediction import by_blocks

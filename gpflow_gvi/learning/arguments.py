@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 from gpflow.kernels import Kernel
@@ -16,7 +16,7 @@ from .._core import checks, feature_names, labels, row_numbers
 from .._core.data import Data
 from ..errors import short_repr
 from . import refusals
-from .around_network.learn_around import is_put_around
+from .around_network.network_checks import is_put_around
 from .around_network.network_data import in_memory, inputs_of
 from .around_network.network_training import NetworkTraining, all_compiled
 from .given_kernels import given_kernels, require_kernels
@@ -181,66 +181,52 @@ class Arguments(SimpleNamespace):
         )
 
 
-class Observations(NamedTuple):
-    """The rows to learn from: those with an observation, and of a weight that is not zero."""
+def observations(given: Arguments) -> tuple[Any, bool, Any, Any]:
+    """Return the rows to learn from: those with an observation, and of a weight that is not zero.
 
-    data: Any
-    jointly: bool
-    """Whether outputs are learned together."""
-    numbers: Any
-    """Where the rows stand among those that were given, [N], if some are left out; else None."""
-    weights: Any
-    """Their weights, as multiples of the average, [N], if they were given."""
-
-    @classmethod
-    def of(cls, data: Any, outputs: str, missing: str, sample_weight: Any) -> Observations:
-        """Return the rows of what is given as these arguments of `learn`."""
-        numbers, weights = None, None
-        if sample_weight is not None:
-            weights = weights_of_rows(sample_weight, data)
-            if labels.labelled_rows(data[1]) is not None:
-                refuse(refusals.NOT_OF_LABELS, sample_weight=sample_weight)
-            if not np.all(weights):
-                numbers = np.flatnonzero(weights)
-                data = tuple(np.asanyarray(part)[numbers] for part in data)
-                weights = weights[numbers]
-        jointly = outputs == "correlated"
-        if missing == "ignore":
-            X, Y, rows = observed(data)
-            if len(rows) < len(data[0]):
-                numbers = rows if numbers is None else numbers[rows]
-            weights = None if weights is None else weights[rows]
-            values = np.asarray(Y)  # may be labels
-            data, jointly = (X, Y), jointly or bool(np.any(values != values))
-        elif jointly:
-            X, Y = Data.of(data)  # nothing may be missing
-            data = np.asarray(X), np.asarray(Y)
-        return cls(data, jointly, numbers, None if weights is None else weights / np.mean(weights))
+    Besides, whether outputs are learned together; where the rows stand among those that were given,
+    [N], if some are left out; and their weights, as multiples of the average, if they were given.
+    """
+    data, numbers, weights = given.data, None, None
+    if given.sample_weight is not None:
+        weights = weights_of_rows(given.sample_weight, data)
+        if labels.labelled_rows(data[1]) is not None:
+            refuse(refusals.NOT_OF_LABELS, sample_weight=given.sample_weight)
+        if not np.all(weights):
+            numbers = np.flatnonzero(weights)
+            data = tuple(np.asanyarray(part)[numbers] for part in data)
+            weights = weights[numbers]
+    jointly = given.outputs == "correlated"
+    if given.missing == "ignore":
+        X, Y, rows = observed(data)
+        if len(rows) < len(data[0]):
+            numbers = rows if numbers is None else numbers[rows]
+        weights = None if weights is None else weights[rows]
+        values = np.asarray(Y)  # may be labels
+        data, jointly = (X, Y), jointly or bool(np.any(values != values))
+    elif jointly:
+        X, Y = Data.of(data)  # nothing may be missing
+        data = np.asarray(X), np.asarray(Y)
+    return data, jointly, numbers, None if weights is None else weights / np.mean(weights)
 
 
 def labelled(
-    rows: Any,
-    validation_data: Any,
-    likelihood: Likelihood | None,
-    network: Any,
-    mean: Any,
-    columns: Any = None,
+    given: Arguments, rows: Any, validation_data: Any, network: Any
 ) -> tuple[Any, Any, Likelihood | None, Any]:
     """Return data with labels as class indices, their likelihood, and the classes.
 
     :param network: the network that the process is around, if it is around one.
-    :param mean: the argument of `learn`; a network of several columns is for labels.
-    :param columns: the class of each column of the network; there may be none of it among the rows.
     """
-    of_columns = softmax_of(mean)
+    of_columns = softmax_of(given.mean)  # a network of several columns is for labels
     if network is not None:
         rows = in_memory("data", rows, network)
         validation_data = in_memory("validation_data", validation_data, network)
-    given = likelihood
+    likelihood = given.likelihood
     if likelihood is None and (network is not None or of_columns is not None):
         rows, validation_data = from_one_hot(rows), from_one_hot(validation_data)
         if network is None and is_of_one_column(rows):
             likelihood = of_columns
-    rows, validation_data, likelihood, names = of_labels(rows, validation_data, likelihood, columns)
+    found = of_labels(rows, validation_data, likelihood, given.classes)
+    rows, validation_data, likelihood, names = found
     # A network says by itself what it is for.
-    return rows, validation_data, likelihood if network is None else given, names
+    return rows, validation_data, likelihood if network is None else given.likelihood, names

@@ -19,7 +19,7 @@ from ..losses import Loss
 from ..models import GVI
 from ..regulariser.inducing_points import Select, greedy_variance
 from . import outliers, refusals
-from .arguments import Arguments, Observations, labelled
+from .arguments import Arguments, labelled, observations
 from .around_network.learn_around import learn_around
 from .around_network.network_data import inputs_of
 from .joint_outputs import learn_jointly
@@ -199,14 +199,14 @@ def learn(
     given = Arguments(**locals())
     given.check()
     asked = given.of_q()
-    data, jointly, numbers, weights = Observations.of(data, outputs, missing, sample_weight)
+    data, jointly, numbers, weights = observations(given)
     by_recipe = kernel is None and not asked.is_given and effort != "fast"
     predictors, rows, held = parse_predictor(predictor, by_recipe, data, validation_data)
     if held is not None:
         refuse(refusals.NOTHING_HELD_OUT, validation_fraction=validation_fraction or None)
     given.sample_weight, given.row_numbers = weights, numbers if rows is data else None
     around = given.network_around(data)
-    rows, held, given.likelihood, names = labelled(rows, held, likelihood, around, mean, classes)
+    rows, held, given.likelihood, names = labelled(given, rows, held, around)
     if sample_weight is not None:
         of_all = given.only("network", "epochs") | given.of_noise
         asked.refuse(refusals.NOT_WEIGHTED, **of_all, outputs=jointly or None)
@@ -235,21 +235,7 @@ def _around_network(
     """Return a process around a network."""
     own = given.beyond_q | {"network": None, "epochs": None, "loss": given.robust}
     asked.refuse(refusals.NOT_AROUND, noise=given.noise, effort=given.unused_effort, **own)
-    training = given.training
-    return recorded(
-        lambda: learn_around(
-            rows,
-            given.network,
-            settings,
-            features=given.features,
-            kernel=given.kernel,
-            training=training,
-            validation_data=held,
-            columns=given.classes,
-            output=given.output,
-            corrects=given.predictor is not None,
-        )
-    )
+    return recorded(lambda: learn_around(rows, held, settings, given))
 
 
 def _by_procedure(given: Arguments, rows: Any, held: Any, settings: Settings) -> Learned:

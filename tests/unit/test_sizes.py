@@ -19,7 +19,6 @@ MANY_PARAMETERS = {
     "learn",  # each is a question that a user may answer
     "fit_regulariser",  # public: what is chosen in the thesis's first step
     "fit",  # Keras's own
-    "learn_around",
     "GVILayer",  # GPflux's own
 }
 MANY_METHODS = {

@@ -53,6 +53,7 @@ from ...prediction.class_probabilities import BLOCK
 from ...regulariser.expectations import log_predictive_density
 from ...regulariser.fit import Regulariser
 from ...regulariser.lbfgs import lbfgs
+from ..arguments import Arguments
 from ..learned import Learned
 from ..rows.scaling import Scaling
 from ..rows.split import Rows, Split
@@ -61,55 +62,32 @@ from .correction import correction, principal_axes, unseen_rows
 from .curvature import inverse_curvature
 from .feature_kernel import feature_kernel, kernels_of_groups, widening
 from .network_checks import columns_of, order_of, require_order, scale_that_fits, warn_of_units
-from .network_data import inputs_of
 from .network_rows import Inputs, NetworkInputs, Outputs, network_rows
-from .network_training import NetworkTraining, is_of_two_classes, units_of_training
+from .network_training import is_of_two_classes, units_of_training
 from .reach import Classes, leaning, reach_of
 
 MAX_ROWS_OF_SCALES = 5000
 """The scales are fitted to not more rows than these."""
 
 
-def is_put_around(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
-    """Return True if a process is put around a network, not a network into Q's mean."""
-    if network is None:
-        return False
-    X = inputs_of(data)
-    is_of_images = isinstance(X, dict) or len(getattr(X, "shape", ())) > 2
-    is_fixed = train_network is not None and not train_network
-    asked = features is not None or is_fixed or isinstance(network, list | tuple)
-    return asked or is_of_images or network_layers.embeds(network) or bool(parts_of(network))
-
-
 def learn_around(
     data: RegressionData,
-    network: Any,
-    settings: Settings,
-    *,
-    features: Any,
-    kernel: Any,
-    training: NetworkTraining | None,
     validation_data: RegressionData | None,
-    columns: Any = None,
-    output: str | int | None = None,
-    corrects: bool = True,
+    settings: Settings,
+    given: Arguments,
 ) -> Learned:
     """Train the network on request, and learn how far to trust it.
 
     Its outputs and features are computed once.
 
-    :param network: h, from inputs [N, D...] to [N, J]; or a list of networks, whose average h is.
-    :param features: what the kernel is on, as `network_rows` takes it.
-    :param kernel: k on the features; `feature_kernel` if not given.
-    :param training: how the network is trained; None to leave it as it is.
     :param validation_data: (X, Y) that the network has not been trained with.
-    :param columns: the class of each column of the network, if they are not sorted.
-    :param corrects: whether logits may be corrected by what training rows say.
+    :param given: what `learn` was asked for.
     """
+    kernel, training = given.kernel, given.training
     if not (kernel is None or isinstance(kernel, Kernel)):
         raise TypeError(f"kernel is {short_repr(kernel)}; around a network it must be one kernel.")
     X, Y = _pair("data", data)
-    networks = [head(each, output) for each in network_layers.members(network)]
+    networks = [head(each, given.output) for each in network_layers.members(given.network)]
     if parts := parts_of(networks[0]):
         networks = [flat(each, parts) for each in networks]
     inputs = Inputs.of(networks[0], X, parts)
@@ -121,7 +99,7 @@ def learn_around(
     if K == 0:
         outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
     classes = np.arange(K) if settings.classes is None else settings.classes
-    order = order_of(columns, classes if K else None, K)
+    order = order_of(given.classes, classes if K else None, K)
     if training is None:
         of_rows = labels.validated("Y", Y, K) if K else as_floats("Y", checks.array("Y", Y))
         of_rows = of_rows.reshape(len(of_rows), -1)
@@ -141,11 +119,11 @@ def learn_around(
     elif validation_data is None and (split.holds_out or split.calibration is not None):
         _warn_of_seen_rows()
     progress.now("outputs and features of all rows")
-    features = network_layers.LAYERS if features is None else features
+    features = network_layers.LAYERS if given.features is None else given.features
     reach = reach_of(split.train[0], inputs.floats)
     rows = network_rows(networks, features, inputs, outputs, order, reach)
     corrected_by = None
-    if K and corrects and split.validation is not None:
+    if K and given.predictor is not None and split.validation is not None:
         corrected_by = unseen_rows(split.validation[0], split.train[0])
         if not rows.with_inputs and not any(map(network_layers.embeds, networks)):
             axes = principal_axes(split.train[0], inputs.floats, reach)
@@ -159,7 +137,7 @@ def learn_around(
         of_outputs = Scaling(shift / scale, to.scale / scale)
     if training is None and K == 0:
         warn_of_units(h, split.train[1])
-    elif training is None and columns is None:
+    elif training is None and given.classes is None:
         require_order(h, split.train[1], classes)
     units = rows.scaling(split.train[0], of_outputs, standardise=settings.standardise)
     found = None

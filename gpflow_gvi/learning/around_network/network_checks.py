@@ -1,4 +1,4 @@
-"""Whether a network that is not trained here is meant for these classes, pixels and units."""
+"""Whether a process is put around a network, and if it is for these classes, pixels and units."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from scipy.optimize import linear_sum_assignment
 
-from ..._core import labels
+from ..._core import labels, network_layers
 from ..._core.network_function import as_function
+from ..._core.network_graph import parts_of
 from ...errors import NumericsWarning
+from .network_data import inputs_of
 from .network_rows import MIN_PROBABILITY, Inputs, logits
 from .reach import BLOCK
 
@@ -26,6 +28,17 @@ STANDARD_ERRORS = 5.0
 MIN_RATIO = 2.0
 """Beyond this ratio of a network's error to that of the mean of Y, its units are doubted: a network
 that was hardly trained has less."""
+
+
+def is_put_around(network: Any, features: Any, train_network: bool | None, data: Any) -> bool:
+    """Return True if a process is put around a network, not a network into Q's mean."""
+    if network is None:
+        return False
+    X = inputs_of(data)
+    is_of_images = isinstance(X, dict) or len(getattr(X, "shape", ())) > 2
+    is_fixed = train_network is not None and not train_network
+    asked = features is not None or is_fixed or isinstance(network, list | tuple)
+    return asked or is_of_images or network_layers.embeds(network) or bool(parts_of(network))
 
 
 def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None, K: int) -> tuple[int, ...]:
