@@ -16,7 +16,7 @@ from gpflow.config import default_float
 from gpflow.functions import Function
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import positive
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 
 from .._core import checks, images
 from .._core.data import Data
@@ -28,11 +28,7 @@ from ..gaussian_process import GaussianProcess
 from ..likelihoods import HeavyTailed
 from ..losses import Marginals
 from ..models import GVI
-from ..regulariser.expectations import (
-    MAX_ROWS_AT_ONCE,
-    log_predictive_densities,
-    log_predictive_density,
-)
+from ..regulariser.expectations import MAX_ROWS_AT_ONCE, log_predictive_densities
 
 Model = TypeVar("Model", bound=GVI)
 
@@ -49,7 +45,7 @@ PRIOR_DEVIATION = 0.5
 """The standard deviation of log α under its prior, where there is no closed form."""
 
 
-def temper(model: Model, validation_data: RegressionData, *, each_output: bool = False) -> Model:
+def temper(model: Model, validation_data: RegressionData) -> Model:
     """Return the model with the covariance of Q scaled to fit validation data.
 
     Q = GP(m_Q, r) becomes GP(m_Q, α·r), one α > 0 per output, `variational.kernel.factor` of the
@@ -65,21 +61,16 @@ def temper(model: Model, validation_data: RegressionData, *, each_output: bool =
 
     for log α ~ N(0, s²), s = 1/2. An observation says little of α there, a label that is predicted
     with confidence next to nothing, so that few observations leave it near 1. It lies between 0.01
-    and 100, and the density of the validation data is no worse than for α = 1. With `each_output`
-    each class has its own (Wu 2023), where α is that of all of them:
-
-        α_1, …, α_J = argmax of Σ_n log p(y_n | α_1, …, α_J) - Σ_j (log α_j - log α)² / 2s²
+    and 100, and the density of the validation data is no worse than for α = 1.
 
     The given model is not changed. The result is for prediction: the factors are not trainable,
     and its divergence may not be defined for the tempered Q (`InducingKL` is not).
 
     :param model: a fitted `GVI`, `GWI` or `PGVI`.
     :param validation_data: (X, Y) that the model was not fitted to.
-    :param each_output: whether outputs have a factor each where they would share one.
     """
     _require_model(model)
-    found_by = factors_of_each if each_output else factors
-    return tempered_by(model, found_by(model.likelihood, _marginals(model, validation_data)))
+    return tempered_by(model, factors(model.likelihood, _marginals(model, validation_data)))
 
 
 def tempered_by(model: Model, factor: TensorType) -> Model:
@@ -169,33 +160,6 @@ def factors(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
     )
     log_factor = found.x if found.fun < untempered else 0.0
     return np.full(at.f_mean.shape[-1], math.exp(log_factor), variance.dtype)
-
-
-def factors_of_each(likelihood: Likelihood, at: Marginals) -> AnyNDArray:
-    """Return the factors of the greatest posterior density around the one that all share: [J]."""
-    shared = factors(likelihood, at)
-    if isinstance(likelihood, Gaussian):
-        return shared  # each output has its own
-    variance = tf.maximum(at.f_variance, at.f_variance.dtype.as_numpy_dtype(1e-30)) * shared
-
-    def loss(shift: AnyNDArray) -> tuple[float, AnyNDArray]:
-        value = 0.5 * float(np.sum(np.square(shift / PRIOR_DEVIATION)))
-        gradient = shift / PRIOR_DEVIATION**2
-        for block in slices(len(at.Y), MAX_ROWS_AT_ONCE):
-            by_output = tf.constant(shift, variance.dtype)
-            with tf.GradientTape() as tape:
-                tape.watch(by_output)
-                v = tf.exp(by_output) * variance[block]
-                rows = at.X[block], at.f_mean[block], v, at.Y[block]
-                density = tf.reduce_sum(log_predictive_density(likelihood, *rows))
-            value -= float(density)
-            gradient = gradient - tape.gradient(density, by_output).numpy()
-        return value, gradient.astype(float)
-
-    end = math.log(MAX_SHARED_FACTOR)
-    bounds = [(-end, end)] * len(shared)
-    found = minimize(loss, np.zeros(len(shared)), jac=True, method="L-BFGS-B", bounds=bounds)
-    return np.asarray(shared * np.exp(found.x), shared.dtype)
 
 
 @factors.register

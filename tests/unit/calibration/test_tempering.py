@@ -254,60 +254,6 @@ def test_the_factor_of_a_classifier_is_that_of_a_search_by_hand(name: str, rows:
     assert_close(log_posterior(np.log(factor[0])), expected, tolerance)
 
 
-@pytest.mark.slow
-def test_factors_of_each_class_are_those_of_a_search_by_hand() -> None:
-    """Confidence in one class is too great, and less so in the others."""
-    model = make(3, gpflow.likelihoods.Softmax(3), mean=Wave(3, 1.0), scale=0.3)
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(200, 1))
-    mean, variance = (part.numpy() for part in model.predict_f(X))
-    f = mean + rng.logistic(scale=[1.0, 0.1, 0.1], size=(200, 3))
-    Y = np.argmax(f, axis=1)[:, None]
-    shared = temper(model, (X, Y)).variational.kernel.factor.numpy()
-    found = temper(model, (X, Y), each_output=True).variational.kernel.factor.numpy()
-
-    def loss(log_factors: np.ndarray) -> float:
-        shift = log_factors - np.log(shared)
-        log_densities = np.log(softmax_density(mean, np.exp(log_factors) * variance, Y))
-        return 0.5 * float(np.sum(np.square(shift / PRIOR_DEVIATION))) - np.sum(log_densities)
-
-    by_hand = optimize.minimize(loss, np.log(shared), method="Nelder-Mead", tol=1e-9)
-    assert by_hand.fun < loss(np.log(shared)) - 0.1, "the classes do not differ"
-    assert_close(loss(np.log(found)), by_hand.fun, ITERATIVE)  # both are averages over points
-
-
-def test_outputs_that_are_apart_have_the_factors_that_each_has_alone() -> None:
-    """Each of its own labels, in one density that is the product of theirs."""
-    likelihood = gpflow.likelihoods.StudentT(scale=0.3, df=4.0)
-    model, rng = make(2, likelihood), np.random.default_rng(4)
-    X = rng.normal(size=(60, 1))
-    Y = model.variational.mean(X).numpy() + rng.normal(scale=[0.2, 2.0], size=(60, 2))
-    mean, variance = (part.numpy() for part in model.predict_f(X))
-    shared = np.log(temper(model, (X, Y)).variational.kernel.factor.numpy())
-    found = np.log(temper(model, (X, Y), each_output=True).variational.kernel.factor.numpy())
-    for j in range(2):
-        of_one = [part[:, j : j + 1] for part in (mean, variance, Y)]
-
-        def loss(g: float, m: np.ndarray, v: np.ndarray, y: np.ndarray, j: int) -> float:
-            density = likelihood.predict_log_density(X, m, np.exp(g) * v, y).numpy()
-            return 0.5 * ((g - shared[j]) / PRIOR_DEVIATION) ** 2 - float(np.sum(density))
-
-        best = optimize.minimize_scalar(loss, (shared[j] - 1.0, shared[j]), args=(*of_one, j)).x
-        assert_close(found[j], best, ITERATIVE, scale=1.0)
-    assert found[1] > found[0]
-
-
-def test_each_output_under_gaussian_noise_has_its_own_factor_anyway() -> None:
-    model = make(2, gpflow.likelihoods.Gaussian(0.2))
-    X = np.linspace(-1.0, 1.0, 20)[:, None]
-    data = X, np.hstack([np.sin(3.0 * X), 5.0 * np.cos(4.0 * X)])
-    factors = [
-        temper(model, data, each_output=each).variational.kernel.factor.numpy()
-        for each in (False, True)
-    ]
-    np.testing.assert_array_equal(*factors)
-
-
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_few_labels_that_are_predicted_well_leave_the_factor_at_one(name: str) -> None:
     """By the density alone it would be at its bound: the smaller, the more certain."""
