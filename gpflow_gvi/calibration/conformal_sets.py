@@ -69,7 +69,6 @@ class ConformalSets:
         *,
         adaptive: bool = False,
         allow_empty: bool = False,
-        seed: int = 1,
     ) -> AnyNDArray:
         """Return booleans for the classes in the set of each row: [N, J].
 
@@ -79,10 +78,9 @@ class ConformalSets:
             chance, so that their coverage is not more than it has to be.
         :param allow_empty: whether a set may be empty. If not, it holds the most probable class at
             least, which raises the coverage.
-        :param seed: the seed of the chance in adaptive sets; not 0, which calibration has used.
         """
         ordered = _ordered_probabilities(self.model, X)
-        scores = _adaptive_scores(ordered, seed) if adaptive else _plain_scores(ordered)
+        scores = _adaptive_scores(ordered, seed=1) if adaptive else _plain_scores(ordered)
         named = scores <= self.quantile(coverage, adaptive=adaptive)
         if not allow_empty:
             named |= ordered == ordered.max(axis=1, keepdims=True)

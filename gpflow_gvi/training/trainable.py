@@ -138,12 +138,14 @@ class Trainable(Module, abc.ABC):
         checks.count("epochs", epochs, least=0)
         checks.count("initial_epoch", initial_epoch, least=0)
         checks.count("validation_freq", validation_freq)
+        if shuffle:
+            checks.count("seed", seed, least=0)
         data = data if y is None else (data, y)
         options: dict[str, Any] = {"batch_size": batch_size, "likelihood": self.likelihood}
         training = as_batches(
             "data",
             data,
-            seed=_whole(seed) if shuffle else None,
+            seed=seed if shuffle else None,
             steps_per_epoch=steps_per_epoch,
             **options,
         )
@@ -356,14 +358,6 @@ def _require_one_device(variables: Iterable[tf.Variable]) -> None:
                 f"{strategy.num_replicas_in_sync} replicas, but it is trained by one. Make it "
                 "outside of that scope."
             )
-
-
-def _whole(seed: int) -> int:
-    if not isinstance(seed, int | np.integer):
-        raise ValueError(
-            f"seed is {short_repr(seed)}; it must be a whole number (or pass shuffle=False)."
-        )
-    return int(seed)
 
 
 def warn_of_default_kernel(kernel: Any) -> None:

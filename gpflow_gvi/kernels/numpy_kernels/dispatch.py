@@ -46,7 +46,6 @@ def numpy_kernel(
 def has_numpy_kernel(kernel: Kernel, shape: Sequence[int]) -> bool:
     """Return True if NumPy evaluates the kernel, its derivatives and priors, instead of GPflow.
 
-    :param kernel: the kernel.
     :param shape: that of a row of X.
     """
     if len(shape) != 1 or shape[0] > MAX_COLUMNS or type(kernel) not in _KINDS:
