@@ -12,11 +12,13 @@ from gpflow.base import RegressionData
 from gpflow.likelihoods import Likelihood
 
 from .._core import images, labels
+from .._core.graphs import without_gradients
 from .._core.memo import memoised
 from .._core.mode import inference
 from ..calibration.tempering import factor_of_errors
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import is_gaussian
+from ..models import GVI
 
 
 class KeepBest(keras.callbacks.EarlyStopping):
@@ -45,6 +47,16 @@ class KeepBest(keras.callbacks.EarlyStopping):
         logs = {} if logs is None else logs
         logs["val_nll"] = self._score()
         super().on_epoch_end(epoch, logs)
+
+
+def score_of(model: GVI, data: RegressionData) -> Callable[[], float]:
+    """Return a function without arguments: −log density of held-out data, if it were tempered."""
+    tensors = list(map(tf.convert_to_tensor, data))
+    specs = (tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in tensors)
+    graph = without_gradients(
+        lambda *rows: tempered_nll(model.variational, model.likelihood, rows), *specs
+    )
+    return lambda: float(graph(*tensors))
 
 
 def tempered_nll(

@@ -13,11 +13,8 @@ from .._core import progress
 from .q_training import TrainingResult
 
 if TYPE_CHECKING:
-    from gpflow.base import RegressionData
-
     from ..models import GVI
     from ..regulariser.lbfgs import Minimise, ValuesById
-    from .hooks import Hooks
     from .start import TrainingData
 
 Array = np.ndarray[Any, Any]
@@ -57,15 +54,7 @@ class FullBatchTraining:
 
     minimise: Minimise
 
-    def __call__(
-        self,
-        model: GVI,
-        data: TrainingData,
-        validation: RegressionData | None,
-        *,
-        share: float,
-        hooks: Hooks,
-    ) -> TrainingResult:
+    def __call__(self, model: GVI, data: TrainingData, *_: Any, **__: Any) -> TrainingResult:
         """Train a model."""
         import tensorflow as tf
 

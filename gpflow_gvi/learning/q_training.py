@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .._core import progress
 
 if TYPE_CHECKING:
-    import tensorflow as tf
     from gpflow.base import RegressionData
 
     from ..models import GVI
@@ -31,24 +29,6 @@ class TrainingResult(NamedTuple):
 
 Train = Callable[..., TrainingResult]
 """Anything that trains a model in place, called as `BatchTraining` is."""
-
-
-def _scorer(model: GVI, data: RegressionData) -> Callable[[], float]:
-    """Return a function without arguments: −log density of held-out data, if it were tempered."""
-    import tensorflow as tf
-
-    from .._core.graphs import without_gradients
-
-    tensors = list(map(tf.convert_to_tensor, data))
-    specs = (tf.TensorSpec([None, *each.shape[1:]], each.dtype) for each in tensors)
-    graph = without_gradients(functools.partial(_score, model), *specs)
-    return lambda: float(graph(*tensors))
-
-
-def _score(model: GVI, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    from .early_stopping import tempered_nll
-
-    return tempered_nll(model.variational, model.likelihood, (X, Y))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +57,7 @@ class BatchTraining:
         :param hooks: what the caller adds.
         """
         from ..mean_functions import Network
-        from .early_stopping import KeepBest
+        from .early_stopping import KeepBest, score_of
 
         is_alone = isinstance(model.variational.mean_function, Network)
         schedule = self.schedule(len(data.X), is_alone)
@@ -88,7 +68,8 @@ class BatchTraining:
         model.compile(optimizer, steps_per_execution=schedule.steps_per_epoch)
         best = None
         if validation is not None and self.early_stopping is not None:
-            best = KeepBest(_scorer(model, validation), self.early_stopping.patience_of(epochs))
+            patience = self.early_stopping.patience_of(epochs)
+            best = KeepBest(score_of(model, validation), patience)
         rows: Any = (data.X, data.Y)
         if data.stream is not None:  # as many rows an epoch as of arrays of the size of the sample
             size = schedule.batch_size
