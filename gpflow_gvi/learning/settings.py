@@ -269,8 +269,6 @@ class Settings:
     pool: bool = False
     """Whether predictions may be a mixture of several candidates, where P is fitted to real-valued
     Y and is Q as it is."""
-    replicates: bool = False
-    """Whether rows of equal X and Y are independent observations, and not copies of one."""
     sample_weight: Any = None
     """w of each row of real-valued Y, an array [N]: its noise has the variance σ²/w."""
     row_numbers: Any = None

@@ -83,7 +83,7 @@ class Split:
         X = _as_rows(X, settings)
         notes: dict[str, int] = {}
         if seen is None and is_gaussian(likelihood):
-            kept, notes = sifted(X, Y, settings.numbers_of(X), replicates=settings.replicates)
+            kept, notes = sifted(X, Y, settings.numbers_of(X))
             X, Y = X[kept], Y[kept]
             weights = None if weights is None else weights[kept]
         if settings.standardise and not are_pixels:
@@ -216,18 +216,18 @@ def _arrays(
     return np.asarray(X), np.asarray(Y, dtype=default_float())
 
 
-def sifted(X: Array, Y: Array, numbers: Array, *, replicates: bool) -> tuple[Array, dict[str, int]]:
+def sifted(X: Array, Y: Array, numbers: Array) -> tuple[Array, dict[str, int]]:
     """Return the rows of real-valued Y to learn from, and what was found.
 
-    Copies of a row, but for replicates, count once; gross values not at all, with a warning.
+    Copies of a row count once; gross values not at all, with a warning.
 
     :param numbers: what to call the rows in it: [N].
     """
     found = repeats(X, Y)
-    kept = np.arange(len(X)) if replicates else found.kept
+    kept = found.kept
     gross = gross_rows(Y[kept])
     notes = {"repeated": found.rows} if found.rows else {}
-    if len(found.kept) < len(X) and not replicates:
+    if len(kept) < len(X):
         notes["copies"] = len(X) - len(kept)
     if len(gross):
         rows, values = kept[gross], Y[kept[gross]]
