@@ -129,7 +129,7 @@ def _of_numbers(
 
 
 def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, p: AnyNDArray) -> dict[str, str]:
-    classes = np.union1d(model.classes_, y)
+    classes = np.union1d(np.asarray(model.classes_), y)
 
     def confusion(ax: Any) -> None:
         labels = classes[p.argmax(axis=1)]

@@ -93,8 +93,9 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArra
 
     Classes that were not learned have probability zero.
     """
-    classes, N = np.union1d(model.classes_, y), len(y)
-    labels, learned = np.searchsorted(classes, y), np.isin(classes, model.classes_)
+    own_classes, N = np.asarray(model.classes_), len(y)
+    classes = np.union1d(own_classes, y)
+    labels, learned = np.searchsorted(classes, y), np.isin(classes, own_classes)
     shares, p = np.mean(seen[:, None] == classes, axis=0), np.zeros((N, len(classes)))
     p[:, learned] = model.learned_.predict_proba(X)
     own, base = (labels, p), (labels, np.broadcast_to(shares, p.shape))
