@@ -228,7 +228,7 @@ _REMEDIES = {
     "S": "Pass real numbers, for example {0}.astype('{1}')" + _NAMES,
     "M": "Pass numbers, for example ({0} - {0}.min()) / numpy.timedelta64(1, 'D').",
     "m": "Pass numbers, for example {0} / numpy.timedelta64(1, 'D').",
-    "c": "Pass real numbers, for example {0}.real.astype('{1}').",
+    "c": "Pass real numbers, for example numpy.real({0}).",
 }
 """What to do with values of a kind of dtype that are no real numbers."""
 
@@ -239,12 +239,7 @@ def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
     if array.dtype == wanted:
         return array
     if array.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name} has dtype {array.dtype}, which is not converted to the model's {wanted.name}. "
-            + _REMEDIES.get(
-                array.dtype.kind, "Pass real numbers, for example {0}.astype('{1}')."
-            ).format(name, wanted.name)
-        )
+        raise _no_floats(name, array.dtype)
     with np.errstate(over="ignore"):  # numbers that are too large become infinite, and are reported
         numbers: AnyNDArray = array.astype(wanted)
     if array.dtype.kind in "iu" and not np.array_equal(numbers.astype(array.dtype), array):
@@ -255,10 +250,32 @@ def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
     return numbers
 
 
+def _no_floats(name: str, dtype: Any) -> TypeError:
+    wanted = np.dtype(default_float()).name
+    remedy = _REMEDIES.get(dtype.kind, "Pass real numbers, for example {0}.astype('{1}').")
+    return TypeError(
+        f"{name} has dtype {dtype}, which is not converted to the model's {wanted}. "
+        + remedy.format(name, wanted)
+    )
+
+
+def require_real_columns(name: str, table: Any) -> None:
+    """Raise if a column of a table is of dates, durations or complex numbers.
+
+    Beside columns of numbers these make an array of objects, or none.
+    """
+    if not hasattr(table, "columns"):
+        return
+    for column, dtype in zip(table.columns, getattr(table, "dtypes", ()), strict=False):
+        if getattr(dtype, "kind", None) in ("m", "M", "c"):
+            raise _no_floats(f"{name}[{column!r}]", dtype)
+
+
 def _known(name: str, value: Any) -> Any:
     """Return a tensor or an array."""
     if isinstance(value, np.ndarray):
         return checks.array(name, value)
+    require_real_columns(name, value)
     if isinstance(value, tf.Variable | Parameter):
         return tf.convert_to_tensor(value)
     return value if isinstance(value, tf.Tensor) else checks.array(name, value)

@@ -110,6 +110,7 @@ def with_nan(name: str, Y: Any) -> AnyNDArray:
         Y = np.where(Y.mask, np.nan, Y.data)
     values: AnyNDArray = np.asarray(Y)
     if values.dtype.kind == "O":
+        values = np.where(labels.are_missing(values), np.nan, values)
         with contextlib.suppress(TypeError, ValueError):  # other values are named below
             values = values.astype(default_float())
     values = as_floats(name, values)

@@ -167,7 +167,9 @@ def test_what_is_missing_is_no_class(missing):
     ],
 )
 def test_missing_labels_are_told_by_their_rows(given, rest):
-    with pytest.raises(ValueError, match=r"Y is missing in 1 of 3 rows \(the first is row 1\)\. L"):
+    with pytest.raises(
+        ValueError, match=r"Y has missing values in 1 of 3 rows \(the first is row 1\)\. L"
+    ):
         labels.classes_of(given, None)
     left = Observations.of((X[:3], given), "independent", "ignore", None)
     assert labels.classes_of(left.data[1], None).tolist() == rest
