@@ -32,7 +32,6 @@ from ..gaussian_process import GaussianProcess
 from ..kernels.numpy_kernels import (
     NumpyParameter,
     NumpyParameters,
-    assign_value,
     has_numpy_kernel,
     is_known,
     numpy_kernel,
@@ -213,12 +212,10 @@ def assign(parameter: Parameter | tf.Variable, value: Any) -> None:
 
     :param parameter: or a variable, as a kernel's network has them.
     """
-    if not isinstance(parameter, Parameter):
-        parameter.assign(value)
-    elif isinstance(value, Parameter):
+    if isinstance(parameter, Parameter) and isinstance(value, Parameter):
         parameter.unconstrained_variable.assign(value.unconstrained_variable)
     else:
-        assign_value(parameter, value)
+        parameter.assign(value)
 
 
 def assign_all(ours: Module, theirs: Module) -> None:

@@ -7,14 +7,13 @@ kernels of the recipe, with sums and products of them; GPflow evaluates all othe
 
 from .dispatch import has_numpy_kernel, numpy_kernel
 from .kinds import NumpyKernel
-from .parameters import NumpyParameter, NumpyParameters, Value, assign_value, is_known, value_of
+from .parameters import NumpyParameter, NumpyParameters, Value, is_known, value_of
 
 __all__ = [
     "NumpyKernel",
     "NumpyParameter",
     "NumpyParameters",
     "Value",
-    "assign_value",
     "has_numpy_kernel",
     "is_known",
     "numpy_kernel",

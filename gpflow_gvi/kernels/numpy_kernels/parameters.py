@@ -27,19 +27,6 @@ def value_of(parameter: Parameter) -> AnyNDArray:
     return NumpyParameter(parameter).values()[0]
 
 
-def assign_value(parameter: Parameter, value: Any) -> None:
-    """Give a parameter a value, without TensorFlow where the transform is known."""
-    if _has_known_transform(parameter):
-        variable = parameter.unconstrained_variable
-        with np.errstate(all="ignore"):  # of a value that GPflow refuses
-            theta: AnyNDArray = np.asarray(value, variable.dtype.as_numpy_dtype)
-            u = NumpyParameter(parameter).variable(theta)
-        if u.shape == variable.shape and np.all(np.isfinite(u)):
-            variable.assign(u)
-            return
-    parameter.assign(value)
-
-
 def is_known(parameter: Parameter) -> bool:
     """Return True if a `NumpyParameter` supports the transform and the prior."""
     prior, shape = parameter.prior, parameter.shape
@@ -106,15 +93,6 @@ class NumpyParameter:
         if self._lower is None:
             return u, np.ones_like(u)
         return self._lower + np.logaddexp(0.0, u), scipy.special.expit(u)
-
-    def variable(self, theta: AnyNDArray) -> AnyNDArray:
-        """Return the u of a θ."""
-        if self._is_exponential:
-            return np.log(theta)
-        if self._lower is None:
-            return theta
-        above = theta - self._lower
-        return above + np.log(-np.expm1(-above))
 
     def log_prior(self, theta: AnyNDArray) -> tuple[float, AnyNDArray]:
         """Return log p(θ), as `gpflow.Parameter.log_prior_density`, and its derivative in θ."""

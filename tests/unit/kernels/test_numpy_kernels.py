@@ -11,7 +11,6 @@ import tensorflow_probability as tfp
 from gpflow_gvi.kernels import AdditiveSpectralMixture, IntegratedBrownianMotion, LogInputs
 from gpflow_gvi.kernels.numpy_kernels import (
     NumpyParameter,
-    assign_value,
     has_numpy_kernel,
     is_known,
     kinds,
@@ -142,30 +141,6 @@ def test_parameters_are_those_of_gpflow(transform, kind):
     assert_close(log_prior, density)
     if prior is not None:
         assert_close(by_value * slope, tape.gradient(density, variable))
-
-
-@pytest.mark.parametrize("transform", [None, positive(), positive(lower=0.3), positive(base="exp")])
-@pytest.mark.parametrize("value", [[0.4, 30.0], np.float32([0.31, 1e-2 + 0.3])])
-def test_values_are_assigned_as_gpflow_does(transform, value):
-    ours, theirs = (gpflow.Parameter([0.4, 2.0], transform=transform) for _ in range(2))
-    assign_value(ours, value)
-    theirs.assign(value)
-    assert_close(ours.unconstrained_variable, theirs.unconstrained_variable, ITERATIVE)
-    assert_close(ours, np.asarray(value, np.float64))
-
-
-@pytest.mark.parametrize("value", [[0.2, 1.0], [np.nan, 1.0], 1.0])
-def test_values_that_gpflow_refuses_are_refused(value):
-    parameter = gpflow.Parameter([0.4, 2.0], transform=positive(lower=0.3))
-    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
-        assign_value(parameter, value)
-    assert_close(parameter, [0.4, 2.0])
-
-
-def test_values_of_other_transforms_are_assigned():
-    parameter = gpflow.Parameter(0.7, transform=bounded.transform)
-    assign_value(parameter, 1.5)
-    assert_close(parameter, 1.5)
 
 
 @pytest.mark.parametrize(
