@@ -63,9 +63,9 @@ class VaryingNoise(Function):
     @check_shapes("X: [N, D]", "return: [N, J]")
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Return σ²(X): [N, J]."""
-        ratio = tf.clip_by_value(self.pattern(X), *_bounds(MIN_RATIO, MAX_RATIO))
+        ratio = tf.clip_by_value(self.pattern(X), MIN_RATIO, MAX_RATIO)
         variance = self.variance * tf.pow(ratio, self.exponent)
-        return tf.clip_by_value(variance, *_bounds(self.lower, self.upper))
+        return tf.clip_by_value(variance, self.lower, self.upper)
 
     def predict(self, X: AnyNDArray) -> AnyNDArray:
         """Return σ²(X) as an array: [N, J]."""
@@ -75,10 +75,6 @@ class VaryingNoise(Function):
     def ratio(self, X: AnyNDArray) -> AnyNDArray:
         """Return h at rows, within bounds: [N, J]."""
         return np.clip(self.pattern.predict(X), MIN_RATIO, MAX_RATIO)
-
-
-def _bounds(*bounds: float) -> list[tf.Tensor]:
-    return [tf.constant(each, default_float()) for each in bounds]
 
 
 def noise_at(candidate: Candidate, data: TrainingData) -> AnyNDArray:
