@@ -139,10 +139,7 @@ class Arguments(SimpleNamespace):
             return None
         if all_compiled(self.network):
             refuse(refusals.COMPILED, learning_rate=self.learning_rate)
-        passes, adam = self.schedule
-        return NetworkTraining(
-            passes, adam.learning_rate, EarlyStopping(), self.seed, self.callbacks or ()
-        )
+        return NetworkTraining(*self.schedule, self.seed, self.callbacks or ())
 
     def settings(self, asked: QRequest, predictors: Any, classes: Any) -> Settings:
         """Return the settings of the procedure.

@@ -7,16 +7,17 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from ..._core import network_layers, progress
-from ..._core.network_function import as_function, is_keras, keras_of
+from ..._core.network_function import as_function, is_keras
 from ...errors import short_repr
 from ..rows.scaling import Scaling
 from ..rows.split import Rows, Split
-from ..schedules import EarlyStopping, Passes, Schedule
+from ..schedules import CosineAdam, EarlyStopping, Passes, Schedule
 from .network_rows import Inputs
 from .reach import BLOCK
 
@@ -46,8 +47,7 @@ class NetworkTraining:
     """
 
     schedule: Passes
-    learning_rate: float
-    early_stopping: EarlyStopping
+    optimizer: CosineAdam
     seed: int
     callbacks: Sequence[Any] = ()
     """Those of the user, beside early stopping."""
@@ -109,15 +109,13 @@ class NetworkTraining:
         held_out: tf.data.Dataset | None,
         loss: str | None,
     ) -> dict[str, list[float]]:
-        keras = keras_of(network)
         if not _is_compiled(network):
-            rate = keras.optimizers.schedules.CosineDecay(self.learning_rate, schedule.steps)
-            network.compile(keras.optimizers.Adam(rate), _loss(keras, network, loss))
+            network.compile(self.optimizer(schedule.steps), _loss(network, loss))
         callbacks = list(self.callbacks)
         if held_out is not None:
-            stop = keras.callbacks.EarlyStopping
-            patience = self.early_stopping.patience_of(schedule.epochs)
-            callbacks.append(stop(patience=patience, restore_best_weights=True))
+            patience = EarlyStopping().patience_of(schedule.epochs)
+            stop = keras.callbacks.EarlyStopping(patience=patience, restore_best_weights=True)
+            callbacks.append(stop)
         try:
             fitted = network.fit(
                 train,
@@ -176,7 +174,7 @@ def _takes_codes(network: Any) -> bool:
 def _name_of_loss(network: Any) -> str:
     """Return the name of the loss of a compiled network, as `OF_DIFFERENCES` has it."""
     loss = network.loss
-    loss = keras_of(network).losses.get(loss) if isinstance(loss, str) else loss
+    loss = keras.losses.get(loss) if isinstance(loss, str) else loss
     return getattr(loss, "__name__", type(loss).__name__).replace("_", "").lower()
 
 
@@ -194,7 +192,7 @@ def _is_compiled(network: Any) -> bool:
     return getattr(network, "optimizer", None) is not None
 
 
-def _loss(keras: Any, network: Any, loss: str | None) -> Any:
+def _loss(network: Any, loss: str | None) -> Any:
     if loss is None:
         return "mse"
     from_logits = loss == "logits"
