@@ -115,12 +115,11 @@ class SiteFits(Fits):
             means = np.zeros([len(self.data.X), self.predictors.num_means, self.data.J])
         elif means is None:
             means = self.means
-        values = self.data.X, self.observed, means.astype(self.data.X.dtype)
+        X = self.data.X[rows]
         if Z is None:
             M = min(self.settings.count(len(rows)), self.recipe.max_points_of_sites)
-            kernel, seed = candidate.kernel, self.data.seed
-            Z, _ = self.settings.select(self.data.X[rows], M, kernel=kernel, seed=seed)
-        return Rows(*(part[rows] for part in values), Z)
+            Z, _ = self.settings.select(X, M, kernel=candidate.kernel, seed=self.data.seed)
+        return Rows(X, self.observed[rows], means[rows].astype(X.dtype), Z)
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
