@@ -93,12 +93,7 @@ def learn(
     Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
     Beyond 50,000 rows a uniform sample of that size, whatever their order, takes the place of the
-    data: kernels, noise, inducing points, tempering and held-out rows are chosen from it.
-    Predictors under Gaussian noise, where Q is not trained, are fitted to all rows, in memory, or
-    to a sample in which X has 20 million numbers. Standard units are those of all rows, and under
-    Gaussian noise P is conditioned on all rows that are not held out; under another likelihood, on
-    the sample. An epoch of training Q, if any, has as many steps as for the sample, with rows drawn
-    anew from all of them. Rows held out of a sample do not join the others in the end.
+    data where something is chosen or held out; under Gaussian noise P is conditioned on all others.
 
     :param data: (X, Y), [N, D] and [N, J] or [N], in any units; or data in blocks. Y may be labels:
         strings, booleans and categories are, numbers are with a likelihood of classes. If X is a
