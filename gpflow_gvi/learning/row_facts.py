@@ -95,8 +95,8 @@ def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
     A copy has the inputs and the observations of an earlier row. It is no further observation
     where nothing else makes these agree: if rows of equal inputs never differ in y, noise, if there
     is any, is repeated with them; else values of y agree by chance where they are multiples of
-    something, and one that rows of other inputs have, too, as zero or a limit, may do so. Of rows
-    that agree by chance one in m counts if all others are there m times, as in a table that is.
+    something, and one that rows of other inputs have, too, as zero or a limit, may do so. One in m
+    of the rows that agree by chance counts if all others are there m times, as in a table that is.
     """
     groups = groups_of(X)
     num_repeated = len(groups) - (int(np.max(groups)) + 1)
