@@ -79,7 +79,7 @@ def shared_kernel(D: int) -> SquaredExponential:
 def linear(D: int, variance: float | None = None) -> Linear:
     """Return the kernel of a linear function of all features.
 
-    :param variance: of the slopes, to start from, if not the usual one, which the prior is around.
+    :param variance: the slopes' to start from; by default the usual one, which the prior is around.
     """
     kernel = Linear(variance=variance or 1.0 / D)
     kernel.variance.prior = around(1.0 / D)
