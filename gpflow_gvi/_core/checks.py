@@ -74,6 +74,25 @@ def _no_array(name: str, value: Any) -> TypeError:
     )
 
 
+def are_missing(values: AnyNDArray) -> AnyNDArray:
+    """Return which values are None, NaN, or what pandas has in their place, of the same shape."""
+    if values.dtype.kind != "O":
+        return values != values
+    found = [v is None or str(v == v) != "True" for v in values.flat]
+    return np.array(found, bool).reshape(values.shape)
+
+
+def complete(name: str, values: AnyNDArray) -> None:
+    """Raise if values are missing in some rows."""
+    missing = np.flatnonzero(are_missing(values).any(axis=tuple(range(1, values.ndim))))
+    if len(missing):
+        raise ValueError(
+            f"{name} has missing values in {len(missing)} of {len(values)} rows (the first is row "
+            f"{missing[0]}). Leave these rows out"
+            + (", as learn(..., missing='ignore') does." if name == "Y" else ".")
+        )
+
+
 def instance(name: str, value: Any, kind: type) -> None:
     """Raise unless a value is an object of a class."""
     if not isinstance(value, kind):

@@ -59,7 +59,7 @@ def classes_of(Y: Any, likelihood: Likelihood | None, names: Any = None) -> AnyN
     if values is None or (J is None and (likelihood is not None or not _are_names(Y, values))):
         return None
     if _are_names(Y, values):
-        require_all("Y", values)
+        checks.complete("Y", values)
     found = with_absent(np.unique(values), names)
     _warn_of_numbers(found, len(values))
     if J is None or np.all(np.isin(found, np.arange(J))):
@@ -85,7 +85,7 @@ def labelled_rows(Y: Any) -> AnyNDArray | None:
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.ndim != 1:
         return None
-    rows = np.flatnonzero(~are_missing(values))
+    rows = np.flatnonzero(~checks.are_missing(values))
     column = _column("Y", values[rows])
     return None if column is None or not _are_names(Y, column) else rows
 
@@ -107,7 +107,7 @@ def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
     values = _column(name, Y)
     if values is None:
         raise TypeError(f"{name} is not a column of labels, as {classes[:3].tolist()} are.")
-    require_all(name, values)
+    checks.complete(name, values)
     unknown = ~np.isin(values, classes)
     if np.any(unknown):
         raise ValueError(
@@ -243,11 +243,11 @@ def _column(name: str, Y: Any) -> AnyNDArray | None:
     if values.ndim != 1 or not len(values):
         return None
     if values.dtype.kind == "O":
-        types = {type(value) for value in values[~are_missing(values)].tolist()}
+        types = {type(value) for value in values[~checks.are_missing(values)].tolist()}
         kind = next((kind for kind in (str, bool) if types == {kind}), None)
         if kind is None:
             return None
-        require_all(name, values)
+        checks.complete(name, values)
         return values.astype(kind)
     return values if values.dtype.kind in "USbiuf" else None
 
@@ -257,25 +257,6 @@ def _are_names(Y: Any, values: AnyNDArray) -> bool:
     kind = getattr(Y, "dtypes", getattr(Y, "dtype", ""))
     kind = kind.iloc[0] if hasattr(kind, "iloc") else kind  # of the column of a table
     return values.dtype.kind in "USb" or str(kind) == "category"
-
-
-def are_missing(values: AnyNDArray) -> AnyNDArray:
-    """Return which values are None, NaN, or what pandas has in their place, of the same shape."""
-    if values.dtype.kind != "O":
-        return values != values
-    found = [v is None or str(v == v) != "True" for v in values.flat]
-    return np.reshape(found, values.shape)
-
-
-def require_all(name: str, values: AnyNDArray) -> None:
-    """Raise if values are missing in some rows."""
-    missing = np.flatnonzero(are_missing(values).reshape(len(values), -1).any(axis=1))
-    if len(missing):
-        raise ValueError(
-            f"{name} has missing values in {len(missing)} of {len(values)} rows (the first is row "
-            f"{missing[0]}). Leave these rows out"
-            + (", as learn(..., missing='ignore') does." if name == "Y" else ".")
-        )
 
 
 def _warn_of_numbers(classes: AnyNDArray, num_rows: int) -> None:

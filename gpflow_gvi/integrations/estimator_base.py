@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._core import checks, labels
+from .._core import checks
 from .._core.data import as_floats, require_real_columns
 from ..divergences import Divergence
 from ..learning import Effort, Learned, Noise, Settings, learn, recipe, with_names
@@ -132,7 +132,7 @@ class Estimator(BaseEstimator):
                 if any(isinstance(each, np.ndarray | list) for each in found.flat[:100]):
                     checks.array(name, values)
                 if found.dtype == object and found.ndim:
-                    labels.require_all(name, found)
+                    checks.complete(name, found)
             images = self._takes_images and len(np.shape(data[0])) > 2
             kind = None if images else default_float()  # pixels in bytes are scaled
             return validate_data(self, *data, dtype=kind, allow_nd=images, **options)

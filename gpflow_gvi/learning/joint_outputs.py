@@ -31,7 +31,7 @@ from gpflow.kernels import Coregion, Kernel, Sum
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive, set_trainable
 
-from .._core import images, labels, outputs
+from .._core import checks, images, labels, outputs
 from .._core.data import Data, as_floats
 from .._core.graphs import deepcopy
 from ..calibration.conformal_prediction import conformal
@@ -110,7 +110,7 @@ def with_nan(name: str, Y: Any) -> AnyNDArray:
         Y = np.where(Y.mask, np.nan, Y.data)
     values: AnyNDArray = np.asarray(Y)
     if values.dtype.kind == "O":
-        values = np.where(labels.are_missing(values), np.nan, values)
+        values = np.where(checks.are_missing(values), np.nan, values)
         with contextlib.suppress(TypeError, ValueError):  # other values are named below
             values = values.astype(default_float())
     values = as_floats(name, values)

@@ -302,7 +302,7 @@ def _require_names(path: Path, form: TextFormat) -> None:
             if any(row[len(form.names) :]):
                 raise ValueError(
                     f"{path} cannot be read as a table: line {rows.line_num} has {len(row)} cells, "
-                    f"but the header has {len(form.names)} names. Name every column, or put cells "
+                    f"but the header names {len(form.names)}. Name every column, or put cells "
                     "that contain the separator in quotation marks."
                 )
 

@@ -110,3 +110,5 @@ def test_inputs_that_are_missing_among_objects_are_no_text(absent, data):
     message = f"X has missing values in 1 of {N} rows .the first is row 5"
     with pytest.raises(ValueError, match=message):
         gvi.GVIRegressor().fit(table, y)
+    with pytest.raises(ValueError, match=r"X or y .* 0 sample"):
+        gvi.GVIRegressor().fit(table[:0], y[:0])

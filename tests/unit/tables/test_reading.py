@@ -195,7 +195,7 @@ def test_separators_at_ends_of_rows_shift_no_column(rows, tmp_path):
 @pytest.mark.parametrize("row", ["1,2,a,4", "1,2,a,,5"])
 def test_a_row_with_a_cell_too_many_is_told_by_its_line(row, before, tmp_path):
     (tmp_path / "data.csv").write_text("x,y,kind\n" + "1,2,b\n" * before + row + "\n1,2,b\n")
-    message = f"line {before + 2} has {row.count(',') + 1} cells, but the header has 3 names"
+    message = f"line {before + 2} has {row.count(',') + 1} cells, but the header names 3"
     with pytest.raises(ValueError, match=message):
         table_files.read(tmp_path / "data.csv")
     with pytest.raises(ValueError, match=message):
