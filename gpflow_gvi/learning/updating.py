@@ -35,12 +35,11 @@ from ..covariances import CholeskySVGP, SparsePosterior, Tempered, gram
 from ..covariances.svgp import SVGPCovariance
 from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
-from ..likelihoods import is_gaussian
 from ..mean_functions import Inducing, NetworkOutputs
 from ..models import GVI
 from ..regulariser.fit import Regulariser
 from ..regulariser.inducing_points import greedy_variance
-from ..regulariser.sites import Sites, sites_of
+from ..regulariser.sites import sites_of
 from .around_network.curvature import inverse_curvature
 
 Change = Callable[[GaussianProcess], GaussianProcess]
@@ -104,7 +103,8 @@ def _given(
     T, mu = (tf.broadcast_to(part, [J, *part.shape[1:]]) for part in whitened)
     T, mu = _widened(T, Z), tf.pad(mu, [[0, 0], [0, Z.num_inducing - mu.shape[1]], [0, 0]])
     widened = CholeskySVGP(covariance.kernel, Z, q_sqrt=_lower(T))
-    sites = _sites(GaussianProcess(mean_function, widened), likelihood, Z, data)
+    Q = GaussianProcess(mean_function, widened)
+    sites = sites_of(likelihood, Q, tf.convert_to_tensor(Z.Z), (data.X, data.Y))
     precision = tf.linalg.matrix_transpose(1.0 / sites.variance)  # [J, N]
     root = _root_given(T, A, precision)
     residual = tf.linalg.matrix_transpose(sites.Y - mean_function(data.X)) * precision
@@ -135,15 +135,6 @@ def _of_root(old: Kernel, Z: InducingPoints, root: tf.Tensor) -> Kernel:
     """Return the covariance of this root, tempered as the old one."""
     kernel: Kernel = CholeskySVGP(_covariance(old).kernel, Z, q_sqrt=_lower(root))
     return Tempered(kernel, old.factor) if isinstance(old, Tempered) else kernel
-
-
-def _sites(
-    process: GaussianProcess, likelihood: Likelihood, Z: InducingPoints, data: Data
-) -> Sites:
-    if is_gaussian(likelihood):
-        noise = outputs.noise_variance_at(likelihood, data.X, int(data.Y.shape[-1]))
-        return Sites(data.Y, noise + tf.zeros_like(data.Y))
-    return sites_of(likelihood, process, tf.convert_to_tensor(Z.Z), (data.X, data.Y))
 
 
 def _with_more(Z: InducingPoints, kernel: Kernel, X: AnyNDArray, count: int) -> InducingPoints:

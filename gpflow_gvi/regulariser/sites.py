@@ -30,6 +30,7 @@ from gpflow.likelihoods import Likelihood
 from .._core import labels, linalg, outputs, row_blocks
 from ..errors import NonFiniteLossError
 from ..gaussian_process import GaussianProcess
+from ..likelihoods import is_gaussian
 from .conditioning import Posterior
 from .expectations import MAX_ROWS_AT_ONCE, expected_log_density
 
@@ -191,8 +192,11 @@ def _is_finite(at: Step) -> bool:
 def sites_of(
     likelihood: Likelihood, prior: GaussianProcess, Z: TensorType, data: RegressionData
 ) -> Sites:
-    """Return the sites of observations (X, Y), with Y as a non-Gaussian likelihood takes it."""
+    """Return the sites of observations (X, Y), with Y as the likelihood takes it."""
     X, Y = map(tf.convert_to_tensor, data)
+    if is_gaussian(likelihood):
+        noise = outputs.noise_variance_at(likelihood, X, int(Y.shape[-1]))
+        return Sites(Y, noise + tf.zeros_like(Y))
     m = tf.broadcast_to(prior.mean_function(X), [len(X), labels.num_latents(likelihood, Y)])
     blocks = [
         rows_of(covariances(prior.kernel, Z, X[at]), X[at], Y[at], m[at])
