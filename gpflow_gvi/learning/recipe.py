@@ -275,7 +275,9 @@ class Recipe:
             return []
         constant = starts.constant_of_classes() if data.of_classes else starts.constant()
         few, D = data.first(self.few_rows), len(data.features)
-        slopes = None, starts.variance_of_slopes(few.X[:, data.features], few.responses)
+        steep = starts.variance_of_slopes(few.X[:, data.features], few.responses)
+        # It is less than the usual 1/D unless columns are correlated.
+        slopes = (None, steep) if steep * D > 1.0 else (None,)
         linear = [Sum([deepcopy(constant), starts.linear(D, each)]) for each in slopes]
         zeros = self._zeros(data) if self.log_inputs else None
         return _on_features([constant], data) + _on_features(linear, data, zeros)
