@@ -13,10 +13,15 @@ from gpflow.likelihoods import Bernoulli, Gaussian, MultiClass, Softmax
 from gpflow_gvi._core import labels
 from gpflow_gvi._core.data import Data
 from gpflow_gvi.errors import NumericsWarning
-from gpflow_gvi.learning.arguments import Observations
+from gpflow_gvi.learning.arguments import Arguments, observations
 
 X = np.zeros((4, 1))
 Y = np.array([0, 2, 1, 2])
+
+
+def _left(Y):
+    asked = {"outputs": "independent", "missing": "ignore", "sample_weight": None}
+    return observations(Arguments(data=(X[:3], Y), **asked))
 
 
 def test_number_of_classes():
@@ -171,16 +176,16 @@ def test_missing_labels_are_told_by_their_rows(given, rest):
         ValueError, match=r"Y has missing values in 1 of 3 rows \(the first is row 1\)\. L"
     ):
         labels.classes_of(given, None)
-    left = Observations.of((X[:3], given), "independent", "ignore", None)
-    assert labels.classes_of(left.data[1], None).tolist() == rest
-    assert left.numbers.tolist() == [0, 2]
-    assert not left.jointly
+    (_, left), jointly, numbers, _ = _left(given)
+    assert labels.classes_of(left, None).tolist() == rest
+    assert numbers.tolist() == [0, 2]
+    assert not jointly
 
 
 def test_masked_labels_are_left_out_on_request():
     masked = np.ma.MaskedArray(["a", "b", "c"], mask=[0, 1, 0])
-    left = Observations.of((X[:3], masked), "independent", "ignore", None)
-    assert labels.classes_of(left.data[1], None).tolist() == ["a", "c"]
+    (_, left), *_ = _left(masked)
+    assert labels.classes_of(left, None).tolist() == ["a", "c"]
 
 
 def test_numbers_as_text_are_hardly_labels(recwarn):

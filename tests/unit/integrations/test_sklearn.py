@@ -149,6 +149,7 @@ def test_predictions_are_those_of_the_learned_model(regressor, curve):
     assert_close(regressor.predict_interval(X, 0.8), scipy.stats.norm.interval(0.8, mean, std))
 
 
+@pytest.mark.slow
 def test_learned_model_is_that_of_learn(regressor, curve):
     X, y = curve
     seed = np.random.RandomState(0).randint(2**31 - 1)

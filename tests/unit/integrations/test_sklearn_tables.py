@@ -29,6 +29,7 @@ TYPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 def test_types_of_pandas_are_cross_validated_as_numbers_are(kind, data):
     X, y = data
@@ -40,6 +41,7 @@ def test_types_of_pandas_are_cross_validated_as_numbers_are(kind, data):
     assert_close(found["test_score"], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["string", "category", "boolean"])
 def test_labels_of_any_type_are_cross_validated(kind, data):
     X, y = data

@@ -76,6 +76,7 @@ def test_names_are_those_of_scikit_learn(learned):
     pyplot.close("all")
 
 
+@pytest.mark.slow
 def test_labels_are_scored_and_named_by_the_same_columns():
     labels = np.where(Y > 0.0, "c", "a")
     learned = gvi.learn((TABLE, labels), **QUICK)

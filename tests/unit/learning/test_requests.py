@@ -188,6 +188,7 @@ def test_estimators_refuse_what_is_no_likelihood(likelihood):
             kind(likelihood=likelihood).fit(X, targets)
 
 
+@pytest.mark.slow
 def test_kernels_for_the_columns_are_taken():
     for kernel in (
         Matern52(lengthscales=[1.0, 2.0]),
@@ -197,6 +198,7 @@ def test_kernels_for_the_columns_are_taken():
         gvi.learn((X, Y), kernel=kernel, num_inducing=9)
 
 
+@pytest.mark.slow
 def test_predictions_check_what_they_are_asked_for():
     for options in ({"effort": "fast"}, ONE):
         learned = gvi.learn((X, Y), num_inducing=9, **options)

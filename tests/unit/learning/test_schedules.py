@@ -28,6 +28,7 @@ def test_a_file_has_the_same_epochs(N, is_alone):
     assert whole.batch_size == N
 
 
+@pytest.mark.slow
 def test_a_network_alone_is_seen_in_one_call(rng):
     """A quarter of its epochs, after which it may be stopped, is more than 20."""
     X = rng.uniform(-2.0, 2.0, size=(60, 1))

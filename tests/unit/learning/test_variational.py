@@ -275,6 +275,7 @@ def test_a_network_of_several_columns_is_for_labels(of_classes):
     assert learned.predict_proba(new).shape == (5, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error:Skipping variable loading")
 @pytest.mark.parametrize("end", ["softmax", "sigmoid", "Activation"])
 def test_a_network_of_probabilities_becomes_one_of_logits(end):

@@ -58,7 +58,7 @@ DATA: dict[str, tuple[Any, Any, type[Exception], str]] = {
     "lengths": (X, Y[:5], ValueError, "X has 8 rows and Y has 5; they must be the same"),
     "rank of X": (X[:, 0], Y, ValueError, r"X has shape \(8,\).*rank 2.*X\[:, None\]"),
     "rank of Y": (X, Y[0, 0], ValueError, r"Y has shape \(\).*rank 2.*Y\[:, None\]"),
-    "complex": (X.astype(complex), Y, TypeError, r"X has dtype complex128.*astype\('float64'\)"),
+    "complex": (X.astype(complex), Y, TypeError, r"X has dtype complex128.*numpy\.real\(X\)"),
     "text": (X, Y.astype(str), TypeError, r"Y has dtype <U.*astype\('float64'\)"),
     "no data": (X[:0], Y[:0], ValueError, r"X has shape \(0, 2\): there are no data"),
 }

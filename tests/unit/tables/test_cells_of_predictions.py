@@ -63,6 +63,7 @@ def test_a_column_of_decimal_commas_is_predicted_as_it_was_learned(tmp_path):
 WORDS = ["None", "N/A", "n/a", "null", "ok", "NA"]
 
 
+@pytest.mark.slow
 def test_words_for_nothing_are_names_in_text_and_missing_among_numbers(tmp_path, capsys):
     rng = np.random.default_rng(0)
     size, days = rng.uniform(size=N), pd.date_range("2019-01-01", periods=N).strftime("%Y-%m-%d")

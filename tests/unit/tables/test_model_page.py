@@ -90,7 +90,8 @@ def test_classes_are_judged_beside_the_most_frequent_one(table, tmp_path):
     assert outcome.scores.table["accuracy"][0] == right
 
 
-@pytest.mark.parametrize("count", [6, *(pytest.param(n, marks=pytest.mark.slow) for n in (23, 24))])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [6, 23, 24])
 def test_held_out_rows_of_a_class_that_was_not_learned_count(count, tmp_path):
     """They are wrong, whatever is predicted: the last rows in time have a class of their own."""
     x = np.random.default_rng(0).normal(size=N)

@@ -195,6 +195,7 @@ def test_several_latents_of_one_observation_have_a_kernel_each():
     assert tf.reduce_all(learned.predict_interval(at)[0] < learned.predict_y(at)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 3, 1000])
 def test_counts_that_are_all_equal_have_that_rate(count, rng):
     X = rng.normal(size=(30, 2))
