@@ -31,7 +31,7 @@ from ..regulariser.fit import Regulariser
 from .around_network.network_rows import NetworkInputs
 from .laws import Law
 from .outliers import Outliers
-from .predictions import Predictions, moments_of_mixture
+from .predictions import Predictions, moments_of_mixture, weighted
 from .presentation import Presented
 from .rows.log_scale import LogScale
 from .rows.scaling import Scaling
@@ -145,7 +145,7 @@ class Learned(Presented):
         """Return the (randomised) probability integral transform of each observation: [N, J]."""
         X = self.inputs.standard(X)
         parts = [pit(part.model, (X, part.standard_y(Y))) for part in self.parts]
-        return np.einsum("c,cnj->nj", self.weights, parts)
+        return weighted(self.shares, parts)
 
     def standard_y(self, Y: TensorType) -> tf.Tensor:
         """Return observations in standard units, [N, P], and labels as class indices."""
@@ -184,7 +184,7 @@ class Learned(Presented):
         require_classes(self.model)
         rows = self.inputs.validated(X)
         parts = [part._predictions.probabilities(rows)[0] for part in self.parts]
-        return np.einsum("c,cnj->nj", self.weights, parts)
+        return weighted(self.shares, parts)
 
     def entropies(self, X: TensorType) -> Entropies:
         """Return the total, aleatoric and epistemic entropy of the class at X: [N] each."""

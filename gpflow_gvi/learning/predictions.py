@@ -10,8 +10,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance
+from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.posteriors import PrecomputeCacheType
 
 from .._core.graphs import Compiled
@@ -39,6 +40,11 @@ def moments_of_mixture(
     squares = "nj,mj->jnm" if joint else "nj,nj->nj"
     spread = [w * (v + tf.einsum(squares, m - mean, m - mean)) for w, m, v in parts]
     return mean, tf.add_n(spread)
+
+
+def weighted(weights: Sequence[float], parts: Sequence[Any]) -> AnyNDArray:
+    """Return Σ w p in the precision of p."""
+    return np.asarray(sum(float(w) * np.asarray(p) for w, p in zip(weights, parts, strict=True)))
 
 
 class Predictions:

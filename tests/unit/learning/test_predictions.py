@@ -19,6 +19,7 @@ import gpflow_gvi as gvi
 from gpflow_gvi.calibration.conformal_prediction import conformal
 from gpflow_gvi.learning import Learned
 from gpflow_gvi.learning.noise import VaryingNoise
+from gpflow_gvi.learning.predictions import weighted
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.models.posterior import GVIPosterior
 from gpflow_gvi.prediction.class_probabilities import class_probabilities
@@ -259,3 +260,11 @@ def test_gradients_are_those_of_the_model():
         length.assign(start + sign * step)
         values.append(np.sum(made.predict_y(X)[1]))
     assert_close(of_length[0], (values[0] - values[1]) / 2e-5, ITERATIVE)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weighted_sums_have_the_precision_of_their_parts(dtype, rng):
+    weights, parts = (np.float64(0.3), 0.7), rng.normal(size=(2, 4, 3)).astype(dtype)
+    found = weighted(weights, list(parts))
+    assert found.dtype == dtype
+    assert_close(found, np.average(parts, axis=0, weights=weights))
