@@ -17,7 +17,7 @@ PROGRAMS := $(addprefix tests/integration/,test_examples.py test_how_to.py test_
 	test_command_line.py)
 
 # The same for each run of a commit. In a clone without history it is always the same.
-SHARE ?= $(shell echo $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % 10 + 1)))/10
+SHARE ?= $(shell echo $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % 20 + 1)))/20
 
 # If the caller names PYTHON, only that interpreter is tried; the default has alternatives.
 ifeq ($(origin PYTHON),file)
@@ -56,7 +56,7 @@ portable: $(STAMP)  ## Run the fast tests as on two other processors, Haswell an
 programs: $(STAMP)  ## Run examples, demonstration, pages, shortened notebooks, and a wheel
 	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow $(PROGRAMS)
 
-slow-share: $(STAMP)  ## Run a tenth of the slow tests, another for each commit (or SHARE=2/10)
+slow-share: $(STAMP)  ## Run a twentieth of the slow tests, another for each commit (or SHARE=2/20)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --slow-share $(SHARE) $(ARGS)
 
 # Only the dependencies of the wheel are there at first: commands that need an extra must say so.
