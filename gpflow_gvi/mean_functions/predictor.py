@@ -14,6 +14,8 @@ from gpflow.base import AnyNDArray, TensorType
 from gpflow.functions import MeanFunction
 from scipy.spatial import cKDTree
 
+from .._core.threads import one_thread
+
 MAX_ROWS_AT_ONCE = 10_000
 """Predictions of more rows are made in blocks, so that memory stays bounded."""
 
@@ -168,7 +170,8 @@ class _Rows:
 
 def predictions(model: Any, X: AnyNDArray, num_outputs: int) -> AnyNDArray:
     """Return a model's predictions at X, validated: [N, J]."""
-    values = np.asarray(model.predict(X) if hasattr(model, "predict") else model(X))
+    with one_thread("openmp", len(X)):  # of each boosted tree all threads wait for one another
+        values = np.asarray(model.predict(X) if hasattr(model, "predict") else model(X))
     if values.shape == (len(X),) and num_outputs == 1:
         values = values[:, None]
     name = type(getattr(model, "model", model)).__name__

@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import threadpoolctl
 from sklearn.linear_model import LinearRegression
 
 import gpflow_gvi as gvi
@@ -69,6 +70,20 @@ def test_many_rows_are_predicted_in_blocks(rng):
     X = rng.normal(size=(2 * MAX_ROWS_AT_ONCE + 5, 1))
     np.testing.assert_array_equal(Predictor(model)(X), X)
     assert model.calls == [MAX_ROWS_AT_ONCE, MAX_ROWS_AT_ONCE, 5]
+
+
+def test_few_rows_are_predicted_by_one_thread(rng):
+    # With two, each boosted tree waits for both: beside another program, for seconds in all.
+    threads = []
+
+    def predict(X):
+        pools = threadpoolctl.threadpool_info()
+        threads.extend(each["num_threads"] for each in pools if each["user_api"] == "openmp")
+        return X[:, 0]
+
+    with threadpoolctl.threadpool_limits(2, user_api="openmp"):
+        Predictor(predict)(rng.normal(size=(5, 3)))
+    assert set(threads) == {1}
 
 
 def test_rows_of_the_fit_are_predicted_by_the_model_that_has_not_seen_them(X):
