@@ -86,12 +86,7 @@ def num_outputs(
 @once
 def cholesky(kernel: Kernel, inducing_variable: InducingVariables) -> tf.Tensor:
     """Return the lower factor L of K_ZZ: [J, M, M]."""
-    if _unknown_to_gpflow(kernel):
-        points = points_of_outputs(inducing_variable, _of_several_outputs(kernel))
-        Kzz = each_output([outputs.covariance(kernel, Z) for Z in points])
-    else:
-        pair = _dispatchable(kernel, inducing_variable)
-        Kzz = _outputs_first(gpflow_covariances.Kuu(pair[1], pair[0]))
+    Kzz = _covariance(kernel, inducing_variable)
     Kzz = linalg.add_to_diagonal(Kzz, linalg.usual_jitter(Kzz))
     return linalg.cholesky(Kzz, name="K_ZZ")
 
@@ -101,11 +96,7 @@ def cross_covariance(
     kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
 ) -> tf.Tensor:
     """Return K_ZX: [J, M, N]."""
-    if _unknown_to_gpflow(kernel):
-        points = points_of_outputs(inducing_variable, _of_several_outputs(kernel))
-        return each_output([outputs.covariance(kernel, Z, X) for Z in points])
-    pair = _dispatchable(kernel, inducing_variable)
-    return _outputs_first(gpflow_covariances.Kuf(pair[1], pair[0], X))
+    return _covariance(kernel, inducing_variable, X)
 
 
 @once
@@ -183,29 +174,25 @@ def information(A: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     return linalg.outer_product(scaled)
 
 
-def _dispatchable(
-    kernel: Kernel, inducing_variable: InducingVariables
-) -> tuple[Kernel, InducingVariables]:
-    """Return the pair in the form for which GPflow has the efficient [J, M, M] covariances."""
+def _covariance(kernel: Kernel, inducing_variable: InducingVariables, *X: TensorType) -> tf.Tensor:
+    """Return K_ZZ, [J, M, M], or K_ZX where inputs X are given, [J, M, N]."""
+    is_of_gpflow = isinstance(kernel, MultioutputKernel)
+    if outputs.num_outputs(kernel) > 1 and not is_of_gpflow:  # `Kuu` and `Kuf` know none of these
+        allowed = f"a {type(kernel).__name__} with several outputs takes InducingPoints."
+        points = points_of_outputs(inducing_variable, allowed)
+        return each_output([outputs.covariance(kernel, Z, *X) for Z in points])
+    # The pair for which GPflow has the efficient [J, M, M] covariances.
     shared = isinstance(inducing_variable, FallbackSharedIndependentInducingVariables)
     separate = isinstance(inducing_variable, FallbackSeparateIndependentInducingVariables)
-    if isinstance(kernel, MultioutputKernel):
-        if not (shared or separate):
-            inducing_variable = SharedIndependentInducingVariables(inducing_variable)
-    elif shared:
+    if is_of_gpflow and not (shared or separate):
+        inducing_variable = SharedIndependentInducingVariables(inducing_variable)
+    elif shared and not is_of_gpflow:
         inducing_variable = inducing_variable.inducing_variable
-    elif separate:
+    elif separate and not is_of_gpflow:
         kernel = SharedIndependent(kernel, len(inducing_variable.inducing_variables))
-    return kernel, inducing_variable
-
-
-def _unknown_to_gpflow(kernel: Kernel) -> bool:
-    """Return True if a kernel has several outputs in a way that `Kuu` and `Kuf` do not know."""
-    return outputs.num_outputs(kernel) > 1 and not isinstance(kernel, MultioutputKernel)
-
-
-def _of_several_outputs(kernel: Kernel) -> str:
-    return f"a {type(kernel).__name__} with several outputs takes InducingPoints."
+    evaluate = gpflow_covariances.Kuf if X else gpflow_covariances.Kuu
+    matrix = evaluate(inducing_variable, kernel, *X)
+    return matrix[None] if matrix.shape.rank == 2 else matrix
 
 
 def points_of_outputs(inducing_variable: InducingVariables, allowed: str) -> list[tf.Tensor]:
@@ -227,7 +214,3 @@ def each_output(values: list[tf.Tensor]) -> tf.Tensor:
     if len(values) == 1:
         return values[0]
     return tf.stack([value[0 if value.shape[0] == 1 else j] for j, value in enumerate(values)])
-
-
-def _outputs_first(matrix: tf.Tensor) -> tf.Tensor:
-    return tf.expand_dims(matrix, 0) if matrix.shape.rank == 2 else matrix
