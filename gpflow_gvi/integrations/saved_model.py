@@ -5,10 +5,8 @@ It contains the graph of one prediction and the variables that it reads, and nee
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -48,8 +46,8 @@ def export(
         it, or takes images as rows as well.
     :param overwrite: whether to replace an earlier export.
     """
-    mixture = _Mixture.of(model)
-    shape = mixture.shape if input_shape is None else input_shape
+    predict, shape = _prediction(model)
+    shape = shape if input_shape is None else input_shape
     if shape is None:
         raise ValueError(
             "input_shape is None, and the model has neither inducing points nor networks that "
@@ -57,7 +55,7 @@ def export(
         )
     signature = [tf.TensorSpec([None, *shape], default_float(), name="X")]
     module = tf.Module()
-    module.predict = tf.function(mixture.predict, input_signature=signature, autograph=False)
+    module.predict = tf.function(predict, input_signature=signature, autograph=False)
     concrete = module.predict.get_concrete_function()
     # Save the variables and not the model, whose objects TensorFlow would otherwise track.
     module.state = concrete.variables
@@ -69,53 +67,45 @@ def export(
         )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Mixture:
-    """The models of a mixture, or the only one, and their predictions."""
-
-    models: tuple[GVI, ...]
-    weights: list[float]
-    parts: list[Predictions]
+def _prediction(
+    model: GVI | Learned,
+) -> tuple[Callable[[tf.Tensor], dict[str, tf.Tensor]], Sequence[int] | None]:
+    """Return the predictions of a model or a mixture, as a graph, and the shape of one input."""
     units: Scaling | NetworkInputs
-    shape: Sequence[int] | None
+    if isinstance(model, Learned):
+        units, models, weights = model.inputs, model.models, list(map(float, model.weights))
+        parts = [Predictions.of(each.model, units, each.outputs) for each in model.parts]
+        shape = units.input_shape
+    elif isinstance(model, GVI):
+        units = none = Scaling.none(np.zeros([1, 1], default_float()))
+        models, weights, parts = (model,), [1.0], [Predictions(model, none, none, none)]
+        shape = declared_shape(model.variational, model.regulariser)
+    else:
+        raise TypeError(
+            f"model is {short_repr(model)}; it must be a GVI, GWI or PGVI, or the result of "
+            "learn. To export conformal intervals, export their model."
+        )
+    for each in models:
+        _require_graph(each)
 
-    @classmethod
-    def of(cls, model: Any) -> _Mixture:
-        """Return those of a model or the result of `learn`, if all of them are graphs."""
-        if isinstance(model, Learned):
-            units, weights = model.inputs, [float(weight) for weight in model.weights]
-            parts = [Predictions.of(each.model, units, each.outputs) for each in model.parts]
-            found = cls(model.models, weights, parts, units, units.input_shape)
-        elif isinstance(model, GVI):
-            none = Scaling.none(np.zeros([1, 1], default_float()))
-            shape = declared_shape(model.variational, model.regulariser)
-            found = cls((model,), [1.0], [Predictions(model, none, none, none)], none, shape)
-        else:
-            raise TypeError(
-                f"model is {short_repr(model)}; it must be a GVI, GWI or PGVI, or the result of "
-                "learn. To export conformal intervals, export their model."
-            )
-        for each in found.models:
-            _require_graph(each)
-        return found
-
-    def predict(self, X: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the moments of f, and those of y or probabilities."""
-        X = self.units.validated(X)
-        of_f = [part.latent(X) for part in self.parts]
+    def predict(X: tf.Tensor) -> dict[str, tf.Tensor]:
+        X = units.validated(X)
+        of_f = [part.latent(X) for part in parts]
 
         def mixed(moments: str) -> MeanAndVariance:
-            given = (getattr(part, moments)(*f) for part, f in zip(self.parts, of_f, strict=True))
-            return moments_of_mixture(self.weights, list(given))
+            given = [getattr(part, moments)(*f) for part, f in zip(parts, of_f, strict=True)]
+            return moments_of_mixture(weights, given)
 
         result = dict(zip(("f_mean", "f_variance"), mixed("f_given"), strict=True))
-        if is_of_classes(self.models[0]):
+        if is_of_classes(models[0]):
             of_parts = [
                 weight * part.probabilities_given(*f)[0]
-                for weight, part, f in zip(self.weights, self.parts, of_f, strict=True)
+                for weight, part, f in zip(weights, parts, of_f, strict=True)
             ]
             return {"probabilities": tf.add_n(of_parts), **result}
         return {**dict(zip(("mean", "variance"), mixed("y_given"), strict=True)), **result}
+
+    return predict, shape
 
 
 def _require_graph(model: GVI) -> None:
