@@ -19,18 +19,20 @@ from gpflow.base import AnyNDArray, PriorOn
 Value = Callable[[Parameter], AnyNDArray]
 """From a parameter to its value."""
 
+Map = Callable[[AnyNDArray], tuple[AnyNDArray, AnyNDArray]]
+"""From the variable of a parameter to its value and to the derivative of that."""
+
 
 def value_of(parameter: Parameter) -> AnyNDArray:
     """Return the value of a parameter, without TensorFlow where the transform is known."""
-    if not _has_known_transform(parameter):
-        return np.asarray(parameter.numpy())
-    return NumpyParameter(parameter).values()[0]
+    known = _map_of(parameter) is not None
+    return NumpyParameter(parameter).values()[0] if known else np.asarray(parameter.numpy())
 
 
 def is_known(parameter: Parameter) -> bool:
     """Return True if a `NumpyParameter` supports the transform and the prior."""
     prior, shape = parameter.prior, parameter.shape
-    if not _has_known_transform(parameter):
+    if _map_of(parameter) is None:
         return False
     return prior is None or (
         type(prior) in (tfp.distributions.LogNormal, tfp.distributions.Normal)
@@ -39,30 +41,23 @@ def is_known(parameter: Parameter) -> bool:
     )
 
 
-def _has_known_transform(parameter: Parameter) -> bool:
-    is_free = isinstance(parameter.transform, tfp.bijectors.Identity | None)
-    return is_free or _is_exponential(parameter) or _lower(parameter) is not None
-
-
-def _is_exponential(parameter: Parameter) -> bool:
-    return type(parameter.transform) is tfp.bijectors.Exp
-
-
-def _lower(parameter: Parameter) -> float | None:
-    """Return l where the parameter is l + log (1 + exp u) of its variable u; None elsewhere."""
+def _map_of(parameter: Parameter) -> Map | None:
+    """Return the map from the variable u of a parameter θ to θ and dθ/du; None if it is unknown."""
     transform: Any = parameter.transform
-    if _is_softplus(transform):
-        return 0.0
+    if isinstance(transform, tfp.bijectors.Identity | None):
+        return lambda u: (u, np.ones_like(u))
+    if type(transform) is tfp.bijectors.Exp:
+        return lambda u: (np.exp(u), np.exp(u))
+    lower = 0.0
     if type(transform) is tfp.bijectors.Chain and len(transform.bijectors) == 2:
-        shift, softplus = transform.bijectors
-        if type(shift) is tfp.bijectors.Shift and _is_softplus(softplus):
-            return float(shift.shift)
-    return None
-
-
-def _is_softplus(transform: Any) -> bool:
+        shift, transform = transform.bijectors
+        if type(shift) is not tfp.bijectors.Shift:
+            return None
+        lower = float(shift.shift)
     # Bijectors take long to compare by `==`.
-    return type(transform) is tfp.bijectors.Softplus and transform.hinge_softness is None
+    if type(transform) is tfp.bijectors.Softplus and transform.hinge_softness is None:
+        return lambda u: (lower + np.logaddexp(0.0, u), scipy.special.expit(u))
+    return None
 
 
 class NumpyParameter:
@@ -73,8 +68,7 @@ class NumpyParameter:
 
     def __init__(self, parameter: Parameter) -> None:
         self.parameter = parameter
-        self._lower = _lower(parameter)
-        self._is_exponential = _is_exponential(parameter)
+        self._map: Any = _map_of(parameter)
         self._prior: Any = parameter.prior
 
     @functools.cached_property
@@ -88,11 +82,8 @@ class NumpyParameter:
         """
         # `numpy` of a variable copies its value first, which takes as long again.
         u = self.parameter.unconstrained_variable.value().numpy() if u is None else u
-        if self._is_exponential:
-            return np.exp(u), np.exp(u)
-        if self._lower is None:
-            return u, np.ones_like(u)
-        return self._lower + np.logaddexp(0.0, u), scipy.special.expit(u)
+        theta, slope = self._map(u)
+        return theta, slope
 
     def log_prior(self, theta: AnyNDArray) -> tuple[float, AnyNDArray]:
         """Return log p(θ), as `gpflow.Parameter.log_prior_density`, and its derivative in θ."""
