@@ -17,14 +17,12 @@ LAYERS = "layers"
 
 def output_activation(network: Any) -> str | None:
     """Return the name of the activation that a Keras model ends with, if its layers declare it."""
-    layers = getattr(network, "layers", None) if is_keras(network) else None
-    if layers:
-        return output_activation(layers[-1])
     if not is_keras(network):
         return None
-    if type(network).__name__ == "Softmax":
+    last = _last_layer(network)
+    if type(last).__name__ == "Softmax":
         return "softmax"
-    return getattr(getattr(network, "activation", None), "__name__", None)
+    return getattr(getattr(last, "activation", None), "__name__", None)
 
 
 def end(network: Any) -> str | None:
@@ -41,11 +39,8 @@ def _last_layer(network: Any) -> Any:
     return network
 
 
-def without_link(name: str, network: Any) -> Any:
-    """Return a copy of a network without the softmax or sigmoid that it ends with, if any.
-
-    :param name: that of the argument.
-    """
+def without_link(network: Any) -> Any:
+    """Return a copy of a network without the softmax or sigmoid that it ends with, if any."""
     network = as_function(network).network
     if output_activation(network) not in ("softmax", "sigmoid"):
         return network
@@ -53,7 +48,7 @@ def without_link(name: str, network: Any) -> Any:
     last = _last_layer(network)
     if not hasattr(last, "activation"):
         raise ValueError(
-            f"{name} is {short_repr(network)}, which ends with a layer {type(last).__name__}; it "
+            f"mean is {short_repr(network)}, which ends with a layer {type(last).__name__}; it "
             "must return logits. Pass the same model without that layer."
         )
     last.activation = keras.activations.linear

@@ -84,7 +84,7 @@ class NetworkMean:
         from .._core.network_layers import without_link
         from .full_batch import fit_by_squares
 
-        network = without_link("mean", self.network) if start.of_classes else self.network
+        network = without_link(self.network) if start.of_classes else self.network
         mean, target = network_mean("mean", network, start), inducing_mean(start)
         X = start.X[:MAX_ROWS]  # the rows are shuffled
         values = target(as_rows(X, start.prior.kernel))
