@@ -6,6 +6,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from ..._core import checks
 from ...gaussian_process import GaussianProcess, GaussianVector
 from ..base import Divergence
 from ..contexts import Context
@@ -38,10 +39,7 @@ class GaussianWasserstein(Divergence):
     ) -> None:
         super().__init__(context=context)
         if isinstance(estimator, str):
-            if estimator not in ESTIMATORS:
-                raise ValueError(
-                    f"estimator is {estimator!r}; it must be one of {sorted(ESTIMATORS)}."
-                )
+            checks.one_of("estimator", estimator, sorted(ESTIMATORS))
             estimator = ESTIMATORS[estimator]()
         self.estimator = estimator
 
