@@ -193,11 +193,10 @@ def number_of_data(num_data: Any) -> None:
 def distinct_points(inducing_variable: InducingVariables) -> None:
     """Warn of inducing points that occur twice: K_ZZ is singular but for its jitter."""
     for part in getattr(inducing_variable, "inducing_variables", (inducing_variable,)):
-        Z = getattr(part, "Z", None)
-        if Z is None or type(part) is not InducingPoints:
+        if type(part) is not InducingPoints:
             continue
         with tf.init_scope():
-            points = np.asarray(tf.convert_to_tensor(Z))
+            points = np.asarray(tf.convert_to_tensor(part.Z))
         repeated = len(points) - len(np.unique(points, axis=0))
         if repeated:
             warnings.warn(

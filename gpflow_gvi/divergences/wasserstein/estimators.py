@@ -40,7 +40,8 @@ class DenseDistance(CovarianceDistance):
 
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R - 2 F: [J]."""
-        return self.between(blocks(p), blocks(q))
+        K, R = (outputs.covariance(v.process.kernel, v.X) for v in (p, q))
+        return self.between(K, R)
 
     @abc.abstractmethod
     def between(self, K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
@@ -214,11 +215,6 @@ def _sum_of_roots(H: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Ten
 def _without_fidelity(K: tf.Tensor, R: tf.Tensor, fidelity: tf.Tensor) -> tf.Tensor:
     """Return tr K + tr R - 2 F, which is not negative: [...]."""
     return linalg.not_negative(tf.linalg.trace(K) + tf.linalg.trace(R) - 2.0 * fidelity)
-
-
-def blocks(vector: GaussianVector) -> tf.Tensor:
-    """Return the covariance at the inputs, once for outputs that share a kernel: [J, N, N]."""
-    return outputs.covariance(vector.process.kernel, vector.X)
 
 
 def variances(vector: GaussianVector) -> tf.Tensor:
