@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,76 +56,30 @@ ODD_TEXTS = (
 )
 ODD_BYTES = (b"\xff", b"\xfe\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\x00\x00", b"\x80")
 
-Mutation = Callable[[np.random.Generator, str], str]
+NUMBERS = ("0", "1", "2", "7", "0.5", "0.01", "30", "1e-9", "1e5")
+LINES = tuple(f"{key}: 1\n" for key in ("extra", "data", "base", "seed", "a.b", "1", "~"))
+
+PLACES = {
+    r"(?<=: )[^\n,{}\[\]]+|(?<=: )[\[{][^\n]*": ODD_VALUES,
+    r"[\w.]+": ODD_VALUES,
+    r"\b\d+(\.\d+)?\b": NUMBERS,
+    r"(?m)^": (*LINES, "  "),
+    r"": ODD_TEXTS,
+    r"(?s).{1,20}": ("",),
+}
+"""What may stand in the place of values, words, numbers, beginnings of lines, nothing, anything."""
 
 
-def _other_value(rng: np.random.Generator, text: str) -> str:
-    """Put an odd value in the place of a value."""
-    places = [m.span() for m in re.finditer(r"(?<=: )[^\n,{}\[\]]+|(?<=: )[\[{][^\n]*", text)]
+def _changed(rng: np.random.Generator, text: str) -> str:
+    """Return a text with something else in one place, or with a line in the place of another."""
+    lines = text.splitlines(keepends=True)
+    if rng.integers(8) == 0:
+        lines[rng.integers(len(lines))] = lines[rng.integers(len(lines))]
+        return "".join(lines)
+    pattern = rng.choice(list(PLACES))
+    places = [match.span() for match in re.finditer(pattern, text)] or [(0, 0)]
     start, end = places[rng.integers(len(places))]
-    return text[:start] + str(rng.choice(ODD_VALUES)) + text[end:]
-
-
-def _other_word(rng: np.random.Generator, text: str) -> str:
-    places = [m.span() for m in re.finditer(r"[\w.]+", text)]
-    start, end = places[rng.integers(len(places))]
-    return text[:start] + str(rng.choice(ODD_VALUES)) + text[end:]
-
-
-def _inserted(rng: np.random.Generator, text: str) -> str:
-    at = rng.integers(len(text) + 1)
-    return text[:at] + str(rng.choice(ODD_TEXTS)) + text[at:]
-
-
-def _deleted(rng: np.random.Generator, text: str) -> str:
-    start = rng.integers(len(text))
-    return text[:start] + text[start + rng.integers(1, 20) :]
-
-
-def _exchanged(rng: np.random.Generator, text: str) -> str:
-    lines = text.splitlines(keepends=True)
-    i, j = rng.integers(len(lines), size=2)
-    lines[i], lines[j] = lines[j], lines[i]
-    return "".join(lines)
-
-
-def _repeated(rng: np.random.Generator, text: str) -> str:
-    lines = text.splitlines(keepends=True)
-    i = rng.integers(len(lines))
-    return "".join([*lines[: i + 1], *lines[i:]])
-
-
-def _indented(rng: np.random.Generator, text: str) -> str:
-    lines = text.splitlines(keepends=True)
-    i = rng.integers(len(lines))
-    lines[i] = " " * rng.integers(1, 5) + lines[i]
-    return "".join(lines)
-
-
-def _another_key(rng: np.random.Generator, text: str) -> str:
-    return f"{text}\n{rng.choice(('extra', 'data', 'base', 'seed', 'a.b', '1', '~'))}: " + str(
-        rng.choice(ODD_VALUES)
-    )
-
-
-def _another_number(rng: np.random.Generator, text: str) -> str:
-    places = [m.span() for m in re.finditer(r"\b\d+(\.\d+)?\b", text)]
-    start, end = places[rng.integers(len(places))] if places else (0, 0)
-    return text[:start] + str(rng.choice((0, 1, 2, 7, 0.5, 0.01, 30, 1e-9, 1e5))) + text[end:]
-
-
-MUTATIONS: tuple[Mutation, ...] = (
-    _other_value,
-    _other_value,
-    _other_word,
-    _inserted,
-    _deleted,
-    _exchanged,
-    _repeated,
-    _indented,
-    _another_key,
-    *[_another_number] * 6,
-)
+    return text[:start] + str(rng.choice(PLACES[pattern])) + text[end:]
 
 
 def mutated(seed: int) -> tuple[bytes, bool]:
@@ -137,7 +90,7 @@ def mutated(seed: int) -> tuple[bytes, bool]:
     text = files[rng.integers(len(files))]
     for _ in range(rng.integers(1, 4)):
         if text:
-            text = MUTATIONS[rng.integers(len(MUTATIONS))](rng, text)
+            text = _changed(rng, text)
     content = text.encode("utf-8", "surrogatepass")
     if rng.integers(20) == 0:
         at = rng.integers(len(content) + 1)

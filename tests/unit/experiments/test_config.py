@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import itertools
 import pickle
 import re
@@ -12,7 +11,7 @@ from pathlib import Path
 import gpflow
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpflow_gvi as gvi
@@ -20,7 +19,6 @@ from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
 from gpflow_gvi.experiments.parts.part import Part, kinds
 from gpflow_gvi.experiments.parts.regulariser import PowerOfN, Regulariser
-from gpflow_gvi.experiments.reading import Document
 from gpflow_gvi.experiments.run import settings_of
 from gpflow_gvi.experiments.run_folder import name_of
 from gpflow_gvi.experiments.run_hooks import key_of_fit
@@ -183,32 +181,6 @@ def test_whatever_a_file_holds_the_error_is_short_and_has_a_line(write, text, me
         read(write(text))
     assert message in str(caught.value)
     assert len(str(caught.value)) < 1000
-
-
-KEYS = st.sampled_from(sorted(Experiment.model_fields)) | st.sampled_from(
-    ["kind", "parts", "layers", "context", "kernel", "inducing", "estimator", "beta", "points"]
-)
-WORDS = st.sampled_from(["yacht", "network", "sum", "projected_kl", "none", "exact"])
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | WORDS, inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(value=st.dictionaries(KEYS, VALUES, max_size=5))
-def test_a_mapping_is_an_experiment_or_an_error_of_the_configuration(value):
-    document = Document(yaml.safe_dump({"data": "yacht", **value}), "any.yaml")
-    with contextlib.suppress(ConfigError):
-        assert isinstance(document.validated(Experiment), Experiment)
-
-
-@settings(max_examples=100, deadline=None)
-@given(text=st.text(max_size=40) | st.text("{}[]:&*!?-|> \n\tab1'\"#%", max_size=40))
-def test_a_text_is_yaml_or_an_error_of_the_configuration(text):
-    with contextlib.suppress(ConfigError):
-        Document(text, "any.yaml").validated(Experiment)
 
 
 def test_directories_are_refused(tmp_path):
