@@ -102,8 +102,9 @@ def test_mistakes_with_tables_are_told_before_tensorflow_is_imported(case, tmp_p
     assert message in done.stderr.splitlines()[-1]
 
 
-def test_an_absent_extra_of_tables_is_named_before_tensorflow_is_imported():
-    done = _call(["learn", "none.csv", "--target", "y"], absent=["jinja2"])
+@pytest.mark.parametrize("module", ["pandas", "jinja2", "matplotlib"])
+def test_an_absent_extra_of_tables_is_named_before_tensorflow_is_imported(module):
+    done = _call(["learn", "none.csv", "--target", "y"], absent=[module])
     assert done.returncode == 2
     assert "pip install 'gpflow-gvi[tables]'" in done.stderr
 

@@ -136,22 +136,6 @@ def test_no_process_is_left_when_it_stops_in_the_middle(tasks, closed):
     assert not alive
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: local_client(0).__enter__(), "workers .--workers. is 0; give a positive"),
-        (lambda: local_client(-1).__enter__(), "workers .--workers. is -1"),
-        (lambda: run_all([], "", limits=Limits(seconds=0.0)), "--run-timeout"),
-        (lambda: run_all([], "", limits=Limits(megabytes=float("nan"))), "--worker-memory"),
-        (lambda: job_queue_client("slurm", 0).__enter__(), "--jobs"),
-        (lambda: job_queue_client("slurm", 1, {"quue": "all.q"}).__enter__(), "--job: .*quue"),
-    ],
-)
-def test_settings_of_workers_that_are_refused(make, message):
-    with pytest.raises(ConfigError, match=message):
-        make()
-
-
 @pytest.mark.slow
 def test_workers_that_are_submitted_as_jobs(tasks, tmp_path, monkeypatch):
     def command(name, text):
@@ -221,7 +205,9 @@ def test_an_interrupt_of_the_group_of_processes_ends_all_without_a_traceback(tmp
         (["--workers", "0"], "--workers"),
         (["--workers", "-1"], "--workers"),
         (["--run-timeout", "0"], "--run-timeout"),
+        (["--worker-memory", "nan"], "--worker-memory"),
         (["--jobs", "3"], "--cluster"),
+        (["--cluster", "slurm", "--jobs", "0"], "--jobs"),
         (["--cluster", "slurm", "--job", "cores=0.5", "--job", "quue=a:1"], "quue"),
     ],
 )

@@ -350,14 +350,6 @@ def test_gpflows_idioms_in_a_graph_converted_by_autograph() -> None:
     assert samples.shape == (3, 5, 1)
 
 
-def test_weights_are_not_rounded_to_single_precision() -> None:
-    """0.3 of `tf.cast(0.3, tf.float64)` is off by 1.2e-8."""
-    model, data = make(divergence_weight=0.3), (X, Y[:, :1])
-    terms = model.loss_terms(data)
-    expected = N * (terms.loss + 0.3 * terms.divergence)
-    assert_close(model.training_loss(data), expected)
-
-
 @pytest.mark.parametrize("divergence", ["ProjectedKL", "ProjectedRenyi"])
 def test_a_natural_step_that_is_too_long_is_refused_and_changes_nothing(rng, divergence) -> None:
     """It leaves the positive definite matrices (docs/how_to/troubleshooting.md)."""

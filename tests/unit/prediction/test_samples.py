@@ -415,7 +415,3 @@ def test_the_smallest_number_of_features_is_that_of_one_frequency():
     process = gvi.GaussianProcess(gpflow.functions.Zero(), kernels.SquaredExponential())
     draw = gvi.sampling.draw_functions
     assert draw(process, 3, num_features=2, input_dim=1)(np.zeros((4, 1))).shape == (3, 4, 1)
-    with pytest.raises(
-        ValueError, match="num_features is 1; it must be a whole number of at least 2"
-    ):
-        draw(process, 3, num_features=1, input_dim=1)

@@ -395,15 +395,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "initial": ({"initial_epoch": -2}, ValueError, "initial_epoch is -2; "),
     "seed": ({"seed": None}, ValueError, "seed is None; "),
     "rows": ({"data": (X, Y[:4])}, ValueError, "data's X has 10 rows and data's Y has 4"),
-    "dtype": ({"data": (X.astype(complex), Y)}, TypeError, "data's X has dtype complex128"),
-    "text": ({"data": (X, Y.astype(str))}, TypeError, "data's Y has dtype <U.*real numbers"),
     "large numbers": (
         {"data": (np.full((N, 2), 2**60 + 1), Y)},
         TypeError,
         "data's X has dtype int64 and whole numbers that are too large for the model's float64",
     ),
-    "pair": ({"data": X}, ValueError, r"data is a ndarray; it must be the pair .*\(X, Y\)"),
-    "triple": ({"data": (X, Y, Y)}, ValueError, "data is a tuple of length 3"),
     "validation": (
         {"validation_data": (X[:0], Y[:0])},
         ValueError,
