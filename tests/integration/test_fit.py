@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,69 +144,44 @@ BATCHES = 5
 """In an epoch, of 12 rows at most."""
 
 
-class Interrupt(keras.callbacks.Callback):
-    """Stops the program after so many steps, in one way or another."""
+def train(folder: Path | None, kill_after: float = np.inf) -> tuple[list[np.ndarray], Any]:
+    """Train a new model, or go on from what a backup in the folder says.
 
-    def __init__(self, after: float = np.inf, how: Callable[[], None] | None = None) -> None:
-        super().__init__()
-        self.after = after
-        self.how = how
+    :param kill_after: the number of steps after which the program is killed.
+    """
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if int(self.model.optimizer.iterations) >= self.after:
-            if self.how is None:
-                raise KeyboardInterrupt
-            self.how()
+    def kill(batch: int, logs: Any) -> None:
+        if int(model.optimizer.iterations) >= kill_after:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-
-def train(folder: Path | None, interrupt: Interrupt) -> tuple[list[np.ndarray], Any]:
-    """Train a new model, or go on from what a backup in the folder says."""
     model = with_network()
     model.compile(keras.optimizers.Adam(0.02), steps_per_execution=2)
     callbacks = [keras.callbacks.ReduceLROnPlateau(monitor="loss", patience=0, min_delta=2.0)]
     if folder is not None:
         callbacks.append(keras.callbacks.BackupAndRestore(str(folder)))
-    callbacks.append(interrupt)
+    callbacks.append(keras.callbacks.LambdaCallback(on_train_batch_end=kill))
     history = model.fit((X, Y), batch_size=12, epochs=6, verbose=0, callbacks=callbacks)
     return model.get_weights(), history.history
 
 
-def assert_same(one: Any, other: Any) -> None:
-    assert one[1] == other[1]
-    for value, expected in zip(one[0], other[0], strict=True):
-        np.testing.assert_array_equal(value, expected)
-
-
-@pytest.mark.slow  # a simpler model is interrupted in unit/training/test_backup.py
-def test_interrupted_training_ends_where_it_would_have(tmp_path: Path) -> None:
-    undisturbed = train(None, Interrupt())
-    folder = tmp_path / "backup"
-    with pytest.raises(KeyboardInterrupt):
-        train(folder, Interrupt(2 * BATCHES + 3))
-    assert_same(train(folder, Interrupt()), undisturbed)
-    assert not folder.exists()
-
-
 KILLED = """
 import json, os, pathlib, signal, sys
-import keras, numpy as np
-from tests.integration.test_fit import Interrupt, train
+import numpy as np
+from tests.integration.test_fit import train
 
 folder, when, number = pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
 replace, calls = pathlib.Path.replace, []
 
 def half(self, target):
     calls.append(target)
     if len(calls) == number:
         self.write_bytes(self.read_bytes()[:1000])
-        kill()
+        os.kill(os.getpid(), signal.SIGKILL)
     return replace(self, target)
 
 if when == "while writing":
     pathlib.Path.replace = half
-interrupt = Interrupt(number, kill) if when == "after" else Interrupt()
-weights, history = train(folder / "backup", interrupt)
+weights, history = train(folder / "backup", number if when == "after" else np.inf)
 np.savez(folder / "weights.npz", *weights)
 (folder / "history.json").write_text(json.dumps(history))
 """
@@ -222,7 +197,8 @@ def test_killed_training_ends_where_it_would_have(tmp_path: Path) -> None:
     assert run("while writing", 2) == -signal.SIGKILL
     assert len(list((tmp_path / "backup").iterdir())) == 2  # the last one, and half of the next
     assert run("never") == 0
+    weights, history = train(None)
+    assert json.loads((tmp_path / "history.json").read_text()) == history
     with np.load(tmp_path / "weights.npz") as file:
-        weights = [file[name] for name in file.files]
-    history = json.loads((tmp_path / "history.json").read_text())
-    assert_same((weights, history), train(None, Interrupt()))
+        for name, expected in zip(file.files, weights, strict=True):
+            np.testing.assert_array_equal(file[name], expected)

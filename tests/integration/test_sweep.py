@@ -9,9 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import dask_jobqueue
 import distributed
 import numpy as np
 import pytest
@@ -161,30 +159,3 @@ def test_a_sweep_on_the_address_of_a_scheduler(sweep, tmp_path):
         connect = functools.partial(distributed.Client, cluster.scheduler_address)
         assert run_all(read_sweep(sweep), tmp_path / "runs", connect) == (4, 0)
     _require_all(tmp_path / "runs")
-
-
-@pytest.mark.parametrize(
-    ("kind", "lines"),
-    [
-        ("SGECluster", ["#$ -l h_rt=12:00:00", "#$ -q all.q"]),
-        ("SLURMCluster", ["#SBATCH -t 12:00:00", "#SBATCH -p all.q", "#SBATCH --mem=4G"]),
-    ],
-)
-def test_job_scripts_of_the_documented_recipe(kind, lines):
-    cluster = getattr(dask_jobqueue, kind)(
-        queue="all.q",
-        cores=1,
-        processes=1,
-        memory="4GB",
-        walltime="12:00:00",
-        scheduler_options={"dashboard_address": None},
-    )
-    try:
-        script = cluster.job_script()
-    finally:
-        cluster.close()
-    for line in lines:
-        assert line in script
-    assert "distributed.cli.dask_worker" in script
-    docs = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
-    assert kind in docs
