@@ -1,7 +1,8 @@
 """Typed columns as inputs of a model: numbers without gaps, and categories as indicators.
 
-It is scikit-learn's `SimpleImputer` and `OneHotEncoder` as plain data: a file of theirs can only be
-read and written by a library that takes two seconds to import all of scikit-learn.
+The inputs are those of scikit-learn's `SimpleImputer` and `OneHotEncoder` as plain data: a file of
+theirs can only be read and written by a library that takes two seconds to import all of
+scikit-learn. Rows unlike all that were learned from are known by the same values.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Levels(NamedTuple):
     """Those with an indicator of their own, in their order."""
     are_merged: bool
     """Whether there is one for all others."""
+    known: list[str]
+    """All of them, sorted."""
 
     @classmethod
     def of(cls, values: AnyNDArray) -> Levels:
@@ -36,16 +39,18 @@ class Levels(NamedTuple):
         levels, counts = np.unique(values, return_counts=True)
         names = [str(level) for level in levels]
         if len(names) <= MAX_CATEGORIES:
-            return cls(names[1:] if len(names) == 2 else names, False)
+            return cls(names[1:] if len(names) == 2 else names, False, names)
         frequent = np.argsort(counts, kind="stable")[1 - MAX_CATEGORIES :]
-        return cls([names[i] for i in np.sort(frequent)], True)
+        return cls([names[i] for i in np.sort(frequent)], True, names)
 
 
 class Encoder(NamedTuple):
-    """What rows are made into inputs by: plain data, which can be saved."""
+    """What rows are made into inputs by, and compared with: plain data, which can be saved."""
 
     medians: dict[str, float]
     """What stands for a missing number of a column: the median of the others."""
+    limits: dict[str, tuple[float, float]]
+    """The least and the greatest number of a column."""
     gaps: list[str]
     """The columns in which numbers were missing, which have an indicator of it."""
     levels: dict[str, Levels]
@@ -56,6 +61,7 @@ class Encoder(NamedTuple):
         numbers = {name: typed[name] for name in columns.encoded_numbers}
         return cls(
             {n: 0.0 if each.isna().all() else float(each.median()) for n, each in numbers.items()},
+            {name: (float(each.min()), float(each.max())) for name, each in numbers.items()},
             [name for name, each in numbers.items() if each.isna().any()],
             {name: Levels.of(typed[name].to_numpy(str)) for name in columns.categories},
         )
@@ -64,18 +70,32 @@ class Encoder(NamedTuple):
         """Return the inputs, [N, D]; an unknown category is one of the others, or none."""
         inputs = [typed[name].fillna(median) for name, median in self.medians.items()]
         inputs += [typed[name].isna() for name in self.gaps]
-        for name, (own, are_merged) in self.levels.items():
+        for name, (own, are_merged, _) in self.levels.items():
             values = typed[name].to_numpy(str)
             inputs += [values == level for level in own]
             inputs += [~np.isin(values, own)] * are_merged
         return np.column_stack([np.asarray(each, dtype=float) for each in inputs])
+
+    def outside(self, typed: pd.DataFrame) -> AnyNDArray:
+        """Return the names of the columns in which each row is unlike all of them: [N]."""
+        beyond: dict[str, AnyNDArray] = {}
+        for name, (low, high) in self.limits.items():
+            values = typed[name].to_numpy()
+            gaps = np.isnan(values) & (name not in self.gaps)
+            beyond[name] = (values < low) | (values > high) | gaps
+        for name, levels in self.levels.items():
+            beyond[name] = ~np.isin(typed[name].to_numpy(str), levels.known)
+        texts = np.full(len(typed), "", object)
+        for name, rows in beyond.items():
+            texts[rows] += np.where(texts[rows] == "", name, "; " + name).astype(object)
+        return texts
 
     def names(self) -> Iterator[tuple[str, str]]:
         """Yield the column of each input, and a name of the input."""
         yield from zip(self.medians, self.medians, strict=True)
         for name in self.gaps:
             yield name, f"missing_{name}"
-        for name, (own, are_merged) in self.levels.items():
+        for name, (own, are_merged, _) in self.levels.items():
             for level in [*own, *[OTHERS] * are_merged]:
                 yield name, f"{name}_{level}"
 

@@ -12,7 +12,6 @@ from sklearn.model_selection import train_test_split
 from .._core import progress
 from ..integrations.sklearn import GVIClassifier, GVIRegressor
 from ..learning import Effort
-from .columns import Seen
 from .encoding import Encoder
 from .model import TableModel
 from .prepare import PREDICTORS, Prepared, Task, prepare
@@ -70,9 +69,8 @@ def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int 
     typed = columns.typed(table.iloc[fitting])
     encoder = Encoder.of(typed, columns)
     estimator.fit(encoder.transform(typed), y[fitting])
-    classes, seen = getattr(estimator, "classes_", None), Seen.of(typed, columns)
-    of_table = (columns, prepared.written, encoder, seen, prepared.target)
-    model = TableModel(estimator.learned_, *of_table, classes)
+    of_table = (columns, prepared.written, encoder, prepared.target)
+    model = TableModel(estimator.learned_, *of_table, getattr(estimator, "classes_", None))
     if not len(unseen):
         return Outcome(model, task, table.iloc[fitting], None, None)
     rows, observed = table.iloc[unseen], y[unseen]

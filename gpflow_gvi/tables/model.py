@@ -13,7 +13,7 @@ from .. import saving
 from .._core import graphs
 from ..learning import Learned
 from ..prediction import by_blocks
-from .columns import Columns, Seen
+from .columns import Columns
 from .dates import Dates
 from .encoding import Encoder, Levels
 from .requirements import required
@@ -35,9 +35,7 @@ class TableModel:
     written: TextFormat
     """How the file is written that was learned from, with the names of the columns."""
     encoder: Encoder
-    """What makes inputs [N, D] of the columns."""
-    seen: Seen
-    """The rows that were learned from."""
+    """What makes inputs [N, D] of the columns, and knows the rows that were learned from."""
     target: str
     """The name of the column that is predicted."""
     classes_: AnyNDArray | None
@@ -77,7 +75,7 @@ class TableModel:
         else:
             names = [f"{name}_{n}" for n in ("mean", "sd", "lower", "upper")]
             found = dict(zip(names, self.numbers(X, coverage), strict=True))
-        found[f"{name}_outside"] = self.seen.outside(typed)
+        found[f"{name}_outside"] = self.encoder.outside(typed)
         return required("pandas").DataFrame(found, index=table.index)
 
     def numbers(self, X: AnyNDArray, coverage: float) -> tuple[AnyNDArray, ...]:
@@ -96,5 +94,5 @@ class TableModel:
         saving.save(self, folder, overwrite=overwrite)
 
 
-SAVED: tuple[type, ...] = (Columns, Dates, Encoder, Levels, Seen, TableModel, TextFormat)
+SAVED: tuple[type, ...] = (Columns, Dates, Encoder, Levels, TableModel, TextFormat)
 """The classes for `save` and `load`."""

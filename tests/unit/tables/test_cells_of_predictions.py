@@ -78,7 +78,7 @@ def test_words_for_nothing_are_names_in_text_and_missing_among_numbers(tmp_path,
     model = gvi.load(tmp_path / "model")
     assert (model.columns.numbers, list(model.columns.dates)) == (["size"], ["on"])
     assert model.columns.no_numbers == {}
-    assert set(model.seen.levels["how"]) == {"missing", *WORDS[:-1]}
+    assert set(model.encoder.levels["how"].known) == {"missing", *WORDS[:-1]}
     assert set(found["risk_label"]) == {"None", "Mild", "Severe"}
     pd.testing.assert_frame_equal(found[list(table)], table, check_dtype=False)
 

@@ -73,3 +73,19 @@ def test_a_column_that_is_empty_in_these_rows_is_zero(columns):
     X = Encoder.of(typed, columns).transform(typed)
     assert np.all(np.isfinite(X))
     assert np.all(X[:, columns.numbers.index("size")] == 0.0)
+
+
+def test_rows_are_outside_in_the_columns_whose_values_are_new():
+    table = pd.DataFrame({"size": [1.0, 2.0, 3.0], "gaps": [1.0, np.nan, 2.0], "kind": list("aab")})
+    columns = Columns.of(table)
+    encoder = Encoder.of(columns.typed(table), columns)
+    assert list(encoder.outside(columns.typed(table))) == ["", "", ""]
+    new = pd.DataFrame(
+        {
+            "size": [1.0, 0.9, 3.1, np.nan, 9.0],
+            "gaps": [np.nan, 2.0, 1.0, 1.0, -1.0],
+            "kind": ["a", "b", "b", None, "c"],
+        }
+    )
+    expected = ["", "size", "size", "size; kind", "size; gaps; kind"]
+    assert list(encoder.outside(columns.typed(new))) == expected
