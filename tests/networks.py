@@ -8,9 +8,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
-
-KERAS = {"keras": keras, "tf_keras": tf_keras}
 
 
 def dense(K: Any, F: int = 1, dtype: str = "float64", D: int = 2) -> Any:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import gpflow_gvi as gvi
 from gpflow_gvi.training.fit_constants import Constants
+from tests import networks
 
 N, M = 60, 7
 RNG = np.random.default_rng(0)
@@ -32,13 +33,7 @@ def prior(lengthscale: float = 1.3) -> gvi.GaussianProcess:
 
 def network() -> gvi.mean_functions.Network:
     keras.utils.set_random_seed(0)
-    layers = [
-        keras.layers.Dense(3, "tanh", dtype="float64"),
-        keras.layers.Dense(1, dtype="float64"),
-    ]
-    return gvi.mean_functions.Network(
-        keras.Sequential([keras.Input((2,), dtype="float64"), *layers])
-    )
+    return gvi.mean_functions.Network(networks.dense(keras))
 
 
 def on_prior(
@@ -176,20 +171,15 @@ def test_validation_has_its_own_rows():
 
 
 def test_batch_normalisation_of_q_is_no_constant():
-    layers = [
-        keras.layers.BatchNormalization(dtype="float64"),
-        keras.layers.Dense(1, dtype="float64"),
-    ]
-    keras.utils.set_random_seed(0)
-    net = keras.Sequential([keras.Input((2,), dtype="float64"), *layers])
+    net = networks.regularised(keras)
     P = prior()
     Q = gvi.GaussianProcess(
         gvi.mean_functions.Network(net), gvi.covariances.CholeskySVGP(P.kernel, X[:M])
     )
     model = gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.1), num_data=N)
-    before = net.layers[0].moving_mean.numpy().copy()
+    before = net.layers[1].moving_mean.numpy().copy()
     fitted(model)
-    assert np.abs(net.layers[0].moving_mean.numpy() - before).max() > 0.0
+    assert np.abs(net.layers[1].moving_mean.numpy() - before).max() > 0.0
 
 
 def test_values_at_rows_are_not_kept_after_a_fit():

@@ -13,23 +13,12 @@ import tensorflow as tf
 import gpflow_gvi as gvi
 from gpflow_gvi._core.graphs import Compiled
 from gpflow_gvi._core.tensorflow_private import forget_custom_gradients
+from tests.models import data, make
 from tests.tolerances import assert_close
 
 
 class _OwnKernel(gpflow.kernels.SquaredExponential):
     """A kernel of which neither NumPy nor the graphs that are kept know anything."""
-
-
-def _model(rng):
-    X, kernel = rng.normal(size=(12, 2)), gpflow.kernels.SquaredExponential()
-    Z = X[:4]
-    mean, covariance = (
-        gvi.mean_functions.Inducing(kernel, Z),
-        gvi.covariances.CholeskySVGP(kernel, Z),
-    )
-    P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
-    Q = gvi.GaussianProcess(mean, covariance)
-    return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(), num_data=12), (X, X[:, :1])
 
 
 def _graphs(before=frozenset()):
@@ -42,16 +31,16 @@ def _graphs(before=frozenset()):
     }
 
 
-def test_no_graph_is_left_of_a_fit_and_of_predictions(rng):
+def test_no_graph_is_left_of_a_fit_and_of_predictions():
     """But for those that TFP keeps of the model before, in the cache of a shared transform."""
 
     def use():
-        model, data = _model(rng)
+        model, rows = make(), data()
         model.compile("adam")
-        model.fit(data, batch_size=4, epochs=2, verbose=0, validation_data=data)
+        model.fit(rows, batch_size=20, epochs=2, verbose=0, validation_data=rows)
         posterior = model.posterior()
         for _ in range(3):
-            posterior.predict_f(data[0])
+            posterior.predict_f(rows[0])
 
     use()  # graphs that all models share stay
     before = _graphs()

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import gpflow
 import keras
-import numpy as np
 import pytest
 
 import gpflow_gvi as gvi
 from gpflow_gvi.training.numbers import Numbers
+from tests.models import N, data, make
 from tests.tolerances import assert_close
 
-N = 12
-_RNG = np.random.default_rng(6)
-X = _RNG.normal(size=(N, 2))
-Y = _RNG.normal(size=(N, 1))
-
-
-def make(kind: Any = gvi.models.PGVI, **options: Any) -> Any:
-    k = gpflow.kernels.SquaredExponential(lengthscales=[1.1, 2.0])
-    P = gvi.GaussianProcess(gpflow.functions.Zero(), k)
-    mean = gvi.mean_functions.Inducing(k, X[:3], q_mu=np.ones((3, 1)))
-    Q = gvi.GaussianProcess(mean, gvi.covariances.CholeskySVGP(k, X[:3]))
-    return kind(P, Q, gpflow.likelihoods.Gaussian(0.1), num_data=N, **options)
-
-
+X, Y = data()
 MODEL = make()
 TERMS = MODEL.loss_terms((X, Y))
 
@@ -63,7 +49,7 @@ def test_a_closure_follows_the_numbers(compile: bool) -> None:
 
 
 def test_one_over_n_follows_n() -> None:
-    model = make(gvi.models.GWI)
+    model = make(kind=gvi.models.GWI)
     numbers = Numbers(model)
     model.num_data = 4
     numbers.refresh()
