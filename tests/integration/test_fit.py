@@ -119,8 +119,7 @@ def test_dropout_and_batch_normalisation_work_in_training_alone() -> None:
 
 
 def test_single_precision() -> None:
-    with gpflow.config.as_context():
-        gpflow.config.set_default_float(np.float32)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         data = (X.astype(np.float32), Y.astype(np.float32))
         Z = catalogue.inducing_points(data[0][:M])
         k = kernel()

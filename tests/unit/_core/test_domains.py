@@ -65,6 +65,5 @@ def test_what_has_a_unit_can_be_given_in_another():
     assert domains.has_scale(hetero())
     assert domains.has_scale(hetero(tfp.distributions.Laplace))
     assert not domains.has_scale(hetero(tfp.distributions.LogNormal))  # of a logarithm
-    with gpflow.config.as_context():
-        gpflow.config.set_default_float(np.float32)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         assert domains.has_scale(hetero())

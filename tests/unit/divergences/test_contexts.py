@@ -224,8 +224,7 @@ def test_images(context: Callable[[], Context], flat: bool) -> None:
 
 
 def test_single_precision() -> None:
-    with gpflow.config.as_context():
-        gpflow.config.set_default_float(np.float32)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         rows = X.astype(np.float32)
         box = UniformBox(LOWER, UPPER, 4)
         context = TrainingInputs() + box + GaussianNoise(0.1) + Inputs(rows, 3)
@@ -446,8 +445,7 @@ def test_points_of_another_width(context: Context, message: str) -> None:
 
 def test_points_of_another_precision() -> None:
     assert Inputs(X.astype(np.float32)).X.dtype == tf.float64
-    with gpflow.config.as_context():
-        gpflow.config.set_default_float(np.float32)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         context = Inputs(X.astype(np.float32))
     with pytest.raises(TypeError, match="Inputs has points of dtype float32, but X has dtype fl"):
         context(X)

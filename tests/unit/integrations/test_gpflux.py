@@ -292,8 +292,7 @@ def test_networks_are_trained_and_behave_as_in_training():
 
 
 def test_computes_in_float32():
-    gpflow.config.set_default_float(np.float32)
-    try:
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         k = gpflow.kernels.SquaredExponential()
         P = gvi.GaussianProcess(gpflow.functions.Zero(), k)
         Q = gvi.GaussianProcess(
@@ -306,8 +305,6 @@ def test_computes_in_float32():
         gradients = tape.gradient(bound, model.trainable_variables)
         assert {gradient.dtype for gradient in gradients} == {bound.dtype} == {tf.float32}
         assert all(np.isfinite(gradient).all() for gradient in gradients)
-    finally:
-        gpflow.config.set_default_float(np.float64)
 
 
 # What is refused.

@@ -123,8 +123,7 @@ def test_large_counts_and_float32():
     law = predictive_law(likelihoods.Poisson(), X, MEAN + 12.0, 1e-9 + 0.0 * VARIANCE)
     expected = stats.poisson.ppf(0.9, np.exp(MEAN + 12.0))
     assert_close(law.quantile([[0.9]]), expected, ITERATIVE)
-    with gpflow.config.as_context():
-        gpflow.config.set_default_float(np.float32)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         law = predictive_law(
             likelihoods.StudentT(0.4), *(part.astype(np.float32) for part in (X, MEAN, VARIANCE))
         )

@@ -320,8 +320,7 @@ def test_functions_follow_their_seed(rng):
 
 @pytest.mark.parametrize("name", ["CholeskySVGP", "KernelisedSVGP"])
 def test_functions_in_single_precision(name):
-    gpflow.config.set_default_float(np.float32)
-    try:
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         rng = np.random.default_rng(0)
         kernel = kernels.SquaredExponential(1.3, 0.8)
         process = variational(name, kernel, 1, rng)
@@ -331,8 +330,6 @@ def test_functions_in_single_precision(name):
         assert values.dtype == joint.dtype == tf.float32
         require_moments(values, process, X)
         require_moments(joint, process, X)
-    finally:
-        gpflow.config.set_default_float(np.float64)
 
 
 # Bad input.

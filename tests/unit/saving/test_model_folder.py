@@ -327,14 +327,11 @@ def test_values_of_another_save(tmp_path):
 
 
 def test_float32(tmp_path):
-    gpflow.config.set_default_float(np.float32)
-    try:
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         kernel = gpflow.kernels.Matern12(lengthscales=0.3)
         save(kernel, tmp_path / "saved")
         loaded = load(tmp_path / "saved")
         assert loaded.lengthscales.dtype == tf.float32
-    finally:
-        gpflow.config.set_default_float(np.float64)
     with pytest.raises(ValueError, match=r"saved in float32.*set_default_float\(np.float32\)"):
         load(tmp_path / "saved")
 

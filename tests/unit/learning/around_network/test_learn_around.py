@@ -407,8 +407,7 @@ def test_networks_of_any_precision(precision):
 
 @pytest.mark.slow
 def test_in_single_precision(net):
-    with gpflow.config.as_context():
-        gpflow.config.set_default_float(np.float32)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         gpflow.config.set_default_jitter(1e-5)
         p = around(net).predict_proba(NEW[0])
     assert p.dtype == np.float32

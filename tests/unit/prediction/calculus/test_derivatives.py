@@ -149,8 +149,7 @@ def test_slopes_in_a_graph_and_in_single_precision():
     )
     for first, second in zip(eager, compiled(X), strict=True):
         assert_close(first, second)
-    gpflow.config.set_default_float(np.float32)
-    try:
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         process = variational(
             "CholeskySVGP",
             kernels.Matern52(),
@@ -163,8 +162,6 @@ def test_slopes_in_a_graph_and_in_single_precision():
         ):
             assert single.dtype == tf.float32
             assert_close(single, double)
-    finally:
-        gpflow.config.set_default_float(np.float64)
 
 
 @pytest.mark.parametrize("kernel", [kernels.Matern12(), kernels.White(), kernels.Polynomial()])

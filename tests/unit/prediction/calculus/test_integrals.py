@@ -168,16 +168,13 @@ def test_narrow_measures_give_the_value(rng):
 def test_integrals_in_single_precision():
     results = []
     for dtype in (np.float64, np.float32):
-        gpflow.config.set_default_float(dtype)
-        try:
+        with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
             rng = np.random.default_rng(0)
             Z = rng.normal(size=(M, 1)).astype(dtype)
             process = variational("CholeskySVGP", kernels.SquaredExponential(), 1, Z, rng)
             for make in MEASURES.values():
                 results.append(calculus.integrate(process, make(1)))
                 assert {part.dtype for part in results[-1]} == {tf.as_dtype(dtype)}
-        finally:
-            gpflow.config.set_default_float(np.float64)
     for double, single in zip(results[:2], results[2:], strict=True):
         assert_close(single, double, ITERATIVE)
 
