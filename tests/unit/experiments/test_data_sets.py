@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from gpflow_gvi.experiments import data_files
 from gpflow_gvi.experiments.curves import FUNCTIONS, make_curve
@@ -86,17 +85,6 @@ def test_curves_of_the_thesis_follow_its_protocol(number, gaps):
     found = noise(number, gaps)
     assert_close(found, noise(1, 5))
     assert_estimates(np.std(found), 0.5, 0.5 / np.sqrt(2 * 1000))
-
-
-def test_ten_gaps_are_there_where_the_thesis_has_them():
-    with pytest.raises(ValidationError, match=r"is 10; the thesis has that of curves \(5, 6, 8\)"):
-        ThesisCurve(number=3, gaps=10)
-
-
-def test_a_column_that_is_named_twice_is_named():
-    for inputs, outputs in ((("a", "b", "b"), ("c",)), (("b",), ("c", "b")), (("a",), ("b", "b"))):
-        with pytest.raises(ValidationError, match="the column 'b' is named twice"):
-            Table(path="", inputs=inputs, outputs=outputs)
 
 
 @pytest.fixture

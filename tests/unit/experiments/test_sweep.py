@@ -106,7 +106,11 @@ def test_base_may_be_a_file_beside_it(points, tmp_path):
             {"axes": {"seed": [1, 2]}, "variants": {"m": {"a": {}, "b": {"seed": 1}}}},
             "where m is a and where m is b all settings are the same",
         ),
-        ({"base": "no.yaml"}, "no.yaml does not exist"),
+        ({"base": "no.yaml"}, r"sweep\.yaml: base: .*no\.yaml does not exist"),
+        (
+            {"axes": {f"a{i}": list(range(50)) for i in range(9)}},
+            "describes 1953125000000000 runs.*20000",
+        ),
         (
             {"axes": {"mean.layers.5.units": [1]}, "base": {"data": "yacht", "mean": "network"}},
             "mean.layers",
@@ -149,15 +153,3 @@ def test_files_of_the_other_command_are_told_apart(tmp_path, capsys):
     assert f"gpflow-gvi sweep {many}" in capsys.readouterr().err
     assert main(["sweep", str(one), "--dry-run"]) == 2
     assert f"gpflow-gvi run {one}" in capsys.readouterr().err
-
-
-def test_sweeps_without_end_are_refused(points):
-    with pytest.raises(ConfigError, match=r"describes 1953125000000000 runs.*20000"):
-        points(axes={f"a{i}": list(range(50)) for i in range(9)})
-
-
-def test_a_wrong_base_is_told_with_the_file_that_names_it(tmp_path):
-    path = tmp_path / "sweep.yaml"
-    path.write_text("base: nothing.yaml\n")
-    with pytest.raises(ConfigError, match=r"sweep\.yaml: base: .*nothing\.yaml does not exist"):
-        read_sweep(path)
