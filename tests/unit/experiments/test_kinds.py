@@ -233,23 +233,15 @@ def test_means(start):
     np.testing.assert_array_equal(part(variational_process.Mean, "network").build(start)(X), 0.0)
 
 
-def _svgp(cls):
-    return lambda s: cls.from_data(
-        s.prior.kernel, s.Z, s.X, s.noise_variance, num_latent_gps=s.responses.shape[1]
-    )
-
-
 COVARIANCES = {
-    "cholesky": _svgp(gvi.covariances.CholeskySVGP),
-    "diagonal": _svgp(gvi.covariances.DiagonalSVGP),
-    "kernelised": lambda s: gvi.covariances.KernelisedSVGP(s.prior.kernel, s.Z),
+    "cholesky": lambda s: gvi.covariances.CholeskySVGP.from_data(
+        s.prior.kernel, s.Z, s.X, s.noise_variance, num_latent_gps=s.responses.shape[1]
+    ),
     "{kind: kernelised, base_kernel: {kind: matern12, lengthscale: 0.5}}": lambda s: (
         gvi.covariances.KernelisedSVGP(
             s.prior.kernel, s.Z, base_kernel=gpflow.kernels.Matern12(lengthscales=[0.5, 0.5])
         )
     ),
-    "sparse_posterior": lambda s: gvi.covariances.SparsePosterior(s.prior.kernel, s.Z),
-    "fixed_sparse_posterior": lambda s: gvi.covariances.FixedSparsePosterior(s.prior.kernel, s.Z),
     "regulariser": lambda s: s.P.kernel,
 }
 

@@ -212,21 +212,16 @@ def test_posterior_is_that_of_gpflow_where_points_are_close(whiten: bool, scale:
 
 
 def test_posterior_without_a_cache() -> None:
-    model = MODELS["conditioned P"]()
-    for kind in (None, "nocache", PrecomputeCacheType.NOCACHE):
+    model = conditioned()
+    for kind in (PrecomputeCacheType.NOCACHE, "nocache", None):
         uncached = model.posterior(kind)
         assert_same_predictions(uncached, model, "fused_predict_f")
         with pytest.raises(ValueError, match="update_cache"):
             uncached.predict_f(XNEW)
-
-
-def test_a_posterior_made_without_a_cache_has_none_to_renew() -> None:
-    model = conditioned()
-    posterior = model.posterior(None)
     with pytest.raises(ValueError, match="precompute_cache"):
-        posterior.update_cache()
-    posterior.update_cache(PrecomputeCacheType.TENSOR)
-    assert_same_predictions(posterior, model)
+        uncached.update_cache()  # it has none to renew
+    uncached.update_cache(PrecomputeCacheType.TENSOR)
+    assert_same_predictions(uncached, model)
 
 
 def test_posterior_of_a_process_with_nothing_to_keep() -> None:

@@ -235,13 +235,6 @@ def test_callbacks_see_exact_numbers_of_batches(capsys: pytest.CaptureFixture[st
     assert "8/8" in capsys.readouterr().out
 
 
-def test_evaluation_needs_an_optimiser_as_in_keras() -> None:
-    model = make()
-    other = gpflow.utilities.deepcopy(model)
-    with pytest.raises(RuntimeError, match="evaluate: this PGVI has no optimiser yet"):
-        other.evaluate(X, Y)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
