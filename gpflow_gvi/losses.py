@@ -19,10 +19,9 @@ from gpflow.likelihoods import (
     Softmax,
     StudentT,
 )
-from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 
 from ._core import checks
-from ._core.constants import in_dtype
+from .likelihoods import HeavyTailed, law
 
 
 class Marginals(NamedTuple):
@@ -179,7 +178,8 @@ def _(
     return tf.reduce_sum(value, axis=-1)
 
 
-@log_expected_power.register
+@log_expected_power.register(HeavyTailed)
+@log_expected_power.register(ScalarLikelihood)
 def _(
     likelihood: ScalarLikelihood, at: Marginals, c: float, *, power: float = 0.0, outer: float = 1.0
 ) -> tf.Tensor:
@@ -256,13 +256,11 @@ def _(likelihood: Gaussian, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tens
     return 0.5 * ((1.0 - power) * tf.math.log(2.0 * math.pi * s) - math.log(power))
 
 
-@log_power_integral.register
-def _(likelihood: StudentT, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tensor:
-    df = in_dtype(likelihood.df, F.dtype)
-    scale = evaluate_parameter_or_function(
-        likelihood.scale, X, lower_bound=likelihood.scale_lower_bound
-    )
-    scale += tf.zeros_like(F)
+@log_power_integral.register(HeavyTailed)
+@log_power_integral.register(StudentT)
+def _(likelihood: Likelihood, X: tf.Tensor, F: tf.Tensor, power: float) -> tf.Tensor:
+    of_y = law(likelihood, X, F)
+    df, scale = of_y.df, of_y.scale + tf.zeros_like(F)
     peak = (
         tf.math.lgamma(0.5 * (df + 1.0))
         - tf.math.lgamma(0.5 * df)

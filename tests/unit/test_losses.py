@@ -297,6 +297,16 @@ def test_powers_of_students_t_have_integrals_above_an_order(kind, order, is_fini
     np.testing.assert_array_equal(np.isposinf(value), not is_finite)
 
 
+@pytest.mark.parametrize("loss", ["Beta(0.8)", "Beta(2.0)", "Gamma(1.4)"])
+def test_heavy_tails_are_those_of_students_t_of_this_variance(loss: str) -> None:
+    """`HeavyTailed` is a Gaussian by its class, but not by its density given f."""
+    likelihood = gvi.likelihoods.HeavyTailed(0.4, 4.0)
+    scale = np.sqrt(0.4 * (4.0 - 2.0) / 4.0)
+    of_t = gpflow.likelihoods.StudentT(scale=scale, df=4.0)
+    at = X, *marginals(2), observations(2, False)
+    assert_close(LOSSES[loss][0](likelihood, *at), LOSSES[loss][0](of_t, *at))
+
+
 class Logistic(gpflow.likelihoods.ScalarLikelihood):
     """A likelihood of a user's own: p(y|f) = s (1 - s) with s the logistic function of y - f."""
 
