@@ -112,7 +112,7 @@ class LowerConfidenceBound(Acquisition):
     """β s - m, how low f(x) may well be: `upper_confidence_bound`."""
 
     def __init__(self, beta: float = 2.0) -> None:
-        checks.positive("beta", beta, or_zero=True)
+        checks.positive_number("beta", beta, or_zero=True)
         self.beta = beta
 
     def of_marginals(self, mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:

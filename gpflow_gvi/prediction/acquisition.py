@@ -20,6 +20,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from .._core import checks, labels
 from .._core.data import inputs
 from .._core.row_blocks import by_blocks
+from ..errors import short_repr
 from .class_probabilities import entropies
 from .predictive_law import NUM_POINTS, PredictiveLaw, predictive_law
 
@@ -226,10 +227,13 @@ def acquire(
     # Where f is known, its variance may round to zero.
     variance = np.maximum(variance[:, 0], np.finfo(variance.dtype).tiny)
     if kind == "upper_confidence_bound":
-        checks.positive("beta", beta, or_zero=True)
+        checks.positive_number("beta", beta, or_zero=True)
         return np.asarray(upper_confidence_bound(mean, variance, beta))
     of_kind = expected_improvement if kind == "expected_improvement" else probability_of_improvement
-    least = np.min(mean) if best is None else np.asarray(best, mean.dtype)
+    least = np.asarray(np.min(mean) if best is None else best)
+    if least.shape or least.dtype.kind not in "iuf" or not np.isfinite(least):
+        raise ValueError(f"best is {short_repr(best)}; it must be one finite number.")
+    least = least.astype(mean.dtype)
     return np.asarray(of_kind(mean, variance, least))
 
 

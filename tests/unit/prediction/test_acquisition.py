@@ -150,3 +150,16 @@ def test_what_is_wrong_is_said():
     with pytest.raises(ValueError, match="2 outputs, but an objective has one"):
         acquisition.acquire(two, X, "expected_improvement")
     assert acquisition.acquire(two, X, "variance").shape == (3,)
+
+
+@pytest.mark.parametrize("best", [[0.1, 0.2], np.nan, "low"])
+def test_the_best_known_value_is_one_finite_number(best):
+    """NaN would make every candidate NaN, of which `argmax` takes the first."""
+    with pytest.raises(ValueError, match=r"best is .*; it must be one finite number"):
+        acquisition.acquire(Model(), X, "expected_improvement", best=best)
+    assert acquisition.acquire(Model(), X, "expected_improvement", best=tf.constant(0.1)).all()
+
+
+def test_the_factor_of_a_confidence_bound_is_one_number():
+    with pytest.raises(ValueError, match=r"beta is \[1.0, 2.0\]; it must be one real number"):
+        acquisition.acquire(Model(), X, "upper_confidence_bound", beta=[1.0, 2.0])
