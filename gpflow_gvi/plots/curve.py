@@ -9,7 +9,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from .display import BLUE, Display, legend_above, plain
-from .view import View, deviations, grid
+from .view import View, deviations, grid, predicted
 
 
 @dataclasses.dataclass
@@ -97,7 +97,7 @@ class CurveDisplay(Display):
         :param data: observations (x, y), which are drawn.
         :param names: the names of the feature and of the output.
         """
-        x, mean, sd = (np.ravel(part) for part in (x, mean, sd))
+        x, mean, sd = predicted(x=x, mean=mean, sd=sd)
         order = np.argsort(x)
         x, mean, half = x[order], mean[order], deviations(coverage) * sd[order]
         if data is not None:

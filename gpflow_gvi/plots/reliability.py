@@ -11,7 +11,7 @@ from scipy import stats
 
 from ..metrics.classes import Reliability, ece, reliability
 from .display import BLUE, Display, legend_above
-from .view import View
+from .view import View, predicted
 
 LEVELS = np.arange(1, 40) / 40.0
 """The probabilities whose quantiles are compared."""
@@ -55,7 +55,14 @@ class QuantileDisplay(Display):
         :param mean: their predicted means: [N].
         :param sd: their predicted standard deviations, with the noise: [N].
         """
-        u = stats.norm.cdf((np.ravel(y) - np.ravel(mean)) / np.ravel(sd))
+        y, mean, sd = predicted(y=y, mean=mean, sd=sd)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a deviation may be zero
+            u = stats.norm.cdf((y - mean) / sd)
+        if np.any(np.isnan(u)):
+            raise ValueError(
+                f"y, mean or sd is NaN in {np.sum(np.isnan(u))} of {len(u)} rows, or sd is 0 where "
+                "y is the mean. Leave these rows out."
+            )
         return cls._drawn(u, ax)
 
     @classmethod

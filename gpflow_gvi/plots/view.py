@@ -131,6 +131,24 @@ def grid(rows: AnyNDArray, margin: float, resolution: int) -> AnyNDArray:
     return np.linspace(low - beyond, high + beyond, resolution)
 
 
+def predicted(**parts: Any) -> list[AnyNDArray]:
+    """Return values and their predicted `mean` and `sd` as vectors of the length of the first.
+
+    Any may be one number for all rows.
+    """
+    vectors = {name: np.ravel(np.asarray(part, dtype=float)) for name, part in parts.items()}
+    first, N = next((name, len(vector)) for name, vector in vectors.items())
+    for name, vector in vectors.items():
+        if len(vector) not in (1, N):
+            raise ValueError(
+                f"{name} has shape {np.shape(parts[name])}, but {first} has {N} values; they must "
+                "be as many, of one output."
+            )
+    if np.any(vectors["sd"] < 0.0):
+        raise ValueError(f"sd is {vectors['sd'].min():g} in places; it must be zero or positive.")
+    return [np.broadcast_to(vector, N) for vector in vectors.values()]
+
+
 def deviations(coverage: float) -> float:
     """Return half the width of a central interval of a Gaussian, in standard deviations."""
     checks.coverage(coverage)

@@ -184,6 +184,27 @@ def test_quantiles_of_true_distributions_are_on_the_diagonal():
         assert_estimates(display.observed, expected, error)
 
 
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"mean": np.zeros((10, 2))}, r"mean has shape \(10, 2\), .* 10"),
+        ({"sd": -np.ones(10)}, "sd is -1 in places; it must be zero or positive"),
+        ({"sd": np.ones(20)}, r"sd has shape \(20,\), .* 10"),
+    ],
+)
+@pytest.mark.parametrize("kind", [plots.CurveDisplay, plots.QuantileDisplay])
+def test_predictions_of_other_shapes_and_negative_deviations_are_refused(kind, parts, message):
+    x = np.linspace(0.0, 1.0, 10)
+    given = {"mean": np.zeros(10), "sd": np.ones(10), **parts}
+    with pytest.raises(ValueError, match=message):
+        kind.from_predictions(x, **given)
+
+
+def test_what_has_no_quantile_is_no_point_of_a_calibration_curve():
+    with pytest.raises(ValueError, match="y, mean or sd is NaN in 1 of 3 rows"):
+        plots.QuantileDisplay.from_predictions([0.0, np.nan, 1.0], np.zeros(3), np.ones(3))
+
+
 def test_calibration_of_an_estimator_is_that_of_its_predictions(models):
     X, Y = _data(1)
     mean, variance = models[1].predict_y(X)
