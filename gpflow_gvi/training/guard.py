@@ -57,7 +57,10 @@ def require_finite(
         for name, value in zip(what, terms, strict=True)
         if not math.isfinite(value)
     ]
-    reason = " and ".join(bad) or "its terms are, but their sum is not"
+    reason = " and ".join(bad) or (
+        "its terms are, but log_prior_density, of priors on parameters and of regularisers of "
+        "networks, is not, or the sum is too large; check that priors allow the parameters' values"
+    )
     raise NonFiniteLossError(
         f"The training loss is not finite: {reason}. {consequence} {OFTEN_HELPS}"
     )

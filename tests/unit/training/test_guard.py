@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import gpflow_gvi as gvi
 from gpflow_gvi.errors import NonFiniteLossError
@@ -110,6 +111,13 @@ def test_a_covariance_that_is_none_is_named_with_its_remedy() -> None:
     model.compile("adam")
     with pytest.raises(NonFiniteLossError, match=r"(?s)RegularisedKL.*but SparsePosterior is one"):
         model.fit((X, Y), epochs=1, batch_size=N)
+
+
+def test_a_prior_without_density_at_a_parameter_is_named() -> None:
+    model = make(divergence=gvi.divergences.ProjectedKL())
+    model.likelihood.variance.prior = tfp.distributions.Uniform(np.float64(2.0), np.float64(3.0))
+    with pytest.raises(NonFiniteLossError, match="its terms are, but log_prior_density, of priors"):
+        model.training_loss_closure((X, Y))()
 
 
 @pytest.mark.slow
