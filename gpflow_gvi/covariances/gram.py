@@ -16,7 +16,6 @@ import scipy.linalg
 import tensorflow as tf
 from gpflow import covariances as gpflow_covariances
 from gpflow.base import AnyNDArray, TensorType
-from gpflow.config import default_float
 from gpflow.inducing_variables import (
     FallbackSeparateIndependentInducingVariables,
     FallbackSharedIndependentInducingVariables,
@@ -28,7 +27,7 @@ from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.utilities import set_trainable
 
 from .._core import checks, linalg, outputs
-from .._core.data import as_floats
+from .._core.data import as_floats, finite_rows
 from .._core.memo import is_lent, once
 from ..errors import short_repr
 from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
@@ -42,7 +41,7 @@ def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
     images becomes rows, which is what GPflow's inducing points are.
     """
     if not isinstance(inducing_variable, InducingVariables):
-        Z: AnyNDArray = np.asarray(inducing_variable, dtype=default_float())
+        Z: AnyNDArray = np.asarray(finite_rows("inducing_variable", inducing_variable))
         points = InducingPoints(Z.reshape(len(Z), -1) if Z.ndim > 2 else Z)
         set_trainable(points, False)
         inducing_variable = points
@@ -50,15 +49,38 @@ def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
     return inducing_variable
 
 
-def as_start(name: str, value: Any) -> Any:
-    """Return the start of a parameter; an array or lists as an array of the default float."""
+def as_start(name: str, value: Any, axes: str) -> Any:
+    """Return the start of a parameter; an array or lists as an array of the default float.
+
+    :param axes: those that it must have, as "[M, J]".
+    """
     if isinstance(value, np.ndarray | list | tuple):
-        return as_floats(name, checks.array(name, value))
+        value = as_floats(name, checks.array(name, value))
+    shape = tuple(getattr(value, "shape", ()))
+    if value is not None and len(shape) != axes.count(",") + 1:
+        raise ValueError(f"{name} has shape {shape}; it must be {axes}, with J outputs.")
     return value
+
+
+def require_noise(noise_variance: TensorType, N: int | None, J: int | None) -> None:
+    """Raise unless σ² is one number, one for each output, or one for each row, [N, 1] or [N, J].
+
+    :param J: the number of outputs; None if the noise says it.
+    """
+    checks.positive("noise_variance", noise_variance)
+    shape = tuple(tf.convert_to_tensor(noise_variance).shape)
+    rows, columns = (1, 1, *shape)[-2:]
+    of_outputs = columns in (1, J) or (J is None and columns != N)
+    if len(shape) > 2 or rows not in (1, N) or not of_outputs:
+        raise ValueError(
+            f"noise_variance has shape {shape}; it must be one number, one for each of the outputs "
+            f"[J], or one for each of the {N} rows, [N, 1] or [N, J]."
+        )
 
 
 def require_independent_outputs(kernel: Kernel) -> None:
     """Raise for kernels whose outputs are mixtures: Q's outputs are independent here."""
+    checks.instance("kernel", kernel, Kernel)
     if outputs.correlated(kernel):
         raise TypeError(
             f"kernel is a {type(kernel).__name__}, whose outputs are correlated. Inducing means "
@@ -159,7 +181,6 @@ def optimal_precision(A: tf.Tensor, noise_variance: TensorType) -> tf.Tensor:
     :param A: the features of all rows, [J, M, N].
     :param noise_variance: σ², one for all outputs, [J], or one for each row, [N, J].
     """
-    checks.positive("noise_variance", noise_variance)
     inner = information(A, outputs.noise_of_rows(noise_variance))
     return linalg.add_to_diagonal(inner, tf.ones([], dtype=A.dtype))
 

@@ -149,7 +149,7 @@ class CholeskySVGP(SVGPCovariance):
         whiten: bool = True,
         num_latent_gps: int | None = None,
     ) -> None:
-        q_sqrt = gram.as_start("q_sqrt", q_sqrt)
+        q_sqrt = gram.as_start("q_sqrt", q_sqrt, "[J, M, M]")
         if q_sqrt is not None and num_latent_gps is None:
             num_latent_gps = int(q_sqrt.shape[0])
         super().__init__(kernel, inducing_variable, num_latent_gps)
@@ -177,11 +177,12 @@ class CholeskySVGP(SVGPCovariance):
         """Start at the optimum for Gaussian noise, Σ = (K_ZZ + σ⁻² K_ZX K_XZ)⁻¹ (Titsias 2009)."""
         inducing_variable = gram.as_inducing_variable(inducing_variable)
         X = images.process_rows(inputs("X", X), kernel, inducing_variable)
+        J = gram.num_outputs(kernel, inducing_variable, num_latent_gps)
+        gram.require_noise(noise_variance, X.shape[0], J if J > 1 else None)
         inner = gram.optimal_precision(gram.features(kernel, inducing_variable, X), noise_variance)
         q_sqrt = linalg.cholesky_of_inverse(inner)  # of (Lᵀ Σ L), L⁻¹u's covariance
         if not whiten:
             q_sqrt = tf.matmul(gram.cholesky(kernel, inducing_variable), q_sqrt)
-        J = gram.num_outputs(kernel, inducing_variable, num_latent_gps)
         q_sqrt = tf.broadcast_to(q_sqrt, [max(J, q_sqrt.shape[0]), *q_sqrt.shape[1:]])
         return cls(kernel, inducing_variable, q_sqrt=q_sqrt, whiten=whiten)
 
@@ -227,7 +228,7 @@ class DiagonalSVGP(SVGPCovariance):
         v: Any = None,
         num_latent_gps: int | None = None,
     ) -> None:
-        v = gram.as_start("v", v)
+        v = gram.as_start("v", v, "[M, J]")
         if v is not None and num_latent_gps is None:
             num_latent_gps = int(v.shape[-1])
         super().__init__(kernel, inducing_variable, num_latent_gps)
@@ -262,16 +263,16 @@ class DiagonalSVGP(SVGPCovariance):
         reciprocal of the diagonal of the precision Σ⁻¹, as in any mean field; the diagonal of Σ
         itself would make variances enormous where points are close.
         """
-        checks.positive("noise_variance", noise_variance)
         inducing_variable = gram.as_inducing_variable(inducing_variable)
         X = images.process_rows(inputs("X", X), kernel, inducing_variable)
+        J = gram.num_outputs(kernel, inducing_variable, num_latent_gps)
+        gram.require_noise(noise_variance, X.shape[0], J if J > 1 else None)
         L = gram.cholesky(kernel, inducing_variable)
         Kzx = gram.cross_covariance(kernel, inducing_variable, X)
         noise = outputs.noise_of_rows(noise_variance)[:, None, :]  # [J, 1, N]
         of_data = tf.reduce_sum(tf.square(Kzx) / noise, axis=-1)
         precision = tf.reduce_sum(tf.square(L), axis=-1) + of_data  # [J, M]
         v = tf.linalg.matrix_transpose(1.0 / precision)  # [M, J]
-        J = gram.num_outputs(kernel, inducing_variable, num_latent_gps)
         v = tf.broadcast_to(v, [v.shape[0], max(J, v.shape[1])])
         return cls(kernel, inducing_variable, v=v)
 

@@ -58,7 +58,7 @@ class Inducing(MeanFunction):
         self.inducing_variable = gram.as_inducing_variable(inducing_variable)
         self.mean_function = Zero() if mean_function is None else mean_function
         self.whiten = whiten
-        q_mu = gram.as_start("q_mu", q_mu)
+        q_mu = gram.as_start("q_mu", q_mu, "[M, J]")
         if q_mu is not None and num_latent_gps is None:
             num_latent_gps = int(q_mu.shape[-1])
         self.num_outputs = gram.num_outputs(kernel, self.inducing_variable, num_latent_gps)
@@ -87,6 +87,8 @@ class Inducing(MeanFunction):
         X, Y = Data.of(data)
         inducing_variable = gram.as_inducing_variable(inducing_variable)
         X = images.process_rows(X, kernel, inducing_variable)
+        J = max(Y.shape[1], outputs.num_outputs(kernel))
+        gram.require_noise(noise_variance, X.shape[0], J)
         residual = Y if mean_function is None else Y - mean_function(X)  # [N, J]
         A = gram.features(kernel, inducing_variable, X)  # [J, M, N]
         inner = gram.optimal_precision(A, noise_variance)  # [J, M, M]

@@ -89,6 +89,34 @@ WRONG = {
         "noise_variance is -0.1; it must be positive",
         lambda: DiagonalSVGP.from_data(SE, Z, Z, -0.1),
     ),
+    "noise of each row as a vector": (
+        r"noise_variance has shape \(3,\); .*\[N, 1\]",
+        lambda: CholeskySVGP.from_data(SE, Z, Z, np.ones(M)),
+    ),
+    "noise of other outputs": (
+        r"noise_variance has shape \(2,\); .*\[J\]",
+        lambda: DiagonalSVGP.from_data(THREE, Z, Z, np.ones(2)),
+    ),
+    "q_sqrt of one output without its axis": (
+        r"q_sqrt has shape \(3, 3\); it must be \[J, M, M\]",
+        lambda: CholeskySVGP(SE, Z, q_sqrt=np.eye(M)),
+    ),
+    "v a vector": (
+        r"v has shape \(3,\); it must be \[M, J\]",
+        lambda: DiagonalSVGP(SE, Z, v=np.ones(M)),
+    ),
+    "points a vector": (
+        r"inducing_variable has shape \(3,\), .*rank 2",
+        lambda: CholeskySVGP(SE, Z[:, 0]),
+    ),
+    "no points": (
+        r"inducing_variable has shape \(0, 1\): there are no data points",
+        lambda: CholeskySVGP(SE, Z[:0]),
+    ),
+    "points NaN": (
+        "inducing_variable has NaN or infinite values in 3 of 3 rows",
+        lambda: SparsePosterior(SE, np.nan * Z),
+    ),
     "J of kernel and points": (
         r"different numbers of outputs: \[2, 3\]",
         lambda: CholeskySVGP(THREE, TWO_SETS),
@@ -213,3 +241,9 @@ def test_separate_kernels_in_a_list_are_counted_once():
     """Two kernels and two sets of points are two outputs, not four and not one."""
     kernel = SeparateIndependent([SquaredExponential(), SquaredExponential(2.0)])
     assert CholeskySVGP(kernel, TWO_SETS).num_outputs == 2
+
+
+def test_kernels_are_objects():
+    for kernel in (SquaredExponential, "rbf", None):
+        with pytest.raises(TypeError, match=r"kernel is .*; it must be a Kernel of gpflow"):
+            CholeskySVGP(kernel, Z)

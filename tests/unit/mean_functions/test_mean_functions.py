@@ -130,6 +130,13 @@ def test_bad_arguments_are_named(rng):
     mixed = gpflow.kernels.LinearCoregionalization([single], W=np.ones((2, 1)))
     with pytest.raises(TypeError, match=r"(?s)LinearCoregionalization.*SeparateIndependent"):
         gvi.mean_functions.Inducing(mixed, Z)
+    with pytest.raises(ValueError, match=r"q_mu has shape \(4,\); it must be \[M, J\]"):
+        gvi.mean_functions.Inducing(single, Z, q_mu=np.zeros(4))
+    with pytest.raises(ValueError, match=r"q_mu has shape \(\); it must be \[M, J\]"):
+        gvi.mean_functions.Inducing(single, Z, q_mu=0.0)
+    for noise in (np.ones(M), np.ones(3), np.ones((M, 3))):
+        with pytest.raises(ValueError, match=rf"noise_variance has shape .* {M} rows, \[N, 1\]"):
+            gvi.mean_functions.Inducing.from_data(single, Z, (Z, Z), noise)
     with pytest.raises(ValueError, match="noise_variance is 0"):
         gvi.mean_functions.Inducing.from_data(single, Z, (Z, Z[:, :1]), 0.0)
 
