@@ -40,7 +40,7 @@ class GaussianProcess(Module):
 
     def __init__(self, mean_function: MeanFunction, kernel: Kernel) -> None:
         super().__init__()
-        if not callable(mean_function):
+        if not callable(mean_function) or isinstance(mean_function, type):
             raise TypeError(
                 f"mean_function is {short_repr(mean_function)}; it must be a "
                 "gpflow.functions.MeanFunction."

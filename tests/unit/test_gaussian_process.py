@@ -223,6 +223,11 @@ def test_one_kernel_or_one_mean_is_shared_by_all_outputs(X, data):
 
 WRONG = {
     "mean function": (TypeError, "mean_function is 3.0", lambda: gvi.GaussianProcess(3.0, mixed())),
+    "class of a mean function": (
+        TypeError,
+        "mean_function is <class .*Zero'>; it must be a gpflow.functions.MeanFunction",
+        lambda: gvi.GaussianProcess(gpflow.functions.Zero, mixed()),
+    ),
     "kernel": (TypeError, "kernel is 'SE'", lambda: gvi.GaussianProcess(Zero(), "SE")),
     "J of mean and kernel": (
         ValueError,

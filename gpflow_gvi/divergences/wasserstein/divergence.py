@@ -41,6 +41,7 @@ class GaussianWasserstein(Divergence):
         if isinstance(estimator, str):
             checks.one_of("estimator", estimator, sorted(ESTIMATORS))
             estimator = ESTIMATORS[estimator]()
+        checks.instance("estimator", estimator, CovarianceDistance)
         self.estimator = estimator
 
     def _divergence(self, q: GaussianVector, p: GaussianVector, num_data: tf.Tensor) -> tf.Tensor:
