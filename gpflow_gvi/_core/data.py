@@ -229,8 +229,9 @@ _REMEDIES = {
     "M": "Pass numbers, for example ({0} - {0}.min()) / numpy.timedelta64(1, 'D').",
     "m": "Pass numbers, for example {0} / numpy.timedelta64(1, 'D').",
     "c": "Pass real numbers, for example numpy.real({0}).",
+    "temporal": "Pass numbers, for example {0}.to_physical().",
 }
-"""What to do with values of a kind of dtype that are no real numbers."""
+"""What to do with values of a kind of dtype of NumPy, or of polars, that are no real numbers."""
 
 
 def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
@@ -239,7 +240,7 @@ def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
     if array.dtype == wanted:
         return array
     if array.dtype.kind not in "biuf":
-        raise _no_floats(name, array.dtype)
+        raise _no_floats(name, array.dtype, array.dtype.kind)
     with np.errstate(over="ignore"):  # numbers that are too large become infinite, and are reported
         numbers: AnyNDArray = array.astype(wanted)
     if array.dtype.kind in "iu" and not np.array_equal(numbers.astype(array.dtype), array):
@@ -250,9 +251,9 @@ def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
     return numbers
 
 
-def _no_floats(name: str, dtype: Any) -> TypeError:
+def _no_floats(name: str, dtype: Any, kind: str) -> TypeError:
     wanted = np.dtype(default_float()).name
-    remedy = _REMEDIES.get(dtype.kind, "Pass real numbers, for example {0}.astype('{1}').")
+    remedy = _REMEDIES.get(kind, "Pass real numbers, for example {0}.astype('{1}').")
     return TypeError(
         f"{name} has dtype {dtype}, which is not converted to the model's {wanted}. "
         + remedy.format(name, wanted)
@@ -267,8 +268,10 @@ def require_real_columns(name: str, table: Any) -> None:
     if not hasattr(table, "columns"):
         return
     for column, dtype in zip(table.columns, getattr(table, "dtypes", ()), strict=False):
-        if getattr(dtype, "kind", None) in ("m", "M", "c"):
-            raise _no_floats(f"{name}[{column!r}]", dtype)
+        is_temporal = getattr(dtype, "is_temporal", bool)()  # of polars, which makes floats of them
+        kind = "temporal" if is_temporal else getattr(dtype, "kind", None)
+        if kind in ("m", "M", "c", "temporal"):
+            raise _no_floats(f"{name}[{column!r}]", dtype, kind)
 
 
 def _known(name: str, value: Any) -> Any:

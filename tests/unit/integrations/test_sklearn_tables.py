@@ -104,6 +104,23 @@ def test_a_column_of_no_real_numbers_is_named(kind, data):
             learn(table, y)
 
 
+@pytest.mark.parametrize("kind", ["dates", "zones", "durations", "times"])
+def test_a_column_of_dates_of_polars_is_named(kind, data):
+    polars = pytest.importorskip("polars")
+    dates = polars.Series(pd.date_range("2020", periods=N).to_numpy())
+    column = {
+        "dates": dates,
+        "zones": dates.dt.replace_time_zone("UTC"),
+        "durations": dates - dates[0],
+        "times": dates.dt.time(),
+    }[kind]
+    X, y = data
+    table = polars.DataFrame({"a": X["count"].to_numpy(), "c": column})
+    for learn in (gvi.GVIRegressor().fit, gvi.GVIClassifier().fit, lambda X, y: gvi.learn((X, y))):
+        with pytest.raises(TypeError, match=r"X\['c'\] has dtype .*X\['c'\].to_physical\(\)"):
+            learn(table, y.to_numpy())
+
+
 @pytest.mark.parametrize("absent", [pd.NA, None, np.nan, pd.NaT])
 def test_inputs_that_are_missing_among_objects_are_no_text(absent, data):
     X, y = data
