@@ -46,7 +46,7 @@ class Arguments(SimpleNamespace):
         checks.count("seed", self.seed, least=0, most=2**32 - 1)
         if self.learning_rate is not None:
             checks.positive("learning_rate", self.learning_rate)
-        if self.n_jobs is not None and not (isinstance(self.n_jobs, int) and self.n_jobs):
+        if not (self.n_jobs is None or (isinstance(self.n_jobs, int | np.integer) and self.n_jobs)):
             raise ValueError(
                 f"n_jobs is {short_repr(self.n_jobs)}; it must be a whole number other than 0."
             )

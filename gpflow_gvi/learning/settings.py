@@ -157,7 +157,7 @@ class RegulariserSettings:
     def count(self, num_rows: int) -> int:
         """Return M for this number of rows."""
         M = self.num_inducing
-        return M if isinstance(M, int) else M(num_rows)
+        return M(num_rows) if callable(M) else int(M)
 
     def most_inducing(self, num_rows: int) -> int:
         """Return the number of inducing points that is never exceeded for this number of rows."""

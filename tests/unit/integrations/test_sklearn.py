@@ -444,11 +444,19 @@ def test_kernels_and_networks_that_are_named(arguments, rng):
         ({"missing": "some"}, "missing is 'some'"),
         ({"network": 0}, "network is 0"),
         ({"num_inducing": 0}, "num_inducing is 0"),
+        ({"n_jobs": np.int64(2), "predictor": None, "effort": "fast"}, "n_jobs is 2, which has no"),
     ],
 )
 def test_bad_options_are_named_by_fit(options, words, curve):
     with pytest.raises(ValueError, match=words):
         gvi.GVIRegressor(**options).fit(*curve)
+
+
+@pytest.mark.slow
+def test_whole_numbers_of_numpy_are_those_of_python(regressor, curve):
+    searched = {"num_inducing": np.arange(8, 9)[0]}
+    model = clone(regressor).set_params(**searched).fit(*curve)
+    np.testing.assert_array_equal(model.predict(curve[0]), regressor.predict(curve[0]))
 
 
 @pytest.mark.parametrize(
