@@ -268,6 +268,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
         with naming("y"):
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
+        self._class_weights = None
         if self.class_weight is not None:
             with naming("class_weight"):
                 self._class_weights = compute_class_weight(
@@ -299,7 +300,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
         """Take the classes of all columns of the network; return the labels as their indices."""
         seen, self.classes_ = self.classes_, labels.with_absent(self.classes_, self.classes)
         at: AnyNDArray = np.searchsorted(self.classes_, np.asarray(seen))
-        if self.class_weight is not None:
+        if self._class_weights is not None:
             weights = np.ones(len(self.classes_))
             weights[at] = self._class_weights
             self._class_weights = weights
@@ -344,7 +345,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
         if self.learned_ is None:
             return np.ones((len(X), 1), default_float())
         p = self.learned_.predict_proba(X)
-        if self.class_weight is not None:
+        if self._class_weights is not None:  # those of `fit`
             p = p * self._class_weights
             p /= p.sum(axis=1, keepdims=True)
         return p

@@ -79,6 +79,15 @@ def test_balanced_classes_are_those_of_equal_frequencies():
     assert_close(odds, np.full(200, 4.0), ITERATIVE)
 
 
+@pytest.mark.slow
+def test_weights_of_classes_are_those_of_the_fit():
+    X, y = make_moons(40, noise=0.3, random_state=0)
+    model = gvi.GVIClassifier(**QUICK).fit(X, y)
+    expected = model.predict_proba(X)
+    found = model.set_params(class_weight={0: 1.0, 1: 9.0}).predict_proba(X)
+    assert_close(found, expected)
+
+
 @pytest.mark.parametrize("weight", [-1.0, 0.0, np.nan])
 def test_weights_of_classes_are_positive(weight):
     X, y = make_moons(60, noise=0.3, random_state=0)
