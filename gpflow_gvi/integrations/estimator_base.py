@@ -14,6 +14,7 @@ from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -91,7 +92,7 @@ class Estimator(BaseEstimator):
 
     def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
         """Learn from X [N, D] and Y, with J latent functions."""
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = seed_of(self.random_state)
         network = self.network
         if isinstance(network, int | np.integer):
             checks.count("network", network)
@@ -145,6 +146,12 @@ class Estimator(BaseEstimator):
 Estimator.__init__.__doc__ = Estimator.__doc__
 
 
+def seed_of(random_state: Any) -> int:
+    """Return the next seed of what scikit-learn takes for a source of random numbers."""
+    with naming("random_state"):
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
 _OF_NO_NUMBERS = re.compile(
     r"(?i)(could not|cannot|unable to) convert|promoted|float\(\) arg|real number|numeric values|"
     r"array element with a sequence|complex data"
@@ -162,10 +169,12 @@ def naming(names: str) -> Iterator[None]:
     """Let errors of scikit-learn, NumPy and pandas say which arguments they are about."""
     try:
         yield
+    except NotFittedError:
+        raise
     except Exception as error:
         if type(error) in (TypeError, ValueError) and re.search(r"(?<!')\b[Xy]\b", str(error)):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         reason = str(error).rstrip(" .!\n")
-        remedy = _ENCODE if _OF_NO_NUMBERS.search(reason) else ""
+        remedy = _ENCODE if names.startswith("X") and _OF_NO_NUMBERS.search(reason) else ""
         raise kind(f"{names} cannot be taken: {reason}.{remedy}") from error

@@ -17,12 +17,13 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, SwitchedLikelihood
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from .. import likelihoods
-from .._core import labels, row_numbers
+from .._core import checks, labels, row_numbers
 from .._core.data import observations
 from ..errors import NumericsWarning, short_repr
 from ..learning import Learned, Scaling
@@ -30,7 +31,7 @@ from ..learning.around_network.network_checks import is_put_around, require_as_m
 from ..learning.joint_outputs import observed, with_nan
 from ..learning.variational import softmax_of
 from ..prediction import by_blocks
-from .estimator_base import Estimator, naming
+from .estimator_base import Estimator, naming, seed_of
 
 NARROWEST = 1e-9
 """The coverage of the interval whose ends are the median, but for rounding."""
@@ -139,11 +140,11 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
 
         It is averaged over columns, with `missing="ignore"` over those that have values.
         """
+        Y = self._observed(y)
+        weights = self._weights(Y, sample_weight)
         with naming("X or y"):
-            Y = self._observed(y)
             check_consistent_length(X, Y)
             mean, known = np.reshape(self.predict(X), Y.shape), ~np.isnan(Y)
-            weights = np.broadcast_to(1.0 if sample_weight is None else sample_weight, len(Y))
             columns = [(known[:, j], j) for j in np.flatnonzero(known.any(axis=0))]
             return float(
                 np.mean([r2_score(Y[c], mean[c], sample_weight=weights[c[0]]) for c in columns])
@@ -151,13 +152,20 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
 
     def _observed(self, y: Any) -> AnyNDArray:
         """Return y as numbers [N, J], which are NaN where a value is missing that may be."""
-        return with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
+        check_is_fitted(self)
+        with naming("y"):
+            Y = with_nan("y", y) if self.missing == "ignore" else np.asarray(observations("y", y))
+        J = len(self._varies)
+        if Y.shape[1] != J:
+            raise ValueError(f"y has shape {Y.shape}, but in fit it had {J} columns; pass these.")
+        return Y
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[AnyNDArray, AnyNDArray]:
         """Return the ends of an interval that holds y with the given probability, in y's shape.
 
         It is conformal with a `calibration_fraction`, and else central in the predictive density.
         """
+        checks.coverage(coverage)
         ends = self._moments(
             lambda learned: lambda X: learned.predict_interval(X, coverage), self._rows(X)
         )
@@ -171,8 +179,9 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
 
         :param quantiles: their levels, between 0 and 1.
         """
-        levels = np.asarray(quantiles, dtype=float)
-        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
+        with naming("quantiles"):
+            levels = np.asarray(quantiles, dtype=float)
+        if levels.ndim != 1 or not levels.size or not np.all((levels > 0.0) & (levels < 1.0)):
             raise ValueError(
                 f"quantiles is {short_repr(quantiles)}; it must be a list of levels between 0 and "
                 "1, as [0.1, 0.5, 0.9]."
@@ -203,11 +212,11 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         As of scikit-learn's `GaussianProcessRegressor`, but with the noise of y, as in `predict`.
         It takes O(N³) time.
         """
-        X, rng = self._rows(X), check_random_state(random_state)
+        X, seed = self._rows(X), seed_of(random_state)
+        checks.count("n_samples", n_samples)
         if self.learned_ is None:
             samples: AnyNDArray = np.empty((n_samples, len(X), 0), default_float())
         else:
-            seed = int(rng.randint(np.iinfo(np.int32).max))
             samples = self.learned_.predict_y_samples(X, n_samples, seed=seed)
         return np.moveaxis(self._shaped(samples, self._level), 0, -1)
 
@@ -336,6 +345,8 @@ class GVIClassifier(ClassifierMixin, Estimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the fraction of labels y [N] that `predict` finds at X [N, D]."""
+        if sample_weight is not None:
+            sample_weight = self._weights(y, sample_weight)
         with naming("X or y"):
             return super().score(X, y, sample_weight)
 
@@ -362,6 +373,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
         sets are larger, and their coverage varies less between easy and hard rows.
         """
         X = self._rows(X)
+        checks.coverage(coverage)
         if self.learned_ is None:
             return np.ones((len(X), 1), bool)
         return self.learned_.predict_set(X, coverage, adaptive=adaptive)

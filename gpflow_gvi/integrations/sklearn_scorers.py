@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils.validation import check_is_fitted
 
 from ..likelihoods import is_gaussian
 from .estimator_base import naming
@@ -93,4 +94,5 @@ def _last(estimator: Any, X: Any, y: Any, *kinds: type) -> tuple[Any, Any]:
             f"{' or a '.join(kind.__name__ for kind in kinds)}, in the units of its y, or of a "
             "pipeline or search that ends with one."
         )
+    check_is_fitted(estimator)
     return estimator, X
