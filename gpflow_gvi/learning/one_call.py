@@ -203,8 +203,8 @@ def learn(
     around = given.network_around(data)
     rows, held, given.likelihood, names = labelled(given, rows, held, around)
     if sample_weight is not None:
-        of_all = given.only("network", "epochs") | given.of_noise
-        asked.refuse(refusals.NOT_WEIGHTED, **of_all, outputs=jointly or None)
+        of = ["network", "epochs", *["outputs" if outputs == "correlated" else "missing"] * jointly]
+        asked.refuse(refusals.NOT_WEIGHTED, **given.only(*of), **given.of_noise)
     settings = given.settings(asked, predictors, names)
     with progress.spoken(verbose):
         if jointly:

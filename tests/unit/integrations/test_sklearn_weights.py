@@ -131,3 +131,12 @@ def test_weights_are_those_of_all_rows_though_y_is_missing_in_some(data):
     estimators[0].fit(X[used], y[used], sample_weight=weights[used])
     estimators[1].fit(X, holes, sample_weight=weights)
     assert_close(estimators[1].predict(X), estimators[0].predict(X), ITERATIVE)
+
+
+@pytest.mark.parametrize("asked", [{"outputs": "correlated"}, {"missing": "ignore"}])
+def test_outputs_that_are_learned_together_have_no_weights(asked, data):
+    X, y, weights = data
+    Y = np.column_stack([y, np.where(np.arange(60) == 3, np.nan if "missing" in asked else 0.0, y)])
+    [(name, value)] = asked.items()
+    with pytest.raises(ValueError, match=f"{name} is '{value}', which is not for rows of diff"):
+        gvi.GVIRegressor(**asked).fit(X, Y, sample_weight=weights)
