@@ -46,8 +46,8 @@ COMPILED = (
     "rate, or leave it out"
 )
 NOT_JOINT = (
-    "is not for several outputs that are learned together, as correlated ones and those with "
-    "missing values are. Leave it out"
+    "is not for several outputs that are learned together, as by outputs='correlated' or where "
+    "values are missing: leave out one of them"
 )
 NOT_WEIGHTED = (
     "is not for rows of different weights, which are of real-valued Y under constant Gaussian "

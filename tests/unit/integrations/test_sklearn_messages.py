@@ -75,3 +75,8 @@ def test_a_random_state_that_is_none_is_named(seed, regressor):
     ):
         with pytest.raises(ValueError, match=r"^random_state cannot be taken"):
             ask()
+
+
+def test_classes_are_no_correlated_outputs():
+    with pytest.raises(ValueError, match=r"Bernoulli .* outputs='correlated' .* one of them"):
+        gvi.GVIClassifier(outputs="correlated").fit(X, ["a", "b"] * (N // 2))
