@@ -89,7 +89,7 @@ def complete(name: str, values: AnyNDArray) -> None:
         raise ValueError(
             f"{name} has missing values in {len(missing)} of {len(values)} rows (the first is row "
             f"{missing[0]}). Leave these rows out"
-            + (", as learn(..., missing='ignore') does." if name == "Y" else ".")
+            + (", as learn(..., missing='ignore') does." if name in ("Y", "y") else ".")
         )
 
 

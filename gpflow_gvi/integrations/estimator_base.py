@@ -132,7 +132,7 @@ class Estimator(BaseEstimator):
                     as_floats(name, found)
                 if any(isinstance(each, np.ndarray | list) for each in found.flat[:100]):
                     checks.array(name, values)
-                if found.dtype == object and found.ndim:
+                if found.ndim and found.dtype.kind in ("Of" if name == "y" else "O"):
                     checks.complete(name, found)
             images = self._takes_images and len(np.shape(data[0])) > 2
             kind = None if images else default_float()  # pixels in bytes are scaled

@@ -77,6 +77,15 @@ def test_a_random_state_that_is_none_is_named(seed, regressor):
             ask()
 
 
+@pytest.mark.parametrize("kind", [gvi.GVIRegressor, gvi.GVIClassifier])
+def test_a_y_that_is_missing_is_told_by_its_row_with_a_remedy(kind):
+    y = np.where(np.arange(N) == 4, np.nan, np.arange(N) % 2)
+    message = r"y has missing values in 1 of 6 rows \(the first is row 4\).*missing='ignore'"
+    for given in (y, y.astype(object)):
+        with pytest.raises(ValueError, match=message):
+            kind().fit(X, given)
+
+
 def test_classes_are_no_correlated_outputs():
     with pytest.raises(ValueError, match=r"Bernoulli .* outputs='correlated' .* one of them"):
         gvi.GVIClassifier(outputs="correlated").fit(X, ["a", "b"] * (N // 2))
