@@ -12,7 +12,11 @@ from gpflow.functions import Zero
 from gpflow_gvi import GaussianProcess
 from gpflow_gvi.kernels.numpy_kernels import NumpyParameter, numpy_kernel
 from gpflow_gvi.regulariser.evidence import InducingEvidence
-from gpflow_gvi.regulariser.exact_evidence import exact_evidence, exact_predictions
+from gpflow_gvi.regulariser.exact_evidence import (
+    exact_evidence,
+    exact_predictions,
+    sparse_predictions,
+)
 from tests.tolerances import assert_close
 
 N, J = 9, 3
@@ -75,9 +79,23 @@ def test_predictions_are_those_of_gpflow(kernel, rows, rng):
             assert_close(part[:, j : j + 1], expected, scale=1.0)
 
 
+def test_predictions_through_points_are_those_of_gpflow(kernel, rows, rng):
+    X, noise, residual = rows
+    new, Z = rng.normal(size=(4, 2)), rng.normal(size=(6, 2))
+    found = sparse_predictions(kernel, Z, X, noise, residual, new)
+    for j in range(J):
+        own = gpflow.likelihoods.Gaussian(1.0)
+        own.variance = _OfRows(X, noise[:, j : j + 1])
+        data = X, residual[:, j : j + 1]
+        model = gpflow.models.SGPR(data, kernel, inducing_variable=Z, likelihood=own)
+        for part, expected in zip(found, model.predict_f(new), strict=True):
+            assert_close(part[:, j : j + 1], expected, scale=1.0)
+
+
 def test_without_a_kernel_that_numpy_knows_there_are_no_predictions(rng):
     X, noise = rng.normal(size=(5, 1)), np.ones((5, 1))
     assert exact_predictions(gpflow.kernels.Cosine(), X, noise, X, X) is None
+    assert sparse_predictions(gpflow.kernels.Cosine(), X, X, noise, X, X) is None
 
 
 class _OfRows(gpflow.functions.Function):
