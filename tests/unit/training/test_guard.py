@@ -225,14 +225,18 @@ def test_negative_variances_are_logged_the_1st_10th_and_100th_time(
 ) -> None:
     model = fixed_sparse_posterior()
     closure = model.training_loss_closure((AT_Z, Y))
+
+    def ours() -> list[logging.LogRecord]:  # TensorFlow tells of graphs that other tests traced
+        return [each for each in caplog.records if each.name.startswith("gpflow_gvi")]
+
     with caplog.at_level(logging.WARNING, logger="gpflow_gvi"):
         closure()
-        inside = len(caplog.records)
+        inside = len(ours())
         model.variational.kernel.base_kernel.variance.assign(1.5)
         counts = []
         for step in range(1, 121):
             assert np.isfinite(closure())
-            if len(caplog.records) > inside + len(counts):
+            if len(ours()) > inside + len(counts):
                 counts.append(step)
     k = model.kernel
     cross = 1.5 * k(Z, AT_Z).numpy()
@@ -241,7 +245,7 @@ def test_negative_variances_are_logged_the_1st_10th_and_100th_time(
     assert negative >= M
     assert inside == 0
     assert counts == [1, 10, 100]
-    for record, step in zip(caplog.records, counts, strict=True):
+    for record, step in zip(ours(), counts, strict=True):
         assert record.levelno == logging.WARNING
         assert f"{negative} marginal variances of FixedSparsePosterior" in record.getMessage()
         assert f"step {step} " in record.getMessage()
