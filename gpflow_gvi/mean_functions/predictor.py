@@ -170,7 +170,7 @@ class _Rows:
 
 def predictions(model: Any, X: AnyNDArray, num_outputs: int) -> AnyNDArray:
     """Return a model's predictions at X, validated: [N, J]."""
-    with one_thread("openmp", len(X)):  # of each boosted tree all threads wait for one another
+    with one_thread("openmp", len(X)):  # threads wait for one another at each boosted tree
         values = np.asarray(model.predict(X) if hasattr(model, "predict") else model(X))
     if values.shape == (len(X),) and num_outputs == 1:
         values = values[:, None]

@@ -120,25 +120,25 @@ def sparse_predictions(
         return None
     K = numpy_kernel(kernel, Z).covariance()
     _diagonal(K)[:] += float(linalg.usual_jitter(K))
-    try:
-        L = scipy.linalg.cholesky(K, lower=True, overwrite_a=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return None
-    A, at_new = (
-        scipy.linalg.solve_triangular(L, numpy_kernel(kernel, Z, rows).covariance(), lower=True)
-        for rows in (X, new)
-    )
-    left = numpy_kernel(kernel, new).variance() - np.sum(np.square(at_new), axis=0)
     mean, variance = np.empty((2, len(new), residual.shape[1]))
-    for outputs in _of_equal_noise(noise):
-        scaled = A / noise[:, outputs[0]]
-        B = scaled @ A.T
-        _diagonal(B)[:] += 1.0
-        C = scipy.linalg.cholesky(B, lower=True, overwrite_a=True)
-        W = scipy.linalg.solve_triangular(C, scaled @ residual[:, outputs], lower=True)
-        S = scipy.linalg.solve_triangular(C, at_new, lower=True)
-        mean[:, outputs] = S.T @ W
-        variance[:, outputs] = (np.maximum(left, 0.0) + np.sum(np.square(S), axis=0))[:, None]
+    try:
+        L = scipy.linalg.cholesky(K, lower=True, overwrite_a=True)
+        A, at_new = (
+            scipy.linalg.solve_triangular(L, numpy_kernel(kernel, Z, rows).covariance(), lower=True)
+            for rows in (X, new)
+        )
+        left = numpy_kernel(kernel, new).variance() - np.sum(np.square(at_new), axis=0)
+        for outputs in _of_equal_noise(noise):
+            scaled = A / noise[:, outputs[0]]
+            B = scaled @ A.T
+            _diagonal(B)[:] += 1.0
+            C = scipy.linalg.cholesky(B, lower=True, overwrite_a=True)
+            W = scipy.linalg.solve_triangular(C, scaled @ residual[:, outputs], lower=True)
+            S = scipy.linalg.solve_triangular(C, at_new, lower=True)
+            mean[:, outputs] = S.T @ W
+            variance[:, outputs] = (np.maximum(left, 0.0) + np.sum(np.square(S), axis=0))[:, None]
+    except np.linalg.LinAlgError:  # TensorFlow's way adds more jitter
+        return None
     return mean, variance
 
 

@@ -92,6 +92,12 @@ def test_predictions_through_points_are_those_of_gpflow(kernel, rows, rng):
             assert_close(part[:, j : j + 1], expected, scale=1.0)
 
 
+def test_where_single_precision_does_not_do_there_are_no_predictions():
+    Z = np.linspace(-1.0, 1.0, 5, dtype=np.float32)[:, None]
+    X, noise = np.full((200, 1), 0.3, np.float32), np.full((200, 1), 1e-9, np.float32)
+    assert sparse_predictions(gpflow.kernels.Matern32(), Z, X, noise, np.ones_like(X), Z) is None
+
+
 def test_without_a_kernel_that_numpy_knows_there_are_no_predictions(rng):
     X, noise = rng.normal(size=(5, 1)), np.ones((5, 1))
     assert exact_predictions(gpflow.kernels.Cosine(), X, noise, X, X) is None
