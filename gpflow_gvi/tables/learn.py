@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,7 +43,12 @@ class Outcome(NamedTuple):
 
 
 def learn_table(
-    path: Path, target: str, *, effort: Effort = "default", seed: int = 0, **options: Any
+    path: str | os.PathLike[str],
+    target: str,
+    *,
+    effort: Effort = "default",
+    seed: int = 0,
+    **options: Any,
 ) -> Outcome:
     """Learn to predict one column of a table from the others.
 
@@ -56,7 +62,7 @@ def learn_table(
         default where a column is of dates; `drop`, columns to leave out; `keep`, columns to learn
         from although they seem to number the rows.
     """
-    return learn_prepared(prepare(path, target, **options), effort=effort, seed=seed)
+    return learn_prepared(prepare(Path(path), target, **options), effort=effort, seed=seed)
 
 
 def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int = 0) -> Outcome:

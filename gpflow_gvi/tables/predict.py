@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import re
 import warnings
 from pathlib import Path
@@ -28,9 +29,9 @@ _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.,]+$)")
 
 
 def predict_file(
-    folder: Path,
-    path: Path,
-    output: Path,
+    folder: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     *,
     coverage: float | None = None,
     size: int = ROWS_AT_ONCE,
@@ -42,6 +43,7 @@ def predict_file(
     :param coverage: the coverage of the intervals of numbers; by default 0.95.
     :param size: how many rows are in memory at once.
     """
+    folder, path, output = Path(folder), Path(path), Path(output)
     if not overwrite:
         require_new(output)
     if coverage is not None:

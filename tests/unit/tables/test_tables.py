@@ -251,7 +251,7 @@ def test_columns_that_say_nothing_are_left_out():
 
 @pytest.mark.slow
 def test_all_rows_are_learned_from_if_none_are_held_out(folder, written):
-    outcome = learn_table(folder / "data.csv", "y", effort="fast", held_out=0.0)
+    outcome = learn_table(str(folder / "data.csv"), "y", effort="fast", held_out=0.0)
     assert len(outcome.rows) == N - 1  # one has no target
     assert outcome.held_out is None
 
@@ -277,7 +277,8 @@ def test_parquet_is_read_and_written_in_parts(written, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     assert parquet is not None
     _table().to_parquet(tmp_path / "new.parquet")
-    predict_file(written, tmp_path / "new.parquet", tmp_path / "out.parquet", size=25)
+    paths = written, tmp_path / "new.parquet", tmp_path / "out.parquet"
+    predict_file(*map(str, paths), size=25)
     found = pd.read_parquet(tmp_path / "out.parquet")
     assert len(found) == N
     expected = gvi.load(written).predict(_table())
