@@ -26,9 +26,6 @@ from .kinds import (
 )
 from .parameters import Value, is_known, value_of
 
-MAX_COLUMNS = 100
-"""The number of columns above which copies of X are too large, and products take longest anyway."""
-
 
 def numpy_kernel(
     kernel: Kernel, X: AnyNDArray, X2: AnyNDArray | None = None, *, value: Value = value_of
@@ -48,7 +45,7 @@ def has_numpy_kernel(kernel: Kernel, shape: Sequence[int]) -> bool:
 
     :param shape: that of a row of X.
     """
-    if len(shape) != 1 or shape[0] > MAX_COLUMNS or type(kernel) not in _KINDS:
+    if len(shape) != 1 or type(kernel) not in _KINDS:
         return False
     if isinstance(kernel, gpflow.kernels.Combination):
         return all(has_numpy_kernel(part, shape) for part in kernel.kernels)
