@@ -121,11 +121,12 @@ def read_sweep(path: str | Path) -> list[PlannedRun]:
     file = document.validated(SweepFile)
     base = file.base
     if isinstance(base, str):
+        base_path = Path(path).parent / base
         try:
-            read_base = read(Path(path).parent / base)
+            read(base_path)  # an experiment by itself
         except ConfigError as error:
             raise ConfigError(f"{path}: base: {error}") from error
-        base = read_base.model_dump(mode="json", exclude_unset=True)
+        base = Document.read(base_path).value  # defaults are those of the data of each run
     runs = list(_planned(file, base, str(path)))
     if not runs:
         raise ConfigError(f"{path}: exclude leaves no run.")

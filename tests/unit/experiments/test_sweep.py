@@ -145,6 +145,21 @@ def test_sample():
         sample(range(100), 101)
 
 
+def test_base_is_the_same_in_a_file_of_its_own(tmp_path):
+    """Where an axis is the data, what the data of the base have as defaults is not for others."""
+    base = {"data": "banana", "likelihood": "gaussian", "covariance": "diagonal"}
+    data = ["banana", "yacht", {"kind": "curve", "number": 1}]
+    axes = {"data": data, "covariance.kind": ["cholesky"]}
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    path = tmp_path / "sweep.yaml"
+    runs = []
+    for each in (base, "base.yaml"):
+        path.write_text(yaml.safe_dump({"base": each, "axes": axes}))
+        runs.append(read_sweep(path))
+    assert runs[0] == runs[1]
+    assert [run.experiment.split.kind for run in runs[1]] == ["random", "given", "given"]
+
+
 def test_files_of_the_other_command_are_told_apart(tmp_path, capsys):
     one, many = tmp_path / "one.yaml", tmp_path / "many.yaml"
     one.write_text("data: yacht\n")
