@@ -153,6 +153,12 @@ def count(name: str, value: Any, *, least: int = 1, most: float = np.inf) -> Non
         )
 
 
+def seed(value: Any) -> None:
+    """Raise unless a seed is None or a whole number that NumPy and TensorFlow take."""
+    if value is not None:
+        count("seed", value, least=0, most=2**31 - 1)
+
+
 def fraction(name: str, value: float) -> None:
     """Raise unless a number is at least 0 and less than 1."""
     if not (_is_number(value) and 0.0 <= value < 1.0):

@@ -170,6 +170,7 @@ class Learned(Presented):
         :param seed: a whole number for the same samples in each call.
         """
         checks.count("num_samples", num_samples)
+        checks.seed(seed)
         rows = self.inputs.standard(X)
         with inference():
             F = self.model.variational.sample(rows, num_samples, seed=seed)

@@ -42,7 +42,7 @@ class Pooled(Learned):
     def predict_f_samples(self, X: TensorType, num_samples: int) -> tf.Tensor:
         """Return joint samples of f at X: [num_samples, N, J]."""
         samples, order = _drawn(
-            self, num_samples, None, lambda part, n: part.predict_f_samples(X, n)
+            self, num_samples, None, lambda part, n, _: part.predict_f_samples(X, n)
         )
         return tf.gather(tf.concat(samples, axis=0), order)
 
@@ -54,7 +54,7 @@ class Pooled(Learned):
         :param seed: a whole number for the same samples in each call.
         """
         samples, order = _drawn(
-            self, num_samples, seed, lambda part, n: part.predict_y_samples(X, n, seed=seed)
+            self, num_samples, seed, lambda part, n, own: part.predict_y_samples(X, n, seed=own)
         )
         return np.concatenate(samples)[order]
 
@@ -106,11 +106,21 @@ def mixture(parts: tuple[Learned, ...], shares: tuple[float, ...]) -> Pooled:
 
 
 def _drawn(
-    pool: Pooled, num_samples: int, seed: int | None, draw: Callable[[Learned, int], Any]
+    pool: Pooled,
+    num_samples: int,
+    seed: int | None,
+    draw: Callable[[Learned, int, int | None], Any],
 ) -> tuple[list[Any], Array]:
-    """Return samples of the parts, from each as many as its weight says, and a random order."""
+    """Return samples of the parts, from each as many as its weight says, and a random order.
+
+    :param draw: a part, the number of samples and the seed of its own.
+    """
     checks.count("num_samples", num_samples)
+    checks.seed(seed)
     random = np.random.default_rng(seed)
     counts, order = random.multinomial(num_samples, pool.weights), random.permutation(num_samples)
-    parts = zip(pool.parts, counts, strict=True)
-    return [draw(part, int(count)) for part, count in parts if count], order
+    seeds: list[int | None] = [None] * len(counts)
+    if seed is not None:  # with the same one the parts would have the same noise
+        seeds = random.integers(2**31, size=len(counts)).tolist()
+    parts = zip(pool.parts, counts.tolist(), seeds, strict=True)
+    return [draw(part, count, own) for part, count, own in parts if count], order

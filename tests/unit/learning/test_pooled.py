@@ -84,6 +84,20 @@ def test_samples_have_the_moments_of_the_mixture(pool):
     assert_estimates(functions.mean(axis=0), of_f, np.sqrt(variance / 4_000))
 
 
+def test_samples_of_the_parts_are_independent(pool):
+    """Of twice the same part, too, of which samples were there twice."""
+    same = mixture((pool.parts[0],) * 2, (0.5, 0.5))
+    samples = same.predict_y_samples(NEW[:1], 2_000, seed=1).ravel()
+    assert len(np.unique(samples)) == 2_000
+
+
+@pytest.mark.parametrize("seed", ["a", -1, 1.5, 2**31])
+def test_seeds_of_samples(pool, seed):
+    for model in (pool, pool.parts[0]):
+        with pytest.raises(ValueError, match=rf"seed is {seed!r}; it must be a whole number"):
+            model.predict_y_samples(NEW, 2, seed=seed)
+
+
 def test_it_is_saved_loaded_and_exported(pool, tmp_path):
     pool.save(tmp_path / "saved")
     loaded = gvi.load(tmp_path / "saved")
