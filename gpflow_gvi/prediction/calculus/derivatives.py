@@ -12,7 +12,7 @@ from gpflow import kernels
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.kernels import Kernel
 
-from ..._core import outputs
+from ..._core import checks, outputs
 from ..._core.memo import memoised
 from ...covariances.conditional import WeightCovariance
 from ...covariances.covariance import LowRankUpdate
@@ -29,6 +29,7 @@ def derivative(process: GaussianProcess, X: TensorType) -> MeanAndVariance:
     The slopes have mean ∂m/∂x_d and covariance ∂²r(x, x')/∂x_d ∂x'_d (Rasmussen and Williams 2006,
     section 9.4). It needs one forward pass for each column of X, and no [N, N] matrix.
     """
+    checks.instance("process", process, GaussianProcess)
     _require_slopes(process)
     at_X = process.at(X)
     N, D = tf.shape(at_X.X)[0], at_X.X.shape[-1]

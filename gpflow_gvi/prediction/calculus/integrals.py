@@ -43,6 +43,7 @@ def integrate(process: GaussianProcess, measure: Measure) -> MeanAndVariance:
 
     :param measure: π, a `GaussianMeasure` or a `UniformMeasure`.
     """
+    checks.instance("process", process, GaussianProcess)
     checks.instance("measure", measure, Measure)
     with memoised():
         mean = mean_integral(process.mean_function, measure)

@@ -170,6 +170,11 @@ def test_kernels_without_slopes(kernel):
         calculus.derivative(prior(kernel), np.zeros((1, 1)))
 
 
+def test_slopes_are_those_of_a_process():
+    with pytest.raises(TypeError, match=r"process is <.*SquaredExp.*must be a GaussianProcess"):
+        calculus.derivative(kernels.SquaredExponential(), np.zeros((1, 1)))
+
+
 def test_predictors_have_no_slopes():
     """TensorFlow would take what runs in Python for a constant."""
     line = gvi.mean_functions.Predictor(lambda X: 2.0 * X[:, 0])

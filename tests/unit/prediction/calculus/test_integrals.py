@@ -240,6 +240,8 @@ def test_what_else_cannot_be_integrated(rng):
         calculus.integrate(process, MEASURES["gaussian"](1))
     with pytest.raises(TypeError, match="measure is 3"):
         calculus.integrate(process, 3)
+    with pytest.raises(TypeError, match=r"process is <.*SquaredExp.*must be a GaussianProcess"):
+        calculus.integrate(kernels.SquaredExponential(), MEASURES["gaussian"](1))
     curved = gvi.GaussianProcess(gvi.mean_functions.Network(tf.sin), kernels.Constant())
     with pytest.raises(TypeError, match=r"Network over 3 columns.*draw_functions"):
         calculus.integrate(curved, MEASURES["gaussian"](3))
