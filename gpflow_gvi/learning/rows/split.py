@@ -81,8 +81,9 @@ class Split:
             )
         are_pixels = X.ndim > 2
         X = _as_rows(X, settings)
+        whole = None if seen is None or seen.stream.num_rows == len(X) else seen
         notes: dict[str, int] = {}
-        if seen is None and is_gaussian(likelihood):
+        if whole is None and is_gaussian(likelihood):
             kept, notes = sifted(X, Y, settings.numbers_of(X))
             X, Y = X[kept], Y[kept]
             weights = None if weights is None else weights[kept]
@@ -103,7 +104,6 @@ class Split:
             names = ("validation_data[0]", "validation_data[1]")
             Xv, Yv = _arrays("validation_data", names, validation_data, likelihood)
             validation = _as_rows(Xv, settings), Yv
-        whole = None if seen is None or seen.stream.num_rows == len(X) else seen
         inputs, outputs = (Scaling.of(X), Scaling.of(Y)) if whole is None else whole.units
         if are_pixels:  # some hardly vary: all have the same map
             inputs = _units_of_pixels(X)

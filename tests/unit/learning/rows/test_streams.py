@@ -122,6 +122,19 @@ def test_few_rows_are_taken_as_arrays(source, tmp_path):
         np.testing.assert_array_equal(found, of_arrays)
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_gross_values_and_copies_in_few_rows_do_not_count(source, tmp_path):
+    X, Y = _rows(120)
+    X, Y = X.astype(np.float32).astype(float), Y.astype(np.float32).astype(float)
+    X[7], Y[7], Y[3] = X[5], Y[5], 1e7
+    with pytest.warns(gvi.errors.NumericsWarning, match=r"Y has 1 value .* first 1e\+07 in row 3"):
+        split = Split.of(SOURCES[source](tmp_path, X, Y), Settings())
+    others = np.delete(np.column_stack([X, Y]), [3, 7], axis=0)
+    found = np.column_stack(split.train)
+    np.testing.assert_array_equal(np.sort(found, axis=0), np.sort(others, axis=0))
+    assert split.notes["gross"] == split.notes["copies"] == 1
+
+
 @pytest.mark.slow
 def test_few_rows_are_learned_from_as_arrays(tmp_path):
     learned, of_arrays = _learn(_mapped(tmp_path, *_rows(120))), _learn(_rows(120))
