@@ -144,7 +144,8 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
     settings = Settings(
         regulariser=experiment.build_regulariser(),
         training=experiment.training.build(experiment.optimiser),
-        trains=experiment.train_q,
+        # A network stops by rows that are held out, as Q does.
+        trains=experiment.train_q or experiment.model.kind == "network",
         temper=None if experiment.tempering == "none" else gvi.temper,
         refit=experiment.refit,
         validation_fraction=experiment.split.validation,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
@@ -10,6 +12,8 @@ from scipy import stats
 from gpflow_gvi.experiments.config import Experiment
 from gpflow_gvi.experiments.parts.models import Fitted, Model, PeerRun
 from gpflow_gvi.experiments.reading import ConfigError, Document
+from gpflow_gvi.experiments.run import prepare
+from gpflow_gvi.experiments.sweep import read_sweep
 from gpflow_gvi.learning.rows.scaling import Scaling
 from tests.tolerances import assert_close
 
@@ -70,6 +74,22 @@ def test_an_ensemble_is_less_sure_by_the_variance_of_its_members(rows):
     # What is left is the noise, which is the same everywhere.
     noise = variance - np.var(alone, axis=0)
     assert_close(noise, np.full_like(noise, noise[0]))
+
+
+def test_a_network_has_rows_to_stop_by_unless_none_are_wanted(tmp_path, rng):
+    path = tmp_path / "rows.npz"
+    np.savez(path, x=rng.normal(size=200), y=rng.normal(size=200))
+    data = {"kind": "table", "path": str(path), "inputs": ["x"], "outputs": ["y"]}
+    for validation, count in ((None, 18), (0.2, 36), (0.0, None)):  # of 180, as 20 are to test
+        split = {"kind": "random", "validation": validation}
+        experiment = Experiment.model_validate({"data": data, "split": split, "model": "network"})
+        found = prepare(experiment).rows.get("validation")
+        assert (None if found is None else len(found.X)) == count
+
+
+def test_the_example_has_the_same_rows_for_all_methods():
+    for run in read_sweep(Path(__file__).parents[3] / "examples" / "uci_sweep.yaml"):
+        assert run.experiment.split.validation == 0.1
 
 
 def test_what_they_refuse(rows):
