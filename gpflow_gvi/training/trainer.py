@@ -158,7 +158,7 @@ class Trainer(keras.Model):
         """Evaluate the objective and the metrics."""
         self._prepare()
         self._begin("test", batches, epochs=1)
-        listed = self._callback_list([], verbose=verbose, steps=batches.steps)
+        listed = self._callback_list([], verbose=verbose, epochs=1, steps=batches.steps)
         dataset = batches.from_epoch(0)
         logs = self.evaluate(dataset, steps=batches.steps, callbacks=listed, verbose=verbose)
         self._end()

@@ -97,6 +97,13 @@ def test_evaluate_returns_the_loss_its_terms_and_the_metrics(measured: gvi.model
         np.testing.assert_array_equal(value, expected)
 
 
+def test_evaluate_shows_a_bar_by_default(measured: gvi.models.PGVI, capsys: Any) -> None:
+    expected = measured.evaluate(X, Y, verbose=0)
+    assert "loss" not in capsys.readouterr().out
+    assert measured.evaluate(X, Y) == expected
+    assert "loss" in capsys.readouterr().out
+
+
 def test_metrics_are_those_of_the_predictions(measured: gvi.models.PGVI) -> None:
     """Of all rows, however many there are in a batch; against NumPy and scikit-learn."""
     history = measured.fit(
