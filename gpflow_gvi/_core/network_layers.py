@@ -14,29 +14,69 @@ from .network_function import as_function, is_keras, require_keras_3
 PENULTIMATE = "penultimate"
 LAYERS = "layers"
 
+OPERATIONS = {
+    name.replace("_", ""): name
+    for name in ("softmax", "log_softmax", "sigmoid", "hard_sigmoid", "tanh", "hard_tanh")
+} | {"softplus": "softplus", "softsign": "softsign", "relu6": "relu6", "exp": "exponential"}
+"""The activations that operations of `keras.ops` are, by their names in lower case."""
+
+UNCHANGING = ("Dropout", "Identity", "Reshape", "Cast")
+"""Layers and operations whose output has the numbers of their input."""
+
 
 def output_activation(network: Any) -> str | None:
-    """Return the name of the activation that a Keras model ends with, if its layers declare it."""
+    """Return the name of the activation that a Keras model ends with, if it is known.
+
+    Where a model has no graph, as a subclass, the layer that was made last need not be the one that
+    is called last, nor the end of `call`; that it is a link is believed.
+    """
     if not is_keras(network):
         return None
-    last = _last_layer(network)
-    if type(last).__name__ == "Softmax":
-        return "softmax"
-    return getattr(getattr(last, "activation", None), "__name__", None)
+    last = _last_operation(network)
+    if not getattr(last, "layers", None):
+        return _activation_of(last)
+    name = output_activation(last.layers[-1])
+    return name if name in ("softmax", "sigmoid") else None
 
 
 def end(network: Any) -> str | None:
     """Return the name of the activation that a Keras model ends with, as one or as a layer."""
     if not is_keras(network):
         return None
-    name = type(_last_layer(network)).__name__.lower()
+    name = type(_last_operation(network)).__name__.lower()
     return name if name in ("relu", "elu") else output_activation(network)
 
 
-def _last_layer(network: Any) -> Any:
-    while layers := getattr(network, "layers", None):
-        network = layers[-1]
-    return network
+def _activation_of(operation: Any) -> str | None:
+    """Return the name of the activation that a layer or an operation has, or is."""
+    activation: Any = getattr(operation, "activation", None)
+    if hasattr(activation, "__name__"):
+        name = activation.__name__.removesuffix("_v2")  # as TensorFlow names its own
+        return OPERATIONS.get(name, name)
+    kind = type(operation if activation is None else activation).__name__
+    return OPERATIONS.get(kind.lower())
+
+
+def _last_operation(network: Any) -> Any:
+    """Return the layer that makes the output of a Keras model, or the operation of `keras.ops`.
+
+    It is none that leaves numbers as they are, such as a cast to another precision. A model without
+    a graph is returned itself.
+    """
+    operation, node, index = network, 0, 0
+    while True:
+        if outputs := getattr(operation, "outputs", None):
+            tensor = outputs[min(index, len(outputs) - 1)]
+        elif type(operation).__name__ in UNCHANGING or _is_linear_activation(operation):
+            tensor = operation._inbound_nodes[node].input_tensors[0]
+        else:
+            return operation
+        operation, node, index = tensor._keras_history
+
+
+def _is_linear_activation(operation: Any) -> bool:
+    name = getattr(getattr(operation, "activation", None), "__name__", None)
+    return type(operation).__name__ == "Activation" and name == "linear"
 
 
 def without_link(network: Any) -> Any:
@@ -45,7 +85,9 @@ def without_link(network: Any) -> Any:
     if output_activation(network) not in ("softmax", "sigmoid"):
         return network
     network = copy.deepcopy(as_function(network)).network
-    last = _last_layer(network)
+    last = _last_operation(network)
+    while layers := getattr(last, "layers", None):
+        last = layers[-1]
     if not hasattr(last, "activation"):
         raise ValueError(
             f"mean is {short_repr(network)}, which ends with a layer {type(last).__name__}; it "

@@ -219,15 +219,15 @@ class Outputs(NamedTuple):
         values = np.asarray(function(tf.cast(inputs.floats(X[:BLOCK]), default_float())))
         J = values.shape[-1]
         activation = network_layers.output_activation(function.network)
+        are_fractions = np.all((values >= 0.0) & (values <= 1.0))
+        if J > 1 and are_fractions and np.all(np.abs(values.sum(axis=-1) - 1.0) < 1e-3):
+            return cls(J, "probabilities")  # whatever layer made them
         if activation in ("linear", "log_softmax"):
             return cls(J, "logits")
         if activation is not None:
             known = activation == ("sigmoid" if J == 1 else "softmax")
             return cls(J, "probabilities" if known else None)
-        if np.any((values < 0.0) | (values > 1.0)):
-            return cls(J, "logits")
-        sums_to_one = np.all(np.abs(values.sum(axis=-1) - 1.0) < 1e-3)
-        return cls(J, "probabilities" if J > 1 and sums_to_one else None)
+        return cls(J, None if are_fractions else "logits")
 
     @classmethod
     def of_all(cls, networks: list[Any], inputs: Inputs, X: AnyNDArray) -> Outputs:

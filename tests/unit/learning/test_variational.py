@@ -298,10 +298,11 @@ def test_a_network_of_probabilities_becomes_one_of_logits(end):
     np.testing.assert_array_equal(network.predict(X, verbose=0), before)
 
 
-def test_a_softmax_layer_at_the_end_of_a_mean_is_refused():
+@pytest.mark.parametrize("softmax", [keras.layers.Softmax(), keras.ops.softmax])
+def test_a_softmax_layer_at_the_end_of_a_mean_is_refused(softmax):
     X = np.random.default_rng(0).normal(size=(60, 1))
-    layers = keras.layers
-    network = keras.Sequential([keras.Input((1,)), layers.Dense(3), layers.Softmax()])
+    x = keras.Input((1,))
+    network = keras.Model(x, softmax(keras.layers.Dense(3)(x)))
     options = {"kernel": gpflow.kernels.SquaredExponential(), "num_inducing": 8, "epochs": 1}
     with pytest.raises(ValueError, match=r"mean is .*ends with a layer Softmax.*without that"):
         gvi.learn((X, _triple(X)), mean=network, **options)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import scipy.special
+import tensorflow as tf
 
 from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.learning.around_network.feature_kernel import feature_kernel
@@ -29,6 +30,23 @@ def network(activation=None, J=3, first=()):
             keras.layers.Dense(J, activation, name="last"),
         ]
     )
+
+
+def behind(net, operation):
+    """What an operation of keras.ops makes of the outputs of a network."""
+    return keras.Model(net.inputs, operation(net.outputs[0]))
+
+
+class Written(keras.Model):
+    """A model whose graph is not known, and whose last layer is not made last."""
+
+    def __init__(self, link, J=3):
+        super().__init__()
+        self.last, self.hidden, self.link = keras.layers.Dense(J), keras.layers.Dense(5), link
+        self.flattened = keras.layers.Flatten()
+
+    def call(self, inputs):
+        return self.link(self.last(self.hidden(self.flattened(inputs))))
 
 
 def layer_of(net, name, inputs=X):
@@ -155,10 +173,31 @@ def test_outputs_that_are_probabilities_become_logits():
         (network(activation="tanh"), None),
         (keras.Sequential([network(), keras.layers.Softmax()]), "probabilities"),
         (keras.Sequential([network(), keras.layers.Activation("softmax")]), "probabilities"),
+        (network(activation=tf.nn.softmax), "probabilities"),
+        (behind(network("softmax"), keras.layers.Activation("linear")), "probabilities"),
+        (behind(network(), keras.ops.softmax), "probabilities"),
+        (behind(network(), keras.ops.log_softmax), "logits"),
+        (behind(network(), keras.ops.tanh), None),
+        (Written(keras.ops.softmax), "probabilities"),
+        (Written(lambda x: 9.0 * x), "logits"),
     ],
 )
 def test_kind_of_the_outputs(function, kind):
     assert Outputs.of(function, Inputs.of(function, X), X) == (3, kind)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (behind(network(J=1), keras.ops.sigmoid), "probabilities"),
+        (behind(network("sigmoid", J=1), lambda p: keras.ops.cast(p, "float64")), "probabilities"),
+        (Written(keras.ops.sigmoid, J=1), None),
+        (Written(lambda x: 9.0 * x, J=1), "logits"),
+        (network(J=1), "logits"),
+    ],
+)
+def test_kind_of_one_column(function, kind):
+    assert Outputs.of(function, Inputs.of(function, X), X) == (1, kind)
 
 
 def test_a_copy_is_taken_of_the_network():

@@ -27,10 +27,14 @@ def learned(network, Y, **options):
     return gvi.learn((X, Y), network=network, **options)
 
 
-@pytest.mark.parametrize("kind", ["relu", "softplus", "ReLU", "sigmoid", "poisson", "linear"])
+@pytest.mark.parametrize(
+    "kind", ["relu", "softplus", "ReLU", "operation", "sigmoid", "poisson", "linear"]
+)
 def test_numbers_are_within_reach_of_the_network(kind):
-    ends = {"poisson": (1, "softplus"), "ReLU": (1, None)}
+    ends = {"poisson": (1, "softplus"), "ReLU": (1, None), "operation": (1, None)}
     network = net(*ends.get(kind, (1, kind)), end=[L.ReLU()] if kind == "ReLU" else [])
+    if kind == "operation":
+        network = keras.Model(network.inputs, keras.ops.exp(network.outputs[0]))
     Y, options = 50.0 * POSITIVE, {"learning_rate": 0.02}
     if kind == "sigmoid":
         Y, options["likelihood"] = POSITIVE / (1.0 + POSITIVE), gpflow.likelihoods.Gaussian()
