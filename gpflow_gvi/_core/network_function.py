@@ -6,7 +6,6 @@ that is a `tf.Module`; those of Keras 3 it does not, and they are listed here.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import inspect
@@ -24,6 +23,7 @@ from gpflow.config import default_float
 from ..errors import short_repr
 from .memo import once
 from .mode import is_training
+from .network_copies import own_objects
 from .state import Stateful, state
 
 
@@ -187,7 +187,7 @@ class NetworkFunction(Stateful):
         """Copy the network, and find the variables of the copy in it."""
         restore, arguments = self.__reduce__()
         try:
-            with own_classes(self.network), warnings.catch_warnings():
+            with own_objects(self.network), warnings.catch_warnings():
                 # That of a network which is compiled and was never trained has no variables yet.
                 warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
                 arguments = copy.deepcopy(arguments, memo)
@@ -226,7 +226,7 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
     names = (*halves, *(f"mixed_{half}" for half in halves), "float32", "float64")
     config = network.get_config()
     config = keras.tree.map_structure(lambda each: name if each in names else each, config)
-    with own_classes(network):
+    with own_objects(network):
         result = type(network).from_config(config)
     if not result.built:
         result.build(shape)
@@ -292,16 +292,6 @@ def restored(
         for variable, value in zip(function.state, state, strict=True):
             variable.assign(value)
     return function
-
-
-def own_classes(network: Any) -> contextlib.AbstractContextManager[Any]:
-    """Return a scope in which Keras can copy layers and models of classes that it does not know."""
-    if not is_keras(network):
-        return contextlib.nullcontext()
-    parts = tf.train.TrackableView(network).descendants()
-    classes = {type(part) for part in parts if is_keras(part)}
-    own = {kind.__name__: kind for kind in classes if kind.__module__.split(".")[0] != "keras"}
-    return keras.saving.custom_object_scope(own)
 
 
 def _warn_of_hidden_weights(network: Any, title: str, used: Iterable[tf.Variable]) -> None:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import keras
 
 from ..errors import short_repr
-from .network_function import finalize, is_keras, own_classes
+from .network_copies import own_objects
+from .network_function import finalize, is_keras
 
 
 class Part(NamedTuple):
@@ -100,7 +101,7 @@ def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
         (tensor,) = network.inputs
         inputs = given = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype)
     try:
-        with own_classes(network):
+        with own_objects(network):
             copy = keras.Model(inputs, copies(network, given), name=network.name)
         copies.take_weights()
     except (NotImplementedError, TypeError, ValueError) as error:

@@ -227,12 +227,43 @@ def test_layers_of_a_backbone_are_features():
     assert net.get_layer(index=2).output is not None
 
 
+class Unfinished(L.Dense):
+    def __init__(self, size):
+        super().__init__(size)
+
+
 def test_layers_that_cannot_be_copied_are_told_of():
-    doubled = L.Dense(3, activation=lambda x: 2.0 * x)  # Keras does not copy a lambda by itself
-    inner = keras.Sequential([keras.Input(SHAPE), L.Flatten(), doubled])
+    inner = keras.Sequential([keras.Input(SHAPE), L.Flatten(), Unfinished(3)])
     net = keras.Sequential([keras.Input(SHAPE), inner, L.Dense(3)])
     with pytest.warns(UserWarning, match="has a layer that cannot be copied"):
         assert flat(net) is net
+
+
+def tripled(x):
+    return 3.0 * x
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_functions_of_layers_are_those_of_the_network(nested):
+    """With the names that they use, which Keras does not copy."""
+    keras.utils.set_random_seed(0)
+    shape = (4,) if nested else None
+    layers = [
+        keras.Input(SHAPE),
+        L.Lambda(lambda x: tripled(tf.reduce_sum(x, axis=[1, 3])[:, :4]), output_shape=shape),
+        L.Dense(4, lambda x: x / 2.0),
+        L.Dense(4, tripled),
+        L.Dense(3, keras.ops.exp),
+    ]
+    net = keras.Sequential(layers)
+    if nested:
+        net = keras.Sequential([keras.Input(SHAPE), net, L.Dense(3)])
+    h = net.predict(IMAGES, verbose=0)
+    learned = around((IMAGES, h), net)
+    assert_close(learned.predict(IMAGES), h, precision=np.float32)
+    assert tripled.__name__ == "tripled"
+    trained = gvi.learn((IMAGES, h), network=net, epochs=1, num_inducing=20)
+    assert np.all(np.isfinite(trained.predict(IMAGES)))
 
 
 def test_units_of_a_layer_inside_are_kept():
