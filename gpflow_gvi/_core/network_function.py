@@ -24,6 +24,7 @@ from ..errors import short_repr
 from .memo import once
 from .mode import is_training
 from .network_copies import own_objects
+from .network_inputs import type_of_inputs
 from .state import Stateful, state
 
 
@@ -162,7 +163,7 @@ class NetworkFunction(Stateful):
         # Listed for checkpoints, which do not find the random generators of Keras. The weights of
         # layers that the user froze are trainable variables, but of no use here.
         self._state = [v for v in variables if id(v) not in trained and not v.trainable]
-        self._dtype = next((v.dtype for v in variables if v.dtype.is_floating), None)
+        self._dtype = type_of_inputs(self.network, variables)
 
     def _take_new_weights(self) -> None:
         """Look again for weights after the first call, in which many networks make them."""

@@ -95,7 +95,8 @@ def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
         return network
     copies = _Copies()
     if parts:
-        inputs = keras.Input((sum(part.size for part in parts),), name="side_by_side")
+        columns = sum(part.size for part in parts)  # float64 has all keys that are looked up
+        inputs = keras.Input((columns,), name="side_by_side", dtype="float64")
         given = _unpacked(network, parts, inputs)
     else:
         (tensor,) = network.inputs
@@ -160,7 +161,8 @@ def _unpacked(network: Any, parts: Sequence[Part], rows: Any) -> Any:
     """Return the inputs of a network, of which the rows consist, in its structure."""
     named, start = dict[str, Any](), 0
     for part, tensor in zip(parts, _inputs(network).values(), strict=True):
-        columns = keras.layers.Reshape(part.shape)(rows[:, start : start + part.size])
+        columns = rows[:, start : start + part.size]
+        columns = keras.layers.Reshape(part.shape, dtype="float64")(columns)
         named[part.name] = keras.ops.cast(columns, tensor.dtype)
         start += part.size
     return named if isinstance(network.input, dict) else list(named.values())

@@ -21,6 +21,7 @@ from ..._core import checks, feature_names, network_layers
 from ..._core.data import as_floats, warn_of_unscaled_images
 from ..._core.network_function import NetworkFunction, as_function
 from ..._core.network_graph import Part, flat
+from ..._core.network_inputs import type_of_inputs
 from ..._core.row_blocks import by_blocks
 from ...errors import short_repr
 from ..rows.scaling import Scaling
@@ -49,7 +50,9 @@ class Inputs(NamedTuple):
     def of(cls, network: Any, X: Any, parts: tuple[Part, ...] = ()) -> Inputs:
         """Return the inputs of a network; a shape that it does not fix is that of X, [N, D...]."""
         shape = as_function(network).input_shape or checks.array("X", X).shape[1:]
+        taken = type_of_inputs(network)
         rescales = network_layers.has_layer(network, "Normalization", "Rescaling")
+        rescales = rescales or (taken is not None and taken.is_integer)
         return cls(shape, len(shape) > 1 and not rescales, parts)
 
     def validated(self, name: str, X: Any) -> AnyNDArray:

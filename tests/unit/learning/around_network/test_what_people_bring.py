@@ -319,6 +319,46 @@ def test_new_rows_say_where_a_network_is_to_be_trusted(of_classes):
     assert np.all(wider.score_ood(X[60:]) < learned.score_ood(X[60:]))
 
 
+KEYS = np.arange(2**24, 2**24 + 12)
+
+
+def of_keys(kind):
+    """Look up keys, or words of which half precision does not have all."""
+    keras.utils.set_random_seed(0)
+    dtype = "bfloat16" if kind == "half precision" else "float32"
+    find = (
+        L.Embedding(300, 3, dtype=dtype)
+        if kind == "half precision"
+        else L.IntegerLookup(vocabulary=KEYS)
+    )
+    x = keras.Input((2,), dtype="int64", name="keys")
+    inputs, y = x, find(x)
+    if kind != "half precision":
+        y = L.Embedding(20, 3)(y)
+    if kind == "two inputs":
+        inputs = [x, keras.Input((1,), name="other")]
+        y = L.Concatenate()([L.Flatten()(y), inputs[1]])
+    return keras.Model(inputs, L.Dense(2, dtype=dtype)(L.Flatten()(y)))
+
+
+@pytest.mark.parametrize("kind", ["half precision", "large keys", "two inputs"])
+def test_what_is_looked_up_keeps_its_value(kind):
+    net = of_keys(kind)
+    words = 257 + 2 * np.arange(20) if kind == "half precision" else KEYS
+    X = RNG.choice(words, size=(N, 2))
+    X = [X, np.zeros((N, 1))] if kind == "two inputs" else X
+    h = net.predict(X, verbose=0).astype(float)
+    learned = around((X, h.argmax(axis=1)), net, predictor=None)
+    assert_close(learned.inputs(X)[:, :2], h, precision=np.float32)
+    np.testing.assert_array_equal(learned.predict(X), h.argmax(axis=1))
+
+
+def test_pixels_of_a_network_that_takes_bytes_are_not_divided():
+    x = keras.Input(SHAPE, dtype="uint8")
+    assert not Inputs.of(keras.Model(x, L.Dense(3)(L.Flatten()(x / 255))), IMAGES).scales_pixels
+    assert Inputs.of(plain(), IMAGES).scales_pixels
+
+
 def test_another_backend_of_keras_is_told_of(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(TypeError, match=r"with the backend 'jax', .* Set KERAS_BACKEND=tensorflow"):
