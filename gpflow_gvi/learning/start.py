@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..errors import NumericsWarning
 
 if TYPE_CHECKING:
     from gpflow.functions import MeanFunction
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
     from .rows.targets import Units
 
 Array = np.ndarray[Any, Any]
+
+MAX_RATIO = 2.0
+"""A network that is added to the mean of Q should not start larger than this mean by more."""
+
+MAX_ROWS = 1000
+"""The rows at which that is seen."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,11 +156,30 @@ class InducingPlusNetwork:
         from ..mean_functions import Network
         from . import recipe
 
+        mean = inducing_mean(start)
         if self.network is None:
-            network = Network(recipe.network(start.D, start.J, seed=start.seed))
-        else:
-            network = network_mean("network", self.network, start)
-        return inducing_mean(start) + network
+            return mean + Network(recipe.network(start.D, start.J, seed=start.seed))
+        network = network_mean("network", self.network, start)
+        _warn_of_large(network, mean, start)
+        return mean + network
+
+
+def _warn_of_large(network: Network, mean: MeanFunction, start: Start) -> None:
+    """Warn of a network that is far from zero where it is to be added to the mean."""
+    from .._core.images import as_rows
+
+    X = start.X[:MAX_ROWS]
+    added, found = (float(np.sqrt(np.mean(np.square(m(as_rows(X, m)))))) for m in (network, mean))
+    if added > MAX_RATIO * max(found, 1.0):  # one is the deviation of Y in standard units
+        warnings.warn(
+            f"network is added to a mean of Q that is {found:.3g} (root mean square, in the units "
+            f"of the model), and is itself {added:.3g} there; it should start near zero. If it is "
+            "trained already, pass train_network=False and validation_data, and a process is put "
+            'around it. Otherwise pass features="penultimate", which has Keras train it first, or '
+            "start its last layer at zero.",
+            NumericsWarning,
+            stacklevel=2,
+        )
 
 
 def network_mean(name: str, network: Any, start: Start) -> Network:

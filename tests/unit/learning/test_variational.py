@@ -275,6 +275,12 @@ def test_a_network_of_several_columns_is_for_labels(of_classes):
     assert learned.predict_proba(new).shape == (5, 3)
 
 
+def test_a_network_that_does_not_start_near_zero_is_told_of():
+    message = r"network is added to a mean of Q that is .*itself 50 there.*train_network=False"
+    with pytest.warns(gvi.errors.NumericsWarning, match=message):
+        _learned(network=lambda X: 0.0 * X + 50.0)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error:Skipping variable loading")
 @pytest.mark.parametrize("end", ["softmax", "sigmoid", "Activation"])
