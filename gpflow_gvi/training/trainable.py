@@ -60,6 +60,7 @@ class Trainable(Module, abc.ABC):
         metrics: Any = None,
         steps_per_execution: int = 100,
         jit_compile: bool = False,
+        **others: Any,
     ) -> None:
         """Choose how `fit` trains; layers of networks that are frozen by now are left as they are.
 
@@ -70,7 +71,9 @@ class Trainable(Module, abc.ABC):
             Callbacks are notified of batches, and an interrupt is heeded, between such calls.
         :param jit_compile: whether XLA compiles a step, anew for each size of a batch. It is rarely
             faster without an accelerator.
+        :param others: arguments of Keras that are refused, each with what to do instead.
         """
+        _refuse("compile", others)
         checks.count("steps_per_execution", steps_per_execution)
         if not isinstance(optimizer, str | keras.optimizers.Optimizer):
             raise TypeError(
@@ -133,7 +136,7 @@ class Trainable(Module, abc.ABC):
         :param others: arguments of Keras that are refused, each with what to do instead.
         """
         trainer = self._require_compiled("fit")
-        _refuse(others)
+        _refuse("fit", others)
         callbacks = _checked(callbacks)
         checks.count("epochs", epochs, least=0)
         checks.count("initial_epoch", initial_epoch, least=0)
@@ -306,16 +309,20 @@ class _Compiled:
         return type(None), ()
 
 
-def _refuse(others: dict[str, Any]) -> None:
-    """Raise if there are arguments that Keras's `fit` has, or none has."""
+def _refuse(method: str, others: dict[str, Any]) -> None:
+    """Raise if there are arguments that Keras's method has, or none has."""
     instead = {
+        "loss": "The model has one: pass loss=gpflow_gvi.losses.... where you make it.",
         "validation_split": "Split the rows, and pass validation_data=(X, Y).",
         "validation_batch_size": "Validation data have the batch_size of data.",
         "sample_weight": "Pass it to learn(data, sample_weight=...), for real-valued Y.",
     }
     for name, value in others.items():
-        remedy = instead.get(name, "Leave it out; help(model.fit) lists what fit takes.")
-        raise TypeError(f"{name} is {short_repr(value)}, but fit takes no such argument. {remedy}")
+        remedy = f"Leave it out; help(model.{method}) lists what {method} takes."
+        raise TypeError(
+            f"{name} is {short_repr(value)}, but {method} takes no such argument. "
+            f"{instead.get(name, remedy)}"
+        )
 
 
 def _checked(callbacks: Any) -> list[keras.callbacks.Callback]:

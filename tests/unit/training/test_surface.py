@@ -97,6 +97,20 @@ def test_evaluate_returns_the_loss_its_terms_and_the_metrics(measured: gvi.model
         np.testing.assert_array_equal(value, expected)
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"loss": "mse"}, "loss is 'mse', but compile takes no .* The model has one"),
+        ({"run_eagerly": True}, r"help\(model.compile\) lists"),
+    ],
+)
+def test_what_compile_of_keras_takes_and_this_does_not_is_refused(
+    option: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        make(**option)
+
+
 def test_evaluate_shows_a_bar_by_default(measured: gvi.models.PGVI, capsys: Any) -> None:
     expected = measured.evaluate(X, Y, verbose=0)
     assert "loss" not in capsys.readouterr().out
