@@ -106,7 +106,11 @@ def encoded(name: str, Y: Any, classes: AnyNDArray) -> AnyNDArray:
     """
     values = _column(name, Y)
     if values is None:
-        raise TypeError(f"{name} is not a column of labels, as {classes[:3].tolist()} are.")
+        raise TypeError(
+            f"{name} has shape {np.shape(Y)} and is not a column of labels, as "
+            f"{classes[:3].tolist()} are. classes_[{name}.argmax(axis=1)] makes one of a one-hot "
+            "code."
+        )
     checks.complete(name, values)
     unknown = ~np.isin(values, classes)
     if np.any(unknown):

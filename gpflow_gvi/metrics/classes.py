@@ -364,6 +364,8 @@ def labels_and_probabilities(model: Any, data: Any) -> tuple[AnyNDArray, AnyNDAr
     :param model: as of `probabilities_of`.
     :param data: (X, Y), labels as the model was given them.
     """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise ValueError(f"data is a {type(data).__name__}; it must be the pair of arrays (X, Y).")
     X, Y = data
     classes, p = getattr(model, "classes_", None), probabilities_of(model, X)
     if classes is not None:

@@ -224,6 +224,7 @@ def test_evaluate_knows_classifiers(rng):
     ("call", "message"),
     [
         (lambda: metrics.accuracy([0], [[0.7, 0.7]]), "probabilities has rows .* sum to one"),
+        (lambda: metrics.evaluate_classes(None, (1, 2, 3)), "data is a tuple; it must be the pair"),
         (lambda: metrics.accuracy([0], [0.5, 0.5]), r"probabilities has shape \(2,\)"),
         (lambda: metrics.accuracy([2], [[0.5, 0.5]]), "whole numbers from 0 to 1"),
         (lambda: metrics.accuracy([0, 1], [[0.5, 0.5]]), "Y has 2 rows and probabilities has 1"),
