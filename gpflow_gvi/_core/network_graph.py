@@ -43,7 +43,7 @@ def parts_of(network: Any) -> tuple[Part, ...]:
 
 
 def head(network: Any, output: str | int | None) -> Any:
-    """Return a model of one of the outputs of a network, or the network if it has one.
+    """Return a model of one of the outputs of a network, or the network if it returns a tensor.
 
     A network that is compiled gives it an optimiser of the same kind, and the loss of that output.
 
@@ -51,16 +51,18 @@ def head(network: Any, output: str | int | None) -> Any:
     :param output: which: its name, its key or its place.
     """
     outputs = list(getattr(network, "outputs", None) or ())
-    if len(outputs) < 2:
+    structure = getattr(network, "output", None) if outputs else None
+    if len(outputs) < 2 and not isinstance(structure, dict | list | tuple):
         if output is None:
             return network
         raise ValueError(
             f"output is {output!r}, but network {short_repr(network)} has not several outputs. "
             "Leave it out."
         )
-    structure = getattr(network, "output", None)
     keys = list(structure) if isinstance(structure, dict) else list(network.output_names)
     by_key = structure if isinstance(structure, dict) else dict(zip(keys, outputs, strict=True))
+    if output is None and len(keys) == 1:
+        output = keys[0]
     if isinstance(output, int) and 0 <= output < len(outputs):
         output = keys[output]
     if output not in by_key:

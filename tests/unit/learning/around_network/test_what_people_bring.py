@@ -123,6 +123,17 @@ def test_a_head_of_a_network_with_one_output_is_refused():
         gvi.learn((TOKENS.astype(float), LABELS * 1.5), network=lambda X: X[:, :1], output="topic")
 
 
+@pytest.mark.parametrize(
+    ("kind", "output"), [(dict, "topic"), (dict, None), (list, 0), (list, None)]
+)
+def test_one_output_in_a_dictionary_or_a_list_is_learned(kind, output):
+    net = plain()
+    head = net.outputs if kind is list else {"topic": net.outputs[0]}
+    around_head = around((IMAGES, LABELS), keras.Model(net.inputs, head), output=output)
+    expected = around((IMAGES, LABELS), net).predict_proba(IMAGES)
+    assert_close(around_head.predict_proba(IMAGES), expected)
+
+
 @pytest.mark.parametrize("inputs", [[IMAGES, IMAGES[:, :3]], {"a": IMAGES}])
 def test_several_arrays_for_one_input_are_refused(inputs):
     with pytest.raises(TypeError, match=r"X is .* which makes no array of numbers"):
