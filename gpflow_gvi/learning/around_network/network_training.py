@@ -67,7 +67,9 @@ class NetworkTraining:
             rows: Rows, size: int, network: Any, seed: int | None = None
         ) -> tf.data.Dataset:
             """Return batches of rows, again and again in random order if there is a seed."""
-            X, Y = tf.constant(inputs.floats(rows[0]), tf.float32), targets(rows[1])
+            declared = [tf.as_dtype(each.dtype) for each in getattr(network, "inputs", None) or ()]
+            taken = (declared or [tf.float32])[0].as_numpy_dtype
+            X, Y = tf.constant(inputs.floats(rows[0]).astype(taken)), targets(rows[1])
             if loss is not None and _takes_codes(network):
                 Y = tf.one_hot(Y[:, 0], network.output_shape[-1])
             numbers = tf.data.Dataset.range(len(X))

@@ -364,6 +364,16 @@ def test_what_is_looked_up_keeps_its_value(kind):
     np.testing.assert_array_equal(learned.predict(X), h.argmax(axis=1))
 
 
+@pytest.mark.parametrize("kind", ["large keys", "two inputs"])
+def test_what_is_looked_up_keeps_its_value_in_training(kind):
+    X = RNG.choice(KEYS, size=(N, 2))
+    y = X[:, 0] % 2
+    X = [X, np.zeros((N, 1))] if kind == "two inputs" else X
+    options = {"features": "inputs", "epochs": 30, "learning_rate": 0.05, "num_inducing": 20}
+    learned = gvi.learn((X, y), network=of_keys(kind), validation_data=(X, y), **options)
+    assert np.mean(learned.predict(X) == y) > 0.9
+
+
 def test_pixels_of_a_network_that_takes_bytes_are_not_divided():
     x = keras.Input(SHAPE, dtype="uint8")
     assert not Inputs.of(keras.Model(x, L.Dense(3)(L.Flatten()(x / 255))), IMAGES).scales_pixels
