@@ -295,6 +295,11 @@ class Learned(Presented):
             X = self.inputs.standard(candidates)
             values = [acquire(part.model, X, kind, **options) for part in self.parts]
             return np.einsum("c,cn->n", self.weights, values)
+        if self.classes_ is not None and kind != "variance":
+            raise ValueError(
+                f"kind is {kind!r}, which is for the minimum of y, but y is of classes. Take "
+                "'bald' or 'variance'."
+            )
         if "improvement" in kind and options.get("best") is None:
             known = self.model.predict_f(self.regulariser.inducing_points)[0]
             known = units_of_f(self.likelihood, self.outputs).original(known)

@@ -153,6 +153,9 @@ def test_probabilities_and_entropies_are_those_of_a_mixture(pool_of_classes):
     aleatoric = [np.asarray(part.entropies(NEW).aleatoric) for part in pool.parts]
     assert_close(entropies.aleatoric, np.average(aleatoric, axis=0, weights=SHARES))
     assert_close(pool.score_ood(NEW), entropies.total - entropies.aleatoric, ITERATIVE)
+    assert_close(pool.acquire(NEW, "bald"), entropies.epistemic)
+    with pytest.raises(ValueError, match="which is for the minimum of y, but y is of classes"):
+        pool.acquire(NEW, "expected_improvement")
 
 
 def test_a_mixture_of_probabilities_is_exported(pool_of_classes, tmp_path):
