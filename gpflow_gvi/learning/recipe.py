@@ -301,8 +301,11 @@ class Recipe:
 
         Boosted trees, which have the steps that kernels do not have; and with several features
         randomised trees, where rows are few for each a linear function of some of them (Tibshirani
-        1996), and where rows are many a network.
+        1996), and where rows are many a network. None of labels in several columns, which
+        classifiers of scikit-learn do not take.
         """
+        if data.of_classes and data.Y.shape[1] > 1:
+            return []
         N, D = num_groups(data.X), len(data.features)  # repeated values are known
         kind: Any = Classifiers if data.of_classes else Regressors
         of_data = kind(data, self)

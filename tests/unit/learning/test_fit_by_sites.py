@@ -134,6 +134,15 @@ def _steps(N, seed):
 
 
 @pytest.mark.slow
+def test_labels_in_several_columns_are_learned_by_default():
+    X, y = _draw(300, 6)
+    learned = gvi.learn((X, np.column_stack([y, 1 - y])), likelihood=gpflow.likelihoods.Bernoulli())
+    x = np.linspace(-2.5, 2.5, 50)[:, None]
+    p = np.asarray(learned.predict_y(x)[0])
+    assert np.mean(np.abs(p - np.column_stack([_p(x), 1.0 - _p(x)]))) < 0.1
+
+
+@pytest.mark.slow
 def test_around_a_classifier_that_is_cross_fitted():
     X, y = _steps(200, 4)
     tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)

@@ -82,6 +82,12 @@ def test_of_many_rows_of_several_features_there_is_a_network(N, D, count, rng):
         assert len([each for each in found if isinstance(each, kind)]) == count
 
 
+def test_there_are_no_classifiers_for_labels_in_several_columns(rng):
+    data = dataclasses.replace(_rows_of_noise(200, rng, 2), of_classes=True)
+    assert Recipe().predictors(data)
+    assert not Recipe().predictors(dataclasses.replace(data, Y=np.hstack([data.Y, data.Y])))
+
+
 def _spoilt(data):
     """The same rows with a column of one value, and a copy of a column in another unit."""
     X = np.c_[np.full(len(data.X), 3.0), data.X[:, :1], data.X]
