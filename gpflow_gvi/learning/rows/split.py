@@ -307,6 +307,14 @@ def _warn_of_labels(Y: Array) -> None:
             NumericsWarning,
             stacklevel=5,
         )
+    elif np.array_equal(values, [0, 1]):
+        warnings.warn(
+            f"Y is 0 or 1 in each of {Y.shape[1]} columns and is regressed, as real numbers are. "
+            "If these are classes pass likelihood=gpflow.likelihoods.Bernoulli(); around a network "
+            "of several columns, one of these and of Y at a time.",
+            NumericsWarning,
+            stacklevel=5,
+        )
 
 
 CROWDED = 1e-3

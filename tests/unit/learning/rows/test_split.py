@@ -68,6 +68,12 @@ def test_two_values_that_nothing_calls_labels_are_told_of(data):
         Split.of((X, Y > 0.0), SETTINGS)
 
 
+def test_labels_in_several_columns_that_nothing_calls_labels_are_told_of(data):
+    X, Y = data
+    with pytest.warns(NumericsWarning, match=r"Y is 0 or 1 in each of 2 columns .*Bernoulli"):
+        Split.of((X, np.hstack([Y > 0.0, Y > 0.5])), SETTINGS)
+
+
 def test_several_whole_numbers_that_are_about_as_frequent_are_told_of(data, rng):
     X, _ = data
     with pytest.warns(NumericsWarning, match=r"Y is a whole number from 0 to 2 .*Softmax\(3\)"):
