@@ -85,7 +85,7 @@ def test_samples_have_the_moments_of_the_mixture(pool):
 
 
 def test_samples_of_the_parts_are_independent(pool):
-    """Of twice the same part, too, of which samples were there twice."""
+    """Those of two equal parts, too, which were there twice."""
     same = mixture((pool.parts[0],) * 2, (0.5, 0.5))
     samples = same.predict_y_samples(NEW[:1], 2_000, seed=1).ravel()
     assert len(np.unique(samples)) == 2_000
