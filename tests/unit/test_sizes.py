@@ -12,6 +12,7 @@ import gpflow_gvi
 ROOT = Path(gpflow_gvi.__file__).parent
 
 MAX_LINES, MAX_PARAMETERS, MAX_METHODS = 60, 8, 12
+MAX_LINES_OF_FILE = 400
 
 # What has more, and why; one that is here and has not is an error, so that the list shrinks.
 LONG = {"learn_around"}
@@ -73,6 +74,11 @@ def test_functions_have_few_parameters():
 def test_classes_have_few_methods():
     kinds = _nodes(ast.ClassDef)
     assert {each.name for each in kinds if len(_methods(each)) > MAX_METHODS} == MANY_METHODS
+
+
+def test_files_are_short():
+    lengths = {str(path): path.read_text().count("\n") for path in ROOT.rglob("*.py")}
+    assert not {path: lines for path, lines in lengths.items() if lines > MAX_LINES_OF_FILE}
 
 
 def test_no_two_modules_have_one_name():

@@ -288,33 +288,28 @@ def _warn_of_labels(Y: Array) -> None:
     """Warn of what looks like labels 0, 1, ..., of which none is rare, where nothing says so."""
     values, counts = np.unique(Y, return_counts=True)
     K = len(values)
-    is_even = np.min(counts) > 0.5 * len(Y) / K
-    are_labels = (2 < K <= MAX_CLASSES and is_even) or K == 2
+    are_labels = K == 2 or (2 < K <= MAX_CLASSES and np.min(counts) > 0.5 * len(Y) / K)
     if Y.shape[1] == 1 and are_labels and np.array_equal(values, np.arange(K)):
         shown = "0 or 1" if K == 2 else f"a whole number from 0 to {K - 1}"
         wanted = "Bernoulli()" if K == 2 else f"Softmax({K})"
-        warnings.warn(
+        message = (
             f"Y is {shown} in every row and is regressed, as real numbers are. If these are "
-            f"classes pass likelihood=gpflow.likelihoods.{wanted}, or take GVIClassifier.",
-            NumericsWarning,
-            stacklevel=5,
+            f"classes pass likelihood=gpflow.likelihoods.{wanted}, or take GVIClassifier."
         )
     elif from_one_hot((None, Y))[1] is not Y:
-        warnings.warn(
+        message = (
             f"Each row of Y is 1 in one of {Y.shape[1]} columns and 0 in the others, and these are "
             "regressed. If they are a one-hot code pass labels, np.argmax(Y, axis=1), with "
-            f"likelihood=gpflow.likelihoods.Softmax({Y.shape[1]}).",
-            NumericsWarning,
-            stacklevel=5,
+            f"likelihood=gpflow.likelihoods.Softmax({Y.shape[1]})."
         )
     elif np.array_equal(values, [0, 1]):
-        warnings.warn(
-            f"Y is 0 or 1 in each of {Y.shape[1]} columns and is regressed, as real numbers are. "
-            "If these are classes pass likelihood=gpflow.likelihoods.Bernoulli(); around a network "
-            "of several columns, one of these and of Y at a time.",
-            NumericsWarning,
-            stacklevel=5,
+        message = (
+            f"Y is 0 or 1 in each of {Y.shape[1]} columns and is regressed. If these are classes "
+            "pass likelihood=gpflow.likelihoods.Bernoulli(); around a network, one at a time."
         )
+    else:
+        return
+    warnings.warn(message, NumericsWarning, stacklevel=5)
 
 
 CROWDED = 1e-3
@@ -341,8 +336,7 @@ def _warn_of_lost_columns(X: Array) -> None:
     for d in np.flatnonzero(lost):
         warnings.warn(
             f"Column {d} of X has values so close to {rows[0, d]:.6g} that they look equal in "
-            f"{X.dtype.name}. Subtract an offset before it is rounded, or "
-            "give the column in another unit.",
+            f"{X.dtype.name}. Subtract an offset before it is rounded, or give another unit.",
             NumericsWarning,
             stacklevel=5,
         )
