@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -63,10 +64,6 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
         problem = None
         if not isinstance(key, yaml.ScalarNode):
             problem = f"a key is a {key.id}; write a word"
-        elif key.tag.endswith((":timestamp", ":binary")):
-            problem = (
-                f"the key {short_repr(key.value)} is a {key.tag.rpartition(':')[2]}; write a word"
-            )
         elif key.value in found:
             problem = f"the key {short_repr(key.value)} appears twice; keep one"
         if problem is not None:
@@ -75,7 +72,18 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
+def _refused(_: _Loader, node: yaml.Node) -> Any:
+    tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+    problem = f"{short_repr(tag)} is not allowed; write a number, a text, a list or a mapping"
+    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+_Loader.yaml_constructors = {
+    f"tag:yaml.org,2002:{of}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{of}"]
+    for of in ("null", "bool", "int", "float", "str", "seq")
+}
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor(None, _refused)
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
@@ -124,7 +132,10 @@ class Document:
         except FileNotFoundError as error:
             raise ConfigError(f"{path} does not exist; give the path of a YAML file.") from error
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} cannot be read as text in UTF-8 ({error}).") from error
+            shown, reason = str(path), getattr(error, "strerror", error)
+            if getattr(error, "errno", None) == errno.ENAMETOOLONG:
+                shown = f"{shown[:MAX_SHOWN]}..."
+            raise ConfigError(f"{shown} cannot be read as text in UTF-8 ({reason}).") from error
         document = cls(text, str(path))
         if document.value is None:
             raise ConfigError(f"{path} is empty; it must at least say `data: ...`.")

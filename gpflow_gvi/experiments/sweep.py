@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from ..errors import short_repr
+from ..errors import MAX_SHOWN, short_repr
 from .config import Experiment, read
 from .parts.part import Part
 from .reading import ConfigError, Document
@@ -141,11 +141,15 @@ def _require_different(runs: Sequence[PlannedRun], source: str) -> None:
         other = found.setdefault(experiment, axes)
         if other is not axes:
             differ = [name for name in axes if other[name] != axes[name]] or list(axes)
-            where = (", ".join(f"{name} is {of[name]}" for name in differ) for of in (other, axes))
+            where = (_said({name: of[name] for name in differ}) for of in (other, axes))
             raise ConfigError(
                 f"{source}: where {' and where '.join(where)} all settings are the same. Leave out "
                 "one of the levels, or exclude one of the combinations."
             )
+
+
+def _said(axes: Mapping[str, Level]) -> str:
+    return ", ".join(f"{name} is {str(level)[:MAX_SHOWN]}" for name, level in axes.items())
 
 
 def sample(runs: Sequence[PlannedRun], count: int, seed: int = 0) -> list[PlannedRun]:
@@ -170,8 +174,7 @@ def _planned(file: SweepFile, base: dict[str, Any], source: str) -> Iterator[Pla
             yield PlannedRun(axes, Experiment.model_validate(values))
         except ValidationError:
             text = json.dumps(values)  # which is YAML, on one line
-            said = ", ".join(f"{name} is {level}" for name, level in axes.items())
-            where = f"{source}, where {said}" if axes else f"{source}, base"
+            where = f"{source}, where {_said(axes)}" if axes else f"{source}, base"
             Document(text, where).validated(Experiment)
 
 
