@@ -62,6 +62,8 @@ def classes_of(Y: Any, likelihood: Likelihood | None, names: Any = None) -> AnyN
         checks.complete("Y", values)
     found = with_absent(np.unique(values), names)
     _warn_of_numbers(found, len(values))
+    if J == 2 and found.dtype.kind == "b":
+        return np.array([False, True])
     if J is None or np.all(np.isin(found, np.arange(J))):
         return found if J is None else np.arange(J)
     if _are_names(Y, values) or (len(found) == J and np.all(np.isfinite(found))):

@@ -285,12 +285,12 @@ MAX_CLASSES = 10
 
 
 def _warn_of_labels(Y: Array) -> None:
-    """Warn of what looks like labels 0, 1, ..., of which none is rare, where nothing says so."""
+    """Warn of what looks like labels, of which none is rare, where nothing says so."""
     values, counts = np.unique(Y, return_counts=True)
     K = len(values)
     are_labels = K == 2 or (2 < K <= MAX_CLASSES and np.min(counts) > 0.5 * len(Y) / K)
-    if Y.shape[1] == 1 and are_labels and np.array_equal(values, np.arange(K)):
-        shown = "0 or 1" if K == 2 else f"a whole number from 0 to {K - 1}"
+    if Y.shape[1] == 1 and are_labels and values.tolist() in ([-1, 1], [1, 2], list(range(K))):
+        shown = f"a whole number from 0 to {K - 1}" if K > 2 else f"{values[0]:g} or {values[1]:g}"
         wanted = "Bernoulli()" if K == 2 else f"Softmax({K})"
         message = (
             f"Y is {shown} in every row and is regressed, as real numbers are. If these are "

@@ -114,6 +114,14 @@ def test_labels_of_any_kind_are_encoded(given, likelihood, classes, codes):
     np.testing.assert_array_equal(labels.encoded("Y", given, found), codes)
 
 
+@pytest.mark.parametrize("given", [[True, False], [True], np.array([[False], [True]])])
+def test_booleans_stay_booleans_under_a_likelihood(given):
+    assert [is_true is True for is_true in labels.classes_of(given, Bernoulli()).tolist()] == [
+        False,
+        True,
+    ]
+
+
 @pytest.mark.parametrize(
     ("given", "likelihood"),
     [

@@ -62,10 +62,11 @@ def test_a_y_whose_variance_is_no_number_is_refused(data):
         Split.of((X, 1e-200 * Y), SETTINGS)
 
 
-def test_two_values_that_nothing_calls_labels_are_told_of(data):
+@pytest.mark.parametrize("codes", [(0, 1), (-1, 1), (1, 2)])
+def test_two_values_that_nothing_calls_labels_are_told_of(data, codes):
     X, Y = data
-    with pytest.warns(NumericsWarning, match=r"Y is 0 or 1 .*likelihood="):
-        Split.of((X, Y > 0.0), SETTINGS)
+    with pytest.warns(NumericsWarning, match=r"Y is {} or {} .*likelihood=".format(*codes)):
+        Split.of((X, np.where(Y > 0.0, *codes[::-1])), SETTINGS)
 
 
 def test_labels_in_several_columns_that_nothing_calls_labels_are_told_of(data):
