@@ -235,7 +235,8 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
         return str(context["text"])
     if item["type"] == "extra_forbidden":
         keys = sorted({k for part in _choices(kind, location[:-1]) for k in part.model_fields})
-        return f"is no key of this part; its keys are {', '.join(keys)}.{_near(location[-1], keys)}"
+        remedy = _other_kinds(kind, location) or _near(location[-1], keys)
+        return f"is no key of this part; its keys are {', '.join(keys)}.{remedy}"
     if item["type"] == "union_tag_invalid":
         known = sorted(context["expected_tags"].replace("'", "").split(", "))
         return (
@@ -247,6 +248,18 @@ def _complaint(kind: type[Part], location: Location, item: dict[str, Any]) -> st
         remedy = f" with a `kind`: one of {', '.join(known)}" if known else ""
         return f"is {short_repr(value)}; it must be a mapping{remedy}."
     return f"is {short_repr(value)}; {item['msg'][:1].lower()}{item['msg'][1:]}."
+
+
+def _other_kinds(kind: type[Part], location: Location) -> str:
+    """The other kinds of a part that have the key, where a kind stands before it, as a sentence."""
+    if len(location) < 2:
+        return ""
+    *way, tag, key = location
+    parts = _choices(kind, tuple(way))
+    if not any(tag in kinds(part) for part in parts):
+        return ""
+    others = sorted(each for part in parts if key in part.model_fields for each in kinds(part))
+    return f" It is of kind {tag}; {key} is a key of {', '.join(others)}." if others else ""
 
 
 def _near(given: Any, known: list[str]) -> str:

@@ -118,6 +118,8 @@ def test_numbers_are_read_as_yaml_1_2_has_them(write):
         ),
         ("data: yacht\ndata: energy\n", 2, ["'data' appears twice"]),
         ("data: {kind: curve,\n", 2, ["expected"]),
+        ("data: yacht\ncalibration: {fraction: 0.2}\n", 2, ["of kind none", "key of conformal"]),
+        ("data: yacht\nregulariser:\n  kernel: {lengthscale: 2}\n", 3, ["kind recipe", "matern32"]),
         ("data: !!python/object:os.system {}\n", 1, ["os.system' is not allowed; write a number"]),
         ("data: yacht\ncalibration: {kind: none, x: .nan}\n", 2, ["calibration.x is no key"]),
         (
