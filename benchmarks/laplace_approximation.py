@@ -15,6 +15,7 @@ def probabilities(
     layers: list[keras.Layer],
     data: tuple[np.ndarray, np.ndarray],
     structure: str,
+    held_out: tuple[np.ndarray, np.ndarray] | None = None,
     **at: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Return samples of class probabilities at rows, by their names: [S, N, J] each.
@@ -23,10 +24,14 @@ def probabilities(
     :param layers: those with weights, the last of which returns logits.
     :param data: what the first of them receives for the training images, and their labels.
     :param structure: of the Hessian, "full" or "diag".
+    :param held_out: the same of images that choose the precision of the prior by the cross entropy;
+        by default that is chosen by the marginal likelihood.
     :param at: what the first layer receives for the rows to predict at.
     """
     X, Y = data
     arrays = {"X": X, "Y": Y, "structure": np.array(structure), **at}
+    if held_out is not None:
+        arrays |= {"held_out_X": held_out[0], "held_out_Y": held_out[1]}
     for number, layer in enumerate(layers):
         arrays[f"kernel_{number}"], arrays[f"bias_{number}"] = layer.get_weights()
     with tempfile.TemporaryDirectory() as folder:
