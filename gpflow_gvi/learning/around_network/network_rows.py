@@ -131,7 +131,8 @@ class NetworkInputs:
         With classes, what the last layer receives becomes a unit vector, since but for a bias the
         most probable class depends on its direction alone (Sun, Ming, Zhu and Li 2022, "Out-of-
         distribution detection with deep nearest neighbors"); beyond the reach of the training rows
-        it is longer, and like none of theirs.
+        it is longer, and like none of theirs. All are about the mean direction, as rounding would
+        count where they hardly differ.
         """
         if self.units is None:
             return rows
@@ -139,7 +140,7 @@ class NetworkInputs:
         if self.classes is None:
             return tf.concat([standard, s, s], axis=1)
         at = self.columns_of_last
-        direction = s * tf.math.l2_normalize(rows[:, at], axis=1)
+        direction = s * tf.math.l2_normalize(rows[:, at], axis=1) - self.classes.direction
         w = tf.sqrt(0.5 + 0.5 * tf.square(self.classes.distance(rows[:, at]))) * s
         return tf.concat([standard[:, : at.start], direction, standard[:, at.stop :], w, s], axis=1)
 

@@ -83,6 +83,8 @@ class Classes(NamedTuple):
     """[K, F], in coordinates in which the covariance within a class is the identity."""
     root: AnyNDArray
     """What features are multiplied by for these coordinates: [F, F]."""
+    direction: AnyNDArray
+    """The mean of the directions of all features, as unit vectors: [F]."""
 
     @classmethod
     def of(cls, features: AnyNDArray, labels: AnyNDArray) -> Classes:
@@ -98,9 +100,11 @@ class Classes(NamedTuple):
         covariance, _ = ledoit_wolf(features - means[which], assume_centered=True)
         values, vectors = np.linalg.eigh(covariance)
         root = vectors / np.sqrt(np.maximum(values, values[-1] * np.finfo(values.dtype).eps))
-        classes = cls(means @ root, root)
+        lengths = np.linalg.norm(features, axis=1, keepdims=True)
+        direction = np.mean(features / np.where(lengths > 0.0, lengths, 1.0), axis=0)
+        classes = cls(means @ root, root, direction)
         unit = np.sqrt(np.mean(np.square(classes.distance(features)))) or 1.0
-        return cls(classes.means / unit, root / unit)
+        return cls(classes.means / unit, root / unit, direction)
 
     def distance(self, features: TensorType) -> tf.Tensor:
         """Return t(x) of features [N, F]: [N, 1]."""

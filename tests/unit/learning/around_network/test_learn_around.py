@@ -406,6 +406,19 @@ def test_networks_of_any_precision(precision):
 
 
 @pytest.mark.slow
+def test_directions_that_hardly_differ_are_told_apart_in_single_precision():
+    """Rounding of their unit lengths would be as large as their distances."""
+    net = network(activation="softmax")
+    last = net.get_layer("last_hidden")
+    last.set_weights([1e-3 * last.weights[0].numpy(), 1.0 + last.weights[1].numpy()])
+    options = {"num_inducing": 100, "predictor": "auto"}
+    expected = around(net, **options).predict_f(NEW[0])[1]
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        found = around(net, **options).predict_f(NEW[0])[1]
+    assert_close(found, expected, ITERATIVE)
+
+
+@pytest.mark.slow
 def test_in_single_precision(net):
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         gpflow.config.set_default_jitter(1e-5)
