@@ -197,6 +197,12 @@ def class_indices(labels: Any, num_classes: int) -> AnyNDArray:
     return column[:, 0]
 
 
+def are_one_hot(Y: AnyNDArray) -> bool:
+    """Return True if each row is one in one of several columns, and zero in the others."""
+    is_code = Y.ndim == 2 and Y.shape[1] > 1 and Y.dtype.kind in "buif"
+    return bool(is_code and np.all((Y == 0) | (Y == 1)) and np.all(np.sum(Y, axis=1) == 1))
+
+
 @functools.singledispatch
 def responses(likelihood: Likelihood | None, Y: TensorType) -> TensorType:
     """Return labels as values that latent functions could have, [N, J]; numbers as they are.

@@ -18,6 +18,7 @@ from ...calibration.tempering import MIN_VALIDATION_POINTS
 from ...errors import NumericsWarning, short_repr
 from ...likelihoods import is_gaussian
 from ..row_facts import GROSS_RATIO, gross_rows, left_out_together, repeats
+from . import suspect_rows
 from .scaling import Scaling
 from .streams import Stream, survey
 
@@ -88,9 +89,10 @@ class Split:
             X, Y = X[kept], Y[kept]
             weights = None if weights is None else weights[kept]
         if settings.standardise and not are_pixels:
-            _warn_of_lost_columns(X)
+            suspect_rows.warn_of_lost_columns(X)
         if likelihood is None:
-            _warn_of_labels(Y)
+            suspect_rows.warn_of_labels(Y)
+            suspect_rows.warn_of_atoms(Y)
         scaled = settings.standardise and domains.has_scale(likelihood)
         require_variation(Y, scaled=scaled)
         order = _shuffled(Y, settings)
@@ -189,13 +191,9 @@ def of_labels(
 
 def from_one_hot(data: Any) -> Any:
     """Return data with labels 0, 1, ... for a one-hot code [N, K]; other data as they are."""
-    if not _is_pair(data):
+    if not (_is_pair(data) and labels.are_one_hot(np.asarray(data[1]))):
         return data
-    Y = np.asarray(data[1])
-    is_code = Y.ndim == 2 and Y.shape[1] > 1 and Y.dtype.kind in "buif"
-    if not (is_code and np.all((Y == 0) | (Y == 1)) and np.all(np.sum(Y, axis=1) == 1)):
-        return data
-    return data[0], np.argmax(Y, axis=1)
+    return data[0], np.argmax(data[1], axis=1)
 
 
 def is_of_one_column(data: Any) -> bool:
@@ -277,68 +275,6 @@ def require_variation(Y: Array, *, scaled: bool = True) -> None:
         raise ValueError(
             f"Y has in column {tiny[0]} the standard deviation {units.scale[tiny[0]]:.3g}, the "
             f"square of which is zero in {Y.dtype.name}. Give it in another unit."
-        )
-
-
-MAX_CLASSES = 10
-"""More numbers, from zero on, hardly are classes."""
-
-
-def _warn_of_labels(Y: Array) -> None:
-    """Warn of what looks like labels, of which none is rare, where nothing says so."""
-    values, counts = np.unique(Y, return_counts=True)
-    K = len(values)
-    are_labels = K == 2 or (2 < K <= MAX_CLASSES and np.min(counts) > 0.5 * len(Y) / K)
-    if Y.shape[1] == 1 and are_labels and values.tolist() in ([-1, 1], [1, 2], list(range(K))):
-        shown = f"a whole number from 0 to {K - 1}" if K > 2 else f"{values[0]:g} or {values[1]:g}"
-        wanted = "Bernoulli()" if K == 2 else f"Softmax({K})"
-        message = (
-            f"Y is {shown} in every row and is regressed, as real numbers are. If these are "
-            f"classes pass likelihood=gpflow.likelihoods.{wanted}, or take GVIClassifier."
-        )
-    elif from_one_hot((None, Y))[1] is not Y:
-        message = (
-            f"Each row of Y is 1 in one of {Y.shape[1]} columns and 0 in the others, and these are "
-            "regressed. If they are a one-hot code pass labels, np.argmax(Y, axis=1), with "
-            f"likelihood=gpflow.likelihoods.Softmax({Y.shape[1]})."
-        )
-    elif np.array_equal(values, [0, 1]):
-        message = (
-            f"Y is 0 or 1 in each of {Y.shape[1]} columns and is regressed. If these are classes "
-            "pass likelihood=gpflow.likelihoods.Bernoulli(); around a network, one at a time."
-        )
-    else:
-        return
-    warnings.warn(message, NumericsWarning, stacklevel=5)
-
-
-CROWDED = 1e-3
-"""Where half of a column lies within this part of its standard deviation, few values make it up."""
-
-
-def _warn_of_lost_columns(X: Array) -> None:
-    """Warn of columns whose values are hardly told apart in standard units."""
-    rows = X.reshape(len(X), -1)
-    units = Scaling.of(rows)
-    Z = units.standard(rows).numpy()
-    from_median = np.abs(Z - np.median(Z, axis=0))
-    half = np.median(from_median, axis=0)
-    lost = (units.scale == 1.0) & (np.ptp(rows, axis=0) > 0.0) & (Z.std(axis=0) < 0.5)
-    for d in np.flatnonzero((half > 0.0) & (half < CROWDED) & ~lost):
-        extreme = rows[np.argmax(from_median[:, d]), d]
-        warnings.warn(
-            f"Column {d} of X has extreme values ({extreme:.3g}): all others look equal on its "
-            f"scale, as half of them lie within {half[d]:.1g} of its standard deviation. Leave "
-            "such rows out, or give the column as logarithms or ranks.",
-            NumericsWarning,
-            stacklevel=5,
-        )
-    for d in np.flatnonzero(lost):
-        warnings.warn(
-            f"Column {d} of X has values so close to {rows[0, d]:.6g} that they look equal in "
-            f"{X.dtype.name}. Subtract an offset before it is rounded, or give another unit.",
-            NumericsWarning,
-            stacklevel=5,
         )
 
 

@@ -84,6 +84,16 @@ def test_several_whole_numbers_that_are_about_as_frequent_are_told_of(data, rng)
         Split.of((X, rng.poisson(1.0, size=100)), SETTINGS)
 
 
+def test_a_value_that_most_rows_have_is_told_of(data, rng):
+    X, Y = data
+    with pytest.warns(NumericsWarning, match=r"Y is 0 in 60 of 100 rows, .*GVIClassifier"):
+        Split.of((X, np.where(np.arange(100)[:, None] < 60, 0.0, Y)), SETTINGS)
+    with warnings.catch_warnings():  # counts have a grid; half of the rows do not decide
+        warnings.simplefilter("error")
+        Split.of((X, rng.poisson(0.5, size=100)), SETTINGS)
+        Split.of((X, np.where(np.arange(100)[:, None] < 50, 0.0, Y)), SETTINGS)
+
+
 def test_the_largest_fraction_is_told(data):
     with pytest.warns(NumericsWarning, match=r"fraction=0\.4: .*hold out 40.*it may be 0\.33 here"):
         split = Split.of(data, Settings(validation_fraction=0.0, calibration_fraction=0.4))
