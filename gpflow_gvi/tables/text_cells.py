@@ -87,7 +87,9 @@ def canonical(table: pd.DataFrame, decimal: str) -> pd.DataFrame:
     """Return a table whose text has numbers written as Python does, and the rest as it is."""
     to_numeric = required("pandas").to_numeric
     found = {}
-    for name, column in table.items():
+    for name, cells in table.items():
+        # Levels that pandas keeps although no row has them are none of the table.
+        column = cells.astype(object) if cells.dtype == "category" else cells
         known = column.dropna()
         if not _is_text(column):
             found[name] = column

@@ -82,6 +82,21 @@ def test_months_are_dates(file):
     assert_close(found, 1970.0 + days / 365.2425)
 
 
+def test_categories_of_pandas_are_the_text_that_they_stand_for(file):
+    sizes = 1000 + np.arange(N) * 7 % 41
+    text = pd.DataFrame({"size": [f"{size:,}" for size in sizes]})
+    text["kind"], text["colour"] = ["a", "b", "NA", "a"] * 10, ["red", "NA", "red", "blue"] * 10
+    categories = text.astype("category")
+    categories["kind"] = categories["kind"].cat.add_categories(["no row has it"])
+    for table in (text, categories):
+        table.to_parquet(file)
+        prepared = prepare(file, "kind")
+        assert sorted(np.unique(prepared.y)) == ["a", "b"]
+        found = _predicted(file, prepared)
+        np.testing.assert_array_equal(found["size"], sizes)
+        assert set(found["colour"]) == {"red", "blue", "missing"}
+
+
 def test_damaged_and_empty_files_are_named(file):
     pd.DataFrame({"size": SIZE}).to_parquet(file)
     content = file.read_bytes()
