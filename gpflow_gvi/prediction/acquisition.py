@@ -17,7 +17,7 @@ from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, TensorType
 from gpflow.likelihoods import Gaussian, Likelihood
 
-from .._core import checks, labels
+from .._core import checks, feature_names, labels
 from .._core.data import inputs
 from .._core.row_blocks import by_blocks
 from ..errors import short_repr
@@ -108,6 +108,7 @@ def information(model: Any, X: InputData) -> AnyNDArray:
     :param model: a model with `predict_f` and a likelihood.
     :param X: the inputs.
     """
+    feature_names.require_of(model, X)
     likelihood = model.likelihood
     if labels.num_classes(likelihood) is not None:
         return entropies(model, X).epistemic
@@ -215,6 +216,7 @@ def acquire(
     :param seed: the seed of the draw of "thompson".
     """
     checks.one_of("kind", kind, get_args(Kind))
+    feature_names.require_of(model, candidates)
     X = inputs("candidates", candidates)
     if kind == "bald":
         return information(model, X)

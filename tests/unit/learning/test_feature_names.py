@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import gpflow_gvi as gvi
+from gpflow_gvi.prediction import acquisition
 from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(0)
@@ -47,6 +48,8 @@ REFUSED = r"X has the columns \['b', 'a'\], but what was learned from has \['a',
         lambda model, X: model.predict_f_samples(X, 2),
         lambda model, X: model.predict_y_samples(X, 2),
         lambda model, X: model.score_ood(X),
+        lambda model, X: model.acquire(X, "variance"),
+        lambda model, X: acquisition.information(model.parts[0], X),
         lambda model, X: model.update(X, Y),
         lambda model, X: gvi.metrics.evaluate(model, (X, Y)),
         lambda model, X: gvi.conformal(model, (X, Y)),
