@@ -116,10 +116,12 @@ class Columns(NamedTuple):
     @property
     def encoded_numbers(self) -> list[str]:
         """The numbers that `typed` has, with those that are made of dates."""
-        return [
-            *self.numbers,
-            *(made for name, each in self.dates.items() for made in each.names(name)),
-        ]
+        return [*self.numbers, *self.homes]
+
+    @property
+    def homes(self) -> dict[str, str]:
+        """The column of dates that each number is made of, by the number's name."""
+        return {made: name for name, each in self.dates.items() for made in each.names(name)}
 
     def require_numbers(self, table: pd.DataFrame) -> None:
         """Raise if a column of numbers has other cells alone: it is another than was learned from.

@@ -76,13 +76,14 @@ class Encoder(NamedTuple):
             inputs += [~np.isin(values, own)] * are_merged
         return np.column_stack([np.asarray(each, dtype=float) for each in inputs])
 
-    def outside(self, typed: pd.DataFrame) -> AnyNDArray:
+    def outside(self, typed: pd.DataFrame, columns: Columns) -> AnyNDArray:
         """Return the names of the columns in which each row is unlike all of them: [N]."""
-        beyond: dict[str, AnyNDArray] = {}
+        homes = columns.homes
+        beyond: dict[str, AnyNDArray] = collections.defaultdict(lambda: np.zeros(len(typed), bool))
         for name, (low, high) in self.limits.items():
             values = typed[name].to_numpy()
             gaps = np.isnan(values) & (name not in self.gaps)
-            beyond[name] = (values < low) | (values > high) | gaps
+            beyond[homes.get(name, name)] |= (values < low) | (values > high) | gaps
         for name, levels in self.levels.items():
             beyond[name] = ~np.isin(typed[name].to_numpy(str), levels.known)
         texts = np.full(len(typed), "", object)
@@ -101,7 +102,7 @@ class Encoder(NamedTuple):
 
     def groups(self, columns: Columns) -> dict[str, list[int]]:
         """Return the inputs that each column of the table is made into, those of dates together."""
-        homes = {made: name for name, each in columns.dates.items() for made in each.names(name)}
+        homes = columns.homes
         found: dict[str, list[int]] = collections.defaultdict(list)
         for d, (name, _) in enumerate(self.names()):
             found[homes.get(name, name)].append(d)

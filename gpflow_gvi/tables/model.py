@@ -75,7 +75,7 @@ class TableModel:
         else:
             names = [f"{name}_{n}" for n in ("mean", "sd", "lower", "upper")]
             found = dict(zip(names, self.numbers(X, coverage), strict=True))
-        found[f"{name}_outside"] = self.encoder.outside(typed)
+        found[f"{name}_outside"] = self.encoder.outside(typed, self.columns)
         return required("pandas").DataFrame(found, index=table.index)
 
     def numbers(self, X: AnyNDArray, coverage: float) -> tuple[AnyNDArray, ...]:

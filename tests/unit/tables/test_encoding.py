@@ -79,7 +79,7 @@ def test_rows_are_outside_in_the_columns_whose_values_are_new():
     table = pd.DataFrame({"size": [1.0, 2.0, 3.0], "gaps": [1.0, np.nan, 2.0], "kind": list("aab")})
     columns = Columns.of(table)
     encoder = Encoder.of(columns.typed(table), columns)
-    assert list(encoder.outside(columns.typed(table))) == ["", "", ""]
+    assert list(encoder.outside(columns.typed(table), columns)) == ["", "", ""]
     new = pd.DataFrame(
         {
             "size": [1.0, 0.9, 3.1, np.nan, 9.0],
@@ -88,4 +88,13 @@ def test_rows_are_outside_in_the_columns_whose_values_are_new():
         }
     )
     expected = ["", "size", "size", "size; kind", "size; gaps; kind"]
-    assert list(encoder.outside(columns.typed(new))) == expected
+    assert list(encoder.outside(columns.typed(new), columns)) == expected
+
+
+def test_a_date_is_outside_by_the_name_of_its_column():
+    days = pd.Series(pd.date_range("2020-01-01", periods=60).strftime("%Y-%m-%d"))
+    columns = Columns.of(pd.DataFrame({"day": days}))
+    assert len(columns.encoded_numbers) == 3
+    encoder = Encoder.of(columns.typed(pd.DataFrame({"day": days})), columns)
+    new = pd.DataFrame({"day": [days[30], None, "2019-12-31", "2030-06-01"]})
+    assert list(encoder.outside(columns.typed(new), columns)) == ["", "day", "day", "day"]
