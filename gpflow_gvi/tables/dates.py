@@ -19,7 +19,8 @@ PERIODS = {"year": 365.2425, "week": 7.0, "day": 1.0}
 
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}(?:[-./]\d{1,4})?(?:[ T]\d.*)?")
 _DAYS = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y/%m/%d")
-FORMATS = ("ISO8601", *(day + time for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S")))
+_ISO = "ISO8601"
+FORMATS = (_ISO, *(day + time for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S")))
 """Ways to write a date; the first that fits all cells of a column is taken, but see `Dates.of`."""
 
 _MONTH_FIRST, _DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
@@ -44,7 +45,7 @@ class Dates(NamedTuple):
         pandas = required("pandas")
         is_of_times = pandas.api.types.is_datetime64_any_dtype(column)
         if is_of_times or isinstance(column.dtype, pandas.PeriodDtype):
-            return cls("", _resolved(_days(column, "")))
+            return cls(_ISO, _resolved(_days(column, _ISO)))
         column = without(NO_NUMBER, column)
         known = column.dropna()
         if not all(_DATE.fullmatch(str(text)) for text in known.iloc[:100]):
@@ -101,8 +102,7 @@ def _days(column: pd.Series[Any], written: str) -> AnyNDArray:
     pandas = required("pandas")
     if isinstance(column.dtype, pandas.PeriodDtype):
         column = column.dt.to_timestamp()
-    options = {"format": written} if written else {}
-    times = pandas.to_datetime(column, errors="coerce", utc=True, **options)
+    times = pandas.to_datetime(column, format=written, errors="coerce", utc=True)
     start = pandas.Timestamp("1970-01-01", tz="UTC")
     return np.asarray((times - start) / pandas.Timedelta(days=1), dtype=float)
 

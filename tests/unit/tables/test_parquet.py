@@ -82,6 +82,17 @@ def test_months_are_dates(file):
     assert_close(found, 1970.0 + days / 365.2425)
 
 
+def test_text_is_compared_with_times_as_iso_writes_it(file):
+    days = pd.date_range("2021-01-01", periods=N, freq="5D")
+    pd.DataFrame({"day": days, "cost": COST}).to_parquet(file)
+    dates = prepare(file, "cost").columns.dates["day"]
+    text = pd.Series(["2021-02-01", "2021-02-01 06:00", "2021-02-01T08:00:00.5+02:00"], name="day")
+    start = (pd.Timestamp("2021-02-01") - pd.Timestamp(0)).days
+    assert_close(dates.days(text), start + np.array([0.0, 0.25, (6.0 + 0.5 / 3600.0) / 24.0]))
+    with pytest.raises(ValueError, match=r"day is of dates, but it has '01\.02\.2021' in row 0"):
+        dates.days(pd.Series(["01.02.2021"], name="day"))
+
+
 def test_categories_of_pandas_are_the_text_that_they_stand_for(file):
     sizes = 1000 + np.arange(N) * 7 % 41
     text = pd.DataFrame({"size": [f"{size:,}" for size in sizes]})
