@@ -8,7 +8,7 @@ import importlib
 import warnings
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -96,6 +96,10 @@ def prepare(
     """
     if held_out is not None and not 0.0 <= held_out < 1.0:
         raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
+    for what, chosen, allowed in (("task", task, Task), ("split", split, Split)):
+        if chosen not in (None, *get_args(allowed)):
+            raise ValueError(f"{what} is {chosen!r}; it must be one of {get_args(allowed)}.")
+    drop, keep = ([each] if isinstance(each, str) else each for each in (drop, keep))
     progress.now(f"reading {path}")
     header = table_files.header(path)
     for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):

@@ -64,6 +64,9 @@ def test_numbers_of_rows_are_warned_of_and_can_be_dropped(name, rng, tmp_path):
     assert columns.numbers == ["size", name]
     columns = prepare(tmp_path / "data.csv", "y", drop=[name]).columns
     assert columns.left_out == {name: "named in drop"}
+    assert prepare(tmp_path / "data.csv", "y", drop=name).columns == columns
+    with pytest.raises(ValueError, match=f"keep names '{name}', which is named in drop"):
+        prepare(tmp_path / "data.csv", "y", drop=name, keep=name)
 
 
 QUANTITIES = {

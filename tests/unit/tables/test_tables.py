@@ -15,7 +15,7 @@ from gpflow_gvi import saving
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.tables import TableModel, learn_table, predict_file
 from gpflow_gvi.tables.columns import Columns
-from gpflow_gvi.tables.prepare import target_of
+from gpflow_gvi.tables.prepare import prepare, target_of
 from gpflow_gvi.tables.table_files import TextFormat
 from tests.tolerances import ROUNDING, assert_close, assert_estimates
 
@@ -172,6 +172,14 @@ def test_wrong_input_is_said_in_a_line(case, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().err.strip().splitlines()
     assert message in said[-1]
     assert "Traceback" not in "".join(said)
+
+
+@pytest.mark.parametrize("option", [{"task": "classes"}, {"split": "last"}])
+def test_a_task_or_a_split_that_there_is_not_is_refused(option, tmp_path):
+    _table().to_csv(tmp_path / "data.csv", index=False)
+    ((name, chosen),) = option.items()
+    with pytest.raises(ValueError, match=f"{name} is '{chosen}'; it must be one of "):
+        prepare(tmp_path / "data.csv", "y", **option)
 
 
 @pytest.mark.parametrize(
