@@ -124,9 +124,13 @@ def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
         else:
             form = TextFormat.of(path)
             _require_names(path, form)
-            # Numbers as Python writes them are read fast; text only where commas may be in them.
-            table = pandas.read_csv(path, **_options(form) | {"dtype": None})
-            if text_cells.has_commas(table, form.separator):
+            # Numbers as Python writes them are read fast; text where commas may be in them, and
+            # after semicolons points before thousands, which are lost in a number.
+            is_text = form.separator == ";"
+            if not is_text:
+                table = pandas.read_csv(path, **_options(form) | {"dtype": None})
+                is_text = text_cells.has_commas(table, form.separator)
+            if is_text:
                 table = pandas.read_csv(path, **_options(form))
                 form = form._replace(decimal=text_cells.decimal_of([table], form.separator))
             _require_rows(path, len(table))

@@ -40,18 +40,21 @@ _NUMBER = {".": _pattern(r"\.", ","), ",": _pattern(",", r"\.")}
 _COMMA = re.compile(r"(?![1-9]\d{0,2}(?:,\d{3})+(?!\d))[\d.]*,\d+")
 _COMMA_OR_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+")
 _POINT = re.compile(r"(?![1-9]\d{0,2}(?:\.\d{3})+(?!\d))[\d,]*\.\d+")
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+_MILLIONS = {mark: re.compile(rf"[1-9]\d{{0,2}}(?:{mark}\d{{3}}){{2}}") for mark in (",", r"\.")}
 
 
 def decimal_of(parts: Iterable[pd.DataFrame], separator: str, usual: str | None = None) -> str:
     """Return the decimal separator, "." or ",", of a table of text in parts.
 
-    A comma is, where numbers such as 3,5 occur, and none such as 3.5. If there are only numbers
-    such as 1,234 it is the usual one; where none is known, a comma if columns are set apart by
-    semicolons, as they are where the comma is taken.
+    A comma is, where numbers such as 3,5 or 1.234.567 occur, and none such as 3.5 or 1,234,567. If
+    there are only numbers such as 1,234 it is the usual one; where none is known, a comma if
+    columns are set apart by semicolons, as they are where the comma is taken, or points are what
+    sets thousands apart there.
     """
     found = usual or "."
     for part in parts:
-        if any(map(_POINT.fullmatch, _cells(part, "."))):
+        if _has(_POINT, part, ".") or _has(_MILLIONS[","], part, ","):
             return "."
         if has_commas(part, "" if usual else separator):
             found = ","
@@ -60,9 +63,25 @@ def decimal_of(parts: Iterable[pd.DataFrame], separator: str, usual: str | None 
 
 def has_commas(table: pd.DataFrame, separator: str) -> bool:
     """Whether commas in text may be before decimals."""
-    if any(map(_COMMA.fullmatch, _cells(table, ","))):
+    if _has(_COMMA, table, ",") or _has(_MILLIONS[r"\."], table, "."):
         return True
-    return separator == ";" and any(map(_COMMA_OR_THOUSANDS.fullmatch, _cells(table, ",")))
+    return separator == ";" and (
+        _has(_COMMA_OR_THOUSANDS, table, ",")
+        or any(_sets_thousands_apart(table[[name]]) for name in table)
+    )
+
+
+def _sets_thousands_apart(column: pd.DataFrame) -> bool:
+    """Whether points do so in a column: numbers of four digits and more have one, others none."""
+    cells = list(_cells(column, ""))
+    pointed = [cell for cell in cells if "." in cell]
+    longest = max((len(cell) for cell in cells if cell.isdigit()), default=0)
+    return bool(pointed) and longest == 3 and all(map(_THOUSANDS.fullmatch, pointed))
+
+
+def _has(numbers: re.Pattern[str], table: pd.DataFrame, mark: str) -> bool:
+    """Whether one of the cells that have a mark is such a number."""
+    return any(map(numbers.fullmatch, _cells(table, mark)))
 
 
 def _cells(table: pd.DataFrame, mark: str) -> Iterator[str]:
