@@ -145,6 +145,12 @@ class Columns(NamedTuple):
         Columns of numbers may be text, as they are in a file of CSV. What is no number is missing,
         with a warning where it was not so in the rows that were learned from.
         """
+        frame = required("pandas").DataFrame
+        if not isinstance(table, frame):
+            raise TypeError(
+                f"table is a {type(table).__name__}; it must be a DataFrame of pandas, as "
+                "pandas.DataFrame(table) makes of a dictionary and table.to_pandas() of polars."
+            )
         require_columns(self.used, table)
         found = {
             name: _numbers(name, table[name], self.no_numbers.get(name, ()))
@@ -155,7 +161,7 @@ class Columns(NamedTuple):
         for name in self.categories:
             column = without(NO_TEXT, table[name]).astype(object)
             found[name] = column.where(column.notna(), "missing").astype(str).to_numpy(object)
-        return required("pandas").DataFrame(found, index=table.index)
+        return frame(found, index=table.index)
 
 
 def _numbers_or_nan(column: pd.Series[Any]) -> AnyNDArray:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import difflib
 import importlib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,15 @@ def require_known(what: str, chosen: Iterable[str], columns: Iterable[object]) -
             raise ValueError(f"{what} {name!r} is no column of the table; {remedy}")
 
 
-def require_columns(used: Iterable[str], columns: Iterable[object]) -> None:
-    """Raise unless a table has all columns that a model was learned from."""
-    names = [str(column) for column in columns]
-    missing = [name for name in used if name not in names]
+def require_columns(used: Collection[str], columns: Iterable[object]) -> None:
+    """Raise unless a table has all columns that a model was learned from, each of them once."""
+    counts = collections.Counter(str(column) for column in columns)
+    missing = [name for name in used if not counts[name]]
     if missing:
         raise ValueError(
             f"the table lacks the columns {missing}, which the model was learned from; it has "
-            f"{names}."
+            f"{list(counts)}."
         )
+    for name in used:
+        if counts[name] > 1:
+            raise ValueError(f"the table has two columns {name!r}. Leave out or rename one.")

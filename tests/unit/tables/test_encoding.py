@@ -98,3 +98,15 @@ def test_a_date_is_outside_by_the_name_of_its_column():
     encoder = Encoder.of(columns.typed(pd.DataFrame({"day": days})), columns)
     new = pd.DataFrame({"day": [days[30], None, "2019-12-31", "2030-06-01"]})
     assert list(encoder.outside(columns.typed(new), columns)) == ["", "day", "day", "day"]
+
+
+def test_a_table_to_predict_is_a_frame_with_each_column_once():
+    table = pd.DataFrame({"size": [1.0, 2.0, 3.0], "kind": list("aab")})
+    columns = Columns.of(table)
+    with pytest.raises(TypeError, match="table is a dict; it must be a DataFrame of pandas"):
+        columns.typed(table.to_dict("list"))
+    with pytest.raises(ValueError, match=r"two columns 'kind'\. Leave out or rename one"):
+        columns.typed(pd.concat([table, table[["kind"]]], axis=1))
+    notes = table.set_axis(["note", "note"], axis=1)  # which are not used
+    typed = columns.typed(pd.concat([table, notes], axis=1))
+    pd.testing.assert_frame_equal(typed, columns.typed(table))
