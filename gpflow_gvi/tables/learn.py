@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from .._core import progress
 from ..integrations.sklearn import GVIClassifier, GVIRegressor
-from ..learning import Effort
+from ..learning import Effort, with_names
 from .encoding import Encoder
 from .model import TableModel
 from .prepare import PREDICTORS, Prepared, Task, prepare
@@ -75,8 +75,9 @@ def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int 
     typed = columns.typed(table.iloc[fitting])
     encoder = Encoder.of(typed, columns)
     estimator.fit(encoder.transform(typed), y[fitting])
+    learned = with_names(estimator.learned_, tuple(name for _, name in encoder.names()))
     of_table = (columns, prepared.written, encoder, prepared.target)
-    model = TableModel(estimator.learned_, *of_table, getattr(estimator, "classes_", None))
+    model = TableModel(learned, *of_table, getattr(estimator, "classes_", None))
     if not len(unseen):
         return Outcome(model, task, table.iloc[fitting], None, None)
     rows, observed = table.iloc[unseen], y[unseen]

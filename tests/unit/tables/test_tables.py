@@ -68,6 +68,19 @@ def test_the_model_knows_its_columns(written):
     assert_close(predicted["y_upper"] - predicted["y_lower"], width)
 
 
+def test_what_was_learned_knows_its_inputs(written):
+    """Or else it would take a frame of numbers in another order for these."""
+    model = gvi.load(written)
+    table = _table()[["old", "size", "colour"]]
+    typed = model.columns.typed(table)
+    inputs = pd.DataFrame(model.inputs(table), columns=model.feature_names_in_)
+    assert_close(inputs["old"], table["old"].astype(float))
+    assert_close(model.learned_.predict(inputs)[:, 0], model.predict(table)["y_mean"])
+    for other in (table, typed, inputs[inputs.columns[::-1]]):
+        with pytest.raises(ValueError, match="but what was learned from has"):
+            model.learned_.predict(other)
+
+
 def test_the_page_has_scores_and_pictures_and_no_program(written):
     page = (written / "report.html").read_text()
     assert page.count("data:image/png;base64,iVBOR") == 4
