@@ -142,6 +142,7 @@ class PartialDependenceDisplay(Display):
         else:
             at_bottom = {"transform": ax.get_xaxis_transform(), "clip_on": False}
             ax.plot(marks, np.zeros(len(marks)), "k|", ms=6, **at_bottom)
+            ax.ticklabel_format(axis="x", useOffset=False)  # 2021.5, not 0.5 after 2021
 
 
 def grid_of(values: AnyNDArray, resolution: int = 30) -> tuple[AnyNDArray, AnyNDArray]:

@@ -152,6 +152,15 @@ def test_a_feature_of_few_values_is_shown_at_these(models):
     np.testing.assert_array_equal(of.panels[0].grid, np.unique(X[:, 0]))
 
 
+def test_values_of_a_feature_are_written_as_they_are(models):
+    X = np.full((30, 4), 2021.0) + np.linspace(0.5, 0.6, 30)[:, None]
+    ax = plots.PartialDependenceDisplay.from_estimator(models[4], X, features=[0]).ax_
+    ax.figure.canvas.draw()
+    shown = [float(label.get_text()) for label in ax.get_xticklabels()]
+    assert_close(shown, ax.get_xticks())
+    assert ax.get_xlim()[0] > 2021.0
+
+
 def test_relevance_is_that_of_a_squared_exponential_in_closed_form(models):
     """E (f(x + e_d) - f(x))² = 2 σ² (1 - exp(-1 / (2 ℓ_d²))), in units of y."""
     display = plots.RelevanceDisplay.from_estimator(models[4])
