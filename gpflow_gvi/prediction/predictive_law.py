@@ -61,7 +61,9 @@ class PredictiveLaw:
         if self.given_z is not None:
             given_z = self.given_z
             probability = sharpened(lambda z: given_z(z).cdf(inside), self.z, at_f, probability)
-        return tf.where(self.values.least > Y, tf.zeros_like(Y), probability)
+        # Laws of positive numbers that users register may be NaN elsewhere.
+        undefined = tf.math.is_nan(probability) & (Y <= 0.0)
+        return tf.where((self.values.least > Y) | undefined, tf.zeros_like(Y), probability)
 
     @check_shapes("Y: [N, P]", "uniform: [N, P]", "return: [N, P]")
     def pit(self, Y: TensorType, uniform: TensorType) -> tf.Tensor:
@@ -155,15 +157,15 @@ def predictive_law(
     :param num_points: the points of a latent function that is the only one of an observation.
     """
     m, v = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
-    values = domain(likelihood)
     if isinstance(likelihood, Gaussian):
         variance = v + likelihood.conditional_variance(X, m)
         of_y = with_moments(likelihood, m[None], variance[None])
-        return PredictiveLaw(of_y, tf.ones([1], m.dtype), values)
+        return PredictiveLaw(of_y, tf.ones([1], m.dtype), domain(likelihood))
     if not isinstance(likelihood, ScalarLikelihood):
         points = normal_points(NUM_SAMPLES, m.shape[-1], m.dtype.as_numpy_dtype)[:, None, :]
         weights = tf.fill([NUM_SAMPLES], tf.constant(1.0 / NUM_SAMPLES, m.dtype))
-        return PredictiveLaw(law(likelihood, X, m + tf.sqrt(v) * points), weights, values)
+        given_f = law(likelihood, X, m + tf.sqrt(v) * points)
+        return PredictiveLaw(given_f, weights, _values_of(likelihood, given_f))
     z, s = np.linspace(-6.0, 6.0, num_points), tf.sqrt(v)
     weights = np.exp(-0.5 * np.square(z))
     weights, z = (tf.cast(part, m.dtype) for part in (weights / np.sum(weights), z))
@@ -171,7 +173,25 @@ def predictive_law(
     def given_z(z: tf.Tensor) -> Any:
         return law(likelihood, X, m + s * z)
 
-    return PredictiveLaw(given_z(z[:, None, None]), weights, values, z, given_z)
+    given_f = given_z(z[:, None, None])
+    return PredictiveLaw(given_f, weights, _values_of(likelihood, given_f), z, given_z)
+
+
+def _values_of(likelihood: Likelihood, given_f: Any) -> Domain:
+    """Return the values that y may have; whether they are whole numbers, by the law if need be."""
+    values = domain(likelihood)
+    is_known = domain.dispatch(type(likelihood)) is not domain.dispatch(object)
+    return values if is_known else values._replace(whole=_is_whole(given_f))
+
+
+def _is_whole(law: Any) -> bool:
+    """Return True if a law is one of whole numbers, or a mixture with such a part."""
+    if isinstance(law, tfp.distributions.Mixture):
+        return any(map(_is_whole, law.components))
+    if isinstance(law, tfp.distributions.MixtureSameFamily):
+        return _is_whole(law.components_distribution)
+    # No bijector goes from real to whole numbers.
+    return law.experimental_default_event_space_bijector() is None
 
 
 def pit(model: Any, data: RegressionData, *, name: str = "data") -> AnyNDArray:

@@ -6,14 +6,18 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow import likelihoods
+from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
 from scipy import integrate, stats
 
 from gpflow_gvi.likelihoods import Ordinal
+from gpflow_gvi.likelihoods import law as law_given
 from gpflow_gvi.prediction.predictive_law import central_interval, pit, predictive_law
 from tests.models import make
 from tests.tolerances import ITERATIVE, P_VALUE, STANDARD_ERRORS, assert_close, assert_estimates
 
+tfd = tfp.distributions
 X = np.zeros((3, 1))
 MEAN = np.array([[0.0], [0.8], [-1.0]])
 VARIANCE = np.array([[0.3], [1.0], [0.05]])
@@ -148,3 +152,69 @@ def test_under_switched_likelihoods_there_are_the_intervals_of_each():
     assert_close(upper[:, :1], stats.norm.ppf(0.9, MEAN, noisy))
     counts = predictive_law(likelihoods.Poisson(), X, MEAN, VARIANCE).quantile([[0.9]])
     np.testing.assert_array_equal(upper[:, 1:], counts)
+
+
+def _own(law):
+    """An object of a class of likelihoods whose law alone is registered."""
+
+    class Own(likelihoods.ScalarLikelihood):
+        def _scalar_log_prob(self, X, F, Y):
+            return law(F).log_prob(Y)
+
+        def _conditional_mean(self, X, F):
+            return law(F).mean()
+
+        def _conditional_variance(self, X, F):
+            return law(F).variance()
+
+    law_given.register(Own, lambda _, X, F: law(F))
+    return Own()
+
+
+def test_positive_numbers_of_a_likelihood_of_ones_own():
+    of_y = _own(lambda F: tfd.LogNormal(F, tf.cast(0.5, F.dtype)))
+    law = predictive_law(of_y, X, MEAN, VARIANCE)
+    expected = stats.lognorm(np.sqrt(VARIANCE + 0.25), scale=np.exp(MEAN))
+    for level in LEVELS:
+        assert_close(law.quantile([[level]]), expected.ppf(level), ITERATIVE)
+    np.testing.assert_array_equal(law.cdf(-np.ones((3, 1))), np.zeros((3, 1)))
+
+
+def _with_zeros(F):
+    """Counts and, in three of ten cases, zero."""
+    one = tf.ones_like(F)
+    kinds = tfd.Categorical(probs=tf.stack([0.3 * one, 0.7 * one], axis=-1))
+    return tfd.Mixture(kinds, [tfd.Deterministic(0.0 * F), tfd.Poisson(tf.exp(F))])
+
+
+@pytest.mark.parametrize(
+    ("law", "simulated"),
+    [
+        (_with_zeros, lambda rng, f: rng.poisson(np.exp(f)) * (rng.uniform(size=f.shape) > 0.3)),
+        (
+            lambda F: tfd.NegativeBinomial(tf.cast(3.0, F.dtype), logits=F),
+            lambda rng, f: rng.negative_binomial(3, 1.0 / (1.0 + np.exp(f))),
+        ),
+    ],
+)
+def test_counts_of_a_likelihood_of_ones_own(law, simulated, rng):
+    found = predictive_law(_own(law), X, MEAN, VARIANCE)
+    draws = simulated(rng, MEAN + np.sqrt(VARIANCE) * rng.normal(size=(200_000, 3, 1)))
+    for level in LEVELS:
+        quantile = found.quantile([[level]]).numpy()
+        np.testing.assert_array_equal(quantile, np.round(quantile))
+        error = STANDARD_ERRORS * np.sqrt(level * (1.0 - level) / len(draws))
+        assert np.all(np.mean(draws < quantile, axis=0) <= level + error)
+        assert np.all(np.mean(draws <= quantile, axis=0) >= level - error)
+    transformed = found.pit(draws[0].astype(float), np.zeros((3, 1)))
+    assert_close(transformed, found.cdf(draws[0] - 1.0))
+
+
+def test_counts_of_several_latent_functions():
+    of_y = MultiLatentTFPConditional(
+        2, lambda F: tfd.NegativeBinomial(tf.exp(F[..., :1]), logits=F[..., 1:])
+    )
+    mean = np.c_[MEAN, MEAN]
+    found = predictive_law(of_y, X, mean, np.full_like(mean, 1e-12)).quantile([[0.9]])
+    expected = stats.nbinom.ppf(0.9, np.exp(MEAN), 1.0 / (1.0 + np.exp(MEAN)))
+    np.testing.assert_array_equal(found, expected)
