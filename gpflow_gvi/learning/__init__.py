@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .procedure import Procedure as Procedure
     from .q_training import BatchTraining as BatchTraining
     from .q_training import Train as Train
+    from .row_facts import left_out_together as left_out_together
     from .rows.parquet import ParquetRows as ParquetRows
     from .rows.scaling import Scaling as Scaling
     from .rows.split import Split as Split
@@ -53,6 +54,7 @@ _MODULES = {
     "predictions": "Predictions moments_of_mixture",
     "procedure": "Procedure",
     "q_training": "BatchTraining Train",
+    "row_facts": "left_out_together",
     "rows.parquet": "ParquetRows",
     "rows.scaling": "Scaling",
     "rows.split": "Split",

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from .._core import progress
 from ..integrations.sklearn import GVIClassifier, GVIRegressor
-from ..learning import Effort, with_names
+from ..learning import Effort, left_out_together, with_names
 from .encoding import Encoder
 from .model import TableModel
 from .prepare import PREDICTORS, Prepared, Task, prepare
@@ -69,10 +69,11 @@ def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int 
     """Learn from a table that `prepare` has read; the parameters are those of `learn_table`."""
     predictor = PREDICTORS[prepared.predictor](seed)
     table, y, task, columns = prepared.table, prepared.y, prepared.task, prepared.columns
-    fitting, unseen = _split(prepared, seed)
+    typed = columns.typed(table)
+    fitting, unseen = _split(prepared, typed, seed)
     kind = GVIRegressor if task == "regression" else GVIClassifier
     estimator: Any = kind(predictor=predictor, effort=effort, random_state=seed)
-    typed = columns.typed(table.iloc[fitting])
+    typed = typed.iloc[fitting]
     encoder = Encoder.of(typed, columns)
     estimator.fit(encoder.transform(typed), y[fitting])
     learned = with_names(estimator.learned_, tuple(name for _, name in encoder.names()))
@@ -86,23 +87,47 @@ def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int 
     return Outcome(model, task, table.iloc[fitting], (rows, observed), scores, prepared.by_time)
 
 
-def _split(prepared: Prepared, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return the numbers of the rows to learn from, and of those to score with."""
-    y, count = prepared.y, prepared.num_held_out
-    rows, is_regression = np.arange(len(y)), prepared.task == "regression"
+def _split(prepared: Prepared, typed: pd.DataFrame, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return the numbers of the rows to learn from, and of those to score with.
+
+    :param typed: the columns that are used, as `Columns.typed` has them.
+    """
+    y, count, rows = prepared.y, prepared.num_held_out, np.arange(len(prepared.y))
     if not count:
         return rows, rows[:0]
     if prepared.by_time is not None:
         fitting, unseen = _last(prepared, prepared.by_time, count)
     else:
-        by = None if is_regression or count < len(np.unique(y)) else y  # if all classes fit in
-        fitting, unseen = train_test_split(rows, test_size=count, random_state=seed, stratify=by)
+        groups = rows
+        if typed.duplicated().any():
+            groups = left_out_together(Encoder.of(typed, prepared.columns).transform(typed))
+        fitting, unseen = _at_random(prepared, groups, seed)
     if len(np.unique(y[fitting])) < 2:
         raise ValueError(
             f"target {prepared.target!r} is {y[fitting][0]} in every row but those held out. Hold "
             "out others: by another seed, or at random if they are the last in time."
         )
     return fitting, unseen
+
+
+def _at_random(prepared: Prepared, groups: AnyNDArray, seed: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return all rows but some at random, and these; the rows of a group stay together."""
+    rows, count = np.arange(len(groups)), prepared.num_held_out
+    _, first, sizes = np.unique(groups, return_index=True, return_counts=True)
+    is_small = sizes <= count  # larger groups are learned from
+    first, num_rows = first[is_small], np.sum(sizes[is_small])
+    if len(first) < 2:
+        return _at_random(prepared, rows, seed)
+    count = min(max(1, round(count * len(first) / num_rows)), len(first) - 1)
+    y = prepared.y[first]
+    classes, of_class = np.unique(y, return_counts=True)
+    is_even = len(classes) <= min(count, len(y) - count) and np.min(of_class) > 1
+    by = y if is_even and prepared.task == "classification" else None
+    fitting, unseen = train_test_split(first, test_size=count, random_state=seed, stratify=by)
+    if len(first) == len(rows):
+        return fitting, unseen
+    is_unseen = np.isin(groups, groups[unseen])
+    return rows[~is_unseen], rows[is_unseen]
 
 
 def _last(prepared: Prepared, name: str, count: int) -> tuple[AnyNDArray, AnyNDArray]:

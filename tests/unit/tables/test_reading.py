@@ -299,11 +299,12 @@ def test_the_last_rows_in_time_are_held_out(tmp_path):
     table = pd.DataFrame({"day": days, "size": rng.random(100), "y": rng.random(100)})
     table.to_csv(tmp_path / "data.csv", index=False)
     prepared = prepare(tmp_path / "data.csv", "y")
-    fitting, unseen = _split(prepared, 0)
+    fitting, unseen = _split(prepared, prepared.columns.typed(prepared.table), 0)
     times = pd.to_datetime(prepared.table["day"], format="%d.%m.%Y").to_numpy()
     assert len(unseen) == 20
     assert times[fitting].max() < times[unseen].min()
-    at_random = _split(prepare(tmp_path / "data.csv", "y", split="random"), 0)[1]
+    prepared = prepare(tmp_path / "data.csv", "y", split="random")
+    at_random = _split(prepared, prepared.columns.typed(prepared.table), 0)[1]
     assert times[at_random].min() < times[fitting].max()
     with pytest.raises(ValueError, match="split is 'time', but no column is of dates"):
         prepare(tmp_path / "data.csv", "y", split="time", drop=["day"])

@@ -1,0 +1,66 @@
+"""The rows of a table that are held out to score with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import train_test_split
+
+from gpflow_gvi.tables.learn import _split
+from gpflow_gvi.tables.prepare import prepare
+
+N = 60
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"size": rng.normal(size=N), "kind": rng.choice(list("abc"), N)})
+    return table.assign(y=rng.normal(size=N), label=rng.choice(["p", "n"], N))
+
+
+def _parts(table, target, folder):
+    """The table and its rows in two parts."""
+    table.to_csv(folder / "data.csv", index=False)
+    prepared = prepare(folder / "data.csv", target)
+    return prepared, _split(prepared, prepared.columns.typed(prepared.table), 0)
+
+
+@pytest.mark.parametrize(("target", "other"), [("y", "label"), ("label", "y")])
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_rows_of_equal_inputs_are_held_out_together(target, other, times, table, tmp_path):
+    table = pd.concat([table.drop(columns=other)] * times).sample(frac=1.0, random_state=1)
+    prepared, (fitting, unseen) = _parts(table, target, tmp_path)
+    assert sorted([*fitting, *unseen]) == list(range(times * N))
+    assert len(unseen) == times * N / 5
+    sizes = prepared.table["size"].to_numpy()
+    assert not set(sizes[fitting]) & set(sizes[unseen])
+    if target == "label":
+        shares = [np.mean(prepared.y[rows] == "p") for rows in (fitting, unseen)]
+        assert abs(shares[0] - shares[1]) < 0.1
+
+
+def test_rows_without_repeats_are_parted_by_scikit_learn(table, tmp_path):
+    _, parts = _parts(table, "label", tmp_path)
+    expected = train_test_split(
+        np.arange(N), test_size=12, random_state=0, stratify=table["label"].to_numpy()
+    )
+    for part, rows in zip(parts, expected, strict=True):
+        np.testing.assert_array_equal(part, rows)
+
+
+def test_rows_of_levels_that_repeat_are_held_out_alone(table, tmp_path):
+    """A new row has one of a few combinations of levels, and the model has seen it."""
+    prepared, (fitting, unseen) = _parts(table[["kind", "y"]], "y", tmp_path)
+    kinds = prepared.table["kind"].to_numpy()
+    assert len(unseen) == 12
+    assert set(kinds[unseen]) <= set(kinds[fitting])
+
+
+def test_a_group_of_more_rows_than_are_held_out_is_learned_from(table, tmp_path):
+    table = table.drop(columns="label")
+    table.loc[:19, ["size", "kind"]] = [0.5, "a"]
+    prepared, (_, unseen) = _parts(table, "y", tmp_path)
+    assert 0.5 not in prepared.table["size"].to_numpy()[unseen]
+    assert len(unseen) == 12
