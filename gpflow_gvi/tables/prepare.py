@@ -252,5 +252,6 @@ def _as_labels(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray
         )
     if is_number:
         values = np.asarray(column, dtype=float)
-        return values.astype(int) if np.array_equal(values, np.round(values)) else values
+        if np.array_equal(values, np.round(values)):
+            return values.astype(int)
     return np.asarray(column.astype(str), dtype=str)

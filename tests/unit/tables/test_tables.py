@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from sklearn.utils.multiclass import type_of_target
 
 import gpflow_gvi as gvi
 from gpflow_gvi import saving
@@ -151,6 +152,7 @@ def test_effort_and_predictor_are_those_of_the_classifier(folder, written, monke
         ([1, 2, 3, 1, 2, 3], None, "classification"),
         ([1, 2, 3, 1, 2, 3], "regression", "regression"),
         ([1.5, 2.5, 1.5, 2.5], None, "regression"),
+        ([1.5, 2.0, 1.5, 2.0], "classification", "classification"),
         (list(range(20)), None, "regression"),
         (["a", "b", "a", "b"], None, "classification"),
         ([True, False, True, False], None, "classification"),
@@ -161,6 +163,9 @@ def test_what_a_target_is(values, task, found):
     assert kind == found
     assert known.all()
     assert len(y) == len(values)
+    if kind == "classification":
+        assert type_of_target(y) in ("binary", "multiclass")
+        assert len(np.unique(y)) == len(np.unique(values))
 
 
 WRONG = {
