@@ -84,7 +84,8 @@ class Columns(NamedTuple):
         if not (is_number or dates or lists):
             values = without(NO_TEXT, column).dropna()
         why = None
-        if values.nunique() < 2:
+        has_ticks = 1 < len(values) < len(column)  # a value or none is as good as two values
+        if values.nunique() < 2 - has_ticks:
             why = "lists in cells" if lists else "a single value" if len(values) else "empty"
         elif not (is_number or dates) and values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values)):
             why = "text that differs from row to row"

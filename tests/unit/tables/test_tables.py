@@ -16,6 +16,7 @@ from gpflow_gvi import saving
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.tables import TableModel, learn_table, predict_file
 from gpflow_gvi.tables.columns import Columns
+from gpflow_gvi.tables.encoding import Encoder
 from gpflow_gvi.tables.prepare import prepare, target_of
 from gpflow_gvi.tables.table_files import TextFormat
 from tests.tolerances import ROUNDING, assert_close, assert_estimates
@@ -273,6 +274,17 @@ def test_columns_that_say_nothing_are_left_out():
         Columns.of(table[["empty", "same"]])
     with pytest.raises(ValueError, match="target 'lists' has lists in cells"):
         target_of(table, "lists", None)
+
+
+def test_a_value_or_none_is_a_column_as_a_category_and_as_a_number():
+    ticks = pd.DataFrame({"tick": ["x", None, "x", None], "one": [1.0, np.nan, np.nan, 1.0]})
+    ticks["remark"] = ["see below", None, None, None]
+    columns = Columns.of(ticks)
+    assert list(columns.left_out) == ["remark"]
+    inputs = Encoder.of(typed := columns.typed(ticks), columns).transform(typed)
+    of_tick = np.corrcoef(inputs.T[-1], [1, 0, 1, 0])[0, 1]
+    of_one = np.corrcoef(inputs.T[1], [1, 0, 0, 1])[0, 1]
+    assert_close(np.abs([of_tick, of_one]), 1.0)
 
 
 @pytest.mark.slow
