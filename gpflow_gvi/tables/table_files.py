@@ -120,7 +120,7 @@ def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
     with _explained(path):
         if is_parquet(path):
             with _parquet(path) as file:
-                table, form = file.read().to_pandas(ignore_metadata=True), TextFormat()
+                table, form = _in_pandas(file.read()), TextFormat()
         else:
             form = TextFormat.of(path)
             _require_names(path, form)
@@ -154,7 +154,7 @@ def chunks(
             count, form = 0, TextFormat()
             with _parquet(path) as file:
                 for batch in file.iter_batches(size):
-                    part = batch.to_pandas(ignore_metadata=True)
+                    part = _in_pandas(required("pyarrow").Table.from_batches([batch]))
                     part.index += count
                     count += len(part)
                     yield part, text_cells.canonical(part, form.decimal), form
@@ -181,6 +181,15 @@ def _parquet(path: Path) -> Iterator[Any]:
         _require_distinct(path, file.schema_arrow.names)
         _require_rows(path, file.metadata.num_rows)
         yield file
+
+
+def _in_pandas(table: Any) -> pd.DataFrame:
+    """Return a table of Arrow as one of pandas, which does not take the categories of polars."""
+    types = required("pyarrow.types")
+    for i, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
+        if types.is_dictionary(kind) and types.is_unsigned_integer(kind.index_type):
+            table = table.set_column(i, name, table.column(i).cast(kind.value_type))
+    return table.to_pandas(ignore_metadata=True)
 
 
 def _options(form: TextFormat) -> dict[str, Any]:

@@ -108,6 +108,17 @@ def test_categories_of_pandas_are_the_text_that_they_stand_for(file):
         assert set(found["colour"]) == {"red", "blue", "missing"}
 
 
+def test_categories_of_polars_are_text(file):
+    """Their numbers have no sign, which pandas does not take."""
+    numbers = pa.array([0, 1, None, 0] * 10, pa.uint32())
+    kinds = pa.DictionaryArray.from_arrays(numbers, pa.array(["a", "b", "c"], pa.large_string()))
+    pyarrow_parquet.write_table(pa.table({"kind": kinds, "cost": COST}), file)
+    prepared = prepare(file, "cost")
+    assert list(_predicted(file, prepared)["kind"]) == ["a", "b", "missing", "a"] * 10
+    ((as_it_is, _, _),) = table_files.chunks(file, N)
+    assert list(as_it_is["kind"].dropna()) == ["a", "b", "a"] * 10
+
+
 def test_damaged_and_empty_files_are_named(file):
     pd.DataFrame({"size": SIZE}).to_parquet(file)
     content = file.read_bytes()
