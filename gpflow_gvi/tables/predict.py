@@ -65,11 +65,11 @@ def predict_file(
     count, outside = 0, f"{model.target}_outside"
     beyond: collections.Counter[str] = collections.Counter()
     with table_files.writer(output) as write:
-        for table, canonical, written in table_files.chunks(path, size, model.written):
+        for own, canonical, written in table_files.chunks(path, size, model.written):
             if count == 0:
                 model.columns.require_numbers(canonical)
             predicted = model.predict(canonical, 0.95 if coverage is None else coverage)
-            taken = [name for name in predicted if name in table]
+            taken = [name for name in predicted if name in canonical]
             if taken:
                 raise ValueError(
                     f"{path} has the columns {taken} already, which would be those of the "
@@ -78,8 +78,8 @@ def predict_file(
             beyond.update(predicted[outside][predicted[outside] != ""])
             if not table_files.is_parquet(output):
                 predicted = without_formulas(rounded(predicted))
-            write(table.join(predicted), written)
-            count += len(table)
+            write(own, predicted, written)
+            count += len(canonical)
             progress.found(rows=count)
     if beyond:
         _warn_of_rows_outside(beyond, count, outside)

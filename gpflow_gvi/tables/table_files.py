@@ -141,10 +141,10 @@ def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
 
 def chunks(
     path: Path, size: int, like: TextFormat | None = None
-) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, TextFormat]]:
+) -> Iterator[tuple[Any, pd.DataFrame, TextFormat]]:
     """Yield a table a part at a time: as it is in the file, with canonical numbers, and the format.
 
-    What is read of CSV is text.
+    What is read of CSV is text, and of Parquet, as it is there, a table of Arrow.
 
     :param like: the format of a file with the same columns, for what this one leaves open.
     """
@@ -154,10 +154,11 @@ def chunks(
             count, form = 0, TextFormat()
             with _parquet(path) as file:
                 for batch in file.iter_batches(size):
-                    part = _in_pandas(required("pyarrow").Table.from_batches([batch]))
+                    own = required("pyarrow").Table.from_batches([batch])
+                    part = _in_pandas(own)
                     part.index += count
                     count += len(part)
-                    yield part, text_cells.canonical(part, form.decimal), form
+                    yield own, text_cells.canonical(part, form.decimal), form
             return
         form = TextFormat.of(path, like)
         _require_names(path, form)
@@ -209,28 +210,35 @@ def _options(form: TextFormat) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def writer(path: Path) -> Iterator[Callable[[pd.DataFrame, TextFormat], None]]:
-    """Yield a function that appends a table to a file, which is complete or not there at all.
+def writer(path: Path) -> Iterator[Callable[[Any, pd.DataFrame, TextFormat], None]]:
+    """Yield a function that appends rows to a file, which is complete or not there at all.
 
-    It writes CSV as another file is written.
+    It takes a part of a table as it is in its file, as `chunks` yields it, and more columns of
+    these rows. It writes CSV as another file is written.
     """
     opener = _OPENERS[endings(path)[1]]
     with new_file(path) as new, contextlib.ExitStack() as stack:
         stream = new if opener is open else stack.enter_context(opener(new, "wb"))
         file: Any = None
 
-        def write(table: pd.DataFrame, form: TextFormat) -> None:
+        def write(own: Any, more: pd.DataFrame, form: TextFormat) -> None:
             nonlocal file
-            is_first = file is None
+            is_first, is_text = file is None, isinstance(own, required("pandas").DataFrame)
             if not is_parquet(path):
                 if is_first and form.encoding == "utf-8-sig":
                     stream.write(codecs.BOM_UTF8)
                 file = stream
                 separator = "\t" if _has_tabs(path) else form.separator
                 options = {"sep": separator, "decimal": form.decimal}
+                table = (own if is_text else _in_pandas(own).set_index(more.index)).join(more)
                 table.to_csv(file, header=is_first, index=False, mode="wb", **options)
                 return
-            part = required("pyarrow").Table.from_pandas(table, preserve_index=False)
+            from_pandas = required("pyarrow").Table.from_pandas
+            part = from_pandas(own, preserve_index=False) if is_text else own
+            made = from_pandas(more, preserve_index=False)
+            for field, column in zip(made.schema, made.columns, strict=True):
+                part = part.append_column(field, column)
+            part = part.replace_schema_metadata(None)  # of the columns that pandas wrote
             if is_first:
                 parquet = required("pyarrow.parquet")
                 file = stack.enter_context(parquet.ParquetWriter(stream, part.schema))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -115,8 +118,28 @@ def test_categories_of_polars_are_text(file):
     pyarrow_parquet.write_table(pa.table({"kind": kinds, "cost": COST}), file)
     prepared = prepare(file, "cost")
     assert list(_predicted(file, prepared)["kind"]) == ["a", "b", "missing", "a"] * 10
-    ((as_it_is, _, _),) = table_files.chunks(file, N)
-    assert list(as_it_is["kind"].dropna()) == ["a", "b", "a"] * 10
+
+
+def test_columns_stay_as_they_are_beside_predictions(file, tmp_path):
+    """Whatever the first part of the file has of a column, such as nothing."""
+    late, prices = [None] * 20, [decimal.Decimal("1.5"), decimal.Decimal("1234.25")]
+    own = pa.table(
+        {
+            "late": pa.array(late + [True] * 20),
+            "day": pa.array(late + [datetime.date(2020, 1, 1)] * 20),
+            "price": pa.array(late[:19] + prices * 10 + [prices[1]]),
+            "number": pa.array([None, 2**60 + 1] * 20),
+            "kind": pa.array(["a", None] * 20, pa.dictionary(pa.uint8(), pa.string())),
+            "words": pa.array([[], ["a", "b"]] * 20),
+        }
+    )
+    pyarrow_parquet.write_table(own, file)
+    with table_files.writer(tmp_path / "out.parquet") as write:
+        for part, canonical, written in table_files.chunks(file, 15):
+            write(part, pd.DataFrame({"mean": np.arange(0.5, len(canonical))}), written)
+    found = pyarrow_parquet.read_table(tmp_path / "out.parquet")
+    assert found.drop_columns("mean").equals(own)
+    assert_close(found["mean"].to_numpy(), np.r_[np.arange(15), np.arange(15), np.arange(10)] + 0.5)
 
 
 def test_damaged_and_empty_files_are_named(file):

@@ -111,7 +111,7 @@ def test_predictions_are_written_as_the_file_is(tmp_path):
     (tmp_path / "data.csv").write_bytes("Größe;art\n1,5;a\n".encode("utf-8-sig"))
     with table_files.writer(tmp_path / "out.csv") as write:
         for part, _, written in table_files.chunks(tmp_path / "data.csv", 1):
-            write(part.assign(mean=[2.5]), written)
+            write(part, pd.DataFrame({"mean": [2.5]}, index=part.index), written)
     text = (tmp_path / "out.csv").read_bytes().decode("utf-8-sig")
     assert text.splitlines() == ["Größe;art;mean", "1,5;a;2,5"]
 
@@ -236,7 +236,7 @@ def test_a_compressed_file_is_read_and_written(ending, tmp_path):
     assert table_files.read(file)[0]["a"][0] == 1.5
     with table_files.writer(new) as write:
         for part, _, written in table_files.chunks(file, 1):
-            write(part, written)
+            write(part, pd.DataFrame(index=part.index), written)
     assert PACKED[ending].decompress(new.read_bytes()) == b"a;b\n1,5;2\n2,5;3\n"
     assert table_files.read(new)[0]["a"].tolist() == [1.5, 2.5]
     for damaged in (b"a;b\n1,5;2\n", file.read_bytes()[:-12]):
