@@ -159,7 +159,7 @@ def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
 def finite_rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Tensor:
     """Return the same, but an array as an array, of which more can be asked in little time."""
     require_threads()
-    columns = getattr(value, "columns", None)  # of a table
+    columns = getattr(value, "column_names", getattr(value, "columns", None))  # of a table
     value = _known(name, value)
     is_array = isinstance(value, np.ndarray)
     if not is_array and tf.is_symbolic_tensor(value):

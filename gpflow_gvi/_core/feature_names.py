@@ -9,7 +9,7 @@ from ..errors import short_repr
 
 def of(X: Any) -> tuple[str, ...] | None:
     """Return the names of the columns of a table, or None if X has none or some are no text."""
-    found = getattr(X, "columns", None)
+    found = getattr(X, "column_names", getattr(X, "columns", None))  # of Arrow, or of others
     if found is None or callable(found):
         return None
     names = tuple(found)

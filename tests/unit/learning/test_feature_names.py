@@ -106,6 +106,16 @@ def test_other_names_are_refused_and_arrays_are_not(model):
     assert_close(model.predict(pd.DataFrame(X)), model.predict(TABLE))  # 0 and 1 are no names
 
 
+def test_tables_of_arrow_have_names(model):
+    table = pytest.importorskip("pyarrow").Table.from_pandas(TABLE)
+    with pytest.raises(ValueError, match=REFUSED):
+        model.predict(table.select(["b", "a"]))
+    assert_close(model.predict(table), model.predict(TABLE))
+    gap = TABLE.assign(b=TABLE["b"].where(TABLE.index != 3))
+    with pytest.raises(ValueError, match=r"X has NaN .*row 3, column 'b'"):
+        model.predict(type(table).from_pandas(gap))
+
+
 def test_names_that_are_no_text_are_not_kept():
     learned = gvi.learn((pd.DataFrame(X, columns=[1, 0]), Y), **QUICK)
     assert not hasattr(learned, "feature_names_in_")
