@@ -11,8 +11,8 @@ networks, and the worst of them; the second the probabilities, beside what scale
 held-out images, and `learn` with the logits alone (`predictor=None`). With `--ensemble` there are
 those of five such networks, too, and with `--laplace PYTHON`, an interpreter that has
 laplace-torch, those of Laplace approximations: of the last layer and, with a diagonal, of all
-layers of the networks with a dense one, the precision of the prior by the evidence or by the
-held-out images.
+layers of the networks with a dense one, the precision of the prior by the evidence or, of the last
+layer, by the held-out images.
 """
 
 from __future__ import annotations
@@ -266,25 +266,29 @@ def ensemble(task: Task, kind: str, seed: int, epochs: int, first: keras.Model) 
 def laplace(task: Task, net: keras.Model, python: str, kind: str) -> dict[str, np.ndarray]:
     """Return the probabilities of test images by Laplace approximations of a network."""
 
-    def averages(
-        X: Callable[[np.ndarray], np.ndarray], layers: list[keras.Layer], structure: str
-    ) -> dict[str, np.ndarray]:
-        known, unseen = ((X(part.X), part.Y) for part in (task.train, task.held_out))
-        found = {}
-        for by, chosen in (("evidence", None), ("held-out", unseen)):
-            of = laplace_approximation.probabilities(
-                python, layers, known, structure, chosen, test=X(task.test.X)
-            )
-            found[by] = of["test"].astype(float).mean(axis=0)
-        return found
+    def average(
+        X: Callable[[np.ndarray], np.ndarray],
+        layers: list[keras.Layer],
+        structure: str,
+        held_out: Images | None = None,
+    ) -> np.ndarray:
+        known, unseen = (
+            None if part is None else (X(part.X), part.Y) for part in (task.train, held_out)
+        )
+        found = laplace_approximation.probabilities(
+            python, layers, known, structure, unseen, test=X(task.test.X)
+        )
+        return found["test"].astype(float).mean(axis=0)
 
     layers = [layer for layer in net.layers if layer.get_weights()]
     hidden = keras.Model(net.inputs, net.layers[-1].input)
-    of_last = averages(lambda X: hidden.predict(X, verbose=0), layers[-1:], "full")
-    found = {f"Laplace, last layer, {by}": p for by, p in of_last.items()}
+    of_last = partial(average, partial(hidden.predict, verbose=0), layers[-1:], "full")
+    found = {
+        "Laplace, last layer, evidence": of_last(),
+        "Laplace, last layer, held-out": of_last(task.held_out),
+    }
     if kind == "dense":
-        of_all = averages(lambda X: X, layers, "diag")
-        found |= {f"Laplace, diagonal, {by}": p for by, p in of_all.items()}
+        found["Laplace, diagonal, evidence"] = average(lambda X: X, layers, "diag")
     return found
 
 
