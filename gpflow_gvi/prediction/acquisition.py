@@ -7,7 +7,7 @@ the minimum of f, by its improvement. The functions of marginals N(m, s²) of f 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -134,12 +134,11 @@ def _information(
         law = predictive_law(likelihood, X, mean, variance, num_points)
     of_f = tf.math.log(law.weights)[:, None, None]
     total = probability = tf.zeros([], mean.dtype)
-    for y, length in _values(law):
-        logs = law.given_f.log_prob(y)  # [S, N, P]
+    for logs in _log_probabilities(law):
         of_y = tf.reduce_logsumexp(logs + of_f, axis=0)
         ratio = logs - of_y  # log p(f | y) / p(f)
         gain = tf.reduce_sum(tf.math.multiply_no_nan(ratio, tf.exp(of_f + ratio)), axis=0)
-        weight = length * tf.exp(of_y)
+        weight = tf.exp(of_y)
         total, probability = total + weight * gain, probability + weight
     return tf.reduce_sum(total / probability, axis=-1)
 
@@ -156,43 +155,59 @@ def _refinement(law: PredictiveLaw) -> int:
     return int(np.clip(np.ceil(np.max(change)), 1, MAX_REFINEMENT))
 
 
-def _values(law: PredictiveLaw) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Yield values of y and the lengths that they stand for, both [N, P].
+def _log_probabilities(law: PredictiveLaw) -> Iterator[tf.Tensor]:
+    """Yield the log probabilities, given f, of the parts of all values of y: [S, N, P].
 
-    A whole number stands for itself, and of thousands the middle one for some; others lie evenly in
-    a coordinate in which the density has no end and light tails.
+    A whole number is a part, and of thousands the middle one stands for some; other values are
+    parts of equal width in a coordinate in which the density has no end and light tails.
     """
     dtype = law.weights.dtype
-    tail = max(TAIL, 100.0 * float(np.finfo(dtype.as_numpy_dtype).eps))
+    numbers = np.finfo(dtype.as_numpy_dtype)
+    tail = max(TAIL, 100.0 * float(numbers.eps))
     lower, upper = (law.quantile([[level]]) for level in (tail, 1.0 - tail))
     if law.values.whole:
         largest = (upper - lower) / NUM_VALUES
         while tf.reduce_any(lower <= upper):
             length = tf.maximum(tf.floor(tf.minimum(MAX_SHARE * lower, largest)), 1.0)
-            middle = lower + 0.5 * (length - 1.0)
-            yield tf.minimum(middle, upper), tf.where(lower <= upper, length, 0.0 * length)
+            middle = tf.minimum(lower + 0.5 * (length - 1.0), upper)
+            share = tf.where(lower <= upper, length, tf.cast(numbers.tiny, dtype))
+            yield law.given_f.log_prob(middle) + tf.math.log(share)
             lower += length
         return
-    bijector, eps = _unbounded(law), np.finfo(dtype.as_numpy_dtype).eps
-    lower = tf.maximum(lower, law.values.least + np.finfo(dtype.as_numpy_dtype).tiny)
-    upper = tf.minimum(upper, law.values.most * (1.0 - eps))  # fractions can round to 1
+    least = law.values.least + numbers.tiny
+    most = law.values.most * (1.0 - numbers.eps)  # fractions can round to 1
+
+    def inside(Y: tf.Tensor) -> tf.Tensor:
+        return tf.clip_by_value(Y, tf.cast(least, dtype), tf.cast(most, dtype))
+
+    lower, upper = inside(lower), inside(upper)
+    # Much of the law of fractions or small amounts may be closer to an end than any number is.
+    for outside in (law.given_f.cdf(lower), law.given_f.survival_function(upper)):
+        yield tf.math.log(tf.maximum(outside, tf.cast(numbers.tiny, dtype)))
+    bijector = _unbounded(law, inside)
     first, last = bijector.inverse(lower), bijector.inverse(upper)
     step = (last - first) / (NUM_VALUES - 1)
     for k in range(NUM_VALUES):
         coordinate = first + k * step
-        slope = tf.exp(bijector.forward_log_det_jacobian(coordinate, event_ndims=0))
-        yield bijector.forward(coordinate), step * slope
+        share = step if 0 < k < NUM_VALUES - 1 else 0.5 * step
+        slope = bijector.forward_log_det_jacobian(coordinate, event_ndims=0)
+        at_f = law.given_f.log_prob(inside(bijector.forward(coordinate)))
+        yield at_f + slope + tf.math.log(share)
 
 
-def _unbounded(law: PredictiveLaw) -> tfp.bijectors.Bijector:
-    """Return the bijector from such a coordinate to y."""
-    if np.isfinite(law.values.most):
-        return tfp.bijectors.Sigmoid()  # of fractions
-    if np.isfinite(law.values.least):
-        return tfp.bijectors.Exp()
-    lower, middle, upper = (law.quantile([[level]]) for level in (0.25, 0.5, 0.75))
+def _unbounded(
+    law: PredictiveLaw, inside: Callable[[tf.Tensor], tf.Tensor]
+) -> tfp.bijectors.Bijector:
+    """Return the bijector from such a coordinate to y: close in its middle half, wide in tails."""
     tfb = tfp.bijectors
-    return tfb.Chain([tfb.Shift(middle), tfb.Scale(upper - lower), tfb.Sinh()])
+    to_y = tfb.Identity()
+    if np.isfinite(law.values.most):
+        to_y = tfb.Sigmoid()  # of fractions
+    elif np.isfinite(law.values.least):
+        to_y = tfb.Exp()
+    quartiles = (inside(law.quantile([[level]])) for level in (0.25, 0.5, 0.75))
+    lower, middle, upper = (to_y.inverse(each) for each in quartiles)
+    return tfb.Chain([to_y, tfb.Shift(middle), tfb.Scale(upper - lower), tfb.Sinh()])
 
 
 def acquire(

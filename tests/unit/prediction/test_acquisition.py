@@ -122,6 +122,39 @@ def test_information_of_numbers_is_a_difference_of_entropies(name):
         assert_estimates(found[n], gains.mean(), gains.std() / np.sqrt(len(gains)))
 
 
+def _of_small_amount(t, f):
+    """log p(y | f) dy/dt of amounts of shape 0.3, for t = log y."""
+    return 0.3 * (t - f) - np.exp(np.minimum(t - f, 700.0)) - special.gammaln(0.3)
+
+
+def _of_fraction(t, f):
+    """The same for fractions of scale 5 under GPflow's link, for t = logit y."""
+    p = 0.001 + 0.998 * stats.norm.cdf(f)
+    a, b = 5.0 * p, 5.0 * (1.0 - p)
+    return a * special.log_expit(t) + b * special.log_expit(-t) - special.betaln(a, b)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "log_density"),
+    [
+        (likelihoods.Gamma(shape=0.3), _of_small_amount),
+        (likelihoods.Beta(scale=5.0), _of_fraction),
+    ],
+)
+def test_information_of_numbers_close_to_an_end(likelihood, log_density):
+    """Much of their law is further from the rest than any even grid resolves, or a float does."""
+    found = acquisition.information(Model(likelihood), X)
+    u = np.linspace(-12.0, 12.0, 4001)
+    t, dt = np.sinh(u), np.cosh(u) * (u[1] - u[0])
+    for n in range(3):
+        f = np.linspace(-8.0, 8.0, 401)[:, None]
+        w = stats.norm.pdf(f) / stats.norm.pdf(f).sum()
+        logs = log_density(t, MEAN[n, 0] + np.sqrt(COVARIANCE[0, n, n]) * f)
+        of_y = special.logsumexp(logs, axis=0, b=w)
+        expected = np.sum(w * np.exp(logs) * (logs - of_y) * dt)
+        np.testing.assert_allclose(found[n], expected, rtol=0.02)
+
+
 def test_information_of_a_class_is_an_integral():
     found = acquisition.acquire(Model(likelihoods.Bernoulli(invlink=tf.sigmoid)), X, "bald")
 
