@@ -121,9 +121,12 @@ def ece_interval(
     The ECE of few rows is too large, and that of resampled rows larger still, as each bin adds the
     size of its noise: compare intervals of models with the same rows and bins.
     """
+    checks.count("bins", bins)
     checks.count("num_samples", num_samples)
     checks.coverage(coverage)
     Y, p = _arrays(Y, probabilities)
+    if len(Y) < 2:
+        raise ValueError("Y has 1 row, of which nothing can be resampled: give at least two.")
     found = bootstrap(
         (p.max(axis=1), _is_correct(Y, p)),
         lambda confidence, correct: _gap(_binned(confidence, correct, bins)),

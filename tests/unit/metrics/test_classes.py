@@ -235,6 +235,8 @@ def test_evaluate_knows_classifiers(rng):
         (lambda: metrics.fpr_at_tpr([1.0], [1.0], 0.0), "tpr is 0"),
         (lambda: metrics.ece_interval([0], [[0.5, 0.5]], num_samples=0), "num_samples is 0"),
         (lambda: metrics.ece_interval([0], [[0.5, 0.5]], coverage=1.5), "coverage is 1.5"),
+        (lambda: metrics.ece_interval([0], [[0.5, 0.5]], bins=0), "bins is 0"),
+        (lambda: metrics.ece_interval([0], [[0.5, 0.5]]), "Y has 1 row"),
     ],
 )
 def test_bad_input(call, message):
