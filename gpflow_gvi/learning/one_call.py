@@ -144,8 +144,8 @@ def learn(
     :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
         that Y are labels, and is the default of names (`Bernoulli` of two classes, else `Softmax`);
         or any other of GPflow's likelihoods, for counts, amounts,
-        fractions, levels, or noise of heavy tails. Parameters of noise are in standard units. Y
-        that have no unit, as counts, are not standardised.
+        fractions, levels, or noise of heavy tails. Parameters of noise, and X where a likelihood
+        reads it, are in standard units. Y that have no unit, as counts, are not standardised.
     :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
         of the result) by a likelihood that allows for them, and learns from the others. Or the loss
         that Q is trained with, such as `losses.GammaLoss()`, or its name, "gamma_loss".
