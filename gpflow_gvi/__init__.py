@@ -115,3 +115,4 @@ plugins.register("saving", f"{__name__}.saving")
 plugins.register("saved tables", f"{__name__}.tables.model")
 
 __getattr__, __dir__ = lazy.attach(__name__, _LOCATIONS, __all__)
+lazy.attach_aliases(__name__, _LOCATIONS)

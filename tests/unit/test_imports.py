@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,3 +95,12 @@ def test_a_cycle_is_found(tmp_path, back):
         path.write_text(text)
     entries = graph_of_packages(graph_of_modules(tmp_path / "pack"))
     assert sorted(set(cycle(entries))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["layers", "sampling", "contexts", "inducing", "recipe", "models"])
+def test_modules_are_imported_by_their_public_names(name):
+    module = importlib.import_module(f"gpflow_gvi.{name}")
+    assert module is getattr(gpflow_gvi, name)
+    assert module.__spec__.name == module.__name__  # relative imports within it stay as they are
+    with pytest.raises(ModuleNotFoundError, match=r"gpflow_gvi\.layer'"):
+        importlib.import_module("gpflow_gvi.layer")
