@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from gpflow.kernels import Combination, Kernel, Linear, Stationary
+from gpflow.kernels import Kernel
 
 from ..errors import short_repr
+from ..kernels.active_columns import require_columns
 
 if TYPE_CHECKING:
     from .start import TrainingData
-
-_BY_COLUMN = ((Stationary, "lengthscales"), (Linear, "variance"))
-"""Parameters of which there is one, or one for each column."""
 
 
 def require_kernels(kernel: Any) -> None:
@@ -43,30 +40,3 @@ def given_kernels(kernels: Sequence[Kernel], data: TrainingData) -> Sequence[Ker
     if data.X.ndim == 2:
         require_columns(kernels, data.X.shape[1])
     return kernels
-
-
-def require_columns(kernels: Sequence[Kernel], D: int) -> None:
-    """Raise if a kernel is for other columns than the D ones of X."""
-    for kernel in kernels:
-        if isinstance(kernel, Combination):
-            require_columns(kernel.kernels, D)
-        else:
-            _require_columns(kernel, D)
-
-
-def _require_columns(kernel: Kernel, D: int) -> None:
-    name, dims = type(kernel).__name__, kernel.active_dims
-    beyond = (dims.stop or 0) > D if isinstance(dims, slice) else np.any(np.asarray(dims) >= D)
-    if beyond:
-        raise ValueError(
-            f"kernel has a {name} with active_dims {short_repr(dims)}, but X has {D} columns, "
-            f"numbered from 0 to {D - 1}. Name columns among these."
-        )
-    count = len(range(D)[dims]) if isinstance(dims, slice) else len(dims)
-    for kind, parameter in _BY_COLUMN:
-        shape = np.shape(getattr(kernel, parameter)) if isinstance(kernel, kind) else ()
-        if shape not in ((), (1,), (count,)):
-            raise ValueError(
-                f"kernel has a {name} with {parameter} of shape {shape}, but it is on {count} "
-                f"columns of X. Pass one number, or {count} of them."
-            )

@@ -37,12 +37,11 @@ from .._core.graphs import deepcopy
 from ..calibration.conformal_prediction import conformal
 from ..gaussian_process import GaussianProcess
 from ..kernels import OutputAsInput
-from ..kernels.active_columns import on_columns
+from ..kernels.active_columns import on_columns, require_columns
 from ..kernels.output_as_input import at_output
 from ..mean_functions import MeanOfOutputs
 from ..models import PGVI
 from . import starts
-from .given_kernels import require_columns
 from .learned import Learned
 from .procedure import Procedure
 from .recipe import Recipe

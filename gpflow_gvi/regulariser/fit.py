@@ -24,6 +24,7 @@ from .._core.notices import logger
 from ..covariances import gram
 from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
+from ..kernels.active_columns import require_columns
 from ..likelihoods import is_gaussian, usable
 from . import evidence_fit, site_fit
 from .conditioning import conditioned
@@ -235,13 +236,15 @@ class _BySites:
 
 
 def _rows(
-    data: RegressionData, likelihood: Likelihood | None, *shaped: Kernel | MeanFunction | None
+    data: RegressionData, likelihood: Likelihood | None, kernel: Kernel, mean: MeanFunction | None
 ) -> RegressionData:
     """Return the data as the likelihood takes them, with images as the parts of P do."""
     X, Y = Data.of(data, likelihood)
+    if X.ndim == 2:
+        require_columns([kernel], X.shape[1])
     if labels.are_labels(likelihood):
         labels.require_two_classes(np.unique(np.asarray(Y).astype(int)))
-    return images.data_rows(X, *(part for part in shaped if part is not None)), Y
+    return images.data_rows(X, kernel, *([] if mean is None else [mean])), Y
 
 
 def _require_evidence(likelihood: Likelihood | None, evidence: Evidence) -> None:

@@ -194,6 +194,9 @@ def test_bad_data(data):
     X, Y = data
     with pytest.raises(ValueError, match="Y has NaN"):
         fit_regulariser((X, np.where(Y > 1.0, np.nan, Y)), _kernel(), 5)
+    beyond = gpflow.kernels.Matern32(active_dims=[3])
+    with pytest.raises(ValueError, match=r"Matern32 with active_dims .* X has 1 columns"):
+        fit_regulariser(data, beyond, 5)
     with pytest.raises(ValueError, match="X has 60 rows and Y has 59"):
         fit_regulariser((X, Y[1:]), _kernel(), 5)
 
