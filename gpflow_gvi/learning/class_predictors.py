@@ -54,6 +54,8 @@ class LogProbabilities:
         if found.shape == (len(rows),) and len(self.classes) == 2:
             found = np.column_stack([1.0 - found, found])
         seen = np.asarray(getattr(model, "classes_", np.arange(len(self.classes))))
+        if len(seen) == 1:  # of which scikit-learn's boosting returns two columns
+            found = np.ones((len(rows), 1))
         # Clones are fitted to class indices, predictors fitted by the user to the user's labels.
         known = self.classes if np.isin(seen, self.classes).all() else np.arange(len(self.classes))
         columns = {label: j for j, label in enumerate(known.tolist())}

@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import pytest
 from scipy.special import expit, logit, softmax
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
@@ -45,6 +46,13 @@ def test_a_class_that_a_fold_lacks_has_a_small_probability(rng):
     X, y = rng.normal(size=(20, 2)), np.repeat([0, 2], 10)
     p = softmax(_of(LogisticRegression().fit(X, y)).predict(X), axis=1)
     assert np.all((p[:, 1] > 0.0) & (p[:, 1] <= MIN_PROBABILITY))
+
+
+@pytest.mark.parametrize("kind", [ExtraTreesClassifier, HistGradientBoostingClassifier])
+def test_a_fold_of_one_class_has_that_class(rng, kind):
+    X = rng.normal(size=(20, 2))
+    only = _of(kind(max_depth=1).fit(X, np.ones(20, int)), (0, 1), 1)
+    assert_close(expit(only.predict(X)), 1.0 / (1.0 + MIN_PROBABILITY))
 
 
 def test_what_was_fitted_to_names_is_known_by_them(rng):
