@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import gpflow
@@ -119,3 +120,11 @@ def padded(K: Array) -> Array:
     """K with GPflow's jitter on its diagonal, no more than that part of its mean."""
     K = np.asarray(K)
     return K + gpflow.config.default_jitter() * min(np.mean(np.diag(K)), 1.0) * np.eye(len(K))
+
+
+@contextlib.contextmanager
+def jitter_of_posteriors() -> Iterator[None]:
+    """Let GPflow's models have the jitter of P given data, a hundredth of theirs."""
+    jitter = 0.01 * gpflow.config.default_jitter()
+    with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
+        yield

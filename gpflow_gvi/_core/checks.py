@@ -199,7 +199,7 @@ def number_of_data(num_data: Any) -> None:
 def distinct_points(inducing_variable: InducingVariables) -> None:
     """Warn of inducing points that occur twice: K_ZZ is singular but for its jitter."""
     for part in getattr(inducing_variable, "inducing_variables", (inducing_variable,)):
-        if type(part) is not InducingPoints:
+        if not isinstance(part, InducingPoints):
             continue
         with tf.init_scope():
             points = np.asarray(tf.convert_to_tensor(part.Z))

@@ -27,15 +27,6 @@ MIN_LAPACK = 200
 """The size from which LAPACK is faster than TensorFlow on a CPU."""
 
 
-def jitter_of_evidence() -> float:
-    """Return the part of the mean diagonal that is added to K_ZZ in a bound of the evidence.
-
-    It is noise of the values at Z that the bound takes for noise of Y. GPflow's default is more
-    than the noise of nearly exact observations, as the variance of a smooth k is many times Y's.
-    """
-    return 0.01 * default_jitter()
-
-
 def epsilon(dtype: tf.DType) -> float:
     """Return the spacing of floating point numbers at one."""
     return float(np.finfo(dtype.as_numpy_dtype).eps)
@@ -73,6 +64,16 @@ def usual_jitter(K: TensorType) -> tf.Tensor:
     """
     K = tf.convert_to_tensor(K)
     return tf.constant(default_jitter(), K.dtype) * tf.minimum(_scale(K), 1.0)
+
+
+def least_jitter(K: TensorType) -> tf.Tensor:
+    """Return the jitter of K_ZZ where Y may be nearly exact: [J].
+
+    It is noise of the values at Z, and GPflow's may be more than that of Y, as the variance of a
+    smooth k is many times Y's. In double precision a hundredth is enough for a factor.
+    """
+    usual = usual_jitter(K)
+    return 0.01 * usual if usual.dtype == tf.float64 else usual
 
 
 @check_shapes("K: [batch..., M, M]", "amount: [broadcast batch...]", "return: [batch..., M, M]")

@@ -33,7 +33,20 @@ from ..errors import short_repr
 from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
 
 
-def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
+class DistinctPoints(InducingPoints):
+    """Inducing points of a process given observations that may be nearly exact.
+
+    K_ZZ has less jitter than GPflow's, which is noise of the values at Z: a choice of points keeps
+    them apart, and where it has not `linalg.cholesky` adds what is needed.
+    """
+
+
+_POINTS = InducingPoints, DistinctPoints
+
+
+def as_inducing_variable(
+    inducing_variable: Any, kind: type[InducingPoints] = InducingPoints
+) -> InducingVariables:
     """Return an inducing variable as it is, and an array as fixed `InducingPoints`.
 
     An array is data and stays where it is; pass `gpflow.inducing_variables.InducingPoints(Z)` for
@@ -42,7 +55,7 @@ def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
     """
     if not isinstance(inducing_variable, InducingVariables):
         Z: AnyNDArray = np.asarray(finite_rows("inducing_variable", inducing_variable))
-        points = InducingPoints(Z.reshape(len(Z), -1) if Z.ndim > 2 else Z)
+        points = kind(Z.reshape(len(Z), -1) if Z.ndim > 2 else Z)
         set_trainable(points, False)
         inducing_variable = points
     checks.distinct_points(inducing_variable)
@@ -109,8 +122,14 @@ def num_outputs(
 def cholesky(kernel: Kernel, inducing_variable: InducingVariables) -> tf.Tensor:
     """Return the lower factor L of K_ZZ: [J, M, M]."""
     Kzz = _covariance(kernel, inducing_variable)
-    Kzz = linalg.add_to_diagonal(Kzz, linalg.usual_jitter(Kzz))
+    Kzz = linalg.add_to_diagonal(Kzz, jitter(inducing_variable, Kzz))
     return linalg.cholesky(Kzz, name="K_ZZ")
+
+
+def jitter(inducing_variable: InducingVariables, Kzz: TensorType) -> tf.Tensor:
+    """Return what is added to the diagonal of K_ZZ: [J]."""
+    is_less = isinstance(inducing_variable, DistinctPoints)
+    return linalg.least_jitter(Kzz) if is_less else linalg.usual_jitter(Kzz)
 
 
 @once
@@ -159,12 +178,12 @@ def features(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
 
     NumPy evaluates kernels that it knows.
     """
-    if type(inducing_variable) is InducingPoints and tf.executing_eagerly():
+    if type(inducing_variable) in _POINTS and tf.executing_eagerly():
         Z = inducing_variable.Z.numpy()
         if has_numpy_kernel(kernel, Z.shape[1:]):
             Kzz = numpy_kernel(kernel, Z).covariance()
             Kzx = numpy_kernel(kernel, Z, np.asarray(X, Z.dtype)).covariance()
-            np.einsum("mm->m", Kzz)[:] += linalg.usual_jitter(Kzz).numpy()
+            np.einsum("mm->m", Kzz)[:] += jitter(inducing_variable, Kzz).numpy()
             with contextlib.suppress(np.linalg.LinAlgError):  # TensorFlow's way adds more jitter
                 L = scipy.linalg.cholesky(Kzz, lower=True, check_finite=False)
                 A = scipy.linalg.solve_triangular(L, Kzx, lower=True, check_finite=False)
@@ -222,7 +241,7 @@ def points_of_outputs(inducing_variable: InducingVariables, allowed: str) -> lis
     :param allowed: what a message says if they are no points.
     """
     parts = getattr(inducing_variable, "inducing_variables", (inducing_variable,))
-    if not all(type(part) is InducingPoints for part in parts):
+    if not all(type(part) in _POINTS for part in parts):
         raise TypeError(f"inducing_variable is {short_repr(inducing_variable)}; {allowed}")
     return [tf.convert_to_tensor(part.Z) for part in parts]
 

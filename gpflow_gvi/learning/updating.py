@@ -44,7 +44,7 @@ from .around_network.curvature import inverse_curvature
 
 Change = Callable[[GaussianProcess], GaussianProcess]
 
-MIN_SHARE = 0.01
+MIN_SHARE = 1e-3
 """Rows at which less than this part of P's variance is left, given the points, need no new ones."""
 
 
@@ -144,7 +144,7 @@ def _with_more(Z: InducingPoints, kernel: Kernel, X: AnyNDArray, count: int) -> 
     X = X[share > MIN_SHARE]
     count = min(count, len(X))
     added = greedy_variance(X, count, kernel=beyond)[0] if count else X[:0]
-    return InducingPoints(np.concatenate([np.asarray(Z.Z), added]))
+    return type(Z)(np.concatenate([np.asarray(Z.Z), added]))
 
 
 def _covariance(kernel: Kernel) -> SVGPCovariance:

@@ -23,7 +23,7 @@ from gpflow.base import TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 
-from .._core import checks, linalg
+from .._core import checks
 from .._core.data import inputs
 from .._core.graphs import deepcopy
 from .._core.memo import memoised, prepare
@@ -217,7 +217,7 @@ def _sparse(kernel: SparseCovariance, draw: Draw) -> Functions:
     at_Z = gram.each_output([prior(Z) for Z in points])  # [J, M, S]
     M, L = int(inducing_variable.num_inducing), gram.cholesky(replaced, inducing_variable)
     # K_ZZ is factorised with this jitter on its diagonal, as if u had this noise.
-    jitter = linalg.usual_jitter(tf.matmul(L, L, transpose_b=True))[:, None, None]
+    jitter = gram.jitter(inducing_variable, tf.matmul(L, L, transpose_b=True))[:, None, None]
     remainder = _residual(
         prior,
         at_Z + jitter**0.5 * draw.normal(M),

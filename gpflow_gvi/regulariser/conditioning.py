@@ -30,7 +30,8 @@ def conditioned(prior: GaussianProcess, inducing_points: Any, blocks: Blocks) ->
     :param blocks: rows (X, Y, σ²), with one noise variance for all outputs, [J], or one for each
         row, [N, J].
     """
-    kernel, Z = prior.kernel, gram.as_inducing_variable(inducing_points)
+    kernel = prior.kernel
+    Z = gram.as_inducing_variable(inducing_points, gram.DistinctPoints)
 
     def features() -> Iterator[tuple[tf.Tensor, ...]]:
         for X, Y, noise_variance in blocks:

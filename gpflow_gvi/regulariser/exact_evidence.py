@@ -119,7 +119,7 @@ def sparse_predictions(
     if not has_numpy_kernel(kernel, X.shape[1:]):
         return None
     K = numpy_kernel(kernel, Z).covariance()
-    _diagonal(K)[:] += float(linalg.usual_jitter(K))
+    _diagonal(K)[:] += float(linalg.least_jitter(K))
     mean, variance = np.empty((2, len(new), residual.shape[1]))
     try:
         L = scipy.linalg.cholesky(K, lower=True, overwrite_a=True)

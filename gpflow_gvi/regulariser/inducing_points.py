@@ -44,7 +44,7 @@ class Select(Protocol):
 
 @check_shapes("X: [N, D...]", "return.points: [M, D...]", "return.indices: [M]")
 def greedy_variance(
-    X: Any, num_points: int, *, kernel: Kernel, seed: int = 0, tolerance: float = 1e-8
+    X: Any, num_points: int, *, kernel: Kernel, seed: int = 0, tolerance: float = 1e-12
 ) -> Selection:
     """Choose row after row of X, each where the rows chosen so far leave most variance.
 

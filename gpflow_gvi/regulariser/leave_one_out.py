@@ -68,7 +68,8 @@ def leave_one_out(
     """
     checks.positive("noise_variance", noise_variance)
     X, Y = (tf.convert_to_tensor(part) for part in data)
-    kernel, inducing_variable = prior.kernel, gram.as_inducing_variable(Z)
+    kernel = prior.kernel
+    inducing_variable = gram.as_inducing_variable(Z, gram.DistinctPoints)
     residual = np.asarray(Y - prior.mean_function(X))
     noise = np.broadcast_to(np.asarray(noise_variance), residual.shape)
     blocks = list(row_blocks.slices(len(X)))

@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData, TensorType
-from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
@@ -92,7 +91,8 @@ def covariances(kernel: Kernel, Z: TensorType, X: TensorType) -> Covariances:
 
 def rows_of(at: Covariances, X: TensorType, Y: TensorType, m: TensorType) -> Rows:
     """Return rows with what of P the sites need there."""
-    L = linalg.cholesky(at.Kzz, jitter=default_jitter(), name="K_ZZ")
+    Kzz = linalg.add_to_diagonal(at.Kzz, linalg.least_jitter(at.Kzz))
+    L = linalg.cholesky(Kzz, name="K_ZZ")
     A = tf.linalg.triangular_solve(L, at.Kzx)  # [J, M, N]
     return Rows(X, Y, m, A, tf.nn.relu(at.k - outputs.squares(A)))
 

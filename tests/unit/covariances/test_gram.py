@@ -151,12 +151,13 @@ def test_arrays_become_fixed_points_and_inducing_variables_stay(rng):
     assert len(moving.trainable_variables) == 1
 
 
+@pytest.mark.parametrize(("kind", "share"), [(InducingPoints, 1.0), (gram.DistinctPoints, 0.01)])
 @pytest.mark.parametrize("variance", [1e-8, 1e-4, 10.0])
-def test_jitter_is_no_more_than_a_millionth_of_the_variance(variance):
+def test_jitter_is_no_more_than_a_millionth_of_the_variance(variance, kind, share):
     """Else it was the variance of the log of rates of many counts."""
-    points, X = InducingPoints(np.zeros((1, 1))), np.zeros((1, 1))
+    points, X = kind(np.zeros((1, 1))), np.zeros((1, 1))
     kernel = gpflow.kernels.SquaredExponential(variance)
     remaining = gram.remaining_variance(kernel, points, X)
-    jitter = gpflow.config.default_jitter() * min(variance, 1.0)
+    jitter = share * gpflow.config.default_jitter() * min(variance, 1.0)
     assert_close(remaining, [[variance * jitter / (variance + jitter)]], ITERATIVE)
     assert_close(gram.features(kernel, points, X), gram.whitened(kernel, points, X))

@@ -17,6 +17,7 @@ from gpflow_gvi.regulariser.exact_evidence import (
     exact_predictions,
     sparse_predictions,
 )
+from tests.references import jitter_of_posteriors
 from tests.tolerances import assert_close
 
 N, J = 9, 3
@@ -88,7 +89,9 @@ def test_predictions_through_points_are_those_of_gpflow(kernel, rows, rng):
         own.variance = _OfRows(X, noise[:, j : j + 1])
         data = X, residual[:, j : j + 1]
         model = gpflow.models.SGPR(data, kernel, inducing_variable=Z, likelihood=own)
-        for part, expected in zip(found, model.predict_f(new), strict=True):
+        with jitter_of_posteriors():
+            predictions = model.predict_f(new)
+        for part, expected in zip(found, predictions, strict=True):
             assert_close(part[:, j : j + 1], expected, scale=1.0)
 
 
