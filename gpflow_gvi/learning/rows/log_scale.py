@@ -17,6 +17,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from scipy import stats
 
+from ..row_facts import spacing
 from .scaling import Scaling
 
 STEP, LARGEST = 0.1, 20.0
@@ -36,12 +37,17 @@ class LogScale:
     """Standard units of g(y)."""
     scale: AnyNDArray
     """The standard deviation of y, in its units: [J]."""
+    zero: AnyNDArray | float = 0.0
+    """What y = 0 counts as, which a new observation may be rounded to: a quarter of the grid that y
+    is on, or zero where there is none: [J]."""
 
     @classmethod
     def of(cls, Y: AnyNDArray) -> LogScale:
         """Return the scale of observations, all positive: [N, J]."""
         top = np.max(Y, axis=0)
-        return cls(top, Scaling.of(np.log(Y / top)), Scaling.of(Y).scale)
+        grid = np.array([spacing(y) for y in Y.T], Y.dtype)
+        zero = np.where(np.isfinite(grid), 0.25 * grid, np.zeros_like(grid))
+        return cls(top, Scaling.of(np.log(Y / top)), Scaling.of(Y).scale, zero)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -54,7 +60,7 @@ class LogScale:
 
     def scaled(self, values: tf.Tensor) -> tf.Tensor:
         """Return validated observations in standard units."""
-        ratio = values / self.top
+        ratio = tf.where(values == 0.0, self.zero, values) / self.top
         logs = tf.clip_by_value(tf.math.log(tf.maximum(ratio, 0.0)), self._least, 0.0)
         return self.linear.scaled(tf.where(ratio > 1.0, ratio - 1.0, logs))
 

@@ -32,6 +32,16 @@ def test_there_and_back(units):
     assert_close(units.original(units.standard(Y)), Y)
 
 
+def test_a_value_that_is_rounded_to_zero_has_a_density(rng):
+    """Whole numbers from one on: zero stands for less than a half, other numbers for nothing."""
+    units = LogScale.of(rng.integers(1, 9, size=(100, 1)).astype(float))
+    z = units.standard(np.array([[0.0], [-1.0]]))
+    assert_close(units.original(z)[0], [0.25])
+    assert np.isfinite(units.log_derivative(z)).tolist() == [True, False]
+    of_any = LogScale.of(rng.gamma(1.0, size=(100, 1)))
+    assert np.isneginf(of_any.log_derivative(of_any.standard(np.zeros((1, 1)))))
+
+
 def test_the_slope_is_the_derivative(units):
     Y = tf.constant(units.top * np.array([[0.01], [0.5], [1.0], [7.0]]))
     with tf.GradientTape() as tape:
