@@ -146,29 +146,6 @@ def covariance(kernel: Kernel, X: TensorType, X2: TensorType | None = None) -> t
     return tf.expand_dims(kernel(X, X2), 0)
 
 
-def blocks(kernel: Kernel, X: TensorType, rows: tf.Tensor) -> tf.Tensor:
-    """Return the covariance of each output among the rows of each of G blocks: [G, J, b, b].
-
-    :param rows: the numbers of the rows of X in each block, [G, b].
-    """
-    own = getattr(kernel, "output_blocks", None)
-    if own is not None:
-        return own(X, rows)
-    if isinstance(kernel, SharedIndependent):
-        return tf.concat([blocks(kernel.kernel, X, rows)] * num_outputs(kernel), axis=1)
-    if isinstance(kernel, SeparateIndependent):
-        return tf.concat([blocks(part, X, rows) for part in kernel.kernels], axis=1)
-    if isinstance(kernel, Sum | Product):
-        return _combine(kernel, lambda part: blocks(part, X, rows))
-    members = tf.gather(X, rows)  # [G, b, D...]
-    takes_batches = members.shape.rank == 3 and not hasattr(kernel, "input_shape")
-    if isinstance(kernel, MultioutputKernel | OutputwiseKernel) or not takes_batches:
-        # AutoGraph would take longer to convert what lies beneath than that takes to run.
-        of_block = tf.autograph.experimental.do_not_convert(lambda block: covariance(kernel, block))
-        return tf.map_fn(of_block, members)
-    return kernel(members)[:, None]
-
-
 def joint_variance(kernel: Kernel, X: TensorType, J: int) -> tf.Tensor:
     """Return the covariance between the J outputs at each input: [N, J, J]."""
     if isinstance(kernel, Sum | Product) and correlated(kernel):

@@ -111,35 +111,16 @@ class LowRankUpdate(Covariance):
         """Return b(X, X2) - A(X)ᵀ A(X2) + B(X)ᵀ B(X2): [J, N, N2]."""
         X, X2 = images.as_rows(X, self), None if X2 is None else images.as_rows(X2, self)
         base = self._base(lambda kernel: outputs.covariance(kernel, X, X2))
-        return self._assembled(base, self.factors(X), None if X2 is None else self.factors(X2))
-
-    @check_shapes(
-        "X: [N, D...]",
-        "rows: [G, b]",
-        "return: [G, J, b, b]",
-    )
-    def output_blocks(self, X: TensorType, rows: tf.Tensor) -> tf.Tensor:
-        """Return the covariances among the rows of each block, from the factors at all of X."""
-        X = images.as_rows(X, self)
-        base = self._base(lambda kernel: outputs.blocks(kernel, X, rows))  # [G, J, b, b]
-        factors = [tf.gather(factor, rows, axis=-1) for factor in self.factors(X)]
-        return self._assembled(base, [tf.transpose(each, [2, 0, 1, 3]) for each in factors])
-
-    def _assembled(
-        self, base: tf.Tensor, left: list[tf.Tensor], other: list[tf.Tensor] | None = None
-    ) -> tf.Tensor:
-        """Return b - AᵀA' + BᵀB' of factors [..., J, M, N] and other ones, or of the same."""
-        right = left if other is None else other
+        left = self.factors(X)
+        right = left if X2 is None else self.factors(X2)
         covariance = base - tf.matmul(left[0], right[0], transpose_a=True)
         for factor, factor2 in zip(left[1:], right[1:], strict=True):
             covariance += tf.matmul(factor, factor2, transpose_a=True)
-        if other is None:
+        if X2 is None:
             diagonal = self._floored(tf.linalg.diag_part(covariance), tf.linalg.diag_part(base))
             covariance = tf.linalg.set_diag(covariance, diagonal)
         shape = tf.shape(covariance)
-        return tf.broadcast_to(
-            covariance, tf.concat([shape[:-3], [self.num_outputs], shape[-2:]], 0)
-        )
+        return tf.broadcast_to(covariance, [self.num_outputs, shape[1], shape[2]])
 
     def _base(self, evaluate: Callable[[Kernel], tf.Tensor]) -> tf.Tensor:
         """Return b; a kernel of one output broadcasts against one of J."""

@@ -46,7 +46,3 @@ class Tempered(Covariance):
     def output_covariance(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         """Return α r(X, X2): [J, N, N2]."""
         return tf.reshape(self.factor, [-1, 1, 1]) * outputs.covariance(self.kernel, X, X2)
-
-    def output_blocks(self, X: TensorType, rows: tf.Tensor) -> tf.Tensor:
-        """Return α r among the rows of each block: [G, J, b, b]."""
-        return tf.reshape(self.factor, [-1, 1, 1]) * outputs.blocks(self.kernel, X, rows)

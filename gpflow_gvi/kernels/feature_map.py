@@ -34,10 +34,6 @@ class OnFeatures(Kernel, abc.ABC):
         """Return k_0(h(x), h(x)) for each row of X: [N]."""
         return self.base_kernel(self.features(X), full_cov=False)
 
-    def output_blocks(self, X: TensorType, rows: tf.Tensor) -> tf.Tensor:
-        """Return k among the rows of each block, from the features of all of X: [G, 1, b, b]."""
-        return outputs.blocks(self.base_kernel, self.features(X), rows)
-
     def __call__(
         self,
         X: TensorType,

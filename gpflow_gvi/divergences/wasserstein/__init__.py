@@ -5,12 +5,11 @@ that can be made with its options and given to `GaussianWasserstein`.
 """
 
 from .divergence import ESTIMATORS, GaussianWasserstein
-from .estimators import Blocks, CovarianceDistance, Exact, Landmark, Marginal, NewtonSchulz
+from .estimators import CovarianceDistance, Exact, Landmark, Marginal, NewtonSchulz
 from .low_rank import LowRank
 
 __all__ = [
     "ESTIMATORS",
-    "Blocks",
     "CovarianceDistance",
     "Exact",
     "GaussianWasserstein",

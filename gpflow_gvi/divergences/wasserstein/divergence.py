@@ -10,11 +10,11 @@ from ..._core import checks
 from ...gaussian_process import GaussianProcess, GaussianVector
 from ..base import Divergence
 from ..contexts import Context
-from .estimators import Blocks, CovarianceDistance, Exact, Landmark, Marginal, NewtonSchulz
+from .estimators import CovarianceDistance, Exact, Landmark, Marginal, NewtonSchulz
 from .low_rank import LowRank
 
 ESTIMATORS: dict[str, type[CovarianceDistance]] = {
-    kind.name: kind for kind in (Exact, NewtonSchulz, Blocks, LowRank, Landmark, Marginal)
+    kind.name: kind for kind in (Exact, NewtonSchulz, LowRank, Landmark, Marginal)
 }
 
 
@@ -27,10 +27,9 @@ class GaussianWasserstein(Divergence):
         W₂² ≈ (1/B) [ Σ δ(x)² + tr K + tr R - 2 F ],   F = tr( (K^½ R K^½)^½ ).
 
     :param estimator: estimates the covariance terms: "exact", "newton_schulz" (the same by matrix
-        products alone), "blocks" (an average over ten minibatches, a lower bound), "low_rank" or
-        "landmark" (linear in B), "marginal" (an upper bound whose minimum is a Q without variance),
-        or a `CovarianceDistance` with
-        options of its own, as `LowRank(rank=200)`.
+        products alone), "low_rank" or "landmark" (linear in B), "marginal" (an upper bound whose
+        minimum is a Q without variance), or a `CovarianceDistance` with options of its own, as
+        `LowRank(rank=200)`.
     :param context: where to evaluate it instead of at the inputs that it is given.
     """
 

@@ -35,26 +35,14 @@ class CovarianceDistance(abc.ABC):
         )
 
 
-class DenseDistance(CovarianceDistance):
-    """An estimator of nothing but the two covariance matrices."""
-
-    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return tr K + tr R - 2 F: [J]."""
-        K, R = (outputs.covariance(v.process.kernel, v.X) for v in (p, q))
-        return self.between(K, R)
-
-    @abc.abstractmethod
-    def between(self, K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
-        """Return the estimate for a batch of covariances: [..., B, B] each to [...]."""
-
-
-class Exact(DenseDistance):
+class Exact(CovarianceDistance):
     """F from an eigendecomposition: O(B³), no approximation beyond that of ρ by the batch."""
 
     name = "exact"
 
-    def between(self, K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
-        """Return tr K + tr R - 2 F: [...]."""
+    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return tr K + tr R - 2 F: [J]."""
+        K, R = _covariances(p, q)
         return _without_fidelity(K, R, fidelity(K, R))
 
     def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
@@ -62,7 +50,7 @@ class Exact(DenseDistance):
         return tf.zeros([q.num_outputs], dtype=q.X.dtype)
 
 
-class NewtonSchulz(DenseDistance):
+class NewtonSchulz(CovarianceDistance):
     """F from the Newton-Schulz iteration: O(B³) in matrix products, which suit a GPU.
 
     It is accurate as far as it takes: of an eigenvalue λ of K R that is less than 1.5^(-2n) of the
@@ -79,12 +67,13 @@ class NewtonSchulz(DenseDistance):
             checks.count("iterations", iterations)
         self.iterations = iterations
 
-    def between(self, K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
-        """Return tr K + tr R - 2 F: [...]."""
+    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
+        """Return tr K + tr R - 2 F: [J]."""
+        K, R = _covariances(p, q)
         return _without_fidelity(K, R, trace_of_root(tf.matmul(K, R), self.iterations))
 
 
-class Marginal(DenseDistance):
+class Marginal(CovarianceDistance):
     """F left out, which gives an upper bound in O(B), of use to compare and not to train.
 
     What it has of Q's covariance is tr R, least at zero whatever P is: away from the data, where no
@@ -97,10 +86,6 @@ class Marginal(DenseDistance):
         """Return tr K + tr R, for which variances do: [J]."""
         return tf.reduce_sum(variances(p) + variances(q), axis=-1)
 
-    def between(self, K: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
-        """Return tr K + tr R: [...]."""
-        return tf.linalg.trace(K) + tf.linalg.trace(R)
-
     def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return 2 Σ_b √(k_b r_b), which 2 F cannot exceed: [J].
 
@@ -108,50 +93,6 @@ class Marginal(DenseDistance):
         Chuang 2010, section 9.2.2).
         """
         return 2.0 * tf.reduce_sum(tf.sqrt(variances(p) * variances(q)), axis=-1)
-
-
-class Blocks(CovarianceDistance):
-    """The sum of another estimate over blocks of the batch: O(B³ / G²) for G exact ones.
-
-    Each block is a batch of its own, so this averages several minibatches in one graph, as one
-    batch of matrices. What blocks leave out is the covariance between them. As leaving it out does
-    not lower a fidelity (Nielsen and Chuang 2010, section 9.2.2), G `Exact` blocks give a lower
-    bound of `Exact`; with one row in each it is the distance between the marginals.
-
-    :param num_blocks: G; each block has B / G successive rows, up to one. In a batch with fewer
-        rows each is a block of its own.
-    :param estimator: what each block is estimated by: `Exact`, `NewtonSchulz` or `Marginal`.
-    """
-
-    name = "blocks"
-
-    def __init__(self, num_blocks: int = 10, estimator: CovarianceDistance | None = None) -> None:
-        checks.count("num_blocks", num_blocks)
-        estimator = Exact() if estimator is None else estimator
-        if not isinstance(estimator, DenseDistance):
-            raise TypeError(
-                f"estimator is {type(estimator).__name__}, which chooses rows of a batch. Blocks "
-                "are estimated by Exact(), NewtonSchulz() or Marginal()."
-            )
-        self.num_blocks = num_blocks
-        self.estimator = estimator
-
-    def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return tr K + tr R - 2 F: [J]."""
-        rows, is_row = self._rows(tf.shape(q.X)[0])
-        is_pair = (is_row[:, :, None] & is_row[:, None, :])[:, None]  # [G, 1, b, b]
-        K, R = (outputs.blocks(v.process.kernel, v.X, rows) for v in (p, q))  # [G, J, b, b]
-        # A row of zeros adds no eigenvalue that counts.
-        K, R = (tf.where(is_pair, matrix, tf.zeros_like(matrix)) for matrix in (K, R))
-        return tf.reduce_sum(self.estimator.between(K, R), axis=0)
-
-    def _rows(self, B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the rows of each block, and which are rows of it and no padding: [G, b] each."""
-        G = self.num_blocks
-        ends = B * tf.range(G + 1) // G
-        rows = ends[:-1, None] + tf.range((B + G - 1) // G)
-        is_row = rows < ends[1:, None]
-        return tf.where(is_row, rows, tf.zeros_like(rows)), is_row
 
 
 class Landmark(CovarianceDistance):
@@ -212,8 +153,13 @@ def _sum_of_roots(H: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Ten
     return tf.reduce_sum(tf.math.real(roots), axis=-1), gradient
 
 
+def _covariances(*vectors: GaussianVector) -> list[tf.Tensor]:
+    """Return the covariance of each, once for outputs that share a kernel: [J, B, B]."""
+    return [outputs.covariance(vector.process.kernel, vector.X) for vector in vectors]
+
+
 def _without_fidelity(K: tf.Tensor, R: tf.Tensor, fidelity: tf.Tensor) -> tf.Tensor:
-    """Return tr K + tr R - 2 F, which is not negative: [...]."""
+    """Return tr K + tr R - 2 F, which is not negative: [J]."""
     return linalg.not_negative(tf.linalg.trace(K) + tf.linalg.trace(R) - 2.0 * fidelity)
 
 

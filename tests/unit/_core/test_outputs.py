@@ -5,7 +5,6 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core import outputs
@@ -152,29 +151,3 @@ def test_a_kernel_that_outputs_share_is_evaluated_once(rng, monkeypatch):
     assert outputs.covariance(kernel, X).shape == (J, 5, 5)
     assert outputs.variance(kernel, X).shape == (5, J)
     assert calls == ["K", "K_diag"]
-
-
-@pytest.mark.parametrize(
-    "kind", [*KINDS, "mixing", "posterior", "tempered", "features", "image", "weights"]
-)
-def test_blocks_are_covariances_among_their_rows(kind, rng):
-    Z = np.array([[0.0], [1.0]])
-    process = gvi.GaussianProcess(gpflow.functions.Zero(), KINDS["separate"])
-    line = gvi.GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.Linear())
-    kernel = {
-        **KINDS,
-        "mixing": mixing(rng),
-        "posterior": process.condition(Z, np.ones((2, J)), 0.1).kernel,
-        "weights": line.condition(Z, np.ones((2, 1)), 0.1).kernel,
-        "tempered": gvi.covariances.Tempered(KINDS["covariance"], [0.5, 1.0, 2.0]),
-        "features": gvi.kernels.FeatureMap(gpflow.kernels.Matern52(), lambda X: tf.sin(3.0 * X)),
-        "image": gvi.kernels.NNGP(
-            [gvi.kernels.nngp.Conv2D(3), gvi.kernels.nngp.ReLU(), gvi.kernels.nngp.Flatten()],
-            input_shape=(2, 2, 1),
-        ),
-    }[kind]
-    X = rng.normal(size=(6, 4 if kind == "image" else 1))
-    rows = np.array([[0, 2, 3], [5, 4, 2]])
-    found = outputs.blocks(kernel, tf.constant(X), tf.constant(rows))
-    for block, members in zip(found, rows, strict=True):
-        assert_close(block, outputs.covariance(kernel, X[members]))

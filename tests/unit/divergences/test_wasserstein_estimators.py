@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 
 import gpflow
@@ -14,8 +13,6 @@ import gpflow_gvi as gvi
 from gpflow_gvi.divergences import GaussianWasserstein
 from gpflow_gvi.divergences.wasserstein import (
     ESTIMATORS,
-    Blocks,
-    Exact,
     Landmark,
     LowRank,
     NewtonSchulz,
@@ -276,42 +273,6 @@ def test_more_landmarks_err_less(rng):
     assert errors[-1] < 0.1 * errors[0]
 
 
-# --- blocks -------------------------------------------------------------------------------------
-
-
-def test_blocks_are_minibatches(rng):
-    X = rng.normal(size=(23, 2))
-    q, p = pair("CholeskySVGP", X, 1.0, 5)
-    exact, kind = GaussianWasserstein(), GaussianWasserstein(Blocks(3))
-    ends = [0, 7, 15, 23]
-    rows = [X[a:b] for a, b in itertools.pairwise(ends)]
-    expected = sum(len(x) * float(exact(q, p, x)) for x in rows) / 23
-    assert_close(kind(q, p, X), expected)
-
-
-@pytest.mark.parametrize("name", ["CholeskySVGP", "SparsePosterior"])
-def test_finer_blocks_are_lower_bounds_down_to_the_marginals(rng, name):
-    X = rng.normal(size=(12, 2))
-    q, p = pair(name, X, 1.0, 5)
-    kinds = [Exact(), *(Blocks(G) for G in (2, 4, 12))]
-    values = [float(GaussianWasserstein(kind)(q, p, X)) for kind in kinds]
-    assert values == sorted(values, reverse=True)
-    marginals = gvi.divergences.ProjectedWasserstein()(q, p, X)
-    assert_close(values[-1], marginals)
-
-
-def test_more_blocks_than_rows(rng):
-    """The last batch of an epoch may be short."""
-    X = rng.normal(size=(3, 2))
-    q, p = pair("CholeskySVGP", X, 1.0, 2)
-    divergence = GaussianWasserstein(Blocks(5))
-    marginals = gvi.divergences.ProjectedWasserstein()
-    assert_close(divergence(q, p, X), marginals(q, p, X))
-    pairs = (gradients(kind, q, p, X) for kind in (divergence, marginals))
-    for ours, theirs in zip(*pairs, strict=True):
-        assert_close(ours, theirs)
-
-
 # --- Newton-Schulz ------------------------------------------------------------------------------
 
 
@@ -426,7 +387,6 @@ def test_bounds_of_the_others(rng):
     [
         (lambda: LowRank(0), "rank is 0"),
         (lambda: LowRank(tolerance=1.0), "tolerance is 1"),
-        (lambda: Blocks(0), "num_blocks is 0"),
         (lambda: Landmark(2.5), "num_landmarks is 2.5"),
         (lambda: NewtonSchulz(-1), "iterations is -1"),
     ],
@@ -496,18 +456,6 @@ def test_pairs_of_sampled_rows_stand_for_all_pairs(rows):
     span = low_rank._Span(tf.ones([1, 1, rows], tf.float64), tf.constant(X), 20)
     rest = span.rest(gpflow.kernels.Constant(2.0), lambda some: tf.zeros_like(some.factor))
     assert_close(rest.inside, [[[2.0 * rows]]], ITERATIVE)  # there is jitter in U
-
-
-def test_blocks_are_estimated_by_the_estimator_that_they_are_given(rng):
-    X = rng.normal(size=(9, 2))
-    q, p = process(SE(0.7)), process(SE())
-    value = GaussianWasserstein(Blocks(3, ESTIMATORS["marginal"]()))(q, p, X)
-    assert_close(value, 1.7)
-
-
-def test_blocks_refuse_estimators_that_choose_rows():
-    with pytest.raises(TypeError, match=r"estimator is LowRank.*Exact\(\), NewtonSchulz\(\)"):
-        Blocks(3, LowRank())
 
 
 def test_marginal_is_least_for_a_q_without_variance(rng):

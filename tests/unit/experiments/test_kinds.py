@@ -281,9 +281,9 @@ UNIONS = {
 }
 OF_PYTHON = (
     *(gvi.mean_functions.Predictor, NetworkOutputs, gvi.mean_functions.MeanOfOutputs),
-    *(gvi.covariances.Tempered, wasserstein.Blocks),
+    gvi.covariances.Tempered,
 )
-"""What `learn` makes of what it has fitted, and what is made of another of its kind."""
+"""What `learn` makes of what it has fitted."""
 
 
 @pytest.mark.parametrize(
