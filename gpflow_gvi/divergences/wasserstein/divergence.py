@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import tensorflow as tf
-from check_shapes import check_shapes
-from gpflow.base import TensorType
 
 from ..._core import checks
-from ...gaussian_process import GaussianProcess, GaussianVector
+from ...gaussian_process import GaussianVector
 from ..base import Divergence
 from ..contexts import Context
 from .estimators import CovarianceDistance, Exact, Landmark, Marginal, NewtonSchulz
@@ -45,27 +43,7 @@ class GaussianWasserstein(Divergence):
 
     def _divergence(self, q: GaussianVector, p: GaussianVector, num_data: tf.Tensor) -> tf.Tensor:
         means = tf.reduce_sum(tf.square(q.mean - p.mean))
-        covariances = _total(self.estimator(q, p), q, p)
+        distances = self.estimator(q, p)  # one may stand for all outputs
+        J = max(q.num_outputs, p.num_outputs)
+        covariances = tf.reduce_sum(tf.broadcast_to(distances, [J]))
         return (means + covariances) / tf.cast(tf.shape(q.X)[0], means.dtype)
-
-    @check_shapes(
-        "X: [N, D...]",
-        "return: []",
-    )
-    def error_bound(self, q: GaussianProcess, p: GaussianProcess, X: TensorType) -> tf.Tensor:
-        """Return a bound of the error of the estimator at X, against "exact".
-
-        It is usually many times the error; each estimator's own says what it rests on.
-
-        :param q: the variational process Q.
-        :param p: the regulariser P.
-        :param X: the inputs, [N, D]; the context is left aside.
-        """
-        at_q, at_p = q.at(X), p.at(X)
-        bound = _total(self.estimator.error_bound(at_q, at_p), at_q, at_p)
-        return bound / tf.cast(tf.shape(at_q.X)[0], bound.dtype)
-
-
-def _total(distances: tf.Tensor, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-    """Return the sum over outputs, where one distance may stand for all of them."""
-    return tf.reduce_sum(tf.broadcast_to(distances, [max(q.num_outputs, p.num_outputs)]))

@@ -27,13 +27,6 @@ class CovarianceDistance(abc.ABC):
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return the estimate for each output: [J] or [1]."""
 
-    def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return an upper bound on the error of the estimate for each output: [J] or [1]."""
-        raise NotImplementedError(
-            f"no bound is known for the error of the estimator {self.name!r}. Compare it with "
-            "'exact' on some hundred inputs, or take 'low_rank'."
-        )
-
 
 class Exact(CovarianceDistance):
     """F from an eigendecomposition: O(B³), no approximation beyond that of ρ by the batch."""
@@ -44,10 +37,6 @@ class Exact(CovarianceDistance):
         """Return tr K + tr R - 2 F: [J]."""
         K, R = _covariances(p, q)
         return _without_fidelity(K, R, fidelity(K, R))
-
-    def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return zeros: [J]."""
-        return tf.zeros([q.num_outputs], dtype=q.X.dtype)
 
 
 class NewtonSchulz(CovarianceDistance):
@@ -85,14 +74,6 @@ class Marginal(CovarianceDistance):
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R, for which variances do: [J]."""
         return tf.reduce_sum(variances(p) + variances(q), axis=-1)
-
-    def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return 2 Σ_b √(k_b r_b), which 2 F cannot exceed: [J].
-
-        Measuring in a basis, here reading the diagonals, does not lower a fidelity (Nielsen and
-        Chuang 2010, section 9.2.2).
-        """
-        return 2.0 * tf.reduce_sum(tf.sqrt(variances(p) * variances(q)), axis=-1)
 
 
 class Landmark(CovarianceDistance):

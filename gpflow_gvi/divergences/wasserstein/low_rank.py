@@ -42,9 +42,6 @@ SAMPLED_PART = {"inducing points": 0.4, "pivots": 0.6}
 MIN_SAMPLED = 200
 """The number of rows up to which all are sampled."""
 
-ROWS = 500
-"""The number of rows of a covariance that are evaluated at once where all of them are."""
-
 MAX_OUTSIDE = 0.1
 """The part of the variances outside the low rank above which a notice is given."""
 
@@ -119,7 +116,6 @@ class _Rest(NamedTuple):
 class _Parts(NamedTuple):
     """A covariance S = ΨᵀΨ + E in the span and outside it."""
 
-    low_rank: tf.Tensor  # Uᵀ ΨᵀΨ U, [J, m, m]
     inside: tf.Tensor  # Uᵀ S U, [J, m, m]
     outside: tf.Tensor  # tr S - tr Uᵀ S U, [J]
     rest: tf.Tensor  # the diagonal of E at T, [J, t]
@@ -136,11 +132,9 @@ class _Span:
         self, factor: tf.Tensor, X: tf.Tensor, count: int, points: str = "inducing points"
     ) -> None:
         self.gram = tf.matmul(factor, factor, transpose_b=True)  # ΦΦᵀ, [J, m, m]
-        self._L = linalg.cholesky(
-            self.gram, jitter=default_jitter(), name="the Gram matrix of low rank"
-        )
-        self._inverse = linalg.inverse_of_triangular(self._L)
-        self._X, self._factor = X, factor
+        L = linalg.cholesky(self.gram, jitter=default_jitter(), name="the Gram matrix of low rank")
+        self._inverse = linalg.inverse_of_triangular(L)
+        self._X = X
         B = tf.shape(X)[0]
         sampled = tf.cast(SAMPLED_PART[points] * tf.cast(B, tf.float64), B.dtype)
         T = spread_rows(B, tf.minimum(count, tf.maximum(MIN_SAMPLED, sampled)))
@@ -191,33 +185,11 @@ class _Span:
     def parts(self, vector: GaussianVector, cross: tf.Tensor, rest: _Rest) -> _Parts:
         """Return a covariance inside and outside, from Φ Ψᵀ [J, m, n] and the rest."""
         half = tf.matmul(self._inverse, cross)
-        low_rank = tf.matmul(half, half, transpose_b=True)
-        return self._split(vector, low_rank, low_rank + rest.inside, rest.diagonal)
-
-    def without_sampling(self, vector: GaussianVector, parts: _Parts) -> _Parts:
-        """Return these parts of a covariance, with what is inside from all rows: O(B² m)."""
-        kernel, basis = vector.process.kernel, tf.matmul(self._inverse, self._factor)
-        columns = tf.linalg.matrix_transpose(basis)
-        every = tf.range(tf.shape(self._X)[0])
-
-        def add(start: tf.Tensor, inside: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            rows = every[start : start + ROWS]
-            product = tf.matmul(among_rows(kernel, self._X, rows, every), columns)
-            return start + ROWS, inside + tf.matmul(basis[..., start : start + ROWS], product)
-
-        _, inside = tf.while_loop(
-            lambda start, _: start < tf.size(every), add, (0, tf.zeros_like(parts.inside))
-        )
-        return self._split(vector, parts.low_rank, inside, parts.rest)
-
-    def _split(
-        self, vector: GaussianVector, low_rank: tf.Tensor, inside: tf.Tensor, rest: tf.Tensor
-    ) -> _Parts:
-        """Return the parts of a covariance of which that inside is known."""
+        inside = tf.matmul(half, half, transpose_b=True) + rest.inside
         trace = tf.reduce_sum(variances(vector), axis=-1)
         outside = trace - tf.linalg.trace(inside)
         outside = linalg.floor(outside, trace, relative=linalg.epsilon(trace.dtype))
-        return _Parts(low_rank, inside, outside, rest)
+        return _Parts(inside, outside, rest.diagonal)
 
 
 class LowRank(CovarianceDistance):
@@ -240,7 +212,7 @@ class LowRank(CovarianceDistance):
 
     The error goes with what the low rank leaves: it is small for smooth kernels, and zero, up to
     jitter, where the rank of both kernels is not larger than m, as with m linear features.
-    `error_bound` bounds it, and a notice reports more than a tenth of the variance outside.
+    A notice reports more than a tenth of the variance outside.
 
     :param rank: m, of pivots; fewer where fewer leave no more than `tolerance`. If not given, the
         inducing points where they serve, and elsewhere 64 pivots, or as many as k has features.
@@ -258,33 +230,18 @@ class LowRank(CovarianceDistance):
 
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R - 2 F: [J]."""
-        _, K, R = self._parts(q, p)
+        K, R = self._parts(q, p)
         total = tf.reduce_sum(variances(p) + variances(q), axis=-1)
         left = tf.reduce_max((K.outside + R.outside) / total)
         notice(
             "low_rank: the part {} of the variance is outside the low rank, where only the "
-            "diagonals of the covariances are compared. LowRank(rank=...) takes a higher rank; "
-            "error_bound bounds the error.",
+            "diagonals of the covariances are compared. LowRank(rank=...) takes a higher rank.",
             tf.where(left > MAX_OUTSIDE, left, tf.zeros_like(left)),
         )
         return linalg.not_negative(total - 2.0 * _fidelity(K, R))
 
-    def error_bound(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
-        """Return 2 max( F(Uᵀ K U, Uᵀ R U) + (tr K - ...)^½ (tr R - ...)^½ - F̂,  F̂ - F(Φᵀ Φ, R) ).
-
-        F̂ is the estimate. F is at most the first two terms, by Cauchy and Schwarz, and at least
-        F(Φᵀ Φ, R), as it grows with each argument. Here no sample stands for other rows, so that
-        the bound is certain, up to rounding, and costs O(B² m): it is [J].
-        """
-        span, K, R = self._parts(q, p)
-        estimate = _fidelity(K, R)
-        K, R = span.without_sampling(p, K), span.without_sampling(q, R)
-        most = fidelity(K.inside, R.inside) + tf.sqrt(K.outside * R.outside)
-        least = fidelity(K.low_rank, R.inside)
-        return 2.0 * tf.nn.relu(tf.maximum(most - estimate, estimate - least))
-
-    def _parts(self, q: GaussianVector, p: GaussianVector) -> tuple[_Span, _Parts, _Parts]:
-        """Return the span, and K = ΦᵀΦ + C and R inside and outside of it."""
+    def _parts(self, q: GaussianVector, p: GaussianVector) -> tuple[_Parts, _Parts]:
+        """Return K = ΦᵀΦ + C and R inside and outside of the span."""
         r, k = q.process.kernel, p.process.kernel
         Z = self._inducing_variable(q, p)
         if Z is None:
@@ -311,7 +268,7 @@ class LowRank(CovarianceDistance):
             E = E if Z is None else C.plus(E)
         K, R = span.parts(p, span.gram, C), span.parts(q, cross, E)
         # A sample of what the low rank leaves may be indefinite, which a fidelity minds in K alone.
-        return span, K._replace(inside=linalg.positive_part(K.inside)), R
+        return K._replace(inside=linalg.positive_part(K.inside)), R
 
     def _inducing_variable(self, q: GaussianVector, p: GaussianVector) -> InducingVariables | None:
         """Return the inducing variable of an SVGP covariance on k, if its span serves."""

@@ -68,9 +68,7 @@ def test_marginal_leaves_the_fidelity_out_and_is_an_upper_bound(rng, name):
 def test_unknown_estimators_are_refused_with_the_known_ones(estimator):
     with pytest.raises(ValueError, match=rf"estimator is '{estimator}'.*'exact'.*'marginal'"):
         GaussianWasserstein(estimator)
-    with pytest.raises(
-        TypeError, match=r"estimator is <class .*Landmark'>; it must be"
-    ):
+    with pytest.raises(TypeError, match=r"estimator is <class .*Landmark'>; it must be"):
         GaussianWasserstein(Landmark)
 
 

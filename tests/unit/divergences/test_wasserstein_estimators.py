@@ -86,8 +86,6 @@ def test_low_rank_is_within_one_percent_on_smooth_kernels(rng, name, case):
     q, p = pair(name, X, lengthscale, M if name != "SparsePosterior" else M // 4)
     exact, estimate = GaussianWasserstein()(q, p, X), GaussianWasserstein(LowRank(rank))(q, p, X)
     assert abs(estimate - exact) <= 0.01 * exact
-    bound = GaussianWasserstein(LowRank(rank)).error_bound(q, p, X)
-    assert abs(estimate - exact) <= bound + ROUNDING.float64 * np.mean(p.variance(X))
 
 
 @pytest.mark.parametrize(
@@ -118,10 +116,6 @@ def test_low_rank_is_the_formula(rng, name, rank):
     expected = (np.trace(K) + np.trace(R) - 2.0 * fidelity) / 40
     divergence = GaussianWasserstein(LowRank(rank))
     assert_close(divergence(q, p, X), expected, ITERATIVE)
-    lowest = references.fidelity(K - C, R)  # as F grows with each argument
-    most = references.fidelity(*inside) + np.sqrt(outside)
-    bound = 2.0 * max(most - fidelity, fidelity - lowest) / 40
-    assert_close(divergence.error_bound(q, p, X), bound, ITERATIVE)
 
 
 @pytest.mark.slow
@@ -136,9 +130,7 @@ def test_a_sample_of_rows_stands_for_all(rng, monkeypatch, name):
         monkeypatch.setattr(low_rank, "SAMPLED", sampled)
         monkeypatch.setattr(low_rank, "SAMPLED_OF_CONSTANTS", sampled)
         for rows in (X, np.roll(X, 1, axis=0)):
-            bound = divergence.error_bound(q, p, rows)
-            assert bound < 0.01 * variances, "a check that says nothing"
-            assert abs(divergence(q, p, rows) - exact) <= bound
+            assert abs(divergence(q, p, rows) - exact) < 0.01 * variances
 
 
 @pytest.mark.parametrize(
@@ -174,7 +166,6 @@ def test_low_rank_is_exact_for_few_features(rng, kernel):
     scale = np.mean(q.variance(X) + p.variance(X))
     value = GaussianWasserstein(LowRank(10))(q, p, X)
     assert_close(value, GaussianWasserstein()(q, p, X), ITERATIVE, scale=scale)
-    assert GaussianWasserstein(LowRank(10)).error_bound(q, p, X) < ITERATIVE.float64 * scale
 
 
 @pytest.mark.parametrize("M", [20, 90])
@@ -184,7 +175,6 @@ def test_low_rank_takes_all_features_by_default(rng, M):
     k = gvi.kernels.FeatureMap(gpflow.kernels.Linear(), lambda X: tf.sin(3.0 * X @ W))
     X = rng.normal(size=(150, 3))
     q, p = process(gvi.covariances.KernelisedSVGP(k, X[:M], base_kernel=SE(0.5))), process(k)
-    bound = GaussianWasserstein("low_rank").error_bound(q, p, X)
     features = np.sin(3.0 * X @ W)  # K = Φ Φᵀ, so F is the nuclear norm of Φᵀ R^½
     R = q.covariance(X)[0].numpy()
     fidelity = np.sum(np.sqrt(np.maximum(np.linalg.eigvalsh(features.T @ R @ features), 0.0)))
@@ -193,7 +183,6 @@ def test_low_rank_takes_all_features_by_default(rng, M):
         abs(GaussianWasserstein(estimator)(q, p, X) - expected)
         for estimator in ("low_rank", LowRank(low_rank.PIVOTS))
     )
-    assert error <= bound
     assert error < 0.1 * of_usual_rank
 
 
@@ -205,17 +194,6 @@ def test_a_rank_that_leaves_much_variance_is_logged(rng, caplog):
         assert not caplog.records
         GaussianWasserstein(LowRank(5))(q, p, X)
     assert "LowRank(rank=...)" in caplog.text
-
-
-@pytest.mark.parametrize(("kernel", "rank"), [(SE, 3), (gpflow.kernels.Matern12, 20)])
-def test_bound_holds_for_rough_kernels_and_is_that_of_traces_at_most(rng, kernel, rank):
-    X = rng.normal(size=(100, 3))
-    q, p = process(kernel(0.5, lengthscales=0.8)), process(kernel(lengthscales=1.0))
-    divergence = GaussianWasserstein(LowRank(rank))
-    error = abs(divergence(q, p, X) - GaussianWasserstein()(q, p, X))
-    bound = divergence.error_bound(q, p, X)
-    assert error <= bound
-    assert bound <= 2.0 * 2.0 * np.sqrt(0.5)  # all of tr K / B = 1 and tr R / B = 0.5 left
 
 
 # --- landmarks ----------------------------------------------------------------------------------
@@ -372,16 +350,6 @@ def test_gradients_are_finite_at_repeated_points(rng, name):
         assert np.all(np.isfinite(gradient))
 
 
-def test_bounds_of_the_others(rng):
-    X = rng.normal(size=(30, 2))
-    q, p = pair("CholeskySVGP", X, 1.0, 5)
-    exact, marginal = GaussianWasserstein(), GaussianWasserstein("marginal")
-    assert exact.error_bound(q, p, X) == 0.0
-    assert marginal(q, p, X) - exact(q, p, X) <= marginal.error_bound(q, p, X)
-    with pytest.raises(NotImplementedError, match=r"'landmark'.*'low_rank'"):
-        GaussianWasserstein("landmark").error_bound(q, p, X)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -411,31 +379,7 @@ def test_fidelity_in_blocks_of_any_size(rng, B):
         assert_close(gradient, np.transpose(gradient))
 
 
-# --- bounds where rows are sampled, and kernels with noise of their own ---------------------------
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_bound_holds_where_a_sample_of_rows_stands_for_all(monkeypatch, dtype):
-    """P smooth, Q rough: most of the error is then that of the sample."""
-    monkeypatch.setattr(low_rank, "SAMPLED", 25)
-    monkeypatch.setattr(low_rank, "ROWS", 70)  # 160 rows in three blocks, the last one smaller
-    with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
-        q, p = process(gpflow.kernels.Matern12()), process(SE(lengthscales=3.0))
-        divergence = GaussianWasserstein(LowRank(25))
-        for seed in range(2):
-            X = np.random.default_rng(seed).normal(size=(160, 2)).astype(dtype)
-            error = abs(float(divergence(q, p, X) - GaussianWasserstein()(q, p, X)))
-            assert error <= float(divergence.error_bound(q, p, X))
-
-
-def test_bound_is_not_negative_in_single_precision():
-    """Of a kernel of three features, of which all is in the span, only rounding is left."""
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
-        linear = gpflow.kernels.Linear(variance=np.array([0.5, 1.0, 2.0], dtype=np.float32))
-        q, p = process(gvi.covariances.Tempered(linear, np.float32(0.9))), process(linear)
-        for seed in range(5):
-            X = np.random.default_rng(seed).normal(size=(30, 3)).astype(np.float32)
-            assert GaussianWasserstein("low_rank").error_bound(q, p, X) >= 0.0
+# --- kernels with noise of their own, and where rows are sampled ----------------------------------
 
 
 @pytest.mark.parametrize("kind", [Landmark(40), LowRank(40)], ids=["landmark", "low_rank"])
@@ -445,8 +389,6 @@ def test_noise_of_a_kernel_is_between_a_row_and_itself(rng, kind):
     q, p = process(SE(lengthscales=0.8) + noise(0.2)), process(SE() + noise(0.3))
     exact, scale = GaussianWasserstein()(q, p, X), np.mean(q.variance(X) + p.variance(X))
     assert_close(GaussianWasserstein(kind)(q, p, X), exact, ITERATIVE, scale=scale)
-    if isinstance(kind, LowRank):  # all is in the span
-        assert GaussianWasserstein(LowRank(40)).error_bound(q, p, X) >= 0.0
 
 
 @pytest.mark.parametrize("rows", [20, 30, 45])
