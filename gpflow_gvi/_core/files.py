@@ -1,9 +1,8 @@
 """Files and folders that are complete, or not there at all, whatever happens during the writing.
 
 What is written has a name of its own until it is complete, so that any number of processes may
-write to one place: it holds what one of them wrote, and nobody's other files are touched. Whoever
-writes has a lock on it, which ends with the process: what killed processes left is known by that,
-and by its age where a file system has no locks.
+write to one place: it holds what one of them wrote, and nobody's other files are touched. A process
+that is killed leaves what it was writing, named *.partial.
 """
 
 from __future__ import annotations
@@ -23,11 +22,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-ABANDONED_AFTER = 86400.0
-"""The age in seconds from which incomplete files that are not locked are removed."""
-
-_NAME = re.compile(r"(.+)\.[0-9a-f]{32}\.(partial|replaced)")
-"""The names that `_beside` makes."""
+_NAME = re.compile(r"(.+)\.[0-9a-f]{32}\.replaced")
+"""The names of folders that were moved aside."""
 
 
 @contextlib.contextmanager
@@ -35,9 +31,8 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yield a new binary file, which takes the place of the one at `path` if nothing is raised."""
     path = Path(path)
     partial = _beside(path, "partial")
-    _clear_abandoned(path.parent)
     try:
-        with _naming(path), partial.open("x+b") as stream, _locked(partial):
+        with _naming(path), partial.open("x+b") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -62,7 +57,6 @@ def new_folder(
     folder = Path(folder).resolve()
     with _locked(folder.parent):
         _require_free(folder, mark, overwrite=overwrite)
-        _clear_abandoned(folder.parent)
     partial = _beside(folder, "partial")
     try:
         try:
@@ -72,7 +66,7 @@ def new_folder(
                 f"folder {folder} cannot be written: {folder.parent} may not be changed; choose "
                 "another one."
             ) from error
-        with _naming(folder), _locked(partial):
+        with _naming(folder):
             yield partial
             for path in (*partial.rglob("*"), partial):
                 _settle(path)
@@ -87,31 +81,26 @@ def present(folder: Path) -> Path:
     """Return the place of the content of a folder: beside it, while another takes its place."""
     if folder.exists():
         return folder
+    return max(_replaced(folder), key=_changed, default=folder)
+
+
+def _replaced(folder: Path) -> list[Path]:
+    """Return the folders that were moved aside for another one to take their place."""
     names = ((path, _NAME.fullmatch(path.name)) for path in folder.parent.glob("*.replaced"))
-    replaced = [path for path, name in names if name is not None and name[1] == folder.name]
-    return max(replaced, key=_changed, default=folder)
+    return [path for path, name in names if name is not None and name[1] == folder.name]
 
 
 @contextlib.contextmanager
-def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Keep others from locking a file or folder, where the system has such locks.
-
-    Yields whether nobody else has locked it, if not to `wait` for them.
-    """
-    if fcntl is None:
-        yield True
-        return
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep others from replacing a folder in this one, where the system has such locks."""
     with contextlib.ExitStack() as stack:
-        is_free = True
         # It may not be there yet, or not be readable; some network file systems have no locks.
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, descriptor)  # this unlocks
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                is_free = False
-        yield is_free
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager
@@ -145,27 +134,13 @@ def _replace(folder: Path, new: Path) -> None:
         if old.exists():
             old.rename(folder)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    for path in _replaced(folder):
+        shutil.rmtree(path, ignore_errors=True)
     _settle(folder.parent)
 
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}.{uuid.uuid4().hex}.{suffix}")
-
-
-def _clear_abandoned(parent: Path) -> None:
-    """Remove what processes that were killed have left, save the only complete folder."""
-    for path in (*parent.glob("*.partial"), *parent.glob("*.replaced")):
-        name = _NAME.fullmatch(path.name)
-        if name is None or time.time() - _changed(path) < ABANDONED_AFTER:
-            continue
-        if name[2] == "replaced" and not path.with_name(name[1]).exists():
-            continue
-        with _locked(path, wait=False) as is_free:
-            if is_free and path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            elif is_free:
-                path.unlink(missing_ok=True)
 
 
 def _changed(path: Path) -> float:
