@@ -165,7 +165,7 @@ def trieste_gvi(data: Any, space: Any, problem: Problem) -> Any:
     mean = gvi.mean_functions.Inducing(k, Z, mean_function=m)
     Q = gvi.GaussianProcess(mean, gvi.covariances.CholeskySVGP(k, mean.inducing_variable))
     likelihood = gpflow.likelihoods.Gaussian(1e-4)
-    num_data = tf.Variable(len(data), trainable=False)  # fewer than inducing points at first
+    num_data = tf.Variable(len(data), trainable=False)
     model = gvi.models.PGVI(gvi.GaussianProcess(m, k), Q, likelihood, num_data=num_data)
     return SparseVariational(model, Procedure())
 

@@ -96,7 +96,6 @@ class GVI(Trainable, SVGP):
         self.loss = loss
         self.num_data = num_data
         self.divergence_weight = divergence_weight
-        _require_fewer_points_than_data(variational, num_data)
 
     @property
     def regulariser(self) -> GaussianProcess:
@@ -298,13 +297,13 @@ class GVI(Trainable, SVGP):
     @property
     def inducing_variable(self) -> InducingVariables:  # type: ignore[override]
         """The inducing variable of Q's covariance."""
-        covariance = _sparse_covariance(self.variational)
-        if covariance is None:
-            raise AttributeError(
-                "inducing_variable: the covariance of this Q, "
-                f"{type(self.variational.kernel).__name__}, has none."
-            )
-        return covariance.inducing_variable
+        kernel = self.variational.kernel
+        for part in (kernel, *kernel.submodules):
+            if isinstance(part, SparseCovariance):
+                return part.inducing_variable
+        raise AttributeError(
+            f"inducing_variable: the covariance of this Q, {type(kernel).__name__}, has none."
+        )
 
     @property
     def q_mu(self) -> Parameter:  # type: ignore[override]
@@ -355,24 +354,6 @@ class GVI(Trainable, SVGP):
                 f"Y has {columns} columns, but Q has {num_outputs} outputs. Pass num_latent_gps="
                 f"{columns} to the mean or the covariance of Q, or a multi-output kernel."
             )
-
-
-def _sparse_covariance(variational: GaussianProcess) -> SparseCovariance | None:
-    kernel = variational.kernel
-    parts = (kernel, *kernel.submodules)
-    return next((part for part in parts if isinstance(part, SparseCovariance)), None)
-
-
-def _require_fewer_points_than_data(variational: GaussianProcess, num_data: Any) -> None:
-    covariance = _sparse_covariance(variational)
-    if covariance is None or isinstance(num_data, tf.Variable):
-        return
-    M = int(covariance.inducing_variable.num_inducing)
-    if int(num_data) < M:
-        raise ValueError(
-            f"variational has {M} inducing variables, but num_data is {num_data}; use no more "
-            "inducing variables than there are data."
-        )
 
 
 def _num_outputs(

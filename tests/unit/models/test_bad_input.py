@@ -125,11 +125,6 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ValueError,
         "divergence_weight is -0.5; it must be zero or positive",
     ),
-    "more inducing points than data": (
-        {"num_data": 2},
-        ValueError,
-        "variational has 3 inducing .*num_data is 2; use no more",
-    ),
     "outputs of the likelihood": (
         {"likelihood": gpflow.likelihoods.MultiClass(3), "J": 2},
         ValueError,
