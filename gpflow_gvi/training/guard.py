@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -88,25 +87,16 @@ def put(variables: Sequence[tf.Variable], values: Sequence[TensorType]) -> None:
 
 
 class NoticeLog:
-    """Logs a notice the 1st, 10th, 100th ... time that its amount is positive: steps are many."""
+    """Logs each notice the first time that its amount is positive: steps are many."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+        self._logged: set[str] = set()
 
-    def add(self, message: str, amount: float, *, times: int = 1) -> None:
-        """Count a notice whose amount is positive, and log it if the count passes a power of ten.
-
-        :param message: the notice, with `{}` for the amount.
-        :param amount: the amount; of several times, the largest.
-        :param times: how many steps had this notice since the last call.
-        """
-        if amount <= 0.0 or times < 1:
-            return
-        before = self.counts[message]
-        count = self.counts[message] = before + times
-        if before == 0 or len(str(count)) > len(str(before)):
-            text = message.format(f"{amount:.3g}")
-            logger.warning("%s (step %d with this)", text, count)
+    def add(self, message: str, amount: float) -> None:
+        """Log a notice, with `{}` for the amount, if that is positive and it was not logged yet."""
+        if amount > 0.0 and message not in self._logged:
+            self._logged.add(message)
+            logger.warning(message.format(f"{amount:.3g}"))
 
 
 class GuardedStep:

@@ -312,8 +312,7 @@ class Trainer(keras.Model):
         done = self.loops[mode].run(batches.next(iterator, count, most), count)
         constants.watch()
         for message, amounts in zip(self.messages[mode], done.amounts.T, strict=True):
-            times = np.count_nonzero(amounts > 0.0)
-            self.notice_log.add(message, float(np.max(amounts)), times=times)
+            self.notice_log.add(message, float(np.max(amounts)))
         self._require_finite(done.finite[-1], done.values[-1])
         self._epoch.add(done)
         return self.logs()

@@ -220,9 +220,7 @@ def fixed_sparse_posterior() -> gvi.models.PGVI:
     return gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(), num_data=N)
 
 
-def test_negative_variances_are_logged_the_1st_10th_and_100th_time(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_negative_variances_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     model = fixed_sparse_posterior()
     closure = model.training_loss_closure((AT_Z, Y))
 
@@ -233,22 +231,17 @@ def test_negative_variances_are_logged_the_1st_10th_and_100th_time(
         closure()
         inside = len(ours())
         model.variational.kernel.base_kernel.variance.assign(1.5)
-        counts = []
-        for step in range(1, 121):
+        for _ in range(3):
             assert np.isfinite(closure())
-            if len(ours()) > inside + len(counts):
-                counts.append(step)
     k = model.kernel
     cross = 1.5 * k(Z, AT_Z).numpy()
     solved = np.linalg.solve(k(Z).numpy(), cross)
     negative = np.sum(1.5 - np.sum(cross * solved, axis=0) < -1e-6)
     assert negative >= M
     assert inside == 0
-    assert counts == [1, 10, 100]
-    for record, step in zip(ours(), counts, strict=True):
-        assert record.levelno == logging.WARNING
-        assert f"{negative} marginal variances of FixedSparsePosterior" in record.getMessage()
-        assert f"step {step} " in record.getMessage()
+    (record,) = ours()
+    assert record.levelno == logging.WARNING
+    assert f"{negative} marginal variances of FixedSparsePosterior" in record.getMessage()
 
 
 def test_negative_variances_are_logged_under_scipy(caplog: pytest.LogCaptureFixture) -> None:
