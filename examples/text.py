@@ -46,8 +46,7 @@ X = np.asarray(words(new))
 probabilities = learned.predict_proba(X)
 print(f"accuracy  {gvi.metrics.accuracy(truth, probabilities):.3f}")
 print(f"NLL       {gvi.metrics.cross_entropy(truth, probabilities):.3f}")
-low, high = gvi.metrics.ece_interval(truth, probabilities)
-print(f"ECE       {gvi.metrics.ece(truth, probabilities):.3f}, from {low:.3f} to {high:.3f}")
+print(f"ECE       {gvi.metrics.ece(truth, probabilities):.3f}")
 print(f"members of sets of 90 %: {learned.predict_set(X, 0.9).sum(axis=1).mean():.2f}")
 
 texts = [

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from gpflow.base import AnyNDArray, TensorType
-from scipy.stats import bootstrap, mannwhitneyu
+from scipy.stats import mannwhitneyu
 
 from .._core import checks, labels
 from ..prediction.class_probabilities import class_probabilities
@@ -105,39 +105,6 @@ def classwise_ece(Y: TensorType, probabilities: TensorType, *, bins: int = 15) -
     checks.count("bins", bins)
     Y, p = _arrays(Y, probabilities)
     return float(np.mean([_gap(_binned(p[:, j], j == Y, bins)) for j in range(p.shape[1])]))
-
-
-def ece_interval(
-    Y: TensorType,
-    probabilities: TensorType,
-    *,
-    bins: int = 15,
-    coverage: float = 0.95,
-    num_samples: int = 500,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """Return the ends of an interval of the `ece`, by resampling rows (Efron 1979).
-
-    The ECE of few rows is too large, and that of resampled rows larger still, as each bin adds the
-    size of its noise: compare intervals of models with the same rows and bins.
-    """
-    checks.count("bins", bins)
-    checks.count("num_samples", num_samples)
-    checks.coverage(coverage)
-    Y, p = _arrays(Y, probabilities)
-    if len(Y) < 2:
-        raise ValueError("Y has 1 row, of which nothing can be resampled: give at least two.")
-    found = bootstrap(
-        (p.max(axis=1), _is_correct(Y, p)),
-        lambda confidence, correct: _gap(_binned(confidence, correct, bins)),
-        paired=True,
-        vectorized=False,
-        n_resamples=num_samples,
-        confidence_level=coverage,
-        method="percentile",
-        random_state=seed,
-    ).confidence_interval
-    return float(found.low), float(found.high)
 
 
 class Selective(NamedTuple):

@@ -6,7 +6,6 @@ import gpflow
 import keras
 import numpy as np
 import pytest
-from scipy import stats
 
 from gpflow_gvi import metrics
 from tests.models import make
@@ -64,20 +63,6 @@ def test_false_positives_are_those_of_the_curve_of_sklearn(rng, tpr):
     )
     expected = false[true >= tpr - ROUNDING.float64].min()
     assert_close(metrics.fpr_at_tpr(low, high, tpr), expected)
-
-
-def test_interval_of_the_calibration_error_is_that_of_a_fraction(rng):
-    """All rows have the same confidence: the ECE is that minus a binomial fraction."""
-    N = 400
-    p, Y = np.tile([0.9, 0.1], (N, 1)), (rng.random(N) < 0.4).astype(int)
-    right = 1.0 - Y.mean()
-    deviation = np.sqrt(right * (1.0 - right) / N)
-    low, high = metrics.ece_interval(Y, p, num_samples=2000)
-    # Of the quantile q of S samples with density p there it is √(q (1 - q) / S) / p.
-    error = deviation * np.sqrt(0.025 * 0.975 / 2000) / stats.norm.pdf(1.96)
-    assert_estimates(low, 0.9 - right - 1.96 * deviation, error)
-    assert_estimates(high, 0.9 - right + 1.96 * deviation, error)
-    assert low < metrics.ece(Y, p) < high
 
 
 def test_calibration_error_by_hand():
@@ -233,10 +218,6 @@ def test_evaluate_knows_classifiers(rng):
         (lambda: metrics.auroc([], [1.0]), "negative is empty"),
         (lambda: metrics.fpr_at_tpr([1.0], [np.nan]), "positive is empty or has NaN"),
         (lambda: metrics.fpr_at_tpr([1.0], [1.0], 0.0), "tpr is 0"),
-        (lambda: metrics.ece_interval([0], [[0.5, 0.5]], num_samples=0), "num_samples is 0"),
-        (lambda: metrics.ece_interval([0], [[0.5, 0.5]], coverage=1.5), "coverage is 1.5"),
-        (lambda: metrics.ece_interval([0], [[0.5, 0.5]], bins=0), "bins is 0"),
-        (lambda: metrics.ece_interval([0], [[0.5, 0.5]]), "Y has 1 row"),
     ],
 )
 def test_bad_input(call, message):
