@@ -10,7 +10,6 @@ import copy
 import functools
 import inspect
 import math
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -331,32 +330,19 @@ def _row_shape(shape: Any) -> tuple[int, ...] | None:
     return tuple(sizes) if sizes.is_fully_defined() else None
 
 
-def keras_of(network: Any) -> Any:
-    """Return the Keras that a layer or a model is of, keras or tf_keras; None for anything else.
-
-    The module was imported before, as the class derives from its Layer.
-    """
-    bases = type(network).__mro__
-    homes = (base.__module__.split(".")[0] for base in bases if base.__name__ == "Layer")
-    return next((sys.modules[home] for home in homes if home in ("keras", "tf_keras")), None)
-
-
 def is_keras(network: Any) -> bool:
-    """Return True if this is a layer or a model of either Keras."""
-    return keras_of(network) is not None
+    """Return True if this is a layer or a model of Keras 3."""
+    return isinstance(network, keras.layers.Layer)
 
 
 def require_keras_3(network: Any) -> None:
     """Raise if a layer or a model is of tf_keras, or computes with anything but TensorFlow."""
-    home = keras_of(network)
-    if home is None:
-        return
-    if home.__name__ == "tf_keras":
+    if any(base.__module__.startswith("tf_keras.") for base in type(network).__mro__):
         raise TypeError(
             f"network is {short_repr(network)} of tf_keras; it must be of Keras 3 (import keras). "
             "Or pass a function, lambda X: network(X), which is evaluated and not trained."
         )
-    if keras.backend.backend() != "tensorflow":
+    if is_keras(network) and keras.backend.backend() != "tensorflow":
         raise TypeError(
             f"network is a model of Keras with the backend {keras.backend.backend()!r}, and this "
             "package computes with TensorFlow. Set KERAS_BACKEND=tensorflow before keras is "

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import keras
 import tensorflow as tf
 
-from .._core.network_function import is_keras, keras_of
+from .._core.network_function import is_keras
 from ..training.trainer import Trainer
 from .archive import members, objects
 
@@ -96,8 +97,6 @@ def weights(network: Any) -> list[Any]:
 
 def write(network: Any) -> tuple[bytes, dict[str, Any]]:
     """Return the file that Keras writes of a network, and the options of `read`."""
-    if keras_of(network).__name__ == "tf_keras":
-        raise ValueError("it is of tf_keras. Make it a model of Keras 3 (import keras) for saving.")
     is_layer = not hasattr(network, "save")
     model = _model(network) if is_layer else network
     with tempfile.TemporaryDirectory() as folder:
@@ -114,8 +113,6 @@ def write(network: Any) -> tuple[bytes, dict[str, Any]]:
 
 def read(content: bytes, custom_objects: Mapping[str, Any], *, is_layer: bool) -> Any:
     """Return the network that `write` wrote to a file of this content."""
-    import keras
-
     found = members(content, "config.json", "metadata.json", _WEIGHTS)
     config = json.loads(found["config.json"])
     for part in objects(config):
@@ -140,7 +137,7 @@ def read(content: bytes, custom_objects: Mapping[str, Any], *, is_layer: bool) -
 def _model(layer: Any) -> Any:
     if not layer.built:
         raise ValueError("it is a layer that has no weights yet. Call it once before saving.")
-    model = keras_of(layer).Sequential([layer])
+    model = keras.Sequential([layer])
     model.build(layer.get_build_config()["input_shape"])
     return model
 
