@@ -32,7 +32,7 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     path = Path(path)
     partial = _beside(path, "partial")
     try:
-        with _naming(path), partial.open("x+b") as stream:
+        with partial.open("x+b") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -59,20 +59,13 @@ def new_folder(
         _require_free(folder, mark, overwrite=overwrite)
     partial = _beside(folder, "partial")
     try:
-        try:
-            partial.mkdir(parents=True)
-        except PermissionError as error:
-            raise PermissionError(
-                f"folder {folder} cannot be written: {folder.parent} may not be changed; choose "
-                "another one."
-            ) from error
-        with _naming(folder):
-            yield partial
-            for path in (*partial.rglob("*"), partial):
-                _settle(path)
-            with _locked(folder.parent):
-                _require_free(folder, mark, overwrite=overwrite)
-                _replace(folder, partial)
+        partial.mkdir(parents=True)
+        yield partial
+        for path in (*partial.rglob("*"), partial):
+            _settle(path)
+        with _locked(folder.parent):
+            _require_free(folder, mark, overwrite=overwrite)
+            _replace(folder, partial)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -101,17 +94,6 @@ def _locked(folder: Path) -> Iterator[None]:
             if fcntl is not None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-
-
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Let errors of the system say what could not be written, as that of a full disk does not."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None and error.filename is None:
-            error.filename = str(path)
-        raise
 
 
 def _require_free(folder: Path, mark: str, *, overwrite: bool) -> None:

@@ -18,12 +18,12 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with (
-            pytest.raises(OSError, match=r"No space left.*weights\.h5'"),
+            pytest.raises(OSError, match="No space left"),
             files.new_file(path) as f,
         ):
             f.write(b"new")
         with (
-            pytest.raises(OSError, match=r"No space left.*model'"),
+            pytest.raises(OSError, match="No space left"),
             files.new_folder(tmp_path / "model", "mark") as folder,
         ):
             (folder / "mark").write_bytes(b"new")

@@ -212,15 +212,6 @@ class Counted:
         return stopped
 
 
-def test_a_parent_that_may_not_be_changed_is_named(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(PermissionError, match=r"saved cannot be written.*choose another"):
-        save("new", tmp_path / "saved")
-
-
 def test_without_locks_and_through_a_symbolic_link(tmp_path, monkeypatch):
     """As on Windows, and where the folder above is not readable."""
     save("old", tmp_path / "real" / "saved")
