@@ -8,7 +8,6 @@ new point is at most the ⌈(n+1)·coverage⌉-th smallest of theirs with at lea
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +15,12 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, RegressionData
-from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Softmax
 
 from .._core import feature_names, images
 from .._core.data import Data, inputs
 from .._core.row_blocks import by_blocks
 from ..errors import short_repr
-from ..likelihoods import are_labels
+from ..likelihoods import are_labels, is_gaussian
 from .conformal_quantiles import ConformalQuantiles, order_statistic
 from .conformal_sets import ConformalSets
 from .tempering import require_finite
@@ -42,7 +40,9 @@ def conformal(
         not Gaussian, `ConformalQuantiles`; else `Conformal`.
     :param calibration_data: (X, Y) that were not used to fit or temper the model.
     """
-    kind = _kind(getattr(model, "likelihood", None))
+    likelihood = getattr(model, "likelihood", None)
+    kind: Any = Conformal if is_gaussian(likelihood) else ConformalQuantiles
+    kind = ConformalSets if are_labels(likelihood) else kind
     found: Conformal | ConformalQuantiles | ConformalSets = kind.of(model, calibration_data)
     feature_names.require_of(model, next(iter(calibration_data)))
     return found
@@ -104,24 +104,6 @@ class Conformal:
         if len(mean.shape) != 2:
             raise ValueError(f"X has shape {tuple(X.shape)}; it must be [N, D], rows of inputs.")
         return around(mean, variance, self.quantile(coverage))
-
-
-@functools.singledispatch
-def _kind(likelihood: Likelihood | None) -> Any:
-    return ConformalQuantiles
-
-
-@_kind.register(type(None))
-@_kind.register(Gaussian)
-def _(likelihood: Likelihood | None) -> Any:
-    return Conformal
-
-
-@_kind.register(Bernoulli)
-@_kind.register(MultiClass)
-@_kind.register(Softmax)
-def _(likelihood: Likelihood) -> Any:
-    return ConformalSets
 
 
 @check_shapes(
