@@ -19,14 +19,13 @@ from .._core.data import Data, inputs
 from .._core.memo import memoised
 from .._core.mode import frozen, inference
 from .._core.network_function import penalties
-from ..covariances import CholeskySVGP, SparseCovariance
+from ..covariances import SparseCovariance
 from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
 from ..errors import NoEvidenceBoundError
 from ..gaussian_process import GaussianProcess, common_outputs
 from ..likelihoods import are_labels, observed_columns, require_usable
 from ..losses import LogLoss, Loss
-from ..mean_functions import Inducing
 from ..training import Trainable
 from ..training.guard import GuardedStep, LossTerms, require_finite
 from ..training.trainable import warn_of_default_kernel
@@ -308,38 +307,23 @@ class GVI(Trainable, SVGP):
     @property
     def q_mu(self) -> Parameter:  # type: ignore[override]
         """The mean of the inducing variable under Q, [M, J], if Q has mean `Inducing`."""
-        return self._inducing_mean("q_mu").q_mu
+        mean: Any = self.variational.mean_function
+        return mean.q_mu
 
     @property
     def q_sqrt(self) -> Parameter:  # type: ignore[override]
         """The factor of the inducing variable's covariance, [J, M, M], for `CholeskySVGP`."""
-        return self._cholesky_covariance("q_sqrt").q_sqrt
+        covariance: Any = self.variational.kernel
+        return covariance.q_sqrt
 
     @property
     def whiten(self) -> bool:  # type: ignore[override]
         """Whether q_mu and q_sqrt are those of L⁻¹u."""
-        of_mean = self._inducing_mean("whiten").whiten
-        if of_mean != self._cholesky_covariance("whiten").whiten:
+        parts: Any = self.variational.mean_function, self.variational.kernel
+        of_mean, of_covariance = (bool(part.whiten) for part in parts)
+        if of_mean != of_covariance:
             raise AttributeError("whiten: it differs between Q's mean and Q's covariance.")
         return of_mean
-
-    def _inducing_mean(self, name: str) -> Inducing:
-        mean = self.variational.mean_function
-        if not isinstance(mean, Inducing):
-            raise AttributeError(
-                f"{name}: the mean of this Q, {type(mean).__name__}, has no inducing variable; "
-                "mean_functions.Inducing has."
-            )
-        return mean
-
-    def _cholesky_covariance(self, name: str) -> CholeskySVGP:
-        covariance = self.variational.kernel
-        if not isinstance(covariance, CholeskySVGP):
-            raise AttributeError(
-                f"{name}: the covariance of this Q, {type(covariance).__name__}, is not written "
-                "with a Cholesky factor; covariances.CholeskySVGP is."
-            )
-        return covariance
 
     def require_columns(self, num_outputs: int, Y: Any) -> None:
         """Raise unless observations have the columns that the likelihood and Q ask for."""

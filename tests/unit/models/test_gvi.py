@@ -302,16 +302,16 @@ def test_svgp_names_are_the_parts_of_q() -> None:
         (
             plain,
             {
-                "q_mu": "Zero, has no inducing variable",
-                "q_sqrt": "Matern32, is not written",
-                "whiten": "Zero, has no inducing variable",
-                "inducing_variable": "Matern32, has none",
+                "q_mu": "Zero.* has no",
+                "q_sqrt": "Matern32.* has no",
+                "whiten": "Zero.* has no",
+                "inducing_variable": "Matern32, has no",
             },
         ),
     ):
         other = gvi.models.PGVI(P, process, gpflow.likelihoods.Gaussian(), num_data=N)
         for name, reason in missing.items():
-            with pytest.raises(AttributeError, match=f"{name}: .*{reason}"):
+            with pytest.raises(AttributeError, match=f"(?=.*{name}).*{reason}"):
                 getattr(other, name)
 
 
