@@ -43,23 +43,16 @@ class NewtonSchulz(CovarianceDistance):
     """F from the Newton-Schulz iteration: O(B³) in matrix products, which suit a GPU.
 
     It is accurate as far as it takes: of an eigenvalue λ of K R that is less than 1.5^(-2n) of the
-    largest after n steps a part of √λ is missing. On a CPU `Exact` is faster.
-
-    :param iterations: the number n of steps, three products each; as many as the precision bears
-        if not given (41 in double, 16 in single precision).
+    largest after n steps a part of √λ is missing, n as many as the precision bears: 41 in double,
+    16 in single precision. On a CPU `Exact` is faster.
     """
 
     name = "newton_schulz"
 
-    def __init__(self, iterations: int | None = None) -> None:
-        if iterations is not None:
-            checks.count("iterations", iterations)
-        self.iterations = iterations
-
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R - 2 F: [J]."""
         K, R = _covariances(p, q)
-        return _without_fidelity(K, R, trace_of_root(tf.matmul(K, R), self.iterations))
+        return _without_fidelity(K, R, trace_of_root(tf.matmul(K, R)))
 
 
 class Marginal(CovarianceDistance):

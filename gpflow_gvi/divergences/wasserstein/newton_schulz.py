@@ -19,7 +19,7 @@ CONVERGED = 1e-3
     "H: [batch..., S, S]",
     "return: [batch...]",
 )
-def trace_of_root(H: tf.Tensor, iterations: int | None = None) -> tf.Tensor:
+def trace_of_root(H: tf.Tensor) -> tf.Tensor:
     """Return tr H^½ by the coupled Newton-Schulz iteration; of H = K R it is the fidelity F.
 
     With Y_0 = H / s and Z_0 = I,  T = (3 I - Z Y) / 2,  Y ← Y T  and  Z ← T Z  tend to the root
@@ -30,8 +30,6 @@ def trace_of_root(H: tf.Tensor, iterations: int | None = None) -> tf.Tensor:
 
     Eigenvalues of another H in the left half of the plane have no part in it if they are of
     rounding; a larger one ends the iteration, and smaller ones are missed with it.
-
-    :param iterations: the number of steps; as many as the precision bears if not given.
     """
     H = tf.convert_to_tensor(H)
     # Rounding grows by 1.5² in each step, and to a tenth is far enough.
@@ -40,7 +38,7 @@ def trace_of_root(H: tf.Tensor, iterations: int | None = None) -> tf.Tensor:
     @tf.custom_gradient
     def trace(H: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         """The trace with its gradient, ½ H^(-½)ᵀ."""
-        root, inverse_root = _roots(H, bearable if iterations is None else iterations)
+        root, inverse_root = _roots(H, bearable)
 
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
             return 0.5 * upstream[..., None, None] * tf.linalg.matrix_transpose(inverse_root)
@@ -78,7 +76,7 @@ def _roots(A: tf.Tensor, iterations: int) -> tuple[tf.Tensor, tf.Tensor]:
     worst = tf.reduce_max(change)
     notice(
         "the Newton-Schulz iteration had not converged: its last step changed the fidelity by the "
-        'part {}. Take more iterations, double precision, or the estimator "exact".',
+        'part {}. Take double precision, or the estimator "exact".',
         tf.where(worst > CONVERGED, worst, tf.zeros_like(worst)),
     )
     return tf.sqrt(scale) * Y, Z / tf.sqrt(scale)

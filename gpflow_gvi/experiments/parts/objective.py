@@ -142,9 +142,7 @@ class Weighted(Built):
 _WASSERSTEIN = "gpflow_gvi.divergences.wasserstein"
 ESTIMATORS: dict[str, Entry] = {
     "exact": Constructor(f"{_WASSERSTEIN}:Exact", {}),
-    "newton_schulz": Constructor(
-        f"{_WASSERSTEIN}:NewtonSchulz", {"iterations": (Count | None, None)}
-    ),
+    "newton_schulz": Constructor(f"{_WASSERSTEIN}:NewtonSchulz", {}),
     "low_rank": Constructor(
         f"{_WASSERSTEIN}:LowRank", {"rank": (Count | None, None), "tolerance": (Fraction, 1e-6)}
     ),

@@ -15,7 +15,6 @@ from gpflow_gvi.divergences.wasserstein import (
     ESTIMATORS,
     Landmark,
     LowRank,
-    NewtonSchulz,
     low_rank,
 )
 from gpflow_gvi.divergences.wasserstein.estimators import _sum_of_roots
@@ -266,15 +265,14 @@ def test_newton_schulz_is_exact(rng, name, D):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_newton_schulz_of_singular_matrices_and_zero(rng, dtype):
-    """Batched, with K shared; too many steps do no harm, and zero has fidelity zero."""
+    """Batched, with K shared; zero has fidelity zero."""
     factors = rng.normal(size=(3, 30, 12)) * np.array([1.0, 1e-3, 0.0])[:, None, None]
     R = (factors @ np.swapaxes(factors, 1, 2)).astype(dtype)
     root = rng.normal(size=(30, 20))
     K = (root @ root.T).astype(dtype)[None]
     expected = [np.linalg.norm(root.T @ factor, "nuc") for factor in factors]
-    for iterations in (None, 200):
-        value = trace_of_root(tf.matmul(K, R), iterations)
-        assert_close(value, expected, ITERATIVE, scale=np.array(expected))
+    value = trace_of_root(tf.matmul(K, R))
+    assert_close(value, expected, ITERATIVE, scale=np.array(expected))
     tensors = tf.constant(K), tf.constant(R)
     with tf.GradientTape() as tape:
         tape.watch(tensors)
@@ -284,12 +282,13 @@ def test_newton_schulz_of_singular_matrices_and_zero(rng, dtype):
         assert np.all(np.isfinite(gradient))
 
 
-def test_newton_schulz_logs_too_few_steps(rng, caplog):
-    K = tf.constant(np.diag([1.0, 0.1, 0.01]))
+def test_newton_schulz_logs_too_few_steps(caplog):
+    """Many small eigenvalues, which have not grown to their roots in single precision."""
+    H = np.diag(np.r_[1.0, np.full(200, 1e-7)])
     with caplog.at_level(logging.WARNING, "gpflow_gvi"):
-        trace_of_root(K @ K)
+        trace_of_root(tf.constant(H))
         assert not caplog.records
-        trace_of_root(K @ K, 2)
+        trace_of_root(tf.constant(H, tf.float32))
     assert "had not converged" in caplog.text
 
 
@@ -356,7 +355,6 @@ def test_gradients_are_finite_at_repeated_points(rng, name):
         (lambda: LowRank(0), "rank is 0"),
         (lambda: LowRank(tolerance=1.0), "tolerance is 1"),
         (lambda: Landmark(2.5), "num_landmarks is 2.5"),
-        (lambda: NewtonSchulz(-1), "iterations is -1"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(make, message):
