@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import shutil
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,7 +73,7 @@ def present(folder: Path) -> Path:
     """Return the place of the content of a folder: beside it, while another takes its place."""
     if folder.exists():
         return folder
-    return max(_replaced(folder), key=_changed, default=folder)
+    return next(iter(_replaced(folder)), folder)
 
 
 def _replaced(folder: Path) -> list[Path]:
@@ -123,14 +122,6 @@ def _replace(folder: Path, new: Path) -> None:
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}.{uuid.uuid4().hex}.{suffix}")
-
-
-def _changed(path: Path) -> float:
-    """Return when a folder was last written to or renamed; now if it has gone."""
-    try:
-        return path.stat().st_ctime
-    except FileNotFoundError:
-        return time.time()
 
 
 def _settle(path: Path) -> None:
