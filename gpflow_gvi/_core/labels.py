@@ -165,17 +165,7 @@ def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
     valid = (whole >= 0) & (whole < J) & (tf.cast(whole, Y.dtype) == Y)
     message = f"Y: labels must be whole numbers from 0 to {J - 1}."
     with tf.control_dependencies([tf.debugging.assert_equal(valid, True, message)]):
-        return _as_taken(likelihood, Y)
-
-
-@functools.singledispatch
-def _as_taken(likelihood: Likelihood | None, Y: tf.Tensor) -> tf.Tensor:
-    return tf.cast(Y, default_float())
-
-
-@_as_taken.register
-def _(likelihood: Softmax, Y: tf.Tensor) -> tf.Tensor:
-    return tf.cast(Y, tf.int64)
+        return tf.cast(Y, tf.int64 if isinstance(likelihood, Softmax) else default_float())
 
 
 def required(name: str, Y: Any, likelihood: Likelihood | None) -> AnyNDArray:
@@ -187,14 +177,6 @@ def required(name: str, Y: Any, likelihood: Likelihood | None) -> AnyNDArray:
             f"[N] or [N, 1]. {name}.argmax(axis=1) makes them of a one-hot code."
         )
     return labels
-
-
-def class_indices(labels: Any, num_classes: int) -> AnyNDArray:
-    """Return labels, [N] or [N, 1], as whole numbers from 0 to J - 1: [N]."""
-    column = validated("labels", labels, num_classes)
-    if column.shape[1] != 1:
-        raise ValueError(f"labels has shape {column.shape}; it must be [N] or [N, 1].")
-    return column[:, 0]
 
 
 def are_one_hot(Y: AnyNDArray) -> bool:

@@ -328,8 +328,8 @@ def probabilities_of(model: Any, X: Any) -> AnyNDArray:
     return class_probabilities(model, X)
 
 
-def labels_and_probabilities(model: Any, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return labels as class indices [N], and a classifier's probabilities [N, J].
+def labels_and_probabilities(model: Any, data: Any) -> tuple[Any, AnyNDArray]:
+    """Return labels, as class indices where a model has names, and its probabilities [N, J].
 
     :param model: as of `probabilities_of`.
     :param data: (X, Y), labels as the model was given them.
@@ -340,10 +340,7 @@ def labels_and_probabilities(model: Any, data: Any) -> tuple[AnyNDArray, AnyNDAr
     classes, p = getattr(model, "classes_", None), probabilities_of(model, X)
     if classes is not None:
         Y = labels.encoded("Y", Y, np.asarray(classes))
-    found = labels.class_indices(Y, p.shape[1])
-    if len(p) != len(found):
-        raise ValueError(f"X has {len(p)} rows and Y has {len(found)}; they must be equal.")
-    return found, p
+    return Y, p
 
 
 def _is_correct(Y: AnyNDArray, p: AnyNDArray) -> AnyNDArray:
@@ -357,7 +354,10 @@ def _arrays(Y: TensorType, probabilities: TensorType) -> tuple[AnyNDArray, AnyND
         raise ValueError(f"probabilities has shape {p.shape}; it must be [N, J] with J ≥ 2.")
     if not np.all((p >= 0.0) & (np.abs(p.sum(axis=1, keepdims=True) - 1.0) < 1e-3)):
         raise ValueError("probabilities has rows that are negative or do not sum to one.")
-    Y = labels.class_indices(Y, p.shape[1])
-    if len(Y) != len(p):
-        raise ValueError(f"Y has {len(Y)} rows and probabilities has {len(p)}.")
-    return Y, p
+    column = labels.validated("labels", Y, p.shape[1])
+    if column.shape != (len(p), 1):
+        raise ValueError(
+            f"labels has shape {column.shape}; it must be [N] or [N, 1], one for each of the "
+            f"{len(p)} rows of probabilities."
+        )
+    return column[:, 0], p
