@@ -12,7 +12,11 @@ from .estimators import CovarianceDistance, Exact, Landmark, Marginal, NewtonSch
 from .low_rank import LowRank
 
 ESTIMATORS: dict[str, type[CovarianceDistance]] = {
-    kind.name: kind for kind in (Exact, NewtonSchulz, LowRank, Landmark, Marginal)
+    "exact": Exact,
+    "newton_schulz": NewtonSchulz,
+    "low_rank": LowRank,
+    "landmark": Landmark,
+    "marginal": Marginal,
 }
 
 

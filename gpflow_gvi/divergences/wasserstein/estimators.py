@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import ClassVar
 
 import tensorflow as tf
 from gpflow.kernels import Kernel
@@ -21,8 +20,6 @@ class CovarianceDistance(abc.ABC):
     One output stands for all that share both kernels: J is then 1.
     """
 
-    name: ClassVar[str]
-
     @abc.abstractmethod
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return the estimate for each output: [J] or [1]."""
@@ -31,12 +28,9 @@ class CovarianceDistance(abc.ABC):
 class Exact(CovarianceDistance):
     """F from an eigendecomposition: O(B³), no approximation beyond that of ρ by the batch."""
 
-    name = "exact"
-
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R - 2 F: [J]."""
-        K, R = _covariances(p, q)
-        return _without_fidelity(K, R, fidelity(K, R))
+        return _distance(q, p, fidelity)
 
 
 class NewtonSchulz(CovarianceDistance):
@@ -47,12 +41,9 @@ class NewtonSchulz(CovarianceDistance):
     16 in single precision. On a CPU `Exact` is faster.
     """
 
-    name = "newton_schulz"
-
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R - 2 F: [J]."""
-        K, R = _covariances(p, q)
-        return _without_fidelity(K, R, trace_of_root(tf.matmul(K, R)))
+        return _distance(q, p, lambda K, R: trace_of_root(tf.matmul(K, R)))
 
 
 class Marginal(CovarianceDistance):
@@ -61,8 +52,6 @@ class Marginal(CovarianceDistance):
     What it has of Q's covariance is tr R, least at zero whatever P is: away from the data, where no
     loss holds against it, training takes all variance from Q and leaves it certain in the gaps.
     """
-
-    name = "marginal"
 
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R, for which variances do: [J]."""
@@ -82,8 +71,6 @@ class Landmark(CovarianceDistance):
 
     :param num_landmarks: N_S; all rows of a batch that has no more.
     """
-
-    name = "landmark"
 
     def __init__(self, num_landmarks: int = 100) -> None:
         checks.count("num_landmarks", num_landmarks)
@@ -127,14 +114,12 @@ def _sum_of_roots(H: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Ten
     return tf.reduce_sum(tf.math.real(roots), axis=-1), gradient
 
 
-def _covariances(*vectors: GaussianVector) -> list[tf.Tensor]:
-    """Return the covariance of each, once for outputs that share a kernel: [J, B, B]."""
-    return [outputs.covariance(vector.process.kernel, vector.X) for vector in vectors]
-
-
-def _without_fidelity(K: tf.Tensor, R: tf.Tensor, fidelity: tf.Tensor) -> tf.Tensor:
-    """Return tr K + tr R - 2 F, which is not negative: [J]."""
-    return linalg.not_negative(tf.linalg.trace(K) + tf.linalg.trace(R) - 2.0 * fidelity)
+def _distance(
+    q: GaussianVector, p: GaussianVector, fidelity: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+) -> tf.Tensor:
+    """Return tr K + tr R - 2 F(K, R), once for outputs that share their kernels: [J]."""
+    K, R = (outputs.covariance(each.process.kernel, each.X) for each in (p, q))
+    return linalg.not_negative(tf.linalg.trace(K) + tf.linalg.trace(R) - 2.0 * fidelity(K, R))
 
 
 def variances(vector: GaussianVector) -> tf.Tensor:

@@ -219,8 +219,6 @@ class LowRank(CovarianceDistance):
     :param tolerance: the part of tr K that pivots may leave.
     """
 
-    name = "low_rank"
-
     def __init__(self, rank: int | None = None, *, tolerance: float = 1e-6) -> None:
         if rank is not None:
             checks.count("rank", rank)
