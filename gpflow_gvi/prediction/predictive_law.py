@@ -142,11 +142,7 @@ def half_width(likelihood: Gaussian, coverage: float) -> AnyNDArray:
 
 @check_shapes("X: [N, D...]", "f_mean: [N, J]", "f_variance: [N, J]")
 def predictive_law(
-    likelihood: Likelihood,
-    X: TensorType,
-    f_mean: TensorType,
-    f_variance: TensorType,
-    num_points: int = NUM_POINTS,
+    likelihood: Likelihood, X: TensorType, f_mean: TensorType, f_variance: TensorType
 ) -> PredictiveLaw:
     """Return the law of y at inputs where f has independent Gaussian marginals.
 
@@ -154,7 +150,6 @@ def predictive_law(
     :param X: the inputs.
     :param f_mean: the means of f.
     :param f_variance: the variances of f.
-    :param num_points: the points of a latent function that is the only one of an observation.
     """
     m, v = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
     if isinstance(likelihood, Gaussian):
@@ -166,7 +161,7 @@ def predictive_law(
         weights = tf.fill([NUM_SAMPLES], tf.constant(1.0 / NUM_SAMPLES, m.dtype))
         given_f = law(likelihood, X, m + tf.sqrt(v) * points)
         return PredictiveLaw(given_f, weights, _values_of(likelihood, given_f))
-    z, s = np.linspace(-6.0, 6.0, num_points), tf.sqrt(v)
+    z, s = np.linspace(-6.0, 6.0, NUM_POINTS), tf.sqrt(v)
     weights = np.exp(-0.5 * np.square(z))
     weights, z = (tf.cast(part, m.dtype) for part in (weights / np.sum(weights), z))
 
