@@ -263,9 +263,7 @@ def _assignment(text: str) -> tuple[str, Any]:
 def _report(options: argparse.Namespace) -> int:
     from .experiments.report import report
 
-    with progress.spoken(1, sys.stderr):
-        page = report(options.folder, output=options.output, score=options.score, over=options.over)
-    print(page)
+    print(report(options.folder, output=options.output, score=options.score, over=options.over))
     return 0
 
 

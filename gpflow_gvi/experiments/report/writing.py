@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ..._core import files, progress
-from ..._core.quiet import quiet_start
+from ..._core import files
 from .page import render
 from .ranking import rank
 from .runs import read_runs
@@ -51,38 +49,11 @@ def report(
 
 
 def _figures(folder: Path, names: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the readable pictures of runs, by the keys of their names."""
+    """Return the pictures of the runs that have one, by the keys of their names."""
     found = {}
     for key, name in names.items():
-        if Path(name).name != name or name == "..":  # a name from a file must not lead elsewhere
-            continue
-        try:
-            picture = _figure(folder / name)
-        # Models, their data or the disk may fail in any way, and the rest of the report remains.
-        except Exception as error:
-            logger.warning("There is no figure of %s: %s: %s", name, type(error).__name__, error)
-        else:
-            if picture is not None:
-                found[key] = picture
+        picture = folder / name / "prediction.png"
+        # A name from a file must not lead elsewhere.
+        if Path(name).name == name and name != ".." and picture.is_file():
+            found[key] = picture.read_bytes()
     return found
-
-
-def _figure(run: Path) -> bytes | None:
-    """Return the picture of a run: its own, or one drawn from its model."""
-    picture = run / "prediction.png"
-    if picture.is_file():
-        return picture.read_bytes()
-    if not (run / "model").is_dir():
-        return None
-    progress.now(f"drawing what {run.name} predicts")
-    with quiet_start():
-        from ...saving import load as load_model
-        from ..config import read
-        from ..figures import draw
-        from ..run import prepare
-
-    rows = prepare(read(run / "config.yaml")).rows
-    with tempfile.TemporaryDirectory() as scratch:
-        draw(load_model(run / "model"), rows, Path(scratch))
-        picture = Path(scratch) / "prediction.png"
-        return picture.read_bytes() if picture.is_file() else None

@@ -407,7 +407,7 @@ def picture(path, colour):
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def test_figures_of_the_best_and_of_nothing_else(tmp_path, caplog):
+def test_figures_of_the_best_and_of_nothing_else(tmp_path):
     folder = tmp_path / "sweep"
     folder.mkdir()
     write(
@@ -417,7 +417,7 @@ def test_figures_of_the_best_and_of_nothing_else(tmp_path, caplog):
             record("bad", validation=1.0, kernel="b"),
             record("../outside", "energy", kernel="a"),
             record("broken", "naval", kernel="a"),
-            record("no_model", "wine", kernel="a"),
+            record("not_drawn", "wine", kernel="a"),
         ],
     )
     coded = {
@@ -426,33 +426,11 @@ def test_figures_of_the_best_and_of_nothing_else(tmp_path, caplog):
     }
     (folder / "broken").mkdir()
     (folder / "broken" / "prediction.png").write_bytes(b"\x89PNG")
-    (folder / "no_model" / "model").mkdir(parents=True)
+    (folder / "not_drawn").mkdir()
     path = report(folder)
     sources = [of["src"] for of in Page(path).all("img")]
     assert f"data:image/png;base64,{coded['good']}" in sources
     assert len(sources) == 2
-    assert any("no_model" in text for text in caplog.messages)
-
-
-@pytest.mark.slow
-def test_figure_is_drawn_from_the_model_where_the_run_has_none(tmp_path):
-    config = tmp_path / "experiment.yaml"
-    values = {
-        "data": {"kind": "curve", "number": 1},
-        "regulariser": {"inducing": 12, "minimise": {"kind": "lbfgs", "max_iterations": 2}},
-        "mean": "inducing",
-        "training": {"epochs": 0},
-        "calibration": "conformal",
-    }
-    config.write_text(yaml.safe_dump(values))
-    folder = tmp_path / "runs"
-    assert main(["run", str(config), "--folder", str(folder), "--no-figures"]) == 0
-    [run] = folder.iterdir()
-    before = {path.name for path in run.iterdir()}
-    [image] = Page(report(folder)).all("img")
-    content = base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))
-    assert content.startswith(b"\x89PNG")
-    assert {path.name for path in run.iterdir()} == before
 
 
 @pytest.mark.parametrize(
